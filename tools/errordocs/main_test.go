@@ -24,8 +24,8 @@ func TestTheCommittedPageIsCurrent(t *testing.T) {
 		t.Errorf("%s is out of date: go run ./tools/errordocs", docsFile)
 	}
 	for _, line := range []string{
-		"| `VALIDATION_ERROR` | 400 | InvalidArgument | Body, path, query or header does not fit. `details` names each field. |  |",
-		"| `RATE_LIMIT_EXCEEDED` | 429 | ResourceExhausted | The caller has reached the limit of requests in any 60 seconds for this route. | retry_after, whole seconds; waiting that long suffices |",
+		"| `VALIDATION_ERROR` | 400 | InvalidArgument | The body, the path, the query or a header is not valid. `details` lists each fault with its field. |  |",
+		"| `RATE_LIMIT_EXCEEDED` | 429 | ResourceExhausted | The caller has reached the rate limit of the route, or too many logins for the address have failed. | retry_after, whole seconds to wait |",
 	} {
 		if !strings.Contains(want, line+"\n") {
 			t.Errorf("the page lacks\n%s", line)

@@ -24,7 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What an account is.
+// AccountKind is the kind of an account.
 type AccountKind int32
 
 const (
@@ -76,13 +76,13 @@ func (AccountKind) EnumDescriptor() ([]byte, []int) {
 
 type RegisterMerchantRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Case does not matter; at most 320 characters.
+	// The e-mail address, at most 320 characters. Case is ignored.
 	Email string `protobuf:"bytes,1,opt,name=email,proto3" json:"email,omitempty"`
-	// 10 to 128 characters, not one of the common ones.
+	// The password, 10 to 128 characters. Common passwords are not accepted.
 	Password string `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
-	// The person's name.
+	// The name of the person, 1 to 100 characters.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Name of the workspace that is made.
+	// The name of the new workspace, 1 to 100 characters.
 	WorkspaceName string `protobuf:"bytes,4,opt,name=workspace_name,json=workspaceName,proto3" json:"workspace_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -148,13 +148,13 @@ func (x *RegisterMerchantRequest) GetWorkspaceName() string {
 
 type RegisterPartnerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Case does not matter; at most 320 characters.
+	// The e-mail address, at most 320 characters. Case is ignored.
 	Email string `protobuf:"bytes,1,opt,name=email,proto3" json:"email,omitempty"`
-	// 10 to 128 characters, not one of the common ones.
+	// The password, 10 to 128 characters. Common passwords are not accepted.
 	Password string `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
-	// The name that merchants see.
+	// The name that merchants see, 1 to 100 characters.
 	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// ISO 3166-1 alpha-2, upper case.
+	// The ISO 3166-1 alpha-2 code of the country, in upper case.
 	Country       *string `protobuf:"bytes,4,opt,name=country,proto3,oneof" json:"country,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -219,9 +219,10 @@ func (x *RegisterPartnerRequest) GetCountry() string {
 }
 
 type LoginRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Email         string                 `protobuf:"bytes,1,opt,name=email,proto3" json:"email,omitempty"`
-	Password      string                 `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The e-mail address of the account. Case is ignored.
+	Email         string `protobuf:"bytes,1,opt,name=email,proto3" json:"email,omitempty"`
+	Password      string `protobuf:"bytes,2,opt,name=password,proto3" json:"password,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -272,11 +273,11 @@ func (x *LoginRequest) GetPassword() string {
 
 type AcceptInviteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the invitation gave out.
+	// The token of the invitation.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// The person's name.
+	// The name of the person, 1 to 100 characters.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// 10 to 128 characters, not one of the common ones.
+	// The password, 10 to 128 characters. Common passwords are not accepted.
 	Password      string `protobuf:"bytes,3,opt,name=password,proto3" json:"password,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -334,8 +335,9 @@ func (x *AcceptInviteRequest) GetPassword() string {
 }
 
 type RefreshSessionRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RefreshToken  string                 `protobuf:"bytes,1,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The refresh token of the last login or refresh.
+	RefreshToken  string `protobuf:"bytes,1,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -378,8 +380,9 @@ func (x *RefreshSessionRequest) GetRefreshToken() string {
 }
 
 type LogoutRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	RefreshToken  string                 `protobuf:"bytes,1,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The refresh token of the session.
+	RefreshToken  string `protobuf:"bytes,1,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -457,18 +460,22 @@ func (*LogoutResponse) Descriptor() ([]byte, []int) {
 	return file_affiliate_v1_account_proto_rawDescGZIP(), []int{6}
 }
 
+// SessionResponse holds the tokens of a session and the account that it belongs to.
 type SessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// EdDSA JWT, good for expires_in seconds.
+	// The access token, a JWT signed with EdDSA. It is sent as a bearer token and is
+	// valid for `expiresIn` seconds.
 	AccessToken string `protobuf:"bytes,1,opt,name=access_token,json=accessToken,proto3" json:"access_token,omitempty"`
-	// Opaque, works once; good for 30 days after each use, 90 days in all.
+	// The token for the next refresh. It works once, expires after 30 days without a
+	// refresh, and never later than 90 days after the login.
 	RefreshToken string `protobuf:"bytes,2,opt,name=refresh_token,json=refreshToken,proto3" json:"refresh_token,omitempty"`
-	// Always Bearer.
+	// Always `Bearer`.
 	TokenType string `protobuf:"bytes,3,opt,name=token_type,json=tokenType,proto3" json:"token_type,omitempty"`
-	// Seconds until access_token ends.
+	// The number of seconds after which the access token expires.
 	ExpiresIn int64 `protobuf:"varint,4,opt,name=expires_in,json=expiresIn,proto3" json:"expires_in,omitempty"`
-	User      *User `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
-	// The merchant's workspace; null for a partner.
+	// The account.
+	User *User `protobuf:"bytes,5,opt,name=user,proto3" json:"user,omitempty"`
+	// The merchant's workspace. Null for a partner.
 	Workspace     *Workspace `protobuf:"bytes,6,opt,name=workspace,proto3" json:"workspace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -546,15 +553,17 @@ func (x *SessionResponse) GetWorkspace() *Workspace {
 	return nil
 }
 
+// User is the account of a person.
 type User struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Kind  AccountKind            `protobuf:"varint,2,opt,name=kind,proto3,enum=affiliate.v1.AccountKind" json:"kind,omitempty"`
-	Email string                 `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
-	Name  string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
-	// ISO 3166-1 alpha-2; partners only.
+	// `merchant` or `partner`.
+	Kind  AccountKind `protobuf:"varint,2,opt,name=kind,proto3,enum=affiliate.v1.AccountKind" json:"kind,omitempty"`
+	Email string      `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
+	Name  string      `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// The ISO 3166-1 alpha-2 code of the country. Null if not set, and for merchants.
 	Country *string `protobuf:"bytes,5,opt,name=country,proto3,oneof" json:"country,omitempty"`
-	// Role in the workspace; null for a partner.
+	// The role in the workspace. Null for a partner.
 	Role          Role                   `protobuf:"varint,6,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -34,34 +34,65 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AccountService opens, proves and ends sessions of merchants and partners. One
-// address may have one account of each kind.
+// AccountService registers merchants and partners and manages their sessions. An e-mail
+// address can have one merchant account and one partner account. These routes need no
+// access token.
 type AccountServiceClient interface {
-	// RegisterMerchant makes an account, its workspace with a public key of each
-	// mode, and a session. Errors: EMAIL_TAKEN.
+	// RegisterMerchant creates a merchant account, a workspace with a public key in each
+	// mode, and a session. The account is the owner of the workspace.
+	//
+	// Errors: EMAIL_TAKEN if a merchant account with this address exists.
 	RegisterMerchant(ctx context.Context, in *RegisterMerchantRequest, opts ...grpc.CallOption) (*SessionResponse, error)
-	// RegisterPartner makes a partner's account and a session. Errors: EMAIL_TAKEN.
+	// RegisterPartner creates a partner account and a session.
+	//
+	// Errors: EMAIL_TAKEN if a partner account with this address exists.
 	RegisterPartner(ctx context.Context, in *RegisterPartnerRequest, opts ...grpc.CallOption) (*SessionResponse, error)
-	// LoginMerchant opens a session. An unknown address and a wrong password
-	// answer alike. Errors: INVALID_CREDENTIALS, RATE_LIMIT_EXCEEDED after ten
-	// failures on one address in 15 minutes.
+	// LoginMerchant starts a session of a merchant account. The response is the same for
+	// an unknown address and for a wrong password.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the address or the password is wrong.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15
+	//     minutes. The wait becomes longer with each further failure, up to 60 seconds.
 	LoginMerchant(ctx context.Context, in *LoginRequest, opts ...grpc.CallOption) (*SessionResponse, error)
-	// LoginPartner is LoginMerchant for partners.
+	// LoginPartner starts a session of a partner account. The response is the same for an
+	// unknown address and for a wrong password.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the address or the password is wrong.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15
+	//     minutes. The wait becomes longer with each further failure, up to 60 seconds.
 	LoginPartner(ctx context.Context, in *LoginRequest, opts ...grpc.CallOption) (*SessionResponse, error)
-	// RefreshMerchantSession swaps a refresh token of a merchant for a new pair.
-	// Errors: REFRESH_TOKEN_INVALID.
+	// RefreshMerchantSession exchanges a merchant's refresh token for a new access token
+	// and a new refresh token. A refresh token works once. If it is used again, the whole
+	// session ends.
+	//
+	// Errors: REFRESH_TOKEN_INVALID if the token is unknown, used, expired or revoked, or
+	// belongs to a partner.
 	RefreshMerchantSession(ctx context.Context, in *RefreshSessionRequest, opts ...grpc.CallOption) (*SessionResponse, error)
-	// RefreshPartnerSession swaps a refresh token of a partner for a new pair.
+	// RefreshPartnerSession exchanges a partner's refresh token for a new access token
+	// and a new refresh token. A refresh token works once. If it is used again, the whole
+	// session ends.
+	//
+	// Errors: REFRESH_TOKEN_INVALID if the token is unknown, used, expired or revoked, or
+	// belongs to a merchant.
 	RefreshPartnerSession(ctx context.Context, in *RefreshSessionRequest, opts ...grpc.CallOption) (*SessionResponse, error)
-	// RefreshSession swaps a refresh token of either kind for a new pair. Each
-	// token works once; using one again revokes every token of its session.
+	// RefreshSession exchanges a refresh token of a merchant or partner for a new access
+	// token and a new refresh token. A refresh token works once. If it is used again, the
+	// whole session ends.
+	//
+	// Errors: REFRESH_TOKEN_INVALID if the token is unknown, used, expired or revoked.
 	RefreshSession(ctx context.Context, in *RefreshSessionRequest, opts ...grpc.CallOption) (*SessionResponse, error)
-	// AcceptInvite makes the account of an invited member and a session. The
-	// token works once. Errors: NOT_FOUND for a token that is unknown, used,
-	// revoked or expired; EMAIL_TAKEN.
+	// AcceptInvite makes the invited person a member of the workspace and starts a
+	// session. The invitation determines the e-mail address and the role. The token works
+	// once.
+	//
+	// Errors:
+	//   - NOT_FOUND: the token is unknown, used, revoked or expired.
+	//   - EMAIL_TAKEN: the address belongs to a member of a workspace.
 	AcceptInvite(ctx context.Context, in *AcceptInviteRequest, opts ...grpc.CallOption) (*SessionResponse, error)
-	// Logout ends the session of a refresh token; its access tokens stop at once.
-	// It answers 204 whether or not there was a session to end.
+	// Logout ends the session of a refresh token. Its access tokens stop working at once.
+	// The status is 204 even if there is no such session.
 	Logout(ctx context.Context, in *LogoutRequest, opts ...grpc.CallOption) (*LogoutResponse, error)
 }
 
@@ -167,34 +198,65 @@ func (c *accountServiceClient) Logout(ctx context.Context, in *LogoutRequest, op
 // All implementations must embed UnimplementedAccountServiceServer
 // for forward compatibility.
 //
-// AccountService opens, proves and ends sessions of merchants and partners. One
-// address may have one account of each kind.
+// AccountService registers merchants and partners and manages their sessions. An e-mail
+// address can have one merchant account and one partner account. These routes need no
+// access token.
 type AccountServiceServer interface {
-	// RegisterMerchant makes an account, its workspace with a public key of each
-	// mode, and a session. Errors: EMAIL_TAKEN.
+	// RegisterMerchant creates a merchant account, a workspace with a public key in each
+	// mode, and a session. The account is the owner of the workspace.
+	//
+	// Errors: EMAIL_TAKEN if a merchant account with this address exists.
 	RegisterMerchant(context.Context, *RegisterMerchantRequest) (*SessionResponse, error)
-	// RegisterPartner makes a partner's account and a session. Errors: EMAIL_TAKEN.
+	// RegisterPartner creates a partner account and a session.
+	//
+	// Errors: EMAIL_TAKEN if a partner account with this address exists.
 	RegisterPartner(context.Context, *RegisterPartnerRequest) (*SessionResponse, error)
-	// LoginMerchant opens a session. An unknown address and a wrong password
-	// answer alike. Errors: INVALID_CREDENTIALS, RATE_LIMIT_EXCEEDED after ten
-	// failures on one address in 15 minutes.
+	// LoginMerchant starts a session of a merchant account. The response is the same for
+	// an unknown address and for a wrong password.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the address or the password is wrong.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15
+	//     minutes. The wait becomes longer with each further failure, up to 60 seconds.
 	LoginMerchant(context.Context, *LoginRequest) (*SessionResponse, error)
-	// LoginPartner is LoginMerchant for partners.
+	// LoginPartner starts a session of a partner account. The response is the same for an
+	// unknown address and for a wrong password.
+	//
+	// Errors:
+	//   - INVALID_CREDENTIALS: the address or the password is wrong.
+	//   - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15
+	//     minutes. The wait becomes longer with each further failure, up to 60 seconds.
 	LoginPartner(context.Context, *LoginRequest) (*SessionResponse, error)
-	// RefreshMerchantSession swaps a refresh token of a merchant for a new pair.
-	// Errors: REFRESH_TOKEN_INVALID.
+	// RefreshMerchantSession exchanges a merchant's refresh token for a new access token
+	// and a new refresh token. A refresh token works once. If it is used again, the whole
+	// session ends.
+	//
+	// Errors: REFRESH_TOKEN_INVALID if the token is unknown, used, expired or revoked, or
+	// belongs to a partner.
 	RefreshMerchantSession(context.Context, *RefreshSessionRequest) (*SessionResponse, error)
-	// RefreshPartnerSession swaps a refresh token of a partner for a new pair.
+	// RefreshPartnerSession exchanges a partner's refresh token for a new access token
+	// and a new refresh token. A refresh token works once. If it is used again, the whole
+	// session ends.
+	//
+	// Errors: REFRESH_TOKEN_INVALID if the token is unknown, used, expired or revoked, or
+	// belongs to a merchant.
 	RefreshPartnerSession(context.Context, *RefreshSessionRequest) (*SessionResponse, error)
-	// RefreshSession swaps a refresh token of either kind for a new pair. Each
-	// token works once; using one again revokes every token of its session.
+	// RefreshSession exchanges a refresh token of a merchant or partner for a new access
+	// token and a new refresh token. A refresh token works once. If it is used again, the
+	// whole session ends.
+	//
+	// Errors: REFRESH_TOKEN_INVALID if the token is unknown, used, expired or revoked.
 	RefreshSession(context.Context, *RefreshSessionRequest) (*SessionResponse, error)
-	// AcceptInvite makes the account of an invited member and a session. The
-	// token works once. Errors: NOT_FOUND for a token that is unknown, used,
-	// revoked or expired; EMAIL_TAKEN.
+	// AcceptInvite makes the invited person a member of the workspace and starts a
+	// session. The invitation determines the e-mail address and the role. The token works
+	// once.
+	//
+	// Errors:
+	//   - NOT_FOUND: the token is unknown, used, revoked or expired.
+	//   - EMAIL_TAKEN: the address belongs to a member of a workspace.
 	AcceptInvite(context.Context, *AcceptInviteRequest) (*SessionResponse, error)
-	// Logout ends the session of a refresh token; its access tokens stop at once.
-	// It answers 204 whether or not there was a session to end.
+	// Logout ends the session of a refresh token. Its access tokens stop working at once.
+	// The status is 204 even if there is no such session.
 	Logout(context.Context, *LogoutRequest) (*LogoutResponse, error)
 	mustEmbedUnimplementedAccountServiceServer()
 }

@@ -70,8 +70,9 @@ func (x *GetDecisionRequest) GetConversionId() string {
 }
 
 type FindDecisionRequest struct {
-	state                 protoimpl.MessageState `protogen:"open.v1"`
-	ExternalTransactionId string                 `protobuf:"bytes,1,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The merchant's id of the transaction.
+	ExternalTransactionId string `protobuf:"bytes,1,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
@@ -203,23 +204,28 @@ func (x *GetAttributedClickRequest) GetClickId() string {
 
 type ListDecisionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
-	PageSize   *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	Attributed *bool  `protobuf:"varint,3,opt,name=attributed,proto3,oneof" json:"attributed,omitempty"`
-	// Decisions with this reason only, for example CLICK_EXPIRED.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Only decisions that attribute the conversion (`true`), or only others (`false`).
+	Attributed *bool `protobuf:"varint,3,opt,name=attributed,proto3,oneof" json:"attributed,omitempty"`
+	// Only decisions with this reason, for example CLICK_EXPIRED.
 	ReasonCode *string `protobuf:"bytes,4,opt,name=reason_code,proto3,oneof" json:"reason_code,omitempty"`
-	ProgramId  *string `protobuf:"bytes,5,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
-	// Alias of date_from.
+	// Only decisions whose deciding signal leads to this programme, attributed or not.
+	ProgramId *string `protobuf:"bytes,5,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
+	// Alias of `date_from`.
 	From *string `protobuf:"bytes,6,opt,name=from,proto3,oneof" json:"from,omitempty"`
-	// Alias of date_to.
+	// Alias of `date_to`.
 	To *string `protobuf:"bytes,7,opt,name=to,proto3,oneof" json:"to,omitempty"`
-	// By decided_at: YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	// Only decisions that were made at this time or later. A date (`YYYY-MM-DD`) means
+	// the start of the day. RFC 3339 timestamps are accepted too.
 	DateFrom *string `protobuf:"bytes,8,opt,name=date_from,proto3,oneof" json:"date_from,omitempty"`
-	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	// Only decisions that were made at this time or earlier. A date (`YYYY-MM-DD`) means
+	// the end of the day. RFC 3339 timestamps are accepted too.
 	DateTo *string `protobuf:"bytes,9,opt,name=date_to,proto3,oneof" json:"date_to,omitempty"`
-	// IANA name in which dates without a time are read; default UTC.
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
 	Timezone      *string `protobuf:"bytes,10,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -328,10 +334,12 @@ func (x *ListDecisionsRequest) GetTimezone() string {
 type ListDecisionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Decision            `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -395,42 +403,62 @@ func (x *ListDecisionsResponse) GetLimit() int32 {
 	return 0
 }
 
-// SimulateAttributionRequest is ReportConversionRequest, number for number.
+// SimulateAttributionRequest has the fields of ReportConversionRequest, with the same
+// numbers.
 type SimulateAttributionRequest struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	EventType EventType              `protobuf:"varint,1,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
-	// Accepted and not looked at.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind of the conversion.
+	EventType EventType `protobuf:"varint,1,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
+	// Accepted so that a report can be simulated unchanged. It has no effect.
 	ExternalTransactionId *string `protobuf:"bytes,2,opt,name=external_transaction_id,proto3,oneof" json:"external_transaction_id,omitempty"`
-	// Minor units; required for purchase and renewal, else default 0. At most 10^12.
+	// The amount that was paid, in minor units of `currency`, at most 10^12. Required for
+	// `purchase` and `renewal`. Default 0 for other events.
 	AmountCents *int64 `protobuf:"varint,3,opt,name=amount_cents,proto3,oneof" json:"amount_cents,omitempty"`
-	// ISO 4217; required when amount_cents is. Upper-cased.
+	// The ISO 4217 code of the currency, in upper or lower case. Required together with
+	// `amount_cents`.
 	Currency *string `protobuf:"bytes,4,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
-	// UUID that click tracking gave out. null and "" count as absent.
+	// The id that click tracking issued, a UUID. Null and the empty string count as
+	// absent.
 	ClickId *string `protobuf:"bytes,5,opt,name=click_id,proto3,oneof" json:"click_id,omitempty"`
-	// 1 to 100 characters, case-folded. null and "" count as absent.
+	// The promo code that the buyer used, 1 to 100 characters. Case is ignored. Null and
+	// the empty string count as absent.
 	PromoCode *string `protobuf:"bytes,6,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
-	// The merchant's id of the buyer.
+	// The merchant's id of the buyer. Later conversions with the same id can be
+	// attributed to the same participant without a click. It is stored as a keyed hash
+	// only.
 	CustomerId *string `protobuf:"bytes,7,opt,name=customer_id,proto3,oneof" json:"customer_id,omitempty"`
-	// Kept only as a keyed hash and the domain.
+	// The buyer's e-mail address, which the fraud rules use. Only a keyed hash and the
+	// domain are stored.
 	CustomerEmail *string `protobuf:"bytes,8,opt,name=customer_email,proto3,oneof" json:"customer_email,omitempty"`
-	// When it happened: at most 90 days back and 5 minutes ahead. Default: now.
+	// The time of the event, at most 90 days in the past and 5 minutes in the future.
+	// Default: the time of the request.
 	OccurredAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=occurred_at,proto3" json:"occurred_at,omitempty"`
-	// Parts of amount_cents, minor units.
-	TaxCents      *int64 `protobuf:"varint,10,opt,name=tax_cents,proto3,oneof" json:"tax_cents,omitempty"`
+	// The tax that is part of `amount_cents`, in minor units.
+	TaxCents *int64 `protobuf:"varint,10,opt,name=tax_cents,proto3,oneof" json:"tax_cents,omitempty"`
+	// The shipping costs that are part of `amount_cents`, in minor units.
 	ShippingCents *int64 `protobuf:"varint,11,opt,name=shipping_cents,proto3,oneof" json:"shipping_cents,omitempty"`
-	FeeCents      *int64 `protobuf:"varint,12,opt,name=fee_cents,proto3,oneof" json:"fee_cents,omitempty"`
-	// What the buyer saved; already off amount_cents.
-	DiscountCents  *int64      `protobuf:"varint,13,opt,name=discount_cents,proto3,oneof" json:"discount_cents,omitempty"`
-	SubscriptionId *string     `protobuf:"bytes,14,opt,name=subscription_id,proto3,oneof" json:"subscription_id,omitempty"`
-	ProductIds     []string    `protobuf:"bytes,15,rep,name=product_ids,proto3" json:"product_ids,omitempty"`
-	LineItems      []*LineItem `protobuf:"bytes,16,rep,name=line_items,proto3" json:"line_items,omitempty"`
-	IsRecurring    *bool       `protobuf:"varint,17,opt,name=is_recurring,proto3,oneof" json:"is_recurring,omitempty"`
-	SubId          *string     `protobuf:"bytes,18,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
-	// At most 50 keys and 10 kB of JSON.
+	// The processing fees that are part of `amount_cents`, in minor units.
+	FeeCents *int64 `protobuf:"varint,12,opt,name=fee_cents,proto3,oneof" json:"fee_cents,omitempty"`
+	// The discount that the buyer received, in minor units. It is already deducted from
+	// `amount_cents`.
+	DiscountCents *int64 `protobuf:"varint,13,opt,name=discount_cents,proto3,oneof" json:"discount_cents,omitempty"`
+	// The merchant's id of the subscription.
+	SubscriptionId *string `protobuf:"bytes,14,opt,name=subscription_id,proto3,oneof" json:"subscription_id,omitempty"`
+	// The merchant's ids of the products, at most 50. Without `line_items`, product rates
+	// apply only if all these products have the same rate.
+	ProductIds []string `protobuf:"bytes,15,rep,name=product_ids,proto3" json:"product_ids,omitempty"`
+	// The lines of the order, at most 100. Product rates apply line by line.
+	LineItems []*LineItem `protobuf:"bytes,16,rep,name=line_items,proto3" json:"line_items,omitempty"`
+	// Whether this payment follows an earlier payment of the same customer. It is used
+	// only if `customer_id` is absent.
+	IsRecurring *bool `protobuf:"varint,17,opt,name=is_recurring,proto3,oneof" json:"is_recurring,omitempty"`
+	// The merchant's own label for the conversion.
+	SubId *string `protobuf:"bytes,18,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
+	// Any JSON object with at most 50 keys and 10 kB.
 	Metadata *structpb.Struct `protobuf:"bytes,19,opt,name=metadata,proto3" json:"metadata,omitempty"`
-	// Hashed on arrival; for fraud rules only.
+	// The buyer's IP address, which the fraud rules use. It is hashed when it arrives.
 	CustomerIp *string `protobuf:"bytes,20,opt,name=customer_ip,proto3,oneof" json:"customer_ip,omitempty"`
-	// Hashed on arrival; for fraud rules only.
+	// The buyer's user agent, which the fraud rules use. It is hashed when it arrives.
 	CustomerUserAgent *string `protobuf:"bytes,21,opt,name=customer_user_agent,proto3,oneof" json:"customer_user_agent,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -613,38 +641,45 @@ func (x *SimulateAttributionRequest) GetCustomerUserAgent() string {
 	return ""
 }
 
-// Decision is how a conversion was attributed and what it earned, with
-// everything that the decision was made of.
+// Decision says how a conversion was attributed and what it earned, with everything
+// that the decision is based on.
 type Decision struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Null for a simulation.
+	// The id of the decision. Null for a simulation.
 	DecisionId *string `protobuf:"bytes,1,opt,name=decision_id,proto3,oneof" json:"decision_id,omitempty"`
-	// Null for a simulation.
+	// The id of the conversion. Null for a simulation.
 	ConversionId *string `protobuf:"bytes,2,opt,name=conversion_id,proto3,oneof" json:"conversion_id,omitempty"`
-	Attributed   bool    `protobuf:"varint,3,opt,name=attributed,proto3" json:"attributed,omitempty"`
-	// click, promo_code, customer or manual; null when not attributed.
-	Method     *string `protobuf:"bytes,4,opt,name=method,proto3,oneof" json:"method,omitempty"`
-	ReasonCode string  `protobuf:"bytes,5,opt,name=reason_code,proto3" json:"reason_code,omitempty"`
-	// A sentence that can be sent on to a partner.
+	// Whether the conversion is attributed to a participant. This does not imply a
+	// commission.
+	Attributed bool `protobuf:"varint,3,opt,name=attributed,proto3" json:"attributed,omitempty"`
+	// The signal that attributed the conversion: `click`, `promo_code`, `customer` or
+	// `manual`. Null if it is not attributed.
+	Method *string `protobuf:"bytes,4,opt,name=method,proto3,oneof" json:"method,omitempty"`
+	// The reason for the outcome, for example CLICK_MATCHED.
+	ReasonCode string `protobuf:"bytes,5,opt,name=reason_code,proto3" json:"reason_code,omitempty"`
+	// The reason in sentences. The text can be sent to a partner as it is.
 	Explanation string `protobuf:"bytes,6,opt,name=explanation,proto3" json:"explanation,omitempty"`
-	// Changes whenever the same inputs could give another decision.
+	// The version of the attribution logic. It changes whenever the same inputs could
+	// lead to another decision.
 	EngineVersion string                 `protobuf:"bytes,7,opt,name=engine_version,proto3" json:"engine_version,omitempty"`
 	DecidedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=decided_at,proto3" json:"decided_at,omitempty"`
-	Inputs        *DecisionInputs        `protobuf:"bytes,9,opt,name=inputs,proto3" json:"inputs,omitempty"`
-	// Null when no signal leads to a programme.
+	// The reported values on which the decision is based.
+	Inputs *DecisionInputs `protobuf:"bytes,9,opt,name=inputs,proto3" json:"inputs,omitempty"`
+	// The programme to which the deciding signal leads. Null if no signal leads to one.
 	Program *DecisionProgram `protobuf:"bytes,10,opt,name=program,proto3" json:"program,omitempty"`
-	// In the order in which they were judged.
+	// The signals, in the order in which they were checked.
 	Candidates []*DecisionCandidate `protobuf:"bytes,11,rep,name=candidates,proto3" json:"candidates,omitempty"`
-	// In the order in which they were made.
+	// The checks, in the order in which they were made.
 	Steps []*DecisionStep `protobuf:"bytes,12,rep,name=steps,proto3" json:"steps,omitempty"`
-	// The rules that paid; null when nothing is earned.
+	// The commission rules that were applied. Null if the conversion earns nothing.
 	Rule *structpb.Struct `protobuf:"bytes,13,opt,name=rule,proto3" json:"rule,omitempty"`
-	// Null when nothing is earned.
+	// How the commission was computed. Null if the conversion earns nothing.
 	Calculation *DecisionCalculation `protobuf:"bytes,14,opt,name=calculation,proto3" json:"calculation,omitempty"`
-	Fraud       []*FraudSignal       `protobuf:"bytes,15,rep,name=fraud,proto3" json:"fraud,omitempty"`
-	// The decision that this one replaced; null for the first.
+	// The fraud rules that fired.
+	Fraud []*FraudSignal `protobuf:"bytes,15,rep,name=fraud,proto3" json:"fraud,omitempty"`
+	// The decision that this one replaced. Null for the first decision.
 	Supersedes *string `protobuf:"bytes,16,opt,name=supersedes,proto3,oneof" json:"supersedes,omitempty"`
-	// The decision that replaced this one; null for the one in force.
+	// The decision that replaced this one. Null for the current decision.
 	SupersededBy  *string `protobuf:"bytes,17,opt,name=superseded_by,proto3,oneof" json:"superseded_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -799,18 +834,23 @@ func (x *Decision) GetSupersededBy() string {
 	return ""
 }
 
+// DecisionInputs holds the reported values on which a decision is based.
 type DecisionInputs struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Mode          Mode                   `protobuf:"varint,1,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	EventType     EventType              `protobuf:"varint,2,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
-	OccurredAt    *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=occurred_at,proto3" json:"occurred_at,omitempty"`
-	AmountCents   int64                  `protobuf:"varint,4,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
-	Currency      *string                `protobuf:"bytes,5,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
-	TaxCents      int64                  `protobuf:"varint,6,opt,name=tax_cents,proto3" json:"tax_cents,omitempty"`
-	ShippingCents int64                  `protobuf:"varint,7,opt,name=shipping_cents,proto3" json:"shipping_cents,omitempty"`
-	FeeCents      int64                  `protobuf:"varint,8,opt,name=fee_cents,proto3" json:"fee_cents,omitempty"`
-	ClickId       *string                `protobuf:"bytes,9,opt,name=click_id,proto3,oneof" json:"click_id,omitempty"`
-	PromoCode     *string                `protobuf:"bytes,10,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Mode       Mode                   `protobuf:"varint,1,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	EventType  EventType              `protobuf:"varint,2,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
+	OccurredAt *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=occurred_at,proto3" json:"occurred_at,omitempty"`
+	// The amount that was paid, in minor units of `currency`.
+	AmountCents int64 `protobuf:"varint,4,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
+	// The ISO 4217 code. Null if the conversion has no amount.
+	Currency      *string `protobuf:"bytes,5,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
+	TaxCents      int64   `protobuf:"varint,6,opt,name=tax_cents,proto3" json:"tax_cents,omitempty"`
+	ShippingCents int64   `protobuf:"varint,7,opt,name=shipping_cents,proto3" json:"shipping_cents,omitempty"`
+	FeeCents      int64   `protobuf:"varint,8,opt,name=fee_cents,proto3" json:"fee_cents,omitempty"`
+	// The click id, as reported.
+	ClickId *string `protobuf:"bytes,9,opt,name=click_id,proto3,oneof" json:"click_id,omitempty"`
+	// The promo code, as reported, in lower case.
+	PromoCode     *string `protobuf:"bytes,10,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -915,12 +955,18 @@ func (x *DecisionInputs) GetPromoCode() string {
 	return ""
 }
 
+// DecisionProgram holds the settings of the programme that affected a decision.
 type DecisionProgram struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Days of 24 hours.
-	WindowDays    int32            `protobuf:"varint,2,opt,name=window_days,proto3" json:"window_days,omitempty"`
-	Model         AttributionModel `protobuf:"varint,3,opt,name=model,proto3,enum=affiliate.v1.AttributionModel" json:"model,omitempty"`
+	// The attribution window of the click in days of 24 hours. If no click decided, it is
+	// the programme's window.
+	WindowDays int32 `protobuf:"varint,2,opt,name=window_days,proto3" json:"window_days,omitempty"`
+	// Which of a visitor's clicks earns: the last (`last_click`) or the first
+	// (`first_click`).
+	Model AttributionModel `protobuf:"varint,3,opt,name=model,proto3,enum=affiliate.v1.AttributionModel" json:"model,omitempty"`
+	// Which signal is tried first: the click (`click_first`) or the promo code
+	// (`promo_code_first`).
 	Precedence    SignalPrecedence `protobuf:"varint,4,opt,name=precedence,proto3,enum=affiliate.v1.SignalPrecedence" json:"precedence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -984,20 +1030,28 @@ func (x *DecisionProgram) GetPrecedence() SignalPrecedence {
 	return SignalPrecedence_SIGNAL_PRECEDENCE_UNSPECIFIED
 }
 
+// DecisionCandidate is a signal that could have attributed the conversion.
 type DecisionCandidate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// click, promo_code, customer or manual.
-	Type          string  `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
-	ClickId       *string `protobuf:"bytes,2,opt,name=click_id,proto3,oneof" json:"click_id,omitempty"`
-	PromoCode     *string `protobuf:"bytes,3,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
+	// The kind of the signal: `click`, `promo_code`, `customer` or `manual`.
+	Type      string  `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	ClickId   *string `protobuf:"bytes,2,opt,name=click_id,proto3,oneof" json:"click_id,omitempty"`
+	PromoCode *string `protobuf:"bytes,3,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
+	// The participant to whom the signal leads. Null if the signal is unknown.
 	ParticipantId *string `protobuf:"bytes,4,opt,name=participant_id,proto3,oneof" json:"participant_id,omitempty"`
-	// When the click was received or the customer was bound.
-	At        *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
+	// The time when the click was received, or when the customer was bound. Null for
+	// other signals.
+	At *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
+	// For a click, the end of its attribution window. For a promo code, its end. For a
+	// customer's binding, the time until which it has priority over a later click if the
+	// programme uses `first_click`.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,proto3" json:"expires_at,omitempty"`
-	Eligible  bool                   `protobuf:"varint,7,opt,name=eligible,proto3" json:"eligible,omitempty"`
-	// Null for the one that won.
+	// Whether the signal attributed the conversion.
+	Eligible bool `protobuf:"varint,7,opt,name=eligible,proto3" json:"eligible,omitempty"`
+	// The reason why the signal did not attribute the conversion. OUTRANKED means that
+	// another signal had priority. Null for the signal that did.
 	RejectedBecause *string `protobuf:"bytes,8,opt,name=rejected_because,proto3,oneof" json:"rejected_because,omitempty"`
-	// The customer whose binding it is: customer_ref of the conversion.
+	// For a customer's binding, the keyed hash of the merchant's customer id.
 	CustomerId    *string `protobuf:"bytes,9,opt,name=customer_id,proto3,oneof" json:"customer_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1096,12 +1150,16 @@ func (x *DecisionCandidate) GetCustomerId() string {
 	return ""
 }
 
+// DecisionStep is one check.
 type DecisionStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Order int32                  `protobuf:"varint,1,opt,name=order,proto3" json:"order,omitempty"`
-	Check string                 `protobuf:"bytes,2,opt,name=check,proto3" json:"check,omitempty"`
-	// passed or failed.
-	Outcome       string `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// The position of the check, counted from 1.
+	Order int32 `protobuf:"varint,1,opt,name=order,proto3" json:"order,omitempty"`
+	// The name of the check, for example `click.inside_window`.
+	Check string `protobuf:"bytes,2,opt,name=check,proto3" json:"check,omitempty"`
+	// `passed` or `failed`.
+	Outcome string `protobuf:"bytes,3,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// The values that were compared.
 	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1165,30 +1223,46 @@ func (x *DecisionStep) GetDetail() string {
 	return ""
 }
 
-// DecisionCalculation says how the amount came about, so that it can be done
-// again by hand.
+// DecisionCalculation shows how a commission was computed, with all the values that are
+// needed to repeat the computation.
 type DecisionCalculation struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	BaseAmountCents int64                  `protobuf:"varint,1,opt,name=base_amount_cents,proto3" json:"base_amount_cents,omitempty"`
-	BaseCurrency    string                 `protobuf:"bytes,2,opt,name=base_currency,proto3" json:"base_currency,omitempty"`
-	// gross, net_of_tax, net_of_tax_shipping or net_of_tax_shipping_fees.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The amount to which the rate was applied, in minor units of `base_currency`.
+	BaseAmountCents int64 `protobuf:"varint,1,opt,name=base_amount_cents,proto3" json:"base_amount_cents,omitempty"`
+	// The currency of the sale. Empty if the conversion has no amount.
+	BaseCurrency string `protobuf:"bytes,2,opt,name=base_currency,proto3" json:"base_currency,omitempty"`
+	// What was deducted from the amount: `gross`, `net_of_tax`, `net_of_tax_shipping` or
+	// `net_of_tax_shipping_fees`.
 	NetBasis string `protobuf:"bytes,3,opt,name=net_basis,proto3" json:"net_basis,omitempty"`
-	// What gave the rate; see RuleSnapshot.source.
-	Source          string                     `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
-	RateBps         *int64                     `protobuf:"varint,5,opt,name=rate_bps,proto3,oneof" json:"rate_bps,omitempty"`
-	FlatAmountCents *int64                     `protobuf:"varint,6,opt,name=flat_amount_cents,proto3,oneof" json:"flat_amount_cents,omitempty"`
-	Parts           []*DecisionCalculationPart `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
-	// Decimal, units of currency for one of base_currency; null without conversion.
+	// Where the rate came from: `participant`, `product`, `group`, `tier`, `event`,
+	// `later` (the rate from a customer's second payment on) or `program`. It is `mixed`
+	// if products of the order had rates from different sources.
+	Source string `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	// The rate in basis points: 3000 is 30 percent. Null for a flat amount. If products
+	// have different rates, it is their combined rate, rounded.
+	RateBps *int64 `protobuf:"varint,5,opt,name=rate_bps,proto3,oneof" json:"rate_bps,omitempty"`
+	// The flat amount, in minor units of `currency`. Null for a percentage.
+	FlatAmountCents *int64 `protobuf:"varint,6,opt,name=flat_amount_cents,proto3,oneof" json:"flat_amount_cents,omitempty"`
+	// The lines of the order, if product rates were applied.
+	Parts []*DecisionCalculationPart `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
+	// The exchange rate from `base_currency` to `currency`, as a decimal number. Null if
+	// nothing was converted.
 	FxRate *string `protobuf:"bytes,8,opt,name=fx_rate,proto3,oneof" json:"fx_rate,omitempty"`
-	// YYYY-MM-DD; null without conversion.
-	FxDate           *string  `protobuf:"bytes,9,opt,name=fx_date,proto3,oneof" json:"fx_date,omitempty"`
-	Rounding         string   `protobuf:"bytes,10,opt,name=rounding,proto3" json:"rounding,omitempty"`
-	CappedAtOrderCap bool     `protobuf:"varint,11,opt,name=capped_at_order_cap,proto3" json:"capped_at_order_cap,omitempty"`
-	CappedAtBase     bool     `protobuf:"varint,12,opt,name=capped_at_base,proto3" json:"capped_at_base,omitempty"`
-	AmountCents      int64    `protobuf:"varint,13,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
-	Currency         string   `protobuf:"bytes,14,opt,name=currency,proto3" json:"currency,omitempty"`
-	ReviewReasons    []string `protobuf:"bytes,15,rep,name=review_reasons,proto3" json:"review_reasons,omitempty"`
-	// What the partner had brought before, which chose the tier; null without tiers.
+	// The date of the exchange rate, `YYYY-MM-DD`. Null if nothing was converted.
+	FxDate *string `protobuf:"bytes,9,opt,name=fx_date,proto3,oneof" json:"fx_date,omitempty"`
+	// The rounding rule, always `half_up`.
+	Rounding string `protobuf:"bytes,10,opt,name=rounding,proto3" json:"rounding,omitempty"`
+	// Whether the amount was lowered to the highest commission for one order.
+	CappedAtOrderCap bool `protobuf:"varint,11,opt,name=capped_at_order_cap,proto3" json:"capped_at_order_cap,omitempty"`
+	// Whether the amount was lowered to the base.
+	CappedAtBase bool `protobuf:"varint,12,opt,name=capped_at_base,proto3" json:"capped_at_base,omitempty"`
+	// The commission, in minor units of `currency`.
+	AmountCents int64  `protobuf:"varint,13,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
+	Currency    string `protobuf:"bytes,14,opt,name=currency,proto3" json:"currency,omitempty"`
+	// Why the commission was flagged for review. Empty if it was not.
+	ReviewReasons []string `protobuf:"bytes,15,rep,name=review_reasons,proto3" json:"review_reasons,omitempty"`
+	// The participant's earlier conversions and revenue, which determined the tier. Null
+	// if the programme has no tiers.
 	Brought       *DecisionBrought `protobuf:"bytes,16,opt,name=brought,proto3" json:"brought,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1336,11 +1410,13 @@ func (x *DecisionCalculation) GetBrought() *DecisionBrought {
 	return nil
 }
 
+// DecisionBrought holds a participant's earlier conversions and revenue in the
+// programme.
 type DecisionBrought struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Not refunded in full.
+	// The number of conversions, without those that were refunded in full.
 	Conversions int64 `protobuf:"varint,1,opt,name=conversions,proto3" json:"conversions,omitempty"`
-	// In the programme's currency, minor units.
+	// The revenue of these conversions, in minor units of the programme's currency.
 	RevenueCents  int64 `protobuf:"varint,2,opt,name=revenue_cents,proto3" json:"revenue_cents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1390,17 +1466,26 @@ func (x *DecisionBrought) GetRevenueCents() int64 {
 	return 0
 }
 
+// DecisionCalculationPart is a line of the order with its rate.
 type DecisionCalculationPart struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	ProductId       string                 `protobuf:"bytes,1,opt,name=product_id,proto3" json:"product_id,omitempty"`
-	AmountCents     int64                  `protobuf:"varint,2,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
-	Quantity        int64                  `protobuf:"varint,3,opt,name=quantity,proto3" json:"quantity,omitempty"`
-	RateBps         *int64                 `protobuf:"varint,4,opt,name=rate_bps,proto3,oneof" json:"rate_bps,omitempty"`
-	FlatAmountCents *int64                 `protobuf:"varint,5,opt,name=flat_amount_cents,proto3,oneof" json:"flat_amount_cents,omitempty"`
-	Source          string                 `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
-	LeftOut         bool                   `protobuf:"varint,7,opt,name=left_out,proto3" json:"left_out,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProductId string                 `protobuf:"bytes,1,opt,name=product_id,proto3" json:"product_id,omitempty"`
+	// The amount of the whole line, as reported.
+	AmountCents int64 `protobuf:"varint,2,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
+	Quantity    int64 `protobuf:"varint,3,opt,name=quantity,proto3" json:"quantity,omitempty"`
+	// The rate in basis points. Null for a flat amount.
+	RateBps *int64 `protobuf:"varint,4,opt,name=rate_bps,proto3,oneof" json:"rate_bps,omitempty"`
+	// The flat amount, in minor units of the programme's currency. A product's flat
+	// amount is paid for each unit, other flat amounts once for the order. Null for a
+	// percentage.
+	FlatAmountCents *int64 `protobuf:"varint,5,opt,name=flat_amount_cents,proto3,oneof" json:"flat_amount_cents,omitempty"`
+	// Where the rate of the line came from, as in `source` of the calculation.
+	Source string `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
+	// Whether the flat amount was not added, because the sale is in another currency and
+	// no exchange rate is known.
+	LeftOut       bool `protobuf:"varint,7,opt,name=left_out,proto3" json:"left_out,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DecisionCalculationPart) Reset() {
@@ -1482,51 +1567,65 @@ func (x *DecisionCalculationPart) GetLeftOut() bool {
 	return false
 }
 
-// AttributedClick is a click without anything that identifies its visitor.
+// AttributedClick is a click, without data that could identify the visitor.
 type AttributedClick struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Id             string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	WorkspaceId    string                 `protobuf:"bytes,2,opt,name=workspace_id,proto3" json:"workspace_id,omitempty"`
-	ProgramId      string                 `protobuf:"bytes,3,opt,name=program_id,proto3" json:"program_id,omitempty"`
-	ParticipantId  string                 `protobuf:"bytes,4,opt,name=participant_id,proto3" json:"participant_id,omitempty"`
-	LinkId         *string                `protobuf:"bytes,5,opt,name=link_id,proto3,oneof" json:"link_id,omitempty"`
-	ReferralCode   string                 `protobuf:"bytes,6,opt,name=referral_code,proto3" json:"referral_code,omitempty"`
-	Mode           Mode                   `protobuf:"varint,7,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	LandingUrl     *string                `protobuf:"bytes,8,opt,name=landing_url,proto3,oneof" json:"landing_url,omitempty"`
-	ReferrerDomain *string                `protobuf:"bytes,9,opt,name=referrer_domain,proto3,oneof" json:"referrer_domain,omitempty"`
-	UtmSource      *string                `protobuf:"bytes,10,opt,name=utm_source,proto3,oneof" json:"utm_source,omitempty"`
-	UtmMedium      *string                `protobuf:"bytes,11,opt,name=utm_medium,proto3,oneof" json:"utm_medium,omitempty"`
-	UtmCampaign    *string                `protobuf:"bytes,12,opt,name=utm_campaign,proto3,oneof" json:"utm_campaign,omitempty"`
-	UtmTerm        *string                `protobuf:"bytes,13,opt,name=utm_term,proto3,oneof" json:"utm_term,omitempty"`
-	UtmContent     *string                `protobuf:"bytes,14,opt,name=utm_content,proto3,oneof" json:"utm_content,omitempty"`
-	SubId          *string                `protobuf:"bytes,15,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
-	Language       *string                `protobuf:"bytes,16,opt,name=language,proto3,oneof" json:"language,omitempty"`
-	IsBot          bool                   `protobuf:"varint,17,opt,name=is_bot,proto3" json:"is_bot,omitempty"`
-	BotReason      *string                `protobuf:"bytes,18,opt,name=bot_reason,proto3,oneof" json:"bot_reason,omitempty"`
-	Consent        string                 `protobuf:"bytes,19,opt,name=consent,proto3" json:"consent,omitempty"`
-	ReceivedAt     *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=received_at,proto3" json:"received_at,omitempty"`
-	CreatedAt      *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=created_at,proto3" json:"created_at,omitempty"`
-	ExpiresAt      *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=expires_at,proto3" json:"expires_at,omitempty"`
-	// Oldest first; at most 100.
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	WorkspaceId   string                 `protobuf:"bytes,2,opt,name=workspace_id,proto3" json:"workspace_id,omitempty"`
+	ProgramId     string                 `protobuf:"bytes,3,opt,name=program_id,proto3" json:"program_id,omitempty"`
+	ParticipantId string                 `protobuf:"bytes,4,opt,name=participant_id,proto3" json:"participant_id,omitempty"`
+	// The link that was clicked. Null if it is not known.
+	LinkId       *string `protobuf:"bytes,5,opt,name=link_id,proto3,oneof" json:"link_id,omitempty"`
+	ReferralCode string  `protobuf:"bytes,6,opt,name=referral_code,proto3" json:"referral_code,omitempty"`
+	Mode         Mode    `protobuf:"varint,7,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	// The landing page, with origin and path only.
+	LandingUrl *string `protobuf:"bytes,8,opt,name=landing_url,proto3,oneof" json:"landing_url,omitempty"`
+	// The host of the referring page.
+	ReferrerDomain *string `protobuf:"bytes,9,opt,name=referrer_domain,proto3,oneof" json:"referrer_domain,omitempty"`
+	UtmSource      *string `protobuf:"bytes,10,opt,name=utm_source,proto3,oneof" json:"utm_source,omitempty"`
+	UtmMedium      *string `protobuf:"bytes,11,opt,name=utm_medium,proto3,oneof" json:"utm_medium,omitempty"`
+	UtmCampaign    *string `protobuf:"bytes,12,opt,name=utm_campaign,proto3,oneof" json:"utm_campaign,omitempty"`
+	UtmTerm        *string `protobuf:"bytes,13,opt,name=utm_term,proto3,oneof" json:"utm_term,omitempty"`
+	UtmContent     *string `protobuf:"bytes,14,opt,name=utm_content,proto3,oneof" json:"utm_content,omitempty"`
+	// The partner's own label for the traffic.
+	SubId *string `protobuf:"bytes,15,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
+	// The language of the visitor's browser.
+	Language *string `protobuf:"bytes,16,opt,name=language,proto3,oneof" json:"language,omitempty"`
+	// Whether the click was made by a bot. Such clicks are not counted.
+	IsBot bool `protobuf:"varint,17,opt,name=is_bot,proto3" json:"is_bot,omitempty"`
+	// Why the click counts as a bot's. Null for other clicks.
+	BotReason *string `protobuf:"bytes,18,opt,name=bot_reason,proto3,oneof" json:"bot_reason,omitempty"`
+	// The visitor's consent: `granted`, `denied` or `unknown`.
+	Consent string `protobuf:"bytes,19,opt,name=consent,proto3" json:"consent,omitempty"`
+	// The time when the collector received the click. The attribution window begins at
+	// this time.
+	ReceivedAt *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=received_at,proto3" json:"received_at,omitempty"`
+	// The time when the click was stored.
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=created_at,proto3" json:"created_at,omitempty"`
+	// The end of the attribution window.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=expires_at,proto3" json:"expires_at,omitempty"`
+	// The conversions that name the click, oldest first, at most 100.
 	Conversions []*ClickConversion `protobuf:"bytes,23,rep,name=conversions,proto3" json:"conversions,omitempty"`
-	// ISO 3166-1 alpha-2; null where the edge has no country file, or consent was
-	// denied.
+	// The ISO 3166-1 alpha-2 code of the visitor's country. Null if the collector has no
+	// country file or the visitor denied consent.
 	Country *string `protobuf:"bytes,24,opt,name=country,proto3,oneof" json:"country,omitempty"`
-	// The part of ISO 3166-2 behind the dash.
+	// The visitor's region: the part of the ISO 3166-2 code after the dash. Null if it is
+	// not known.
 	Region *string `protobuf:"bytes,25,opt,name=region,proto3,oneof" json:"region,omitempty"`
-	// desktop, mobile or tablet.
+	// `desktop`, `mobile` or `tablet`. Null if it is not known.
 	Device *string `protobuf:"bytes,26,opt,name=device,proto3,oneof" json:"device,omitempty"`
-	// A name without a version, as os.
+	// The name of the browser, without its version.
 	Browser *string `protobuf:"bytes,27,opt,name=browser,proto3,oneof" json:"browser,omitempty"`
-	Os      *string `protobuf:"bytes,28,opt,name=os,proto3,oneof" json:"os,omitempty"`
-	// The first click of its visitor with its code in 24 hours. Clicks of bots, and
-	// of visitors who cannot be told apart, are not.
+	// The name of the operating system, without its version.
+	Os *string `protobuf:"bytes,28,opt,name=os,proto3,oneof" json:"os,omitempty"`
+	// Whether this was the visitor's first click with this referral code in 24 hours.
+	// Always false for bots and for visitors who cannot be distinguished from others.
 	IsUnique bool `protobuf:"varint,29,opt,name=is_unique,proto3" json:"is_unique,omitempty"`
-	// The ad platform whose click id the landing page's address carried, for example
-	// google. The id itself is not kept.
+	// The ad platform whose click id was in the URL of the landing page, for example
+	// `google`. The click id itself is not stored.
 	PaidPlatform *string `protobuf:"bytes,30,opt,name=paid_platform,proto3,oneof" json:"paid_platform,omitempty"`
-	// When the first conversion was reported that is attributed to this click now;
-	// null while there is none.
+	// The time when the first of the conversions that are attributed to this click was
+	// reported. Null if there are none.
 	ConvertedAt   *timestamppb.Timestamp `protobuf:"bytes,31,opt,name=converted_at,proto3" json:"converted_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1779,16 +1878,20 @@ func (x *AttributedClick) GetConvertedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+// ClickConversion is a conversion that names a click.
 type ClickConversion struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
 	Id                    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	ExternalTransactionId string                 `protobuf:"bytes,2,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
-	Attributed            bool                   `protobuf:"varint,3,opt,name=attributed,proto3" json:"attributed,omitempty"`
-	ReasonCode            string                 `protobuf:"bytes,4,opt,name=reason_code,proto3" json:"reason_code,omitempty"`
-	DecisionId            string                 `protobuf:"bytes,5,opt,name=decision_id,proto3" json:"decision_id,omitempty"`
-	CreatedAt             *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,proto3" json:"created_at,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// Whether the conversion is attributed to a participant.
+	Attributed bool `protobuf:"varint,3,opt,name=attributed,proto3" json:"attributed,omitempty"`
+	// The reason of the current decision, for example CLICK_MATCHED.
+	ReasonCode string `protobuf:"bytes,4,opt,name=reason_code,proto3" json:"reason_code,omitempty"`
+	// The current decision about the conversion.
+	DecisionId    string                 `protobuf:"bytes,5,opt,name=decision_id,proto3" json:"decision_id,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=created_at,proto3" json:"created_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ClickConversion) Reset() {

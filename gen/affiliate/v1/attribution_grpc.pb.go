@@ -31,24 +31,41 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// AttributionService shows why a conversion was, or was not, attributed and what
-// it earned, for the mode of the secret key. Everything here is snake_case.
-// Decisions are never changed and kept for 25 months.
+// AttributionService explains attribution decisions: why a conversion was attributed to
+// a participant or not, and how its commission was computed. Decisions are never
+// changed. If a conversion is decided again, a new decision supersedes the old one.
+// Decisions are kept for 25 months. All fields on these routes are snake_case, over
+// REST too.
+//
+// The routes under `/api/v1/attribution` need a secret key and show the data of its
+// mode. Any member can read the decision about a conversion through the dashboard
+// route.
 type AttributionServiceClient interface {
-	// GetDecision reads the decision in force about a conversion.
+	// GetDecision returns the current decision about a conversion.
 	GetDecision(ctx context.Context, in *GetDecisionRequest, opts ...grpc.CallOption) (*Decision, error)
-	// FindDecision is GetDecision by the merchant's own id.
+	// FindDecision returns the current decision about the conversion with an external
+	// transaction id.
+	//
+	// Errors: NOT_FOUND if no conversion has the id.
 	FindDecision(ctx context.Context, in *FindDecisionRequest, opts ...grpc.CallOption) (*Decision, error)
-	// GetAttributedClick reads a click and the conversions that name it. A click is
-	// kept for 13 months; NOT_FOUND afterwards.
+	// GetAttributedClick returns a click and the conversions that name it. Clicks are
+	// kept for 13 months.
 	GetAttributedClick(ctx context.Context, in *GetAttributedClickRequest, opts ...grpc.CallOption) (*AttributedClick, error)
-	// ListDecisions pages through decisions, superseded ones too, newest first.
+	// ListDecisions returns decisions, newest first. Superseded decisions are included.
+	//
+	// Errors: NOT_FOUND if the programme of the filter does not exist in the mode.
 	ListDecisions(ctx context.Context, in *ListDecisionsRequest, opts ...grpc.CallOption) (*ListDecisionsResponse, error)
-	// SimulateAttribution decides about a conversion as it would be decided now and
-	// stores nothing.
-	// Errors: NO_ATTRIBUTION_SIGNAL, MODE_MISMATCH.
+	// SimulateAttribution returns the decision that a reported conversion would get now.
+	// It stores nothing. A real report can get another decision, because it waits a short
+	// time for a click that is not stored yet.
+	//
+	// Errors:
+	//   - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
+	//   - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
+	//     workspace.
 	SimulateAttribution(ctx context.Context, in *SimulateAttributionRequest, opts ...grpc.CallOption) (*Decision, error)
-	// GetConversionAttribution is GetDecision for the dashboard.
+	// GetConversionAttribution returns the current decision about a conversion, for the
+	// dashboard.
 	GetConversionAttribution(ctx context.Context, in *GetConversionAttributionRequest, opts ...grpc.CallOption) (*Decision, error)
 }
 
@@ -124,24 +141,41 @@ func (c *attributionServiceClient) GetConversionAttribution(ctx context.Context,
 // All implementations must embed UnimplementedAttributionServiceServer
 // for forward compatibility.
 //
-// AttributionService shows why a conversion was, or was not, attributed and what
-// it earned, for the mode of the secret key. Everything here is snake_case.
-// Decisions are never changed and kept for 25 months.
+// AttributionService explains attribution decisions: why a conversion was attributed to
+// a participant or not, and how its commission was computed. Decisions are never
+// changed. If a conversion is decided again, a new decision supersedes the old one.
+// Decisions are kept for 25 months. All fields on these routes are snake_case, over
+// REST too.
+//
+// The routes under `/api/v1/attribution` need a secret key and show the data of its
+// mode. Any member can read the decision about a conversion through the dashboard
+// route.
 type AttributionServiceServer interface {
-	// GetDecision reads the decision in force about a conversion.
+	// GetDecision returns the current decision about a conversion.
 	GetDecision(context.Context, *GetDecisionRequest) (*Decision, error)
-	// FindDecision is GetDecision by the merchant's own id.
+	// FindDecision returns the current decision about the conversion with an external
+	// transaction id.
+	//
+	// Errors: NOT_FOUND if no conversion has the id.
 	FindDecision(context.Context, *FindDecisionRequest) (*Decision, error)
-	// GetAttributedClick reads a click and the conversions that name it. A click is
-	// kept for 13 months; NOT_FOUND afterwards.
+	// GetAttributedClick returns a click and the conversions that name it. Clicks are
+	// kept for 13 months.
 	GetAttributedClick(context.Context, *GetAttributedClickRequest) (*AttributedClick, error)
-	// ListDecisions pages through decisions, superseded ones too, newest first.
+	// ListDecisions returns decisions, newest first. Superseded decisions are included.
+	//
+	// Errors: NOT_FOUND if the programme of the filter does not exist in the mode.
 	ListDecisions(context.Context, *ListDecisionsRequest) (*ListDecisionsResponse, error)
-	// SimulateAttribution decides about a conversion as it would be decided now and
-	// stores nothing.
-	// Errors: NO_ATTRIBUTION_SIGNAL, MODE_MISMATCH.
+	// SimulateAttribution returns the decision that a reported conversion would get now.
+	// It stores nothing. A real report can get another decision, because it waits a short
+	// time for a click that is not stored yet.
+	//
+	// Errors:
+	//   - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
+	//   - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
+	//     workspace.
 	SimulateAttribution(context.Context, *SimulateAttributionRequest) (*Decision, error)
-	// GetConversionAttribution is GetDecision for the dashboard.
+	// GetConversionAttribution returns the current decision about a conversion, for the
+	// dashboard.
 	GetConversionAttribution(context.Context, *GetConversionAttributionRequest) (*Decision, error)
 	mustEmbedUnimplementedAttributionServiceServer()
 }

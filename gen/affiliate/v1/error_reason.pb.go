@@ -21,116 +21,136 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ErrorReason is every stable error code. The code in REST answers and in
-// google.rpc.ErrorInfo is the name without its prefix. docs/errors.md is
-// generated from here.
+// ErrorReason lists all error codes. They are stable. The code in REST responses and in
+// google.rpc.ErrorInfo is the name without its prefix. docs/errors.md is generated from
+// this file.
 type ErrorReason int32
 
 const (
 	// Never sent.
 	ErrorReason_ERROR_REASON_UNSPECIFIED ErrorReason = 0
-	// Body, path, query or header does not fit. `details` names each field.
+	// The body, the path, the query or a header is not valid. `details` lists each fault
+	// with its field.
 	ErrorReason_ERROR_REASON_VALIDATION_ERROR ErrorReason = 1
-	// Access token missing, malformed, expired or of an ended session.
+	// The access token is missing, malformed or expired, or its session has ended.
 	ErrorReason_ERROR_REASON_UNAUTHORIZED ErrorReason = 2
-	// Secret key missing or invalid on the conversion API.
+	// The secret key is missing or not valid, on the conversion API.
 	ErrorReason_ERROR_REASON_INVALID_API_KEY ErrorReason = 3
-	// Public key missing or invalid on click tracking. Given by the collector.
+	// The public key is missing or not valid, on click tracking. Sent by the collector.
 	ErrorReason_ERROR_REASON_INVALID_PUBLIC_KEY ErrorReason = 4
-	// Login with an unknown address or a wrong password; the two answer alike.
+	// The address or the password of a login is wrong. The response does not say which.
 	ErrorReason_ERROR_REASON_INVALID_CREDENTIALS ErrorReason = 5
-	// Refresh token unknown, used before, expired or revoked. Reuse revokes its whole family.
+	// The refresh token is unknown, used, expired or revoked. If it was used before, its
+	// session ends.
 	ErrorReason_ERROR_REASON_REFRESH_TOKEN_INVALID ErrorReason = 6
-	// Valid credential of the wrong kind, or a role without the permission.
+	// The credential is valid, but of the wrong kind, or the member's role does not have
+	// the permission.
 	ErrorReason_ERROR_REASON_FORBIDDEN ErrorReason = 7
 	// The request came over plain HTTP.
 	ErrorReason_ERROR_REASON_HTTPS_REQUIRED ErrorReason = 8
-	// The thing or the route does not exist, or belongs to another workspace or mode.
+	// The record or the route does not exist, or belongs to another workspace or mode.
 	ErrorReason_ERROR_REASON_NOT_FOUND ErrorReason = 9
-	// The path exists with other methods; `Allow` names them.
+	// The path exists, but not with this method. The header `Allow` lists the methods.
 	ErrorReason_ERROR_REASON_METHOD_NOT_ALLOWED ErrorReason = 10
-	// The body is over the limit of its route.
+	// The body is larger than the route's limit.
 	ErrorReason_ERROR_REASON_PAYLOAD_TOO_LARGE ErrorReason = 11
-	// Content type or content encoding is not taken.
+	// The content type or the content encoding is not supported.
 	ErrorReason_ERROR_REASON_UNSUPPORTED_MEDIA_TYPE ErrorReason = 12
-	// The caller has reached the limit of requests in any 60 seconds for this route. Metadata: retry_after, whole seconds; waiting that long suffices.
+	// The caller has reached the rate limit of the route, or too many logins for the
+	// address have failed. Metadata: retry_after, whole seconds to wait.
 	ErrorReason_ERROR_REASON_RATE_LIMIT_EXCEEDED ErrorReason = 13
-	// An accident; its cause is in the log under the request id.
+	// An unexpected error. The service logs its cause with the request id.
 	ErrorReason_ERROR_REASON_INTERNAL_ERROR ErrorReason = 14
-	// Overload, or a dependency is lost. Metadata: retry_after, whole seconds; dependency on the readiness route.
+	// The service is overloaded, or a database or cache is not reachable. Metadata:
+	// retry_after, whole seconds; on the readiness route also dependency, its name.
 	ErrorReason_ERROR_REASON_SERVICE_UNAVAILABLE ErrorReason = 15
-	// Registration with an address that an account of the same kind has.
+	// An account of the same kind has the e-mail address, or the invited address belongs
+	// to a member of a workspace.
 	ErrorReason_ERROR_REASON_EMAIL_TAKEN ErrorReason = 16
-	// A workspace has ten active secret keys in the mode.
+	// The mode has ten active secret keys.
 	ErrorReason_ERROR_REASON_API_KEY_LIMIT_EXCEEDED ErrorReason = 17
-	// The slug is used in this workspace and mode.
+	// Another programme of the workspace and mode has the slug.
 	ErrorReason_ERROR_REASON_SLUG_TAKEN ErrorReason = 18
-	// activate, pause or archive from a status that does not lead there, a change in an archived programme, or
-	// another currency for a programme that has commissions. Metadata: status.
+	// The programme's status does not allow the change: an activation, pause or archiving
+	// from a wrong status, or a change in an archived programme. Also sent for another
+	// currency if the programme has commissions. Metadata: status.
 	ErrorReason_ERROR_REASON_PROGRAM_STATE_INVALID ErrorReason = 19
-	// approve, reject, suspend or reinstate from a status that does not lead there. Metadata: status.
+	// The participant's status does not allow the approval, rejection, suspension or
+	// reinstatement, or the participant was rejected and cannot get links and promo
+	// codes. Metadata: status.
 	ErrorReason_ERROR_REASON_PARTICIPANT_STATE_INVALID ErrorReason = 20
-	// Any change of an erased participant.
+	// The participant's data was erased, so nothing about the participant can change.
 	ErrorReason_ERROR_REASON_PARTICIPANT_ERASED ErrorReason = 21
-	// The code is, or was, somebody's in this workspace and mode.
+	// The referral code is or was used in the workspace and mode.
 	ErrorReason_ERROR_REASON_REFERRAL_CODE_TAKEN ErrorReason = 22
-	// A second application of the same partner, whatever became of the first.
+	// The partner has applied to the programme before, whatever the result.
 	ErrorReason_ERROR_REASON_APPLICATION_DUPLICATE ErrorReason = 23
-	// The external id is already recorded in this workspace and mode.
+	// A conversion with this `external_transaction_id` is recorded in the workspace and
+	// mode.
 	ErrorReason_ERROR_REASON_CONVERSION_DUPLICATE ErrorReason = 24
-	// Neither click_id nor promo_code was given.
+	// The report has neither `click_id` nor `promo_code`.
 	ErrorReason_ERROR_REASON_NO_ATTRIBUTION_SIGNAL ErrorReason = 25
-	// The click or promo code exists in the other mode of the same workspace.
+	// The click or promo code belongs to the other mode of the workspace.
 	ErrorReason_ERROR_REASON_MODE_MISMATCH ErrorReason = 26
-	// Approval of a commission that is not pending. Metadata: status.
+	// The commission cannot be approved because it is not pending. Metadata: status.
 	ErrorReason_ERROR_REASON_COMMISSION_NOT_PENDING ErrorReason = 27
-	// Plain approval while the refund hold runs. Metadata: hold_until.
+	// The commission cannot be approved because its hold period is not over. Metadata:
+	// status, hold_until.
 	ErrorReason_ERROR_REASON_COMMISSION_HOLD_ACTIVE ErrorReason = 28
-	// Rejection of a rejected, paid or refunded commission. Metadata: status.
+	// The commission cannot be rejected because it is rejected, paid or refunded.
+	// Metadata: status.
 	ErrorReason_ERROR_REASON_COMMISSION_TERMINAL ErrorReason = 29
-	// A change that would leave a workspace without an owner.
+	// The change would leave the workspace without an owner.
 	ErrorReason_ERROR_REASON_LAST_OWNER ErrorReason = 30
-	// Deletion of a group that partners are in. Metadata: participants.
+	// The group cannot be deleted because it has participants, or an open invitation
+	// names it. Metadata: participants.
 	ErrorReason_ERROR_REASON_GROUP_IN_USE ErrorReason = 31
-	// A participant has 50 links of its own.
+	// The participant has 50 links besides the default link.
 	ErrorReason_ERROR_REASON_LINK_LIMIT_EXCEEDED ErrorReason = 32
-	// The promo code is used in this workspace and mode.
+	// The promo code is used in the workspace and mode.
 	ErrorReason_ERROR_REASON_PROMO_CODE_TAKEN ErrorReason = 33
-	// No item of a bulk request succeeded; summary and results stand beside the envelope.
+	// No item of a bulk request succeeded. The body also has `summary` and `results`.
 	ErrorReason_ERROR_REASON_BULK_ALL_FAILED ErrorReason = 34
-	// Click from a page whose origin the workspace does not allow. Given by the collector.
+	// The click came from a page whose origin the workspace does not allow. Sent by the
+	// collector.
 	ErrorReason_ERROR_REASON_ORIGIN_NOT_ALLOWED ErrorReason = 35
-	// Secret key missing or invalid on the attribution audit.
+	// The secret key is missing or not valid, on the attribution audit.
 	ErrorReason_ERROR_REASON_INVALID_SECRET_KEY ErrorReason = 36
-	// Early approval of a commission that is flagged for review.
+	// The commission cannot be approved early because it is flagged for review. Metadata:
+	// status.
 	ErrorReason_ERROR_REASON_COMMISSION_NEEDS_REVIEW ErrorReason = 37
-	// Early approval of a commission whose refund hold is over, or that has none.
+	// The commission cannot be approved early because it has no hold period, or the hold
+	// period is over. Metadata: status.
 	ErrorReason_ERROR_REASON_COMMISSION_HOLD_NOT_ACTIVE ErrorReason = 38
-	// A review flag is cleared that is not set.
+	// The review flag cannot be cleared because the commission is not flagged, or is
+	// rejected, paid or refunded. Metadata: status.
 	ErrorReason_ERROR_REASON_COMMISSION_NOT_FLAGGED ErrorReason = 39
-	// The header Idempotency-Key is missing or malformed where it is required: ^[A-Za-z0-9_-]{1,80}$.
+	// The header Idempotency-Key is required and is missing, or does not match
+	// ^[A-Za-z0-9_-]{1,80}$.
 	ErrorReason_ERROR_REASON_IDEMPOTENCY_KEY_REQUIRED ErrorReason = 40
-	// The Idempotency-Key came before with another body.
+	// The Idempotency-Key was used with another body.
 	ErrorReason_ERROR_REASON_IDEMPOTENCY_KEY_REUSED ErrorReason = 41
-	// The external_refund_id came before.
+	// A refund with this `external_refund_id` was reported before.
 	ErrorReason_ERROR_REASON_REFUND_DUPLICATE ErrorReason = 42
-	// All refunds together would give back more than was paid; `refundable_cents` says how much is left.
+	// The refund exceeds the part of the sale that is not refunded yet. Metadata:
+	// refundable_cents, this part in minor units.
 	ErrorReason_ERROR_REASON_REFUND_EXCEEDS_AMOUNT ErrorReason = 43
-	// The payout or batch is not in a status that allows this.
+	// The status of the payout or batch does not allow the change, or nothing is payable.
+	// Metadata: status, unless nothing is payable.
 	ErrorReason_ERROR_REASON_PAYOUT_STATE_INVALID ErrorReason = 44
-	// The fraud event was confirmed or dismissed before.
+	// The fraud event was confirmed or dismissed before. Metadata: status.
 	ErrorReason_ERROR_REASON_FRAUD_EVENT_RESOLVED ErrorReason = 45
-	// No such webhook endpoint, or delivery of it, in this workspace and mode.
+	// The webhook endpoint or its delivery does not exist in the workspace and mode.
 	ErrorReason_ERROR_REASON_WEBHOOK_NOT_FOUND ErrorReason = 46
 	// The mode has 10 webhook endpoints.
 	ErrorReason_ERROR_REASON_WEBHOOK_ENDPOINT_LIMIT_EXCEEDED ErrorReason = 47
-	// The URL of a webhook endpoint is plain http, in either mode.
+	// The webhook URL uses plain http. Test mode requires https too.
 	ErrorReason_ERROR_REASON_WEBHOOK_URL_NOT_HTTPS ErrorReason = 48
-	// The URL of a webhook endpoint leads to a private or reserved address.
+	// The host of the webhook URL resolves to a private or reserved address.
 	ErrorReason_ERROR_REASON_WEBHOOK_URL_PRIVATE_IP ErrorReason = 49
-	// The host of a webhook URL does not resolve.
+	// The host of the webhook URL does not resolve.
 	ErrorReason_ERROR_REASON_WEBHOOK_URL_UNRESOLVABLE ErrorReason = 50
-	// The webhook endpoint is off, so nothing can be sent again.
+	// The webhook endpoint is disabled, so its deliveries cannot be sent again.
 	ErrorReason_ERROR_REASON_WEBHOOK_DISABLED ErrorReason = 51
 )
 

@@ -24,6 +24,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// FraudEventStatus is the state of a fraud event.
 type FraudEventStatus int32
 
 const (
@@ -76,16 +77,16 @@ func (FraudEventStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_fraud_proto_rawDescGZIP(), []int{0}
 }
 
-// What was done about a conversion.
+// FraudAction is what happened to the commission of a suspicious conversion.
 type FraudAction int32
 
 const (
 	FraudAction_FRAUD_ACTION_UNSPECIFIED FraudAction = 0
-	// Noted only.
+	// Nothing happened.
 	FraudAction_FRAUD_ACTION_OBSERVED FraudAction = 1
-	// The commission needs review.
+	// The commission was flagged for review.
 	FraudAction_FRAUD_ACTION_FLAGGED FraudAction = 2
-	// Nothing was earned.
+	// The conversion earned no commission.
 	FraudAction_FRAUD_ACTION_BLOCKED FraudAction = 3
 )
 
@@ -179,15 +180,19 @@ func (x *GetFraudPolicyRequest) GetProgramId() string {
 type PutFraudPolicyRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	Policy    FraudPolicy            `protobuf:"varint,2,opt,name=policy,proto3,enum=affiliate.v1.FraudPolicy" json:"policy,omitempty"`
-	// Names of rules that shall not fire.
+	// What happens if the score of a conversion is 50 or more: `off`, `observe`, `flag`
+	// or `block`.
+	Policy FraudPolicy `protobuf:"varint,2,opt,name=policy,proto3,enum=affiliate.v1.FraudPolicy" json:"policy,omitempty"`
+	// The names of rules that will not run.
 	DisabledRules []string `protobuf:"bytes,3,rep,name=disabled_rules,json=disabledRules,proto3" json:"disabled_rules,omitempty"`
-	// ISO 3166-1 alpha-2, upper case. Clicks have a country only if the collectors have a country file, and not if the
-	// visitor denied consent.
+	// Clicks from these countries make the rule `blocked_country` fire. ISO 3166-1
+	// alpha-2 codes in upper case. The country of a click is known only if the collectors
+	// have a country file and the visitor has not denied consent.
 	BlockedCountries []string `protobuf:"bytes,4,rep,name=blocked_countries,json=blockedCountries,proto3" json:"blocked_countries,omitempty"`
-	// Domains of coupon sites.
+	// The domains of coupon sites, which the rule `no_click_signals` uses.
 	CouponSites []string `protobuf:"bytes,5,rep,name=coupon_sites,json=couponSites,proto3" json:"coupon_sites,omitempty"`
-	// Words that partners may not buy in search ads.
+	// Search terms that partners must not advertise with, which the rule `paid_search`
+	// uses.
 	BrandTerms    []string `protobuf:"bytes,6,rep,name=brand_terms,json=brandTerms,proto3" json:"brand_terms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -265,15 +270,23 @@ func (x *PutFraudPolicyRequest) GetBrandTerms() []string {
 	return nil
 }
 
+// ProgramFraudPolicy is the fraud policy of a programme.
 type ProgramFraudPolicy struct {
-	state            protoimpl.MessageState `protogen:"open.v1"`
-	ProgramId        string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	Policy           FraudPolicy            `protobuf:"varint,2,opt,name=policy,proto3,enum=affiliate.v1.FraudPolicy" json:"policy,omitempty"`
-	DisabledRules    []string               `protobuf:"bytes,3,rep,name=disabled_rules,json=disabledRules,proto3" json:"disabled_rules,omitempty"`
-	BlockedCountries []string               `protobuf:"bytes,4,rep,name=blocked_countries,json=blockedCountries,proto3" json:"blocked_countries,omitempty"`
-	CouponSites      []string               `protobuf:"bytes,5,rep,name=coupon_sites,json=couponSites,proto3" json:"coupon_sites,omitempty"`
-	BrandTerms       []string               `protobuf:"bytes,6,rep,name=brand_terms,json=brandTerms,proto3" json:"brand_terms,omitempty"`
-	// Every rule that there is.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// What happens if the score of a conversion is 50 or more.
+	Policy FraudPolicy `protobuf:"varint,2,opt,name=policy,proto3,enum=affiliate.v1.FraudPolicy" json:"policy,omitempty"`
+	// The names of rules that do not run.
+	DisabledRules []string `protobuf:"bytes,3,rep,name=disabled_rules,json=disabledRules,proto3" json:"disabled_rules,omitempty"`
+	// The countries, as ISO 3166-1 alpha-2 codes, whose clicks make the rule
+	// `blocked_country` fire.
+	BlockedCountries []string `protobuf:"bytes,4,rep,name=blocked_countries,json=blockedCountries,proto3" json:"blocked_countries,omitempty"`
+	// The domains of coupon sites, which the rule `no_click_signals` uses.
+	CouponSites []string `protobuf:"bytes,5,rep,name=coupon_sites,json=couponSites,proto3" json:"coupon_sites,omitempty"`
+	// Search terms that partners must not advertise with, which the rule `paid_search`
+	// uses.
+	BrandTerms []string `protobuf:"bytes,6,rep,name=brand_terms,json=brandTerms,proto3" json:"brand_terms,omitempty"`
+	// All fraud rules, highest score first.
 	Rules         []*FraudRule           `protobuf:"bytes,7,rep,name=rules,proto3" json:"rules,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -366,13 +379,17 @@ func (x *ProgramFraudPolicy) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+// FraudRule is a check for one sign of fraud.
 type FraudRule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// What it adds to the score; 0 for a rule that only asks for review.
-	Score         int32  `protobuf:"varint,2,opt,name=score,proto3" json:"score,omitempty"`
-	Description   string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
-	Enabled       bool   `protobuf:"varint,4,opt,name=enabled,proto3" json:"enabled,omitempty"`
+	// The points that the rule adds to a conversion's score. A rule with 0 points only
+	// flags the commission for review.
+	Score int32 `protobuf:"varint,2,opt,name=score,proto3" json:"score,omitempty"`
+	// When the rule fires, in a sentence.
+	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
+	// Whether the rule runs in this programme.
+	Enabled       bool `protobuf:"varint,4,opt,name=enabled,proto3" json:"enabled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -437,18 +454,24 @@ func (x *FraudRule) GetEnabled() bool {
 
 type ListFraudEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
-	PageSize      *int32           `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	Status        FraudEventStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.FraudEventStatus" json:"status,omitempty"`
-	ProgramId     *string          `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
-	ParticipantId *string          `protobuf:"bytes,5,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
-	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Only events with this status.
+	Status FraudEventStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.FraudEventStatus" json:"status,omitempty"`
+	// Only events of this programme.
+	ProgramId *string `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// Only events of this participant.
+	ParticipantId *string `protobuf:"bytes,5,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
+	// Only events that were created at this time or later. A date (`YYYY-MM-DD`) means
+	// the start of the day. RFC 3339 timestamps are accepted too.
 	DateFrom *string `protobuf:"bytes,6,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
-	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	// Only events that were created at this time or earlier. A date (`YYYY-MM-DD`) means
+	// the end of the day. RFC 3339 timestamps are accepted too.
 	DateTo *string `protobuf:"bytes,7,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
-	// IANA name in which dates without a time are read; default UTC.
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
 	Timezone      *string `protobuf:"bytes,8,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -543,10 +566,12 @@ func (x *ListFraudEventsRequest) GetTimezone() string {
 type ListFraudEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*FraudEvent          `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -613,9 +638,9 @@ func (x *ListFraudEventsResponse) GetLimit() int32 {
 type ResolveFraudEventRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	EventId string                 `protobuf:"bytes,1,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
-	// confirmed or dismissed.
+	// `confirmed` if the conversion is fraudulent, `dismissed` if it is not.
 	Outcome FraudEventStatus `protobuf:"varint,2,opt,name=outcome,proto3,enum=affiliate.v1.FraudEventStatus" json:"outcome,omitempty"`
-	// 1 to 500 characters when given.
+	// A note about the decision, 1 to 500 characters.
 	Note          *string `protobuf:"bytes,3,opt,name=note,proto3,oneof" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -672,26 +697,34 @@ func (x *ResolveFraudEventRequest) GetNote() string {
 	return ""
 }
 
+// FraudEvent is a conversion that the fraud rules found suspicious.
 type FraudEvent struct {
-	state                 protoimpl.MessageState `protogen:"open.v1"`
-	Id                    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Mode                  Mode                   `protobuf:"varint,2,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	ProgramId             string                 `protobuf:"bytes,3,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	ProgramName           string                 `protobuf:"bytes,4,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
-	ParticipantId         string                 `protobuf:"bytes,5,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	PartnerName           string                 `protobuf:"bytes,6,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
-	ConversionId          string                 `protobuf:"bytes,7,opt,name=conversion_id,json=conversionId,proto3" json:"conversion_id,omitempty"`
-	ExternalTransactionId string                 `protobuf:"bytes,8,opt,name=external_transaction_id,json=externalTransactionId,proto3" json:"external_transaction_id,omitempty"`
-	// Null when nothing was earned.
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Mode          Mode                   `protobuf:"varint,2,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	ProgramId     string                 `protobuf:"bytes,3,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	ProgramName   string                 `protobuf:"bytes,4,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
+	ParticipantId string                 `protobuf:"bytes,5,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	PartnerName   string                 `protobuf:"bytes,6,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
+	ConversionId  string                 `protobuf:"bytes,7,opt,name=conversion_id,json=conversionId,proto3" json:"conversion_id,omitempty"`
+	// The merchant's id of the transaction.
+	ExternalTransactionId string `protobuf:"bytes,8,opt,name=external_transaction_id,json=externalTransactionId,proto3" json:"external_transaction_id,omitempty"`
+	// The commission of the conversion. Null if the conversion earned none.
 	CommissionId *string `protobuf:"bytes,9,opt,name=commission_id,json=commissionId,proto3,oneof" json:"commission_id,omitempty"`
-	// 0 to 100.
-	Score   int32               `protobuf:"varint,10,opt,name=score,proto3" json:"score,omitempty"`
+	// The sum of the scores of the rules that fired, 50 to 100.
+	Score int32 `protobuf:"varint,10,opt,name=score,proto3" json:"score,omitempty"`
+	// The rules that fired, highest score first.
 	Signals []*FraudEventSignal `protobuf:"bytes,11,rep,name=signals,proto3" json:"signals,omitempty"`
-	Action  FraudAction         `protobuf:"varint,12,opt,name=action,proto3,enum=affiliate.v1.FraudAction" json:"action,omitempty"`
-	Status  FraudEventStatus    `protobuf:"varint,13,opt,name=status,proto3,enum=affiliate.v1.FraudEventStatus" json:"status,omitempty"`
-	Note    *string             `protobuf:"bytes,14,opt,name=note,proto3,oneof" json:"note,omitempty"`
-	// User id.
-	ResolvedBy    *string                `protobuf:"bytes,15,opt,name=resolved_by,json=resolvedBy,proto3,oneof" json:"resolved_by,omitempty"`
+	// What happened to the commission: `observed` (nothing), `flagged` for review, or
+	// `blocked`, so that there is no commission.
+	Action FraudAction `protobuf:"varint,12,opt,name=action,proto3,enum=affiliate.v1.FraudAction" json:"action,omitempty"`
+	// `open` until a member resolves the event, then `confirmed` or `dismissed`.
+	Status FraudEventStatus `protobuf:"varint,13,opt,name=status,proto3,enum=affiliate.v1.FraudEventStatus" json:"status,omitempty"`
+	// The note of the member who resolved the event. Null if there is none.
+	Note *string `protobuf:"bytes,14,opt,name=note,proto3,oneof" json:"note,omitempty"`
+	// The id of the user who resolved the event. Null while it is open.
+	ResolvedBy *string `protobuf:"bytes,15,opt,name=resolved_by,json=resolvedBy,proto3,oneof" json:"resolved_by,omitempty"`
+	// The time when the event was resolved. Null while it is open.
 	ResolvedAt    *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=resolved_at,json=resolvedAt,proto3" json:"resolved_at,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -847,11 +880,15 @@ func (x *FraudEvent) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+// FraudEventSignal is a fraud rule that fired.
 type FraudEventSignal struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Rule          string                 `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
-	Score         int32                  `protobuf:"varint,2,opt,name=score,proto3" json:"score,omitempty"`
-	Evidence      string                 `protobuf:"bytes,3,opt,name=evidence,proto3" json:"evidence,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the rule.
+	Rule string `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
+	// The points that the rule added to the score.
+	Score int32 `protobuf:"varint,2,opt,name=score,proto3" json:"score,omitempty"`
+	// What the rule found, in a sentence.
+	Evidence      string `protobuf:"bytes,3,opt,name=evidence,proto3" json:"evidence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -29,20 +29,36 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// FraudService says what fraud rules look for in a programme, and what they
-// found. A conversion's score is the sum of the rules that fired, at most 100:
-// from 50 on it makes an event; under flag its commission needs review, under
-// block a score of 100 earns nothing. Rules work in both modes.
+// FraudService manages the fraud policy of programmes and the fraud events.
+//
+// Fraud rules check every conversion that would earn a commission, in test and live
+// mode, except conversions that a member has reattributed. The score of a conversion is
+// the sum of the scores of the rules that fired, at most 100. A score of 50 or more
+// makes a fraud event. What happens to the commission depends on the policy:
+//   - `off`: the rules do not run.
+//   - `observe`: the event is recorded, and the commission does not change.
+//   - `flag`: the commission needs review.
+//   - `block`: as `flag`, but with a score of 100 the conversion earns no commission.
+//
+// Any member can read policies and events. Owners, admins and managers can change
+// policies. They and finance members can resolve events.
 type FraudServiceClient interface {
-	// GetFraudPolicy reads a programme's policy.
+	// GetFraudPolicy returns the fraud policy of a programme, with all fraud rules.
 	GetFraudPolicy(ctx context.Context, in *GetFraudPolicyRequest, opts ...grpc.CallOption) (*ProgramFraudPolicy, error)
-	// PutFraudPolicy replaces a programme's policy. What is absent is empty.
+	// PutFraudPolicy replaces the fraud policy of a programme. A list that is absent
+	// becomes empty.
 	PutFraudPolicy(ctx context.Context, in *PutFraudPolicyRequest, opts ...grpc.CallOption) (*ProgramFraudPolicy, error)
-	// ListFraudEvents pages through what the rules found, newest first.
+	// ListFraudEvents returns the fraud events of the mode, newest first.
+	//
+	// Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
+	// mode.
 	ListFraudEvents(ctx context.Context, in *ListFraudEventsRequest, opts ...grpc.CallOption) (*ListFraudEventsResponse, error)
-	// ResolveFraudEvent ends an open event. confirmed rejects its commission with
-	// the code fraud, unless that has ended or is paid; dismissed takes the flag of
-	// the fraud rules off it. Errors: FRAUD_EVENT_RESOLVED.
+	// ResolveFraudEvent closes an open fraud event. The outcome `confirmed` rejects the
+	// commission with the code `fraud`, unless it is paid, rejected or refunded. The
+	// outcome `dismissed` removes the review reason of the fraud rules from the
+	// commission.
+	//
+	// Errors: FRAUD_EVENT_RESOLVED if the event is not open.
 	ResolveFraudEvent(ctx context.Context, in *ResolveFraudEventRequest, opts ...grpc.CallOption) (*FraudEvent, error)
 }
 
@@ -98,20 +114,36 @@ func (c *fraudServiceClient) ResolveFraudEvent(ctx context.Context, in *ResolveF
 // All implementations must embed UnimplementedFraudServiceServer
 // for forward compatibility.
 //
-// FraudService says what fraud rules look for in a programme, and what they
-// found. A conversion's score is the sum of the rules that fired, at most 100:
-// from 50 on it makes an event; under flag its commission needs review, under
-// block a score of 100 earns nothing. Rules work in both modes.
+// FraudService manages the fraud policy of programmes and the fraud events.
+//
+// Fraud rules check every conversion that would earn a commission, in test and live
+// mode, except conversions that a member has reattributed. The score of a conversion is
+// the sum of the scores of the rules that fired, at most 100. A score of 50 or more
+// makes a fraud event. What happens to the commission depends on the policy:
+//   - `off`: the rules do not run.
+//   - `observe`: the event is recorded, and the commission does not change.
+//   - `flag`: the commission needs review.
+//   - `block`: as `flag`, but with a score of 100 the conversion earns no commission.
+//
+// Any member can read policies and events. Owners, admins and managers can change
+// policies. They and finance members can resolve events.
 type FraudServiceServer interface {
-	// GetFraudPolicy reads a programme's policy.
+	// GetFraudPolicy returns the fraud policy of a programme, with all fraud rules.
 	GetFraudPolicy(context.Context, *GetFraudPolicyRequest) (*ProgramFraudPolicy, error)
-	// PutFraudPolicy replaces a programme's policy. What is absent is empty.
+	// PutFraudPolicy replaces the fraud policy of a programme. A list that is absent
+	// becomes empty.
 	PutFraudPolicy(context.Context, *PutFraudPolicyRequest) (*ProgramFraudPolicy, error)
-	// ListFraudEvents pages through what the rules found, newest first.
+	// ListFraudEvents returns the fraud events of the mode, newest first.
+	//
+	// Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
+	// mode.
 	ListFraudEvents(context.Context, *ListFraudEventsRequest) (*ListFraudEventsResponse, error)
-	// ResolveFraudEvent ends an open event. confirmed rejects its commission with
-	// the code fraud, unless that has ended or is paid; dismissed takes the flag of
-	// the fraud rules off it. Errors: FRAUD_EVENT_RESOLVED.
+	// ResolveFraudEvent closes an open fraud event. The outcome `confirmed` rejects the
+	// commission with the code `fraud`, unless it is paid, rejected or refunded. The
+	// outcome `dismissed` removes the review reason of the fraud rules from the
+	// commission.
+	//
+	// Errors: FRAUD_EVENT_RESOLVED if the event is not open.
 	ResolveFraudEvent(context.Context, *ResolveFraudEventRequest) (*FraudEvent, error)
 	mustEmbedUnimplementedFraudServiceServer()
 }

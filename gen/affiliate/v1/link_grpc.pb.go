@@ -47,6 +47,8 @@ const (
 type LinkServiceClient interface {
 	// ListLinks returns the links of a programme, newest first. Deleted links are not
 	// included.
+	//
+	// Errors: NOT_FOUND if the participant of the filter does not exist in the mode.
 	ListLinks(ctx context.Context, in *ListLinksRequest, opts ...grpc.CallOption) (*ListLinksResponse, error)
 	// CreateLink creates a link for a participant of the programme.
 	//
@@ -80,6 +82,8 @@ type LinkServiceClient interface {
 	DeleteLink(ctx context.Context, in *DeleteLinkRequest, opts ...grpc.CallOption) (*DeleteLinkResponse, error)
 	// ListPartnerLinks returns the partner's own links in the mode, newest first. Deleted
 	// links are not included.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerLinks(ctx context.Context, in *ListPartnerLinksRequest, opts ...grpc.CallOption) (*ListLinksResponse, error)
 	// CreatePartnerLink creates a link for the partner that calls it.
 	//
@@ -228,6 +232,8 @@ func (c *linkServiceClient) DeletePartnerLink(ctx context.Context, in *DeletePar
 type LinkServiceServer interface {
 	// ListLinks returns the links of a programme, newest first. Deleted links are not
 	// included.
+	//
+	// Errors: NOT_FOUND if the participant of the filter does not exist in the mode.
 	ListLinks(context.Context, *ListLinksRequest) (*ListLinksResponse, error)
 	// CreateLink creates a link for a participant of the programme.
 	//
@@ -261,6 +267,8 @@ type LinkServiceServer interface {
 	DeleteLink(context.Context, *DeleteLinkRequest) (*DeleteLinkResponse, error)
 	// ListPartnerLinks returns the partner's own links in the mode, newest first. Deleted
 	// links are not included.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerLinks(context.Context, *ListPartnerLinksRequest) (*ListLinksResponse, error)
 	// CreatePartnerLink creates a link for the partner that calls it.
 	//

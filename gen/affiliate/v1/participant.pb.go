@@ -25,6 +25,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ParticipantStatus is the state of a partner in a programme. Only approved
+// participants earn commissions.
 type ParticipantStatus int32
 
 const (
@@ -80,47 +82,62 @@ func (ParticipantStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_participant_proto_rawDescGZIP(), []int{0}
 }
 
+// Participant is a partner in one programme.
 type Participant struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	ProgramId   string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	PartnerId   string                 `protobuf:"bytes,3,opt,name=partner_id,json=partnerId,proto3" json:"partner_id,omitempty"`
-	PartnerName string                 `protobuf:"bytes,4,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
-	// Masked for viewers.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	ProgramId string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// The id of the partner's account, which can have participants in several programmes.
+	PartnerId   string `protobuf:"bytes,3,opt,name=partner_id,json=partnerId,proto3" json:"partner_id,omitempty"`
+	PartnerName string `protobuf:"bytes,4,opt,name=partner_name,json=partnerName,proto3" json:"partner_name,omitempty"`
+	// The partner's e-mail address. It is masked for viewers.
 	PartnerEmail string            `protobuf:"bytes,5,opt,name=partner_email,json=partnerEmail,proto3" json:"partner_email,omitempty"`
 	Status       ParticipantStatus `protobuf:"varint,6,opt,name=status,proto3,enum=affiliate.v1.ParticipantStatus" json:"status,omitempty"`
-	// Unique in the workspace and mode; works before approval.
-	ReferralCode       string                 `protobuf:"bytes,7,opt,name=referral_code,json=referralCode,proto3" json:"referral_code,omitempty"`
-	ApplicationAnswers map[string]string      `protobuf:"bytes,8,rep,name=application_answers,json=applicationAnswers,proto3" json:"application_answers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	TermsAcceptedAt    *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=terms_accepted_at,json=termsAcceptedAt,proto3" json:"terms_accepted_at,omitempty"`
-	AppliedAt          *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=applied_at,json=appliedAt,proto3" json:"applied_at,omitempty"`
-	ApprovedAt         *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
-	RejectedAt         *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=rejected_at,json=rejectedAt,proto3" json:"rejected_at,omitempty"`
-	RejectionReason    *string                `protobuf:"bytes,13,opt,name=rejection_reason,json=rejectionReason,proto3,oneof" json:"rejection_reason,omitempty"`
-	SuspendedAt        *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=suspended_at,json=suspendedAt,proto3" json:"suspended_at,omitempty"`
-	SuspensionReason   *string                `protobuf:"bytes,15,opt,name=suspension_reason,json=suspensionReason,proto3,oneof" json:"suspension_reason,omitempty"`
-	ErasedAt           *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=erased_at,json=erasedAt,proto3" json:"erased_at,omitempty"`
-	CreatedAt          *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	UpdatedAt          *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// Null to partners, and without a group.
+	// The referral code, unique in the workspace and mode. It works before the
+	// participant is approved.
+	ReferralCode string `protobuf:"bytes,7,opt,name=referral_code,json=referralCode,proto3" json:"referral_code,omitempty"`
+	// The partner's answers to the programme's questions.
+	ApplicationAnswers map[string]string `protobuf:"bytes,8,rep,name=application_answers,json=applicationAnswers,proto3" json:"application_answers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The time when the partner accepted the programme's terms. Null if the partner did
+	// not.
+	TermsAcceptedAt *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=terms_accepted_at,json=termsAcceptedAt,proto3" json:"terms_accepted_at,omitempty"`
+	// The time when the partner joined the programme.
+	AppliedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=applied_at,json=appliedAt,proto3" json:"applied_at,omitempty"`
+	// The time of the approval. Null if there was none.
+	ApprovedAt *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
+	// The time of the rejection. Null if there was none.
+	RejectedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=rejected_at,json=rejectedAt,proto3" json:"rejected_at,omitempty"`
+	// The reason that was given for the rejection. Null if there is none.
+	RejectionReason *string `protobuf:"bytes,13,opt,name=rejection_reason,json=rejectionReason,proto3,oneof" json:"rejection_reason,omitempty"`
+	// The time of the suspension. Null if there was none.
+	SuspendedAt *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=suspended_at,json=suspendedAt,proto3" json:"suspended_at,omitempty"`
+	// The reason that was given for the suspension. Null if there is none.
+	SuspensionReason *string `protobuf:"bytes,15,opt,name=suspension_reason,json=suspensionReason,proto3,oneof" json:"suspension_reason,omitempty"`
+	// The time when the participant's data was erased. Null if it was not.
+	ErasedAt  *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=erased_at,json=erasedAt,proto3" json:"erased_at,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// The group of the participant. Null without a group, and in responses to partners.
 	GroupId *string `protobuf:"bytes,19,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
-	// A rate that wins over every other; null without one.
+	// The participant's own rate, which has priority over all other rates. Null without
+	// one.
 	CommissionOverride *CommissionRate `protobuf:"bytes,20,opt,name=commission_override,json=commissionOverride,proto3" json:"commission_override,omitempty"`
-	// Merchant-internal, empty to partners.
+	// The merchant's tags. Empty in responses to partners.
 	Tags []string `protobuf:"bytes,21,rep,name=tags,proto3" json:"tags,omitempty"`
-	// Merchant-internal, null to partners.
+	// The merchant's note. Null without one, and in responses to partners.
 	Note *string `protobuf:"bytes,22,opt,name=note,proto3,oneof" json:"note,omitempty"`
-	// Clicks without those of bots.
+	// The number of clicks, without clicks by bots.
 	Clicks int64 `protobuf:"varint,23,opt,name=clicks,proto3" json:"clicks,omitempty"`
-	// Conversions attributed to the participant that were not refunded in full.
+	// The number of attributed conversions that were not refunded in full.
 	Conversions int64 `protobuf:"varint,24,opt,name=conversions,proto3" json:"conversions,omitempty"`
-	// Their sales in the programme's currency, minor units.
+	// The revenue of these conversions after refunds, in minor units of the programme's
+	// currency. Sales in other currencies are not included.
 	RevenueCents int64 `protobuf:"varint,25,opt,name=revenue_cents,json=revenueCents,proto3" json:"revenue_cents,omitempty"`
-	// Commissions in the programme's currency that were neither rejected nor
-	// refunded, minor units.
+	// The sum of the commissions that were neither rejected nor refunded, in minor units
+	// of the programme's currency.
 	CommissionCents int64 `protobuf:"varint,26,opt,name=commission_cents,json=commissionCents,proto3" json:"commission_cents,omitempty"`
-	// What the ledger says is owed, in the programme's currency, minor units; may be
-	// negative.
+	// The ledger balance in the programme's currency, in minor units. Negative if the
+	// partner owes money.
 	BalanceCents  int64 `protobuf:"varint,27,opt,name=balance_cents,json=balanceCents,proto3" json:"balance_cents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -348,12 +365,14 @@ func (x *Participant) GetBalanceCents() int64 {
 type ApplyRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// 3 to 50 of a-z, 0-9, dash, underscore; case is folded. Default: made from
-	// the partner's name.
+	// The referral code: 3 to 50 letters, digits, dashes or underscores, stored in lower
+	// case. Default: made from the partner's name.
 	ReferralCode *string `protobuf:"bytes,2,opt,name=referral_code,json=referralCode,proto3,oneof" json:"referral_code,omitempty"`
-	// Answers to the programme's questions.
+	// Answers to the programme's questions: at most 50, with up to 200 characters in a
+	// question and 2,000 in an answer.
 	Answers map[string]string `protobuf:"bytes,3,rep,name=answers,proto3" json:"answers,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Must be true when the programme has terms.
+	// Whether the partner accepts the programme's terms. It must be true if the programme
+	// has terms.
 	AcceptTerms   bool `protobuf:"varint,4,opt,name=accept_terms,json=acceptTerms,proto3" json:"accept_terms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -419,9 +438,10 @@ func (x *ApplyRequest) GetAcceptTerms() bool {
 
 type AcceptParticipantInviteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What the invitation gave out.
+	// The token of the invitation.
 	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
-	// Must be true when the programme has terms.
+	// Whether the partner accepts the programme's terms. It must be true if the programme
+	// has terms.
 	AcceptTerms   bool `protobuf:"varint,2,opt,name=accept_terms,json=acceptTerms,proto3" json:"accept_terms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -474,20 +494,21 @@ func (x *AcceptParticipantInviteRequest) GetAcceptTerms() bool {
 type ListParticipantsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,2,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
-	PageSize *int32            `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	Status   ParticipantStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.ParticipantStatus" json:"status,omitempty"`
-	// Prefix of partner name, partner e-mail, referral code or participant id;
-	// case does not matter.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Only participants with this status.
+	Status ParticipantStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.ParticipantStatus" json:"status,omitempty"`
+	// Only participants whose partner name, partner e-mail address, referral code or id
+	// begins with this text. Case is ignored. Viewers cannot search for e-mail addresses.
 	Search *string `protobuf:"bytes,5,opt,name=search,proto3,oneof" json:"search,omitempty"`
-	// createdAt (default), partnerName, clicks, conversions, revenueCents or
-	// commissionCents; ties fall to the newest.
+	// The field to sort by. Default `createdAt`. Participants with equal values are
+	// sorted newest first.
 	SortBy *string `protobuf:"bytes,6,opt,name=sort_by,json=sortBy,proto3,oneof" json:"sort_by,omitempty"`
-	// Default desc.
+	// The sort direction. Default `desc`.
 	SortOrder SortOrder `protobuf:"varint,7,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
-	// Partners of one group.
+	// Only participants of this group.
 	GroupId       *string `protobuf:"bytes,8,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -582,10 +603,13 @@ func (x *ListParticipantsRequest) GetGroupId() string {
 type ListParticipantsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Participant         `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact. With search it counts to 10,000, with groupId to 100,000. The response
-	// header "Total-Capped: true" says that there are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching participants on all pages. It is exact, except that a search
+	// counts up to 10,000 and a group up to 100,000. If there are more, the total is that
+	// number and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -757,7 +781,7 @@ type RejectParticipantRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ParticipantId string                 `protobuf:"bytes,2,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// 1 to 500 characters when given.
+	// Why the participant is rejected, 1 to 500 characters.
 	Reason        *string `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -818,7 +842,7 @@ type SuspendParticipantRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ParticipantId string                 `protobuf:"bytes,2,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// 1 to 500 characters when given.
+	// Why the participant is suspended, 1 to 500 characters.
 	Reason        *string `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -931,16 +955,20 @@ type UpdateParticipantRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ParticipantId string                 `protobuf:"bytes,2,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// Over REST the keys of the body make the mask.
+	// gRPC only: the fields to change. Over REST, the keys of the JSON body are the
+	// fields to change.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	Note       *string                `protobuf:"bytes,4,opt,name=note,proto3,oneof" json:"note,omitempty"`
-	// Kept once each, in the order given.
+	// The merchant's note, at most 2,000 characters. Partners do not see it.
+	Note *string `protobuf:"bytes,4,opt,name=note,proto3,oneof" json:"note,omitempty"`
+	// The merchant's tags, at most 20 with up to 50 characters each. Duplicates are
+	// removed. Partners do not see them.
 	Tags []string `protobuf:"bytes,5,rep,name=tags,proto3" json:"tags,omitempty"`
-	// A group of the programme.
+	// The group of the participant, which must belong to the programme.
 	GroupId *string `protobuf:"bytes,6,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
-	// Replaced as a whole.
+	// The participant's own rate, which replaces the old one as a whole.
 	CommissionOverride *CommissionRate `protobuf:"bytes,7,opt,name=commission_override,json=commissionOverride,proto3" json:"commission_override,omitempty"`
-	// 3 to 50 of a-z, 0-9, dash, underscore; case is folded.
+	// The new referral code: 3 to 50 letters, digits, dashes or underscores, stored in
+	// lower case.
 	ReferralCode  string `protobuf:"bytes,8,opt,name=referral_code,json=referralCode,proto3" json:"referral_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1033,9 +1061,10 @@ func (x *UpdateParticipantRequest) GetReferralCode() string {
 }
 
 type BulkApproveParticipantsRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	ProgramId      string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	ParticipantIds []string               `protobuf:"bytes,2,rep,name=participant_ids,json=participantIds,proto3" json:"participant_ids,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// The ids of the participants, 1 to 100.
+	ParticipantIds []string `protobuf:"bytes,2,rep,name=participant_ids,json=participantIds,proto3" json:"participant_ids,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1085,10 +1114,11 @@ func (x *BulkApproveParticipantsRequest) GetParticipantIds() []string {
 }
 
 type BulkRejectParticipantsRequest struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	ProgramId      string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	ParticipantIds []string               `protobuf:"bytes,2,rep,name=participant_ids,json=participantIds,proto3" json:"participant_ids,omitempty"`
-	// 1 to 500 characters when given.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	// The ids of the participants, 1 to 100.
+	ParticipantIds []string `protobuf:"bytes,2,rep,name=participant_ids,json=participantIds,proto3" json:"participant_ids,omitempty"`
+	// Why the participant is rejected, 1 to 500 characters.
 	Reason        *string `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1148,7 +1178,7 @@ func (x *BulkRejectParticipantsRequest) GetReason() string {
 type BulkParticipantsResponse struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Summary *BulkSummary           `protobuf:"bytes,1,opt,name=summary,proto3" json:"summary,omitempty"`
-	// In the order given.
+	// One result for each participant, in the order of the request.
 	Results       []*BulkParticipantResult `protobuf:"bytes,2,rep,name=results,proto3" json:"results,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1201,13 +1231,16 @@ func (x *BulkParticipantsResponse) GetResults() []*BulkParticipantResult {
 type BulkParticipantResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ParticipantId string                 `protobuf:"bytes,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	Success       bool                   `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
-	// HTTP status of the item.
+	// Whether the status of the participant was changed.
+	Success bool `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
+	// The HTTP status that the item would have in a request of its own.
 	StatusCode int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
-	// After the request; null for an unknown participant.
+	// The status of the participant after the request. Null if the participant does not
+	// exist.
 	Status ParticipantStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.ParticipantStatus" json:"status,omitempty"`
-	// ErrorReason of a failure; null for a success.
-	Code          *string `protobuf:"bytes,5,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	// The error code. Null if the item succeeded.
+	Code *string `protobuf:"bytes,5,opt,name=code,proto3,oneof" json:"code,omitempty"`
+	// The error message. Null if the item succeeded.
 	Message       *string `protobuf:"bytes,6,opt,name=message,proto3,oneof" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1289,10 +1322,10 @@ type InviteParticipantRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	Email     string                 `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
-	// A group of the programme.
+	// The group that the participant will join, which must belong to the programme.
 	GroupId *string `protobuf:"bytes,3,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
-	// Taken when the invitation is accepted. Default: made from the partner's
-	// name.
+	// The referral code of the participant. It is assigned when the invitation is
+	// accepted. Default: made from the partner's name.
 	ReferralCode  *string `protobuf:"bytes,4,opt,name=referral_code,json=referralCode,proto3,oneof" json:"referral_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1356,17 +1389,21 @@ func (x *InviteParticipantRequest) GetReferralCode() string {
 	return ""
 }
 
+// ParticipantInvite is an open invitation to a programme.
 type ParticipantInvite struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	ProgramId string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// Masked for viewers.
-	Email        string  `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
-	GroupId      *string `protobuf:"bytes,4,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	// The invited address. It is masked for viewers.
+	Email string `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
+	// The group that the participant will join. Null if none was chosen.
+	GroupId *string `protobuf:"bytes,4,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	// The referral code that the participant will get. Null if none was chosen.
 	ReferralCode *string `protobuf:"bytes,5,opt,name=referral_code,json=referralCode,proto3,oneof" json:"referral_code,omitempty"`
-	// The inviter's user id.
-	InvitedBy     string                 `protobuf:"bytes,6,opt,name=invited_by,json=invitedBy,proto3" json:"invited_by,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The id of the user who made the invitation.
+	InvitedBy string                 `protobuf:"bytes,6,opt,name=invited_by,json=invitedBy,proto3" json:"invited_by,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The time when the token stops working, 7 days after the invitation was made.
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1458,19 +1495,23 @@ func (x *ParticipantInvite) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// CreatedParticipantInvite is a ParticipantInvite with its token.
+// CreatedParticipantInvite is a new invitation with its token.
 type CreatedParticipantInvite struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	Id           string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	ProgramId    string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	Email        string                 `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
-	GroupId      *string                `protobuf:"bytes,4,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
-	ReferralCode *string                `protobuf:"bytes,5,opt,name=referral_code,json=referralCode,proto3,oneof" json:"referral_code,omitempty"`
-	// The inviter's user id.
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	ProgramId string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	Email     string                 `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
+	// The group that the participant will join. Null if none was chosen.
+	GroupId *string `protobuf:"bytes,4,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
+	// The referral code that the participant will get. Null if none was chosen.
+	ReferralCode *string `protobuf:"bytes,5,opt,name=referral_code,json=referralCode,proto3,oneof" json:"referral_code,omitempty"`
+	// The id of the user who made the invitation.
 	InvitedBy string                 `protobuf:"bytes,6,opt,name=invited_by,json=invitedBy,proto3" json:"invited_by,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The time when the token stops working, 7 days after the invitation was made.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Clear text, never shown again.
+	// The token with which a partner accepts the invitation. It is shown only in this
+	// response.
 	Token         string `protobuf:"bytes,9,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1572,9 +1613,9 @@ func (x *CreatedParticipantInvite) GetToken() string {
 type ListParticipantInvitesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,2,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize      *int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1634,10 +1675,12 @@ func (x *ListParticipantInvitesRequest) GetPageSize() int32 {
 type ListParticipantInvitesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*ParticipantInvite   `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -39,52 +39,123 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ParticipantService joins partners to programmes. Moves: pending → approved,
-// pending → rejected, rejected → approved, approved → suspended, suspended →
-// approved; any other is 409 PARTICIPANT_STATE_INVALID, any change of an erased
-// one 409 PARTICIPANT_ERASED. A participant of another workspace or mode is 404.
+// ParticipantService manages the participants of a programme: how partners join it, and
+// what the merchant decides about them. These changes of status are possible; any other
+// is PARTICIPANT_STATE_INVALID:
+//
+//	from                call        to
+//	pending, rejected   approve     approved
+//	pending             reject      rejected
+//	approved            suspend     suspended
+//	suspended           reinstate   approved
+//
+// Any member can read participants and invitations. Owners, admins and managers can
+// make changes. A programme or participant of another workspace or mode is NOT_FOUND.
 type ParticipantServiceClient interface {
-	// Apply asks to join an active, public programme of the mode that X-Mode
-	// names. Errors: NOT_FOUND, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+	// Apply makes the calling partner a participant of an active programme in the mode of
+	// the header `X-Mode`. The programme must be public, or have an open invitation for
+	// the partner's e-mail address. The participant is `pending`, or `approved` if the
+	// programme approves partners automatically.
+	//
+	// Errors:
+	//   - NOT_FOUND: the programme does not exist, is not active, or is not open to the
+	//     partner.
+	//   - VALIDATION_ERROR: the programme has terms and they were not accepted.
+	//   - APPLICATION_DUPLICATE: the partner has applied to this programme before.
+	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
+	//     mode.
 	Apply(ctx context.Context, in *ApplyRequest, opts ...grpc.CallOption) (*Participant, error)
-	// AcceptParticipantInvite joins the programme of an invitation, approved at
-	// once. The token works once and for whoever has it. Errors: NOT_FOUND for a
-	// token that is unknown, used, revoked or expired, and for a programme that is
-	// not active; APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+	// AcceptParticipantInvite makes the calling partner an approved participant of the
+	// programme that the invitation belongs to. The token works once, for any partner who
+	// has it.
+	//
+	// Errors:
+	//   - NOT_FOUND: the token is unknown, used, revoked or expired, belongs to the other
+	//     mode, or the programme is not active.
+	//   - VALIDATION_ERROR: the programme has terms and they were not accepted.
+	//   - APPLICATION_DUPLICATE: the partner is or was a participant of the programme.
+	//   - REFERRAL_CODE_TAKEN: the referral code of the invitation is or was used in the
+	//     workspace and mode.
 	AcceptParticipantInvite(ctx context.Context, in *AcceptParticipantInviteRequest, opts ...grpc.CallOption) (*Participant, error)
-	// ListParticipants pages through a programme's participants.
+	// ListParticipants returns the participants of a programme.
+	//
+	// Errors: NOT_FOUND if the programme has no group with the id in `groupId`.
 	ListParticipants(ctx context.Context, in *ListParticipantsRequest, opts ...grpc.CallOption) (*ListParticipantsResponse, error)
-	// GetParticipant reads one participant.
+	// GetParticipant returns one participant.
 	GetParticipant(ctx context.Context, in *GetParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
-	// UpdateParticipant changes what is given: absent fields stay, null clears,
-	// arrays are replaced. A replaced referral code stays taken and goes on
-	// leading to the participant. Errors: REFERRAL_CODE_TAKEN, PARTICIPANT_ERASED.
+	// UpdateParticipant changes the given fields of a participant. A field that is absent
+	// keeps its value, null clears it, and an array replaces the old one. A replaced
+	// referral code keeps working for the participant and cannot be used by another one.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the group does not belong to the programme.
+	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
+	//     mode.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	UpdateParticipant(ctx context.Context, in *UpdateParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
-	// ApproveParticipant lets a pending or rejected partner earn.
+	// ApproveParticipant approves a pending or rejected participant. From then on the
+	// participant's conversions earn commissions.
+	//
+	// Errors:
+	//   - PARTICIPANT_STATE_INVALID: the participant is approved or suspended.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	ApproveParticipant(ctx context.Context, in *ApproveParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
-	// RejectParticipant refuses a pending partner.
+	// RejectParticipant rejects a pending participant. The partner cannot apply again,
+	// but the merchant can still approve the participant.
+	//
+	// Errors:
+	//   - PARTICIPANT_STATE_INVALID: the participant is not pending.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	RejectParticipant(ctx context.Context, in *RejectParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
-	// SuspendParticipant stops an approved partner from earning. Links keep
-	// resolving and clicks keep being recorded.
+	// SuspendParticipant suspends an approved participant. Links keep working and clicks
+	// are recorded, but new conversions earn no commission. Pending commissions are
+	// flagged for review with the reason `participant_suspended`, and the participant
+	// gets no payouts.
+	//
+	// Errors:
+	//   - PARTICIPANT_STATE_INVALID: the participant is not approved.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	SuspendParticipant(ctx context.Context, in *SuspendParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
-	// ReinstateParticipant ends a suspension.
+	// ReinstateParticipant ends a suspension. It also removes the review reason
+	// `participant_suspended` from pending commissions.
+	//
+	// Errors:
+	//   - PARTICIPANT_STATE_INVALID: the participant is not suspended.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	ReinstateParticipant(ctx context.Context, in *ReinstateParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
-	// BulkApproveParticipants approves up to 100, each on its own: 200 when all
-	// were, 207 when some, 422 BULK_ALL_FAILED when none. Repeats are folded.
+	// BulkApproveParticipants approves up to 100 participants of a programme, each in a
+	// transaction of its own. An id that occurs more than once counts once.
+	//
+	// The status is 200 if all were approved, 207 if some failed, and 422 if all failed.
+	//
+	// Errors: BULK_ALL_FAILED if no participant was approved. The body has the results
+	// too.
 	BulkApproveParticipants(ctx context.Context, in *BulkApproveParticipantsRequest, opts ...grpc.CallOption) (*BulkParticipantsResponse, error)
-	// BulkRejectParticipants is BulkApproveParticipants for rejecting.
+	// BulkRejectParticipants rejects up to 100 participants of a programme, each in a
+	// transaction of its own. An id that occurs more than once counts once.
+	//
+	// The status is 200 if all were rejected, 207 if some failed, and 422 if all failed.
+	//
+	// Errors: BULK_ALL_FAILED if no participant was rejected. The body has the results
+	// too.
 	BulkRejectParticipants(ctx context.Context, in *BulkRejectParticipantsRequest, opts ...grpc.CallOption) (*BulkParticipantsResponse, error)
-	// InviteParticipant invites an address to the programme, public or not, and
-	// gives the inviter the token to pass on, good for 7 days. An earlier
-	// invitation of the address ends. Errors: REFERRAL_CODE_TAKEN,
-	// APPLICATION_DUPLICATE when a partner of that address takes part already,
-	// PROGRAM_STATE_INVALID for an archived programme.
+	// InviteParticipant invites an e-mail address to a programme, which can be private.
+	// The response contains a token, which the merchant sends to the partner. The token
+	// is valid for 7 days. An earlier invitation of the same address ends.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the group does not belong to the programme.
+	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
+	//     mode.
+	//   - APPLICATION_DUPLICATE: a partner with this address is a participant already.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
 	InviteParticipant(ctx context.Context, in *InviteParticipantRequest, opts ...grpc.CallOption) (*CreatedParticipantInvite, error)
-	// ListParticipantInvites pages through the invitations that can still be
-	// accepted, newest first. Their tokens are never shown again.
+	// ListParticipantInvites returns the invitations of a programme that can still be
+	// accepted, newest first. Their tokens are not included.
 	ListParticipantInvites(ctx context.Context, in *ListParticipantInvitesRequest, opts ...grpc.CallOption) (*ListParticipantInvitesResponse, error)
-	// RevokeParticipantInvite ends an invitation. Errors: NOT_FOUND, also when it
-	// was used.
+	// RevokeParticipantInvite ends an invitation. Its token stops working.
+	//
+	// Errors: NOT_FOUND if there is no such invitation, or if it has ended.
 	RevokeParticipantInvite(ctx context.Context, in *RevokeParticipantInviteRequest, opts ...grpc.CallOption) (*RevokeParticipantInviteResponse, error)
 }
 
@@ -240,52 +311,123 @@ func (c *participantServiceClient) RevokeParticipantInvite(ctx context.Context, 
 // All implementations must embed UnimplementedParticipantServiceServer
 // for forward compatibility.
 //
-// ParticipantService joins partners to programmes. Moves: pending → approved,
-// pending → rejected, rejected → approved, approved → suspended, suspended →
-// approved; any other is 409 PARTICIPANT_STATE_INVALID, any change of an erased
-// one 409 PARTICIPANT_ERASED. A participant of another workspace or mode is 404.
+// ParticipantService manages the participants of a programme: how partners join it, and
+// what the merchant decides about them. These changes of status are possible; any other
+// is PARTICIPANT_STATE_INVALID:
+//
+//	from                call        to
+//	pending, rejected   approve     approved
+//	pending             reject      rejected
+//	approved            suspend     suspended
+//	suspended           reinstate   approved
+//
+// Any member can read participants and invitations. Owners, admins and managers can
+// make changes. A programme or participant of another workspace or mode is NOT_FOUND.
 type ParticipantServiceServer interface {
-	// Apply asks to join an active, public programme of the mode that X-Mode
-	// names. Errors: NOT_FOUND, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+	// Apply makes the calling partner a participant of an active programme in the mode of
+	// the header `X-Mode`. The programme must be public, or have an open invitation for
+	// the partner's e-mail address. The participant is `pending`, or `approved` if the
+	// programme approves partners automatically.
+	//
+	// Errors:
+	//   - NOT_FOUND: the programme does not exist, is not active, or is not open to the
+	//     partner.
+	//   - VALIDATION_ERROR: the programme has terms and they were not accepted.
+	//   - APPLICATION_DUPLICATE: the partner has applied to this programme before.
+	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
+	//     mode.
 	Apply(context.Context, *ApplyRequest) (*Participant, error)
-	// AcceptParticipantInvite joins the programme of an invitation, approved at
-	// once. The token works once and for whoever has it. Errors: NOT_FOUND for a
-	// token that is unknown, used, revoked or expired, and for a programme that is
-	// not active; APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+	// AcceptParticipantInvite makes the calling partner an approved participant of the
+	// programme that the invitation belongs to. The token works once, for any partner who
+	// has it.
+	//
+	// Errors:
+	//   - NOT_FOUND: the token is unknown, used, revoked or expired, belongs to the other
+	//     mode, or the programme is not active.
+	//   - VALIDATION_ERROR: the programme has terms and they were not accepted.
+	//   - APPLICATION_DUPLICATE: the partner is or was a participant of the programme.
+	//   - REFERRAL_CODE_TAKEN: the referral code of the invitation is or was used in the
+	//     workspace and mode.
 	AcceptParticipantInvite(context.Context, *AcceptParticipantInviteRequest) (*Participant, error)
-	// ListParticipants pages through a programme's participants.
+	// ListParticipants returns the participants of a programme.
+	//
+	// Errors: NOT_FOUND if the programme has no group with the id in `groupId`.
 	ListParticipants(context.Context, *ListParticipantsRequest) (*ListParticipantsResponse, error)
-	// GetParticipant reads one participant.
+	// GetParticipant returns one participant.
 	GetParticipant(context.Context, *GetParticipantRequest) (*Participant, error)
-	// UpdateParticipant changes what is given: absent fields stay, null clears,
-	// arrays are replaced. A replaced referral code stays taken and goes on
-	// leading to the participant. Errors: REFERRAL_CODE_TAKEN, PARTICIPANT_ERASED.
+	// UpdateParticipant changes the given fields of a participant. A field that is absent
+	// keeps its value, null clears it, and an array replaces the old one. A replaced
+	// referral code keeps working for the participant and cannot be used by another one.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the group does not belong to the programme.
+	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
+	//     mode.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	UpdateParticipant(context.Context, *UpdateParticipantRequest) (*Participant, error)
-	// ApproveParticipant lets a pending or rejected partner earn.
+	// ApproveParticipant approves a pending or rejected participant. From then on the
+	// participant's conversions earn commissions.
+	//
+	// Errors:
+	//   - PARTICIPANT_STATE_INVALID: the participant is approved or suspended.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	ApproveParticipant(context.Context, *ApproveParticipantRequest) (*Participant, error)
-	// RejectParticipant refuses a pending partner.
+	// RejectParticipant rejects a pending participant. The partner cannot apply again,
+	// but the merchant can still approve the participant.
+	//
+	// Errors:
+	//   - PARTICIPANT_STATE_INVALID: the participant is not pending.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	RejectParticipant(context.Context, *RejectParticipantRequest) (*Participant, error)
-	// SuspendParticipant stops an approved partner from earning. Links keep
-	// resolving and clicks keep being recorded.
+	// SuspendParticipant suspends an approved participant. Links keep working and clicks
+	// are recorded, but new conversions earn no commission. Pending commissions are
+	// flagged for review with the reason `participant_suspended`, and the participant
+	// gets no payouts.
+	//
+	// Errors:
+	//   - PARTICIPANT_STATE_INVALID: the participant is not approved.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	SuspendParticipant(context.Context, *SuspendParticipantRequest) (*Participant, error)
-	// ReinstateParticipant ends a suspension.
+	// ReinstateParticipant ends a suspension. It also removes the review reason
+	// `participant_suspended` from pending commissions.
+	//
+	// Errors:
+	//   - PARTICIPANT_STATE_INVALID: the participant is not suspended.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
 	ReinstateParticipant(context.Context, *ReinstateParticipantRequest) (*Participant, error)
-	// BulkApproveParticipants approves up to 100, each on its own: 200 when all
-	// were, 207 when some, 422 BULK_ALL_FAILED when none. Repeats are folded.
+	// BulkApproveParticipants approves up to 100 participants of a programme, each in a
+	// transaction of its own. An id that occurs more than once counts once.
+	//
+	// The status is 200 if all were approved, 207 if some failed, and 422 if all failed.
+	//
+	// Errors: BULK_ALL_FAILED if no participant was approved. The body has the results
+	// too.
 	BulkApproveParticipants(context.Context, *BulkApproveParticipantsRequest) (*BulkParticipantsResponse, error)
-	// BulkRejectParticipants is BulkApproveParticipants for rejecting.
+	// BulkRejectParticipants rejects up to 100 participants of a programme, each in a
+	// transaction of its own. An id that occurs more than once counts once.
+	//
+	// The status is 200 if all were rejected, 207 if some failed, and 422 if all failed.
+	//
+	// Errors: BULK_ALL_FAILED if no participant was rejected. The body has the results
+	// too.
 	BulkRejectParticipants(context.Context, *BulkRejectParticipantsRequest) (*BulkParticipantsResponse, error)
-	// InviteParticipant invites an address to the programme, public or not, and
-	// gives the inviter the token to pass on, good for 7 days. An earlier
-	// invitation of the address ends. Errors: REFERRAL_CODE_TAKEN,
-	// APPLICATION_DUPLICATE when a partner of that address takes part already,
-	// PROGRAM_STATE_INVALID for an archived programme.
+	// InviteParticipant invites an e-mail address to a programme, which can be private.
+	// The response contains a token, which the merchant sends to the partner. The token
+	// is valid for 7 days. An earlier invitation of the same address ends.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the group does not belong to the programme.
+	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
+	//     mode.
+	//   - APPLICATION_DUPLICATE: a partner with this address is a participant already.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
 	InviteParticipant(context.Context, *InviteParticipantRequest) (*CreatedParticipantInvite, error)
-	// ListParticipantInvites pages through the invitations that can still be
-	// accepted, newest first. Their tokens are never shown again.
+	// ListParticipantInvites returns the invitations of a programme that can still be
+	// accepted, newest first. Their tokens are not included.
 	ListParticipantInvites(context.Context, *ListParticipantInvitesRequest) (*ListParticipantInvitesResponse, error)
-	// RevokeParticipantInvite ends an invitation. Errors: NOT_FOUND, also when it
-	// was used.
+	// RevokeParticipantInvite ends an invitation. Its token stops working.
+	//
+	// Errors: NOT_FOUND if there is no such invitation, or if it has ended.
 	RevokeParticipantInvite(context.Context, *RevokeParticipantInviteRequest) (*RevokeParticipantInviteResponse, error)
 	mustEmbedUnimplementedParticipantServiceServer()
 }

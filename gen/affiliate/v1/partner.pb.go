@@ -25,13 +25,15 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Which programmes a list shows.
+// ProgramScope selects the programmes of a list.
 type ProgramScope int32
 
 const (
 	ProgramScope_PROGRAM_SCOPE_UNSPECIFIED ProgramScope = 0
-	ProgramScope_PROGRAM_SCOPE_MINE        ProgramScope = 1
-	ProgramScope_PROGRAM_SCOPE_PUBLIC      ProgramScope = 2
+	// Programmes in which the partner takes part.
+	ProgramScope_PROGRAM_SCOPE_MINE ProgramScope = 1
+	// Active programmes that any partner can join.
+	ProgramScope_PROGRAM_SCOPE_PUBLIC ProgramScope = 2
 )
 
 // Enum value maps for ProgramScope.
@@ -75,7 +77,7 @@ func (ProgramScope) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{0}
 }
 
-// How money reaches a partner.
+// PayoutMethod is the way by which a partner is paid.
 type PayoutMethod int32
 
 const (
@@ -142,13 +144,14 @@ func (PayoutMethod) EnumDescriptor() ([]byte, []int) {
 
 type ListPartnerProgramsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// Default mine.
+	// `mine` for the programmes in which the partner takes part, `public` for active
+	// public programmes. Default `mine`.
 	Scope ProgramScope `protobuf:"varint,3,opt,name=scope,proto3,enum=affiliate.v1.ProgramScope" json:"scope,omitempty"`
-	// Prefix of the programme's name; case does not matter.
+	// Only programmes whose name begins with this text. Case is ignored.
 	Search        *string `protobuf:"bytes,4,opt,name=search,proto3,oneof" json:"search,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -215,10 +218,13 @@ func (x *ListPartnerProgramsRequest) GetSearch() string {
 type ListPartnerProgramsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*PartnerProgram      `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000, with search to 10,000. The response header
-	// "Total-Capped: true" says that there are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching programmes on all pages, exact up to 100,000, or up to
+	// 10,000 with a search. If there are more, the total is that number and the response
+	// has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -331,7 +337,7 @@ type PartnerProgram struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// The merchant's name.
+	// The name of the merchant's workspace.
 	MerchantName string        `protobuf:"bytes,3,opt,name=merchant_name,json=merchantName,proto3" json:"merchant_name,omitempty"`
 	Description  *string       `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	Status       ProgramStatus `protobuf:"varint,5,opt,name=status,proto3,enum=affiliate.v1.ProgramStatus" json:"status,omitempty"`
@@ -339,17 +345,21 @@ type PartnerProgram struct {
 	WebsiteUrl   *string       `protobuf:"bytes,7,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
 	LandingUrl   *string       `protobuf:"bytes,8,opt,name=landing_url,json=landingUrl,proto3,oneof" json:"landing_url,omitempty"`
 	Currency     string        `protobuf:"bytes,9,opt,name=currency,proto3" json:"currency,omitempty"`
-	// Days of 24 hours.
+	// The attribution window: the number of 24-hour days after a click in which a
+	// conversion is attributed to it.
 	AttributionWindowDays int32 `protobuf:"varint,10,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
-	// What the programme pays anybody. A rate of the partner's own is in
-	// participation.
+	// The programme's rules for all partners. A rate of the partner's own is in
+	// `participation`.
 	CommissionRules *CommissionRules `protobuf:"bytes,11,opt,name=commission_rules,json=commissionRules,proto3" json:"commission_rules,omitempty"`
-	MinPayoutCents  int64            `protobuf:"varint,12,opt,name=min_payout_cents,json=minPayoutCents,proto3" json:"min_payout_cents,omitempty"`
-	PayoutTermDays  int32            `protobuf:"varint,13,opt,name=payout_term_days,json=payoutTermDays,proto3" json:"payout_term_days,omitempty"`
-	// When set, applying needs acceptTerms.
+	// The smallest payout, in minor units of `currency`.
+	MinPayoutCents int64 `protobuf:"varint,12,opt,name=min_payout_cents,json=minPayoutCents,proto3" json:"min_payout_cents,omitempty"`
+	// The number of days after the approval of a commission before it is paid out.
+	PayoutTermDays int32 `protobuf:"varint,13,opt,name=payout_term_days,json=payoutTermDays,proto3" json:"payout_term_days,omitempty"`
+	// The programme's terms. If it is set, an application must have `acceptTerms` true.
 	TermsUrl *string `protobuf:"bytes,14,opt,name=terms_url,json=termsUrl,proto3,oneof" json:"terms_url,omitempty"`
-	IsPublic bool    `protobuf:"varint,15,opt,name=is_public,json=isPublic,proto3" json:"is_public,omitempty"`
-	// Null when the partner does not take part.
+	// Whether any partner can find the programme and apply.
+	IsPublic bool `protobuf:"varint,15,opt,name=is_public,json=isPublic,proto3" json:"is_public,omitempty"`
+	// The partner's participation. Null if the partner does not take part.
 	Participation *Participation         `protobuf:"bytes,16,opt,name=participation,proto3" json:"participation,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -510,25 +520,34 @@ type Participation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ParticipantId string                 `protobuf:"bytes,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
 	Status        ParticipantStatus      `protobuf:"varint,2,opt,name=status,proto3,enum=affiliate.v1.ParticipantStatus" json:"status,omitempty"`
-	// Works before approval.
+	// The referral code. It works before the participant is approved.
 	ReferralCode string `protobuf:"bytes,3,opt,name=referral_code,json=referralCode,proto3" json:"referral_code,omitempty"`
-	// The default link.
+	// The URL of the default link.
 	Url string `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
-	// Null where the deployment has no link host.
+	// The short URL of the default link. Null if the deployment has no link host.
 	ShortUrl *string `protobuf:"bytes,5,opt,name=short_url,json=shortUrl,proto3,oneof" json:"short_url,omitempty"`
-	// The partner's own rate, or its group's; null: the programme's rules.
+	// The partner's own rate, or the rate of the partner's group. Null if the programme's
+	// rules apply.
 	CommissionRate *CommissionRate `protobuf:"bytes,6,opt,name=commission_rate,json=commissionRate,proto3" json:"commission_rate,omitempty"`
-	Clicks         int64           `protobuf:"varint,7,opt,name=clicks,proto3" json:"clicks,omitempty"`
-	Conversions    int64           `protobuf:"varint,8,opt,name=conversions,proto3" json:"conversions,omitempty"`
-	// In the programme's currency, minor units.
-	CommissionCents int64                  `protobuf:"varint,9,opt,name=commission_cents,json=commissionCents,proto3" json:"commission_cents,omitempty"`
-	BalanceCents    int64                  `protobuf:"varint,10,opt,name=balance_cents,json=balanceCents,proto3" json:"balance_cents,omitempty"`
-	AppliedAt       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=applied_at,json=appliedAt,proto3" json:"applied_at,omitempty"`
-	ApprovedAt      *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
-	RejectedAt      *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=rejected_at,json=rejectedAt,proto3" json:"rejected_at,omitempty"`
-	SuspendedAt     *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=suspended_at,json=suspendedAt,proto3" json:"suspended_at,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// The number of clicks, without clicks by bots.
+	Clicks int64 `protobuf:"varint,7,opt,name=clicks,proto3" json:"clicks,omitempty"`
+	// The number of attributed conversions that were not refunded in full.
+	Conversions int64 `protobuf:"varint,8,opt,name=conversions,proto3" json:"conversions,omitempty"`
+	// The sum of the commissions that were neither rejected nor refunded, in minor units
+	// of the programme's currency.
+	CommissionCents int64 `protobuf:"varint,9,opt,name=commission_cents,json=commissionCents,proto3" json:"commission_cents,omitempty"`
+	// The ledger balance in the programme's currency, in minor units. Negative if the
+	// partner owes money.
+	BalanceCents int64                  `protobuf:"varint,10,opt,name=balance_cents,json=balanceCents,proto3" json:"balance_cents,omitempty"`
+	AppliedAt    *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=applied_at,json=appliedAt,proto3" json:"applied_at,omitempty"`
+	// The time of the approval. Null if there was none.
+	ApprovedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
+	// The time of the rejection. Null if there was none.
+	RejectedAt *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=rejected_at,json=rejectedAt,proto3" json:"rejected_at,omitempty"`
+	// The time of the suspension. Null if there was none.
+	SuspendedAt   *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=suspended_at,json=suspendedAt,proto3" json:"suspended_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Participation) Reset() {
@@ -661,21 +680,27 @@ func (x *Participation) GetSuspendedAt() *timestamppb.Timestamp {
 
 type ListPartnerCommissionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// createdAt (default), amountCents or status; ties fall to the newest.
+	// The field to sort by. Default `createdAt`. Commissions with equal values are sorted
+	// newest first.
 	SortBy *string `protobuf:"bytes,3,opt,name=sort_by,json=sortBy,proto3,oneof" json:"sort_by,omitempty"`
-	// Default desc.
-	SortOrder SortOrder        `protobuf:"varint,4,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
-	Status    CommissionStatus `protobuf:"varint,5,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
-	ProgramId *string          `protobuf:"bytes,6,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
-	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	// The sort direction. Default `desc`.
+	SortOrder SortOrder `protobuf:"varint,4,opt,name=sort_order,json=sortOrder,proto3,enum=affiliate.v1.SortOrder" json:"sort_order,omitempty"`
+	// Only commissions with this status.
+	Status CommissionStatus `protobuf:"varint,5,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// Only commissions of this programme.
+	ProgramId *string `protobuf:"bytes,6,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
+	// Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+	// means the start of the day. RFC 3339 timestamps are accepted too.
 	DateFrom *string `protobuf:"bytes,7,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
-	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	// Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+	// means the end of the day. RFC 3339 timestamps are accepted too.
 	DateTo *string `protobuf:"bytes,8,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
-	// IANA name in which dates without a time are read; default UTC.
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
 	Timezone      *string `protobuf:"bytes,9,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -777,10 +802,12 @@ func (x *ListPartnerCommissionsRequest) GetTimezone() string {
 type ListPartnerCommissionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*PartnerCommission   `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -844,36 +871,50 @@ func (x *ListPartnerCommissionsResponse) GetLimit() int32 {
 	return 0
 }
 
-// PartnerCommission is a commission as its partner sees it.
+// PartnerCommission is a commission as the partner sees it.
 type PartnerCommission struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	Id             string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	ProgramId      string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	ProgramName    string                 `protobuf:"bytes,3,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
-	ParticipantId  string                 `protobuf:"bytes,4,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	Mode           Mode                   `protobuf:"varint,5,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	Status         CommissionStatus       `protobuf:"varint,6,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
-	CommissionType CommissionType         `protobuf:"varint,7,opt,name=commission_type,json=commissionType,proto3,enum=affiliate.v1.CommissionType" json:"commission_type,omitempty"`
-	EventType      EventType              `protobuf:"varint,8,opt,name=event_type,json=eventType,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
-	// Basis points; null for flat.
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	ProgramId     string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	ProgramName   string                 `protobuf:"bytes,3,opt,name=program_name,json=programName,proto3" json:"program_name,omitempty"`
+	ParticipantId string                 `protobuf:"bytes,4,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
+	Mode          Mode                   `protobuf:"varint,5,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	Status        CommissionStatus       `protobuf:"varint,6,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
+	// Whether the commission is a percentage of the sale or a flat amount.
+	CommissionType CommissionType `protobuf:"varint,7,opt,name=commission_type,json=commissionType,proto3,enum=affiliate.v1.CommissionType" json:"commission_type,omitempty"`
+	EventType      EventType      `protobuf:"varint,8,opt,name=event_type,json=eventType,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
+	// The rate in basis points: 3000 is 30 percent. Null for a flat commission.
 	RateBps *int32 `protobuf:"varint,9,opt,name=rate_bps,json=rateBps,proto3,oneof" json:"rate_bps,omitempty"`
-	// Null for percentage.
-	FlatAmountCents     *int64  `protobuf:"varint,10,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
-	AmountCents         int64   `protobuf:"varint,11,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
-	OriginalAmountCents int64   `protobuf:"varint,12,opt,name=original_amount_cents,json=originalAmountCents,proto3" json:"original_amount_cents,omitempty"`
-	ReversedAmountCents int64   `protobuf:"varint,13,opt,name=reversed_amount_cents,json=reversedAmountCents,proto3" json:"reversed_amount_cents,omitempty"`
-	Currency            string  `protobuf:"bytes,14,opt,name=currency,proto3" json:"currency,omitempty"`
-	SaleAmountCents     int64   `protobuf:"varint,15,opt,name=sale_amount_cents,json=saleAmountCents,proto3" json:"sale_amount_cents,omitempty"`
-	SaleCurrency        string  `protobuf:"bytes,16,opt,name=sale_currency,json=saleCurrency,proto3" json:"sale_currency,omitempty"`
-	RecurringIndex      *int32  `protobuf:"varint,17,opt,name=recurring_index,json=recurringIndex,proto3,oneof" json:"recurring_index,omitempty"`
-	PromoCode           *string `protobuf:"bytes,18,opt,name=promo_code,json=promoCode,proto3,oneof" json:"promo_code,omitempty"`
-	// End of the refund hold; null without one.
-	HoldUntil     *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=hold_until,json=holdUntil,proto3" json:"hold_until,omitempty"`
-	HoldActive    bool                   `protobuf:"varint,20,opt,name=hold_active,json=holdActive,proto3" json:"hold_active,omitempty"`
-	RejectionCode RejectionCode          `protobuf:"varint,21,opt,name=rejection_code,json=rejectionCode,proto3,enum=affiliate.v1.RejectionCode" json:"rejection_code,omitempty"`
-	ApprovedAt    *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
-	RejectedAt    *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=rejected_at,json=rejectedAt,proto3" json:"rejected_at,omitempty"`
-	PaidAt        *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
+	// The flat amount, in minor units of `currency`. Null for a percentage commission.
+	FlatAmountCents *int64 `protobuf:"varint,10,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
+	// The current amount, in minor units of `currency`. Refunds lower it.
+	AmountCents int64 `protobuf:"varint,11,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
+	// The amount before any refund, in minor units of `currency`.
+	OriginalAmountCents int64 `protobuf:"varint,12,opt,name=original_amount_cents,json=originalAmountCents,proto3" json:"original_amount_cents,omitempty"`
+	// The amount that refunds have deducted: `originalAmountCents` minus `amountCents`.
+	ReversedAmountCents int64  `protobuf:"varint,13,opt,name=reversed_amount_cents,json=reversedAmountCents,proto3" json:"reversed_amount_cents,omitempty"`
+	Currency            string `protobuf:"bytes,14,opt,name=currency,proto3" json:"currency,omitempty"`
+	// The amount of the sale, in minor units of `saleCurrency`.
+	SaleAmountCents int64  `protobuf:"varint,15,opt,name=sale_amount_cents,json=saleAmountCents,proto3" json:"sale_amount_cents,omitempty"`
+	SaleCurrency    string `protobuf:"bytes,16,opt,name=sale_currency,json=saleCurrency,proto3" json:"sale_currency,omitempty"`
+	// The number of this payment among the customer's payments in the programme, counted
+	// from 1. Null if no customer was reported, and for events that are not payments.
+	RecurringIndex *int32 `protobuf:"varint,17,opt,name=recurring_index,json=recurringIndex,proto3,oneof" json:"recurring_index,omitempty"`
+	// The promo code that attributed the conversion. Null if no promo code did.
+	PromoCode *string `protobuf:"bytes,18,opt,name=promo_code,json=promoCode,proto3,oneof" json:"promo_code,omitempty"`
+	// The end of the hold period. Null without one.
+	HoldUntil *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=hold_until,json=holdUntil,proto3" json:"hold_until,omitempty"`
+	// Whether the hold period is still running.
+	HoldActive bool `protobuf:"varint,20,opt,name=hold_active,json=holdActive,proto3" json:"hold_active,omitempty"`
+	// The merchant's reason for the rejection. Null if there is none.
+	RejectionCode RejectionCode `protobuf:"varint,21,opt,name=rejection_code,json=rejectionCode,proto3,enum=affiliate.v1.RejectionCode" json:"rejection_code,omitempty"`
+	// The time of the approval. Null if the commission was not approved.
+	ApprovedAt *timestamppb.Timestamp `protobuf:"bytes,22,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
+	// The time of the rejection. Null if the commission was not rejected.
+	RejectedAt *timestamppb.Timestamp `protobuf:"bytes,23,opt,name=rejected_at,json=rejectedAt,proto3" json:"rejected_at,omitempty"`
+	// The time of the payment. Null if the commission was not paid.
+	PaidAt *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
+	// The time when the commission became `refunded`. Null otherwise.
 	RefundedAt    *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=refunded_at,json=refundedAt,proto3" json:"refunded_at,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,26,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1130,7 +1171,7 @@ func (*GetPartnerBalancesRequest) Descriptor() ([]byte, []int) {
 
 type PartnerBalances struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// By currency; empty when nothing was earned.
+	// The balances, sorted by currency. Empty if the partner has earned nothing.
 	Balances      []*PartnerBalance `protobuf:"bytes,1,rep,name=balances,proto3" json:"balances,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1173,14 +1214,15 @@ func (x *PartnerBalances) GetBalances() []*PartnerBalance {
 	return nil
 }
 
+// PartnerBalance is what a partner is owed and has earned in one currency.
 type PartnerBalance struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Currency string                 `protobuf:"bytes,1,opt,name=currency,proto3" json:"currency,omitempty"`
-	// What the ledger says is owed, minor units; may be negative.
+	// The ledger balance, in minor units. Negative if the partner owes money.
 	BalanceCents int64 `protobuf:"varint,2,opt,name=balance_cents,json=balanceCents,proto3" json:"balance_cents,omitempty"`
-	// Pending, minor units.
+	// The sum of the pending commissions, in minor units. It is not part of the balance.
 	PendingCents int64 `protobuf:"varint,3,opt,name=pending_cents,json=pendingCents,proto3" json:"pending_cents,omitempty"`
-	// Paid so far, minor units.
+	// The sum of the commissions that were paid, in minor units.
 	PaidCents     int64 `protobuf:"varint,4,opt,name=paid_cents,json=paidCents,proto3" json:"paid_cents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1246,13 +1288,16 @@ func (x *PartnerBalance) GetPaidCents() int64 {
 
 type GetPartnerSummaryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339; widened to whole hours.
+	// The start of the period, rounded down to a full hour. A date (`YYYY-MM-DD`) means
+	// the start of the day. RFC 3339 timestamps are accepted too.
 	DateFrom *string `protobuf:"bytes,1,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
-	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339; widened to whole
-	// hours.
+	// The end of the period, rounded up to a full hour. A date (`YYYY-MM-DD`) means the
+	// end of the day. RFC 3339 timestamps are accepted too.
 	DateTo *string `protobuf:"bytes,2,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
-	// IANA name in which dates without a time are read; default UTC.
-	Timezone      *string `protobuf:"bytes,3,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
+	Timezone *string `protobuf:"bytes,3,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
+	// Only this programme.
 	ProgramId     *string `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1316,16 +1361,18 @@ func (x *GetPartnerSummaryRequest) GetProgramId() string {
 	return ""
 }
 
+// PartnerSummary holds a partner's numbers in a period.
 type PartnerSummary struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Without those of bots.
-	Clicks  int64 `protobuf:"varint,1,opt,name=clicks,proto3" json:"clicks,omitempty"`
+	// The number of clicks, without clicks by bots.
+	Clicks int64 `protobuf:"varint,1,opt,name=clicks,proto3" json:"clicks,omitempty"`
+	// The number of attributed events of the type `signup`.
 	Signups int64 `protobuf:"varint,2,opt,name=signups,proto3" json:"signups,omitempty"`
-	// Attributed events of every type.
+	// The number of attributed events of every type.
 	Conversions int64 `protobuf:"varint,3,opt,name=conversions,proto3" json:"conversions,omitempty"`
-	// Conversions per click; null without clicks.
+	// Conversions divided by clicks, rounded to six decimals. Null without clicks.
 	ConversionRate *float64 `protobuf:"fixed64,4,opt,name=conversion_rate,json=conversionRate,proto3,oneof" json:"conversion_rate,omitempty"`
-	// By currency; empty without sales.
+	// The revenue and commissions per currency. Empty if there are none.
 	ByCurrency    []*PartnerRevenue `protobuf:"bytes,5,rep,name=by_currency,json=byCurrency,proto3" json:"by_currency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1396,12 +1443,13 @@ func (x *PartnerSummary) GetByCurrency() []*PartnerRevenue {
 	return nil
 }
 
+// PartnerRevenue is the revenue and the commissions in one currency.
 type PartnerRevenue struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Currency string                 `protobuf:"bytes,1,opt,name=currency,proto3" json:"currency,omitempty"`
-	// Minor units.
+	// The revenue after refunds, in minor units.
 	RevenueCents int64 `protobuf:"varint,2,opt,name=revenue_cents,json=revenueCents,proto3" json:"revenue_cents,omitempty"`
-	// Neither rejected nor refunded, minor units.
+	// The sum of the commissions that were neither rejected nor refunded, in minor units.
 	CommissionCents int64 `protobuf:"varint,3,opt,name=commission_cents,json=commissionCents,proto3" json:"commission_cents,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -1494,16 +1542,17 @@ func (*GetPartnerProfileRequest) Descriptor() ([]byte, []int) {
 	return file_affiliate_v1_partner_proto_rawDescGZIP(), []int{14}
 }
 
+// PartnerProfile is the account of a partner.
 type PartnerProfile struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Email string                 `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
 	Name  string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// ISO 3166-1 alpha-2.
+	// The ISO 3166-1 alpha-2 code of the country. Null if not set.
 	Country     *string `protobuf:"bytes,4,opt,name=country,proto3,oneof" json:"country,omitempty"`
 	CompanyName *string `protobuf:"bytes,5,opt,name=company_name,json=companyName,proto3,oneof" json:"company_name,omitempty"`
 	WebsiteUrl  *string `protobuf:"bytes,6,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
-	// Null until one is set.
+	// How the partner is paid. Null until a method is set.
 	PayoutMethod  *PayoutMethodDetails   `protobuf:"bytes,7,opt,name=payout_method,json=payoutMethod,proto3" json:"payout_method,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1598,13 +1647,15 @@ func (x *PartnerProfile) GetCreatedAt() *timestamppb.Timestamp {
 
 type UpdatePartnerProfileRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Over REST the keys of the body make the mask.
+	// gRPC only: the fields to change. Over REST, the keys of the JSON body are the
+	// fields to change.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,1,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	Name       string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// ISO 3166-1 alpha-2, upper case.
+	// The name that merchants see, at most 100 characters. It cannot be cleared.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The ISO 3166-1 alpha-2 code of the country, in upper case.
 	Country     *string `protobuf:"bytes,3,opt,name=country,proto3,oneof" json:"country,omitempty"`
 	CompanyName *string `protobuf:"bytes,4,opt,name=company_name,json=companyName,proto3,oneof" json:"company_name,omitempty"`
-	// http or https.
+	// An http or https URL, at most 2,048 characters.
 	WebsiteUrl    *string `protobuf:"bytes,5,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1677,12 +1728,14 @@ func (x *UpdatePartnerProfileRequest) GetWebsiteUrl() string {
 
 type SetPayoutMethodRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// stripe_connect and external are set by whoever connects them.
+	// The method: `manual`, `paypal`, `wise`, `bank_transfer` or `store_credit`. The
+	// methods `stripe_connect` and `external` cannot be set here.
 	Method PayoutMethod `protobuf:"varint,1,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
-	// An e-mail address for paypal and wise, an IBAN or account number for
-	// bank_transfer; not for manual and store_credit.
+	// The account. An e-mail address for `paypal` and `wise`; an IBAN or account number
+	// for `bank_transfer`. It must be absent for `manual` and `store_credit`.
 	Account *string `protobuf:"bytes,2,opt,name=account,proto3,oneof" json:"account,omitempty"`
-	// Required for bank_transfer.
+	// The name of the account holder. Required for `bank_transfer`. It must be absent for
+	// `manual` and `store_credit`.
 	AccountHolder *string `protobuf:"bytes,3,opt,name=account_holder,json=accountHolder,proto3,oneof" json:"account_holder,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1739,11 +1792,12 @@ func (x *SetPayoutMethodRequest) GetAccountHolder() string {
 	return ""
 }
 
+// PayoutMethodDetails is a payout method with a masked account.
 type PayoutMethodDetails struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Method PayoutMethod           `protobuf:"varint,1,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
-	// What tells two accounts apart: p***@example.com, or the last four characters
-	// of a number; null without an account.
+	// A masked form of the account: an address such as `p***@example.com`, or the last
+	// four characters of an account number. Null if the method has no account.
 	AccountHint   *string                `protobuf:"bytes,2,opt,name=account_hint,json=accountHint,proto3,oneof" json:"account_hint,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields protoimpl.UnknownFields

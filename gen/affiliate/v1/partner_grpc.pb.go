@@ -33,30 +33,37 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PartnerService is the partner's side: one account, many programmes of many
-// workspaces. It shows the participations of the mode that X-Mode names, and of
-// them only what is the partner's own: no other partner's data, no note, tag or
-// override reason of a merchant.
+// PartnerService is for partners. A partner has one account and can take part in
+// programmes of many merchants. The routes show the partner's data in the mode of the
+// header `X-Mode`. They never show data of other partners, or the notes, tags and
+// internal reasons of a merchant. A programme in which the partner does not take part
+// is NOT_FOUND unless it is public.
 type PartnerServiceClient interface {
-	// ListPartnerPrograms pages through the programmes that the partner takes part
-	// in (mine, whatever their status), or through those that anybody may join
-	// (public: active and public), newest first.
+	// ListPartnerPrograms returns the programmes in which the partner takes part,
+	// whatever their status, or the active public programmes, newest first.
 	ListPartnerPrograms(ctx context.Context, in *ListPartnerProgramsRequest, opts ...grpc.CallOption) (*ListPartnerProgramsResponse, error)
-	// GetPartnerProgram reads one programme that is the partner's or public.
+	// GetPartnerProgram returns one programme in which the partner takes part, or an
+	// active public one.
 	GetPartnerProgram(ctx context.Context, in *GetPartnerProgramRequest, opts ...grpc.CallOption) (*PartnerProgram, error)
-	// ListPartnerCommissions pages through the partner's commissions.
+	// ListPartnerCommissions returns the partner's own commissions.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerCommissions(ctx context.Context, in *ListPartnerCommissionsRequest, opts ...grpc.CallOption) (*ListPartnerCommissionsResponse, error)
-	// GetPartnerBalances sums what the partner has earned, per currency.
+	// GetPartnerBalances returns what the partner is owed and has earned, per currency.
 	GetPartnerBalances(ctx context.Context, in *GetPartnerBalancesRequest, opts ...grpc.CallOption) (*PartnerBalances, error)
-	// GetPartnerSummary counts what the partner brought in a period.
+	// GetPartnerSummary returns the partner's clicks, conversions and revenue in a
+	// period.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	GetPartnerSummary(ctx context.Context, in *GetPartnerSummaryRequest, opts ...grpc.CallOption) (*PartnerSummary, error)
-	// GetPartnerProfile reads the account.
+	// GetPartnerProfile returns the partner's account.
 	GetPartnerProfile(ctx context.Context, in *GetPartnerProfileRequest, opts ...grpc.CallOption) (*PartnerProfile, error)
-	// UpdatePartnerProfile changes what is given. Merchants see the new name at
+	// UpdatePartnerProfile changes the given fields of the partner's account. A field
+	// that is absent keeps its value, and null clears it. Merchants see a new name at
 	// once.
 	UpdatePartnerProfile(ctx context.Context, in *UpdatePartnerProfileRequest, opts ...grpc.CallOption) (*PartnerProfile, error)
-	// SetPayoutMethod says how the partner wants to be paid. The account is kept
-	// encrypted and never shown whole again.
+	// SetPayoutMethod sets how the partner is paid. The account is stored encrypted, and
+	// responses contain only a masked form of it.
 	SetPayoutMethod(ctx context.Context, in *SetPayoutMethodRequest, opts ...grpc.CallOption) (*PayoutMethodDetails, error)
 }
 
@@ -152,30 +159,37 @@ func (c *partnerServiceClient) SetPayoutMethod(ctx context.Context, in *SetPayou
 // All implementations must embed UnimplementedPartnerServiceServer
 // for forward compatibility.
 //
-// PartnerService is the partner's side: one account, many programmes of many
-// workspaces. It shows the participations of the mode that X-Mode names, and of
-// them only what is the partner's own: no other partner's data, no note, tag or
-// override reason of a merchant.
+// PartnerService is for partners. A partner has one account and can take part in
+// programmes of many merchants. The routes show the partner's data in the mode of the
+// header `X-Mode`. They never show data of other partners, or the notes, tags and
+// internal reasons of a merchant. A programme in which the partner does not take part
+// is NOT_FOUND unless it is public.
 type PartnerServiceServer interface {
-	// ListPartnerPrograms pages through the programmes that the partner takes part
-	// in (mine, whatever their status), or through those that anybody may join
-	// (public: active and public), newest first.
+	// ListPartnerPrograms returns the programmes in which the partner takes part,
+	// whatever their status, or the active public programmes, newest first.
 	ListPartnerPrograms(context.Context, *ListPartnerProgramsRequest) (*ListPartnerProgramsResponse, error)
-	// GetPartnerProgram reads one programme that is the partner's or public.
+	// GetPartnerProgram returns one programme in which the partner takes part, or an
+	// active public one.
 	GetPartnerProgram(context.Context, *GetPartnerProgramRequest) (*PartnerProgram, error)
-	// ListPartnerCommissions pages through the partner's commissions.
+	// ListPartnerCommissions returns the partner's own commissions.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerCommissions(context.Context, *ListPartnerCommissionsRequest) (*ListPartnerCommissionsResponse, error)
-	// GetPartnerBalances sums what the partner has earned, per currency.
+	// GetPartnerBalances returns what the partner is owed and has earned, per currency.
 	GetPartnerBalances(context.Context, *GetPartnerBalancesRequest) (*PartnerBalances, error)
-	// GetPartnerSummary counts what the partner brought in a period.
+	// GetPartnerSummary returns the partner's clicks, conversions and revenue in a
+	// period.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	GetPartnerSummary(context.Context, *GetPartnerSummaryRequest) (*PartnerSummary, error)
-	// GetPartnerProfile reads the account.
+	// GetPartnerProfile returns the partner's account.
 	GetPartnerProfile(context.Context, *GetPartnerProfileRequest) (*PartnerProfile, error)
-	// UpdatePartnerProfile changes what is given. Merchants see the new name at
+	// UpdatePartnerProfile changes the given fields of the partner's account. A field
+	// that is absent keeps its value, and null clears it. Merchants see a new name at
 	// once.
 	UpdatePartnerProfile(context.Context, *UpdatePartnerProfileRequest) (*PartnerProfile, error)
-	// SetPayoutMethod says how the partner wants to be paid. The account is kept
-	// encrypted and never shown whole again.
+	// SetPayoutMethod sets how the partner is paid. The account is stored encrypted, and
+	// responses contain only a masked form of it.
 	SetPayoutMethod(context.Context, *SetPayoutMethodRequest) (*PayoutMethodDetails, error)
 	mustEmbedUnimplementedPartnerServiceServer()
 }

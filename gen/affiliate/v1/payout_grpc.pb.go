@@ -49,14 +49,12 @@ const (
 // flagged for review nor in dispute. Its adjustment is the rest of the ledger: bonuses,
 // adjustments and debts that no other payout settles. The participant must be approved,
 // the partner must have a payout method, and the amount must reach the programme's
-// minimum.
+// minimum. The minimum applies only to payouts in the programme's currency.
 //
 // Until a payout is `processing`, it follows its commissions: a commission that is
 // refunded, rejected, flagged or disputed leaves the payout, and the amount is lowered.
 //
-// The statuses of a payout, and the calls that change them:
-//
-//	draft ──confirm──▶ pending ──export──▶ processing ──mark-paid──▶ paid
+// These calls change the status of a payout:
 //
 //	from                        call          to
 //	draft                       confirm       pending
@@ -78,9 +76,9 @@ type PayoutServiceClient interface {
 	//
 	// The header Idempotency-Key is required. A repeated request with the same key and
 	// the same body returns the first response for 24 hours. A commission is in at most
-	// one open payout, even if batches are created at the same time. A batch takes
-	// participants, longest waiting first, until it has 25,000 commissions. The rest
-	// stays payable and goes into a later batch.
+	// one open payout, even if batches are created at the same time. A batch holds up to
+	// 25,000 commissions. If more are payable, it takes the participants that have waited
+	// longest, and a later batch can take the others.
 	//
 	// Errors:
 	//   - IDEMPOTENCY_KEY_REQUIRED: the header is missing or malformed.
@@ -318,14 +316,12 @@ func (c *payoutServiceClient) ListPartnerPayouts(ctx context.Context, in *ListPa
 // flagged for review nor in dispute. Its adjustment is the rest of the ledger: bonuses,
 // adjustments and debts that no other payout settles. The participant must be approved,
 // the partner must have a payout method, and the amount must reach the programme's
-// minimum.
+// minimum. The minimum applies only to payouts in the programme's currency.
 //
 // Until a payout is `processing`, it follows its commissions: a commission that is
 // refunded, rejected, flagged or disputed leaves the payout, and the amount is lowered.
 //
-// The statuses of a payout, and the calls that change them:
-//
-//	draft ──confirm──▶ pending ──export──▶ processing ──mark-paid──▶ paid
+// These calls change the status of a payout:
 //
 //	from                        call          to
 //	draft                       confirm       pending
@@ -347,9 +343,9 @@ type PayoutServiceServer interface {
 	//
 	// The header Idempotency-Key is required. A repeated request with the same key and
 	// the same body returns the first response for 24 hours. A commission is in at most
-	// one open payout, even if batches are created at the same time. A batch takes
-	// participants, longest waiting first, until it has 25,000 commissions. The rest
-	// stays payable and goes into a later batch.
+	// one open payout, even if batches are created at the same time. A batch holds up to
+	// 25,000 commissions. If more are payable, it takes the participants that have waited
+	// longest, and a later batch can take the others.
 	//
 	// Errors:
 	//   - IDEMPOTENCY_KEY_REQUIRED: the header is missing or malformed.

@@ -25,6 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// ProgramStatus is the state of a programme.
 type ProgramStatus int32
 
 const (
@@ -80,7 +81,7 @@ func (ProgramStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{0}
 }
 
-// Which of a visitor's clicks earns.
+// AttributionModel says which of a visitor's clicks earns.
 type AttributionModel int32
 
 const (
@@ -130,8 +131,8 @@ func (AttributionModel) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{1}
 }
 
-// Which of a conversion's signals is judged first. What cannot be resolved falls
-// through to the next; the customer's binding comes last.
+// SignalPrecedence says which signal of a conversion is tried first. If it cannot be
+// used, the next one is tried. The customer's binding to a participant comes last.
 type SignalPrecedence int32
 
 const (
@@ -181,7 +182,7 @@ func (SignalPrecedence) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{2}
 }
 
-// What fraud rules do with what they find.
+// FraudPolicy says what happens if the fraud rules find a conversion suspicious.
 type FraudPolicy int32
 
 const (
@@ -237,6 +238,7 @@ func (FraudPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{3}
 }
 
+// CommissionType says how a commission is computed.
 type CommissionType int32
 
 const (
@@ -286,7 +288,7 @@ func (CommissionType) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{4}
 }
 
-// What is taken off the amount before a percentage is applied.
+// NetBasis says what is deducted from the amount before a percentage is applied.
 type NetBasis int32
 
 const (
@@ -342,37 +344,48 @@ func (NetBasis) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_program_proto_rawDescGZIP(), []int{5}
 }
 
+// CommissionRules say which conversions earn a commission, and how much. If several
+// rates apply, the most specific one is used: the participant's own rate, then the rate
+// of the product, the group, the tier, the event, later payments, and the programme.
 type CommissionRules struct {
-	state          protoimpl.MessageState `protogen:"open.v1"`
-	CommissionType CommissionType         `protobuf:"varint,1,opt,name=commission_type,json=commissionType,proto3,enum=affiliate.v1.CommissionType" json:"commission_type,omitempty"`
-	// Percent of the base, 0 to 100 with at most 2 decimals; null for flat.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whether the programme's own rate is a percentage of the sale or a flat amount.
+	// Default `percentage`.
+	CommissionType CommissionType `protobuf:"varint,1,opt,name=commission_type,json=commissionType,proto3,enum=affiliate.v1.CommissionType" json:"commission_type,omitempty"`
+	// The programme's rate in percent of the base, 0 to 100 with at most 2 decimals. Null
+	// if the rate is a flat amount.
 	Percentage *float64 `protobuf:"fixed64,2,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
-	// Minor units of the programme's currency per conversion; null for percentage.
+	// The flat amount for each conversion, in minor units of the programme's currency.
+	// Null if the rate is a percentage.
 	FlatAmountCents *int64 `protobuf:"varint,3,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
-	// Days for which a commission waits for refunds, 0 to 180; default 30.
+	// The hold period: the number of days for which a commission stays pending in case
+	// the sale is refunded, 0 to 180. Default 30.
 	HoldPeriodDays *int32 `protobuf:"varint,4,opt,name=hold_period_days,json=holdPeriodDays,proto3,oneof" json:"hold_period_days,omitempty"`
-	// Whether the end of the hold approves by itself; default true.
+	// Whether commissions are approved automatically when their hold period ends. Default
+	// true.
 	AutoApproval *bool `protobuf:"varint,5,opt,name=auto_approval,json=autoApproval,proto3,oneof" json:"auto_approval,omitempty"`
-	// Default gross.
+	// What is deducted from the amount before a percentage is applied: nothing (`gross`),
+	// tax (`net_of_tax`), tax and shipping (`net_of_tax_shipping`), or tax, shipping and
+	// fees (`net_of_tax_shipping_fees`). Default `gross`.
 	NetBasis NetBasis `protobuf:"varint,6,opt,name=net_basis,json=netBasis,proto3,enum=affiliate.v1.NetBasis" json:"net_basis,omitempty"`
-	// For how long a customer's payments earn; default: as long as they go on.
+	// How long the payments of a customer earn commissions. Default: without limit.
 	Recurring *Recurring `protobuf:"bytes,7,opt,name=recurring,proto3" json:"recurring,omitempty"`
-	// Percent from a customer's second payment on, in place of the programme's own
-	// rate; null: the same rate.
+	// The rate in percent from a customer's second payment on. It replaces the
+	// programme's own rate. Null: the same rate for all payments.
 	LaterPercentage *float64 `protobuf:"fixed64,8,opt,name=later_percentage,json=laterPercentage,proto3,oneof" json:"later_percentage,omitempty"`
-	// Orders below it earn nothing, minor units of the programme's currency; null:
-	// none is too small.
+	// Orders below this amount earn nothing, in minor units of the programme's currency.
+	// Null: no minimum.
 	MinOrderCents *int64 `protobuf:"varint,9,opt,name=min_order_cents,json=minOrderCents,proto3,oneof" json:"min_order_cents,omitempty"`
-	// The most that one order earns, minor units of the programme's currency;
-	// null: no cap.
+	// The highest commission for one order, in minor units of the programme's currency.
+	// Null: no cap.
 	CapCents *int64 `protobuf:"varint,10,opt,name=cap_cents,json=capCents,proto3,oneof" json:"cap_cents,omitempty"`
-	// Rates by what a partner has brought so far; the highest threshold reached
-	// applies. All by conversions or all by revenue.
+	// Rates that depend on what the participant has brought so far. The highest tier that
+	// is reached applies. All tiers must use conversions, or all revenue.
 	Tiers []*Tier `protobuf:"bytes,11,rep,name=tiers,proto3" json:"tiers,omitempty"`
-	// Rates of single products.
+	// Rates for single products.
 	Products []*ProductRate `protobuf:"bytes,12,rep,name=products,proto3" json:"products,omitempty"`
-	// Which events earn, and at what rate of their own; empty: purchase and
-	// renewal.
+	// The events that earn a commission, with an optional rate. If the list is empty,
+	// purchases and renewals earn.
 	Events        []*EventRate `protobuf:"bytes,13,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -499,13 +512,15 @@ func (x *CommissionRules) GetEvents() []*EventRate {
 	return nil
 }
 
+// Recurring limits how long the payments of a customer earn commissions.
 type Recurring struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether a customer's payments after the first earn; default true.
+	// Whether payments after the first earn. Default true.
 	Enabled *bool `protobuf:"varint,1,opt,name=enabled,proto3,oneof" json:"enabled,omitempty"`
-	// Months from the first payment; null: no end.
+	// The number of months after the first payment in which payments earn. Null: no
+	// limit.
 	MaxMonths *int32 `protobuf:"varint,2,opt,name=max_months,json=maxMonths,proto3,oneof" json:"max_months,omitempty"`
-	// Payments, the first included; null: no limit.
+	// The number of payments that earn, including the first. Null: no limit.
 	MaxPayments   *int32 `protobuf:"varint,3,opt,name=max_payments,json=maxPayments,proto3,oneof" json:"max_payments,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -562,14 +577,16 @@ func (x *Recurring) GetMaxPayments() int32 {
 	return 0
 }
 
+// Tier is a rate for participants who have brought enough conversions or revenue.
+// Exactly one of the two thresholds is set.
 type Tier struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Conversions of the partner in the programme before this one that were not
-	// refunded. Either this or min_revenue_cents.
+	// The number of the participant's earlier conversions in the programme, without
+	// conversions that were refunded in full.
 	MinConversions *int64 `protobuf:"varint,1,opt,name=min_conversions,json=minConversions,proto3,oneof" json:"min_conversions,omitempty"`
-	// Their revenue in the programme's currency, minor units.
+	// The revenue of these conversions, in minor units of the programme's currency.
 	MinRevenueCents *int64 `protobuf:"varint,2,opt,name=min_revenue_cents,json=minRevenueCents,proto3,oneof" json:"min_revenue_cents,omitempty"`
-	// Required; 0 to 100, at most 2 decimals.
+	// The rate in percent, 0 to 100 with at most 2 decimals. Required.
 	Percentage    *float64 `protobuf:"fixed64,3,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -626,12 +643,15 @@ func (x *Tier) GetPercentage() float64 {
 	return 0
 }
 
+// ProductRate is the rate of one product: either a percentage or a flat amount.
 type ProductRate struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	ProductId string                 `protobuf:"bytes,1,opt,name=product_id,json=productId,proto3" json:"product_id,omitempty"`
-	// Either this or flat_amount_cents.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The merchant's id of the product, as in reported conversions.
+	ProductId string `protobuf:"bytes,1,opt,name=product_id,json=productId,proto3" json:"product_id,omitempty"`
+	// The rate in percent, 0 to 100 with at most 2 decimals. Null for a flat amount.
 	Percentage *float64 `protobuf:"fixed64,2,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
-	// Minor units of the programme's currency for each unit sold.
+	// The amount for each unit sold, in minor units of the programme's currency. Null for
+	// a percentage.
 	FlatAmountCents *int64 `protobuf:"varint,3,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -688,12 +708,16 @@ func (x *ProductRate) GetFlatAmountCents() int64 {
 	return 0
 }
 
+// EventRate makes one kind of event earn commissions. It can have a rate of its own:
+// either a percentage or a flat amount. Without one, the programme's own rate applies.
 type EventRate struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	EventType EventType              `protobuf:"varint,1,opt,name=event_type,json=eventType,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
-	// At most one of the two; neither: the programme's own rate.
-	Percentage      *float64 `protobuf:"fixed64,2,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
-	FlatAmountCents *int64   `protobuf:"varint,3,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The event that earns.
+	EventType EventType `protobuf:"varint,1,opt,name=event_type,json=eventType,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
+	// The rate in percent, 0 to 100 with at most 2 decimals.
+	Percentage *float64 `protobuf:"fixed64,2,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
+	// The amount for each event, in minor units of the programme's currency.
+	FlatAmountCents *int64 `protobuf:"varint,3,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -749,13 +773,13 @@ func (x *EventRate) GetFlatAmountCents() int64 {
 	return 0
 }
 
-// CommissionRate is a rate that replaces the programme's own: either a
-// percentage or a flat amount.
+// CommissionRate is a rate that replaces the programme's own rate: either a percentage
+// or a flat amount.
 type CommissionRate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 0 to 100, at most 2 decimals.
+	// The rate in percent, 0 to 100 with at most 2 decimals. Null for a flat amount.
 	Percentage *float64 `protobuf:"fixed64,1,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
-	// Minor units of the programme's currency.
+	// The amount in minor units of the programme's currency. Null for a percentage.
 	FlatAmountCents *int64 `protobuf:"varint,2,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -805,43 +829,57 @@ func (x *CommissionRate) GetFlatAmountCents() int64 {
 	return 0
 }
 
+// Program is an affiliate programme of a merchant.
 type Program struct {
-	state       protoimpl.MessageState `protogen:"open.v1"`
-	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name        string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Slug        string                 `protobuf:"bytes,3,opt,name=slug,proto3" json:"slug,omitempty"`
-	Description *string                `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	Status      ProgramStatus          `protobuf:"varint,5,opt,name=status,proto3,enum=affiliate.v1.ProgramStatus" json:"status,omitempty"`
-	Mode        Mode                   `protobuf:"varint,6,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	WebsiteUrl  *string                `protobuf:"bytes,7,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
-	// Hosts to which links may lead; *. stands for any subdomain.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The name of the programme in addresses, unique in the workspace and mode.
+	Slug        string        `protobuf:"bytes,3,opt,name=slug,proto3" json:"slug,omitempty"`
+	Description *string       `protobuf:"bytes,4,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	Status      ProgramStatus `protobuf:"varint,5,opt,name=status,proto3,enum=affiliate.v1.ProgramStatus" json:"status,omitempty"`
+	Mode        Mode          `protobuf:"varint,6,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	// The merchant's website. Default links lead there if there is no `landingUrl`.
+	WebsiteUrl *string `protobuf:"bytes,7,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
+	// The hosts to which links can lead. An entry such as `*.example.com` allows all
+	// subdomains.
 	AllowedDomains []string `protobuf:"bytes,8,rep,name=allowed_domains,json=allowedDomains,proto3" json:"allowed_domains,omitempty"`
-	LandingUrl     *string  `protobuf:"bytes,9,opt,name=landing_url,json=landingUrl,proto3,oneof" json:"landing_url,omitempty"`
-	// ISO 4217, upper case.
+	// The page to which default links lead.
+	LandingUrl *string `protobuf:"bytes,9,opt,name=landing_url,json=landingUrl,proto3,oneof" json:"landing_url,omitempty"`
+	// The currency of commissions, an ISO 4217 code in upper case.
 	Currency string `protobuf:"bytes,10,opt,name=currency,proto3" json:"currency,omitempty"`
-	// Days of 24 hours from a click in which a conversion is attributed to it.
-	AttributionWindowDays int32            `protobuf:"varint,11,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
-	AttributionModel      AttributionModel `protobuf:"varint,12,opt,name=attribution_model,json=attributionModel,proto3,enum=affiliate.v1.AttributionModel" json:"attribution_model,omitempty"`
-	// Query parameter that carries the referral code.
-	LinkParam           string `protobuf:"bytes,13,opt,name=link_param,json=linkParam,proto3" json:"link_param,omitempty"`
-	AutoApprovePartners bool   `protobuf:"varint,14,opt,name=auto_approve_partners,json=autoApprovePartners,proto3" json:"auto_approve_partners,omitempty"`
-	// Whether any partner may find it and apply.
-	IsPublic        bool             `protobuf:"varint,15,opt,name=is_public,json=isPublic,proto3" json:"is_public,omitempty"`
+	// The attribution window: the number of 24-hour days after a click in which a
+	// conversion is attributed to it.
+	AttributionWindowDays int32 `protobuf:"varint,11,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
+	// Which of a visitor's clicks earns: the last (`last_click`) or the first
+	// (`first_click`).
+	AttributionModel AttributionModel `protobuf:"varint,12,opt,name=attribution_model,json=attributionModel,proto3,enum=affiliate.v1.AttributionModel" json:"attribution_model,omitempty"`
+	// The query parameter that carries the referral code.
+	LinkParam string `protobuf:"bytes,13,opt,name=link_param,json=linkParam,proto3" json:"link_param,omitempty"`
+	// Whether partners who apply are approved at once.
+	AutoApprovePartners bool `protobuf:"varint,14,opt,name=auto_approve_partners,json=autoApprovePartners,proto3" json:"auto_approve_partners,omitempty"`
+	// Whether any partner can find the programme and apply.
+	IsPublic bool `protobuf:"varint,15,opt,name=is_public,json=isPublic,proto3" json:"is_public,omitempty"`
+	// The current commission rules.
 	CommissionRules *CommissionRules `protobuf:"bytes,16,opt,name=commission_rules,json=commissionRules,proto3" json:"commission_rules,omitempty"`
-	// Counts up with every change of commission_rules, from 1.
+	// The version of `commissionRules`, counted from 1.
 	RulesVersion int32 `protobuf:"varint,17,opt,name=rules_version,json=rulesVersion,proto3" json:"rules_version,omitempty"`
-	// When set, applying needs acceptTerms.
-	TermsUrl         *string                `protobuf:"bytes,18,opt,name=terms_url,json=termsUrl,proto3,oneof" json:"terms_url,omitempty"`
-	CreatedAt        *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	UpdatedAt        *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	SignalPrecedence SignalPrecedence       `protobuf:"varint,21,opt,name=signal_precedence,json=signalPrecedence,proto3,enum=affiliate.v1.SignalPrecedence" json:"signal_precedence,omitempty"`
-	// What a partner must have earned before it is paid, minor units of currency.
+	// The programme's terms. If it is set, an application must have `acceptTerms` true.
+	TermsUrl  *string                `protobuf:"bytes,18,opt,name=terms_url,json=termsUrl,proto3,oneof" json:"terms_url,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// Which signal of a conversion is tried first: the click (`click_first`) or the promo
+	// code (`promo_code_first`).
+	SignalPrecedence SignalPrecedence `protobuf:"varint,21,opt,name=signal_precedence,json=signalPrecedence,proto3,enum=affiliate.v1.SignalPrecedence" json:"signal_precedence,omitempty"`
+	// The smallest payout, in minor units of `currency`.
 	MinPayoutCents int64 `protobuf:"varint,22,opt,name=min_payout_cents,json=minPayoutCents,proto3" json:"min_payout_cents,omitempty"`
-	// Days from approval to the payout that may contain a commission.
-	PayoutTermDays int32       `protobuf:"varint,23,opt,name=payout_term_days,json=payoutTermDays,proto3" json:"payout_term_days,omitempty"`
-	FraudPolicy    FraudPolicy `protobuf:"varint,24,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// The number of days after the approval of a commission before it can be paid out.
+	PayoutTermDays int32 `protobuf:"varint,23,opt,name=payout_term_days,json=payoutTermDays,proto3" json:"payout_term_days,omitempty"`
+	// What happens if the fraud rules find a conversion suspicious: `off`, `observe`,
+	// `flag` or `block`.
+	FraudPolicy   FraudPolicy `protobuf:"varint,24,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Program) Reset() {
@@ -1044,38 +1082,52 @@ func (x *Program) GetFraudPolicy() FraudPolicy {
 
 type CreateProgramRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Default: made from the name. Lower-case letters, digits and dashes.
-	Slug        *string `protobuf:"bytes,2,opt,name=slug,proto3,oneof" json:"slug,omitempty"`
+	// The name of the programme, 1 to 100 characters.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The name of the programme in addresses: 1 to 64 lower-case letters, digits and
+	// dashes, with a letter or digit at both ends. Default: made from the name.
+	Slug *string `protobuf:"bytes,2,opt,name=slug,proto3,oneof" json:"slug,omitempty"`
+	// A description for partners, at most 2,000 characters.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// http or https.
+	// The merchant's website, an http or https URL. Default links lead there if there is
+	// no `landingUrl`.
 	WebsiteUrl *string `protobuf:"bytes,4,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
-	// Host names, where *. stands for any subdomain; default: the host of
-	// website_url.
+	// The hosts to which links can lead, at most 50. An entry such as `*.example.com`
+	// allows all subdomains. Default: the host of `websiteUrl`.
 	AllowedDomains []string `protobuf:"bytes,5,rep,name=allowed_domains,json=allowedDomains,proto3" json:"allowed_domains,omitempty"`
-	LandingUrl     *string  `protobuf:"bytes,6,opt,name=landing_url,json=landingUrl,proto3,oneof" json:"landing_url,omitempty"`
-	// ISO 4217; default: the workspace's.
+	// The page to which default links lead, an http or https URL.
+	LandingUrl *string `protobuf:"bytes,6,opt,name=landing_url,json=landingUrl,proto3,oneof" json:"landing_url,omitempty"`
+	// The currency of commissions, an ISO 4217 code. Default: the workspace's currency.
 	Currency *string `protobuf:"bytes,7,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
-	// 1 to 365, default 30.
+	// The attribution window: the number of 24-hour days after a click in which a
+	// conversion is attributed to it, 1 to 365. Default 30.
 	AttributionWindowDays *int32 `protobuf:"varint,8,opt,name=attribution_window_days,json=attributionWindowDays,proto3,oneof" json:"attribution_window_days,omitempty"`
-	// Default last_click.
+	// Which of a visitor's clicks earns: the last (`last_click`) or the first
+	// (`first_click`). Default `last_click`.
 	AttributionModel AttributionModel `protobuf:"varint,9,opt,name=attribution_model,json=attributionModel,proto3,enum=affiliate.v1.AttributionModel" json:"attribution_model,omitempty"`
-	// Default via.
+	// The query parameter that carries the referral code. Default `via`. Parameters that
+	// links use for another purpose are not accepted, such as `utm_source` and `sub_id`.
 	LinkParam *string `protobuf:"bytes,10,opt,name=link_param,json=linkParam,proto3,oneof" json:"link_param,omitempty"`
-	// Default false.
+	// Whether partners who apply are approved at once. Default false.
 	AutoApprovePartners *bool `protobuf:"varint,11,opt,name=auto_approve_partners,json=autoApprovePartners,proto3,oneof" json:"auto_approve_partners,omitempty"`
-	// Default true.
+	// Whether any partner can find the programme and apply. Default true.
 	IsPublic *bool `protobuf:"varint,12,opt,name=is_public,json=isPublic,proto3,oneof" json:"is_public,omitempty"`
-	// Default 20 percent of the gross amount, 30 days of hold, approved by itself.
+	// The commission rules. Default: 20 percent of the gross amount, a hold period of 30
+	// days and automatic approval.
 	CommissionRules *CommissionRules `protobuf:"bytes,13,opt,name=commission_rules,json=commissionRules,proto3" json:"commission_rules,omitempty"`
-	TermsUrl        *string          `protobuf:"bytes,14,opt,name=terms_url,json=termsUrl,proto3,oneof" json:"terms_url,omitempty"`
-	// Default click_first.
+	// The programme's terms, an http or https URL. If it is set, partners must accept
+	// them to join.
+	TermsUrl *string `protobuf:"bytes,14,opt,name=terms_url,json=termsUrl,proto3,oneof" json:"terms_url,omitempty"`
+	// Which signal of a conversion is tried first: the click (`click_first`) or the promo
+	// code (`promo_code_first`). Default `click_first`.
 	SignalPrecedence SignalPrecedence `protobuf:"varint,20,opt,name=signal_precedence,json=signalPrecedence,proto3,enum=affiliate.v1.SignalPrecedence" json:"signal_precedence,omitempty"`
-	// Minor units of currency; default 0.
+	// The smallest payout, in minor units of the programme's currency. Default 0.
 	MinPayoutCents *int64 `protobuf:"varint,21,opt,name=min_payout_cents,json=minPayoutCents,proto3,oneof" json:"min_payout_cents,omitempty"`
-	// Days, 0 to 365; default 0.
+	// The number of days after the approval of a commission before it can be paid out, 0
+	// to 365. Default 0.
 	PayoutTermDays *int32 `protobuf:"varint,22,opt,name=payout_term_days,json=payoutTermDays,proto3,oneof" json:"payout_term_days,omitempty"`
-	// Default flag.
+	// What happens if the fraud rules find a conversion suspicious: `off`, `observe`,
+	// `flag` or `block`. Default `flag`.
 	FraudPolicy   FraudPolicy `protobuf:"varint,23,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1240,30 +1292,54 @@ func (x *CreateProgramRequest) GetFraudPolicy() FraudPolicy {
 type UpdateProgramRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// Over REST the keys of the body make the mask.
-	UpdateMask            *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	Name                  string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	Slug                  *string                `protobuf:"bytes,4,opt,name=slug,proto3,oneof" json:"slug,omitempty"`
-	Description           *string                `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	WebsiteUrl            *string                `protobuf:"bytes,6,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
-	AllowedDomains        []string               `protobuf:"bytes,7,rep,name=allowed_domains,json=allowedDomains,proto3" json:"allowed_domains,omitempty"`
-	LandingUrl            *string                `protobuf:"bytes,8,opt,name=landing_url,json=landingUrl,proto3,oneof" json:"landing_url,omitempty"`
-	AttributionWindowDays *int32                 `protobuf:"varint,9,opt,name=attribution_window_days,json=attributionWindowDays,proto3,oneof" json:"attribution_window_days,omitempty"`
-	AttributionModel      AttributionModel       `protobuf:"varint,10,opt,name=attribution_model,json=attributionModel,proto3,enum=affiliate.v1.AttributionModel" json:"attribution_model,omitempty"`
-	LinkParam             *string                `protobuf:"bytes,11,opt,name=link_param,json=linkParam,proto3,oneof" json:"link_param,omitempty"`
-	AutoApprovePartners   *bool                  `protobuf:"varint,12,opt,name=auto_approve_partners,json=autoApprovePartners,proto3,oneof" json:"auto_approve_partners,omitempty"`
-	IsPublic              *bool                  `protobuf:"varint,13,opt,name=is_public,json=isPublic,proto3,oneof" json:"is_public,omitempty"`
-	CommissionRules       *CommissionRules       `protobuf:"bytes,14,opt,name=commission_rules,json=commissionRules,proto3" json:"commission_rules,omitempty"`
-	TermsUrl              *string                `protobuf:"bytes,15,opt,name=terms_url,json=termsUrl,proto3,oneof" json:"terms_url,omitempty"`
-	// Default click_first.
+	// gRPC only: the fields to change. Over REST, the keys of the JSON body are the
+	// fields to change.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// The name of the programme, at most 100 characters. It cannot be cleared.
+	Name string `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// The name of the programme in addresses. Null makes it from the name again.
+	Slug *string `protobuf:"bytes,4,opt,name=slug,proto3,oneof" json:"slug,omitempty"`
+	// A description for partners, at most 2,000 characters.
+	Description *string `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
+	// The merchant's website, an http or https URL. Default links lead there if there is
+	// no `landingUrl`.
+	WebsiteUrl *string `protobuf:"bytes,6,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
+	// The hosts to which links can lead, at most 50. An entry such as `*.example.com`
+	// allows all subdomains.
+	AllowedDomains []string `protobuf:"bytes,7,rep,name=allowed_domains,json=allowedDomains,proto3" json:"allowed_domains,omitempty"`
+	// The page to which default links lead, an http or https URL.
+	LandingUrl *string `protobuf:"bytes,8,opt,name=landing_url,json=landingUrl,proto3,oneof" json:"landing_url,omitempty"`
+	// The attribution window: the number of 24-hour days after a click in which a
+	// conversion is attributed to it, 1 to 365. Default 30.
+	AttributionWindowDays *int32 `protobuf:"varint,9,opt,name=attribution_window_days,json=attributionWindowDays,proto3,oneof" json:"attribution_window_days,omitempty"`
+	// Which of a visitor's clicks earns: the last (`last_click`) or the first
+	// (`first_click`). Default `last_click`.
+	AttributionModel AttributionModel `protobuf:"varint,10,opt,name=attribution_model,json=attributionModel,proto3,enum=affiliate.v1.AttributionModel" json:"attribution_model,omitempty"`
+	// The query parameter that carries the referral code. Default `via`. Parameters that
+	// links use for another purpose are not accepted, such as `utm_source` and `sub_id`.
+	LinkParam *string `protobuf:"bytes,11,opt,name=link_param,json=linkParam,proto3,oneof" json:"link_param,omitempty"`
+	// Whether partners who apply are approved at once. Default false.
+	AutoApprovePartners *bool `protobuf:"varint,12,opt,name=auto_approve_partners,json=autoApprovePartners,proto3,oneof" json:"auto_approve_partners,omitempty"`
+	// Whether any partner can find the programme and apply. Default true.
+	IsPublic *bool `protobuf:"varint,13,opt,name=is_public,json=isPublic,proto3,oneof" json:"is_public,omitempty"`
+	// The commission rules. Only the given fields change.
+	CommissionRules *CommissionRules `protobuf:"bytes,14,opt,name=commission_rules,json=commissionRules,proto3" json:"commission_rules,omitempty"`
+	// The programme's terms, an http or https URL. If it is set, partners must accept
+	// them to join.
+	TermsUrl *string `protobuf:"bytes,15,opt,name=terms_url,json=termsUrl,proto3,oneof" json:"terms_url,omitempty"`
+	// Which signal of a conversion is tried first: the click (`click_first`) or the promo
+	// code (`promo_code_first`). Default `click_first`.
 	SignalPrecedence SignalPrecedence `protobuf:"varint,20,opt,name=signal_precedence,json=signalPrecedence,proto3,enum=affiliate.v1.SignalPrecedence" json:"signal_precedence,omitempty"`
-	// Minor units of currency; default 0.
+	// The smallest payout, in minor units of the programme's currency. Default 0.
 	MinPayoutCents *int64 `protobuf:"varint,21,opt,name=min_payout_cents,json=minPayoutCents,proto3,oneof" json:"min_payout_cents,omitempty"`
-	// Days, 0 to 365; default 0.
+	// The number of days after the approval of a commission before it can be paid out, 0
+	// to 365. Default 0.
 	PayoutTermDays *int32 `protobuf:"varint,22,opt,name=payout_term_days,json=payoutTermDays,proto3,oneof" json:"payout_term_days,omitempty"`
-	// Default flag.
+	// What happens if the fraud rules find a conversion suspicious: `off`, `observe`,
+	// `flag` or `block`. Default `flag`.
 	FraudPolicy FraudPolicy `protobuf:"varint,23,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
-	// ISO 4217. It is fixed once the programme has a commission.
+	// The currency of commissions, an ISO 4217 code. It cannot change once the programme
+	// has a commission.
 	Currency      *string `protobuf:"bytes,24,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1441,12 +1517,13 @@ func (x *UpdateProgramRequest) GetCurrency() string {
 
 type ListProgramsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
-	PageSize *int32        `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	Status   ProgramStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.ProgramStatus" json:"status,omitempty"`
-	// Prefix of the name; case does not matter.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Only programmes with this status.
+	Status ProgramStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.ProgramStatus" json:"status,omitempty"`
+	// Only programmes whose name begins with this text. Case is ignored.
 	Search        *string `protobuf:"bytes,4,opt,name=search,proto3,oneof" json:"search,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1513,10 +1590,13 @@ func (x *ListProgramsRequest) GetSearch() string {
 type ListProgramsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Program             `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000, with search to 10,000. The response header
-	// "Total-Capped: true" says that there are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching programmes on all pages, exact up to 100,000, or up to
+	// 10,000 with a search. If there are more, the total is that number and the response
+	// has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1759,9 +1839,9 @@ func (x *ArchiveProgramRequest) GetProgramId() string {
 type ListProgramRulesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,2,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize      *int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1818,14 +1898,15 @@ func (x *ListProgramRulesRequest) GetPageSize() int32 {
 	return 0
 }
 
-// ProgramRules is a version of a programme's commission rules.
+// ProgramRules is one version of a programme's commission rules.
 type ProgramRules struct {
-	state   protoimpl.MessageState `protogen:"open.v1"`
-	Version int32                  `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
-	Rules   *CommissionRules       `protobuf:"bytes,2,opt,name=rules,proto3" json:"rules,omitempty"`
-	// Since when it was in force.
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The number of the version, counted from 1.
+	Version int32            `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	Rules   *CommissionRules `protobuf:"bytes,2,opt,name=rules,proto3" json:"rules,omitempty"`
+	// The time from which the version applied.
 	At *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
-	// The user who made it.
+	// The id of the user who made the version.
 	By            string `protobuf:"bytes,4,opt,name=by,proto3" json:"by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1890,11 +1971,14 @@ func (x *ProgramRules) GetBy() string {
 }
 
 type ListProgramRulesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []*ProgramRules        `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
-	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []*ProgramRules        `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// The number of versions on all pages.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1957,17 +2041,17 @@ func (x *ListProgramRulesResponse) GetLimit() int32 {
 	return 0
 }
 
-// Group is a set of partners with a rate of its own.
+// Group is a set of participants of a programme with a common rate.
 type Group struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Id        string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	ProgramId string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// Null for flat.
+	// The rate in percent. Null for a flat amount.
 	Percentage *float64 `protobuf:"fixed64,4,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
-	// Minor units of the programme's currency; null for percentage.
+	// The amount in minor units of the programme's currency. Null for a percentage.
 	FlatAmountCents *int64 `protobuf:"varint,5,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
-	// Partners in it.
+	// The number of participants in the group.
 	Participants  int64                  `protobuf:"varint,6,opt,name=participants,proto3" json:"participants,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
@@ -2064,9 +2148,9 @@ func (x *Group) GetUpdatedAt() *timestamppb.Timestamp {
 type ListGroupsRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,2,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize      *int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2126,10 +2210,12 @@ func (x *ListGroupsRequest) GetPageSize() int32 {
 type ListGroupsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Group               `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2196,11 +2282,14 @@ func (x *ListGroupsResponse) GetLimit() int32 {
 type CreateGroupRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// Unique in the programme, whatever the case.
+	// The name of the group, unique in the programme. Case is ignored.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Either this or flat_amount_cents.
-	Percentage      *float64 `protobuf:"fixed64,3,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
-	FlatAmountCents *int64   `protobuf:"varint,4,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
+	// The rate in percent, 0 to 100 with at most 2 decimals. Either this or
+	// `flatAmountCents` is required.
+	Percentage *float64 `protobuf:"fixed64,3,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
+	// The amount in minor units of the programme's currency. Either this or `percentage`
+	// is required.
+	FlatAmountCents *int64 `protobuf:"varint,4,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -2267,12 +2356,16 @@ type UpdateGroupRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	GroupId   string                 `protobuf:"bytes,2,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
-	// Over REST the keys of the body make the mask.
+	// gRPC only: the fields to change. Over REST, the keys of the JSON body are the
+	// fields to change.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	Name       string                 `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
-	// Giving one of the two clears the other.
-	Percentage      *float64 `protobuf:"fixed64,5,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
-	FlatAmountCents *int64   `protobuf:"varint,6,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
+	// The name of the group, unique in the programme. Case is ignored. It cannot be
+	// cleared.
+	Name string `protobuf:"bytes,4,opt,name=name,proto3" json:"name,omitempty"`
+	// The rate in percent, 0 to 100 with at most 2 decimals. It replaces a flat amount.
+	Percentage *float64 `protobuf:"fixed64,5,opt,name=percentage,proto3,oneof" json:"percentage,omitempty"`
+	// The amount in minor units of the programme's currency. It replaces a percentage.
+	FlatAmountCents *int64 `protobuf:"varint,6,opt,name=flat_amount_cents,json=flatAmountCents,proto3,oneof" json:"flat_amount_cents,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }

@@ -37,39 +37,74 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// ProgramService manages a merchant's programmes of the mode that X-Mode names.
-// Statuses: draft → active, active ↔ paused, any but archived → archived; any
-// other move is 409 PROGRAM_STATE_INVALID. A programme of another workspace or
-// mode is 404.
+// ProgramService manages the programmes of the mode in the header `X-Mode`. Only an
+// active programme registers clicks and earns commissions. These changes of status are
+// possible; any other is PROGRAM_STATE_INVALID:
+//
+//	from                    call       to
+//	draft, paused           activate   active
+//	active                  pause      paused
+//	draft, active, paused   archive    archived
+//
+// Any member can read programmes. Owners, admins and managers can make changes. A
+// programme of another workspace or mode is NOT_FOUND.
 type ProgramServiceClient interface {
-	// CreateProgram makes a draft. Errors: SLUG_TAKEN.
+	// CreateProgram creates a programme with the status `draft`.
+	//
+	// Errors: SLUG_TAKEN if another programme of the workspace and mode has the slug.
 	CreateProgram(ctx context.Context, in *CreateProgramRequest, opts ...grpc.CallOption) (*Program, error)
-	// ListPrograms pages through the programmes, newest first.
+	// ListPrograms returns the programmes of the mode, newest first.
 	ListPrograms(ctx context.Context, in *ListProgramsRequest, opts ...grpc.CallOption) (*ListProgramsResponse, error)
-	// GetProgram reads one programme.
+	// GetProgram returns one programme.
 	GetProgram(ctx context.Context, in *GetProgramRequest, opts ...grpc.CallOption) (*Program, error)
-	// UpdateProgram changes what is given: absent fields stay, null clears,
-	// objects merge, arrays are replaced. A change of commission_rules makes a new
-	// version and never touches existing commissions. Errors: SLUG_TAKEN.
+	// UpdateProgram changes the given fields of a programme. A field that is absent keeps
+	// its value. Null clears a field or resets it to its default. An object changes only
+	// the fields that it contains, and an array replaces the old one. A change of
+	// `commissionRules` makes a new version of the rules. Existing commissions keep the
+	// version with which they were computed.
+	//
+	// Errors:
+	//   - SLUG_TAKEN: another programme of the workspace and mode has the slug.
+	//   - PROGRAM_STATE_INVALID: the currency cannot change, because the programme has
+	//     commissions.
 	UpdateProgram(ctx context.Context, in *UpdateProgramRequest, opts ...grpc.CallOption) (*Program, error)
-	// ActivateProgram opens a draft or paused programme; it needs a website_url
-	// or a landing_url.
+	// ActivateProgram activates a draft or paused programme.
+	//
+	// Errors:
+	//   - PROGRAM_STATE_INVALID: the programme is active or archived.
+	//   - VALIDATION_ERROR: the programme has neither a `websiteUrl` nor a `landingUrl`.
 	ActivateProgram(ctx context.Context, in *ActivateProgramRequest, opts ...grpc.CallOption) (*Program, error)
-	// PauseProgram stops clicks and commissions until it is activated again.
+	// PauseProgram pauses an active programme. Until it is activated again, its links
+	// return 404, no clicks are registered, and conversions are not attributed to it.
+	//
+	// Errors: PROGRAM_STATE_INVALID if the programme is not active.
 	PauseProgram(ctx context.Context, in *PauseProgramRequest, opts ...grpc.CallOption) (*Program, error)
-	// ArchiveProgram ends a programme for good. Its records stay.
+	// ArchiveProgram ends a programme permanently. Its records remain readable.
+	//
+	// Errors: PROGRAM_STATE_INVALID if the programme is archived already.
 	ArchiveProgram(ctx context.Context, in *ArchiveProgramRequest, opts ...grpc.CallOption) (*Program, error)
-	// ListProgramRules pages through every version of the commission rules,
-	// newest first.
+	// ListProgramRules returns all versions of a programme's commission rules, newest
+	// first.
 	ListProgramRules(ctx context.Context, in *ListProgramRulesRequest, opts ...grpc.CallOption) (*ListProgramRulesResponse, error)
-	// ListGroups pages through the programme's groups of partners, by name.
+	// ListGroups returns the groups of a programme, sorted by name.
 	ListGroups(ctx context.Context, in *ListGroupsRequest, opts ...grpc.CallOption) (*ListGroupsResponse, error)
-	// CreateGroup makes a group with a rate of its own. A name that another group
-	// of the programme has is a VALIDATION_ERROR.
+	// CreateGroup creates a group, whose participants have a common rate.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: another group of the programme has the name.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
 	CreateGroup(ctx context.Context, in *CreateGroupRequest, opts ...grpc.CallOption) (*Group, error)
-	// UpdateGroup changes what is given; existing commissions stay as they are.
+	// UpdateGroup changes the given fields of a group. Existing commissions do not
+	// change.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: another group of the programme has the name.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
 	UpdateGroup(ctx context.Context, in *UpdateGroupRequest, opts ...grpc.CallOption) (*Group, error)
-	// DeleteGroup ends a group without partners. Errors: GROUP_IN_USE.
+	// DeleteGroup deletes a group that has no participants.
+	//
+	// Errors: GROUP_IN_USE if participants are in the group, or if an open invitation
+	// names it.
 	DeleteGroup(ctx context.Context, in *DeleteGroupRequest, opts ...grpc.CallOption) (*DeleteGroupResponse, error)
 }
 
@@ -205,39 +240,74 @@ func (c *programServiceClient) DeleteGroup(ctx context.Context, in *DeleteGroupR
 // All implementations must embed UnimplementedProgramServiceServer
 // for forward compatibility.
 //
-// ProgramService manages a merchant's programmes of the mode that X-Mode names.
-// Statuses: draft → active, active ↔ paused, any but archived → archived; any
-// other move is 409 PROGRAM_STATE_INVALID. A programme of another workspace or
-// mode is 404.
+// ProgramService manages the programmes of the mode in the header `X-Mode`. Only an
+// active programme registers clicks and earns commissions. These changes of status are
+// possible; any other is PROGRAM_STATE_INVALID:
+//
+//	from                    call       to
+//	draft, paused           activate   active
+//	active                  pause      paused
+//	draft, active, paused   archive    archived
+//
+// Any member can read programmes. Owners, admins and managers can make changes. A
+// programme of another workspace or mode is NOT_FOUND.
 type ProgramServiceServer interface {
-	// CreateProgram makes a draft. Errors: SLUG_TAKEN.
+	// CreateProgram creates a programme with the status `draft`.
+	//
+	// Errors: SLUG_TAKEN if another programme of the workspace and mode has the slug.
 	CreateProgram(context.Context, *CreateProgramRequest) (*Program, error)
-	// ListPrograms pages through the programmes, newest first.
+	// ListPrograms returns the programmes of the mode, newest first.
 	ListPrograms(context.Context, *ListProgramsRequest) (*ListProgramsResponse, error)
-	// GetProgram reads one programme.
+	// GetProgram returns one programme.
 	GetProgram(context.Context, *GetProgramRequest) (*Program, error)
-	// UpdateProgram changes what is given: absent fields stay, null clears,
-	// objects merge, arrays are replaced. A change of commission_rules makes a new
-	// version and never touches existing commissions. Errors: SLUG_TAKEN.
+	// UpdateProgram changes the given fields of a programme. A field that is absent keeps
+	// its value. Null clears a field or resets it to its default. An object changes only
+	// the fields that it contains, and an array replaces the old one. A change of
+	// `commissionRules` makes a new version of the rules. Existing commissions keep the
+	// version with which they were computed.
+	//
+	// Errors:
+	//   - SLUG_TAKEN: another programme of the workspace and mode has the slug.
+	//   - PROGRAM_STATE_INVALID: the currency cannot change, because the programme has
+	//     commissions.
 	UpdateProgram(context.Context, *UpdateProgramRequest) (*Program, error)
-	// ActivateProgram opens a draft or paused programme; it needs a website_url
-	// or a landing_url.
+	// ActivateProgram activates a draft or paused programme.
+	//
+	// Errors:
+	//   - PROGRAM_STATE_INVALID: the programme is active or archived.
+	//   - VALIDATION_ERROR: the programme has neither a `websiteUrl` nor a `landingUrl`.
 	ActivateProgram(context.Context, *ActivateProgramRequest) (*Program, error)
-	// PauseProgram stops clicks and commissions until it is activated again.
+	// PauseProgram pauses an active programme. Until it is activated again, its links
+	// return 404, no clicks are registered, and conversions are not attributed to it.
+	//
+	// Errors: PROGRAM_STATE_INVALID if the programme is not active.
 	PauseProgram(context.Context, *PauseProgramRequest) (*Program, error)
-	// ArchiveProgram ends a programme for good. Its records stay.
+	// ArchiveProgram ends a programme permanently. Its records remain readable.
+	//
+	// Errors: PROGRAM_STATE_INVALID if the programme is archived already.
 	ArchiveProgram(context.Context, *ArchiveProgramRequest) (*Program, error)
-	// ListProgramRules pages through every version of the commission rules,
-	// newest first.
+	// ListProgramRules returns all versions of a programme's commission rules, newest
+	// first.
 	ListProgramRules(context.Context, *ListProgramRulesRequest) (*ListProgramRulesResponse, error)
-	// ListGroups pages through the programme's groups of partners, by name.
+	// ListGroups returns the groups of a programme, sorted by name.
 	ListGroups(context.Context, *ListGroupsRequest) (*ListGroupsResponse, error)
-	// CreateGroup makes a group with a rate of its own. A name that another group
-	// of the programme has is a VALIDATION_ERROR.
+	// CreateGroup creates a group, whose participants have a common rate.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: another group of the programme has the name.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
 	CreateGroup(context.Context, *CreateGroupRequest) (*Group, error)
-	// UpdateGroup changes what is given; existing commissions stay as they are.
+	// UpdateGroup changes the given fields of a group. Existing commissions do not
+	// change.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: another group of the programme has the name.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
 	UpdateGroup(context.Context, *UpdateGroupRequest) (*Group, error)
-	// DeleteGroup ends a group without partners. Errors: GROUP_IN_USE.
+	// DeleteGroup deletes a group that has no participants.
+	//
+	// Errors: GROUP_IN_USE if participants are in the group, or if an open invitation
+	// names it.
 	DeleteGroup(context.Context, *DeleteGroupRequest) (*DeleteGroupResponse, error)
 	mustEmbedUnimplementedProgramServiceServer()
 }

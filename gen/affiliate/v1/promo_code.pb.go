@@ -25,13 +25,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What the buyer saves.
+// DiscountType is the kind of discount that the buyer gets.
 type DiscountType int32
 
 const (
 	DiscountType_DISCOUNT_TYPE_UNSPECIFIED DiscountType = 0
 	DiscountType_DISCOUNT_TYPE_PERCENTAGE  DiscountType = 1
-	// An amount off the order.
+	// A fixed amount off the order.
 	DiscountType_DISCOUNT_TYPE_FIXED DiscountType = 2
 )
 
@@ -76,14 +76,14 @@ func (DiscountType) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_promo_code_proto_rawDescGZIP(), []int{0}
 }
 
-// Whether the code stands at the payment processor as well.
+// SyncStatus says whether a promo code exists at the payment processor too.
 type SyncStatus int32
 
 const (
 	SyncStatus_SYNC_STATUS_UNSPECIFIED SyncStatus = 0
-	// It was not asked for.
+	// Synchronisation was not requested.
 	SyncStatus_SYNC_STATUS_NONE SyncStatus = 1
-	// It waits for a processor to be connected, or for its turn.
+	// The code is not created at the processor yet, or no processor is connected.
 	SyncStatus_SYNC_STATUS_PENDING SyncStatus = 2
 	SyncStatus_SYNC_STATUS_SYNCED  SyncStatus = 3
 	SyncStatus_SYNC_STATUS_FAILED  SyncStatus = 4
@@ -134,33 +134,38 @@ func (SyncStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_promo_code_proto_rawDescGZIP(), []int{1}
 }
 
+// PromoCode is a code that a buyer enters and that attributes the sale to a
+// participant.
 type PromoCode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	ProgramId     string                 `protobuf:"bytes,2,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ParticipantId string                 `protobuf:"bytes,3,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// Case-folded.
-	Code         string       `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
+	// The code, in lower case.
+	Code string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
+	// `percentage` for a share of the order, `fixed` for an amount.
 	DiscountType DiscountType `protobuf:"varint,5,opt,name=discount_type,json=discountType,proto3,enum=affiliate.v1.DiscountType" json:"discount_type,omitempty"`
-	// Percent with at most 2 decimals, or minor units of currency.
+	// The discount: percent with at most 2 decimals, or minor units of `currency`.
 	DiscountValue float64 `protobuf:"fixed64,6,opt,name=discount_value,json=discountValue,proto3" json:"discount_value,omitempty"`
-	// Of a fixed discount, ISO 4217; null for a percentage.
+	// The currency of a fixed discount, an ISO 4217 code. Null for a percentage.
 	Currency *string `protobuf:"bytes,7,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
-	// Null: no limit.
+	// How many conversions can use the code. Null: no limit.
 	MaxRedemptions *int64 `protobuf:"varint,8,opt,name=max_redemptions,json=maxRedemptions,proto3,oneof" json:"max_redemptions,omitempty"`
-	// Conversions that named it while it could be used.
+	// The number of conversions that have used the code.
 	Redemptions int64 `protobuf:"varint,9,opt,name=redemptions,proto3" json:"redemptions,omitempty"`
-	// Last instant at which it can be used; null: no end.
+	// The last time at which the code can be used. Null: no end.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Whether it was not deactivated. A code that is past its end or its limit
-	// stays active and cannot be used.
-	Active          bool                   `protobuf:"varint,11,opt,name=active,proto3" json:"active,omitempty"`
-	SyncToProcessor bool                   `protobuf:"varint,12,opt,name=sync_to_processor,json=syncToProcessor,proto3" json:"sync_to_processor,omitempty"`
-	SyncStatus      SyncStatus             `protobuf:"varint,13,opt,name=sync_status,json=syncStatus,proto3,enum=affiliate.v1.SyncStatus" json:"sync_status,omitempty"`
-	CreatedAt       *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	UpdatedAt       *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// False if the code was deactivated. A code whose limit or end is reached stays
+	// active, but cannot be used.
+	Active bool `protobuf:"varint,11,opt,name=active,proto3" json:"active,omitempty"`
+	// Whether the code should exist at the payment processor too.
+	SyncToProcessor bool `protobuf:"varint,12,opt,name=sync_to_processor,json=syncToProcessor,proto3" json:"sync_to_processor,omitempty"`
+	// The state of the synchronisation: `none`, `pending`, `synced` or `failed`.
+	SyncStatus    SyncStatus             `protobuf:"varint,13,opt,name=sync_status,json=syncStatus,proto3,enum=affiliate.v1.SyncStatus" json:"sync_status,omitempty"`
+	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PromoCode) Reset() {
@@ -301,14 +306,16 @@ func (x *PromoCode) GetUpdatedAt() *timestamppb.Timestamp {
 type ListPromoCodesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,2,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
-	PageSize      *int32  `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Only promo codes of this participant.
 	ParticipantId *string `protobuf:"bytes,4,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
-	// Prefix of the code; case does not matter.
-	Search        *string `protobuf:"bytes,5,opt,name=search,proto3,oneof" json:"search,omitempty"`
-	Active        *bool   `protobuf:"varint,6,opt,name=active,proto3,oneof" json:"active,omitempty"`
+	// Only promo codes that begin with this text. Case is ignored.
+	Search *string `protobuf:"bytes,5,opt,name=search,proto3,oneof" json:"search,omitempty"`
+	// Only active promo codes (`true`), or only deactivated ones (`false`).
+	Active        *bool `protobuf:"varint,6,opt,name=active,proto3,oneof" json:"active,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -388,11 +395,14 @@ func (x *ListPromoCodesRequest) GetActive() bool {
 type ListPromoCodesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*PromoCode           `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact. With search it counts to 10,000, with another filter and for a partner's
-	// own codes to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching promo codes on all pages. It is exact, except that a search
+	// counts up to 10,000, and another filter and a partner's own codes up to 100,000. If
+	// there are more, the total is that number and the response has the header
+	// `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -460,18 +470,21 @@ type CreatePromoCodeRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ParticipantId string                 `protobuf:"bytes,2,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// 1 to 100 characters without spaces; case is folded.
-	Code         string       `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
+	// The code: 1 to 100 visible characters without spaces, stored in lower case.
+	Code string `protobuf:"bytes,3,opt,name=code,proto3" json:"code,omitempty"`
+	// `percentage` for a share of the order, `fixed` for an amount.
 	DiscountType DiscountType `protobuf:"varint,4,opt,name=discount_type,json=discountType,proto3,enum=affiliate.v1.DiscountType" json:"discount_type,omitempty"`
-	// Required. Percent, 0 to 100 with at most 2 decimals, or whole minor units of
-	// currency.
+	// The discount: percent from 0 to 100 with at most 2 decimals, or whole minor units
+	// of `currency`. Required.
 	DiscountValue *float64 `protobuf:"fixed64,5,opt,name=discount_value,json=discountValue,proto3,oneof" json:"discount_value,omitempty"`
-	// Of a fixed discount; default: the programme's.
-	Currency       *string `protobuf:"bytes,6,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
-	MaxRedemptions *int64  `protobuf:"varint,7,opt,name=max_redemptions,json=maxRedemptions,proto3,oneof" json:"max_redemptions,omitempty"`
-	// Must lie in the future.
+	// The currency of a fixed discount, an ISO 4217 code. Default: the programme's
+	// currency. It must be absent for a percentage.
+	Currency *string `protobuf:"bytes,6,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
+	// How many conversions can use the code. Null: no limit.
+	MaxRedemptions *int64 `protobuf:"varint,7,opt,name=max_redemptions,json=maxRedemptions,proto3,oneof" json:"max_redemptions,omitempty"`
+	// The last time at which the code can be used, in the future. Default: no end.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Default false.
+	// Whether the code should exist at the payment processor too. Default false.
 	SyncToProcessor bool `protobuf:"varint,9,opt,name=sync_to_processor,json=syncToProcessor,proto3" json:"sync_to_processor,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -626,15 +639,19 @@ type UpdatePromoCodeRequest struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId   string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	PromoCodeId string                 `protobuf:"bytes,2,opt,name=promo_code_id,json=promoCodeId,proto3" json:"promo_code_id,omitempty"`
-	// Over REST the keys of the body make the mask.
+	// gRPC only: the fields to change. Over REST, the keys of the JSON body are the
+	// fields to change.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// False deactivates, true brings it back.
+	// False deactivates the code, true activates it again.
 	Active bool `protobuf:"varint,4,opt,name=active,proto3" json:"active,omitempty"`
-	// Null: no limit. Below what was redeemed: it cannot be used any more.
+	// How many conversions can use the code. Null: no limit. If it is not above
+	// `redemptions`, the code cannot be used any more.
 	MaxRedemptions *int64 `protobuf:"varint,5,opt,name=max_redemptions,json=maxRedemptions,proto3,oneof" json:"max_redemptions,omitempty"`
-	// Null: no end. May lie in the past.
-	ExpiresAt       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	SyncToProcessor bool                   `protobuf:"varint,7,opt,name=sync_to_processor,json=syncToProcessor,proto3" json:"sync_to_processor,omitempty"`
+	// The last time at which the code can be used, in the future or in the past. Null: no
+	// end.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// Whether the code should exist at the payment processor too.
+	SyncToProcessor bool `protobuf:"varint,7,opt,name=sync_to_processor,json=syncToProcessor,proto3" json:"sync_to_processor,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -808,10 +825,11 @@ func (*DeletePromoCodeResponse) Descriptor() ([]byte, []int) {
 
 type ListPartnerPromoCodesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
-	PageSize      *int32  `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Only promo codes of this programme.
 	ProgramId     *string `protobuf:"bytes,3,opt,name=program_id,json=programId,proto3,oneof" json:"program_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

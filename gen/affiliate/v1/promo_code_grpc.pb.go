@@ -31,23 +31,43 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// PromoCodeService manages promo codes: codes that a buyer types and that
-// attribute the sale to a partner. A code is unique in its workspace and mode,
-// whatever the case. What belongs to another workspace or mode is 404.
+// PromoCodeService manages promo codes. A buyer enters a promo code at the merchant's
+// shop, and the sale is attributed to the participant who has the code. A code is
+// unique in its workspace and mode; case is ignored.
+//
+// Any member can read promo codes. Owners, admins and managers can make changes.
+// Partners read their own codes. An id that does not exist, or that belongs to another
+// workspace or mode, is NOT_FOUND.
 type PromoCodeServiceClient interface {
-	// ListPromoCodes pages through a programme's promo codes, newest first.
+	// ListPromoCodes returns the promo codes of a programme, newest first. Deleted codes
+	// are not included.
+	//
+	// Errors: NOT_FOUND if the participant of the filter does not exist in the mode.
 	ListPromoCodes(ctx context.Context, in *ListPromoCodesRequest, opts ...grpc.CallOption) (*ListPromoCodesResponse, error)
-	// CreatePromoCode gives a participant a code. Errors: PROMO_CODE_TAKEN,
-	// PARTICIPANT_STATE_INVALID for a rejected participant, PARTICIPANT_ERASED, VALIDATION_ERROR for a participant that the programme
-	// does not have.
+	// CreatePromoCode creates a promo code for a participant of the programme.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the participant is not in the programme.
+	//   - PARTICIPANT_STATE_INVALID: the participant was rejected.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
+	//   - PROMO_CODE_TAKEN: the code is used in the workspace and mode.
 	CreatePromoCode(ctx context.Context, in *CreatePromoCodeRequest, opts ...grpc.CallOption) (*PromoCode, error)
-	// GetPromoCode reads one promo code.
+	// GetPromoCode returns one promo code.
 	GetPromoCode(ctx context.Context, in *GetPromoCodeRequest, opts ...grpc.CallOption) (*PromoCode, error)
-	// UpdatePromoCode changes what is given; code, participant and discount stay.
+	// UpdatePromoCode changes the given fields of a promo code. A field that is absent
+	// keeps its value, and null clears it. The code, the participant and the discount
+	// cannot be changed.
+	//
+	// Errors: PARTICIPANT_ERASED if the participant's data was erased.
 	UpdatePromoCode(ctx context.Context, in *UpdatePromoCodeRequest, opts ...grpc.CallOption) (*PromoCode, error)
-	// DeletePromoCode ends a code and frees its name. What it attributed stays.
+	// DeletePromoCode deletes a promo code. The code can be used for a new promo code.
+	// Conversions that it attributed do not change.
 	DeletePromoCode(ctx context.Context, in *DeletePromoCodeRequest, opts ...grpc.CallOption) (*DeletePromoCodeResponse, error)
-	// ListPartnerPromoCodes pages through the partner's own codes, newest first.
+	// ListPartnerPromoCodes returns the partner's own promo codes in the mode, newest
+	// first.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerPromoCodes(ctx context.Context, in *ListPartnerPromoCodesRequest, opts ...grpc.CallOption) (*ListPromoCodesResponse, error)
 }
 
@@ -123,23 +143,43 @@ func (c *promoCodeServiceClient) ListPartnerPromoCodes(ctx context.Context, in *
 // All implementations must embed UnimplementedPromoCodeServiceServer
 // for forward compatibility.
 //
-// PromoCodeService manages promo codes: codes that a buyer types and that
-// attribute the sale to a partner. A code is unique in its workspace and mode,
-// whatever the case. What belongs to another workspace or mode is 404.
+// PromoCodeService manages promo codes. A buyer enters a promo code at the merchant's
+// shop, and the sale is attributed to the participant who has the code. A code is
+// unique in its workspace and mode; case is ignored.
+//
+// Any member can read promo codes. Owners, admins and managers can make changes.
+// Partners read their own codes. An id that does not exist, or that belongs to another
+// workspace or mode, is NOT_FOUND.
 type PromoCodeServiceServer interface {
-	// ListPromoCodes pages through a programme's promo codes, newest first.
+	// ListPromoCodes returns the promo codes of a programme, newest first. Deleted codes
+	// are not included.
+	//
+	// Errors: NOT_FOUND if the participant of the filter does not exist in the mode.
 	ListPromoCodes(context.Context, *ListPromoCodesRequest) (*ListPromoCodesResponse, error)
-	// CreatePromoCode gives a participant a code. Errors: PROMO_CODE_TAKEN,
-	// PARTICIPANT_STATE_INVALID for a rejected participant, PARTICIPANT_ERASED, VALIDATION_ERROR for a participant that the programme
-	// does not have.
+	// CreatePromoCode creates a promo code for a participant of the programme.
+	//
+	// Errors:
+	//   - VALIDATION_ERROR: the participant is not in the programme.
+	//   - PARTICIPANT_STATE_INVALID: the participant was rejected.
+	//   - PARTICIPANT_ERASED: the participant's data was erased.
+	//   - PROGRAM_STATE_INVALID: the programme is archived.
+	//   - PROMO_CODE_TAKEN: the code is used in the workspace and mode.
 	CreatePromoCode(context.Context, *CreatePromoCodeRequest) (*PromoCode, error)
-	// GetPromoCode reads one promo code.
+	// GetPromoCode returns one promo code.
 	GetPromoCode(context.Context, *GetPromoCodeRequest) (*PromoCode, error)
-	// UpdatePromoCode changes what is given; code, participant and discount stay.
+	// UpdatePromoCode changes the given fields of a promo code. A field that is absent
+	// keeps its value, and null clears it. The code, the participant and the discount
+	// cannot be changed.
+	//
+	// Errors: PARTICIPANT_ERASED if the participant's data was erased.
 	UpdatePromoCode(context.Context, *UpdatePromoCodeRequest) (*PromoCode, error)
-	// DeletePromoCode ends a code and frees its name. What it attributed stays.
+	// DeletePromoCode deletes a promo code. The code can be used for a new promo code.
+	// Conversions that it attributed do not change.
 	DeletePromoCode(context.Context, *DeletePromoCodeRequest) (*DeletePromoCodeResponse, error)
-	// ListPartnerPromoCodes pages through the partner's own codes, newest first.
+	// ListPartnerPromoCodes returns the partner's own promo codes in the mode, newest
+	// first.
+	//
+	// Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
 	ListPartnerPromoCodes(context.Context, *ListPartnerPromoCodesRequest) (*ListPromoCodesResponse, error)
 	mustEmbedUnimplementedPromoCodeServiceServer()
 }

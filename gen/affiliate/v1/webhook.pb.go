@@ -25,16 +25,16 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// How an endpoint does.
+// WebhookStatus summarises the health of an endpoint.
 type WebhookStatus int32
 
 const (
 	WebhookStatus_WEBHOOK_STATUS_UNSPECIFIED WebhookStatus = 0
-	// Its last attempt, if any, succeeded.
+	// The last attempt succeeded, or there was none.
 	WebhookStatus_WEBHOOK_STATUS_HEALTHY WebhookStatus = 1
-	// Its last attempt failed.
+	// The last attempt failed.
 	WebhookStatus_WEBHOOK_STATUS_FAILING WebhookStatus = 2
-	// It is off.
+	// The endpoint is disabled.
 	WebhookStatus_WEBHOOK_STATUS_DISABLED WebhookStatus = 3
 )
 
@@ -81,16 +81,16 @@ func (WebhookStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_webhook_proto_rawDescGZIP(), []int{0}
 }
 
-// Why an endpoint is off.
+// WebhookDisabledReason is the reason why an endpoint is disabled.
 type WebhookDisabledReason int32
 
 const (
 	WebhookDisabledReason_WEBHOOK_DISABLED_REASON_UNSPECIFIED WebhookDisabledReason = 0
-	// Somebody turned it off.
+	// A member disabled it.
 	WebhookDisabledReason_WEBHOOK_DISABLED_REASON_MANUAL WebhookDisabledReason = 1
-	// It answered 410.
+	// It responded with 410.
 	WebhookDisabledReason_WEBHOOK_DISABLED_REASON_GONE WebhookDisabledReason = 2
-	// Nothing succeeded for 5 days, and 20 deliveries or more were given up.
+	// No attempt succeeded for 5 days, and at least 20 deliveries were dead-lettered.
 	WebhookDisabledReason_WEBHOOK_DISABLED_REASON_FAILING WebhookDisabledReason = 3
 )
 
@@ -137,21 +137,21 @@ func (WebhookDisabledReason) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_webhook_proto_rawDescGZIP(), []int{1}
 }
 
-// The state of a delivery.
+// DeliveryStatus is the state of a delivery.
 type DeliveryStatus int32
 
 const (
 	DeliveryStatus_DELIVERY_STATUS_UNSPECIFIED DeliveryStatus = 0
-	// It waits for its first attempt.
+	// The first attempt of the retry schedule was not made yet.
 	DeliveryStatus_DELIVERY_STATUS_PENDING DeliveryStatus = 1
-	// It was answered with 2xx.
+	// The endpoint responded with 2xx.
 	DeliveryStatus_DELIVERY_STATUS_DELIVERED DeliveryStatus = 2
-	// Its last attempt failed, and more are to come.
+	// The last attempt failed, and another one is scheduled.
 	DeliveryStatus_DELIVERY_STATUS_FAILED DeliveryStatus = 3
-	// It is given up: its attempts are used up, the endpoint answered 410, or its
-	// address may not be called.
+	// No further attempt is scheduled: all attempts failed, the endpoint responded with
+	// 410, or its address is not allowed.
 	DeliveryStatus_DELIVERY_STATUS_DEAD_LETTERED DeliveryStatus = 4
-	// It waited when its endpoint was turned off or deleted.
+	// The endpoint was disabled or deleted while the delivery was waiting.
 	DeliveryStatus_DELIVERY_STATUS_CANCELED DeliveryStatus = 5
 )
 
@@ -202,21 +202,27 @@ func (DeliveryStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_webhook_proto_rawDescGZIP(), []int{2}
 }
 
+// Webhook is a webhook endpoint.
 type Webhook struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Url         string                 `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	Description *string                `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Event names, noun.* for all of a noun, or *.
-	Subscriptions []string      `protobuf:"bytes,4,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
-	Active        bool          `protobuf:"varint,5,opt,name=active,proto3" json:"active,omitempty"`
-	Mode          Mode          `protobuf:"varint,6,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	Status        WebhookStatus `protobuf:"varint,7,opt,name=status,proto3,enum=affiliate.v1.WebhookStatus" json:"status,omitempty"`
-	// Null while it is active.
+	// The events that the endpoint receives: event names, `noun.*` for all events of a
+	// noun, or `*` for all events.
+	Subscriptions []string `protobuf:"bytes,4,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
+	// Whether the endpoint receives events.
+	Active bool `protobuf:"varint,5,opt,name=active,proto3" json:"active,omitempty"`
+	Mode   Mode `protobuf:"varint,6,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	// `healthy`, `failing` if the last attempt failed, or `disabled`.
+	Status WebhookStatus `protobuf:"varint,7,opt,name=status,proto3,enum=affiliate.v1.WebhookStatus" json:"status,omitempty"`
+	// Why the endpoint is disabled: `manual` (a member disabled it), `gone` (it responded
+	// with 410) or `failing` (no attempt succeeded for 5 days, and at least 20 deliveries
+	// were dead-lettered). Null while it is active.
 	DisabledReason WebhookDisabledReason `protobuf:"varint,8,opt,name=disabled_reason,json=disabledReason,proto3,enum=affiliate.v1.WebhookDisabledReason" json:"disabled_reason,omitempty"`
-	// Attempts that failed since the last that did not.
+	// The number of attempts that failed since the last successful one.
 	ConsecutiveFailures int32 `protobuf:"varint,9,opt,name=consecutive_failures,json=consecutiveFailures,proto3" json:"consecutive_failures,omitempty"`
-	// When its last attempt ended; null: there was none.
+	// The end of the last attempt. Null if there was none.
 	LastDeliveryAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=last_delivery_at,json=lastDeliveryAt,proto3" json:"last_delivery_at,omitempty"`
 	CreatedAt      *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt      *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
@@ -338,26 +344,32 @@ func (x *Webhook) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// A webhook endpoint with its new secret.
+// CreatedWebhook is a webhook endpoint with its new signing secret.
 type CreatedWebhook struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Id          string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Url         string                 `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
 	Description *string                `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Event names, noun.* for all of a noun, or *.
-	Subscriptions []string      `protobuf:"bytes,4,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
-	Active        bool          `protobuf:"varint,5,opt,name=active,proto3" json:"active,omitempty"`
-	Mode          Mode          `protobuf:"varint,6,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	Status        WebhookStatus `protobuf:"varint,7,opt,name=status,proto3,enum=affiliate.v1.WebhookStatus" json:"status,omitempty"`
-	// Null while it is active.
+	// The events that the endpoint receives: event names, `noun.*` for all events of a
+	// noun, or `*` for all events.
+	Subscriptions []string `protobuf:"bytes,4,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
+	// Whether the endpoint receives events.
+	Active bool `protobuf:"varint,5,opt,name=active,proto3" json:"active,omitempty"`
+	Mode   Mode `protobuf:"varint,6,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
+	// `healthy`, `failing` if the last attempt failed, or `disabled`.
+	Status WebhookStatus `protobuf:"varint,7,opt,name=status,proto3,enum=affiliate.v1.WebhookStatus" json:"status,omitempty"`
+	// Why the endpoint is disabled: `manual` (a member disabled it), `gone` (it responded
+	// with 410) or `failing` (no attempt succeeded for 5 days, and at least 20 deliveries
+	// were dead-lettered). Null while it is active.
 	DisabledReason WebhookDisabledReason `protobuf:"varint,8,opt,name=disabled_reason,json=disabledReason,proto3,enum=affiliate.v1.WebhookDisabledReason" json:"disabled_reason,omitempty"`
-	// Attempts that failed since the last that did not.
+	// The number of attempts that failed since the last successful one.
 	ConsecutiveFailures int32 `protobuf:"varint,9,opt,name=consecutive_failures,json=consecutiveFailures,proto3" json:"consecutive_failures,omitempty"`
-	// When its last attempt ended; null: there was none.
+	// The end of the last attempt. Null if there was none.
 	LastDeliveryAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=last_delivery_at,json=lastDeliveryAt,proto3" json:"last_delivery_at,omitempty"`
 	CreatedAt      *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt      *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	// whsec_ and the base64 form of 32 bytes, shown this once.
+	// The signing secret: `whsec_` and 32 bytes in base64. It is shown only in this
+	// response.
 	SigningSecret string `protobuf:"bytes,13,opt,name=signing_secret,json=signingSecret,proto3" json:"signing_secret,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -486,9 +498,9 @@ func (x *CreatedWebhook) GetSigningSecret() string {
 
 type ListWebhooksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize      *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -539,11 +551,14 @@ func (x *ListWebhooksRequest) GetPageSize() int32 {
 }
 
 type ListWebhooksResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []*Webhook             `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
-	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []*Webhook             `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// The number of endpoints on all pages.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -608,16 +623,18 @@ func (x *ListWebhooksResponse) GetLimit() int32 {
 
 type CreateWebhookRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// https, at most 2048 characters, port 443 or from 1024 up, without user, fragment
-	// and numeric trickery. Its name has to resolve to public addresses only.
+	// The https URL to which events are sent, at most 2,048 characters. The port must be
+	// 443, or 1024 or higher. User information, fragments and unusual spellings of IP
+	// addresses are not accepted. The host must resolve to public addresses only.
 	Url string `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
-	// 1 to 50 names of ListEventTypes, noun.* or *. Repeats are folded.
+	// The events that the endpoint receives, 1 to 50: event names, `noun.*` for all
+	// events of a noun, or `*` for all events. Duplicates are removed.
 	Subscriptions []string `protobuf:"bytes,2,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
-	// At most 200 characters.
+	// A description, at most 200 characters.
 	Description *string `protobuf:"bytes,3,opt,name=description,proto3,oneof" json:"description,omitempty"`
-	// Default true.
+	// Whether the endpoint receives events. Default true.
 	Active *bool `protobuf:"varint,4,opt,name=active,proto3,oneof" json:"active,omitempty"`
-	// Another name of subscriptions; only one of the two may be given.
+	// Alias of `subscriptions`. Only one of the two can be given.
 	Events        []string `protobuf:"bytes,5,rep,name=events,proto3" json:"events,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -735,13 +752,15 @@ func (x *GetWebhookRequest) GetWebhookId() string {
 type UpdateWebhookRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	WebhookId string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
-	// Over REST the keys of the body make the mask.
+	// gRPC only: the fields to change. Over REST, the keys of the JSON body are the
+	// fields to change.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// 1 to 50 names of ListEventTypes, noun.* or *. Repeats are folded.
+	// The events that the endpoint receives, 1 to 50: event names, `noun.*` for all
+	// events of a noun, or `*` for all events. Duplicates are removed.
 	Subscriptions []string `protobuf:"bytes,3,rep,name=subscriptions,proto3" json:"subscriptions,omitempty"`
-	// False turns it off, true on.
+	// False disables the endpoint, true enables it.
 	Active *bool `protobuf:"varint,4,opt,name=active,proto3,oneof" json:"active,omitempty"`
-	// Null: none. At most 200 characters.
+	// A description, at most 200 characters.
 	Description   *string `protobuf:"bytes,5,opt,name=description,proto3,oneof" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -895,7 +914,8 @@ func (*DeleteWebhookResponse) Descriptor() ([]byte, []int) {
 type RotateWebhookSecretRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	WebhookId string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
-	// Default false: the secret before also signs for 24 hours.
+	// Whether the previous secret stops at once. Default false: it also signs for 24
+	// hours.
 	ExpireImmediately bool `protobuf:"varint,2,opt,name=expire_immediately,json=expireImmediately,proto3" json:"expire_immediately,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -989,14 +1009,16 @@ func (x *TestWebhookRequest) GetWebhookId() string {
 	return ""
 }
 
+// TestWebhookResponse is the outcome of a ping.
 type TestWebhookResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Whether it was answered with 2xx.
+	// Whether the endpoint responded with 2xx.
 	Success bool `protobuf:"varint,1,opt,name=success,proto3" json:"success,omitempty"`
-	// Null without an answer.
+	// The HTTP status of the response. Null if there was none.
 	HttpStatusCode *int32 `protobuf:"varint,2,opt,name=http_status_code,json=httpStatusCode,proto3,oneof" json:"http_status_code,omitempty"`
-	// dns_error, connection_refused, timeout, tls_error, protocol_error,
-	// blocked_address, redirect or http_<code>; null when it succeeded.
+	// Why the attempt failed: `dns_error`, `connection_refused`, `timeout`, `tls_error`,
+	// `protocol_error`, `blocked_address`, `redirect` or `http_<code>`. Null if it
+	// succeeded.
 	ErrorMessage  *string `protobuf:"bytes,3,opt,name=error_message,json=errorMessage,proto3,oneof" json:"error_message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1053,24 +1075,30 @@ func (x *TestWebhookResponse) GetErrorMessage() string {
 	return ""
 }
 
+// Delivery is an event that is sent to an endpoint.
 type Delivery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The webhook-id of all its attempts.
-	EventId      string         `protobuf:"bytes,2,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
-	EventType    string         `protobuf:"bytes,3,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
-	Status       DeliveryStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.DeliveryStatus" json:"status,omitempty"`
-	AttemptCount int32          `protobuf:"varint,5,opt,name=attempt_count,json=attemptCount,proto3" json:"attempt_count,omitempty"`
-	// Of the last attempt; null without an answer.
+	// The id of the event, which all attempts send as `webhook-id`.
+	EventId string `protobuf:"bytes,2,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
+	// The name of the event, for example `commission.created`.
+	EventType string `protobuf:"bytes,3,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
+	// `pending` before the first attempt, `delivered`, `failed` if another attempt is
+	// scheduled, `dead_lettered` if no attempt succeeded and none is scheduled, or
+	// `canceled` if the endpoint was disabled or deleted before.
+	Status DeliveryStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.DeliveryStatus" json:"status,omitempty"`
+	// The number of attempts that were made.
+	AttemptCount int32 `protobuf:"varint,5,opt,name=attempt_count,json=attemptCount,proto3" json:"attempt_count,omitempty"`
+	// The HTTP status of the response to the last attempt. Null if there was no response.
 	HttpStatusCode *int32 `protobuf:"varint,6,opt,name=http_status_code,json=httpStatusCode,proto3,oneof" json:"http_status_code,omitempty"`
-	// Of the last attempt: dns_error, connection_refused, timeout, tls_error,
-	// protocol_error, blocked_address, redirect or http_<code>; null when it
-	// succeeded.
+	// Why the last attempt failed: `dns_error`, `connection_refused`, `timeout`,
+	// `tls_error`, `protocol_error`, `blocked_address`, `redirect` or `http_<code>`. Null
+	// if it succeeded.
 	ErrorMessage *string `protobuf:"bytes,7,opt,name=error_message,json=errorMessage,proto3,oneof" json:"error_message,omitempty"`
-	// Null when no attempt is to come.
+	// The time of the next attempt. Null if none is scheduled.
 	NextAttemptAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=next_attempt_at,json=nextAttemptAt,proto3" json:"next_attempt_at,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// When it ended; null: it has not.
+	// The time when the delivery ended. Null if it has not ended.
 	CompletedAt   *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=completed_at,json=completedAt,proto3" json:"completed_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1176,25 +1204,34 @@ func (x *Delivery) GetCompletedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+// DeliveryDetail is a delivery with its attempts.
 type DeliveryDetail struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The webhook-id of all its attempts.
-	EventId      string         `protobuf:"bytes,2,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
-	EventType    string         `protobuf:"bytes,3,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
-	Status       DeliveryStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.DeliveryStatus" json:"status,omitempty"`
-	AttemptCount int32          `protobuf:"varint,5,opt,name=attempt_count,json=attemptCount,proto3" json:"attempt_count,omitempty"`
-	// Of the last attempt; null without an answer.
+	// The id of the event, which all attempts send as `webhook-id`.
+	EventId string `protobuf:"bytes,2,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
+	// The name of the event, for example `commission.created`.
+	EventType string `protobuf:"bytes,3,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
+	// `pending` before the first attempt, `delivered`, `failed` if another attempt is
+	// scheduled, `dead_lettered` if no attempt succeeded and none is scheduled, or
+	// `canceled` if the endpoint was disabled or deleted before.
+	Status DeliveryStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.DeliveryStatus" json:"status,omitempty"`
+	// The number of attempts that were made.
+	AttemptCount int32 `protobuf:"varint,5,opt,name=attempt_count,json=attemptCount,proto3" json:"attempt_count,omitempty"`
+	// The HTTP status of the response to the last attempt. Null if there was no response.
 	HttpStatusCode *int32 `protobuf:"varint,6,opt,name=http_status_code,json=httpStatusCode,proto3,oneof" json:"http_status_code,omitempty"`
-	// Of the last attempt, as in the attempts.
+	// Why the last attempt failed: `dns_error`, `connection_refused`, `timeout`,
+	// `tls_error`, `protocol_error`, `blocked_address`, `redirect` or `http_<code>`. Null
+	// if it succeeded.
 	ErrorMessage *string `protobuf:"bytes,7,opt,name=error_message,json=errorMessage,proto3,oneof" json:"error_message,omitempty"`
-	// Null when no attempt is to come.
+	// The time of the next attempt. Null if none is scheduled.
 	NextAttemptAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=next_attempt_at,json=nextAttemptAt,proto3" json:"next_attempt_at,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// When it ended; null: it has not.
+	// The time when the delivery ended. Null if it has not ended.
 	CompletedAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=completed_at,json=completedAt,proto3" json:"completed_at,omitempty"`
-	RequestUrl  string                 `protobuf:"bytes,11,opt,name=request_url,json=requestUrl,proto3" json:"request_url,omitempty"`
-	// The first one first. Of more than 50 the oldest are left out.
+	// The URL of the endpoint.
+	RequestUrl string `protobuf:"bytes,11,opt,name=request_url,json=requestUrl,proto3" json:"request_url,omitempty"`
+	// The last 50 attempts, in the order in which they were made.
 	Attempts      []*DeliveryAttempt `protobuf:"bytes,12,rep,name=attempts,proto3" json:"attempts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1314,16 +1351,19 @@ func (x *DeliveryDetail) GetAttempts() []*DeliveryAttempt {
 	return nil
 }
 
+// DeliveryAttempt is one request to the endpoint.
 type DeliveryAttempt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1.
-	Number     int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	DurationMs int64                  `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
-	// Null without an answer.
+	// The number of the attempt, counted from 1.
+	Number    int32                  `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	StartedAt *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// How long the attempt took, in milliseconds.
+	DurationMs int64 `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	// The HTTP status of the response. Null if there was no response.
 	HttpStatusCode *int32 `protobuf:"varint,4,opt,name=http_status_code,json=httpStatusCode,proto3,oneof" json:"http_status_code,omitempty"`
-	// dns_error, connection_refused, timeout, tls_error, protocol_error,
-	// blocked_address, redirect or http_<code>; null when it succeeded.
+	// Why the attempt failed: `dns_error`, `connection_refused`, `timeout`, `tls_error`,
+	// `protocol_error`, `blocked_address`, `redirect` or `http_<code>`. Null if it
+	// succeeded.
 	ErrorMessage  *string `protobuf:"bytes,5,opt,name=error_message,json=errorMessage,proto3,oneof" json:"error_message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1397,12 +1437,13 @@ func (x *DeliveryAttempt) GetErrorMessage() string {
 type ListDeliveriesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	WebhookId string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,2,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
-	PageSize *int32          `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	Status   *DeliveryStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.DeliveryStatus,oneof" json:"status,omitempty"`
-	// The webhook-id of an event.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
+	PageSize *int32 `protobuf:"varint,3,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
+	// Only deliveries with this status.
+	Status *DeliveryStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.DeliveryStatus,oneof" json:"status,omitempty"`
+	// Only the delivery of the event with this id, `evt_` and 32 hexadecimal digits.
 	EventId       *string `protobuf:"bytes,5,opt,name=event_id,json=eventId,proto3,oneof" json:"event_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1476,10 +1517,12 @@ func (x *ListDeliveriesRequest) GetEventId() string {
 type ListDeliveriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Delivery            `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1650,11 +1693,13 @@ func (x *RetryDeliveryRequest) GetDeliveryId() string {
 type RecoverDeliveriesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	WebhookId string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
-	// Of the events, at most 30 days ago.
+	// The start of the time range, at most 30 days ago. Events are selected by their
+	// time.
 	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
-	// Of the events, not in the future; default: now.
+	// The end of the time range, not in the future. Default: now.
 	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
-	// dead_lettered, canceled, failed and delivered; default dead_lettered and canceled.
+	// The statuses of the deliveries to send: `dead_lettered`, `canceled`, `failed` or
+	// `delivered`. Default: `dead_lettered` and `canceled`.
 	Statuses      []DeliveryStatus `protobuf:"varint,4,rep,packed,name=statuses,proto3,enum=affiliate.v1.DeliveryStatus" json:"statuses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1720,7 +1765,7 @@ func (x *RecoverDeliveriesRequest) GetStatuses() []DeliveryStatus {
 
 type RecoverDeliveriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Deliveries that will be sent again.
+	// The number of deliveries that will be sent.
 	Queued        int64 `protobuf:"varint,1,opt,name=queued,proto3" json:"queued,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1800,11 +1845,14 @@ func (*ListEventTypesRequest) Descriptor() ([]byte, []int) {
 }
 
 type ListEventTypesResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Data          []*EventTypeInfo       `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	Total         int64                  `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32                  `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
-	Limit         int32                  `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Data  []*EventTypeInfo       `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
+	// The number of events.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
+	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1867,10 +1915,12 @@ func (x *ListEventTypesResponse) GetLimit() int32 {
 	return 0
 }
 
+// EventTypeInfo describes an event.
 type EventTypeInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// When it is sent.
+	// The name of the event, for example `commission.created`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// When the event is sent.
 	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -37,46 +37,60 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// WebhookService manages the endpoints at which a merchant receives events, each
-// of one mode, and shows what became of their deliveries. Deliveries follow Standard
-// Webhooks: signed, at least once, always with the same webhook-id. An endpoint of
-// another workspace or mode is 404 WEBHOOK_NOT_FOUND.
+// WebhookService manages webhook endpoints, to which the service sends events, and
+// shows their deliveries. Each endpoint belongs to one mode and receives only events of
+// that mode. Deliveries are signed according to the Standard Webhooks specification. An
+// event can be delivered more than once, always with the same `webhook-id`.
+//
+// Any member can read endpoints and deliveries. Owners, admins and developers can make
+// changes. An endpoint or delivery that does not exist, or that belongs to another
+// workspace or mode, is WEBHOOK_NOT_FOUND.
 type WebhookServiceClient interface {
-	// ListWebhooks lists the mode's endpoints, newest first.
+	// ListWebhooks returns the endpoints of the mode, newest first.
 	ListWebhooks(ctx context.Context, in *ListWebhooksRequest, opts ...grpc.CallOption) (*ListWebhooksResponse, error)
-	// CreateWebhook makes an endpoint and shows its signing secret this once. Errors, in
-	// this order: VALIDATION_ERROR, WEBHOOK_URL_NOT_HTTPS, WEBHOOK_URL_UNRESOLVABLE,
-	// WEBHOOK_URL_PRIVATE_IP, WEBHOOK_ENDPOINT_LIMIT_EXCEEDED.
+	// CreateWebhook creates an endpoint. The response contains the signing secret, which
+	// is not shown again.
+	//
+	// Errors, checked in this order:
+	//   - VALIDATION_ERROR: the URL is malformed, or an event name is unknown.
+	//   - WEBHOOK_URL_NOT_HTTPS: the URL does not use https.
+	//   - WEBHOOK_URL_UNRESOLVABLE: the host name does not resolve.
+	//   - WEBHOOK_URL_PRIVATE_IP: the host resolves to a private or reserved address.
+	//   - WEBHOOK_ENDPOINT_LIMIT_EXCEEDED: the mode has 10 endpoints.
 	CreateWebhook(ctx context.Context, in *CreateWebhookRequest, opts ...grpc.CallOption) (*CreatedWebhook, error)
-	// GetWebhook reads one endpoint; its secret is not shown again.
+	// GetWebhook returns one endpoint, without its signing secret.
 	GetWebhook(ctx context.Context, in *GetWebhookRequest, opts ...grpc.CallOption) (*Webhook, error)
-	// ListEventTypes lists the names that can be subscribed to. The gateway tries what
-	// is registered last first, so this stands behind GetWebhook.
+	// ListEventTypes returns the events that endpoints can subscribe to.
 	ListEventTypes(ctx context.Context, in *ListEventTypesRequest, opts ...grpc.CallOption) (*ListEventTypesResponse, error)
-	// UpdateWebhook changes what is given; the URL stays. Turning an endpoint off cancels
-	// what waits for it; turning it on lets its failures be forgotten.
+	// UpdateWebhook changes the given fields of an endpoint. The URL cannot be changed.
+	// If the endpoint is disabled, its waiting deliveries are canceled. If it is enabled
+	// again, its failure counts begin at 0.
 	UpdateWebhook(ctx context.Context, in *UpdateWebhookRequest, opts ...grpc.CallOption) (*Webhook, error)
-	// DeleteWebhook ends an endpoint; what waits for it is canceled.
+	// DeleteWebhook deletes an endpoint. Its waiting deliveries are canceled.
 	DeleteWebhook(ctx context.Context, in *DeleteWebhookRequest, opts ...grpc.CallOption) (*DeleteWebhookResponse, error)
-	// RotateWebhookSecret makes a new signing secret and shows it this once. Deliveries
-	// are signed with the one before as well for 24 hours, unless it is to expire at
-	// once. The one before that ends now.
+	// RotateWebhookSecret creates a new signing secret. The response contains it; it is
+	// not shown again. For 24 hours, deliveries are signed with both the new and the
+	// previous secret, unless `expireImmediately` is true. Older secrets stop at once.
 	RotateWebhookSecret(ctx context.Context, in *RotateWebhookSecretRequest, opts ...grpc.CallOption) (*CreatedWebhook, error)
-	// TestWebhook sends a webhook.ping and waits for its outcome, 10 seconds at most. It
-	// works on an endpoint that is off, and is no delivery. The object of the event has
-	// webhook_id and description.
+	// TestWebhook sends the event `webhook.ping` to an endpoint and returns the outcome.
+	// It waits up to 10 seconds. It also works for a disabled endpoint, and the ping does
+	// not appear in the list of deliveries.
 	TestWebhook(ctx context.Context, in *TestWebhookRequest, opts ...grpc.CallOption) (*TestWebhookResponse, error)
-	// ListDeliveries pages through the endpoint's deliveries of the last 30 days, newest
-	// first: metadata only.
+	// ListDeliveries returns the deliveries of an endpoint in the last 30 days, newest
+	// first. Bodies are not included.
 	ListDeliveries(ctx context.Context, in *ListDeliveriesRequest, opts ...grpc.CallOption) (*ListDeliveriesResponse, error)
-	// GetDelivery reads one delivery with its attempts.
+	// GetDelivery returns one delivery with its attempts.
 	GetDelivery(ctx context.Context, in *GetDeliveryRequest, opts ...grpc.CallOption) (*DeliveryDetail, error)
-	// RetryDelivery asks for one more attempt now. For one that waits it takes the place
-	// of the next of its schedule; one that has ended gets this attempt and no schedule.
-	// Each call is one attempt. Errors: WEBHOOK_DISABLED.
+	// RetryDelivery makes one more attempt of a delivery now. If the delivery is waiting,
+	// the attempt replaces the next scheduled one. If the delivery has ended, no further
+	// attempts follow.
+	//
+	// Errors: WEBHOOK_DISABLED if the endpoint is disabled.
 	RetryDelivery(ctx context.Context, in *RetryDeliveryRequest, opts ...grpc.CallOption) (*DeliveryDetail, error)
-	// RecoverDeliveries sends deliveries of a time range again, each with a new schedule.
-	// Errors: WEBHOOK_DISABLED.
+	// RecoverDeliveries sends the deliveries of a time range again, each with a new retry
+	// schedule. The status is 202, and the deliveries are sent in the background.
+	//
+	// Errors: WEBHOOK_DISABLED if the endpoint is disabled.
 	RecoverDeliveries(ctx context.Context, in *RecoverDeliveriesRequest, opts ...grpc.CallOption) (*RecoverDeliveriesResponse, error)
 }
 
@@ -212,46 +226,60 @@ func (c *webhookServiceClient) RecoverDeliveries(ctx context.Context, in *Recove
 // All implementations must embed UnimplementedWebhookServiceServer
 // for forward compatibility.
 //
-// WebhookService manages the endpoints at which a merchant receives events, each
-// of one mode, and shows what became of their deliveries. Deliveries follow Standard
-// Webhooks: signed, at least once, always with the same webhook-id. An endpoint of
-// another workspace or mode is 404 WEBHOOK_NOT_FOUND.
+// WebhookService manages webhook endpoints, to which the service sends events, and
+// shows their deliveries. Each endpoint belongs to one mode and receives only events of
+// that mode. Deliveries are signed according to the Standard Webhooks specification. An
+// event can be delivered more than once, always with the same `webhook-id`.
+//
+// Any member can read endpoints and deliveries. Owners, admins and developers can make
+// changes. An endpoint or delivery that does not exist, or that belongs to another
+// workspace or mode, is WEBHOOK_NOT_FOUND.
 type WebhookServiceServer interface {
-	// ListWebhooks lists the mode's endpoints, newest first.
+	// ListWebhooks returns the endpoints of the mode, newest first.
 	ListWebhooks(context.Context, *ListWebhooksRequest) (*ListWebhooksResponse, error)
-	// CreateWebhook makes an endpoint and shows its signing secret this once. Errors, in
-	// this order: VALIDATION_ERROR, WEBHOOK_URL_NOT_HTTPS, WEBHOOK_URL_UNRESOLVABLE,
-	// WEBHOOK_URL_PRIVATE_IP, WEBHOOK_ENDPOINT_LIMIT_EXCEEDED.
+	// CreateWebhook creates an endpoint. The response contains the signing secret, which
+	// is not shown again.
+	//
+	// Errors, checked in this order:
+	//   - VALIDATION_ERROR: the URL is malformed, or an event name is unknown.
+	//   - WEBHOOK_URL_NOT_HTTPS: the URL does not use https.
+	//   - WEBHOOK_URL_UNRESOLVABLE: the host name does not resolve.
+	//   - WEBHOOK_URL_PRIVATE_IP: the host resolves to a private or reserved address.
+	//   - WEBHOOK_ENDPOINT_LIMIT_EXCEEDED: the mode has 10 endpoints.
 	CreateWebhook(context.Context, *CreateWebhookRequest) (*CreatedWebhook, error)
-	// GetWebhook reads one endpoint; its secret is not shown again.
+	// GetWebhook returns one endpoint, without its signing secret.
 	GetWebhook(context.Context, *GetWebhookRequest) (*Webhook, error)
-	// ListEventTypes lists the names that can be subscribed to. The gateway tries what
-	// is registered last first, so this stands behind GetWebhook.
+	// ListEventTypes returns the events that endpoints can subscribe to.
 	ListEventTypes(context.Context, *ListEventTypesRequest) (*ListEventTypesResponse, error)
-	// UpdateWebhook changes what is given; the URL stays. Turning an endpoint off cancels
-	// what waits for it; turning it on lets its failures be forgotten.
+	// UpdateWebhook changes the given fields of an endpoint. The URL cannot be changed.
+	// If the endpoint is disabled, its waiting deliveries are canceled. If it is enabled
+	// again, its failure counts begin at 0.
 	UpdateWebhook(context.Context, *UpdateWebhookRequest) (*Webhook, error)
-	// DeleteWebhook ends an endpoint; what waits for it is canceled.
+	// DeleteWebhook deletes an endpoint. Its waiting deliveries are canceled.
 	DeleteWebhook(context.Context, *DeleteWebhookRequest) (*DeleteWebhookResponse, error)
-	// RotateWebhookSecret makes a new signing secret and shows it this once. Deliveries
-	// are signed with the one before as well for 24 hours, unless it is to expire at
-	// once. The one before that ends now.
+	// RotateWebhookSecret creates a new signing secret. The response contains it; it is
+	// not shown again. For 24 hours, deliveries are signed with both the new and the
+	// previous secret, unless `expireImmediately` is true. Older secrets stop at once.
 	RotateWebhookSecret(context.Context, *RotateWebhookSecretRequest) (*CreatedWebhook, error)
-	// TestWebhook sends a webhook.ping and waits for its outcome, 10 seconds at most. It
-	// works on an endpoint that is off, and is no delivery. The object of the event has
-	// webhook_id and description.
+	// TestWebhook sends the event `webhook.ping` to an endpoint and returns the outcome.
+	// It waits up to 10 seconds. It also works for a disabled endpoint, and the ping does
+	// not appear in the list of deliveries.
 	TestWebhook(context.Context, *TestWebhookRequest) (*TestWebhookResponse, error)
-	// ListDeliveries pages through the endpoint's deliveries of the last 30 days, newest
-	// first: metadata only.
+	// ListDeliveries returns the deliveries of an endpoint in the last 30 days, newest
+	// first. Bodies are not included.
 	ListDeliveries(context.Context, *ListDeliveriesRequest) (*ListDeliveriesResponse, error)
-	// GetDelivery reads one delivery with its attempts.
+	// GetDelivery returns one delivery with its attempts.
 	GetDelivery(context.Context, *GetDeliveryRequest) (*DeliveryDetail, error)
-	// RetryDelivery asks for one more attempt now. For one that waits it takes the place
-	// of the next of its schedule; one that has ended gets this attempt and no schedule.
-	// Each call is one attempt. Errors: WEBHOOK_DISABLED.
+	// RetryDelivery makes one more attempt of a delivery now. If the delivery is waiting,
+	// the attempt replaces the next scheduled one. If the delivery has ended, no further
+	// attempts follow.
+	//
+	// Errors: WEBHOOK_DISABLED if the endpoint is disabled.
 	RetryDelivery(context.Context, *RetryDeliveryRequest) (*DeliveryDetail, error)
-	// RecoverDeliveries sends deliveries of a time range again, each with a new schedule.
-	// Errors: WEBHOOK_DISABLED.
+	// RecoverDeliveries sends the deliveries of a time range again, each with a new retry
+	// schedule. The status is 202, and the deliveries are sent in the background.
+	//
+	// Errors: WEBHOOK_DISABLED if the endpoint is disabled.
 	RecoverDeliveries(context.Context, *RecoverDeliveriesRequest) (*RecoverDeliveriesResponse, error)
 	mustEmbedUnimplementedWebhookServiceServer()
 }

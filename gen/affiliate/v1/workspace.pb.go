@@ -27,7 +27,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// What a member may do in a workspace.
+// Role says what a member can do in a workspace.
 type Role int32
 
 const (
@@ -89,14 +89,14 @@ func (Role) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{0}
 }
 
-// What happens to a click from a page whose origin is not in the list.
+// OriginPolicy says what happens to clicks from pages whose origin is not allowed.
 type OriginPolicy int32
 
 const (
 	OriginPolicy_ORIGIN_POLICY_UNSPECIFIED OriginPolicy = 0
-	// It is recorded and marked.
+	// The click is recorded and marked.
 	OriginPolicy_ORIGIN_POLICY_OBSERVE OriginPolicy = 1
-	// It is refused with ORIGIN_NOT_ALLOWED.
+	// The click is rejected with ORIGIN_NOT_ALLOWED.
 	OriginPolicy_ORIGIN_POLICY_ENFORCE OriginPolicy = 2
 )
 
@@ -141,20 +141,24 @@ func (OriginPolicy) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{1}
 }
 
+// Workspace is the account of a merchant, in which its members work.
 type Workspace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// ISO 4217, upper case: the default of new programmes.
+	// The default currency of new programmes, an ISO 4217 code in upper case.
 	Currency string `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
-	// IANA name.
+	// The time zone, an IANA name.
 	Timezone  string                 `protobuf:"bytes,4,opt,name=timezone,proto3" json:"timezone,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// Origins of the merchant's pages: scheme, host and port, where *. stands for
-	// any subdomain. Empty: none is foreign.
-	AllowedOrigins []string     `protobuf:"bytes,6,rep,name=allowed_origins,json=allowedOrigins,proto3" json:"allowed_origins,omitempty"`
-	OriginPolicy   OriginPolicy `protobuf:"varint,7,opt,name=origin_policy,json=originPolicy,proto3,enum=affiliate.v1.OriginPolicy" json:"origin_policy,omitempty"`
-	// Where mail of test mode goes; null: nowhere. Masked for viewers.
+	// The origins of the merchant's pages: scheme, host and port. A host that begins with
+	// `*.` allows all subdomains. If the list is empty, every origin is allowed.
+	AllowedOrigins []string `protobuf:"bytes,6,rep,name=allowed_origins,json=allowedOrigins,proto3" json:"allowed_origins,omitempty"`
+	// What happens to clicks from other origins: `observe` records and marks them,
+	// `enforce` rejects them.
+	OriginPolicy OriginPolicy `protobuf:"varint,7,opt,name=origin_policy,json=originPolicy,proto3,enum=affiliate.v1.OriginPolicy" json:"origin_policy,omitempty"`
+	// The address that receives all e-mail of test mode. Null: it is not sent. It is
+	// masked for viewers.
 	TestMailRedirect *string                `protobuf:"bytes,8,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
 	UpdatedAt        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields    protoimpl.UnknownFields
@@ -292,17 +296,23 @@ func (*GetWorkspaceRequest) Descriptor() ([]byte, []int) {
 
 type UpdateWorkspaceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Over REST the keys of the body make the mask.
+	// gRPC only: the fields to change. Over REST, the keys of the JSON body are the
+	// fields to change.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,1,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	Name       string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Currency   string                 `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
-	// IANA name.
+	// The name of the workspace, at most 100 characters. It cannot be cleared.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The default currency of new programmes, an ISO 4217 code. It cannot be cleared.
+	Currency string `protobuf:"bytes,3,opt,name=currency,proto3" json:"currency,omitempty"`
+	// The time zone, an IANA name. It cannot be cleared.
 	Timezone string `protobuf:"bytes,4,opt,name=timezone,proto3" json:"timezone,omitempty"`
-	// https://shop.example.com, https://*.example.com or http://localhost:3000.
+	// The origins of the merchant's pages, at most 50, for example
+	// `https://shop.example.com`, `https://*.example.com` or `http://localhost:3000`.
 	AllowedOrigins []string `protobuf:"bytes,5,rep,name=allowed_origins,json=allowedOrigins,proto3" json:"allowed_origins,omitempty"`
-	// enforce needs at least one origin. Default observe.
-	OriginPolicy     OriginPolicy `protobuf:"varint,6,opt,name=origin_policy,json=originPolicy,proto3,enum=affiliate.v1.OriginPolicy" json:"origin_policy,omitempty"`
-	TestMailRedirect *string      `protobuf:"bytes,7,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
+	// What happens to clicks from other origins: `observe` or `enforce`. With `enforce`,
+	// `allowedOrigins` must not be empty. Null sets `observe`.
+	OriginPolicy OriginPolicy `protobuf:"varint,6,opt,name=origin_policy,json=originPolicy,proto3,enum=affiliate.v1.OriginPolicy" json:"origin_policy,omitempty"`
+	// The address that receives all e-mail of test mode.
+	TestMailRedirect *string `protobuf:"bytes,7,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -386,14 +396,16 @@ func (x *UpdateWorkspaceRequest) GetTestMailRedirect() string {
 	return ""
 }
 
+// Member is a user with access to the workspace.
 type Member struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The user's id.
+	// The id of the user.
 	Id   string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// Masked for viewers.
-	Email         string                 `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
-	Role          Role                   `protobuf:"varint,4,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
+	// The e-mail address. It is masked for viewers.
+	Email string `protobuf:"bytes,3,opt,name=email,proto3" json:"email,omitempty"`
+	Role  Role   `protobuf:"varint,4,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
+	// The time when the user became a member.
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -466,9 +478,9 @@ func (x *Member) GetCreatedAt() *timestamppb.Timestamp {
 
 type ListMembersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize      *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -521,10 +533,12 @@ func (x *ListMembersRequest) GetPageSize() int32 {
 type ListMembersResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Member              `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -589,9 +603,10 @@ func (x *ListMembersResponse) GetLimit() int32 {
 }
 
 type UpdateMemberRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	MemberId      string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
-	Role          Role                   `protobuf:"varint,2,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	MemberId string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	// The new role.
+	Role          Role `protobuf:"varint,2,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -721,8 +736,9 @@ func (*RemoveMemberResponse) Descriptor() ([]byte, []int) {
 }
 
 type TransferOwnershipRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	MemberId      string                 `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the member who becomes an owner.
+	MemberId      string `protobuf:"bytes,1,opt,name=member_id,json=memberId,proto3" json:"member_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -764,14 +780,17 @@ func (x *TransferOwnershipRequest) GetMemberId() string {
 	return ""
 }
 
+// Invite is an open invitation to become a member.
 type Invite struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Email string                 `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
-	Role  Role                   `protobuf:"varint,3,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
-	// The inviter's user id.
-	InvitedBy     string                 `protobuf:"bytes,4,opt,name=invited_by,json=invitedBy,proto3" json:"invited_by,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The role that the member will have.
+	Role Role `protobuf:"varint,3,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
+	// The id of the user who made the invitation.
+	InvitedBy string                 `protobuf:"bytes,4,opt,name=invited_by,json=invitedBy,proto3" json:"invited_by,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The time when the token stops working, 7 days after the invitation was made.
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -851,9 +870,9 @@ func (x *Invite) GetExpiresAt() *timestamppb.Timestamp {
 
 type ListInvitesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize      *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -906,10 +925,12 @@ func (x *ListInvitesRequest) GetPageSize() int32 {
 type ListInvitesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Invite              `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -974,9 +995,10 @@ func (x *ListInvitesResponse) GetLimit() int32 {
 }
 
 type CreateInviteRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Email         string                 `protobuf:"bytes,1,opt,name=email,proto3" json:"email,omitempty"`
-	Role          Role                   `protobuf:"varint,2,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Email string                 `protobuf:"bytes,1,opt,name=email,proto3" json:"email,omitempty"`
+	// The role that the member will have.
+	Role          Role `protobuf:"varint,2,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1025,17 +1047,19 @@ func (x *CreateInviteRequest) GetRole() Role {
 	return Role_ROLE_UNSPECIFIED
 }
 
-// CreatedInvite is an Invite with its token.
+// CreatedInvite is a new invitation with its token.
 type CreatedInvite struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Email string                 `protobuf:"bytes,2,opt,name=email,proto3" json:"email,omitempty"`
-	Role  Role                   `protobuf:"varint,3,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
-	// The inviter's user id.
+	// The role that the member will have.
+	Role Role `protobuf:"varint,3,opt,name=role,proto3,enum=affiliate.v1.Role" json:"role,omitempty"`
+	// The id of the user who made the invitation.
 	InvitedBy string                 `protobuf:"bytes,4,opt,name=invited_by,json=invitedBy,proto3" json:"invited_by,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The time when the token stops working, 7 days after the invitation was made.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Clear text, never shown again.
+	// The token with which the invitation is accepted. It is shown only in this response.
 	Token         string `protobuf:"bytes,7,opt,name=token,proto3" json:"token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1200,26 +1224,33 @@ func (*RevokeInviteResponse) Descriptor() ([]byte, []int) {
 	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{16}
 }
 
+// AuditEntry is one change in the audit log.
 type AuditEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	At    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
-	// User id, key id, or system.
+	// The time of the change.
+	At *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	// Who made the change: the id of a user, the id of a key, or `system`.
 	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
-	// The user's or the key's name; null for system and for who is gone.
+	// The current name of the user or key. Null for `system`, and if the user or key does
+	// not exist any more.
 	ActorName *string `protobuf:"bytes,4,opt,name=actor_name,json=actorName,proto3,oneof" json:"actor_name,omitempty"`
-	// noun.verb, for example program.update.
-	Action       string `protobuf:"bytes,5,opt,name=action,proto3" json:"action,omitempty"`
+	// The kind of change, as `noun.verb`, for example `program.update`.
+	Action string `protobuf:"bytes,5,opt,name=action,proto3" json:"action,omitempty"`
+	// The kind of record that was changed, for example `program`.
 	ResourceType string `protobuf:"bytes,6,opt,name=resource_type,json=resourceType,proto3" json:"resource_type,omitempty"`
-	ResourceId   string `protobuf:"bytes,7,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
-	// What changed, as it was; null when nothing was.
+	// The id of the record that was changed.
+	ResourceId string `protobuf:"bytes,7,opt,name=resource_id,json=resourceId,proto3" json:"resource_id,omitempty"`
+	// The changed fields with their old values. Null if the record is new.
 	Before *structpb.Struct `protobuf:"bytes,8,opt,name=before,proto3" json:"before,omitempty"`
-	// What changed, as it is.
+	// The changed fields with their new values. Null if the record was deleted.
 	After *structpb.Struct `protobuf:"bytes,9,opt,name=after,proto3" json:"after,omitempty"`
-	// Shortened client address (/24 or /48); null for system.
-	IpPrefix  *string `protobuf:"bytes,10,opt,name=ip_prefix,json=ipPrefix,proto3,oneof" json:"ip_prefix,omitempty"`
+	// The network of the client's address, /24 for IPv4 and /48 for IPv6. Null for
+	// `system`.
+	IpPrefix *string `protobuf:"bytes,10,opt,name=ip_prefix,json=ipPrefix,proto3,oneof" json:"ip_prefix,omitempty"`
+	// The id of the request that made the change. Null if no request did.
 	RequestId *string `protobuf:"bytes,11,opt,name=request_id,json=requestId,proto3,oneof" json:"request_id,omitempty"`
-	// Null: of the workspace as a whole.
+	// The mode of the change. Null if it concerns the workspace as a whole.
 	Mode          Mode `protobuf:"varint,12,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1341,21 +1372,27 @@ func (x *AuditEntry) GetMode() Mode {
 
 type ListAuditLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// From 1; default 1.
+	// The page to return, counted from 1. Default 1.
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
-	// 1 to 100; default 20. `limit` is an alias.
+	// Records per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// User id, key id, or system.
+	// Only changes by this actor: the id of a user, the id of a key, or `system`.
 	Actor *string `protobuf:"bytes,3,opt,name=actor,proto3,oneof" json:"actor,omitempty"`
-	// Whole (program.update) or a noun with an asterisk (program.*).
-	Action       *string `protobuf:"bytes,4,opt,name=action,proto3,oneof" json:"action,omitempty"`
+	// Only changes of this kind: a whole action (`program.update`), or all actions of a
+	// noun (`program.*`).
+	Action *string `protobuf:"bytes,4,opt,name=action,proto3,oneof" json:"action,omitempty"`
+	// Only changes of this kind of record, for example `program`.
 	ResourceType *string `protobuf:"bytes,5,opt,name=resource_type,json=resourceType,proto3,oneof" json:"resource_type,omitempty"`
-	ResourceId   *string `protobuf:"bytes,6,opt,name=resource_id,json=resourceId,proto3,oneof" json:"resource_id,omitempty"`
-	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	// Only changes of this record.
+	ResourceId *string `protobuf:"bytes,6,opt,name=resource_id,json=resourceId,proto3,oneof" json:"resource_id,omitempty"`
+	// Only changes at this time or later. A date (`YYYY-MM-DD`) means the start of the
+	// day. RFC 3339 timestamps are accepted too.
 	DateFrom *string `protobuf:"bytes,7,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
-	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	// Only changes at this time or earlier. A date (`YYYY-MM-DD`) means the end of the
+	// day. RFC 3339 timestamps are accepted too.
 	DateTo *string `protobuf:"bytes,8,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
-	// IANA name in which dates without a time are read; default UTC.
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
 	Timezone      *string `protobuf:"bytes,9,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1457,10 +1494,12 @@ func (x *ListAuditLogRequest) GetTimezone() string {
 type ListAuditLogResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*AuditEntry          `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
-	// Exact to 100,000. The response header "Total-Capped: true" says that there
-	// are more.
-	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
-	Page          int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of matching records on all pages, exact up to 100,000. If there are
+	// more, it is 100,000 and the response has the header `Total-Capped: true`.
+	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	// The page that was returned.
+	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
+	// The number of records per page.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1526,17 +1565,23 @@ func (x *ListAuditLogResponse) GetLimit() int32 {
 
 type ExportAuditLogRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// User id, key id, or system.
+	// Only changes by this actor: the id of a user, the id of a key, or `system`.
 	Actor *string `protobuf:"bytes,1,opt,name=actor,proto3,oneof" json:"actor,omitempty"`
-	// Whole (program.update) or a noun with an asterisk (program.*).
-	Action       *string `protobuf:"bytes,2,opt,name=action,proto3,oneof" json:"action,omitempty"`
+	// Only changes of this kind: a whole action (`program.update`), or all actions of a
+	// noun (`program.*`).
+	Action *string `protobuf:"bytes,2,opt,name=action,proto3,oneof" json:"action,omitempty"`
+	// Only changes of this kind of record, for example `program`.
 	ResourceType *string `protobuf:"bytes,3,opt,name=resource_type,json=resourceType,proto3,oneof" json:"resource_type,omitempty"`
-	ResourceId   *string `protobuf:"bytes,4,opt,name=resource_id,json=resourceId,proto3,oneof" json:"resource_id,omitempty"`
-	// YYYY-MM-DD, from 00:00 inclusive, or RFC 3339.
+	// Only changes of this record.
+	ResourceId *string `protobuf:"bytes,4,opt,name=resource_id,json=resourceId,proto3,oneof" json:"resource_id,omitempty"`
+	// Only changes at this time or later. A date (`YYYY-MM-DD`) means the start of the
+	// day. RFC 3339 timestamps are accepted too.
 	DateFrom *string `protobuf:"bytes,5,opt,name=date_from,json=dateFrom,proto3,oneof" json:"date_from,omitempty"`
-	// YYYY-MM-DD, to the end of that day inclusive, or RFC 3339.
+	// Only changes at this time or earlier. A date (`YYYY-MM-DD`) means the end of the
+	// day. RFC 3339 timestamps are accepted too.
 	DateTo *string `protobuf:"bytes,6,opt,name=date_to,json=dateTo,proto3,oneof" json:"date_to,omitempty"`
-	// IANA name in which dates without a time are read; default UTC.
+	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+	// UTC.
 	Timezone      *string `protobuf:"bytes,7,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1657,14 +1702,16 @@ func (*GetApiKeysRequest) Descriptor() ([]byte, []int) {
 	return file_affiliate_v1_workspace_proto_rawDescGZIP(), []int{21}
 }
 
+// ApiKeys holds the API keys of one mode.
 type ApiKeys struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Mode  Mode                   `protobuf:"varint,1,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
-	// Whole: it is made to be published. The newest, where one is in its grace.
+	// The complete public key, which can be published. If the key was rolled, this is the
+	// new one.
 	PublicKey string `protobuf:"bytes,2,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
-	// Newest first.
+	// The active secret keys, newest first.
 	SecretKeys []*ApiKey `protobuf:"bytes,3,rep,name=secret_keys,json=secretKeys,proto3" json:"secret_keys,omitempty"`
-	// What rolling the public key takes.
+	// The id of the public key, with which it can be rolled.
 	PublicKeyId   string `protobuf:"bytes,4,opt,name=public_key_id,json=publicKeyId,proto3" json:"public_key_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1728,17 +1775,19 @@ func (x *ApiKeys) GetPublicKeyId() string {
 	return ""
 }
 
+// ApiKey is a secret key, without its text.
 type ApiKey struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	// sk_test_ or sk_live_.
+	// The beginning of the key: `sk_test_`, `sk_live_`, `pk_test_` or `pk_live_`.
 	Prefix string `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	// Last four characters.
+	// The last four characters of the key.
 	Last4     string                 `protobuf:"bytes,4,opt,name=last4,proto3" json:"last4,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// To the minute; null until first used.
-	LastUsedAt    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
+	// The time of the last use, to the minute. Null if the key was never used.
+	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
+	// The time when the key stops working. Null if it does not expire.
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1825,8 +1874,9 @@ func (x *ApiKey) GetExpiresAt() *timestamppb.Timestamp {
 
 type CreateApiKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Absent: the key does not end by itself. Must lie in the future.
+	// A name for the key, 1 to 100 characters.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The time when the key stops working, in the future. Default: it does not expire.
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1876,19 +1926,23 @@ func (x *CreateApiKeyRequest) GetExpiresAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// CreatedApiKey is an ApiKey with what was made.
+// CreatedApiKey is a new key with its text.
 type CreatedApiKey struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Id         string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name       string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Prefix     string                 `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"`
-	Last4      string                 `protobuf:"bytes,4,opt,name=last4,proto3" json:"last4,omitempty"`
-	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The beginning of the key: `sk_test_`, `sk_live_`, `pk_test_` or `pk_live_`.
+	Prefix string `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	// The last four characters of the key.
+	Last4     string                 `protobuf:"bytes,4,opt,name=last4,proto3" json:"last4,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The time of the last use, to the minute. Null if the key was never used.
 	LastUsedAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=last_used_at,json=lastUsedAt,proto3" json:"last_used_at,omitempty"`
-	ExpiresAt  *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Clear text, never shown again; null for a public key.
+	// The time when the key stops working. Null if it does not expire.
+	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
+	// The secret key. It is shown only in this response. Null for a public key.
 	SecretKey *string `protobuf:"bytes,8,opt,name=secret_key,json=secretKey,proto3,oneof" json:"secret_key,omitempty"`
-	// Null for a secret key.
+	// The public key. Null for a secret key.
 	PublicKey     *string `protobuf:"bytes,9,opt,name=public_key,json=publicKey,proto3,oneof" json:"public_key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1990,7 +2044,7 @@ func (x *CreatedApiKey) GetPublicKey() string {
 type RollApiKeyRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	KeyId string                 `protobuf:"bytes,1,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
-	// Hours for which the old key goes on working, 0 to 72; default 24.
+	// How many hours the old key continues to work, 0 to 72. Default 24.
 	GraceHours    *int32 `protobuf:"varint,2,opt,name=grace_hours,json=graceHours,proto3,oneof" json:"grace_hours,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

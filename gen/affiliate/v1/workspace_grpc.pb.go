@@ -41,57 +41,92 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// WorkspaceService manages what belongs to the merchant as a whole: its
-// settings, members and audit log, and its API keys of the mode that X-Mode
-// names.
+// WorkspaceService manages the merchant's workspace: its settings, members,
+// invitations, audit log and API keys. API keys belong to the mode in the header
+// `X-Mode`; everything else is common to both modes, except that the audit log shows
+// the entries of one mode and of the workspace as a whole.
+//
+// Any member can read the settings, the members and the list of keys. Owners and admins
+// manage settings, members and invitations, and read the audit log. Owners, admins and
+// developers manage API keys.
 type WorkspaceServiceClient interface {
-	// GetWorkspace reads the settings.
+	// GetWorkspace returns the settings of the workspace.
 	GetWorkspace(ctx context.Context, in *GetWorkspaceRequest, opts ...grpc.CallOption) (*Workspace, error)
-	// UpdateWorkspace changes what is given: absent fields stay, null clears,
-	// arrays are replaced. A new currency or timezone changes nothing that exists.
+	// UpdateWorkspace changes the given settings. A field that is absent keeps its value,
+	// null clears it, and an array replaces the old one. A new currency or time zone does
+	// not change existing records.
 	UpdateWorkspace(ctx context.Context, in *UpdateWorkspaceRequest, opts ...grpc.CallOption) (*Workspace, error)
-	// ListMembers pages through the members, oldest first.
+	// ListMembers returns the members of the workspace, oldest first.
 	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
-	// UpdateMember gives a member another role, which acts on its next request;
-	// invitations that it made and could not make any more end.
-	// Errors: NOT_FOUND, FORBIDDEN when an admin touches an owner or makes one,
-	// LAST_OWNER.
+	// UpdateMember gives a member another role. The role applies from the member's next
+	// request. Open invitations that the member made, and could not make with the new
+	// role, end.
+	//
+	// Errors:
+	//   - NOT_FOUND: the workspace has no such member.
+	//   - FORBIDDEN: an admin changes the role of an owner, or makes a member an owner.
+	//   - LAST_OWNER: the workspace would have no owner.
 	UpdateMember(ctx context.Context, in *UpdateMemberRequest, opts ...grpc.CallOption) (*Member, error)
-	// RemoveMember takes a member out and ends its sessions at once, and the
-	// invitations that it made. Owners and admins leave by
-	// removing themselves. Errors: as UpdateMember.
+	// RemoveMember removes a member. The member's sessions end at once, and so do the
+	// invitations that the member made. Owners and admins can remove themselves to leave
+	// the workspace.
+	//
+	// Errors:
+	//   - NOT_FOUND: the workspace has no such member.
+	//   - FORBIDDEN: an admin removes an owner.
+	//   - LAST_OWNER: the workspace would have no owner.
 	RemoveMember(ctx context.Context, in *RemoveMemberRequest, opts ...grpc.CallOption) (*RemoveMemberResponse, error)
-	// TransferOwnership makes another member an owner and the caller an admin,
-	// whose invitations of owners end. Errors: NOT_FOUND.
+	// TransferOwnership makes another member an owner and the caller an admin. Open
+	// invitations of owners that the caller made end. Only owners can call it.
+	//
+	// Errors:
+	//   - NOT_FOUND: the workspace has no such member.
+	//   - VALIDATION_ERROR: the member is the caller.
 	TransferOwnership(ctx context.Context, in *TransferOwnershipRequest, opts ...grpc.CallOption) (*Member, error)
-	// ListInvites pages through the invitations that can still be accepted,
-	// newest first. Their tokens are never shown again.
+	// ListInvites returns the invitations that can still be accepted, newest first. Their
+	// tokens are not included.
 	ListInvites(ctx context.Context, in *ListInvitesRequest, opts ...grpc.CallOption) (*ListInvitesResponse, error)
-	// CreateInvite invites an address as a member and gives the inviter the token
-	// to pass on, good for 7 days. An earlier invitation of the address ends.
-	// Errors: EMAIL_TAKEN, FORBIDDEN when an admin invites an owner or
-	// would replace an invitation of one.
+	// CreateInvite invites an e-mail address to become a member. The response contains a
+	// token, which the caller sends to the invited person. The token is valid for 7 days.
+	// An earlier invitation of the same address ends.
+	//
+	// Errors:
+	//   - EMAIL_TAKEN: the address belongs to a member of this or another workspace.
+	//   - FORBIDDEN: an admin invites an owner, or replaces an invitation of an owner.
 	CreateInvite(ctx context.Context, in *CreateInviteRequest, opts ...grpc.CallOption) (*CreatedInvite, error)
-	// RevokeInvite ends an invitation. Errors: NOT_FOUND, also when it was used;
-	// FORBIDDEN for an admin when it invites an owner.
+	// RevokeInvite ends an invitation. Its token stops working.
+	//
+	// Errors:
+	//   - NOT_FOUND: there is no such invitation, or it has ended.
+	//   - FORBIDDEN: an admin revokes an invitation of an owner.
 	RevokeInvite(ctx context.Context, in *RevokeInviteRequest, opts ...grpc.CallOption) (*RevokeInviteResponse, error)
-	// ListAuditLog pages through what was changed in the mode and in the workspace
-	// as a whole, newest first. The log is append-only.
+	// ListAuditLog returns the changes that were made in the mode and in the workspace as
+	// a whole, newest first. Entries are never changed.
 	ListAuditLog(ctx context.Context, in *ListAuditLogRequest, opts ...grpc.CallOption) (*ListAuditLogResponse, error)
-	// ExportAuditLog streams the same, with the same filters, as CSV (RFC 4180).
+	// ExportAuditLog downloads the audit log as a CSV file (RFC 4180). It accepts the
+	// filters of the list.
 	ExportAuditLog(ctx context.Context, in *ExportAuditLogRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[httpbody.HttpBody], error)
-	// GetApiKeys reads the mode's public key and lists its secret keys.
+	// GetApiKeys returns the public key and the list of secret keys of the mode. Secret
+	// keys are shown with their prefix and last four characters only.
 	GetApiKeys(ctx context.Context, in *GetApiKeysRequest, opts ...grpc.CallOption) (*ApiKeys, error)
-	// CreateApiKey makes a secret key and shows it this once. Errors:
-	// API_KEY_LIMIT_EXCEEDED at ten active keys of the mode.
+	// CreateApiKey creates a secret key. The response contains the key, which is not
+	// shown again.
+	//
+	// Errors: API_KEY_LIMIT_EXCEEDED if the mode has ten active secret keys.
 	CreateApiKey(ctx context.Context, in *CreateApiKeyRequest, opts ...grpc.CallOption) (*CreatedApiKey, error)
-	// RollApiKey replaces a key, secret or public, by a new one of the same name;
-	// the old one works for the grace and then stops. A secret key in its grace
-	// still counts among the ten. Errors: NOT_FOUND for a key that is not active,
-	// API_KEY_LIMIT_EXCEEDED.
+	// RollApiKey replaces a secret or public key with a new one of the same name and
+	// expiry. The old key works until the grace period is over. Until then a secret key
+	// counts among the ten.
+	//
+	// Errors:
+	//   - NOT_FOUND: the key is not active, or was rolled before.
+	//   - API_KEY_LIMIT_EXCEEDED: the mode has ten active secret keys, and the grace
+	//     period is not 0.
 	RollApiKey(ctx context.Context, in *RollApiKeyRequest, opts ...grpc.CallOption) (*CreatedApiKey, error)
-	// RevokeApiKey stops a secret key at once. The public key can only be rolled.
-	// Errors: NOT_FOUND, also when it was revoked before.
+	// RevokeApiKey stops a secret key at once. Public keys cannot be revoked, only
+	// rolled.
+	//
+	// Errors: NOT_FOUND if there is no such active secret key.
 	RevokeApiKey(ctx context.Context, in *RevokeApiKeyRequest, opts ...grpc.CallOption) (*RevokeApiKeyResponse, error)
 }
 
@@ -266,57 +301,92 @@ func (c *workspaceServiceClient) RevokeApiKey(ctx context.Context, in *RevokeApi
 // All implementations must embed UnimplementedWorkspaceServiceServer
 // for forward compatibility.
 //
-// WorkspaceService manages what belongs to the merchant as a whole: its
-// settings, members and audit log, and its API keys of the mode that X-Mode
-// names.
+// WorkspaceService manages the merchant's workspace: its settings, members,
+// invitations, audit log and API keys. API keys belong to the mode in the header
+// `X-Mode`; everything else is common to both modes, except that the audit log shows
+// the entries of one mode and of the workspace as a whole.
+//
+// Any member can read the settings, the members and the list of keys. Owners and admins
+// manage settings, members and invitations, and read the audit log. Owners, admins and
+// developers manage API keys.
 type WorkspaceServiceServer interface {
-	// GetWorkspace reads the settings.
+	// GetWorkspace returns the settings of the workspace.
 	GetWorkspace(context.Context, *GetWorkspaceRequest) (*Workspace, error)
-	// UpdateWorkspace changes what is given: absent fields stay, null clears,
-	// arrays are replaced. A new currency or timezone changes nothing that exists.
+	// UpdateWorkspace changes the given settings. A field that is absent keeps its value,
+	// null clears it, and an array replaces the old one. A new currency or time zone does
+	// not change existing records.
 	UpdateWorkspace(context.Context, *UpdateWorkspaceRequest) (*Workspace, error)
-	// ListMembers pages through the members, oldest first.
+	// ListMembers returns the members of the workspace, oldest first.
 	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)
-	// UpdateMember gives a member another role, which acts on its next request;
-	// invitations that it made and could not make any more end.
-	// Errors: NOT_FOUND, FORBIDDEN when an admin touches an owner or makes one,
-	// LAST_OWNER.
+	// UpdateMember gives a member another role. The role applies from the member's next
+	// request. Open invitations that the member made, and could not make with the new
+	// role, end.
+	//
+	// Errors:
+	//   - NOT_FOUND: the workspace has no such member.
+	//   - FORBIDDEN: an admin changes the role of an owner, or makes a member an owner.
+	//   - LAST_OWNER: the workspace would have no owner.
 	UpdateMember(context.Context, *UpdateMemberRequest) (*Member, error)
-	// RemoveMember takes a member out and ends its sessions at once, and the
-	// invitations that it made. Owners and admins leave by
-	// removing themselves. Errors: as UpdateMember.
+	// RemoveMember removes a member. The member's sessions end at once, and so do the
+	// invitations that the member made. Owners and admins can remove themselves to leave
+	// the workspace.
+	//
+	// Errors:
+	//   - NOT_FOUND: the workspace has no such member.
+	//   - FORBIDDEN: an admin removes an owner.
+	//   - LAST_OWNER: the workspace would have no owner.
 	RemoveMember(context.Context, *RemoveMemberRequest) (*RemoveMemberResponse, error)
-	// TransferOwnership makes another member an owner and the caller an admin,
-	// whose invitations of owners end. Errors: NOT_FOUND.
+	// TransferOwnership makes another member an owner and the caller an admin. Open
+	// invitations of owners that the caller made end. Only owners can call it.
+	//
+	// Errors:
+	//   - NOT_FOUND: the workspace has no such member.
+	//   - VALIDATION_ERROR: the member is the caller.
 	TransferOwnership(context.Context, *TransferOwnershipRequest) (*Member, error)
-	// ListInvites pages through the invitations that can still be accepted,
-	// newest first. Their tokens are never shown again.
+	// ListInvites returns the invitations that can still be accepted, newest first. Their
+	// tokens are not included.
 	ListInvites(context.Context, *ListInvitesRequest) (*ListInvitesResponse, error)
-	// CreateInvite invites an address as a member and gives the inviter the token
-	// to pass on, good for 7 days. An earlier invitation of the address ends.
-	// Errors: EMAIL_TAKEN, FORBIDDEN when an admin invites an owner or
-	// would replace an invitation of one.
+	// CreateInvite invites an e-mail address to become a member. The response contains a
+	// token, which the caller sends to the invited person. The token is valid for 7 days.
+	// An earlier invitation of the same address ends.
+	//
+	// Errors:
+	//   - EMAIL_TAKEN: the address belongs to a member of this or another workspace.
+	//   - FORBIDDEN: an admin invites an owner, or replaces an invitation of an owner.
 	CreateInvite(context.Context, *CreateInviteRequest) (*CreatedInvite, error)
-	// RevokeInvite ends an invitation. Errors: NOT_FOUND, also when it was used;
-	// FORBIDDEN for an admin when it invites an owner.
+	// RevokeInvite ends an invitation. Its token stops working.
+	//
+	// Errors:
+	//   - NOT_FOUND: there is no such invitation, or it has ended.
+	//   - FORBIDDEN: an admin revokes an invitation of an owner.
 	RevokeInvite(context.Context, *RevokeInviteRequest) (*RevokeInviteResponse, error)
-	// ListAuditLog pages through what was changed in the mode and in the workspace
-	// as a whole, newest first. The log is append-only.
+	// ListAuditLog returns the changes that were made in the mode and in the workspace as
+	// a whole, newest first. Entries are never changed.
 	ListAuditLog(context.Context, *ListAuditLogRequest) (*ListAuditLogResponse, error)
-	// ExportAuditLog streams the same, with the same filters, as CSV (RFC 4180).
+	// ExportAuditLog downloads the audit log as a CSV file (RFC 4180). It accepts the
+	// filters of the list.
 	ExportAuditLog(*ExportAuditLogRequest, grpc.ServerStreamingServer[httpbody.HttpBody]) error
-	// GetApiKeys reads the mode's public key and lists its secret keys.
+	// GetApiKeys returns the public key and the list of secret keys of the mode. Secret
+	// keys are shown with their prefix and last four characters only.
 	GetApiKeys(context.Context, *GetApiKeysRequest) (*ApiKeys, error)
-	// CreateApiKey makes a secret key and shows it this once. Errors:
-	// API_KEY_LIMIT_EXCEEDED at ten active keys of the mode.
+	// CreateApiKey creates a secret key. The response contains the key, which is not
+	// shown again.
+	//
+	// Errors: API_KEY_LIMIT_EXCEEDED if the mode has ten active secret keys.
 	CreateApiKey(context.Context, *CreateApiKeyRequest) (*CreatedApiKey, error)
-	// RollApiKey replaces a key, secret or public, by a new one of the same name;
-	// the old one works for the grace and then stops. A secret key in its grace
-	// still counts among the ten. Errors: NOT_FOUND for a key that is not active,
-	// API_KEY_LIMIT_EXCEEDED.
+	// RollApiKey replaces a secret or public key with a new one of the same name and
+	// expiry. The old key works until the grace period is over. Until then a secret key
+	// counts among the ten.
+	//
+	// Errors:
+	//   - NOT_FOUND: the key is not active, or was rolled before.
+	//   - API_KEY_LIMIT_EXCEEDED: the mode has ten active secret keys, and the grace
+	//     period is not 0.
 	RollApiKey(context.Context, *RollApiKeyRequest) (*CreatedApiKey, error)
-	// RevokeApiKey stops a secret key at once. The public key can only be rolled.
-	// Errors: NOT_FOUND, also when it was revoked before.
+	// RevokeApiKey stops a secret key at once. Public keys cannot be revoked, only
+	// rolled.
+	//
+	// Errors: NOT_FOUND if there is no such active secret key.
 	RevokeApiKey(context.Context, *RevokeApiKeyRequest) (*RevokeApiKeyResponse, error)
 	mustEmbedUnimplementedWorkspaceServiceServer()
 }

@@ -4,9 +4,9 @@
 // 	protoc        (unknown)
 // source: edge/v1/click.proto
 
-// What crosses from the edge to the core: the clicks on the Redis stream, and
-// the entries of the edge directory. Both sides may be of different releases,
-// so fields are only ever added.
+// The messages between the edge and the core: the clicks in the Redis stream, and the
+// entries of the edge directory. The two sides can run different releases, so fields
+// are only ever added.
 
 package edgev1
 
@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Mode of the public key that registered a click.
+// Mode is the mode of the public key that registered a click.
 type Mode int32
 
 const (
@@ -75,7 +75,7 @@ func (Mode) EnumDescriptor() ([]byte, []int) {
 	return file_edge_v1_click_proto_rawDescGZIP(), []int{0}
 }
 
-// Consent that the visitor gave, as the browser script reports it.
+// Consent is the visitor's consent, as the browser script reports it.
 type Consent int32
 
 const (
@@ -128,30 +128,31 @@ func (Consent) EnumDescriptor() ([]byte, []int) {
 	return file_edge_v1_click_proto_rawDescGZIP(), []int{1}
 }
 
-// Click is one registered click, stamped at the edge. No raw address and no raw
-// user agent is in it.
+// Click is one registered click. It contains no full IP address and no user agent.
 type Click struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 16 bytes, a UUIDv7: the only dedupe key from the edge to the table.
+	// A UUIDv7 of 16 bytes. The edge, the stream and the table identify repeats by this
+	// id only.
 	Id   []byte `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Mode Mode   `protobuf:"varint,2,opt,name=mode,proto3,enum=edge.v1.Mode" json:"mode,omitempty"`
-	// Resolved at the edge; empty when the edge was blind (no directory).
+	// The ids to which the edge resolved the public key and the code. They are empty if
+	// the edge directory was not available.
 	WorkspaceId   []byte `protobuf:"bytes,3,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	ProgramId     []byte `protobuf:"bytes,4,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ParticipantId []byte `protobuf:"bytes,5,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
-	// Empty when the edge was blind.
+	// Empty if the edge directory was not available.
 	LinkId []byte `protobuf:"bytes,6,opt,name=link_id,json=linkId,proto3" json:"link_id,omitempty"`
-	// Case-folded code, as sent.
+	// The referral code of the request, in lower case.
 	ReferralCode string `protobuf:"bytes,7,opt,name=referral_code,json=referralCode,proto3" json:"referral_code,omitempty"`
-	// Public key as sent, set only while the entry is unresolved, so that
-	// ingestion can resolve it.
+	// The public key of the request. It is set only if the edge could not resolve it, so
+	// that ingestion can.
 	PublicKey string `protobuf:"bytes,8,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
-	// When the edge received the request, Unix milliseconds UTC. The attribution
-	// window runs from here.
+	// The time when the edge received the request, in Unix milliseconds. The attribution
+	// window begins at this time.
 	ReceivedAtMs int64 `protobuf:"varint,9,opt,name=received_at_ms,json=receivedAtMs,proto3" json:"received_at_ms,omitempty"`
-	// Landing URL: origin and path only.
+	// The landing page, with origin and path only.
 	LandingUrl string `protobuf:"bytes,10,opt,name=landing_url,json=landingUrl,proto3" json:"landing_url,omitempty"`
-	// Host of the referrer.
+	// The host of the referring page.
 	ReferrerDomain string  `protobuf:"bytes,11,opt,name=referrer_domain,json=referrerDomain,proto3" json:"referrer_domain,omitempty"`
 	UtmSource      string  `protobuf:"bytes,12,opt,name=utm_source,json=utmSource,proto3" json:"utm_source,omitempty"`
 	UtmMedium      string  `protobuf:"bytes,13,opt,name=utm_medium,json=utmMedium,proto3" json:"utm_medium,omitempty"`
@@ -162,31 +163,38 @@ type Click struct {
 	Consent        Consent `protobuf:"varint,18,opt,name=consent,proto3,enum=edge.v1.Consent" json:"consent,omitempty"`
 	Language       string  `protobuf:"bytes,19,opt,name=language,proto3" json:"language,omitempty"`
 	Screen         string  `protobuf:"bytes,20,opt,name=screen,proto3" json:"screen,omitempty"`
-	// HMAC of the address under the monthly key; empty when consent is denied.
+	// The HMAC of the IP address under the key of the month. Empty if consent was denied.
 	IpHash []byte `protobuf:"bytes,21,opt,name=ip_hash,json=ipHash,proto3" json:"ip_hash,omitempty"`
-	// /24 or /48 in CIDR form; empty when consent is denied.
-	IpPrefix  string `protobuf:"bytes,22,opt,name=ip_prefix,json=ipPrefix,proto3" json:"ip_prefix,omitempty"`
+	// The network of the IP address in CIDR form, /24 or /48. Empty if consent was
+	// denied.
+	IpPrefix string `protobuf:"bytes,22,opt,name=ip_prefix,json=ipPrefix,proto3" json:"ip_prefix,omitempty"`
+	// The HMAC of the user agent under the key of the month.
 	UaHash    []byte `protobuf:"bytes,23,opt,name=ua_hash,json=uaHash,proto3" json:"ua_hash,omitempty"`
 	IsBot     bool   `protobuf:"varint,24,opt,name=is_bot,json=isBot,proto3" json:"is_bot,omitempty"`
 	BotReason string `protobuf:"bytes,25,opt,name=bot_reason,json=botReason,proto3" json:"bot_reason,omitempty"`
-	// When the visitor's device says that the click happened, Unix milliseconds
-	// UTC; 0 when it did not say. Kept for the record, never used for the window.
+	// The time of the click according to the visitor's device, in Unix milliseconds. 0 if
+	// it was not sent. It is stored, but the attribution window does not depend on it.
 	OccurredAtMs int64 `protobuf:"varint,26,opt,name=occurred_at_ms,json=occurredAtMs,proto3" json:"occurred_at_ms,omitempty"`
-	// Days of the programme's attribution window at the click; 0 when unresolved.
+	// The programme's attribution window at the time of the click, in days. 0 if the edge
+	// could not resolve the code.
 	AttributionWindowDays int32 `protobuf:"varint,27,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
-	// The page's origin is not in the workspace's list (originPolicy observe).
+	// Whether the page's origin is not in the workspace's list. Such clicks occur only
+	// with the origin policy `observe`.
 	ForeignOrigin bool `protobuf:"varint,28,opt,name=foreign_origin,json=foreignOrigin,proto3" json:"foreign_origin,omitempty"`
-	// Where the address is, as the edge's country file has it: ISO 3166-1 alpha-2,
-	// and the part of ISO 3166-2 behind the dash. Empty: not known, or no consent.
+	// The ISO 3166-1 alpha-2 code of the country, according to the edge's country file.
+	// Empty if it is not known or consent was denied.
 	Country string `protobuf:"bytes,29,opt,name=country,proto3" json:"country,omitempty"`
-	Region  string `protobuf:"bytes,30,opt,name=region,proto3" json:"region,omitempty"`
-	// What the agent says it is. device is desktop, mobile or tablet; browser and os
-	// are names without versions.
-	Device  string `protobuf:"bytes,31,opt,name=device,proto3" json:"device,omitempty"`
+	// The part of the ISO 3166-2 code after the dash. Empty if it is not known or consent
+	// was denied.
+	Region string `protobuf:"bytes,30,opt,name=region,proto3" json:"region,omitempty"`
+	// `desktop`, `mobile` or `tablet`, according to the user agent.
+	Device string `protobuf:"bytes,31,opt,name=device,proto3" json:"device,omitempty"`
+	// The name of the browser, without its version.
 	Browser string `protobuf:"bytes,32,opt,name=browser,proto3" json:"browser,omitempty"`
-	Os      string `protobuf:"bytes,33,opt,name=os,proto3" json:"os,omitempty"`
-	// The ad platform whose click id the landing URL carried, for example google.
-	// The id itself is not kept.
+	// The name of the operating system, without its version.
+	Os string `protobuf:"bytes,33,opt,name=os,proto3" json:"os,omitempty"`
+	// The ad platform whose click id was in the landing URL, for example `google`. The
+	// click id itself is not stored.
 	PaidPlatform  string `protobuf:"bytes,34,opt,name=paid_platform,json=paidPlatform,proto3" json:"paid_platform,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -460,8 +468,8 @@ func (x *Click) GetPaidPlatform() string {
 	return ""
 }
 
-// ClickBatch is one stream entry: what one group commit at the edge made
-// durable together.
+// ClickBatch is one entry of the stream: the clicks that the edge wrote in one group
+// commit.
 type ClickBatch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Clicks        []*Click               `protobuf:"bytes,1,rep,name=clicks,proto3" json:"clicks,omitempty"`

@@ -21,20 +21,21 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// PublicKeyEntry says whose a public key is.
+// PublicKeyEntry says to which workspace and mode a public key belongs.
 type PublicKeyEntry struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	WorkspaceId []byte                 `protobuf:"bytes,1,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
 	Mode        Mode                   `protobuf:"varint,2,opt,name=mode,proto3,enum=edge.v1.Mode" json:"mode,omitempty"`
-	// Revoked keys stay as tombstones until they are forgotten.
+	// Whether the key was revoked. The entry of a revoked key remains for some time, so
+	// that collectors see the revocation.
 	Revoked bool `protobuf:"varint,3,opt,name=revoked,proto3" json:"revoked,omitempty"`
-	// When a key that was rolled stops, Unix milliseconds UTC; 0: it does not end
-	// by itself.
+	// The time when a rolled key stops working, in Unix milliseconds. 0 if it does not
+	// expire.
 	ExpiresAtMs int64 `protobuf:"varint,4,opt,name=expires_at_ms,json=expiresAtMs,proto3" json:"expires_at_ms,omitempty"`
-	// Origins of the merchant's pages; *. in a host stands for any subdomain.
-	// Empty: none is foreign.
+	// The origins of the merchant's pages. A host that begins with `*.` allows all
+	// subdomains. If the list is empty, every origin is allowed.
 	AllowedOrigins []string `protobuf:"bytes,5,rep,name=allowed_origins,json=allowedOrigins,proto3" json:"allowed_origins,omitempty"`
-	// Whether clicks of other origins are refused, or else marked.
+	// Whether clicks from other origins are rejected. If false, they are marked.
 	EnforceOrigins bool `protobuf:"varint,6,opt,name=enforce_origins,json=enforceOrigins,proto3" json:"enforce_origins,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -112,21 +113,22 @@ func (x *PublicKeyEntry) GetEnforceOrigins() bool {
 	return false
 }
 
-// ReferralCodeEntry says what a referral code of one workspace and mode leads
-// to. Only codes of active programmes are in the directory as active; others
-// answer like unknown ones.
+// ReferralCodeEntry says to which link a referral code of one workspace and mode leads.
 type ReferralCodeEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId     []byte                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ParticipantId []byte                 `protobuf:"bytes,2,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
 	LinkId        []byte                 `protobuf:"bytes,3,opt,name=link_id,json=linkId,proto3" json:"link_id,omitempty"`
-	// False while the programme is not active: clicks answer 404.
-	Active                bool  `protobuf:"varint,4,opt,name=active,proto3" json:"active,omitempty"`
+	// False if the programme is not active or the link was deleted. Clicks get the same
+	// response as for an unknown code, 404.
+	Active bool `protobuf:"varint,4,opt,name=active,proto3" json:"active,omitempty"`
+	// The programme's attribution window, in days.
 	AttributionWindowDays int32 `protobuf:"varint,5,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
-	// last_click or first_click: tells the browser script whether a later click
+	// `last_click` or `first_click`. It tells the browser script whether a later click
 	// replaces its cookie.
 	AttributionModel string `protobuf:"bytes,6,opt,name=attribution_model,json=attributionModel,proto3" json:"attribution_model,omitempty"`
-	// What the participant's promo code saves the visitor; absent without one.
+	// The discount of the participant's promo code. Absent if there is no usable promo
+	// code.
 	Discount      *Discount `protobuf:"bytes,7,opt,name=discount,proto3" json:"discount,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -211,16 +213,17 @@ func (x *ReferralCodeEntry) GetDiscount() *Discount {
 	return nil
 }
 
-// Discount is a promo code that a landing page may offer.
+// Discount is a promo code that a landing page can show.
 type Discount struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	PromoCode string                 `protobuf:"bytes,1,opt,name=promo_code,json=promoCode,proto3" json:"promo_code,omitempty"`
-	// percentage or fixed.
+	// `percentage` or `fixed`.
 	Type string `protobuf:"bytes,2,opt,name=type,proto3" json:"type,omitempty"`
-	// Basis points, or minor units of currency.
+	// Basis points for a percentage, otherwise minor units of currency.
 	Value    int64  `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
 	Currency string `protobuf:"bytes,4,opt,name=currency,proto3" json:"currency,omitempty"`
-	// Last instant of the code, Unix milliseconds UTC; 0: no end.
+	// The last time at which the promo code can be used, in Unix milliseconds. 0 if it
+	// has no end.
 	ExpiresAtMs   int64 `protobuf:"varint,5,opt,name=expires_at_ms,json=expiresAtMs,proto3" json:"expires_at_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -291,8 +294,9 @@ func (x *Discount) GetExpiresAtMs() int64 {
 	return 0
 }
 
-// LinkEntry says where a short link leads and what a click on it is. The key is
-// unique over the deployment, so it brings workspace and mode with it.
+// LinkEntry says where a short link leads, and which click it registers. The key of a
+// short link is unique in the deployment, so the entry also contains workspace and
+// mode.
 type LinkEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkspaceId   []byte                 `protobuf:"bytes,1,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
@@ -300,13 +304,14 @@ type LinkEntry struct {
 	ProgramId     []byte                 `protobuf:"bytes,3,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
 	ParticipantId []byte                 `protobuf:"bytes,4,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
 	LinkId        []byte                 `protobuf:"bytes,5,opt,name=link_id,json=linkId,proto3" json:"link_id,omitempty"`
-	// Case-folded.
+	// The referral code of the link, in lower case.
 	ReferralCode string `protobuf:"bytes,6,opt,name=referral_code,json=referralCode,proto3" json:"referral_code,omitempty"`
-	// The link's url: destination with code, sub id and campaign parameters.
-	// aff_click_id is added to it.
+	// The URL of the link: the destination with the code, the sub id and the campaign
+	// parameters. The redirect adds `aff_click_id`.
 	TargetUrl string `protobuf:"bytes,7,opt,name=target_url,json=targetUrl,proto3" json:"target_url,omitempty"`
-	// False while the programme is not active, the link is deleted, or its host is
-	// not allowed any more: an unknown link's answer.
+	// False if the programme is not active, the link was deleted, or the host of its
+	// destination is not allowed any more. Requests get the same response as for an
+	// unknown link.
 	Active                bool   `protobuf:"varint,8,opt,name=active,proto3" json:"active,omitempty"`
 	AttributionWindowDays int32  `protobuf:"varint,9,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
 	SubId                 string `protobuf:"bytes,10,opt,name=sub_id,json=subId,proto3" json:"sub_id,omitempty"`
@@ -454,8 +459,8 @@ func (x *LinkEntry) GetUtmContent() string {
 	return ""
 }
 
-// SigningKeys are the public halves of the access token keys, so that a
-// collector can tell a real token of the wrong kind (403) from garbage (401).
+// SigningKeys holds the public keys that verify access tokens. With them, a collector
+// can distinguish a valid token of the wrong kind (403) from an invalid one (401).
 type SigningKeys struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keys          []*SigningKey          `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
