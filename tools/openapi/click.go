@@ -26,15 +26,15 @@ func (b *builder) click() (object, error) {
 	return append(object{
 		{"tags", []string{clickTag}},
 		{"summary", "Registers a click."},
-		{"description", "The collector serves this route. The public key is a bearer token, the header X-Public-Key, or public_key in the body. " +
-			"Unknown keys of the body are ignored."},
+		{"description", "Registers a click on a referral link. The collector serves this route. The public key is sent as a bearer token, " +
+			"in the header `X-Public-Key`, or as `public_key` in the body. Unknown keys of the body are ignored."},
 		{"operationId", "registerClick"},
 		{"security", []object{{{"publicKey", []string{}}}, {}}},
 		{"x-rate-limit-zone", "tracking"},
 		{"requestBody", object{{"required", true}, {"content", object{{"application/json", body}, {"text/plain", body}}}}},
 	}, member{"responses", append(object{
-		{"201", response("The click is durable.")},
-		{"200", response("The same click was registered before; deduplicated is true.")},
+		{"201", response("The click is stored.")},
+		{"200", response("The same click was registered before. `deduplicated` is true.")},
 	}, b.refusals([]affiliate.Reason{
 		affiliate.ReasonValidation, affiliate.ReasonInvalidPublicKey, affiliate.ReasonForbidden, affiliate.ReasonHTTPSRequired,
 		affiliate.ReasonOriginNotAllowed, affiliate.ReasonNotFound, affiliate.ReasonPayloadTooLarge, affiliate.ReasonUnsupportedMediaType,
@@ -43,56 +43,70 @@ func (b *builder) click() (object, error) {
 }
 
 func clickRequest() object {
-	text := func(description string) object { return object{{"type", "string"}, {"description", description}} }
-	utm := object{{"type", "object"}, {"nullable", true}, {"properties", object{
-		{"source", object{{"type", "string"}}},
-		{"medium", object{{"type", "string"}}},
-		{"campaign", object{{"type", "string"}}},
-		{"term", object{{"type", "string"}}},
-		{"content", object{{"type", "string"}}},
-	}}}
 	return object{
 		{"type", "object"},
+		{"description", "A click on a referral link."},
 		{"required", []string{"referral_code"}},
 		{"properties", object{
-			{"referral_code", object{{"type", "string"}, {"minLength", 1}, {"maxLength", 100}}},
-			{"public_key", text("For senders that cannot set headers.")},
-			{"click_id", object{{"type", "string"}, {"format", "uuid"}, {"description", "A UUIDv7 of the sender. It is used if its time is within 5 minutes."}}},
-			{"url", text("The page; only origin and path are kept.")},
-			{"referrer", text("Only its host is kept.")},
-			{"sub_id", object{{"type", "string"}}},
-			{"utm", utm},
-			{"consent", object{{"type", "string"}, {"enum", []string{"granted", "denied", "unknown"}}}},
-			{"screen", object{{"type", "string"}}},
-			{"language", object{{"type", "string"}}},
-			{"occurred_at", object{{"type", "string"}, {"format", "date-time"}}},
+			{"referral_code", object{
+				{"type", "string"}, {"minLength", 1}, {"maxLength", 100},
+				{"description", "The referral code in the page's URL. Case is ignored."},
+			}},
+			{"public_key", described(stringType(), "The public key, for senders that cannot set headers.")},
+			{"click_id", object{
+				{"type", "string"}, {"format", "uuid"},
+				{"description", "A UUIDv7 that the sender proposes as the click id. It is used if its time is within 5 minutes of now; otherwise the collector issues another id."},
+			}},
+			{"url", described(stringType(), "The landing page. Only its origin and path are stored.")},
+			{"referrer", described(stringType(), "The referring page. Only its host is stored.")},
+			{"sub_id", described(stringType(), "The partner's own label for the traffic.")},
+			{"utm", object{{"type", "object"}, {"nullable", true}, {"properties", object{
+				{"source", stringType()},
+				{"medium", stringType()},
+				{"campaign", stringType()},
+				{"term", stringType()},
+				{"content", stringType()},
+			}}, {"description", "The campaign parameters of the landing page."}}},
+			{"consent", object{
+				{"type", "string"}, {"enum", []string{"granted", "denied", "unknown"}},
+				{"description", "The visitor's consent. If it is `denied`, no data about the visitor's address is stored."},
+			}},
+			{"screen", described(stringType(), "The size of the visitor's screen.")},
+			{"language", described(stringType(), "The language of the visitor's browser.")},
+			{"occurred_at", described(timestampType(), "The time of the click on the visitor's device. It is stored, but the attribution window begins when the collector receives the click.")},
 		}},
 	}
 }
 
 func clickResponse() object {
 	nullable := func(schema object) object { return append(schema, member{"nullable", true}) }
+	const unresolved = " Null if the collector could not look up the referral code."
 	return object{
 		{"type", "object"},
+		{"description", "A registered click."},
 		{"required", []string{
 			"click_id", "program_id", "mode", "recorded", "deduplicated", "expires_at", "attribution_window_days", "cookie_max_age", "attribution_model", "discount",
 		}},
 		{"properties", object{
-			{"click_id", object{{"type", "string"}, {"format", "uuid"}}},
-			{"program_id", nullable(object{{"type", "string"}, {"format", "uuid"}})},
-			{"mode", object{{"type", "string"}, {"enum", []string{"test", "live"}}}},
-			{"recorded", object{{"type", "boolean"}}},
-			{"deduplicated", object{{"type", "boolean"}}},
-			{"expires_at", nullable(object{{"type", "string"}, {"format", "date-time"}})},
-			{"attribution_window_days", nullable(object{{"type", "integer"}})},
-			{"cookie_max_age", object{{"type", "integer"}, {"description", "Seconds."}}},
-			{"attribution_model", nullable(object{{"type", "string"}})},
-			{"discount", nullable(object{{"type", "object"}, {"properties", object{
-				{"promo_code", object{{"type", "string"}}},
+			{"click_id", object{{"type", "string"}, {"format", "uuid"}, {"description", "The id of the click, to be reported with conversions."}}},
+			{"program_id", described(nullable(object{{"type", "string"}, {"format", "uuid"}}), "The programme of the referral code."+unresolved)},
+			{"mode", object{{"type", "string"}, {"enum", []string{"test", "live"}}, {"description", "The mode of the public key."}}},
+			{"recorded", object{{"type", "boolean"}, {"description", "Always true."}}},
+			{"deduplicated", object{{"type", "boolean"}, {"description", "Whether the same click was registered before."}}},
+			{"expires_at", described(nullable(timestampType()), "The end of the attribution window."+unresolved)},
+			{"attribution_window_days", described(nullable(object{{"type", "integer"}}), "The attribution window in days."+unresolved)},
+			{"cookie_max_age", object{{"type", "integer"}, {"description", "The lifetime of the click cookie, in seconds."}}},
+			{"attribution_model", described(nullable(stringType()), "Whether a later click replaces the cookie (`last_click`) or not (`first_click`)."+unresolved)},
+			{"discount", described(nullable(object{{"type", "object"}, {"properties", object{
+				{"promo_code", described(stringType(), "The promo code.")},
 				{"type", object{{"type", "string"}, {"enum", []string{"percentage", "fixed"}}}},
-				{"value", object{{"type", "number"}, {"description", "Percent, or minor units of currency."}}},
-				{"currency", object{{"type", "string"}, {"description", "With fixed only."}}},
-			}}})},
+				{"value", object{{"type", "number"}, {"description", "Percent, or minor units of `currency`."}}},
+				{"currency", described(stringType(), "The ISO 4217 code. Only with `fixed`.")},
+			}}}), "A promo code of the partner that the page can offer. Null if there is none.")},
 		}},
 	}
 }
+
+func stringType() object { return object{{"type", "string"}} }
+
+func timestampType() object { return object{{"type", "string"}, {"format", "date-time"}} }

@@ -43,7 +43,8 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 			tagged[tag] = true
 			entry := object{{"name", tag}}
 			if r.RPC != nil {
-				if text := prose.tags[string(r.RPC.Parent().Name())]; text != "" {
+				name := string(r.RPC.Parent().Name())
+				if text := withoutName(prose.tags[name], name); text != "" {
 					set(&entry, "description", text)
 				}
 			}
@@ -56,7 +57,7 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 	}
 	order = append(order, clickPath)
 	paths[clickPath] = object{{"post", click}}
-	tags = append(tags, object{{"name", clickTag}, {"description", "Click tracking, served by the collector on its own address."}})
+	tags = append(tags, object{{"name", clickTag}, {"description", "Registers clicks. The collector serves this route on an address of its own."}})
 	slices.Sort(order)
 	var pathObject object
 	for _, path := range order {
@@ -76,9 +77,10 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 		{"info", object{
 			{"title", "Tributary API"},
 			{"version", "v1"},
-			{"description", "Affiliate programmes for merchants. Amounts are integers in minor units, timestamps are RFC 3339 in UTC, " +
-				"every error is the one Error schema, whose `code` is stable and whose `message` is not. " +
-				"In a request null counts as absent, except in a PATCH, where it clears the field."},
+			{"description", "The API of Tributary, which runs affiliate programmes for merchants.\n\n" +
+				"Amounts are integers in minor units of their currency, for example cents. Timestamps are RFC 3339 in UTC with milliseconds. " +
+				"Every error has the schema Error: `code` is stable, `message` can change at any time. " +
+				"In a request, null counts as absent, except in a PATCH request, where it clears the field."},
 		}},
 		{"servers", []object{{{"url", "/"}}}},
 		{"tags", tags},
@@ -89,7 +91,7 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 			{"parameters", object{{"Mode", object{
 				{"name", "X-Mode"},
 				{"in", "header"},
-				{"description", "Which half of the workspace to work in."},
+				{"description", "The mode of the workspace: `test` or `live`. Test and live data are fully separate."},
 				{"schema", object{{"type", "string"}, {"enum", []string{"test", "live"}}, {"default", "live"}}},
 			}}}},
 			{"securitySchemes", object{
@@ -97,17 +99,17 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 					{"type", "http"},
 					{"scheme", "bearer"},
 					{"bearerFormat", "JWT"},
-					{"description", "The access token of a logged-in merchant or partner."},
+					{"description", "The access token of a merchant or partner."},
 				}},
 				{"secretKey", object{
 					{"type", "http"},
 					{"scheme", "bearer"},
-					{"description", "A secret key, sk_test_… or sk_live_…, which carries its mode. For servers only."},
+					{"description", "A secret key, `sk_test_…` or `sk_live_…`. The key determines the mode. It must only be used on servers."},
 				}},
 				{"publicKey", object{
 					{"type", "http"},
 					{"scheme", "bearer"},
-					{"description", "A public key, pk_test_… or pk_live_…, which carries its mode. It registers clicks and nothing else."},
+					{"description", "A public key, `pk_test_…` or `pk_live_…`. The key determines the mode. It can only register clicks."},
 				}},
 			}},
 		}},
@@ -129,7 +131,7 @@ func (b *builder) operation(r contract.Route) (object, error) {
 	key := strings.ToLower(r.Verb) + " " + r.Path()
 	operation := object{{"tags", []string{tagOf(r)}}}
 	if r.RPC == nil {
-		set(&operation, "summary", "This document.")
+		set(&operation, "summary", "Returns this document.")
 		set(&operation, "operationId", "getOpenAPI")
 		set(&operation, "security", []object{})
 		set(&operation, "responses", append(object{
@@ -137,7 +139,7 @@ func (b *builder) operation(r contract.Route) (object, error) {
 		}, b.refusals([]affiliate.Reason{affiliate.ReasonHTTPSRequired})...))
 		return operation, nil
 	}
-	if text := b.prose.operations[key]; text != "" {
+	if text := withoutName(b.prose.operations[key], string(r.RPC.Name())); text != "" {
 		summary, rest, _ := strings.Cut(strings.ReplaceAll(text, "\n", " "), ". ")
 		set(&operation, "summary", strings.TrimSuffix(summary, ".")+".")
 		if rest != "" {
@@ -206,7 +208,7 @@ func (b *builder) parameters(r contract.Route, policy server.Policy, key string)
 			parameters = append(parameters, parameter)
 			for _, alias := range names[1:] {
 				parameters = append(parameters, object{
-					{"name", alias}, {"in", "query"}, {"description", "Alias of " + names[0] + "; give one of them."}, {"schema", schema},
+					{"name", alias}, {"in", "query"}, {"description", "Alias of `" + names[0] + "`. Only one of the two can be given."}, {"schema", schema},
 				})
 			}
 		}
@@ -216,7 +218,8 @@ func (b *builder) parameters(r contract.Route, policy server.Policy, key string)
 			{"name", "Idempotency-Key"},
 			{"in", "header"},
 			{"required", needed},
-			{"description", "Names the request, so that it can be sent again: within 24 hours the same body gets the first answer with Idempotent-Replayed: true, another body 409 IDEMPOTENCY_KEY_REUSED."},
+			{"description", "Identifies the request, so that it can be repeated safely. For 24 hours, a request with the same key and body " +
+				"gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED."},
 			{"schema", object{{"type", "string"}, {"pattern", contract.IdempotencyKeyPattern}}},
 		})
 	}
@@ -224,6 +227,16 @@ func (b *builder) parameters(r contract.Route, policy server.Policy, key string)
 		parameters = append(parameters, object{{"$ref", "#/components/parameters/Mode"}})
 	}
 	return parameters, nil
+}
+
+// withoutName returns a comment without the name with which it begins. Readers of the
+// document know neither services nor RPCs.
+func withoutName(text, name string) string {
+	rest, ok := strings.CutPrefix(text, name+" ")
+	if !ok || rest == "" {
+		return text
+	}
+	return strings.ToUpper(rest[:1]) + rest[1:]
 }
 
 func tagOf(r contract.Route) string {

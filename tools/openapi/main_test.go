@@ -11,7 +11,7 @@ import (
 
 const sampleSwagger = `{
   "tags": [{"name": "ProgramService", "description": "Programmes."}],
-  "paths": {"/api/v1/programs/{programId}": {"patch": {"summary": "UpdateProgram changes what is given. More <here>.",
+  "paths": {"/api/v1/programs/{programId}": {"patch": {"summary": "UpdateProgram changes the given fields. More <here>.",
     "parameters": [{"name": "body", "in": "body", "schema": {"$ref": "#/definitions/ProgramServiceUpdateProgramBody"}}]}},
     "/api/v1/programs": {"get": {"parameters": [{"name": "page", "description": "From 1."}]}}},
   "definitions": {
@@ -60,12 +60,12 @@ func at(t *testing.T, value any, path ...string) any {
 func TestProseComesFromTheSwaggerFile(t *testing.T) {
 	doc := sampleDocument(t)
 	for want, path := range map[string][]string{
-		"UpdateProgram changes what is given.":              {"paths", "/api/v1/programs/{programId}", "patch", "summary"},
-		"UpdateProgram changes what is given. More <here>.": {"paths", "/api/v1/programs/{programId}", "patch", "description"},
-		"Lower case.":  {"components", "schemas", "UpdateProgramRequest", "properties", "slug", "description"},
-		"A programme.": {"components", "schemas", "Program", "description"},
-		"ISO 4217":     {"components", "schemas", "Program", "properties", "currency", "description"},
-		"The rules.":   {"components", "schemas", "Program", "properties", "commissionRules", "description"},
+		"Changes the given fields.":              {"paths", "/api/v1/programs/{programId}", "patch", "summary"},
+		"Changes the given fields. More <here>.": {"paths", "/api/v1/programs/{programId}", "patch", "description"},
+		"Lower case.":                            {"components", "schemas", "UpdateProgramRequest", "properties", "slug", "description"},
+		"A programme.":                           {"components", "schemas", "Program", "description"},
+		"ISO 4217":                               {"components", "schemas", "Program", "properties", "currency", "description"},
+		"The rules.":                             {"components", "schemas", "Program", "properties", "commissionRules", "description"},
 	} {
 		if got := at(t, doc, path...); got != want {
 			t.Errorf("%v: %v, want %q", path, got, want)

@@ -45,16 +45,16 @@ func (b *builder) responses(r contract.Route, policy server.Policy) (object, err
 	}
 	responses := object{{strconv.Itoa(status), success}}
 	if contract.Bulk(r.FullMethod) {
-		responses = append(responses, member{"207", append(object{{"description", "Some items failed; results has the outcome of each."}}, success[1:]...)})
+		responses = append(responses, member{"207", append(object{{"description", "Some items failed. `results` has the outcome of each item."}}, success[1:]...)})
 	}
 	if contract.MayBeAccepted(r.FullMethod) {
-		responses = append(responses, member{"202", append(object{{"description", "Accepted; it takes effect later."}}, success[1:]...)})
+		responses = append(responses, member{"202", append(object{{"description", "Accepted. The request takes effect later."}}, success[1:]...)})
 	}
 	responses = append(responses, b.refusals(reasons(r, policy))...)
 	if contract.Bulk(r.FullMethod) {
 		// BULK_ALL_FAILED has the envelope and the results in one object.
 		responses = append(responses, member{"422", object{
-			{"description", string(affiliate.ReasonBulkAllFailed) + ": every item failed; results has the outcome of each."},
+			{"description", string(affiliate.ReasonBulkAllFailed) + ": every item failed. `results` has the outcome of each item."},
 			{"content", object{{"application/json", object{{"schema", object{{"allOf", []object{reference("Error"), reference(output)}}}}}}}},
 		}})
 	}
@@ -62,7 +62,7 @@ func (b *builder) responses(r contract.Route, policy server.Policy) (object, err
 }
 
 var ignoredFields = object{{"Ignored-Fields", object{
-	{"description", "The paths of the body's unknown keys, which have no effect, separated by commas."},
+	{"description", "The paths of unknown keys in the body, separated by commas. These keys have no effect."},
 	{"schema", object{{"type", "string"}}},
 }}}
 
@@ -133,9 +133,9 @@ func (b *builder) refusals(list []affiliate.Reason) object {
 }
 
 func errorResponse(status int, description string) object {
-	headers := object{{"X-Request-Id", object{{"description", "The id under which the request is logged."}, {"schema", object{{"type", "string"}}}}}}
+	headers := object{{"X-Request-Id", object{{"description", "The id of the request in the logs."}, {"schema", object{{"type", "string"}}}}}}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
-		set(&headers, "Retry-After", object{{"description", "Seconds to wait."}, {"schema", object{{"type", "integer"}}}})
+		set(&headers, "Retry-After", object{{"description", "The number of seconds to wait before the next request."}, {"schema", object{{"type", "integer"}}}})
 	}
 	return object{{"description", description}, {"headers", headers}, {"content", jsonContent("Error")}}
 }
@@ -151,18 +151,18 @@ func errorSchema() object {
 		{"required", []string{"statusCode", "message", "error", "code"}},
 		{"properties", object{
 			{"statusCode", object{{"type", "integer"}, {"description", "The HTTP status."}}},
-			{"message", object{{"type", "string"}, {"description", "For people; may change at any time."}}},
+			{"message", object{{"type", "string"}, {"description", "A message for people. It can change at any time."}}},
 			{"error", object{{"type", "string"}, {"description", "The text of the HTTP status."}}},
-			{"code", object{{"type", "string"}, {"description", "Stable; new ones may be added."}, {"enum", codes}}},
+			{"code", object{{"type", "string"}, {"description", "The error code. It is stable; new codes can be added."}, {"enum", codes}}},
 			{"details", object{
 				{"type", "array"},
-				{"description", "With VALIDATION_ERROR only: every fault of the request."},
+				{"description", "All faults of the request. Only with VALIDATION_ERROR."},
 				{"items", object{
 					{"type", "object"},
 					{"required", []string{"field", "message"}},
 					{"properties", object{
-						{"field", object{{"type", "string"}, {"description", "The path as the request has it; body for the whole body."}}},
-						{"message", object{{"type", "string"}, {"description", "A sentence that begins with the field and says what is accepted. For people; may change at any time."}}},
+						{"field", object{{"type", "string"}, {"description", "The path of the field, spelled as in the request. `body` if the fault concerns the whole body."}}},
+						{"message", object{{"type", "string"}, {"description", "A sentence for people that begins with the field and says what is accepted. It can change at any time."}}},
 					}},
 				}},
 			}},

@@ -8,13 +8,19 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetApiKeys reads the mode's public key and lists its secret keys. */
+        /**
+         * Returns the public key and the list of secret keys of the mode.
+         * @description Returns the public key and the list of secret keys of the mode. Secret
+         *     keys are shown with their prefix and last four characters only.
+         */
         get: operations["getApiKeys"];
         put?: never;
         /**
-         * CreateApiKey makes a secret key and shows it this once.
-         * @description CreateApiKey makes a secret key and shows it this once. Errors:
-         *     API_KEY_LIMIT_EXCEEDED at ten active keys of the mode.
+         * Creates a secret key.
+         * @description Creates a secret key. The response contains the key, which is not
+         *     shown again.
+         *
+         *     Errors: API_KEY_LIMIT_EXCEEDED if the mode has ten active secret keys.
          */
         post: operations["createApiKey"];
         delete?: never;
@@ -34,9 +40,11 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * RevokeApiKey stops a secret key at once.
-         * @description RevokeApiKey stops a secret key at once. The public key can only be rolled.
-         *     Errors: NOT_FOUND, also when it was revoked before.
+         * Stops a secret key at once.
+         * @description Stops a secret key at once. Public keys cannot be revoked, only
+         *     rolled.
+         *
+         *     Errors: NOT_FOUND if there is no such active secret key.
          */
         delete: operations["revokeApiKey"];
         options?: never;
@@ -54,11 +62,15 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * RollApiKey replaces a key, secret or public, by a new one of the same name; the old one works for the grace and then stops.
-         * @description RollApiKey replaces a key, secret or public, by a new one of the same name;
-         *     the old one works for the grace and then stops. A secret key in its grace
-         *     still counts among the ten. Errors: NOT_FOUND for a key that is not active,
-         *     API_KEY_LIMIT_EXCEEDED.
+         * Replaces a secret or public key with a new one of the same name and expiry.
+         * @description Replaces a secret or public key with a new one of the same name and
+         *     expiry. The old key works until the grace period is over. Until then a secret key
+         *     counts among the ten.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the key is not active, or was rolled before.
+         *       - API_KEY_LIMIT_EXCEEDED: the mode has ten active secret keys, and the grace
+         *         period is not 0.
          */
         post: operations["rollApiKey"];
         delete?: never;
@@ -75,9 +87,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * GetAttributedClick reads a click and the conversions that name it.
-         * @description GetAttributedClick reads a click and the conversions that name it. A click is
-         *     kept for 13 months; NOT_FOUND afterwards.
+         * Returns a click and the conversions that name it.
+         * @description Returns a click and the conversions that name it. Clicks are
+         *     kept for 13 months.
          */
         get: operations["getAttributedClick"];
         put?: never;
@@ -95,7 +107,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** FindDecision is GetDecision by the merchant's own id. */
+        /**
+         * Returns the current decision about the conversion with an external transaction id.
+         * @description Returns the current decision about the conversion with an external
+         *     transaction id.
+         *
+         *     Errors: NOT_FOUND if no conversion has the id.
+         */
         get: operations["findDecision"];
         put?: never;
         post?: never;
@@ -112,7 +130,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetDecision reads the decision in force about a conversion. */
+        /** Returns the current decision about a conversion. */
         get: operations["getDecision"];
         put?: never;
         post?: never;
@@ -129,7 +147,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListDecisions pages through decisions, superseded ones too, newest first. */
+        /**
+         * Returns decisions, newest first.
+         * @description Returns decisions, newest first. Superseded decisions are included.
+         *
+         *     Errors: NOT_FOUND if the programme of the filter does not exist in the mode.
+         */
         get: operations["listDecisions"];
         put?: never;
         post?: never;
@@ -149,10 +172,15 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * SimulateAttribution decides about a conversion as it would be decided now and stores nothing.
-         * @description SimulateAttribution decides about a conversion as it would be decided now and
-         *     stores nothing.
-         *     Errors: NO_ATTRIBUTION_SIGNAL, MODE_MISMATCH.
+         * Returns the decision that a reported conversion would get now.
+         * @description Returns the decision that a reported conversion would get now.
+         *     It stores nothing. A real report can get another decision, because it waits a short
+         *     time for a click that is not stored yet.
+         *
+         *     Errors:
+         *       - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
+         *       - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
+         *         workspace.
          */
         post: operations["simulateAttribution"];
         delete?: never;
@@ -171,9 +199,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Logout ends the session of a refresh token; its access tokens stop at once.
-         * @description Logout ends the session of a refresh token; its access tokens stop at once.
-         *     It answers 204 whether or not there was a session to end.
+         * Ends the session of a refresh token.
+         * @description Ends the session of a refresh token. Its access tokens stop working at once.
+         *     The status is 204 even if there is no such session.
          */
         post: operations["logout"];
         delete?: never;
@@ -192,10 +220,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * AcceptInvite makes the account of an invited member and a session.
-         * @description AcceptInvite makes the account of an invited member and a session. The
-         *     token works once. Errors: NOT_FOUND for a token that is unknown, used,
-         *     revoked or expired; EMAIL_TAKEN.
+         * Makes the invited person a member of the workspace and starts a session.
+         * @description Makes the invited person a member of the workspace and starts a
+         *     session. The invitation determines the e-mail address and the role. The token works
+         *     once.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the token is unknown, used, revoked or expired.
+         *       - EMAIL_TAKEN: the address belongs to a member of a workspace.
          */
         post: operations["acceptInvite"];
         delete?: never;
@@ -214,10 +246,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * LoginMerchant opens a session.
-         * @description LoginMerchant opens a session. An unknown address and a wrong password
-         *     answer alike. Errors: INVALID_CREDENTIALS, RATE_LIMIT_EXCEEDED after ten
-         *     failures on one address in 15 minutes.
+         * Starts a session of a merchant account.
+         * @description Starts a session of a merchant account. The response is the same for
+         *     an unknown address and for a wrong password.
+         *
+         *     Errors:
+         *       - INVALID_CREDENTIALS: the address or the password is wrong.
+         *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15
+         *         minutes. The wait becomes longer with each further failure, up to 60 seconds.
          */
         post: operations["loginMerchant"];
         delete?: never;
@@ -236,9 +272,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Logout ends the session of a refresh token; its access tokens stop at once.
-         * @description Logout ends the session of a refresh token; its access tokens stop at once.
-         *     It answers 204 whether or not there was a session to end.
+         * Ends the session of a refresh token.
+         * @description Ends the session of a refresh token. Its access tokens stop working at once.
+         *     The status is 204 even if there is no such session.
          */
         post: operations["logout2"];
         delete?: never;
@@ -257,9 +293,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * RefreshMerchantSession swaps a refresh token of a merchant for a new pair.
-         * @description RefreshMerchantSession swaps a refresh token of a merchant for a new pair.
-         *     Errors: REFRESH_TOKEN_INVALID.
+         * Exchanges a merchant's refresh token for a new access token and a new refresh token.
+         * @description Exchanges a merchant's refresh token for a new access token
+         *     and a new refresh token. A refresh token works once. If it is used again, the whole
+         *     session ends.
+         *
+         *     Errors: REFRESH_TOKEN_INVALID if the token is unknown, used, expired or revoked, or
+         *     belongs to a partner.
          */
         post: operations["refreshMerchantSession"];
         delete?: never;
@@ -278,9 +318,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * RegisterMerchant makes an account, its workspace with a public key of each mode, and a session.
-         * @description RegisterMerchant makes an account, its workspace with a public key of each
-         *     mode, and a session. Errors: EMAIL_TAKEN.
+         * Creates a merchant account, a workspace with a public key in each mode, and a session.
+         * @description Creates a merchant account, a workspace with a public key in each
+         *     mode, and a session. The account is the owner of the workspace.
+         *
+         *     Errors: EMAIL_TAKEN if a merchant account with this address exists.
          */
         post: operations["registerMerchant"];
         delete?: never;
@@ -298,7 +340,16 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** LoginPartner is LoginMerchant for partners. */
+        /**
+         * Starts a session of a partner account.
+         * @description Starts a session of a partner account. The response is the same for an
+         *     unknown address and for a wrong password.
+         *
+         *     Errors:
+         *       - INVALID_CREDENTIALS: the address or the password is wrong.
+         *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15
+         *         minutes. The wait becomes longer with each further failure, up to 60 seconds.
+         */
         post: operations["loginPartner"];
         delete?: never;
         options?: never;
@@ -316,9 +367,9 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Logout ends the session of a refresh token; its access tokens stop at once.
-         * @description Logout ends the session of a refresh token; its access tokens stop at once.
-         *     It answers 204 whether or not there was a session to end.
+         * Ends the session of a refresh token.
+         * @description Ends the session of a refresh token. Its access tokens stop working at once.
+         *     The status is 204 even if there is no such session.
          */
         post: operations["logout3"];
         delete?: never;
@@ -336,7 +387,15 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** RefreshPartnerSession swaps a refresh token of a partner for a new pair. */
+        /**
+         * Exchanges a partner's refresh token for a new access token and a new refresh token.
+         * @description Exchanges a partner's refresh token for a new access token
+         *     and a new refresh token. A refresh token works once. If it is used again, the whole
+         *     session ends.
+         *
+         *     Errors: REFRESH_TOKEN_INVALID if the token is unknown, used, expired or revoked, or
+         *     belongs to a merchant.
+         */
         post: operations["refreshPartnerSession"];
         delete?: never;
         options?: never;
@@ -354,8 +413,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * RegisterPartner makes a partner's account and a session.
-         * @description RegisterPartner makes a partner's account and a session. Errors: EMAIL_TAKEN.
+         * Creates a partner account and a session.
+         * @description Creates a partner account and a session.
+         *
+         *     Errors: EMAIL_TAKEN if a partner account with this address exists.
          */
         post: operations["registerPartner"];
         delete?: never;
@@ -374,9 +435,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * RefreshSession swaps a refresh token of either kind for a new pair.
-         * @description RefreshSession swaps a refresh token of either kind for a new pair. Each
-         *     token works once; using one again revokes every token of its session.
+         * Exchanges a refresh token of a merchant or partner for a new access token and a new refresh token.
+         * @description Exchanges a refresh token of a merchant or partner for a new access
+         *     token and a new refresh token. A refresh token works once. If it is used again, the
+         *     whole session ends.
+         *
+         *     Errors: REFRESH_TOKEN_INVALID if the token is unknown, used, expired or revoked.
          */
         post: operations["refreshSession"];
         delete?: never;
@@ -393,8 +457,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListCommissions returns the commissions of all programmes of the mode, or of the programme in `programId`.
-         * @description ListCommissions returns the commissions of all programmes of the mode, or of the
+         * Returns the commissions of all programmes of the mode, or of the programme in `programId`.
+         * @description Returns the commissions of all programmes of the mode, or of the
          *     programme in `programId`.
          *
          *     Errors:
@@ -418,8 +482,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ExportCommissions downloads the commissions of all programmes of the mode, or of the programme in `programId`, as a CSV file (RFC 4180).
-         * @description ExportCommissions downloads the commissions of all programmes of the mode, or of
+         * Downloads the commissions of all programmes of the mode, or of the programme in `programId`, as a CSV file (RFC 4180).
+         * @description Downloads the commissions of all programmes of the mode, or of
          *     the programme in `programId`, as a CSV file (RFC 4180). It accepts the filters and
          *     the sort order of the list. All rows come from one snapshot of the data.
          *
@@ -444,8 +508,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * GetCommissionStats counts and sums the commissions of all programmes of the mode, or of the programme in `programId`.
-         * @description GetCommissionStats counts and sums the commissions of all programmes of the mode,
+         * Counts and sums the commissions of all programmes of the mode, or of the programme in `programId`.
+         * @description Counts and sums the commissions of all programmes of the mode,
          *     or of the programme in `programId`.
          *
          *     Errors:
@@ -469,8 +533,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListConversions returns the conversions of the mode, newest first.
-         * @description ListConversions returns the conversions of the mode, newest first.
+         * Returns the conversions of the mode, newest first.
+         * @description Returns the conversions of the mode, newest first.
          *
          *     Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
          *     mode.
@@ -478,8 +542,8 @@ export interface paths {
         get: operations["listConversions"];
         put?: never;
         /**
-         * ReportConversion records one conversion and attributes it.
-         * @description ReportConversion records one conversion and attributes it.
+         * Records one conversion and attributes it.
+         * @description Records one conversion and attributes it.
          *
          *     A `click_id` or `promo_code` that cannot be resolved is not an error: the
          *     conversion is recorded with `attributed` false, and `attribution.reason_code` gives
@@ -514,8 +578,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * ReportConversions records up to 500 conversions in one request.
-         * @description ReportConversions records up to 500 conversions in one request. Each item is
+         * Records up to 500 conversions in one request.
+         * @description Records up to 500 conversions in one request. Each item is
          *     validated and recorded separately. Items with the same customer or the same
          *     `external_transaction_id` are recorded in the order of the request, other items in
          *     any order.
@@ -546,8 +610,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * RefundConversion reports that a sale was refunded, in full or in part.
-         * @description RefundConversion reports that a sale was refunded, in full or in part. The
+         * Reports that a sale was refunded, in full or in part.
+         * @description Reports that a sale was refunded, in full or in part. The
          *     commission of the sale is lowered to what the rest of the sale earns. Only the
          *     refunded total matters, so several refunds can be reported in any order.
          *
@@ -574,7 +638,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetConversion returns one conversion with its refunds. */
+        /** Returns one conversion with its refunds. */
         get: operations["getConversion"];
         put?: never;
         post?: never;
@@ -591,7 +655,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetConversionAttribution is GetDecision for the dashboard. */
+        /** Returns the current decision about a conversion, for the dashboard. */
         get: operations["getConversionAttribution"];
         put?: never;
         post?: never;
@@ -611,8 +675,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * ReattributeConversion attributes a conversion to another participant of the mode.
-         * @description ReattributeConversion attributes a conversion to another participant of the mode. A
+         * Attributes a conversion to another participant of the mode.
+         * @description Attributes a conversion to another participant of the mode. A
          *     new decision replaces the current one. The commission of the previous participant
          *     is rejected or, if it was paid, clawed back. A new commission is computed with the
          *     current rules of the new participant's programme. A customer who was bound to the
@@ -637,7 +701,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListFraudEvents pages through what the rules found, newest first. */
+        /**
+         * Returns the fraud events of the mode, newest first.
+         * @description Returns the fraud events of the mode, newest first.
+         *
+         *     Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
+         *     mode.
+         */
         get: operations["listFraudEvents"];
         put?: never;
         post?: never;
@@ -657,10 +727,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * ResolveFraudEvent ends an open event.
-         * @description ResolveFraudEvent ends an open event. confirmed rejects its commission with
-         *     the code fraud, unless that has ended or is paid; dismissed takes the flag of
-         *     the fraud rules off it. Errors: FRAUD_EVENT_RESOLVED.
+         * Closes an open fraud event.
+         * @description Closes an open fraud event. The outcome `confirmed` rejects the
+         *     commission with the code `fraud`, unless it is paid, rejected or refunded. The
+         *     outcome `dismissed` removes the review reason of the fraud rules from the
+         *     commission.
+         *
+         *     Errors: FRAUD_EVENT_RESOLVED if the event is not open.
          */
         post: operations["resolveFraudEvent"];
         delete?: never;
@@ -677,8 +750,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * CheckLiveness returns 200 while the process runs.
-         * @description CheckLiveness returns 200 while the process runs. It does not check the database or
+         * Returns 200 while the process runs.
+         * @description Returns 200 while the process runs. It does not check the database or
          *     the cache.
          */
         get: operations["checkLiveness"];
@@ -698,8 +771,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * CheckReadiness returns 200 if the database and the cache are reachable.
-         * @description CheckReadiness returns 200 if the database and the cache are reachable.
+         * Returns 200 if the database and the cache are reachable.
+         * @description Returns 200 if the database and the cache are reachable.
          *
          *     Errors: SERVICE_UNAVAILABLE if one of them is not reachable. The response names it.
          */
@@ -719,7 +792,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** This document. */
+        /** Returns this document. */
         get: operations["getOpenAPI"];
         put?: never;
         post?: never;
@@ -736,7 +809,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetPartnerSummary counts what the partner brought in a period. */
+        /**
+         * Returns the partner's clicks, conversions and revenue in a period.
+         * @description Returns the partner's clicks, conversions and revenue in a
+         *     period.
+         *
+         *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+         */
         get: operations["getPartnerSummary"];
         put?: never;
         post?: never;
@@ -753,7 +832,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetPartnerBalances sums what the partner has earned, per currency. */
+        /** Returns what the partner is owed and has earned, per currency. */
         get: operations["getPartnerBalances"];
         put?: never;
         post?: never;
@@ -770,7 +849,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListPartnerCommissions pages through the partner's commissions. */
+        /**
+         * Returns the partner's own commissions.
+         * @description Returns the partner's own commissions.
+         *
+         *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+         */
         get: operations["listPartnerCommissions"];
         put?: never;
         post?: never;
@@ -790,11 +874,18 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * AcceptParticipantInvite joins the programme of an invitation, approved at once.
-         * @description AcceptParticipantInvite joins the programme of an invitation, approved at
-         *     once. The token works once and for whoever has it. Errors: NOT_FOUND for a
-         *     token that is unknown, used, revoked or expired, and for a programme that is
-         *     not active; APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+         * Makes the calling partner an approved participant of the programme that the invitation belongs to.
+         * @description Makes the calling partner an approved participant of the
+         *     programme that the invitation belongs to. The token works once, for any partner who
+         *     has it.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the token is unknown, used, revoked or expired, belongs to the other
+         *         mode, or the programme is not active.
+         *       - VALIDATION_ERROR: the programme has terms and they were not accepted.
+         *       - APPLICATION_DUPLICATE: the partner is or was a participant of the programme.
+         *       - REFERRAL_CODE_TAKEN: the referral code of the invitation is or was used in the
+         *         workspace and mode.
          */
         post: operations["acceptParticipantInvite"];
         delete?: never;
@@ -811,8 +902,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListPartnerLedger returns the partner's own entries of all programmes of the mode, newest first, and the partner's balances.
-         * @description ListPartnerLedger returns the partner's own entries of all programmes of the mode,
+         * Returns the partner's own entries of all programmes of the mode, newest first, and the partner's balances.
+         * @description Returns the partner's own entries of all programmes of the mode,
          *     newest first, and the partner's balances.
          *
          *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
@@ -834,15 +925,17 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListPartnerLinks returns the partner's own links in the mode, newest first.
-         * @description ListPartnerLinks returns the partner's own links in the mode, newest first. Deleted
+         * Returns the partner's own links in the mode, newest first.
+         * @description Returns the partner's own links in the mode, newest first. Deleted
          *     links are not included.
+         *
+         *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
          */
         get: operations["listPartnerLinks"];
         put?: never;
         /**
-         * CreatePartnerLink creates a link for the partner that calls it.
-         * @description CreatePartnerLink creates a link for the partner that calls it.
+         * Creates a link for the partner that calls it.
+         * @description Creates a link for the partner that calls it.
          *
          *     Errors:
          *       - NOT_FOUND: the partner is not a participant of the programme.
@@ -874,8 +967,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * DeletePartnerLink deletes the partner's own link.
-         * @description DeletePartnerLink deletes the partner's own link. Its URLs stop working, and its
+         * Deletes the partner's own link.
+         * @description Deletes the partner's own link. Its URLs stop working, and its
          *     code cannot be used again.
          *
          *     Errors:
@@ -886,8 +979,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * UpdatePartnerLink changes the given fields of the partner's own link.
-         * @description UpdatePartnerLink changes the given fields of the partner's own link. A field that
+         * Changes the given fields of the partner's own link.
+         * @description Changes the given fields of the partner's own link. A field that
          *     is absent keeps its value, and null clears it. The code cannot be changed.
          *
          *     Errors:
@@ -913,9 +1006,9 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * SetPayoutMethod says how the partner wants to be paid.
-         * @description SetPayoutMethod says how the partner wants to be paid. The account is kept
-         *     encrypted and never shown whole again.
+         * Sets how the partner is paid.
+         * @description Sets how the partner is paid. The account is stored encrypted, and
+         *     responses contain only a masked form of it.
          */
         patch: operations["setPayoutMethod"];
         trace?: never;
@@ -928,8 +1021,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListPartnerPayouts returns the partner's own payouts in the mode, newest first.
-         * @description ListPartnerPayouts returns the partner's own payouts in the mode, newest first.
+         * Returns the partner's own payouts in the mode, newest first.
+         * @description Returns the partner's own payouts in the mode, newest first.
          *     Payouts that were never confirmed are not included.
          *
          *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
@@ -950,7 +1043,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetPartnerProfile reads the account. */
+        /** Returns the partner's account. */
         get: operations["getPartnerProfile"];
         put?: never;
         post?: never;
@@ -958,8 +1051,9 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * UpdatePartnerProfile changes what is given.
-         * @description UpdatePartnerProfile changes what is given. Merchants see the new name at
+         * Changes the given fields of the partner's account.
+         * @description Changes the given fields of the partner's account. A field
+         *     that is absent keeps its value, and null clears it. Merchants see a new name at
          *     once.
          */
         patch: operations["updatePartnerProfile"];
@@ -972,7 +1066,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListPartnerPrograms pages through the programmes that the partner takes part in (mine, whatever their status), or through those that anybody may join (public: active and public), newest first. */
+        /** Returns the programmes in which the partner takes part, whatever their status, or the active public programmes, newest first. */
         get: operations["listPartnerPrograms"];
         put?: never;
         post?: never;
@@ -989,7 +1083,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetPartnerProgram reads one programme that is the partner's or public. */
+        /** Returns one programme in which the partner takes part, or an active public one. */
         get: operations["getPartnerProgram"];
         put?: never;
         post?: never;
@@ -1009,9 +1103,19 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Apply asks to join an active, public programme of the mode that X-Mode names.
-         * @description Apply asks to join an active, public programme of the mode that X-Mode
-         *     names. Errors: NOT_FOUND, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+         * Makes the calling partner a participant of an active programme in the mode of the header `X-Mode`.
+         * @description Makes the calling partner a participant of an active programme in the mode of
+         *     the header `X-Mode`. The programme must be public, or have an open invitation for
+         *     the partner's e-mail address. The participant is `pending`, or `approved` if the
+         *     programme approves partners automatically.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the programme does not exist, is not active, or is not open to the
+         *         partner.
+         *       - VALIDATION_ERROR: the programme has terms and they were not accepted.
+         *       - APPLICATION_DUPLICATE: the partner has applied to this programme before.
+         *       - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
+         *         mode.
          */
         post: operations["apply"];
         delete?: never;
@@ -1027,7 +1131,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListPartnerPromoCodes pages through the partner's own codes, newest first. */
+        /**
+         * Returns the partner's own promo codes in the mode, newest first.
+         * @description Returns the partner's own promo codes in the mode, newest
+         *     first.
+         *
+         *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+         */
         get: operations["listPartnerPromoCodes"];
         put?: never;
         post?: never;
@@ -1045,8 +1155,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListPayouts returns the payouts of the mode, newest first.
-         * @description ListPayouts returns the payouts of the mode, newest first.
+         * Returns the payouts of the mode, newest first.
+         * @description Returns the payouts of the mode, newest first.
          *
          *     Errors: NOT_FOUND if the programme, participant or batch of a filter does not exist
          *     in the mode.
@@ -1067,18 +1177,18 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListPayoutBatches returns the batches of the mode, newest first. */
+        /** Returns the batches of the mode, newest first. */
         get: operations["listPayoutBatches"];
         put?: never;
         /**
-         * CreatePayoutBatch creates a batch of draft payouts from everything that is payable.
-         * @description CreatePayoutBatch creates a batch of draft payouts from everything that is payable.
+         * Creates a batch of draft payouts from everything that is payable.
+         * @description Creates a batch of draft payouts from everything that is payable.
          *
          *     The header Idempotency-Key is required. A repeated request with the same key and
          *     the same body returns the first response for 24 hours. A commission is in at most
-         *     one open payout, even if batches are created at the same time. A batch takes
-         *     participants, longest waiting first, until it has 25,000 commissions. The rest
-         *     stays payable and goes into a later batch.
+         *     one open payout, even if batches are created at the same time. A batch holds up to
+         *     25,000 commissions. If more are payable, it takes the participants that have waited
+         *     longest, and a later batch can take the others.
          *
          *     Errors:
          *       - IDEMPOTENCY_KEY_REQUIRED: the header is missing or malformed.
@@ -1100,7 +1210,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetPayoutBatch returns one batch. */
+        /** Returns one batch. */
         get: operations["getPayoutBatch"];
         put?: never;
         post?: never;
@@ -1120,8 +1230,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * CancelPayoutBatch cancels all draft and pending payouts of a batch.
-         * @description CancelPayoutBatch cancels all draft and pending payouts of a batch. Their
+         * Cancels all draft and pending payouts of a batch.
+         * @description Cancels all draft and pending payouts of a batch. Their
          *     commissions become payable again.
          *
          *     Errors: PAYOUT_STATE_INVALID if a payout of the batch is processing or paid, or if
@@ -1144,8 +1254,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * ConfirmPayoutBatch confirms a draft batch: its payouts become `pending`.
-         * @description ConfirmPayoutBatch confirms a draft batch: its payouts become `pending`. All
+         * Confirms a draft batch: its payouts become `pending`.
+         * @description Confirms a draft batch: its payouts become `pending`. All
          *     payouts are computed again before. Commissions that are no longer payable leave
          *     them, and payouts that fall below the minimum are canceled.
          *
@@ -1166,8 +1276,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ExportPayoutBatch downloads the payouts of a confirmed batch as a CSV file for the payment provider.
-         * @description ExportPayoutBatch downloads the payouts of a confirmed batch as a CSV file for the
+         * Downloads the payouts of a confirmed batch as a CSV file for the payment provider.
+         * @description Downloads the payouts of a confirmed batch as a CSV file for the
          *     payment provider. It changes the status of the pending payouts to `processing`.
          *     They are computed again before, as in the confirmation. The file contains all
          *     payouts that are `processing` after that. The formats `paypal` and `wise` contain
@@ -1194,8 +1304,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * PreviewPayouts returns the payouts that a new batch would contain, and the accounts that would be left out, with the reason.
-         * @description PreviewPayouts returns the payouts that a new batch would contain, and the accounts
+         * Returns the payouts that a new batch would contain, and the accounts that would be left out, with the reason.
+         * @description Returns the payouts that a new batch would contain, and the accounts
          *     that would be left out, with the reason. It changes nothing.
          *
          *     Errors: NOT_FOUND if a programme does not exist in the mode.
@@ -1214,7 +1324,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetPayout returns one payout with its commissions. */
+        /** Returns one payout with its commissions. */
         get: operations["getPayout"];
         put?: never;
         post?: never;
@@ -1238,8 +1348,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * CancelPayout cancels a draft, pending or failed payout.
-         * @description CancelPayout cancels a draft, pending or failed payout. Its commissions become
+         * Cancels a draft, pending or failed payout.
+         * @description Cancels a draft, pending or failed payout. Its commissions become
          *     payable again.
          *
          *     Errors: PAYOUT_STATE_INVALID if the payout has another status.
@@ -1261,8 +1371,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * MarkPayoutFailed records that a pending or processing payout could not be paid.
-         * @description MarkPayoutFailed records that a pending or processing payout could not be paid. Its
+         * Records that a pending or processing payout could not be paid.
+         * @description Records that a pending or processing payout could not be paid. Its
          *     commissions become payable again.
          *
          *     Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
@@ -1284,8 +1394,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * MarkPayoutPaid records that the money of a pending or processing payout has arrived.
-         * @description MarkPayoutPaid records that the money of a pending or processing payout has
+         * Records that the money of a pending or processing payout has arrived.
+         * @description Records that the money of a pending or processing payout has
          *     arrived. Its commissions become `paid`.
          *
          *     Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
@@ -1307,8 +1417,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * RetryPayout makes a failed payout pending again.
-         * @description RetryPayout makes a failed payout pending again. It contains those of its
+         * Makes a failed payout pending again.
+         * @description Makes a failed payout pending again. It contains those of its
          *     commissions that are still payable and in no other payout, and everything else that
          *     is due to the participant now.
          *
@@ -1325,12 +1435,14 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListPrograms pages through the programmes, newest first. */
+        /** Returns the programmes of the mode, newest first. */
         get: operations["listPrograms"];
         put?: never;
         /**
-         * CreateProgram makes a draft.
-         * @description CreateProgram makes a draft. Errors: SLUG_TAKEN.
+         * Creates a programme with the status `draft`.
+         * @description Creates a programme with the status `draft`.
+         *
+         *     Errors: SLUG_TAKEN if another programme of the workspace and mode has the slug.
          */
         post: operations["createProgram"];
         delete?: never;
@@ -1346,7 +1458,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetProgram reads one programme. */
+        /** Returns one programme. */
         get: operations["getProgram"];
         put?: never;
         post?: never;
@@ -1354,10 +1466,17 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * UpdateProgram changes what is given: absent fields stay, null clears, objects merge, arrays are replaced.
-         * @description UpdateProgram changes what is given: absent fields stay, null clears,
-         *     objects merge, arrays are replaced. A change of commission_rules makes a new
-         *     version and never touches existing commissions. Errors: SLUG_TAKEN.
+         * Changes the given fields of a programme.
+         * @description Changes the given fields of a programme. A field that is absent keeps
+         *     its value. Null clears a field or resets it to its default. An object changes only
+         *     the fields that it contains, and an array replaces the old one. A change of
+         *     `commissionRules` makes a new version of the rules. Existing commissions keep the
+         *     version with which they were computed.
+         *
+         *     Errors:
+         *       - SLUG_TAKEN: another programme of the workspace and mode has the slug.
+         *       - PROGRAM_STATE_INVALID: the currency cannot change, because the programme has
+         *         commissions.
          */
         patch: operations["updateProgram"];
         trace?: never;
@@ -1371,7 +1490,14 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** ActivateProgram opens a draft or paused programme; it needs a website_url or a landing_url. */
+        /**
+         * Activates a draft or paused programme.
+         * @description Activates a draft or paused programme.
+         *
+         *     Errors:
+         *       - PROGRAM_STATE_INVALID: the programme is active or archived.
+         *       - VALIDATION_ERROR: the programme has neither a `websiteUrl` nor a `landingUrl`.
+         */
         post: operations["activateProgram"];
         delete?: never;
         options?: never;
@@ -1389,8 +1515,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * ArchiveProgram ends a programme for good.
-         * @description ArchiveProgram ends a programme for good. Its records stay.
+         * Ends a programme permanently.
+         * @description Ends a programme permanently. Its records remain readable.
+         *
+         *     Errors: PROGRAM_STATE_INVALID if the programme is archived already.
          */
         post: operations["archiveProgram"];
         delete?: never;
@@ -1407,8 +1535,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListProgramCommissions returns the commissions of one programme.
-         * @description ListProgramCommissions returns the commissions of one programme.
+         * Returns the commissions of one programme.
+         * @description Returns the commissions of one programme.
          *
          *     Errors:
          *       - FORBIDDEN: the programme belongs to another workspace.
@@ -1437,8 +1565,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * BulkApproveCommissions approves up to 100 commissions of a programme, each in a transaction of its own.
-         * @description BulkApproveCommissions approves up to 100 commissions of a programme, each in a
+         * Approves up to 100 commissions of a programme, each in a transaction of its own.
+         * @description Approves up to 100 commissions of a programme, each in a
          *     transaction of its own. It never approves during a hold period. An id that occurs
          *     more than once counts once.
          *
@@ -1464,8 +1592,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * BulkRejectCommissions rejects up to 100 commissions of a programme, each in a transaction of its own.
-         * @description BulkRejectCommissions rejects up to 100 commissions of a programme, each in a
+         * Rejects up to 100 commissions of a programme, each in a transaction of its own.
+         * @description Rejects up to 100 commissions of a programme, each in a
          *     transaction of its own. An id that occurs more than once counts once.
          *
          *     The status is 200 if all were rejected, 207 if some failed, and 422 if all failed.
@@ -1484,8 +1612,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ExportProgramCommissions downloads the commissions of one programme as a CSV file (RFC 4180).
-         * @description ExportProgramCommissions downloads the commissions of one programme as a CSV file
+         * Downloads the commissions of one programme as a CSV file (RFC 4180).
+         * @description Downloads the commissions of one programme as a CSV file
          *     (RFC 4180). It accepts the filters and the sort order of the list. All rows come
          *     from one snapshot of the data.
          *
@@ -1510,8 +1638,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * GetProgramCommissionStats counts and sums the commissions of one programme.
-         * @description GetProgramCommissionStats counts and sums the commissions of one programme.
+         * Counts and sums the commissions of one programme.
+         * @description Counts and sums the commissions of one programme.
          *
          *     Errors:
          *       - FORBIDDEN: the programme belongs to another workspace.
@@ -1533,7 +1661,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetCommission returns one commission with its rules, its attribution and its history. */
+        /** Returns one commission with its rules, its attribution and its history. */
         get: operations["getCommission"];
         put?: never;
         post?: never;
@@ -1557,8 +1685,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * ApproveCommission approves a pending commission whose hold period is over.
-         * @description ApproveCommission approves a pending commission whose hold period is over. It also
+         * Approves a pending commission whose hold period is over.
+         * @description Approves a pending commission whose hold period is over. It also
          *     clears a review flag.
          *
          *     Errors:
@@ -1582,8 +1710,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * ApproveCommissionEarly approves a pending commission before its hold period is over.
-         * @description ApproveCommissionEarly approves a pending commission before its hold period is
+         * Approves a pending commission before its hold period is over.
+         * @description Approves a pending commission before its hold period is
          *     over. The commission is not paid out before the hold period ends. The reason is
          *     stored and never shown to the partner.
          *
@@ -1609,8 +1737,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * ClearCommissionReview removes the review flag and all review reasons of a pending or approved commission.
-         * @description ClearCommissionReview removes the review flag and all review reasons of a pending
+         * Removes the review flag and all review reasons of a pending or approved commission.
+         * @description Removes the review flag and all review reasons of a pending
          *     or approved commission. The status does not change.
          *
          *     Errors: COMMISSION_NOT_FLAGGED if the commission is not flagged, or is rejected,
@@ -1633,8 +1761,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * RejectCommission rejects a pending or approved commission, also during its hold period.
-         * @description RejectCommission rejects a pending or approved commission, also during its hold
+         * Rejects a pending or approved commission, also during its hold period.
+         * @description Rejects a pending or approved commission, also during its hold
          *     period.
          *
          *     Errors: COMMISSION_TERMINAL if the commission is rejected, paid or refunded.
@@ -1649,11 +1777,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetFraudPolicy reads a programme's policy. */
+        /** Returns the fraud policy of a programme, with all fraud rules. */
         get: operations["getFraudPolicy"];
         /**
-         * PutFraudPolicy replaces a programme's policy.
-         * @description PutFraudPolicy replaces a programme's policy. What is absent is empty.
+         * Replaces the fraud policy of a programme.
+         * @description Replaces the fraud policy of a programme. A list that is absent
+         *     becomes empty.
          */
         put: operations["putFraudPolicy"];
         post?: never;
@@ -1670,13 +1799,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListGroups pages through the programme's groups of partners, by name. */
+        /** Returns the groups of a programme, sorted by name. */
         get: operations["listGroups"];
         put?: never;
         /**
-         * CreateGroup makes a group with a rate of its own.
-         * @description CreateGroup makes a group with a rate of its own. A name that another group
-         *     of the programme has is a VALIDATION_ERROR.
+         * Creates a group, whose participants have a common rate.
+         * @description Creates a group, whose participants have a common rate.
+         *
+         *     Errors:
+         *       - VALIDATION_ERROR: another group of the programme has the name.
+         *       - PROGRAM_STATE_INVALID: the programme is archived.
          */
         post: operations["createGroup"];
         delete?: never;
@@ -1696,13 +1828,24 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * DeleteGroup ends a group without partners.
-         * @description DeleteGroup ends a group without partners. Errors: GROUP_IN_USE.
+         * Deletes a group that has no participants.
+         * @description Deletes a group that has no participants.
+         *
+         *     Errors: GROUP_IN_USE if participants are in the group, or if an open invitation
+         *     names it.
          */
         delete: operations["deleteGroup"];
         options?: never;
         head?: never;
-        /** UpdateGroup changes what is given; existing commissions stay as they are. */
+        /**
+         * Changes the given fields of a group.
+         * @description Changes the given fields of a group. Existing commissions do not
+         *     change.
+         *
+         *     Errors:
+         *       - VALIDATION_ERROR: another group of the programme has the name.
+         *       - PROGRAM_STATE_INVALID: the programme is archived.
+         */
         patch: operations["updateGroup"];
         trace?: never;
     };
@@ -1714,15 +1857,17 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListLinks returns the links of a programme, newest first.
-         * @description ListLinks returns the links of a programme, newest first. Deleted links are not
+         * Returns the links of a programme, newest first.
+         * @description Returns the links of a programme, newest first. Deleted links are not
          *     included.
+         *
+         *     Errors: NOT_FOUND if the participant of the filter does not exist in the mode.
          */
         get: operations["listLinks"];
         put?: never;
         /**
-         * CreateLink creates a link for a participant of the programme.
-         * @description CreateLink creates a link for a participant of the programme.
+         * Creates a link for a participant of the programme.
+         * @description Creates a link for a participant of the programme.
          *
          *     Errors:
          *       - VALIDATION_ERROR: the participant is not in the programme, or the host of the
@@ -1747,13 +1892,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetLink returns one link. */
+        /** Returns one link. */
         get: operations["getLink"];
         put?: never;
         post?: never;
         /**
-         * DeleteLink deletes a link.
-         * @description DeleteLink deletes a link. Its URLs stop working, and its code cannot be used
+         * Deletes a link.
+         * @description Deletes a link. Its URLs stop working, and its code cannot be used
          *     again.
          *
          *     Errors:
@@ -1765,8 +1910,8 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * UpdateLink changes the given fields of a link.
-         * @description UpdateLink changes the given fields of a link. A field that is absent keeps its
+         * Changes the given fields of a link.
+         * @description Changes the given fields of a link. A field that is absent keeps its
          *     value, and null clears it. The code cannot be changed.
          *
          *     Errors:
@@ -1785,7 +1930,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListParticipants pages through a programme's participants. */
+        /**
+         * Returns the participants of a programme.
+         * @description Returns the participants of a programme.
+         *
+         *     Errors: NOT_FOUND if the programme has no group with the id in `groupId`.
+         */
         get: operations["listParticipants"];
         put?: never;
         post?: never;
@@ -1809,9 +1959,14 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * BulkApproveParticipants approves up to 100, each on its own: 200 when all were, 207 when some, 422 BULK_ALL_FAILED when none.
-         * @description BulkApproveParticipants approves up to 100, each on its own: 200 when all
-         *     were, 207 when some, 422 BULK_ALL_FAILED when none. Repeats are folded.
+         * Approves up to 100 participants of a programme, each in a transaction of its own.
+         * @description Approves up to 100 participants of a programme, each in a
+         *     transaction of its own. An id that occurs more than once counts once.
+         *
+         *     The status is 200 if all were approved, 207 if some failed, and 422 if all failed.
+         *
+         *     Errors: BULK_ALL_FAILED if no participant was approved. The body has the results
+         *     too.
          */
         patch: operations["bulkApproveParticipants"];
         trace?: never;
@@ -1829,7 +1984,16 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** BulkRejectParticipants is BulkApproveParticipants for rejecting. */
+        /**
+         * Rejects up to 100 participants of a programme, each in a transaction of its own.
+         * @description Rejects up to 100 participants of a programme, each in a
+         *     transaction of its own. An id that occurs more than once counts once.
+         *
+         *     The status is 200 if all were rejected, 207 if some failed, and 422 if all failed.
+         *
+         *     Errors: BULK_ALL_FAILED if no participant was rejected. The body has the results
+         *     too.
+         */
         patch: operations["bulkRejectParticipants"];
         trace?: never;
     };
@@ -1843,12 +2007,17 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * InviteParticipant invites an address to the programme, public or not, and gives the inviter the token to pass on, good for 7 days.
-         * @description InviteParticipant invites an address to the programme, public or not, and
-         *     gives the inviter the token to pass on, good for 7 days. An earlier
-         *     invitation of the address ends. Errors: REFERRAL_CODE_TAKEN,
-         *     APPLICATION_DUPLICATE when a partner of that address takes part already,
-         *     PROGRAM_STATE_INVALID for an archived programme.
+         * Invites an e-mail address to a programme, which can be private.
+         * @description Invites an e-mail address to a programme, which can be private.
+         *     The response contains a token, which the merchant sends to the partner. The token
+         *     is valid for 7 days. An earlier invitation of the same address ends.
+         *
+         *     Errors:
+         *       - VALIDATION_ERROR: the group does not belong to the programme.
+         *       - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
+         *         mode.
+         *       - APPLICATION_DUPLICATE: a partner with this address is a participant already.
+         *       - PROGRAM_STATE_INVALID: the programme is archived.
          */
         post: operations["inviteParticipant"];
         delete?: never;
@@ -1865,9 +2034,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListParticipantInvites pages through the invitations that can still be accepted, newest first.
-         * @description ListParticipantInvites pages through the invitations that can still be
-         *     accepted, newest first. Their tokens are never shown again.
+         * Returns the invitations of a programme that can still be accepted, newest first.
+         * @description Returns the invitations of a programme that can still be
+         *     accepted, newest first. Their tokens are not included.
          */
         get: operations["listParticipantInvites"];
         put?: never;
@@ -1889,9 +2058,10 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * RevokeParticipantInvite ends an invitation.
-         * @description RevokeParticipantInvite ends an invitation. Errors: NOT_FOUND, also when it
-         *     was used.
+         * Ends an invitation.
+         * @description Ends an invitation. Its token stops working.
+         *
+         *     Errors: NOT_FOUND if there is no such invitation, or if it has ended.
          */
         delete: operations["revokeParticipantInvite"];
         options?: never;
@@ -1906,7 +2076,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetParticipant reads one participant. */
+        /** Returns one participant. */
         get: operations["getParticipant"];
         put?: never;
         post?: never;
@@ -1914,10 +2084,16 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * UpdateParticipant changes what is given: absent fields stay, null clears, arrays are replaced.
-         * @description UpdateParticipant changes what is given: absent fields stay, null clears,
-         *     arrays are replaced. A replaced referral code stays taken and goes on
-         *     leading to the participant. Errors: REFERRAL_CODE_TAKEN, PARTICIPANT_ERASED.
+         * Changes the given fields of a participant.
+         * @description Changes the given fields of a participant. A field that is absent
+         *     keeps its value, null clears it, and an array replaces the old one. A replaced
+         *     referral code keeps working for the participant and cannot be used by another one.
+         *
+         *     Errors:
+         *       - VALIDATION_ERROR: the group does not belong to the programme.
+         *       - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
+         *         mode.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
          */
         patch: operations["updateParticipant"];
         trace?: never;
@@ -1935,7 +2111,15 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** ApproveParticipant lets a pending or rejected partner earn. */
+        /**
+         * Approves a pending or rejected participant.
+         * @description Approves a pending or rejected participant. From then on the
+         *     participant's conversions earn commissions.
+         *
+         *     Errors:
+         *       - PARTICIPANT_STATE_INVALID: the participant is approved or suspended.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
+         */
         patch: operations["approveParticipant"];
         trace?: never;
     };
@@ -1946,12 +2130,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListLedger returns the entries of a participant, newest first, and the participant's balances. */
+        /** Returns the entries of a participant, newest first, and the participant's balances. */
         get: operations["listLedger"];
         put?: never;
         /**
-         * CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger.
-         * @description CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. It is
+         * Adds a bonus or an adjustment to a participant's ledger.
+         * @description Adds a bonus or an adjustment to a participant's ledger. It is
          *     settled with the next payout in its currency.
          *
          *     Errors: PARTICIPANT_ERASED if the participant's data was erased.
@@ -1976,7 +2160,15 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** ReinstateParticipant ends a suspension. */
+        /**
+         * Ends a suspension.
+         * @description Ends a suspension. It also removes the review reason
+         *     `participant_suspended` from pending commissions.
+         *
+         *     Errors:
+         *       - PARTICIPANT_STATE_INVALID: the participant is not suspended.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
+         */
         patch: operations["reinstateParticipant"];
         trace?: never;
     };
@@ -1993,7 +2185,15 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        /** RejectParticipant refuses a pending partner. */
+        /**
+         * Rejects a pending participant.
+         * @description Rejects a pending participant. The partner cannot apply again,
+         *     but the merchant can still approve the participant.
+         *
+         *     Errors:
+         *       - PARTICIPANT_STATE_INVALID: the participant is not pending.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
+         */
         patch: operations["rejectParticipant"];
         trace?: never;
     };
@@ -2011,9 +2211,15 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * SuspendParticipant stops an approved partner from earning.
-         * @description SuspendParticipant stops an approved partner from earning. Links keep
-         *     resolving and clicks keep being recorded.
+         * Suspends an approved participant.
+         * @description Suspends an approved participant. Links keep working and clicks
+         *     are recorded, but new conversions earn no commission. Pending commissions are
+         *     flagged for review with the reason `participant_suspended`, and the participant
+         *     gets no payouts.
+         *
+         *     Errors:
+         *       - PARTICIPANT_STATE_INVALID: the participant is not approved.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
          */
         patch: operations["suspendParticipant"];
         trace?: never;
@@ -2027,7 +2233,13 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** PauseProgram stops clicks and commissions until it is activated again. */
+        /**
+         * Pauses an active programme.
+         * @description Pauses an active programme. Until it is activated again, its links
+         *     return 404, no clicks are registered, and conversions are not attributed to it.
+         *
+         *     Errors: PROGRAM_STATE_INVALID if the programme is not active.
+         */
         post: operations["pauseProgram"];
         delete?: never;
         options?: never;
@@ -2042,14 +2254,25 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListPromoCodes pages through a programme's promo codes, newest first. */
+        /**
+         * Returns the promo codes of a programme, newest first.
+         * @description Returns the promo codes of a programme, newest first. Deleted codes
+         *     are not included.
+         *
+         *     Errors: NOT_FOUND if the participant of the filter does not exist in the mode.
+         */
         get: operations["listPromoCodes"];
         put?: never;
         /**
-         * CreatePromoCode gives a participant a code.
-         * @description CreatePromoCode gives a participant a code. Errors: PROMO_CODE_TAKEN,
-         *     PARTICIPANT_STATE_INVALID for a rejected participant, PARTICIPANT_ERASED, VALIDATION_ERROR for a participant that the programme
-         *     does not have.
+         * Creates a promo code for a participant of the programme.
+         * @description Creates a promo code for a participant of the programme.
+         *
+         *     Errors:
+         *       - VALIDATION_ERROR: the participant is not in the programme.
+         *       - PARTICIPANT_STATE_INVALID: the participant was rejected.
+         *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *       - PROGRAM_STATE_INVALID: the programme is archived.
+         *       - PROMO_CODE_TAKEN: the code is used in the workspace and mode.
          */
         post: operations["createPromoCode"];
         delete?: never;
@@ -2065,18 +2288,26 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetPromoCode reads one promo code. */
+        /** Returns one promo code. */
         get: operations["getPromoCode"];
         put?: never;
         post?: never;
         /**
-         * DeletePromoCode ends a code and frees its name.
-         * @description DeletePromoCode ends a code and frees its name. What it attributed stays.
+         * Deletes a promo code.
+         * @description Deletes a promo code. The code can be used for a new promo code.
+         *     Conversions that it attributed do not change.
          */
         delete: operations["deletePromoCode"];
         options?: never;
         head?: never;
-        /** UpdatePromoCode changes what is given; code, participant and discount stay. */
+        /**
+         * Changes the given fields of a promo code.
+         * @description Changes the given fields of a promo code. A field that is absent
+         *     keeps its value, and null clears it. The code, the participant and the discount
+         *     cannot be changed.
+         *
+         *     Errors: PARTICIPANT_ERASED if the participant's data was erased.
+         */
         patch: operations["updatePromoCode"];
         trace?: never;
     };
@@ -2087,7 +2318,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListProgramRules pages through every version of the commission rules, newest first. */
+        /** Returns all versions of a programme's commission rules, newest first. */
         get: operations["listProgramRules"];
         put?: never;
         post?: never;
@@ -2104,14 +2335,20 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListWebhooks lists the mode's endpoints, newest first. */
+        /** Returns the endpoints of the mode, newest first. */
         get: operations["listWebhooks"];
         put?: never;
         /**
-         * CreateWebhook makes an endpoint and shows its signing secret this once.
-         * @description CreateWebhook makes an endpoint and shows its signing secret this once. Errors, in
-         *     this order: VALIDATION_ERROR, WEBHOOK_URL_NOT_HTTPS, WEBHOOK_URL_UNRESOLVABLE,
-         *     WEBHOOK_URL_PRIVATE_IP, WEBHOOK_ENDPOINT_LIMIT_EXCEEDED.
+         * Creates an endpoint.
+         * @description Creates an endpoint. The response contains the signing secret, which
+         *     is not shown again.
+         *
+         *     Errors, checked in this order:
+         *       - VALIDATION_ERROR: the URL is malformed, or an event name is unknown.
+         *       - WEBHOOK_URL_NOT_HTTPS: the URL does not use https.
+         *       - WEBHOOK_URL_UNRESOLVABLE: the host name does not resolve.
+         *       - WEBHOOK_URL_PRIVATE_IP: the host resolves to a private or reserved address.
+         *       - WEBHOOK_ENDPOINT_LIMIT_EXCEEDED: the mode has 10 endpoints.
          */
         post: operations["createWebhook"];
         delete?: never;
@@ -2127,11 +2364,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /**
-         * ListEventTypes lists the names that can be subscribed to.
-         * @description ListEventTypes lists the names that can be subscribed to. The gateway tries what
-         *     is registered last first, so this stands behind GetWebhook.
-         */
+        /** Returns the events that endpoints can subscribe to. */
         get: operations["listEventTypes"];
         put?: never;
         post?: never;
@@ -2148,18 +2381,22 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetWebhook reads one endpoint; its secret is not shown again. */
+        /** Returns one endpoint, without its signing secret. */
         get: operations["getWebhook"];
         put?: never;
         post?: never;
-        /** DeleteWebhook ends an endpoint; what waits for it is canceled. */
+        /**
+         * Deletes an endpoint.
+         * @description Deletes an endpoint. Its waiting deliveries are canceled.
+         */
         delete: operations["deleteWebhook"];
         options?: never;
         head?: never;
         /**
-         * UpdateWebhook changes what is given; the URL stays.
-         * @description UpdateWebhook changes what is given; the URL stays. Turning an endpoint off cancels
-         *     what waits for it; turning it on lets its failures be forgotten.
+         * Changes the given fields of an endpoint.
+         * @description Changes the given fields of an endpoint. The URL cannot be changed.
+         *     If the endpoint is disabled, its waiting deliveries are canceled. If it is enabled
+         *     again, its failure counts begin at 0.
          */
         patch: operations["updateWebhook"];
         trace?: never;
@@ -2171,7 +2408,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListDeliveries pages through the endpoint's deliveries of the last 30 days, newest first: metadata only. */
+        /**
+         * Returns the deliveries of an endpoint in the last 30 days, newest first.
+         * @description Returns the deliveries of an endpoint in the last 30 days, newest
+         *     first. Bodies are not included.
+         */
         get: operations["listDeliveries"];
         put?: never;
         post?: never;
@@ -2188,7 +2429,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetDelivery reads one delivery with its attempts. */
+        /** Returns one delivery with its attempts. */
         get: operations["getDelivery"];
         put?: never;
         post?: never;
@@ -2208,10 +2449,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * RetryDelivery asks for one more attempt now.
-         * @description RetryDelivery asks for one more attempt now. For one that waits it takes the place
-         *     of the next of its schedule; one that has ended gets this attempt and no schedule.
-         *     Each call is one attempt. Errors: WEBHOOK_DISABLED.
+         * Makes one more attempt of a delivery now.
+         * @description Makes one more attempt of a delivery now. If the delivery is waiting,
+         *     the attempt replaces the next scheduled one. If the delivery has ended, no further
+         *     attempts follow.
+         *
+         *     Errors: WEBHOOK_DISABLED if the endpoint is disabled.
          */
         post: operations["retryDelivery"];
         delete?: never;
@@ -2230,9 +2473,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * RecoverDeliveries sends deliveries of a time range again, each with a new schedule.
-         * @description RecoverDeliveries sends deliveries of a time range again, each with a new schedule.
-         *     Errors: WEBHOOK_DISABLED.
+         * Sends the deliveries of a time range again, each with a new retry schedule.
+         * @description Sends the deliveries of a time range again, each with a new retry
+         *     schedule. The status is 202, and the deliveries are sent in the background.
+         *
+         *     Errors: WEBHOOK_DISABLED if the endpoint is disabled.
          */
         post: operations["recoverDeliveries"];
         delete?: never;
@@ -2251,10 +2496,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * RotateWebhookSecret makes a new signing secret and shows it this once.
-         * @description RotateWebhookSecret makes a new signing secret and shows it this once. Deliveries
-         *     are signed with the one before as well for 24 hours, unless it is to expire at
-         *     once. The one before that ends now.
+         * Creates a new signing secret.
+         * @description Creates a new signing secret. The response contains it; it is
+         *     not shown again. For 24 hours, deliveries are signed with both the new and the
+         *     previous secret, unless `expireImmediately` is true. Older secrets stop at once.
          */
         post: operations["rotateWebhookSecret"];
         delete?: never;
@@ -2273,10 +2518,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * TestWebhook sends a webhook.ping and waits for its outcome, 10 seconds at most.
-         * @description TestWebhook sends a webhook.ping and waits for its outcome, 10 seconds at most. It
-         *     works on an endpoint that is off, and is no delivery. The object of the event has
-         *     webhook_id and description.
+         * Sends the event `webhook.ping` to an endpoint and returns the outcome.
+         * @description Sends the event `webhook.ping` to an endpoint and returns the outcome.
+         *     It waits up to 10 seconds. It also works for a disabled endpoint, and the ping does
+         *     not appear in the list of deliveries.
          */
         post: operations["testWebhook"];
         delete?: never;
@@ -2292,7 +2537,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** GetWorkspace reads the settings. */
+        /** Returns the settings of the workspace. */
         get: operations["getWorkspace"];
         put?: never;
         post?: never;
@@ -2300,9 +2545,10 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * UpdateWorkspace changes what is given: absent fields stay, null clears, arrays are replaced.
-         * @description UpdateWorkspace changes what is given: absent fields stay, null clears,
-         *     arrays are replaced. A new currency or timezone changes nothing that exists.
+         * Changes the given settings.
+         * @description Changes the given settings. A field that is absent keeps its value,
+         *     null clears it, and an array replaces the old one. A new currency or time zone does
+         *     not change existing records.
          */
         patch: operations["updateWorkspace"];
         trace?: never;
@@ -2315,9 +2561,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListAuditLog pages through what was changed in the mode and in the workspace as a whole, newest first.
-         * @description ListAuditLog pages through what was changed in the mode and in the workspace
-         *     as a whole, newest first. The log is append-only.
+         * Returns the changes that were made in the mode and in the workspace as a whole, newest first.
+         * @description Returns the changes that were made in the mode and in the workspace as
+         *     a whole, newest first. Entries are never changed.
          */
         get: operations["listAuditLog"];
         put?: never;
@@ -2335,7 +2581,11 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ExportAuditLog streams the same, with the same filters, as CSV (RFC 4180). */
+        /**
+         * Downloads the audit log as a CSV file (RFC 4180).
+         * @description Downloads the audit log as a CSV file (RFC 4180). It accepts the
+         *     filters of the list.
+         */
         get: operations["exportAuditLog"];
         put?: never;
         post?: never;
@@ -2353,18 +2603,21 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * ListInvites pages through the invitations that can still be accepted, newest first.
-         * @description ListInvites pages through the invitations that can still be accepted,
-         *     newest first. Their tokens are never shown again.
+         * Returns the invitations that can still be accepted, newest first.
+         * @description Returns the invitations that can still be accepted, newest first. Their
+         *     tokens are not included.
          */
         get: operations["listInvites"];
         put?: never;
         /**
-         * CreateInvite invites an address as a member and gives the inviter the token to pass on, good for 7 days.
-         * @description CreateInvite invites an address as a member and gives the inviter the token
-         *     to pass on, good for 7 days. An earlier invitation of the address ends.
-         *     Errors: EMAIL_TAKEN, FORBIDDEN when an admin invites an owner or
-         *     would replace an invitation of one.
+         * Invites an e-mail address to become a member.
+         * @description Invites an e-mail address to become a member. The response contains a
+         *     token, which the caller sends to the invited person. The token is valid for 7 days.
+         *     An earlier invitation of the same address ends.
+         *
+         *     Errors:
+         *       - EMAIL_TAKEN: the address belongs to a member of this or another workspace.
+         *       - FORBIDDEN: an admin invites an owner, or replaces an invitation of an owner.
          */
         post: operations["createInvite"];
         delete?: never;
@@ -2384,9 +2637,12 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * RevokeInvite ends an invitation.
-         * @description RevokeInvite ends an invitation. Errors: NOT_FOUND, also when it was used;
-         *     FORBIDDEN for an admin when it invites an owner.
+         * Ends an invitation.
+         * @description Ends an invitation. Its token stops working.
+         *
+         *     Errors:
+         *       - NOT_FOUND: there is no such invitation, or it has ended.
+         *       - FORBIDDEN: an admin revokes an invitation of an owner.
          */
         delete: operations["revokeInvite"];
         options?: never;
@@ -2401,7 +2657,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** ListMembers pages through the members, oldest first. */
+        /** Returns the members of the workspace, oldest first. */
         get: operations["listMembers"];
         put?: never;
         post?: never;
@@ -2422,20 +2678,29 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * RemoveMember takes a member out and ends its sessions at once, and the invitations that it made.
-         * @description RemoveMember takes a member out and ends its sessions at once, and the
-         *     invitations that it made. Owners and admins leave by
-         *     removing themselves. Errors: as UpdateMember.
+         * Removes a member.
+         * @description Removes a member. The member's sessions end at once, and so do the
+         *     invitations that the member made. Owners and admins can remove themselves to leave
+         *     the workspace.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the workspace has no such member.
+         *       - FORBIDDEN: an admin removes an owner.
+         *       - LAST_OWNER: the workspace would have no owner.
          */
         delete: operations["removeMember"];
         options?: never;
         head?: never;
         /**
-         * UpdateMember gives a member another role, which acts on its next request; invitations that it made and could not make any more end.
-         * @description UpdateMember gives a member another role, which acts on its next request;
-         *     invitations that it made and could not make any more end.
-         *     Errors: NOT_FOUND, FORBIDDEN when an admin touches an owner or makes one,
-         *     LAST_OWNER.
+         * Gives a member another role.
+         * @description Gives a member another role. The role applies from the member's next
+         *     request. Open invitations that the member made, and could not make with the new
+         *     role, end.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the workspace has no such member.
+         *       - FORBIDDEN: an admin changes the role of an owner, or makes a member an owner.
+         *       - LAST_OWNER: the workspace would have no owner.
          */
         patch: operations["updateMember"];
         trace?: never;
@@ -2450,9 +2715,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * TransferOwnership makes another member an owner and the caller an admin, whose invitations of owners end.
-         * @description TransferOwnership makes another member an owner and the caller an admin,
-         *     whose invitations of owners end. Errors: NOT_FOUND.
+         * Makes another member an owner and the caller an admin.
+         * @description Makes another member an owner and the caller an admin. Open
+         *     invitations of owners that the caller made end. Only owners can call it.
+         *
+         *     Errors:
+         *       - NOT_FOUND: the workspace has no such member.
+         *       - VALIDATION_ERROR: the member is the caller.
          */
         post: operations["transferOwnership"];
         delete?: never;
@@ -2472,7 +2741,7 @@ export interface paths {
         put?: never;
         /**
          * Registers a click.
-         * @description The collector serves this route. The public key is a bearer token, the header X-Public-Key, or public_key in the body. Unknown keys of the body are ignored.
+         * @description Registers a click on a referral link. The collector serves this route. The public key is sent as a bearer token, in the header `X-Public-Key`, or as `public_key` in the body. Unknown keys of the body are ignored.
          */
         post: operations["registerClick"];
         delete?: never;
@@ -2486,57 +2755,74 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         AcceptInviteRequest: {
-            /** @description What the invitation gave out. */
+            /** @description The token of the invitation. */
             token: string;
-            /** @description The person's name. */
+            /** @description The name of the person, 1 to 100 characters. */
             name: string;
-            /** @description 10 to 128 characters, not one of the common ones. */
+            /** @description The password, 10 to 128 characters. Common passwords are not accepted. */
             password: string;
         };
         AcceptParticipantInviteRequest: {
-            /** @description What the invitation gave out. */
+            /** @description The token of the invitation. */
             token: string;
-            /** @description Must be true when the programme has terms. */
+            /**
+             * @description Whether the partner accepts the programme's terms. It must be true if the programme
+             *     has terms.
+             */
             acceptTerms?: boolean | null;
         };
+        /** @description ApiKey is a secret key, without its text. */
         ApiKey: {
             id: string;
             name: string;
-            /** @description sk_test_ or sk_live_. */
+            /** @description The beginning of the key: `sk_test_`, `sk_live_`, `pk_test_` or `pk_live_`. */
             prefix: string;
-            /** @description Last four characters. */
+            /** @description The last four characters of the key. */
             last4: string;
             /** Format: date-time */
             createdAt: string | null;
             /**
              * Format: date-time
-             * @description To the minute; null until first used.
+             * @description The time of the last use, to the minute. Null if the key was never used.
              */
             lastUsedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the key stops working. Null if it does not expire.
+             */
             expiresAt: string | null;
         };
+        /** @description ApiKeys holds the API keys of one mode. */
         ApiKeys: {
             /** @enum {string|null} */
             mode: "test" | "live" | null;
-            /** @description Whole: it is made to be published. The newest, where one is in its grace. */
+            /**
+             * @description The complete public key, which can be published. If the key was rolled, this is the
+             *     new one.
+             */
             publicKey: string;
-            /** @description Newest first. */
+            /** @description The active secret keys, newest first. */
             secretKeys: components["schemas"]["ApiKey"][];
-            /** @description What rolling the public key takes. */
+            /** @description The id of the public key, with which it can be rolled. */
             publicKeyId: string;
         };
         ApplyRequest: {
             /**
-             * @description 3 to 50 of a-z, 0-9, dash, underscore; case is folded. Default: made from
-             *     the partner's name.
+             * @description The referral code: 3 to 50 letters, digits, dashes or underscores, stored in lower
+             *     case. Default: made from the partner's name.
              */
             referralCode?: string | null;
-            /** @description Answers to the programme's questions. */
+            /**
+             * @description Answers to the programme's questions: at most 50, with up to 200 characters in a
+             *     question and 2,000 in an answer.
+             */
             answers?: {
                 [key: string]: string;
             } | null;
-            /** @description Must be true when the programme has terms. */
+            /**
+             * @description Whether the partner accepts the programme's terms. It must be true if the programme
+             *     has terms.
+             */
             acceptTerms?: boolean | null;
         };
         ApproveCommissionEarlyRequest: {
@@ -2548,90 +2834,125 @@ export interface components {
         };
         ApproveCommissionRequest: Record<string, never>;
         ApproveParticipantRequest: Record<string, never>;
-        /** @description AttributedClick is a click without anything that identifies its visitor. */
+        /** @description AttributedClick is a click, without data that could identify the visitor. */
         AttributedClick: {
             id: string;
             workspace_id: string;
             program_id: string;
             participant_id: string;
+            /** @description The link that was clicked. Null if it is not known. */
             link_id: string | null;
             referral_code: string;
             /** @enum {string|null} */
             mode: "test" | "live" | null;
+            /** @description The landing page, with origin and path only. */
             landing_url: string | null;
+            /** @description The host of the referring page. */
             referrer_domain: string | null;
             utm_source: string | null;
             utm_medium: string | null;
             utm_campaign: string | null;
             utm_term: string | null;
             utm_content: string | null;
+            /** @description The partner's own label for the traffic. */
             sub_id: string | null;
+            /** @description The language of the visitor's browser. */
             language: string | null;
+            /** @description Whether the click was made by a bot. Such clicks are not counted. */
             is_bot: boolean;
+            /** @description Why the click counts as a bot's. Null for other clicks. */
             bot_reason: string | null;
+            /** @description The visitor's consent: `granted`, `denied` or `unknown`. */
             consent: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the collector received the click. The attribution window begins at
+             *     this time.
+             */
             received_at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the click was stored.
+             */
             created_at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The end of the attribution window.
+             */
             expires_at: string | null;
-            /** @description Oldest first; at most 100. */
+            /** @description The conversions that name the click, oldest first, at most 100. */
             conversions: components["schemas"]["ClickConversion"][];
             /**
-             * @description ISO 3166-1 alpha-2; null where the edge has no country file, or consent was
-             *     denied.
+             * @description The ISO 3166-1 alpha-2 code of the visitor's country. Null if the collector has no
+             *     country file or the visitor denied consent.
              */
             country: string | null;
-            /** @description The part of ISO 3166-2 behind the dash. */
+            /**
+             * @description The visitor's region: the part of the ISO 3166-2 code after the dash. Null if it is
+             *     not known.
+             */
             region: string | null;
-            /** @description desktop, mobile or tablet. */
+            /** @description `desktop`, `mobile` or `tablet`. Null if it is not known. */
             device: string | null;
-            /** @description A name without a version, as os. */
+            /** @description The name of the browser, without its version. */
             browser: string | null;
+            /** @description The name of the operating system, without its version. */
             os: string | null;
             /**
-             * @description The first click of its visitor with its code in 24 hours. Clicks of bots, and
-             *     of visitors who cannot be told apart, are not.
+             * @description Whether this was the visitor's first click with this referral code in 24 hours.
+             *     Always false for bots and for visitors who cannot be distinguished from others.
              */
             is_unique: boolean;
             /**
-             * @description The ad platform whose click id the landing page's address carried, for example
-             *     google. The id itself is not kept.
+             * @description The ad platform whose click id was in the URL of the landing page, for example
+             *     `google`. The click id itself is not stored.
              */
             paid_platform: string | null;
             /**
              * Format: date-time
-             * @description When the first conversion was reported that is attributed to this click now;
-             *     null while there is none.
+             * @description The time when the first of the conversions that are attributed to this click was
+             *     reported. Null if there are none.
              */
             converted_at: string | null;
         };
+        /** @description AuditEntry is one change in the audit log. */
         AuditEntry: {
             id: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the change.
+             */
             at: string | null;
-            /** @description User id, key id, or system. */
+            /** @description Who made the change: the id of a user, the id of a key, or `system`. */
             actor: string;
-            /** @description The user's or the key's name; null for system and for who is gone. */
+            /**
+             * @description The current name of the user or key. Null for `system`, and if the user or key does
+             *     not exist any more.
+             */
             actorName: string | null;
-            /** @description noun.verb, for example program.update. */
+            /** @description The kind of change, as `noun.verb`, for example `program.update`. */
             action: string;
+            /** @description The kind of record that was changed, for example `program`. */
             resourceType: string;
+            /** @description The id of the record that was changed. */
             resourceId: string;
-            /** @description What changed, as it was; null when nothing was. */
+            /** @description The changed fields with their old values. Null if the record is new. */
             before: {
                 [key: string]: unknown;
             } | null;
-            /** @description What changed, as it is. */
+            /** @description The changed fields with their new values. Null if the record was deleted. */
             after: {
                 [key: string]: unknown;
             } | null;
-            /** @description Shortened client address (/24 or /48); null for system. */
+            /**
+             * @description The network of the client's address, /24 for IPv4 and /48 for IPv6. Null for
+             *     `system`.
+             */
             ipPrefix: string | null;
+            /** @description The id of the request that made the change. Null if no request did. */
             requestId: string | null;
             /**
-             * @description Null: of the workspace as a whole.
+             * @description The mode of the change. Null if it concerns the workspace as a whole.
              * @enum {string|null}
              */
             mode: "test" | "live" | null;
@@ -2641,6 +2962,7 @@ export interface components {
             commissionIds: string[];
         };
         BulkApproveParticipantsRequest: {
+            /** @description The ids of the participants, 1 to 100. */
             participantIds: string[];
         };
         BulkCommissionResult: {
@@ -2670,24 +2992,27 @@ export interface components {
         };
         BulkParticipantResult: {
             participantId: string;
+            /** @description Whether the status of the participant was changed. */
             success: boolean;
             /**
              * Format: int32
-             * @description HTTP status of the item.
+             * @description The HTTP status that the item would have in a request of its own.
              */
             statusCode: number;
             /**
-             * @description After the request; null for an unknown participant.
+             * @description The status of the participant after the request. Null if the participant does not
+             *     exist.
              * @enum {string|null}
              */
             status: "pending" | "approved" | "rejected" | "suspended" | null;
-            /** @description ErrorReason of a failure; null for a success. */
+            /** @description The error code. Null if the item succeeded. */
             code: string | null;
+            /** @description The error message. Null if the item succeeded. */
             message: string | null;
         };
         BulkParticipantsResponse: {
             summary: components["schemas"]["BulkSummary"] | null;
-            /** @description In the order given. */
+            /** @description One result for each participant, in the order of the request. */
             results: components["schemas"]["BulkParticipantResult"][];
         };
         BulkRejectCommissionsRequest: {
@@ -2702,8 +3027,9 @@ export interface components {
             code?: "fraud" | "self_referral" | "duplicate" | "order_canceled" | "terms_violation" | "tracking_error" | "ineligible_partner" | "test_order" | "other" | null;
         };
         BulkRejectParticipantsRequest: {
+            /** @description The ids of the participants, 1 to 100. */
             participantIds: string[];
-            /** @description 1 to 500 characters when given. */
+            /** @description Why the participant is rejected, 1 to 500 characters. */
             reason?: string | null;
         };
         /**
@@ -2724,54 +3050,81 @@ export interface components {
             /** @description A note for the commission's history, 1 to 500 characters. */
             note?: string | null;
         };
+        /** @description A registered click. */
         Click: {
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description The id of the click, to be reported with conversions.
+             */
             click_id: string;
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description The programme of the referral code. Null if the collector could not look up the referral code.
+             */
             program_id: string | null;
-            /** @enum {string} */
+            /**
+             * @description The mode of the public key.
+             * @enum {string}
+             */
             mode: "test" | "live";
+            /** @description Always true. */
             recorded: boolean;
+            /** @description Whether the same click was registered before. */
             deduplicated: boolean;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The end of the attribution window. Null if the collector could not look up the referral code.
+             */
             expires_at: string | null;
+            /** @description The attribution window in days. Null if the collector could not look up the referral code. */
             attribution_window_days: number | null;
-            /** @description Seconds. */
+            /** @description The lifetime of the click cookie, in seconds. */
             cookie_max_age: number;
+            /** @description Whether a later click replaces the cookie (`last_click`) or not (`first_click`). Null if the collector could not look up the referral code. */
             attribution_model: string | null;
+            /** @description A promo code of the partner that the page can offer. Null if there is none. */
             discount: {
+                /** @description The promo code. */
                 promo_code?: string;
                 /** @enum {string} */
                 type?: "percentage" | "fixed";
-                /** @description Percent, or minor units of currency. */
+                /** @description Percent, or minor units of `currency`. */
                 value?: number;
-                /** @description With fixed only. */
+                /** @description The ISO 4217 code. Only with `fixed`. */
                 currency?: string;
             } | null;
         };
+        /** @description ClickConversion is a conversion that names a click. */
         ClickConversion: {
             id: string;
             external_transaction_id: string;
+            /** @description Whether the conversion is attributed to a participant. */
             attributed: boolean;
+            /** @description The reason of the current decision, for example CLICK_MATCHED. */
             reason_code: string;
+            /** @description The current decision about the conversion. */
             decision_id: string;
             /** Format: date-time */
             created_at: string | null;
         };
+        /** @description A click on a referral link. */
         ClickRequest: {
+            /** @description The referral code in the page's URL. Case is ignored. */
             referral_code: string;
-            /** @description For senders that cannot set headers. */
+            /** @description The public key, for senders that cannot set headers. */
             public_key?: string;
             /**
              * Format: uuid
-             * @description A UUIDv7 of the sender. It is used if its time is within 5 minutes.
+             * @description A UUIDv7 that the sender proposes as the click id. It is used if its time is within 5 minutes of now; otherwise the collector issues another id.
              */
             click_id?: string;
-            /** @description The page; only origin and path are kept. */
+            /** @description The landing page. Only its origin and path are stored. */
             url?: string;
-            /** @description Only its host is kept. */
+            /** @description The referring page. Only its host is stored. */
             referrer?: string;
+            /** @description The partner's own label for the traffic. */
             sub_id?: string;
+            /** @description The campaign parameters of the landing page. */
             utm?: {
                 source?: string;
                 medium?: string;
@@ -2779,11 +3132,19 @@ export interface components {
                 term?: string;
                 content?: string;
             } | null;
-            /** @enum {string} */
+            /**
+             * @description The visitor's consent. If it is `denied`, no data about the visitor's address is stored.
+             * @enum {string}
+             */
             consent?: "granted" | "denied" | "unknown";
+            /** @description The size of the visitor's screen. */
             screen?: string;
+            /** @description The language of the visitor's browser. */
             language?: string;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the click on the visitor's device. It is stored, but the attribution window begins when the collector receives the click.
+             */
             occurred_at?: string;
         };
         /**
@@ -3145,150 +3506,184 @@ export interface components {
             updatedAt: string | null;
         };
         /**
-         * @description CommissionRate is a rate that replaces the programme's own: either a
-         *     percentage or a flat amount.
+         * @description CommissionRate is a rate that replaces the programme's own rate: either a percentage
+         *     or a flat amount.
          */
         CommissionRate: {
             /**
              * Format: double
-             * @description 0 to 100, at most 2 decimals.
+             * @description The rate in percent, 0 to 100 with at most 2 decimals. Null for a flat amount.
              */
             percentage: number | null;
             /**
              * Format: int64
-             * @description Minor units of the programme's currency.
+             * @description The amount in minor units of the programme's currency. Null for a percentage.
              */
             flatAmountCents: number | null;
         };
         /**
-         * @description CommissionRate is a rate that replaces the programme's own: either a
-         *     percentage or a flat amount.
+         * @description CommissionRate is a rate that replaces the programme's own rate: either a percentage
+         *     or a flat amount.
          */
         CommissionRateInput: {
             /**
              * Format: double
-             * @description 0 to 100, at most 2 decimals.
+             * @description The rate in percent, 0 to 100 with at most 2 decimals. Null for a flat amount.
              */
             percentage?: number | null;
             /**
              * Format: int64
-             * @description Minor units of the programme's currency.
+             * @description The amount in minor units of the programme's currency. Null for a percentage.
              */
             flatAmountCents?: number | null;
         };
+        /**
+         * @description CommissionRules say which conversions earn a commission, and how much. If several
+         *     rates apply, the most specific one is used: the participant's own rate, then the rate
+         *     of the product, the group, the tier, the event, later payments, and the programme.
+         */
         CommissionRules: {
-            /** @enum {string|null} */
+            /**
+             * @description Whether the programme's own rate is a percentage of the sale or a flat amount.
+             *     Default `percentage`.
+             * @enum {string|null}
+             */
             commissionType: "percentage" | "flat" | null;
             /**
              * Format: double
-             * @description Percent of the base, 0 to 100 with at most 2 decimals; null for flat.
+             * @description The programme's rate in percent of the base, 0 to 100 with at most 2 decimals. Null
+             *     if the rate is a flat amount.
              */
             percentage: number | null;
             /**
              * Format: int64
-             * @description Minor units of the programme's currency per conversion; null for percentage.
+             * @description The flat amount for each conversion, in minor units of the programme's currency.
+             *     Null if the rate is a percentage.
              */
             flatAmountCents: number | null;
             /**
              * Format: int32
-             * @description Days for which a commission waits for refunds, 0 to 180; default 30.
+             * @description The hold period: the number of days for which a commission stays pending in case
+             *     the sale is refunded, 0 to 180. Default 30.
              */
             holdPeriodDays: number | null;
-            /** @description Whether the end of the hold approves by itself; default true. */
+            /**
+             * @description Whether commissions are approved automatically when their hold period ends. Default
+             *     true.
+             */
             autoApproval: boolean | null;
             /**
-             * @description Default gross.
+             * @description What is deducted from the amount before a percentage is applied: nothing (`gross`),
+             *     tax (`net_of_tax`), tax and shipping (`net_of_tax_shipping`), or tax, shipping and
+             *     fees (`net_of_tax_shipping_fees`). Default `gross`.
              * @enum {string|null}
              */
             netBasis: "gross" | "net_of_tax" | "net_of_tax_shipping" | "net_of_tax_shipping_fees" | null;
-            /** @description For how long a customer's payments earn; default: as long as they go on. */
+            /** @description How long the payments of a customer earn commissions. Default: without limit. */
             recurring: components["schemas"]["Recurring"] | null;
             /**
              * Format: double
-             * @description Percent from a customer's second payment on, in place of the programme's own
-             *     rate; null: the same rate.
+             * @description The rate in percent from a customer's second payment on. It replaces the
+             *     programme's own rate. Null: the same rate for all payments.
              */
             laterPercentage: number | null;
             /**
              * Format: int64
-             * @description Orders below it earn nothing, minor units of the programme's currency; null:
-             *     none is too small.
+             * @description Orders below this amount earn nothing, in minor units of the programme's currency.
+             *     Null: no minimum.
              */
             minOrderCents: number | null;
             /**
              * Format: int64
-             * @description The most that one order earns, minor units of the programme's currency;
-             *     null: no cap.
+             * @description The highest commission for one order, in minor units of the programme's currency.
+             *     Null: no cap.
              */
             capCents: number | null;
             /**
-             * @description Rates by what a partner has brought so far; the highest threshold reached
-             *     applies. All by conversions or all by revenue.
+             * @description Rates that depend on what the participant has brought so far. The highest tier that
+             *     is reached applies. All tiers must use conversions, or all revenue.
              */
             tiers: components["schemas"]["Tier"][];
-            /** @description Rates of single products. */
+            /** @description Rates for single products. */
             products: components["schemas"]["ProductRate"][];
             /**
-             * @description Which events earn, and at what rate of their own; empty: purchase and
-             *     renewal.
+             * @description The events that earn a commission, with an optional rate. If the list is empty,
+             *     purchases and renewals earn.
              */
             events: components["schemas"]["EventRate"][];
         };
+        /**
+         * @description CommissionRules say which conversions earn a commission, and how much. If several
+         *     rates apply, the most specific one is used: the participant's own rate, then the rate
+         *     of the product, the group, the tier, the event, later payments, and the programme.
+         */
         CommissionRulesInput: {
-            /** @enum {string|null} */
+            /**
+             * @description Whether the programme's own rate is a percentage of the sale or a flat amount.
+             *     Default `percentage`.
+             * @enum {string|null}
+             */
             commissionType?: "percentage" | "flat" | null;
             /**
              * Format: double
-             * @description Percent of the base, 0 to 100 with at most 2 decimals; null for flat.
+             * @description The programme's rate in percent of the base, 0 to 100 with at most 2 decimals. Null
+             *     if the rate is a flat amount.
              */
             percentage?: number | null;
             /**
              * Format: int64
-             * @description Minor units of the programme's currency per conversion; null for percentage.
+             * @description The flat amount for each conversion, in minor units of the programme's currency.
+             *     Null if the rate is a percentage.
              */
             flatAmountCents?: number | null;
             /**
              * Format: int32
-             * @description Days for which a commission waits for refunds, 0 to 180; default 30.
+             * @description The hold period: the number of days for which a commission stays pending in case
+             *     the sale is refunded, 0 to 180. Default 30.
              */
             holdPeriodDays?: number | null;
-            /** @description Whether the end of the hold approves by itself; default true. */
+            /**
+             * @description Whether commissions are approved automatically when their hold period ends. Default
+             *     true.
+             */
             autoApproval?: boolean | null;
             /**
-             * @description Default gross.
+             * @description What is deducted from the amount before a percentage is applied: nothing (`gross`),
+             *     tax (`net_of_tax`), tax and shipping (`net_of_tax_shipping`), or tax, shipping and
+             *     fees (`net_of_tax_shipping_fees`). Default `gross`.
              * @enum {string|null}
              */
             netBasis?: "gross" | "net_of_tax" | "net_of_tax_shipping" | "net_of_tax_shipping_fees" | null;
-            /** @description For how long a customer's payments earn; default: as long as they go on. */
+            /** @description How long the payments of a customer earn commissions. Default: without limit. */
             recurring?: components["schemas"]["RecurringInput"] | null;
             /**
              * Format: double
-             * @description Percent from a customer's second payment on, in place of the programme's own
-             *     rate; null: the same rate.
+             * @description The rate in percent from a customer's second payment on. It replaces the
+             *     programme's own rate. Null: the same rate for all payments.
              */
             laterPercentage?: number | null;
             /**
              * Format: int64
-             * @description Orders below it earn nothing, minor units of the programme's currency; null:
-             *     none is too small.
+             * @description Orders below this amount earn nothing, in minor units of the programme's currency.
+             *     Null: no minimum.
              */
             minOrderCents?: number | null;
             /**
              * Format: int64
-             * @description The most that one order earns, minor units of the programme's currency;
-             *     null: no cap.
+             * @description The highest commission for one order, in minor units of the programme's currency.
+             *     Null: no cap.
              */
             capCents?: number | null;
             /**
-             * @description Rates by what a partner has brought so far; the highest threshold reached
-             *     applies. All by conversions or all by revenue.
+             * @description Rates that depend on what the participant has brought so far. The highest tier that
+             *     is reached applies. All tiers must use conversions, or all revenue.
              */
             tiers?: components["schemas"]["TierInput"][] | null;
-            /** @description Rates of single products. */
+            /** @description Rates for single products. */
             products?: components["schemas"]["ProductRateInput"][] | null;
             /**
-             * @description Which events earn, and at what rate of their own; empty: purchase and
-             *     renewal.
+             * @description The events that earn a commission, with an optional rate. If the list is empty,
+             *     purchases and renewals earn.
              */
             events?: components["schemas"]["EventRateInput"][] | null;
         };
@@ -3652,28 +4047,37 @@ export interface components {
             created_at: string | null;
         };
         CreateApiKeyRequest: {
+            /** @description A name for the key, 1 to 100 characters. */
             name: string;
             /**
              * Format: date-time
-             * @description Absent: the key does not end by itself. Must lie in the future.
+             * @description The time when the key stops working, in the future. Default: it does not expire.
              */
             expiresAt?: string | null;
         };
         CreateGroupRequest: {
-            /** @description Unique in the programme, whatever the case. */
+            /** @description The name of the group, unique in the programme. Case is ignored. */
             name: string;
             /**
              * Format: double
-             * @description Either this or flat_amount_cents.
+             * @description The rate in percent, 0 to 100 with at most 2 decimals. Either this or
+             *     `flatAmountCents` is required.
              */
             percentage?: number | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount in minor units of the programme's currency. Either this or `percentage`
+             *     is required.
+             */
             flatAmountCents?: number | null;
         };
         CreateInviteRequest: {
             /** Format: email */
             email: string;
-            /** @enum {string} */
+            /**
+             * @description The role that the member will have.
+             * @enum {string}
+             */
             role: "owner" | "admin" | "manager" | "finance" | "developer" | "viewer";
         };
         CreateLedgerEntryRequest: {
@@ -3740,56 +4144,80 @@ export interface components {
             cutoff?: string | null;
         };
         CreateProgramRequest: {
+            /** @description The name of the programme, 1 to 100 characters. */
             name: string;
-            /** @description Default: made from the name. Lower-case letters, digits and dashes. */
+            /**
+             * @description The name of the programme in addresses: 1 to 64 lower-case letters, digits and
+             *     dashes, with a letter or digit at both ends. Default: made from the name.
+             */
             slug?: string | null;
+            /** @description A description for partners, at most 2,000 characters. */
             description?: string | null;
-            /** @description http or https. */
+            /**
+             * @description The merchant's website, an http or https URL. Default links lead there if there is
+             *     no `landingUrl`.
+             */
             websiteUrl?: string | null;
             /**
-             * @description Host names, where *. stands for any subdomain; default: the host of
-             *     website_url.
+             * @description The hosts to which links can lead, at most 50. An entry such as `*.example.com`
+             *     allows all subdomains. Default: the host of `websiteUrl`.
              */
             allowedDomains?: string[] | null;
+            /** @description The page to which default links lead, an http or https URL. */
             landingUrl?: string | null;
-            /** @description ISO 4217; default: the workspace's. */
+            /** @description The currency of commissions, an ISO 4217 code. Default: the workspace's currency. */
             currency?: string | null;
             /**
              * Format: int32
-             * @description 1 to 365, default 30.
+             * @description The attribution window: the number of 24-hour days after a click in which a
+             *     conversion is attributed to it, 1 to 365. Default 30.
              */
             attributionWindowDays?: number | null;
             /**
-             * @description Default last_click.
+             * @description Which of a visitor's clicks earns: the last (`last_click`) or the first
+             *     (`first_click`). Default `last_click`.
              * @enum {string|null}
              */
             attributionModel?: "last_click" | "first_click" | null;
-            /** @description Default via. */
+            /**
+             * @description The query parameter that carries the referral code. Default `via`. Parameters that
+             *     links use for another purpose are not accepted, such as `utm_source` and `sub_id`.
+             */
             linkParam?: string | null;
-            /** @description Default false. */
+            /** @description Whether partners who apply are approved at once. Default false. */
             autoApprovePartners?: boolean | null;
-            /** @description Default true. */
+            /** @description Whether any partner can find the programme and apply. Default true. */
             isPublic?: boolean | null;
-            /** @description Default 20 percent of the gross amount, 30 days of hold, approved by itself. */
+            /**
+             * @description The commission rules. Default: 20 percent of the gross amount, a hold period of 30
+             *     days and automatic approval.
+             */
             commissionRules?: components["schemas"]["CommissionRulesInput"] | null;
+            /**
+             * @description The programme's terms, an http or https URL. If it is set, partners must accept
+             *     them to join.
+             */
             termsUrl?: string | null;
             /**
-             * @description Default click_first.
+             * @description Which signal of a conversion is tried first: the click (`click_first`) or the promo
+             *     code (`promo_code_first`). Default `click_first`.
              * @enum {string|null}
              */
             signalPrecedence?: "click_first" | "promo_code_first" | null;
             /**
              * Format: int64
-             * @description Minor units of currency; default 0.
+             * @description The smallest payout, in minor units of the programme's currency. Default 0.
              */
             minPayoutCents?: number | null;
             /**
              * Format: int32
-             * @description Days, 0 to 365; default 0.
+             * @description The number of days after the approval of a commission before it can be paid out, 0
+             *     to 365. Default 0.
              */
             payoutTermDays?: number | null;
             /**
-             * @description Default flag.
+             * @description What happens if the fraud rules find a conversion suspicious: `off`, `observe`,
+             *     `flag` or `block`. Default `flag`.
              * @enum {string|null}
              */
             fraudPolicy?: "off" | "observe" | "flag" | "block" | null;
@@ -3797,238 +4225,364 @@ export interface components {
         CreatePromoCodeRequest: {
             /** Format: uuid */
             participantId: string;
-            /** @description 1 to 100 characters without spaces; case is folded. */
+            /** @description The code: 1 to 100 visible characters without spaces, stored in lower case. */
             code: string;
-            /** @enum {string} */
+            /**
+             * @description `percentage` for a share of the order, `fixed` for an amount.
+             * @enum {string}
+             */
             discountType: "percentage" | "fixed";
             /**
              * Format: double
-             * @description Required. Percent, 0 to 100 with at most 2 decimals, or whole minor units of
-             *     currency.
+             * @description The discount: percent from 0 to 100 with at most 2 decimals, or whole minor units
+             *     of `currency`. Required.
              */
             discountValue?: number | null;
-            /** @description Of a fixed discount; default: the programme's. */
+            /**
+             * @description The currency of a fixed discount, an ISO 4217 code. Default: the programme's
+             *     currency. It must be absent for a percentage.
+             */
             currency?: string | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description How many conversions can use the code. Null: no limit.
+             */
             maxRedemptions?: number | null;
             /**
              * Format: date-time
-             * @description Must lie in the future.
+             * @description The last time at which the code can be used, in the future. Default: no end.
              */
             expiresAt?: string | null;
-            /** @description Default false. */
+            /** @description Whether the code should exist at the payment processor too. Default false. */
             syncToProcessor?: boolean | null;
         };
         CreateWebhookRequest: {
             /**
-             * @description https, at most 2048 characters, port 443 or from 1024 up, without user, fragment
-             *     and numeric trickery. Its name has to resolve to public addresses only.
+             * @description The https URL to which events are sent, at most 2,048 characters. The port must be
+             *     443, or 1024 or higher. User information, fragments and unusual spellings of IP
+             *     addresses are not accepted. The host must resolve to public addresses only.
              */
             url: string;
-            /** @description 1 to 50 names of ListEventTypes, noun.* or *. Repeats are folded. */
+            /**
+             * @description The events that the endpoint receives, 1 to 50: event names, `noun.*` for all
+             *     events of a noun, or `*` for all events. Duplicates are removed.
+             */
             subscriptions?: string[] | null;
-            /** @description At most 200 characters. */
+            /** @description A description, at most 200 characters. */
             description?: string | null;
-            /** @description Default true. */
+            /** @description Whether the endpoint receives events. Default true. */
             active?: boolean | null;
-            /** @description Another name of subscriptions; only one of the two may be given. */
+            /** @description Alias of `subscriptions`. Only one of the two can be given. */
             events?: string[] | null;
         };
-        /** @description CreatedApiKey is an ApiKey with what was made. */
+        /** @description CreatedApiKey is a new key with its text. */
         CreatedApiKey: {
             id: string;
             name: string;
+            /** @description The beginning of the key: `sk_test_`, `sk_live_`, `pk_test_` or `pk_live_`. */
             prefix: string;
+            /** @description The last four characters of the key. */
             last4: string;
             /** Format: date-time */
             createdAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the last use, to the minute. Null if the key was never used.
+             */
             lastUsedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the key stops working. Null if it does not expire.
+             */
             expiresAt: string | null;
-            /** @description Clear text, never shown again; null for a public key. */
+            /** @description The secret key. It is shown only in this response. Null for a public key. */
             secretKey: string | null;
-            /** @description Null for a secret key. */
+            /** @description The public key. Null for a secret key. */
             publicKey: string | null;
         };
-        /** @description CreatedInvite is an Invite with its token. */
+        /** @description CreatedInvite is a new invitation with its token. */
         CreatedInvite: {
             id: string;
             email: string;
-            /** @enum {string|null} */
+            /**
+             * @description The role that the member will have.
+             * @enum {string|null}
+             */
             role: "owner" | "admin" | "manager" | "finance" | "developer" | "viewer" | null;
-            /** @description The inviter's user id. */
+            /** @description The id of the user who made the invitation. */
             invitedBy: string;
             /** Format: date-time */
             createdAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the token stops working, 7 days after the invitation was made.
+             */
             expiresAt: string | null;
-            /** @description Clear text, never shown again. */
+            /** @description The token with which the invitation is accepted. It is shown only in this response. */
             token: string;
         };
-        /** @description CreatedParticipantInvite is a ParticipantInvite with its token. */
+        /** @description CreatedParticipantInvite is a new invitation with its token. */
         CreatedParticipantInvite: {
             id: string;
             programId: string;
             email: string;
+            /** @description The group that the participant will join. Null if none was chosen. */
             groupId: string | null;
+            /** @description The referral code that the participant will get. Null if none was chosen. */
             referralCode: string | null;
-            /** @description The inviter's user id. */
+            /** @description The id of the user who made the invitation. */
             invitedBy: string;
             /** Format: date-time */
             createdAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the token stops working, 7 days after the invitation was made.
+             */
             expiresAt: string | null;
-            /** @description Clear text, never shown again. */
+            /**
+             * @description The token with which a partner accepts the invitation. It is shown only in this
+             *     response.
+             */
             token: string;
         };
-        /** @description A webhook endpoint with its new secret. */
+        /** @description CreatedWebhook is a webhook endpoint with its new signing secret. */
         CreatedWebhook: {
             id: string;
             url: string;
             description: string | null;
-            /** @description Event names, noun.* for all of a noun, or *. */
+            /**
+             * @description The events that the endpoint receives: event names, `noun.*` for all events of a
+             *     noun, or `*` for all events.
+             */
             subscriptions: string[];
+            /** @description Whether the endpoint receives events. */
             active: boolean;
             /** @enum {string|null} */
             mode: "test" | "live" | null;
-            /** @enum {string|null} */
+            /**
+             * @description `healthy`, `failing` if the last attempt failed, or `disabled`.
+             * @enum {string|null}
+             */
             status: "healthy" | "failing" | "disabled" | null;
             /**
-             * @description Null while it is active.
+             * @description Why the endpoint is disabled: `manual` (a member disabled it), `gone` (it responded
+             *     with 410) or `failing` (no attempt succeeded for 5 days, and at least 20 deliveries
+             *     were dead-lettered). Null while it is active.
              * @enum {string|null}
              */
             disabledReason: "manual" | "gone" | "failing" | null;
             /**
              * Format: int32
-             * @description Attempts that failed since the last that did not.
+             * @description The number of attempts that failed since the last successful one.
              */
             consecutiveFailures: number;
             /**
              * Format: date-time
-             * @description When its last attempt ended; null: there was none.
+             * @description The end of the last attempt. Null if there was none.
              */
             lastDeliveryAt: string | null;
             /** Format: date-time */
             createdAt: string | null;
             /** Format: date-time */
             updatedAt: string | null;
-            /** @description whsec_ and the base64 form of 32 bytes, shown this once. */
+            /**
+             * @description The signing secret: `whsec_` and 32 bytes in base64. It is shown only in this
+             *     response.
+             */
             signingSecret: string;
         };
         /**
-         * @description Decision is how a conversion was attributed and what it earned, with
-         *     everything that the decision was made of.
+         * @description Decision says how a conversion was attributed and what it earned, with everything
+         *     that the decision is based on.
          */
         Decision: {
-            /** @description Null for a simulation. */
+            /** @description The id of the decision. Null for a simulation. */
             decision_id: string | null;
-            /** @description Null for a simulation. */
+            /** @description The id of the conversion. Null for a simulation. */
             conversion_id: string | null;
+            /**
+             * @description Whether the conversion is attributed to a participant. This does not imply a
+             *     commission.
+             */
             attributed: boolean;
-            /** @description click, promo_code, customer or manual; null when not attributed. */
+            /**
+             * @description The signal that attributed the conversion: `click`, `promo_code`, `customer` or
+             *     `manual`. Null if it is not attributed.
+             */
             method: string | null;
+            /** @description The reason for the outcome, for example CLICK_MATCHED. */
             reason_code: string;
-            /** @description A sentence that can be sent on to a partner. */
+            /** @description The reason in sentences. The text can be sent to a partner as it is. */
             explanation: string;
-            /** @description Changes whenever the same inputs could give another decision. */
+            /**
+             * @description The version of the attribution logic. It changes whenever the same inputs could
+             *     lead to another decision.
+             */
             engine_version: string;
             /** Format: date-time */
             decided_at: string | null;
+            /** @description The reported values on which the decision is based. */
             inputs: components["schemas"]["DecisionInputs"] | null;
-            /** @description Null when no signal leads to a programme. */
+            /** @description The programme to which the deciding signal leads. Null if no signal leads to one. */
             program: components["schemas"]["DecisionProgram"] | null;
-            /** @description In the order in which they were judged. */
+            /** @description The signals, in the order in which they were checked. */
             candidates: components["schemas"]["DecisionCandidate"][];
-            /** @description In the order in which they were made. */
+            /** @description The checks, in the order in which they were made. */
             steps: components["schemas"]["DecisionStep"][];
-            /** @description The rules that paid; null when nothing is earned. */
+            /** @description The commission rules that were applied. Null if the conversion earns nothing. */
             rule: {
                 [key: string]: unknown;
             } | null;
-            /** @description Null when nothing is earned. */
+            /** @description How the commission was computed. Null if the conversion earns nothing. */
             calculation: components["schemas"]["DecisionCalculation"] | null;
+            /** @description The fraud rules that fired. */
             fraud: components["schemas"]["FraudSignal"][];
-            /** @description The decision that this one replaced; null for the first. */
+            /** @description The decision that this one replaced. Null for the first decision. */
             supersedes: string | null;
-            /** @description The decision that replaced this one; null for the one in force. */
+            /** @description The decision that replaced this one. Null for the current decision. */
             superseded_by: string | null;
         };
+        /**
+         * @description DecisionBrought holds a participant's earlier conversions and revenue in the
+         *     programme.
+         */
         DecisionBrought: {
             /**
              * Format: int64
-             * @description Not refunded in full.
+             * @description The number of conversions, without those that were refunded in full.
              */
             conversions: number;
             /**
              * Format: int64
-             * @description In the programme's currency, minor units.
+             * @description The revenue of these conversions, in minor units of the programme's currency.
              */
             revenue_cents: number;
         };
         /**
-         * @description DecisionCalculation says how the amount came about, so that it can be done
-         *     again by hand.
+         * @description DecisionCalculation shows how a commission was computed, with all the values that are
+         *     needed to repeat the computation.
          */
         DecisionCalculation: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount to which the rate was applied, in minor units of `base_currency`.
+             */
             base_amount_cents: number;
+            /** @description The currency of the sale. Empty if the conversion has no amount. */
             base_currency: string;
-            /** @description gross, net_of_tax, net_of_tax_shipping or net_of_tax_shipping_fees. */
+            /**
+             * @description What was deducted from the amount: `gross`, `net_of_tax`, `net_of_tax_shipping` or
+             *     `net_of_tax_shipping_fees`.
+             */
             net_basis: string;
-            /** @description What gave the rate; see RuleSnapshot.source. */
+            /**
+             * @description Where the rate came from: `participant`, `product`, `group`, `tier`, `event`,
+             *     `later` (the rate from a customer's second payment on) or `program`. It is `mixed`
+             *     if products of the order had rates from different sources.
+             */
             source: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The rate in basis points: 3000 is 30 percent. Null for a flat amount. If products
+             *     have different rates, it is their combined rate, rounded.
+             */
             rate_bps: number | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The flat amount, in minor units of `currency`. Null for a percentage.
+             */
             flat_amount_cents: number | null;
+            /** @description The lines of the order, if product rates were applied. */
             parts: components["schemas"]["DecisionCalculationPart"][];
-            /** @description Decimal, units of currency for one of base_currency; null without conversion. */
+            /**
+             * @description The exchange rate from `base_currency` to `currency`, as a decimal number. Null if
+             *     nothing was converted.
+             */
             fx_rate: string | null;
-            /** @description YYYY-MM-DD; null without conversion. */
+            /** @description The date of the exchange rate, `YYYY-MM-DD`. Null if nothing was converted. */
             fx_date: string | null;
+            /** @description The rounding rule, always `half_up`. */
             rounding: string;
+            /** @description Whether the amount was lowered to the highest commission for one order. */
             capped_at_order_cap: boolean;
+            /** @description Whether the amount was lowered to the base. */
             capped_at_base: boolean;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The commission, in minor units of `currency`.
+             */
             amount_cents: number;
             currency: string;
+            /** @description Why the commission was flagged for review. Empty if it was not. */
             review_reasons: string[];
-            /** @description What the partner had brought before, which chose the tier; null without tiers. */
+            /**
+             * @description The participant's earlier conversions and revenue, which determined the tier. Null
+             *     if the programme has no tiers.
+             */
             brought: components["schemas"]["DecisionBrought"] | null;
         };
+        /** @description DecisionCalculationPart is a line of the order with its rate. */
         DecisionCalculationPart: {
             product_id: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount of the whole line, as reported.
+             */
             amount_cents: number;
             /** Format: int64 */
             quantity: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The rate in basis points. Null for a flat amount.
+             */
             rate_bps: number | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The flat amount, in minor units of the programme's currency. A product's flat
+             *     amount is paid for each unit, other flat amounts once for the order. Null for a
+             *     percentage.
+             */
             flat_amount_cents: number | null;
+            /** @description Where the rate of the line came from, as in `source` of the calculation. */
             source: string;
+            /**
+             * @description Whether the flat amount was not added, because the sale is in another currency and
+             *     no exchange rate is known.
+             */
             left_out: boolean;
         };
+        /** @description DecisionCandidate is a signal that could have attributed the conversion. */
         DecisionCandidate: {
-            /** @description click, promo_code, customer or manual. */
+            /** @description The kind of the signal: `click`, `promo_code`, `customer` or `manual`. */
             type: string;
             click_id: string | null;
             promo_code: string | null;
+            /** @description The participant to whom the signal leads. Null if the signal is unknown. */
             participant_id: string | null;
             /**
              * Format: date-time
-             * @description When the click was received or the customer was bound.
+             * @description The time when the click was received, or when the customer was bound. Null for
+             *     other signals.
              */
             at: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description For a click, the end of its attribution window. For a promo code, its end. For a
+             *     customer's binding, the time until which it has priority over a later click if the
+             *     programme uses `first_click`.
+             */
             expires_at: string | null;
+            /** @description Whether the signal attributed the conversion. */
             eligible: boolean;
-            /** @description Null for the one that won. */
+            /**
+             * @description The reason why the signal did not attribute the conversion. OUTRANKED means that
+             *     another signal had priority. Null for the signal that did.
+             */
             rejected_because: string | null;
-            /** @description The customer whose binding it is: customer_ref of the conversion. */
+            /** @description For a customer's binding, the keyed hash of the merchant's customer id. */
             customer_id: string | null;
         };
+        /** @description DecisionInputs holds the reported values on which a decision is based. */
         DecisionInputs: {
             /** @enum {string|null} */
             mode: "test" | "live" | null;
@@ -4036,8 +4590,12 @@ export interface components {
             event_type: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom" | null;
             /** Format: date-time */
             occurred_at: string | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount that was paid, in minor units of `currency`.
+             */
             amount_cents: number;
+            /** @description The ISO 4217 code. Null if the conversion has no amount. */
             currency: string | null;
             /** Format: int64 */
             tax_cents: number;
@@ -4045,161 +4603,231 @@ export interface components {
             shipping_cents: number;
             /** Format: int64 */
             fee_cents: number;
+            /** @description The click id, as reported. */
             click_id: string | null;
+            /** @description The promo code, as reported, in lower case. */
             promo_code: string | null;
         };
+        /** @description DecisionProgram holds the settings of the programme that affected a decision. */
         DecisionProgram: {
             id: string;
             /**
              * Format: int32
-             * @description Days of 24 hours.
+             * @description The attribution window of the click in days of 24 hours. If no click decided, it is
+             *     the programme's window.
              */
             window_days: number;
-            /** @enum {string|null} */
+            /**
+             * @description Which of a visitor's clicks earns: the last (`last_click`) or the first
+             *     (`first_click`).
+             * @enum {string|null}
+             */
             model: "last_click" | "first_click" | null;
-            /** @enum {string|null} */
+            /**
+             * @description Which signal is tried first: the click (`click_first`) or the promo code
+             *     (`promo_code_first`).
+             * @enum {string|null}
+             */
             precedence: "click_first" | "promo_code_first" | null;
         };
+        /** @description DecisionStep is one check. */
         DecisionStep: {
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The position of the check, counted from 1.
+             */
             order: number;
+            /** @description The name of the check, for example `click.inside_window`. */
             check: string;
-            /** @description passed or failed. */
+            /** @description `passed` or `failed`. */
             outcome: string;
+            /** @description The values that were compared. */
             detail: string;
         };
+        /** @description Delivery is an event that is sent to an endpoint. */
         Delivery: {
             id: string;
-            /** @description The webhook-id of all its attempts. */
+            /** @description The id of the event, which all attempts send as `webhook-id`. */
             eventId: string;
+            /** @description The name of the event, for example `commission.created`. */
             eventType: string;
-            /** @enum {string|null} */
+            /**
+             * @description `pending` before the first attempt, `delivered`, `failed` if another attempt is
+             *     scheduled, `dead_lettered` if no attempt succeeded and none is scheduled, or
+             *     `canceled` if the endpoint was disabled or deleted before.
+             * @enum {string|null}
+             */
             status: "pending" | "delivered" | "failed" | "dead_lettered" | "canceled" | null;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of attempts that were made.
+             */
             attemptCount: number;
             /**
              * Format: int32
-             * @description Of the last attempt; null without an answer.
+             * @description The HTTP status of the response to the last attempt. Null if there was no response.
              */
             httpStatusCode: number | null;
             /**
-             * @description Of the last attempt: dns_error, connection_refused, timeout, tls_error,
-             *     protocol_error, blocked_address, redirect or http_<code>; null when it
-             *     succeeded.
+             * @description Why the last attempt failed: `dns_error`, `connection_refused`, `timeout`,
+             *     `tls_error`, `protocol_error`, `blocked_address`, `redirect` or `http_<code>`. Null
+             *     if it succeeded.
              */
             errorMessage: string | null;
             /**
              * Format: date-time
-             * @description Null when no attempt is to come.
+             * @description The time of the next attempt. Null if none is scheduled.
              */
             nextAttemptAt: string | null;
             /** Format: date-time */
             createdAt: string | null;
             /**
              * Format: date-time
-             * @description When it ended; null: it has not.
+             * @description The time when the delivery ended. Null if it has not ended.
              */
             completedAt: string | null;
         };
+        /** @description DeliveryAttempt is one request to the endpoint. */
         DeliveryAttempt: {
             /**
              * Format: int32
-             * @description From 1.
+             * @description The number of the attempt, counted from 1.
              */
             number: number;
             /** Format: date-time */
             startedAt: string | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description How long the attempt took, in milliseconds.
+             */
             durationMs: number;
             /**
              * Format: int32
-             * @description Null without an answer.
+             * @description The HTTP status of the response. Null if there was no response.
              */
             httpStatusCode: number | null;
             /**
-             * @description dns_error, connection_refused, timeout, tls_error, protocol_error,
-             *     blocked_address, redirect or http_<code>; null when it succeeded.
+             * @description Why the attempt failed: `dns_error`, `connection_refused`, `timeout`, `tls_error`,
+             *     `protocol_error`, `blocked_address`, `redirect` or `http_<code>`. Null if it
+             *     succeeded.
              */
             errorMessage: string | null;
         };
+        /** @description DeliveryDetail is a delivery with its attempts. */
         DeliveryDetail: {
             id: string;
-            /** @description The webhook-id of all its attempts. */
+            /** @description The id of the event, which all attempts send as `webhook-id`. */
             eventId: string;
+            /** @description The name of the event, for example `commission.created`. */
             eventType: string;
-            /** @enum {string|null} */
+            /**
+             * @description `pending` before the first attempt, `delivered`, `failed` if another attempt is
+             *     scheduled, `dead_lettered` if no attempt succeeded and none is scheduled, or
+             *     `canceled` if the endpoint was disabled or deleted before.
+             * @enum {string|null}
+             */
             status: "pending" | "delivered" | "failed" | "dead_lettered" | "canceled" | null;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of attempts that were made.
+             */
             attemptCount: number;
             /**
              * Format: int32
-             * @description Of the last attempt; null without an answer.
+             * @description The HTTP status of the response to the last attempt. Null if there was no response.
              */
             httpStatusCode: number | null;
-            /** @description Of the last attempt, as in the attempts. */
+            /**
+             * @description Why the last attempt failed: `dns_error`, `connection_refused`, `timeout`,
+             *     `tls_error`, `protocol_error`, `blocked_address`, `redirect` or `http_<code>`. Null
+             *     if it succeeded.
+             */
             errorMessage: string | null;
             /**
              * Format: date-time
-             * @description Null when no attempt is to come.
+             * @description The time of the next attempt. Null if none is scheduled.
              */
             nextAttemptAt: string | null;
             /** Format: date-time */
             createdAt: string | null;
             /**
              * Format: date-time
-             * @description When it ended; null: it has not.
+             * @description The time when the delivery ended. Null if it has not ended.
              */
             completedAt: string | null;
+            /** @description The URL of the endpoint. */
             requestUrl: string;
-            /** @description The first one first. Of more than 50 the oldest are left out. */
+            /** @description The last 50 attempts, in the order in which they were made. */
             attempts: components["schemas"]["DeliveryAttempt"][];
         };
         /** @description The body of every error. */
         Error: {
             /** @description The HTTP status. */
             statusCode: number;
-            /** @description For people; may change at any time. */
+            /** @description A message for people. It can change at any time. */
             message: string;
             /** @description The text of the HTTP status. */
             error: string;
             /**
-             * @description Stable; new ones may be added.
+             * @description The error code. It is stable; new codes can be added.
              * @enum {string}
              */
             code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED";
-            /** @description With VALIDATION_ERROR only: every fault of the request. */
+            /** @description All faults of the request. Only with VALIDATION_ERROR. */
             details?: {
-                /** @description The path as the request has it; body for the whole body. */
+                /** @description The path of the field, spelled as in the request. `body` if the fault concerns the whole body. */
                 field: string;
-                /** @description A sentence that begins with the field and says what is accepted. For people; may change at any time. */
+                /** @description A sentence for people that begins with the field and says what is accepted. It can change at any time. */
                 message: string;
             }[];
         };
+        /**
+         * @description EventRate makes one kind of event earn commissions. It can have a rate of its own:
+         *     either a percentage or a flat amount. Without one, the programme's own rate applies.
+         */
         EventRate: {
-            /** @enum {string|null} */
+            /**
+             * @description The event that earns.
+             * @enum {string|null}
+             */
             eventType: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom" | null;
             /**
              * Format: double
-             * @description At most one of the two; neither: the programme's own rate.
+             * @description The rate in percent, 0 to 100 with at most 2 decimals.
              */
             percentage: number | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount for each event, in minor units of the programme's currency.
+             */
             flatAmountCents: number | null;
         };
+        /**
+         * @description EventRate makes one kind of event earn commissions. It can have a rate of its own:
+         *     either a percentage or a flat amount. Without one, the programme's own rate applies.
+         */
         EventRateInput: {
-            /** @enum {string} */
+            /**
+             * @description The event that earns.
+             * @enum {string}
+             */
             eventType: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
             /**
              * Format: double
-             * @description At most one of the two; neither: the programme's own rate.
+             * @description The rate in percent, 0 to 100 with at most 2 decimals.
              */
             percentage?: number | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount for each event, in minor units of the programme's currency.
+             */
             flatAmountCents?: number | null;
         };
+        /** @description EventTypeInfo describes an event. */
         EventTypeInfo: {
+            /** @description The name of the event, for example `commission.created`. */
             name: string;
-            /** @description When it is sent. */
+            /** @description When the event is sent. */
             description: string;
         };
         /** @description FieldFault is one fault of a request field. */
@@ -4209,6 +4837,7 @@ export interface components {
             /** @description A sentence that begins with the field's path and says what is accepted. */
             message: string;
         };
+        /** @description FraudEvent is a conversion that the fraud rules found suspicious. */
         FraudEvent: {
             id: string;
             /** @enum {string|null} */
@@ -4218,41 +4847,64 @@ export interface components {
             participantId: string;
             partnerName: string;
             conversionId: string;
+            /** @description The merchant's id of the transaction. */
             externalTransactionId: string;
-            /** @description Null when nothing was earned. */
+            /** @description The commission of the conversion. Null if the conversion earned none. */
             commissionId: string | null;
             /**
              * Format: int32
-             * @description 0 to 100.
+             * @description The sum of the scores of the rules that fired, 50 to 100.
              */
             score: number;
+            /** @description The rules that fired, highest score first. */
             signals: components["schemas"]["FraudEventSignal"][];
-            /** @enum {string|null} */
+            /**
+             * @description What happened to the commission: `observed` (nothing), `flagged` for review, or
+             *     `blocked`, so that there is no commission.
+             * @enum {string|null}
+             */
             action: "observed" | "flagged" | "blocked" | null;
-            /** @enum {string|null} */
+            /**
+             * @description `open` until a member resolves the event, then `confirmed` or `dismissed`.
+             * @enum {string|null}
+             */
             status: "open" | "confirmed" | "dismissed" | null;
+            /** @description The note of the member who resolved the event. Null if there is none. */
             note: string | null;
-            /** @description User id. */
+            /** @description The id of the user who resolved the event. Null while it is open. */
             resolvedBy: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the event was resolved. Null while it is open.
+             */
             resolvedAt: string | null;
             /** Format: date-time */
             createdAt: string | null;
         };
+        /** @description FraudEventSignal is a fraud rule that fired. */
         FraudEventSignal: {
+            /** @description The name of the rule. */
             rule: string;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The points that the rule added to the score.
+             */
             score: number;
+            /** @description What the rule found, in a sentence. */
             evidence: string;
         };
+        /** @description FraudRule is a check for one sign of fraud. */
         FraudRule: {
             name: string;
             /**
              * Format: int32
-             * @description What it adds to the score; 0 for a rule that only asks for review.
+             * @description The points that the rule adds to a conversion's score. A rule with 0 points only
+             *     flags the commission for review.
              */
             score: number;
+            /** @description When the rule fires, in a sentence. */
             description: string;
+            /** @description Whether the rule runs in this programme. */
             enabled: boolean;
         };
         /** @description FraudSignal is a fraud rule that fired. */
@@ -4274,24 +4926,24 @@ export interface components {
             /** @description The rules that fired, highest score first. */
             signals: components["schemas"]["FraudSignal"][];
         };
-        /** @description Group is a set of partners with a rate of its own. */
+        /** @description Group is a set of participants of a programme with a common rate. */
         Group: {
             id: string;
             programId: string;
             name: string;
             /**
              * Format: double
-             * @description Null for flat.
+             * @description The rate in percent. Null for a flat amount.
              */
             percentage: number | null;
             /**
              * Format: int64
-             * @description Minor units of the programme's currency; null for percentage.
+             * @description The amount in minor units of the programme's currency. Null for a percentage.
              */
             flatAmountCents: number | null;
             /**
              * Format: int64
-             * @description Partners in it.
+             * @description The number of participants in the group.
              */
             participants: number;
             /** Format: date-time */
@@ -4303,16 +4955,23 @@ export interface components {
             /** @description Always `ok`. Every other state is an error response. */
             status: string;
         };
+        /** @description Invite is an open invitation to become a member. */
         Invite: {
             id: string;
             email: string;
-            /** @enum {string|null} */
+            /**
+             * @description The role that the member will have.
+             * @enum {string|null}
+             */
             role: "owner" | "admin" | "manager" | "finance" | "developer" | "viewer" | null;
-            /** @description The inviter's user id. */
+            /** @description The id of the user who made the invitation. */
             invitedBy: string;
             /** Format: date-time */
             createdAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the token stops working, 7 days after the invitation was made.
+             */
             expiresAt: string | null;
         };
         InviteParticipantRequest: {
@@ -4320,12 +4979,12 @@ export interface components {
             email: string;
             /**
              * Format: uuid
-             * @description A group of the programme.
+             * @description The group that the participant will join, which must belong to the programme.
              */
             groupId?: string | null;
             /**
-             * @description Taken when the invitation is accepted. Default: made from the partner's
-             *     name.
+             * @description The referral code of the participant. It is assigned when the invitation is
+             *     accepted. Default: made from the partner's name.
              */
             referralCode?: string | null;
         };
@@ -4454,13 +5113,19 @@ export interface components {
             data: components["schemas"]["AuditEntry"][];
             /**
              * Format: int64
-             * @description Exact to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListCommissionsResponse: {
@@ -4506,74 +5171,113 @@ export interface components {
             data: components["schemas"]["Decision"][];
             /**
              * Format: int64
-             * @description Exact to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListDeliveriesResponse: {
             data: components["schemas"]["Delivery"][];
             /**
              * Format: int64
-             * @description Exact to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListEventTypesResponse: {
             data: components["schemas"]["EventTypeInfo"][];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of events.
+             */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListFraudEventsResponse: {
             data: components["schemas"]["FraudEvent"][];
             /**
              * Format: int64
-             * @description Exact to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListGroupsResponse: {
             data: components["schemas"]["Group"][];
             /**
              * Format: int64
-             * @description Exact to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListInvitesResponse: {
             data: components["schemas"]["Invite"][];
             /**
              * Format: int64
-             * @description Exact to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListLedgerResponse: {
@@ -4621,52 +5325,77 @@ export interface components {
             data: components["schemas"]["Member"][];
             /**
              * Format: int64
-             * @description Exact to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListParticipantInvitesResponse: {
             data: components["schemas"]["ParticipantInvite"][];
             /**
              * Format: int64
-             * @description Exact to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListParticipantsResponse: {
             data: components["schemas"]["Participant"][];
             /**
              * Format: int64
-             * @description Exact. With search it counts to 10,000, with groupId to 100,000. The response
-             *     header "Total-Capped: true" says that there are more.
+             * @description The number of matching participants on all pages. It is exact, except that a search
+             *     counts up to 10,000 and a group up to 100,000. If there are more, the total is that
+             *     number and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListPartnerCommissionsResponse: {
             data: components["schemas"]["PartnerCommission"][];
             /**
              * Format: int64
-             * @description Exact to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching records on all pages, exact up to 100,000. If there are
+             *     more, it is 100,000 and the response has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListPartnerLedgerResponse: {
@@ -4716,13 +5445,20 @@ export interface components {
             data: components["schemas"]["PartnerProgram"][];
             /**
              * Format: int64
-             * @description Exact to 100,000, with search to 10,000. The response header
-             *     "Total-Capped: true" says that there are more.
+             * @description The number of matching programmes on all pages, exact up to 100,000, or up to
+             *     10,000 with a search. If there are more, the total is that number and the response
+             *     has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListPayoutBatchesResponse: {
@@ -4765,54 +5501,88 @@ export interface components {
         };
         ListProgramRulesResponse: {
             data: components["schemas"]["ProgramRules"][];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of versions on all pages.
+             */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListProgramsResponse: {
             data: components["schemas"]["Program"][];
             /**
              * Format: int64
-             * @description Exact to 100,000, with search to 10,000. The response header
-             *     "Total-Capped: true" says that there are more.
+             * @description The number of matching programmes on all pages, exact up to 100,000, or up to
+             *     10,000 with a search. If there are more, the total is that number and the response
+             *     has the header `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListPromoCodesResponse: {
             data: components["schemas"]["PromoCode"][];
             /**
              * Format: int64
-             * @description Exact. With search it counts to 10,000, with another filter and for a partner's
-             *     own codes to 100,000. The response header "Total-Capped: true" says that there
-             *     are more.
+             * @description The number of matching promo codes on all pages. It is exact, except that a search
+             *     counts up to 10,000, and another filter and a partner's own codes up to 100,000. If
+             *     there are more, the total is that number and the response has the header
+             *     `Total-Capped: true`.
              */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         ListWebhooksResponse: {
             data: components["schemas"]["Webhook"][];
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of endpoints on all pages.
+             */
             total: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The page that was returned.
+             */
             page: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
             limit: number;
         };
         LoginRequest: {
+            /** @description The e-mail address of the account. Case is ignored. */
             email: string;
             password: string;
         };
         LogoutRequest: {
+            /** @description The refresh token of the session. */
             refreshToken: string;
         };
         MarkPayoutFailedRequest: {
@@ -4828,97 +5598,138 @@ export interface components {
              */
             paidAt?: string | null;
         };
+        /** @description Member is a user with access to the workspace. */
         Member: {
-            /** @description The user's id. */
+            /** @description The id of the user. */
             id: string;
             name: string;
-            /** @description Masked for viewers. */
+            /** @description The e-mail address. It is masked for viewers. */
             email: string;
             /** @enum {string|null} */
             role: "owner" | "admin" | "manager" | "finance" | "developer" | "viewer" | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the user became a member.
+             */
             createdAt: string | null;
         };
+        /** @description Participant is a partner in one programme. */
         Participant: {
             id: string;
             programId: string;
+            /** @description The id of the partner's account, which can have participants in several programmes. */
             partnerId: string;
             partnerName: string;
-            /** @description Masked for viewers. */
+            /** @description The partner's e-mail address. It is masked for viewers. */
             partnerEmail: string;
             /** @enum {string|null} */
             status: "pending" | "approved" | "rejected" | "suspended" | null;
-            /** @description Unique in the workspace and mode; works before approval. */
+            /**
+             * @description The referral code, unique in the workspace and mode. It works before the
+             *     participant is approved.
+             */
             referralCode: string;
+            /** @description The partner's answers to the programme's questions. */
             applicationAnswers: {
                 [key: string]: string;
             };
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the partner accepted the programme's terms. Null if the partner did
+             *     not.
+             */
             termsAcceptedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the partner joined the programme.
+             */
             appliedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the approval. Null if there was none.
+             */
             approvedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the rejection. Null if there was none.
+             */
             rejectedAt: string | null;
+            /** @description The reason that was given for the rejection. Null if there is none. */
             rejectionReason: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the suspension. Null if there was none.
+             */
             suspendedAt: string | null;
+            /** @description The reason that was given for the suspension. Null if there is none. */
             suspensionReason: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the participant's data was erased. Null if it was not.
+             */
             erasedAt: string | null;
             /** Format: date-time */
             createdAt: string | null;
             /** Format: date-time */
             updatedAt: string | null;
-            /** @description Null to partners, and without a group. */
+            /** @description The group of the participant. Null without a group, and in responses to partners. */
             groupId: string | null;
-            /** @description A rate that wins over every other; null without one. */
+            /**
+             * @description The participant's own rate, which has priority over all other rates. Null without
+             *     one.
+             */
             commissionOverride: components["schemas"]["CommissionRate"] | null;
-            /** @description Merchant-internal, empty to partners. */
+            /** @description The merchant's tags. Empty in responses to partners. */
             tags: string[];
-            /** @description Merchant-internal, null to partners. */
+            /** @description The merchant's note. Null without one, and in responses to partners. */
             note: string | null;
             /**
              * Format: int64
-             * @description Clicks without those of bots.
+             * @description The number of clicks, without clicks by bots.
              */
             clicks: number;
             /**
              * Format: int64
-             * @description Conversions attributed to the participant that were not refunded in full.
+             * @description The number of attributed conversions that were not refunded in full.
              */
             conversions: number;
             /**
              * Format: int64
-             * @description Their sales in the programme's currency, minor units.
+             * @description The revenue of these conversions after refunds, in minor units of the programme's
+             *     currency. Sales in other currencies are not included.
              */
             revenueCents: number;
             /**
              * Format: int64
-             * @description Commissions in the programme's currency that were neither rejected nor
-             *     refunded, minor units.
+             * @description The sum of the commissions that were neither rejected nor refunded, in minor units
+             *     of the programme's currency.
              */
             commissionCents: number;
             /**
              * Format: int64
-             * @description What the ledger says is owed, in the programme's currency, minor units; may be
-             *     negative.
+             * @description The ledger balance in the programme's currency, in minor units. Negative if the
+             *     partner owes money.
              */
             balanceCents: number;
         };
+        /** @description ParticipantInvite is an open invitation to a programme. */
         ParticipantInvite: {
             id: string;
             programId: string;
-            /** @description Masked for viewers. */
+            /** @description The invited address. It is masked for viewers. */
             email: string;
+            /** @description The group that the participant will join. Null if none was chosen. */
             groupId: string | null;
+            /** @description The referral code that the participant will get. Null if none was chosen. */
             referralCode: string | null;
-            /** @description The inviter's user id. */
+            /** @description The id of the user who made the invitation. */
             invitedBy: string;
             /** Format: date-time */
             createdAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the token stops working, 7 days after the invitation was made.
+             */
             expiresAt: string | null;
         };
         /** @description Participation is the partner's own place in a programme. */
@@ -4926,57 +5737,81 @@ export interface components {
             participantId: string;
             /** @enum {string|null} */
             status: "pending" | "approved" | "rejected" | "suspended" | null;
-            /** @description Works before approval. */
+            /** @description The referral code. It works before the participant is approved. */
             referralCode: string;
-            /** @description The default link. */
+            /** @description The URL of the default link. */
             url: string;
-            /** @description Null where the deployment has no link host. */
+            /** @description The short URL of the default link. Null if the deployment has no link host. */
             shortUrl: string | null;
-            /** @description The partner's own rate, or its group's; null: the programme's rules. */
+            /**
+             * @description The partner's own rate, or the rate of the partner's group. Null if the programme's
+             *     rules apply.
+             */
             commissionRate: components["schemas"]["CommissionRate"] | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of clicks, without clicks by bots.
+             */
             clicks: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of attributed conversions that were not refunded in full.
+             */
             conversions: number;
             /**
              * Format: int64
-             * @description In the programme's currency, minor units.
+             * @description The sum of the commissions that were neither rejected nor refunded, in minor units
+             *     of the programme's currency.
              */
             commissionCents: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The ledger balance in the programme's currency, in minor units. Negative if the
+             *     partner owes money.
+             */
             balanceCents: number;
             /** Format: date-time */
             appliedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the approval. Null if there was none.
+             */
             approvedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the rejection. Null if there was none.
+             */
             rejectedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the suspension. Null if there was none.
+             */
             suspendedAt: string | null;
         };
+        /** @description PartnerBalance is what a partner is owed and has earned in one currency. */
         PartnerBalance: {
             currency: string;
             /**
              * Format: int64
-             * @description What the ledger says is owed, minor units; may be negative.
+             * @description The ledger balance, in minor units. Negative if the partner owes money.
              */
             balanceCents: number;
             /**
              * Format: int64
-             * @description Pending, minor units.
+             * @description The sum of the pending commissions, in minor units. It is not part of the balance.
              */
             pendingCents: number;
             /**
              * Format: int64
-             * @description Paid so far, minor units.
+             * @description The sum of the commissions that were paid, in minor units.
              */
             paidCents: number;
         };
         PartnerBalances: {
-            /** @description By currency; empty when nothing was earned. */
+            /** @description The balances, sorted by currency. Empty if the partner has earned nothing. */
             balances: components["schemas"]["PartnerBalance"][];
         };
-        /** @description PartnerCommission is a commission as its partner sees it. */
+        /** @description PartnerCommission is a commission as the partner sees it. */
         PartnerCommission: {
             id: string;
             programId: string;
@@ -4986,48 +5821,84 @@ export interface components {
             mode: "test" | "live" | null;
             /** @enum {string|null} */
             status: "pending" | "approved" | "rejected" | "paid" | "refunded" | null;
-            /** @enum {string|null} */
+            /**
+             * @description Whether the commission is a percentage of the sale or a flat amount.
+             * @enum {string|null}
+             */
             commissionType: "percentage" | "flat" | null;
             /** @enum {string|null} */
             eventType: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom" | null;
             /**
              * Format: int32
-             * @description Basis points; null for flat.
+             * @description The rate in basis points: 3000 is 30 percent. Null for a flat commission.
              */
             rateBps: number | null;
             /**
              * Format: int64
-             * @description Null for percentage.
+             * @description The flat amount, in minor units of `currency`. Null for a percentage commission.
              */
             flatAmountCents: number | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The current amount, in minor units of `currency`. Refunds lower it.
+             */
             amountCents: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount before any refund, in minor units of `currency`.
+             */
             originalAmountCents: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount that refunds have deducted: `originalAmountCents` minus `amountCents`.
+             */
             reversedAmountCents: number;
             currency: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount of the sale, in minor units of `saleCurrency`.
+             */
             saleAmountCents: number;
             saleCurrency: string;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of this payment among the customer's payments in the programme, counted
+             *     from 1. Null if no customer was reported, and for events that are not payments.
+             */
             recurringIndex: number | null;
+            /** @description The promo code that attributed the conversion. Null if no promo code did. */
             promoCode: string | null;
             /**
              * Format: date-time
-             * @description End of the refund hold; null without one.
+             * @description The end of the hold period. Null without one.
              */
             holdUntil: string | null;
+            /** @description Whether the hold period is still running. */
             holdActive: boolean;
-            /** @enum {string|null} */
+            /**
+             * @description The merchant's reason for the rejection. Null if there is none.
+             * @enum {string|null}
+             */
             rejectionCode: "fraud" | "self_referral" | "duplicate" | "order_canceled" | "terms_violation" | "tracking_error" | "ineligible_partner" | "test_order" | "other" | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the approval. Null if the commission was not approved.
+             */
             approvedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the rejection. Null if the commission was not rejected.
+             */
             rejectedAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time of the payment. Null if the commission was not paid.
+             */
             paidAt: string | null;
-            /** Format: date-time */
+            /**
+             * Format: date-time
+             * @description The time when the commission became `refunded`. Null otherwise.
+             */
             refundedAt: string | null;
             /** Format: date-time */
             createdAt: string | null;
@@ -5119,15 +5990,16 @@ export interface components {
             /** Format: date-time */
             createdAt: string | null;
         };
+        /** @description PartnerProfile is the account of a partner. */
         PartnerProfile: {
             id: string;
             email: string;
             name: string;
-            /** @description ISO 3166-1 alpha-2. */
+            /** @description The ISO 3166-1 alpha-2 code of the country. Null if not set. */
             country: string | null;
             companyName: string | null;
             websiteUrl: string | null;
-            /** @description Null until one is set. */
+            /** @description How the partner is paid. Null until a method is set. */
             payoutMethod: components["schemas"]["PayoutMethodDetails"] | null;
             /** Format: date-time */
             createdAt: string | null;
@@ -5136,7 +6008,7 @@ export interface components {
         PartnerProgram: {
             id: string;
             name: string;
-            /** @description The merchant's name. */
+            /** @description The name of the merchant's workspace. */
             merchantName: string;
             description: string | null;
             /** @enum {string|null} */
@@ -5148,58 +6020,71 @@ export interface components {
             currency: string;
             /**
              * Format: int32
-             * @description Days of 24 hours.
+             * @description The attribution window: the number of 24-hour days after a click in which a
+             *     conversion is attributed to it.
              */
             attributionWindowDays: number;
             /**
-             * @description What the programme pays anybody. A rate of the partner's own is in
-             *     participation.
+             * @description The programme's rules for all partners. A rate of the partner's own is in
+             *     `participation`.
              */
             commissionRules: components["schemas"]["CommissionRules"] | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The smallest payout, in minor units of `currency`.
+             */
             minPayoutCents: number;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of days after the approval of a commission before it is paid out.
+             */
             payoutTermDays: number;
-            /** @description When set, applying needs acceptTerms. */
+            /** @description The programme's terms. If it is set, an application must have `acceptTerms` true. */
             termsUrl: string | null;
+            /** @description Whether any partner can find the programme and apply. */
             isPublic: boolean;
-            /** @description Null when the partner does not take part. */
+            /** @description The partner's participation. Null if the partner does not take part. */
             participation: components["schemas"]["Participation"] | null;
             /** Format: date-time */
             createdAt: string | null;
         };
+        /** @description PartnerRevenue is the revenue and the commissions in one currency. */
         PartnerRevenue: {
             currency: string;
             /**
              * Format: int64
-             * @description Minor units.
+             * @description The revenue after refunds, in minor units.
              */
             revenueCents: number;
             /**
              * Format: int64
-             * @description Neither rejected nor refunded, minor units.
+             * @description The sum of the commissions that were neither rejected nor refunded, in minor units.
              */
             commissionCents: number;
         };
+        /** @description PartnerSummary holds a partner's numbers in a period. */
         PartnerSummary: {
             /**
              * Format: int64
-             * @description Without those of bots.
+             * @description The number of clicks, without clicks by bots.
              */
             clicks: number;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The number of attributed events of the type `signup`.
+             */
             signups: number;
             /**
              * Format: int64
-             * @description Attributed events of every type.
+             * @description The number of attributed events of every type.
              */
             conversions: number;
             /**
              * Format: double
-             * @description Conversions per click; null without clicks.
+             * @description Conversions divided by clicks, rounded to six decimals. Null without clicks.
              */
             conversionRate: number | null;
-            /** @description By currency; empty without sales. */
+            /** @description The revenue and commissions per currency. Empty if there are none. */
             byCurrency: components["schemas"]["PartnerRevenue"][];
         };
         /** @description Payout is an amount that is paid to one participant in one currency. */
@@ -5418,12 +6303,13 @@ export interface components {
              */
             accountHint: string | null;
         };
+        /** @description PayoutMethodDetails is a payout method with a masked account. */
         PayoutMethodDetails: {
             /** @enum {string|null} */
             method: "manual" | "paypal" | "wise" | "bank_transfer" | "stripe_connect" | "store_credit" | "external" | null;
             /**
-             * @description What tells two accounts apart: p***@example.com, or the last four characters
-             *     of a number; null without an account.
+             * @description A masked form of the account: an address such as `p***@example.com`, or the last
+             *     four characters of an account number. Null if the method has no account.
              */
             accountHint: string | null;
             /** Format: date-time */
@@ -5532,149 +6418,205 @@ export interface components {
              */
             pageSize?: number | null;
         };
+        /** @description ProductRate is the rate of one product: either a percentage or a flat amount. */
         ProductRate: {
+            /** @description The merchant's id of the product, as in reported conversions. */
             productId: string;
             /**
              * Format: double
-             * @description Either this or flat_amount_cents.
+             * @description The rate in percent, 0 to 100 with at most 2 decimals. Null for a flat amount.
              */
             percentage: number | null;
             /**
              * Format: int64
-             * @description Minor units of the programme's currency for each unit sold.
+             * @description The amount for each unit sold, in minor units of the programme's currency. Null for
+             *     a percentage.
              */
             flatAmountCents: number | null;
         };
+        /** @description ProductRate is the rate of one product: either a percentage or a flat amount. */
         ProductRateInput: {
+            /** @description The merchant's id of the product, as in reported conversions. */
             productId: string;
             /**
              * Format: double
-             * @description Either this or flat_amount_cents.
+             * @description The rate in percent, 0 to 100 with at most 2 decimals. Null for a flat amount.
              */
             percentage?: number | null;
             /**
              * Format: int64
-             * @description Minor units of the programme's currency for each unit sold.
+             * @description The amount for each unit sold, in minor units of the programme's currency. Null for
+             *     a percentage.
              */
             flatAmountCents?: number | null;
         };
+        /** @description Program is an affiliate programme of a merchant. */
         Program: {
             id: string;
             name: string;
+            /** @description The name of the programme in addresses, unique in the workspace and mode. */
             slug: string;
             description: string | null;
             /** @enum {string|null} */
             status: "draft" | "active" | "paused" | "archived" | null;
             /** @enum {string|null} */
             mode: "test" | "live" | null;
+            /** @description The merchant's website. Default links lead there if there is no `landingUrl`. */
             websiteUrl: string | null;
-            /** @description Hosts to which links may lead; *. stands for any subdomain. */
+            /**
+             * @description The hosts to which links can lead. An entry such as `*.example.com` allows all
+             *     subdomains.
+             */
             allowedDomains: string[];
+            /** @description The page to which default links lead. */
             landingUrl: string | null;
-            /** @description ISO 4217, upper case. */
+            /** @description The currency of commissions, an ISO 4217 code in upper case. */
             currency: string;
             /**
              * Format: int32
-             * @description Days of 24 hours from a click in which a conversion is attributed to it.
+             * @description The attribution window: the number of 24-hour days after a click in which a
+             *     conversion is attributed to it.
              */
             attributionWindowDays: number;
-            /** @enum {string|null} */
+            /**
+             * @description Which of a visitor's clicks earns: the last (`last_click`) or the first
+             *     (`first_click`).
+             * @enum {string|null}
+             */
             attributionModel: "last_click" | "first_click" | null;
-            /** @description Query parameter that carries the referral code. */
+            /** @description The query parameter that carries the referral code. */
             linkParam: string;
+            /** @description Whether partners who apply are approved at once. */
             autoApprovePartners: boolean;
-            /** @description Whether any partner may find it and apply. */
+            /** @description Whether any partner can find the programme and apply. */
             isPublic: boolean;
+            /** @description The current commission rules. */
             commissionRules: components["schemas"]["CommissionRules"] | null;
             /**
              * Format: int32
-             * @description Counts up with every change of commission_rules, from 1.
+             * @description The version of `commissionRules`, counted from 1.
              */
             rulesVersion: number;
-            /** @description When set, applying needs acceptTerms. */
+            /** @description The programme's terms. If it is set, an application must have `acceptTerms` true. */
             termsUrl: string | null;
             /** Format: date-time */
             createdAt: string | null;
             /** Format: date-time */
             updatedAt: string | null;
-            /** @enum {string|null} */
+            /**
+             * @description Which signal of a conversion is tried first: the click (`click_first`) or the promo
+             *     code (`promo_code_first`).
+             * @enum {string|null}
+             */
             signalPrecedence: "click_first" | "promo_code_first" | null;
             /**
              * Format: int64
-             * @description What a partner must have earned before it is paid, minor units of currency.
+             * @description The smallest payout, in minor units of `currency`.
              */
             minPayoutCents: number;
             /**
              * Format: int32
-             * @description Days from approval to the payout that may contain a commission.
+             * @description The number of days after the approval of a commission before it can be paid out.
              */
             payoutTermDays: number;
-            /** @enum {string|null} */
+            /**
+             * @description What happens if the fraud rules find a conversion suspicious: `off`, `observe`,
+             *     `flag` or `block`.
+             * @enum {string|null}
+             */
             fraudPolicy: "off" | "observe" | "flag" | "block" | null;
         };
+        /** @description ProgramFraudPolicy is the fraud policy of a programme. */
         ProgramFraudPolicy: {
             programId: string;
-            /** @enum {string|null} */
+            /**
+             * @description What happens if the score of a conversion is 50 or more.
+             * @enum {string|null}
+             */
             policy: "off" | "observe" | "flag" | "block" | null;
+            /** @description The names of rules that do not run. */
             disabledRules: string[];
+            /**
+             * @description The countries, as ISO 3166-1 alpha-2 codes, whose clicks make the rule
+             *     `blocked_country` fire.
+             */
             blockedCountries: string[];
+            /** @description The domains of coupon sites, which the rule `no_click_signals` uses. */
             couponSites: string[];
+            /**
+             * @description Search terms that partners must not advertise with, which the rule `paid_search`
+             *     uses.
+             */
             brandTerms: string[];
-            /** @description Every rule that there is. */
+            /** @description All fraud rules, highest score first. */
             rules: components["schemas"]["FraudRule"][];
             /** Format: date-time */
             updatedAt: string | null;
         };
-        /** @description ProgramRules is a version of a programme's commission rules. */
+        /** @description ProgramRules is one version of a programme's commission rules. */
         ProgramRules: {
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The number of the version, counted from 1.
+             */
             version: number;
             rules: components["schemas"]["CommissionRules"] | null;
             /**
              * Format: date-time
-             * @description Since when it was in force.
+             * @description The time from which the version applied.
              */
             at: string | null;
-            /** @description The user who made it. */
+            /** @description The id of the user who made the version. */
             by: string;
         };
+        /**
+         * @description PromoCode is a code that a buyer enters and that attributes the sale to a
+         *     participant.
+         */
         PromoCode: {
             id: string;
             programId: string;
             participantId: string;
-            /** @description Case-folded. */
+            /** @description The code, in lower case. */
             code: string;
-            /** @enum {string|null} */
+            /**
+             * @description `percentage` for a share of the order, `fixed` for an amount.
+             * @enum {string|null}
+             */
             discountType: "percentage" | "fixed" | null;
             /**
              * Format: double
-             * @description Percent with at most 2 decimals, or minor units of currency.
+             * @description The discount: percent with at most 2 decimals, or minor units of `currency`.
              */
             discountValue: number;
-            /** @description Of a fixed discount, ISO 4217; null for a percentage. */
+            /** @description The currency of a fixed discount, an ISO 4217 code. Null for a percentage. */
             currency: string | null;
             /**
              * Format: int64
-             * @description Null: no limit.
+             * @description How many conversions can use the code. Null: no limit.
              */
             maxRedemptions: number | null;
             /**
              * Format: int64
-             * @description Conversions that named it while it could be used.
+             * @description The number of conversions that have used the code.
              */
             redemptions: number;
             /**
              * Format: date-time
-             * @description Last instant at which it can be used; null: no end.
+             * @description The last time at which the code can be used. Null: no end.
              */
             expiresAt: string | null;
             /**
-             * @description Whether it was not deactivated. A code that is past its end or its limit
-             *     stays active and cannot be used.
+             * @description False if the code was deactivated. A code whose limit or end is reached stays
+             *     active, but cannot be used.
              */
             active: boolean;
+            /** @description Whether the code should exist at the payment processor too. */
             syncToProcessor: boolean;
-            /** @enum {string|null} */
+            /**
+             * @description The state of the synchronisation: `none`, `pending`, `synced` or `failed`.
+             * @enum {string|null}
+             */
             syncStatus: "none" | "pending" | "synced" | "failed" | null;
             /** Format: date-time */
             createdAt: string | null;
@@ -5682,18 +6624,26 @@ export interface components {
             updatedAt: string | null;
         };
         PutFraudPolicyRequest: {
-            /** @enum {string} */
+            /**
+             * @description What happens if the score of a conversion is 50 or more: `off`, `observe`, `flag`
+             *     or `block`.
+             * @enum {string}
+             */
             policy: "off" | "observe" | "flag" | "block";
-            /** @description Names of rules that shall not fire. */
+            /** @description The names of rules that will not run. */
             disabledRules?: string[] | null;
             /**
-             * @description ISO 3166-1 alpha-2, upper case. Clicks have a country only if the collectors have a country file, and not if the
-             *     visitor denied consent.
+             * @description Clicks from these countries make the rule `blocked_country` fire. ISO 3166-1
+             *     alpha-2 codes in upper case. The country of a click is known only if the collectors
+             *     have a country file and the visitor has not denied consent.
              */
             blockedCountries?: string[] | null;
-            /** @description Domains of coupon sites. */
+            /** @description The domains of coupon sites, which the rule `no_click_signals` uses. */
             couponSites?: string[] | null;
-            /** @description Words that partners may not buy in search ads. */
+            /**
+             * @description Search terms that partners must not advertise with, which the rule `paid_search`
+             *     uses.
+             */
             brandTerms?: string[] | null;
         };
         ReattributeConversionRequest: {
@@ -5712,53 +6662,62 @@ export interface components {
         RecoverDeliveriesRequest: {
             /**
              * Format: date-time
-             * @description Of the events, at most 30 days ago.
+             * @description The start of the time range, at most 30 days ago. Events are selected by their
+             *     time.
              */
             since?: string | null;
             /**
              * Format: date-time
-             * @description Of the events, not in the future; default: now.
+             * @description The end of the time range, not in the future. Default: now.
              */
             until?: string | null;
-            /** @description dead_lettered, canceled, failed and delivered; default dead_lettered and canceled. */
+            /**
+             * @description The statuses of the deliveries to send: `dead_lettered`, `canceled`, `failed` or
+             *     `delivered`. Default: `dead_lettered` and `canceled`.
+             */
             statuses?: ("pending" | "delivered" | "failed" | "dead_lettered" | "canceled")[] | null;
         };
         RecoverDeliveriesResponse: {
             /**
              * Format: int64
-             * @description Deliveries that will be sent again.
+             * @description The number of deliveries that will be sent.
              */
             queued: number;
         };
+        /** @description Recurring limits how long the payments of a customer earn commissions. */
         Recurring: {
-            /** @description Whether a customer's payments after the first earn; default true. */
+            /** @description Whether payments after the first earn. Default true. */
             enabled: boolean | null;
             /**
              * Format: int32
-             * @description Months from the first payment; null: no end.
+             * @description The number of months after the first payment in which payments earn. Null: no
+             *     limit.
              */
             maxMonths: number | null;
             /**
              * Format: int32
-             * @description Payments, the first included; null: no limit.
+             * @description The number of payments that earn, including the first. Null: no limit.
              */
             maxPayments: number | null;
         };
+        /** @description Recurring limits how long the payments of a customer earn commissions. */
         RecurringInput: {
-            /** @description Whether a customer's payments after the first earn; default true. */
+            /** @description Whether payments after the first earn. Default true. */
             enabled?: boolean | null;
             /**
              * Format: int32
-             * @description Months from the first payment; null: no end.
+             * @description The number of months after the first payment in which payments earn. Null: no
+             *     limit.
              */
             maxMonths?: number | null;
             /**
              * Format: int32
-             * @description Payments, the first included; null: no limit.
+             * @description The number of payments that earn, including the first. Null: no limit.
              */
             maxPayments?: number | null;
         };
         RefreshSessionRequest: {
+            /** @description The refresh token of the last login or refresh. */
             refreshToken: string;
         };
         /** @description Refund is a reported refund with its effect. */
@@ -5830,27 +6789,27 @@ export interface components {
         RegisterMerchantRequest: {
             /**
              * Format: email
-             * @description Case does not matter; at most 320 characters.
+             * @description The e-mail address, at most 320 characters. Case is ignored.
              */
             email: string;
-            /** @description 10 to 128 characters, not one of the common ones. */
+            /** @description The password, 10 to 128 characters. Common passwords are not accepted. */
             password: string;
-            /** @description The person's name. */
+            /** @description The name of the person, 1 to 100 characters. */
             name: string;
-            /** @description Name of the workspace that is made. */
+            /** @description The name of the new workspace, 1 to 100 characters. */
             workspaceName: string;
         };
         RegisterPartnerRequest: {
             /**
              * Format: email
-             * @description Case does not matter; at most 320 characters.
+             * @description The e-mail address, at most 320 characters. Case is ignored.
              */
             email: string;
-            /** @description 10 to 128 characters, not one of the common ones. */
+            /** @description The password, 10 to 128 characters. Common passwords are not accepted. */
             password: string;
-            /** @description The name that merchants see. */
+            /** @description The name that merchants see, 1 to 100 characters. */
             name: string;
-            /** @description ISO 3166-1 alpha-2, upper case. */
+            /** @description The ISO 3166-1 alpha-2 code of the country, in upper case. */
             country?: string | null;
         };
         ReinstateParticipantRequest: Record<string, never>;
@@ -5864,7 +6823,7 @@ export interface components {
             code?: "fraud" | "self_referral" | "duplicate" | "order_canceled" | "terms_violation" | "tracking_error" | "ineligible_partner" | "test_order" | "other" | null;
         };
         RejectParticipantRequest: {
-            /** @description 1 to 500 characters when given. */
+            /** @description Why the participant is rejected, 1 to 500 characters. */
             reason?: string | null;
         };
         ReportConversionRequest: {
@@ -6044,23 +7003,26 @@ export interface components {
         };
         ResolveFraudEventRequest: {
             /**
-             * @description confirmed or dismissed.
+             * @description `confirmed` if the conversion is fraudulent, `dismissed` if it is not.
              * @enum {string|null}
              */
             outcome?: "open" | "confirmed" | "dismissed" | null;
-            /** @description 1 to 500 characters when given. */
+            /** @description A note about the decision, 1 to 500 characters. */
             note?: string | null;
         };
         RetryPayoutRequest: Record<string, never>;
         RollApiKeyRequest: {
             /**
              * Format: int32
-             * @description Hours for which the old key goes on working, 0 to 72; default 24.
+             * @description How many hours the old key continues to work, 0 to 72. Default 24.
              */
             graceHours?: number | null;
         };
         RotateWebhookSecretRequest: {
-            /** @description Default false: the secret before also signs for 24 hours. */
+            /**
+             * @description Whether the previous secret stops at once. Default false: it also signs for 24
+             *     hours.
+             */
             expireImmediately?: boolean | null;
         };
         /** @description RuleSnapshot holds the rules with which a commission was computed. */
@@ -6087,155 +7049,226 @@ export interface components {
              */
             source: string;
         };
+        /** @description SessionResponse holds the tokens of a session and the account that it belongs to. */
         SessionResponse: {
-            /** @description EdDSA JWT, good for expires_in seconds. */
+            /**
+             * @description The access token, a JWT signed with EdDSA. It is sent as a bearer token and is
+             *     valid for `expiresIn` seconds.
+             */
             accessToken: string;
-            /** @description Opaque, works once; good for 30 days after each use, 90 days in all. */
+            /**
+             * @description The token for the next refresh. It works once, expires after 30 days without a
+             *     refresh, and never later than 90 days after the login.
+             */
             refreshToken: string;
-            /** @description Always Bearer. */
+            /** @description Always `Bearer`. */
             tokenType: string;
             /**
              * Format: int64
-             * @description Seconds until access_token ends.
+             * @description The number of seconds after which the access token expires.
              */
             expiresIn: number;
+            /** @description The account. */
             user: components["schemas"]["User"] | null;
-            /** @description The merchant's workspace; null for a partner. */
+            /** @description The merchant's workspace. Null for a partner. */
             workspace: components["schemas"]["Workspace"] | null;
         };
         SetPayoutMethodRequest: {
             /**
-             * @description stripe_connect and external are set by whoever connects them.
+             * @description The method: `manual`, `paypal`, `wise`, `bank_transfer` or `store_credit`. The
+             *     methods `stripe_connect` and `external` cannot be set here.
              * @enum {string}
              */
             method: "manual" | "paypal" | "wise" | "bank_transfer" | "stripe_connect" | "store_credit" | "external";
             /**
-             * @description An e-mail address for paypal and wise, an IBAN or account number for
-             *     bank_transfer; not for manual and store_credit.
+             * @description The account. An e-mail address for `paypal` and `wise`; an IBAN or account number
+             *     for `bank_transfer`. It must be absent for `manual` and `store_credit`.
              */
             account?: string | null;
-            /** @description Required for bank_transfer. */
+            /**
+             * @description The name of the account holder. Required for `bank_transfer`. It must be absent for
+             *     `manual` and `store_credit`.
+             */
             accountHolder?: string | null;
         };
         SimulateAttributionRequest: {
-            /** @enum {string} */
+            /**
+             * @description The kind of the conversion.
+             * @enum {string}
+             */
             event_type: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
-            /** @description Accepted and not looked at. */
+            /** @description Accepted so that a report can be simulated unchanged. It has no effect. */
             external_transaction_id?: string | null;
             /**
              * Format: int64
-             * @description Minor units; required for purchase and renewal, else default 0. At most 10^12.
+             * @description The amount that was paid, in minor units of `currency`, at most 10^12. Required for
+             *     `purchase` and `renewal`. Default 0 for other events.
              */
             amount_cents?: number | null;
-            /** @description ISO 4217; required when amount_cents is. Upper-cased. */
+            /**
+             * @description The ISO 4217 code of the currency, in upper or lower case. Required together with
+             *     `amount_cents`.
+             */
             currency?: string | null;
-            /** @description UUID that click tracking gave out. null and "" count as absent. */
+            /**
+             * @description The id that click tracking issued, a UUID. Null and the empty string count as
+             *     absent.
+             */
             click_id?: string | null;
-            /** @description 1 to 100 characters, case-folded. null and "" count as absent. */
+            /**
+             * @description The promo code that the buyer used, 1 to 100 characters. Case is ignored. Null and
+             *     the empty string count as absent.
+             */
             promo_code?: string | null;
-            /** @description The merchant's id of the buyer. */
+            /**
+             * @description The merchant's id of the buyer. Later conversions with the same id can be
+             *     attributed to the same participant without a click. It is stored as a keyed hash
+             *     only.
+             */
             customer_id?: string | null;
-            /** @description Kept only as a keyed hash and the domain. */
+            /**
+             * @description The buyer's e-mail address, which the fraud rules use. Only a keyed hash and the
+             *     domain are stored.
+             */
             customer_email?: string | null;
             /**
              * Format: date-time
-             * @description When it happened: at most 90 days back and 5 minutes ahead. Default: now.
+             * @description The time of the event, at most 90 days in the past and 5 minutes in the future.
+             *     Default: the time of the request.
              */
             occurred_at?: string | null;
             /**
              * Format: int64
-             * @description Parts of amount_cents, minor units.
+             * @description The tax that is part of `amount_cents`, in minor units.
              */
             tax_cents?: number | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The shipping costs that are part of `amount_cents`, in minor units.
+             */
             shipping_cents?: number | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The processing fees that are part of `amount_cents`, in minor units.
+             */
             fee_cents?: number | null;
             /**
              * Format: int64
-             * @description What the buyer saved; already off amount_cents.
+             * @description The discount that the buyer received, in minor units. It is already deducted from
+             *     `amount_cents`.
              */
             discount_cents?: number | null;
+            /** @description The merchant's id of the subscription. */
             subscription_id?: string | null;
+            /**
+             * @description The merchant's ids of the products, at most 50. Without `line_items`, product rates
+             *     apply only if all these products have the same rate.
+             */
             product_ids?: string[] | null;
+            /** @description The lines of the order, at most 100. Product rates apply line by line. */
             line_items?: components["schemas"]["LineItemInput"][] | null;
+            /**
+             * @description Whether this payment follows an earlier payment of the same customer. It is used
+             *     only if `customer_id` is absent.
+             */
             is_recurring?: boolean | null;
+            /** @description The merchant's own label for the conversion. */
             sub_id?: string | null;
-            /** @description At most 50 keys and 10 kB of JSON. */
+            /** @description Any JSON object with at most 50 keys and 10 kB. */
             metadata?: {
                 [key: string]: unknown;
             } | null;
-            /** @description Hashed on arrival; for fraud rules only. */
+            /** @description The buyer's IP address, which the fraud rules use. It is hashed when it arrives. */
             customer_ip?: string | null;
-            /** @description Hashed on arrival; for fraud rules only. */
+            /** @description The buyer's user agent, which the fraud rules use. It is hashed when it arrives. */
             customer_user_agent?: string | null;
         };
         SuspendParticipantRequest: {
-            /** @description 1 to 500 characters when given. */
+            /** @description Why the participant is suspended, 1 to 500 characters. */
             reason?: string | null;
         };
+        /** @description TestWebhookResponse is the outcome of a ping. */
         TestWebhookResponse: {
-            /** @description Whether it was answered with 2xx. */
+            /** @description Whether the endpoint responded with 2xx. */
             success: boolean;
             /**
              * Format: int32
-             * @description Null without an answer.
+             * @description The HTTP status of the response. Null if there was none.
              */
             httpStatusCode: number | null;
             /**
-             * @description dns_error, connection_refused, timeout, tls_error, protocol_error,
-             *     blocked_address, redirect or http_<code>; null when it succeeded.
+             * @description Why the attempt failed: `dns_error`, `connection_refused`, `timeout`, `tls_error`,
+             *     `protocol_error`, `blocked_address`, `redirect` or `http_<code>`. Null if it
+             *     succeeded.
              */
             errorMessage: string | null;
         };
+        /**
+         * @description Tier is a rate for participants who have brought enough conversions or revenue.
+         *     Exactly one of the two thresholds is set.
+         */
         Tier: {
             /**
              * Format: int64
-             * @description Conversions of the partner in the programme before this one that were not
-             *     refunded. Either this or min_revenue_cents.
+             * @description The number of the participant's earlier conversions in the programme, without
+             *     conversions that were refunded in full.
              */
             minConversions: number | null;
             /**
              * Format: int64
-             * @description Their revenue in the programme's currency, minor units.
+             * @description The revenue of these conversions, in minor units of the programme's currency.
              */
             minRevenueCents: number | null;
             /**
              * Format: double
-             * @description Required; 0 to 100, at most 2 decimals.
+             * @description The rate in percent, 0 to 100 with at most 2 decimals. Required.
              */
             percentage: number | null;
         };
+        /**
+         * @description Tier is a rate for participants who have brought enough conversions or revenue.
+         *     Exactly one of the two thresholds is set.
+         */
         TierInput: {
             /**
              * Format: int64
-             * @description Conversions of the partner in the programme before this one that were not
-             *     refunded. Either this or min_revenue_cents.
+             * @description The number of the participant's earlier conversions in the programme, without
+             *     conversions that were refunded in full.
              */
             minConversions?: number | null;
             /**
              * Format: int64
-             * @description Their revenue in the programme's currency, minor units.
+             * @description The revenue of these conversions, in minor units of the programme's currency.
              */
             minRevenueCents?: number | null;
             /**
              * Format: double
-             * @description Required; 0 to 100, at most 2 decimals.
+             * @description The rate in percent, 0 to 100 with at most 2 decimals. Required.
              */
             percentage?: number | null;
         };
         TransferOwnershipRequest: {
-            /** Format: uuid */
+            /**
+             * Format: uuid
+             * @description The id of the member who becomes an owner.
+             */
             memberId: string;
         };
         UpdateGroupRequest: {
+            /**
+             * @description The name of the group, unique in the programme. Case is ignored. It cannot be
+             *     cleared.
+             */
             name?: string | null;
             /**
              * Format: double
-             * @description Giving one of the two clears the other.
+             * @description The rate in percent, 0 to 100 with at most 2 decimals. It replaces a flat amount.
              */
             percentage?: number | null;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The amount in minor units of the programme's currency. It replaces a percentage.
+             */
             flatAmountCents?: number | null;
         };
         UpdateLinkRequest: {
@@ -6251,21 +7284,31 @@ export interface components {
             utm?: components["schemas"]["UtmInput"] | null;
         };
         UpdateMemberRequest: {
-            /** @enum {string} */
+            /**
+             * @description The new role.
+             * @enum {string}
+             */
             role: "owner" | "admin" | "manager" | "finance" | "developer" | "viewer";
         };
         UpdateParticipantRequest: {
+            /** @description The merchant's note, at most 2,000 characters. Partners do not see it. */
             note?: string | null;
-            /** @description Kept once each, in the order given. */
+            /**
+             * @description The merchant's tags, at most 20 with up to 50 characters each. Duplicates are
+             *     removed. Partners do not see them.
+             */
             tags?: string[] | null;
             /**
              * Format: uuid
-             * @description A group of the programme.
+             * @description The group of the participant, which must belong to the programme.
              */
             groupId?: string | null;
-            /** @description Replaced as a whole. */
+            /** @description The participant's own rate, which replaces the old one as a whole. */
             commissionOverride?: components["schemas"]["CommissionRateInput"] | null;
-            /** @description 3 to 50 of a-z, 0-9, dash, underscore; case is folded. */
+            /**
+             * @description The new referral code: 3 to 50 letters, digits, dashes or underscores, stored in
+             *     lower case.
+             */
             referralCode?: string | null;
         };
         UpdatePartnerLinkRequest: {
@@ -6281,100 +7324,157 @@ export interface components {
             utm?: components["schemas"]["UtmInput"] | null;
         };
         UpdatePartnerProfileRequest: {
+            /** @description The name that merchants see, at most 100 characters. It cannot be cleared. */
             name?: string | null;
-            /** @description ISO 3166-1 alpha-2, upper case. */
+            /** @description The ISO 3166-1 alpha-2 code of the country, in upper case. */
             country?: string | null;
             companyName?: string | null;
-            /** @description http or https. */
+            /** @description An http or https URL, at most 2,048 characters. */
             websiteUrl?: string | null;
         };
         UpdateProgramRequest: {
+            /** @description The name of the programme, at most 100 characters. It cannot be cleared. */
             name?: string | null;
+            /** @description The name of the programme in addresses. Null makes it from the name again. */
             slug?: string | null;
+            /** @description A description for partners, at most 2,000 characters. */
             description?: string | null;
+            /**
+             * @description The merchant's website, an http or https URL. Default links lead there if there is
+             *     no `landingUrl`.
+             */
             websiteUrl?: string | null;
+            /**
+             * @description The hosts to which links can lead, at most 50. An entry such as `*.example.com`
+             *     allows all subdomains.
+             */
             allowedDomains?: string[] | null;
+            /** @description The page to which default links lead, an http or https URL. */
             landingUrl?: string | null;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The attribution window: the number of 24-hour days after a click in which a
+             *     conversion is attributed to it, 1 to 365. Default 30.
+             */
             attributionWindowDays?: number | null;
-            /** @enum {string|null} */
+            /**
+             * @description Which of a visitor's clicks earns: the last (`last_click`) or the first
+             *     (`first_click`). Default `last_click`.
+             * @enum {string|null}
+             */
             attributionModel?: "last_click" | "first_click" | null;
+            /**
+             * @description The query parameter that carries the referral code. Default `via`. Parameters that
+             *     links use for another purpose are not accepted, such as `utm_source` and `sub_id`.
+             */
             linkParam?: string | null;
+            /** @description Whether partners who apply are approved at once. Default false. */
             autoApprovePartners?: boolean | null;
+            /** @description Whether any partner can find the programme and apply. Default true. */
             isPublic?: boolean | null;
+            /** @description The commission rules. Only the given fields change. */
             commissionRules?: components["schemas"]["CommissionRulesInput"] | null;
+            /**
+             * @description The programme's terms, an http or https URL. If it is set, partners must accept
+             *     them to join.
+             */
             termsUrl?: string | null;
             /**
-             * @description Default click_first.
+             * @description Which signal of a conversion is tried first: the click (`click_first`) or the promo
+             *     code (`promo_code_first`). Default `click_first`.
              * @enum {string|null}
              */
             signalPrecedence?: "click_first" | "promo_code_first" | null;
             /**
              * Format: int64
-             * @description Minor units of currency; default 0.
+             * @description The smallest payout, in minor units of the programme's currency. Default 0.
              */
             minPayoutCents?: number | null;
             /**
              * Format: int32
-             * @description Days, 0 to 365; default 0.
+             * @description The number of days after the approval of a commission before it can be paid out, 0
+             *     to 365. Default 0.
              */
             payoutTermDays?: number | null;
             /**
-             * @description Default flag.
+             * @description What happens if the fraud rules find a conversion suspicious: `off`, `observe`,
+             *     `flag` or `block`. Default `flag`.
              * @enum {string|null}
              */
             fraudPolicy?: "off" | "observe" | "flag" | "block" | null;
-            /** @description ISO 4217. It is fixed once the programme has a commission. */
+            /**
+             * @description The currency of commissions, an ISO 4217 code. It cannot change once the programme
+             *     has a commission.
+             */
             currency?: string | null;
         };
         UpdatePromoCodeRequest: {
-            /** @description False deactivates, true brings it back. */
+            /** @description False deactivates the code, true activates it again. */
             active?: boolean | null;
             /**
              * Format: int64
-             * @description Null: no limit. Below what was redeemed: it cannot be used any more.
+             * @description How many conversions can use the code. Null: no limit. If it is not above
+             *     `redemptions`, the code cannot be used any more.
              */
             maxRedemptions?: number | null;
             /**
              * Format: date-time
-             * @description Null: no end. May lie in the past.
+             * @description The last time at which the code can be used, in the future or in the past. Null: no
+             *     end.
              */
             expiresAt?: string | null;
+            /** @description Whether the code should exist at the payment processor too. */
             syncToProcessor?: boolean | null;
         };
         UpdateWebhookRequest: {
-            /** @description 1 to 50 names of ListEventTypes, noun.* or *. Repeats are folded. */
+            /**
+             * @description The events that the endpoint receives, 1 to 50: event names, `noun.*` for all
+             *     events of a noun, or `*` for all events. Duplicates are removed.
+             */
             subscriptions?: string[] | null;
-            /** @description False turns it off, true on. */
+            /** @description False disables the endpoint, true enables it. */
             active?: boolean | null;
-            /** @description Null: none. At most 200 characters. */
+            /** @description A description, at most 200 characters. */
             description?: string | null;
         };
         UpdateWorkspaceRequest: {
+            /** @description The name of the workspace, at most 100 characters. It cannot be cleared. */
             name?: string | null;
+            /** @description The default currency of new programmes, an ISO 4217 code. It cannot be cleared. */
             currency?: string | null;
-            /** @description IANA name. */
+            /** @description The time zone, an IANA name. It cannot be cleared. */
             timezone?: string | null;
-            /** @description https://shop.example.com, https://*.example.com or http://localhost:3000. */
+            /**
+             * @description The origins of the merchant's pages, at most 50, for example
+             *     `https://shop.example.com`, `https://*.example.com` or `http://localhost:3000`.
+             */
             allowedOrigins?: string[] | null;
             /**
-             * @description enforce needs at least one origin. Default observe.
+             * @description What happens to clicks from other origins: `observe` or `enforce`. With `enforce`,
+             *     `allowedOrigins` must not be empty. Null sets `observe`.
              * @enum {string|null}
              */
             originPolicy?: "observe" | "enforce" | null;
-            /** Format: email */
+            /**
+             * Format: email
+             * @description The address that receives all e-mail of test mode.
+             */
             testMailRedirect?: string | null;
         };
+        /** @description User is the account of a person. */
         User: {
             id: string;
-            /** @enum {string|null} */
+            /**
+             * @description `merchant` or `partner`.
+             * @enum {string|null}
+             */
             kind: "merchant" | "partner" | null;
             email: string;
             name: string;
-            /** @description ISO 3166-1 alpha-2; partners only. */
+            /** @description The ISO 3166-1 alpha-2 code of the country. Null if not set, and for merchants. */
             country: string | null;
             /**
-             * @description Role in the workspace; null for a partner.
+             * @description The role in the workspace. Null for a partner.
              * @enum {string|null}
              */
             role: "owner" | "admin" | "manager" | "finance" | "developer" | "viewer" | null;
@@ -6407,30 +7507,40 @@ export interface components {
             /** @description The value of `utm_content`. */
             content?: string | null;
         };
+        /** @description Webhook is a webhook endpoint. */
         Webhook: {
             id: string;
             url: string;
             description: string | null;
-            /** @description Event names, noun.* for all of a noun, or *. */
+            /**
+             * @description The events that the endpoint receives: event names, `noun.*` for all events of a
+             *     noun, or `*` for all events.
+             */
             subscriptions: string[];
+            /** @description Whether the endpoint receives events. */
             active: boolean;
             /** @enum {string|null} */
             mode: "test" | "live" | null;
-            /** @enum {string|null} */
+            /**
+             * @description `healthy`, `failing` if the last attempt failed, or `disabled`.
+             * @enum {string|null}
+             */
             status: "healthy" | "failing" | "disabled" | null;
             /**
-             * @description Null while it is active.
+             * @description Why the endpoint is disabled: `manual` (a member disabled it), `gone` (it responded
+             *     with 410) or `failing` (no attempt succeeded for 5 days, and at least 20 deliveries
+             *     were dead-lettered). Null while it is active.
              * @enum {string|null}
              */
             disabledReason: "manual" | "gone" | "failing" | null;
             /**
              * Format: int32
-             * @description Attempts that failed since the last that did not.
+             * @description The number of attempts that failed since the last successful one.
              */
             consecutiveFailures: number;
             /**
              * Format: date-time
-             * @description When its last attempt ended; null: there was none.
+             * @description The end of the last attempt. Null if there was none.
              */
             lastDeliveryAt: string | null;
             /** Format: date-time */
@@ -6438,23 +7548,31 @@ export interface components {
             /** Format: date-time */
             updatedAt: string | null;
         };
+        /** @description Workspace is the account of a merchant, in which its members work. */
         Workspace: {
             id: string;
             name: string;
-            /** @description ISO 4217, upper case: the default of new programmes. */
+            /** @description The default currency of new programmes, an ISO 4217 code in upper case. */
             currency: string;
-            /** @description IANA name. */
+            /** @description The time zone, an IANA name. */
             timezone: string;
             /** Format: date-time */
             createdAt: string | null;
             /**
-             * @description Origins of the merchant's pages: scheme, host and port, where *. stands for
-             *     any subdomain. Empty: none is foreign.
+             * @description The origins of the merchant's pages: scheme, host and port. A host that begins with
+             *     `*.` allows all subdomains. If the list is empty, every origin is allowed.
              */
             allowedOrigins: string[];
-            /** @enum {string|null} */
+            /**
+             * @description What happens to clicks from other origins: `observe` records and marks them,
+             *     `enforce` rejects them.
+             * @enum {string|null}
+             */
             originPolicy: "observe" | "enforce" | null;
-            /** @description Where mail of test mode goes; null: nowhere. Masked for viewers. */
+            /**
+             * @description The address that receives all e-mail of test mode. Null: it is not sent. It is
+             *     masked for viewers.
+             */
             testMailRedirect: string | null;
             /** Format: date-time */
             updatedAt: string | null;
@@ -6464,7 +7582,7 @@ export interface components {
         /** @description API_KEY_LIMIT_EXCEEDED. */
         API_KEY_LIMIT_EXCEEDED: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6475,7 +7593,7 @@ export interface components {
         /** @description APPLICATION_DUPLICATE or PROGRAM_STATE_INVALID or REFERRAL_CODE_TAKEN. */
         "APPLICATION_DUPLICATE-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6486,7 +7604,7 @@ export interface components {
         /** @description APPLICATION_DUPLICATE or REFERRAL_CODE_TAKEN. */
         "APPLICATION_DUPLICATE-REFERRAL_CODE_TAKEN": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6497,7 +7615,7 @@ export interface components {
         /** @description COMMISSION_HOLD_ACTIVE or COMMISSION_NOT_PENDING. */
         "COMMISSION_HOLD_ACTIVE-COMMISSION_NOT_PENDING": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6508,7 +7626,7 @@ export interface components {
         /** @description COMMISSION_HOLD_NOT_ACTIVE or COMMISSION_NEEDS_REVIEW or COMMISSION_NOT_PENDING. */
         "COMMISSION_HOLD_NOT_ACTIVE-COMMISSION_NEEDS_REVIEW-COMMISSION_NOT_PENDING": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6519,7 +7637,7 @@ export interface components {
         /** @description COMMISSION_NOT_FLAGGED. */
         COMMISSION_NOT_FLAGGED: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6530,7 +7648,7 @@ export interface components {
         /** @description COMMISSION_TERMINAL. */
         COMMISSION_TERMINAL: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6541,7 +7659,7 @@ export interface components {
         /** @description CONVERSION_DUPLICATE or IDEMPOTENCY_KEY_REUSED. */
         "CONVERSION_DUPLICATE-IDEMPOTENCY_KEY_REUSED": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6552,7 +7670,7 @@ export interface components {
         /** @description EMAIL_TAKEN. */
         EMAIL_TAKEN: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6563,7 +7681,7 @@ export interface components {
         /** @description FORBIDDEN or HTTPS_REQUIRED. */
         "FORBIDDEN-HTTPS_REQUIRED": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6574,7 +7692,7 @@ export interface components {
         /** @description FORBIDDEN or HTTPS_REQUIRED or ORIGIN_NOT_ALLOWED. */
         "FORBIDDEN-HTTPS_REQUIRED-ORIGIN_NOT_ALLOWED": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6585,7 +7703,7 @@ export interface components {
         /** @description FRAUD_EVENT_RESOLVED. */
         FRAUD_EVENT_RESOLVED: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6596,7 +7714,7 @@ export interface components {
         /** @description GROUP_IN_USE. */
         GROUP_IN_USE: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6607,7 +7725,7 @@ export interface components {
         /** @description HTTPS_REQUIRED. */
         HTTPS_REQUIRED: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6618,7 +7736,7 @@ export interface components {
         /** @description IDEMPOTENCY_KEY_REQUIRED or VALIDATION_ERROR. */
         "IDEMPOTENCY_KEY_REQUIRED-VALIDATION_ERROR": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6629,7 +7747,7 @@ export interface components {
         /** @description IDEMPOTENCY_KEY_REUSED. */
         IDEMPOTENCY_KEY_REUSED: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6640,7 +7758,7 @@ export interface components {
         /** @description IDEMPOTENCY_KEY_REUSED or PAYOUT_STATE_INVALID. */
         "IDEMPOTENCY_KEY_REUSED-PAYOUT_STATE_INVALID": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6651,7 +7769,7 @@ export interface components {
         /** @description INTERNAL_ERROR. */
         INTERNAL_ERROR: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6662,7 +7780,7 @@ export interface components {
         /** @description INVALID_API_KEY or UNAUTHORIZED. */
         "INVALID_API_KEY-UNAUTHORIZED": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6673,7 +7791,7 @@ export interface components {
         /** @description INVALID_CREDENTIALS. */
         INVALID_CREDENTIALS: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6684,7 +7802,7 @@ export interface components {
         /** @description INVALID_PUBLIC_KEY. */
         INVALID_PUBLIC_KEY: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6695,7 +7813,7 @@ export interface components {
         /** @description INVALID_SECRET_KEY or UNAUTHORIZED. */
         "INVALID_SECRET_KEY-UNAUTHORIZED": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6706,7 +7824,7 @@ export interface components {
         /** @description LAST_OWNER. */
         LAST_OWNER: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6717,7 +7835,7 @@ export interface components {
         /** @description LINK_LIMIT_EXCEEDED. */
         LINK_LIMIT_EXCEEDED: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6728,7 +7846,7 @@ export interface components {
         /** @description MODE_MISMATCH or NO_ATTRIBUTION_SIGNAL. */
         "MODE_MISMATCH-NO_ATTRIBUTION_SIGNAL": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6739,7 +7857,7 @@ export interface components {
         /** @description NOT_FOUND. */
         NOT_FOUND: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6750,7 +7868,7 @@ export interface components {
         /** @description PARTICIPANT_ERASED. */
         PARTICIPANT_ERASED: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6761,7 +7879,7 @@ export interface components {
         /** @description PARTICIPANT_ERASED or PARTICIPANT_STATE_INVALID. */
         "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6772,7 +7890,7 @@ export interface components {
         /** @description PARTICIPANT_ERASED or PARTICIPANT_STATE_INVALID or PROGRAM_STATE_INVALID or REFERRAL_CODE_TAKEN. */
         "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6783,7 +7901,7 @@ export interface components {
         /** @description PARTICIPANT_ERASED or PARTICIPANT_STATE_INVALID or PROMO_CODE_TAKEN. */
         "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROMO_CODE_TAKEN": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6794,7 +7912,7 @@ export interface components {
         /** @description PARTICIPANT_ERASED or REFERRAL_CODE_TAKEN. */
         "PARTICIPANT_ERASED-REFERRAL_CODE_TAKEN": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6805,7 +7923,7 @@ export interface components {
         /** @description PAYLOAD_TOO_LARGE. */
         PAYLOAD_TOO_LARGE: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6816,7 +7934,7 @@ export interface components {
         /** @description PAYOUT_STATE_INVALID. */
         PAYOUT_STATE_INVALID: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6827,7 +7945,7 @@ export interface components {
         /** @description PROGRAM_STATE_INVALID. */
         PROGRAM_STATE_INVALID: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6838,7 +7956,7 @@ export interface components {
         /** @description PROGRAM_STATE_INVALID or SLUG_TAKEN. */
         "PROGRAM_STATE_INVALID-SLUG_TAKEN": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6849,9 +7967,9 @@ export interface components {
         /** @description RATE_LIMIT_EXCEEDED. */
         RATE_LIMIT_EXCEEDED: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
-                /** @description Seconds to wait. */
+                /** @description The number of seconds to wait before the next request. */
                 "Retry-After"?: number;
                 [name: string]: unknown;
             };
@@ -6862,7 +7980,7 @@ export interface components {
         /** @description REFRESH_TOKEN_INVALID. */
         REFRESH_TOKEN_INVALID: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6873,7 +7991,7 @@ export interface components {
         /** @description REFUND_DUPLICATE. */
         REFUND_DUPLICATE: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6884,7 +8002,7 @@ export interface components {
         /** @description REFUND_EXCEEDS_AMOUNT. */
         REFUND_EXCEEDS_AMOUNT: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6895,9 +8013,9 @@ export interface components {
         /** @description SERVICE_UNAVAILABLE. */
         SERVICE_UNAVAILABLE: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
-                /** @description Seconds to wait. */
+                /** @description The number of seconds to wait before the next request. */
                 "Retry-After"?: number;
                 [name: string]: unknown;
             };
@@ -6908,7 +8026,7 @@ export interface components {
         /** @description SLUG_TAKEN. */
         SLUG_TAKEN: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6919,7 +8037,7 @@ export interface components {
         /** @description UNAUTHORIZED. */
         UNAUTHORIZED: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6930,7 +8048,7 @@ export interface components {
         /** @description UNSUPPORTED_MEDIA_TYPE. */
         UNSUPPORTED_MEDIA_TYPE: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6941,7 +8059,7 @@ export interface components {
         /** @description VALIDATION_ERROR. */
         VALIDATION_ERROR: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6952,7 +8070,7 @@ export interface components {
         /** @description WEBHOOK_DISABLED. */
         WEBHOOK_DISABLED: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6963,7 +8081,7 @@ export interface components {
         /** @description WEBHOOK_ENDPOINT_LIMIT_EXCEEDED or WEBHOOK_URL_NOT_HTTPS or WEBHOOK_URL_PRIVATE_IP or WEBHOOK_URL_UNRESOLVABLE. */
         "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED-WEBHOOK_URL_NOT_HTTPS-WEBHOOK_URL_PRIVATE_IP-WEBHOOK_URL_UNRESOLVABLE": {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6974,7 +8092,7 @@ export interface components {
         /** @description WEBHOOK_NOT_FOUND. */
         WEBHOOK_NOT_FOUND: {
             headers: {
-                /** @description The id under which the request is logged. */
+                /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -6984,7 +8102,7 @@ export interface components {
         };
     };
     parameters: {
-        /** @description Which half of the workspace to work in. */
+        /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
         Mode: "test" | "live";
     };
     requestBodies: never;
@@ -6997,7 +8115,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -7026,7 +8144,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -7062,7 +8180,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -7094,7 +8212,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -7161,8 +8279,9 @@ export interface operations {
     findDecision: {
         parameters: {
             query?: {
+                /** @description The merchant's id of the transaction. */
                 external_transaction_id?: string;
-                /** @description Alias of external_transaction_id; give one of them. */
+                /** @description Alias of `external_transaction_id`. Only one of the two can be given. */
                 externalTransactionId?: string;
             };
             header?: never;
@@ -7221,35 +8340,46 @@ export interface operations {
     listDecisions: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 page_size?: number;
-                /** @description Alias of page_size; give one of them. */
+                /** @description Alias of `page_size`. Only one of the two can be given. */
                 pageSize?: number;
-                /** @description Alias of page_size; give one of them. */
+                /** @description Alias of `page_size`. Only one of the two can be given. */
                 limit?: number;
+                /** @description Only decisions that attribute the conversion (`true`), or only others (`false`). */
                 attributed?: boolean;
-                /** @description Decisions with this reason only, for example CLICK_EXPIRED. */
+                /** @description Only decisions with this reason, for example CLICK_EXPIRED. */
                 reason_code?: string;
-                /** @description Alias of reason_code; give one of them. */
+                /** @description Alias of `reason_code`. Only one of the two can be given. */
                 reasonCode?: string;
+                /** @description Only decisions whose deciding signal leads to this programme, attributed or not. */
                 program_id?: string;
-                /** @description Alias of program_id; give one of them. */
+                /** @description Alias of `program_id`. Only one of the two can be given. */
                 programId?: string;
-                /** @description Alias of date_from. */
+                /** @description Alias of `date_from`. */
                 from?: string;
-                /** @description Alias of date_to. */
+                /** @description Alias of `date_to`. */
                 to?: string;
-                /** @description By decided_at: YYYY-MM-DD, from 00:00 inclusive, or RFC 3339. */
+                /**
+                 * @description Only decisions that were made at this time or later. A date (`YYYY-MM-DD`) means
+                 *     the start of the day. RFC 3339 timestamps are accepted too.
+                 */
                 date_from?: string;
-                /** @description Alias of date_from; give one of them. */
+                /** @description Alias of `date_from`. Only one of the two can be given. */
                 dateFrom?: string;
-                /** @description YYYY-MM-DD, to the end of that day inclusive, or RFC 3339. */
+                /**
+                 * @description Only decisions that were made at this time or earlier. A date (`YYYY-MM-DD`) means
+                 *     the end of the day. RFC 3339 timestamps are accepted too.
+                 */
                 date_to?: string;
-                /** @description Alias of date_to; give one of them. */
+                /** @description Alias of `date_to`. Only one of the two can be given. */
                 dateTo?: string;
-                /** @description IANA name in which dates without a time are read; default UTC. */
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
                 timezone?: string;
             };
             header?: never;
@@ -7660,7 +8790,7 @@ export interface operations {
                 page?: number;
                 /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
                  * @description The field to sort by. Default `createdAt`. Commissions with equal values are sorted
@@ -7699,7 +8829,7 @@ export interface operations {
                 participantId?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -7765,7 +8895,7 @@ export interface operations {
                 participantId?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -7824,7 +8954,7 @@ export interface operations {
                 participantId?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -7857,23 +8987,23 @@ export interface operations {
                 page?: number;
                 /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 page_size?: number;
-                /** @description Alias of page_size; give one of them. */
+                /** @description Alias of `page_size`. Only one of the two can be given. */
                 pageSize?: number;
-                /** @description Alias of page_size; give one of them. */
+                /** @description Alias of `page_size`. Only one of the two can be given. */
                 limit?: number;
                 /**
                  * @description Only conversions that were recorded at this time or later. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too.
                  */
                 date_from?: string;
-                /** @description Alias of date_from; give one of them. */
+                /** @description Alias of `date_from`. Only one of the two can be given. */
                 dateFrom?: string;
                 /**
                  * @description Only conversions that were recorded at this time or earlier. A date (`YYYY-MM-DD`)
                  *     means the end of the day. RFC 3339 timestamps are accepted too.
                  */
                 date_to?: string;
-                /** @description Alias of date_to; give one of them. */
+                /** @description Alias of `date_to`. Only one of the two can be given. */
                 dateTo?: string;
                 /**
                  * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
@@ -7884,23 +9014,23 @@ export interface operations {
                 attributed?: boolean;
                 /** @description Only conversions of this kind. */
                 event_type?: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
-                /** @description Alias of event_type; give one of them. */
+                /** @description Alias of `event_type`. Only one of the two can be given. */
                 eventType?: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
                 /** @description Only the conversion with this id. The whole id must match. */
                 external_transaction_id?: string;
-                /** @description Alias of external_transaction_id; give one of them. */
+                /** @description Alias of `external_transaction_id`. Only one of the two can be given. */
                 externalTransactionId?: string;
                 /** @description Only conversions that are attributed in this programme. */
                 program_id?: string;
-                /** @description Alias of program_id; give one of them. */
+                /** @description Alias of `program_id`. Only one of the two can be given. */
                 programId?: string;
                 /** @description Only conversions that are attributed to this participant. */
                 participant_id?: string;
-                /** @description Alias of participant_id; give one of them. */
+                /** @description Alias of `participant_id`. Only one of the two can be given. */
                 participantId?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -7930,7 +9060,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names the request, so that it can be sent again: within 24 hours the same body gets the first answer with Idempotent-Replayed: true, another body 409 IDEMPOTENCY_KEY_REUSED. */
+                /** @description Identifies the request, so that it can be repeated safely. For 24 hours, a request with the same key and body gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED. */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -7945,7 +9075,7 @@ export interface operations {
             /** @description Created */
             201: {
                 headers: {
-                    /** @description The paths of the body's unknown keys, which have no effect, separated by commas. */
+                    /** @description The paths of unknown keys in the body, separated by commas. These keys have no effect. */
                     "Ignored-Fields"?: string;
                     [name: string]: unknown;
                 };
@@ -7969,7 +9099,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Names the request, so that it can be sent again: within 24 hours the same body gets the first answer with Idempotent-Replayed: true, another body 409 IDEMPOTENCY_KEY_REUSED. */
+                /** @description Identifies the request, so that it can be repeated safely. For 24 hours, a request with the same key and body gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED. */
                 "Idempotency-Key"?: string;
             };
             path?: never;
@@ -7984,7 +9114,7 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
-                    /** @description The paths of the body's unknown keys, which have no effect, separated by commas. */
+                    /** @description The paths of unknown keys in the body, separated by commas. These keys have no effect. */
                     "Ignored-Fields"?: string;
                     [name: string]: unknown;
                 };
@@ -7992,10 +9122,10 @@ export interface operations {
                     "application/json": components["schemas"]["ReportConversionsResponse"];
                 };
             };
-            /** @description Some items failed; results has the outcome of each. */
+            /** @description Some items failed. `results` has the outcome of each item. */
             207: {
                 headers: {
-                    /** @description The paths of the body's unknown keys, which have no effect, separated by commas. */
+                    /** @description The paths of unknown keys in the body, separated by commas. These keys have no effect. */
                     "Ignored-Fields"?: string;
                     [name: string]: unknown;
                 };
@@ -8009,7 +9139,7 @@ export interface operations {
             409: components["responses"]["IDEMPOTENCY_KEY_REUSED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            /** @description BULK_ALL_FAILED: every item failed; results has the outcome of each. */
+            /** @description BULK_ALL_FAILED: every item failed. `results` has the outcome of each item. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -8039,7 +9169,7 @@ export interface operations {
             /** @description Created */
             201: {
                 headers: {
-                    /** @description The paths of the body's unknown keys, which have no effect, separated by commas. */
+                    /** @description The paths of unknown keys in the body, separated by commas. These keys have no effect. */
                     "Ignored-Fields"?: string;
                     [name: string]: unknown;
                 };
@@ -8047,10 +9177,10 @@ export interface operations {
                     "application/json": components["schemas"]["Refund"];
                 };
             };
-            /** @description Accepted; it takes effect later. */
+            /** @description Accepted. The request takes effect later. */
             202: {
                 headers: {
-                    /** @description The paths of the body's unknown keys, which have no effect, separated by commas. */
+                    /** @description The paths of unknown keys in the body, separated by commas. These keys have no effect. */
                     "Ignored-Fields"?: string;
                     [name: string]: unknown;
                 };
@@ -8074,7 +9204,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -8106,7 +9236,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -8138,7 +9268,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -8176,24 +9306,36 @@ export interface operations {
     listFraudEvents: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
+                /** @description Only events with this status. */
                 status?: "open" | "confirmed" | "dismissed";
+                /** @description Only events of this programme. */
                 programId?: string;
+                /** @description Only events of this participant. */
                 participantId?: string;
-                /** @description YYYY-MM-DD, from 00:00 inclusive, or RFC 3339. */
+                /**
+                 * @description Only events that were created at this time or later. A date (`YYYY-MM-DD`) means
+                 *     the start of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateFrom?: string;
-                /** @description YYYY-MM-DD, to the end of that day inclusive, or RFC 3339. */
+                /**
+                 * @description Only events that were created at this time or earlier. A date (`YYYY-MM-DD`) means
+                 *     the end of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateTo?: string;
-                /** @description IANA name in which dates without a time are read; default UTC. */
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
                 timezone?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -8223,7 +9365,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -8330,19 +9472,26 @@ export interface operations {
     getPartnerSummary: {
         parameters: {
             query?: {
-                /** @description YYYY-MM-DD, from 00:00 inclusive, or RFC 3339; widened to whole hours. */
+                /**
+                 * @description The start of the period, rounded down to a full hour. A date (`YYYY-MM-DD`) means
+                 *     the start of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateFrom?: string;
                 /**
-                 * @description YYYY-MM-DD, to the end of that day inclusive, or RFC 3339; widened to whole
-                 *     hours.
+                 * @description The end of the period, rounded up to a full hour. A date (`YYYY-MM-DD`) means the
+                 *     end of the day. RFC 3339 timestamps are accepted too.
                  */
                 dateTo?: string;
-                /** @description IANA name in which dates without a time are read; default UTC. */
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
                 timezone?: string;
+                /** @description Only this programme. */
                 programId?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -8372,7 +9521,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -8400,27 +9549,41 @@ export interface operations {
     listPartnerCommissions: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
-                /** @description createdAt (default), amountCents or status; ties fall to the newest. */
+                /**
+                 * @description The field to sort by. Default `createdAt`. Commissions with equal values are sorted
+                 *     newest first.
+                 */
                 sortBy?: "createdAt" | "amountCents" | "status";
-                /** @description Default desc. */
+                /** @description The sort direction. Default `desc`. */
                 sortOrder?: "asc" | "desc";
+                /** @description Only commissions with this status. */
                 status?: "pending" | "approved" | "rejected" | "paid" | "refunded";
+                /** @description Only commissions of this programme. */
                 programId?: string;
-                /** @description YYYY-MM-DD, from 00:00 inclusive, or RFC 3339. */
+                /**
+                 * @description Only commissions that were created at this time or later. A date (`YYYY-MM-DD`)
+                 *     means the start of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateFrom?: string;
-                /** @description YYYY-MM-DD, to the end of that day inclusive, or RFC 3339. */
+                /**
+                 * @description Only commissions that were created at this time or earlier. A date (`YYYY-MM-DD`)
+                 *     means the end of the day. RFC 3339 timestamps are accepted too.
+                 */
                 dateTo?: string;
-                /** @description IANA name in which dates without a time are read; default UTC. */
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
                 timezone?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -8450,7 +9613,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -8490,7 +9653,7 @@ export interface operations {
                 page?: number;
                 /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /** @description Only entries of this programme. This filter also applies to the balances. */
                 programId?: string;
@@ -8512,7 +9675,7 @@ export interface operations {
                 currency?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -8545,13 +9708,13 @@ export interface operations {
                 page?: number;
                 /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /** @description Only links in this programme. */
                 programId?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -8581,7 +9744,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -8619,7 +9782,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -8651,7 +9814,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -8690,7 +9853,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -8728,7 +9891,7 @@ export interface operations {
                 page?: number;
                 /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /** @description Only payouts with this status. */
                 status?: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
@@ -8751,7 +9914,7 @@ export interface operations {
                 timezone?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -8781,7 +9944,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -8810,7 +9973,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -8844,19 +10007,25 @@ export interface operations {
     listPartnerPrograms: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
-                /** @description Default mine. */
+                /**
+                 * @description `mine` for the programmes in which the partner takes part, `public` for active
+                 *     public programmes. Default `mine`.
+                 *
+                 *      - PROGRAM_SCOPE_MINE: Programmes in which the partner takes part.
+                 *      - PROGRAM_SCOPE_PUBLIC: Active programmes that any partner can join.
+                 */
                 scope?: "mine" | "public";
-                /** @description Prefix of the programme's name; case does not matter. */
+                /** @description Only programmes whose name begins with this text. Case is ignored. */
                 search?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -8885,7 +10054,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -8917,7 +10086,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -8955,16 +10124,17 @@ export interface operations {
     listPartnerPromoCodes: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
+                /** @description Only promo codes of this programme. */
                 programId?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -8997,7 +10167,7 @@ export interface operations {
                 page?: number;
                 /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /** @description Only payouts with this status. */
                 status?: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
@@ -9024,7 +10194,7 @@ export interface operations {
                 timezone?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -9057,13 +10227,13 @@ export interface operations {
                 page?: number;
                 /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /** @description Only batches with this status. */
                 status?: "draft" | "confirmed" | "processing" | "completed" | "partially_failed" | "canceled";
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -9092,9 +10262,9 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
-                /** @description Names the request, so that it can be sent again: within 24 hours the same body gets the first answer with Idempotent-Replayed: true, another body 409 IDEMPOTENCY_KEY_REUSED. */
+                /** @description Identifies the request, so that it can be repeated safely. For 24 hours, a request with the same key and body gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED. */
                 "Idempotency-Key": string;
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -9130,7 +10300,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9162,7 +10332,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9201,7 +10371,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9243,7 +10413,7 @@ export interface operations {
                 format?: "generic" | "paypal" | "wise";
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9276,7 +10446,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -9311,7 +10481,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9343,7 +10513,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9382,7 +10552,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9421,7 +10591,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9460,7 +10630,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9498,18 +10668,19 @@ export interface operations {
     listPrograms: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
+                /** @description Only programmes with this status. */
                 status?: "draft" | "active" | "paused" | "archived";
-                /** @description Prefix of the name; case does not matter. */
+                /** @description Only programmes whose name begins with this text. Case is ignored. */
                 search?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -9538,7 +10709,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -9574,7 +10745,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9606,7 +10777,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9645,7 +10816,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9680,7 +10851,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9718,7 +10889,7 @@ export interface operations {
                 page?: number;
                 /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
                  * @description The field to sort by. Default `createdAt`. Commissions with equal values are sorted
@@ -9755,7 +10926,7 @@ export interface operations {
                 participantId?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9787,7 +10958,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9810,7 +10981,7 @@ export interface operations {
                     "application/json": components["schemas"]["BulkCommissionsResponse"];
                 };
             };
-            /** @description Some items failed; results has the outcome of each. */
+            /** @description Some items failed. `results` has the outcome of each item. */
             207: {
                 headers: {
                     [name: string]: unknown;
@@ -9825,7 +10996,7 @@ export interface operations {
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            /** @description BULK_ALL_FAILED: every item failed; results has the outcome of each. */
+            /** @description BULK_ALL_FAILED: every item failed. `results` has the outcome of each item. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -9843,7 +11014,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9866,7 +11037,7 @@ export interface operations {
                     "application/json": components["schemas"]["BulkCommissionsResponse"];
                 };
             };
-            /** @description Some items failed; results has the outcome of each. */
+            /** @description Some items failed. `results` has the outcome of each item. */
             207: {
                 headers: {
                     [name: string]: unknown;
@@ -9881,7 +11052,7 @@ export interface operations {
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            /** @description BULK_ALL_FAILED: every item failed; results has the outcome of each. */
+            /** @description BULK_ALL_FAILED: every item failed. `results` has the outcome of each item. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -9933,7 +11104,7 @@ export interface operations {
                 participantId?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -9992,7 +11163,7 @@ export interface operations {
                 participantId?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10024,7 +11195,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10057,7 +11228,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10097,7 +11268,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10137,7 +11308,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10177,7 +11348,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10217,7 +11388,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10249,7 +11420,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10286,15 +11457,15 @@ export interface operations {
     listGroups: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10326,7 +11497,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10364,7 +11535,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10398,7 +11569,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10440,7 +11611,7 @@ export interface operations {
                 page?: number;
                 /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /** @description Only links of this participant. */
                 participantId?: string;
@@ -10448,7 +11619,7 @@ export interface operations {
                 search?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10480,7 +11651,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10520,7 +11691,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10553,7 +11724,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10586,7 +11757,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10625,30 +11796,31 @@ export interface operations {
     listParticipants: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
+                /** @description Only participants with this status. */
                 status?: "pending" | "approved" | "rejected" | "suspended";
                 /**
-                 * @description Prefix of partner name, partner e-mail, referral code or participant id;
-                 *     case does not matter.
+                 * @description Only participants whose partner name, partner e-mail address, referral code or id
+                 *     begins with this text. Case is ignored. Viewers cannot search for e-mail addresses.
                  */
                 search?: string;
                 /**
-                 * @description createdAt (default), partnerName, clicks, conversions, revenueCents or
-                 *     commissionCents; ties fall to the newest.
+                 * @description The field to sort by. Default `createdAt`. Participants with equal values are
+                 *     sorted newest first.
                  */
                 sortBy?: "createdAt" | "partnerName" | "clicks" | "conversions" | "revenueCents" | "commissionCents";
-                /** @description Default desc. */
+                /** @description The sort direction. Default `desc`. */
                 sortOrder?: "asc" | "desc";
-                /** @description Partners of one group. */
+                /** @description Only participants of this group. */
                 groupId?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10680,7 +11852,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10703,7 +11875,7 @@ export interface operations {
                     "application/json": components["schemas"]["BulkParticipantsResponse"];
                 };
             };
-            /** @description Some items failed; results has the outcome of each. */
+            /** @description Some items failed. `results` has the outcome of each item. */
             207: {
                 headers: {
                     [name: string]: unknown;
@@ -10718,7 +11890,7 @@ export interface operations {
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            /** @description BULK_ALL_FAILED: every item failed; results has the outcome of each. */
+            /** @description BULK_ALL_FAILED: every item failed. `results` has the outcome of each item. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -10736,7 +11908,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10759,7 +11931,7 @@ export interface operations {
                     "application/json": components["schemas"]["BulkParticipantsResponse"];
                 };
             };
-            /** @description Some items failed; results has the outcome of each. */
+            /** @description Some items failed. `results` has the outcome of each item. */
             207: {
                 headers: {
                     [name: string]: unknown;
@@ -10774,7 +11946,7 @@ export interface operations {
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
-            /** @description BULK_ALL_FAILED: every item failed; results has the outcome of each. */
+            /** @description BULK_ALL_FAILED: every item failed. `results` has the outcome of each item. */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -10792,7 +11964,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10830,15 +12002,15 @@ export interface operations {
     listParticipantInvites: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10870,7 +12042,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10903,7 +12075,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10936,7 +12108,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -10976,7 +12148,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11019,7 +12191,7 @@ export interface operations {
                 page?: number;
                 /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
                  * @description Only entries of this type.
@@ -11039,7 +12211,7 @@ export interface operations {
                 currency?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11072,7 +12244,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11112,7 +12284,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11152,7 +12324,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11192,7 +12364,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11232,7 +12404,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11266,19 +12438,21 @@ export interface operations {
     listPromoCodes: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
+                /** @description Only promo codes of this participant. */
                 participantId?: string;
-                /** @description Prefix of the code; case does not matter. */
+                /** @description Only promo codes that begin with this text. Case is ignored. */
                 search?: string;
+                /** @description Only active promo codes (`true`), or only deactivated ones (`false`). */
                 active?: boolean;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11310,7 +12484,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11349,7 +12523,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11382,7 +12556,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11415,7 +12589,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11454,15 +12628,15 @@ export interface operations {
     listProgramRules: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11493,15 +12667,15 @@ export interface operations {
     listWebhooks: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -11530,7 +12704,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -11566,7 +12740,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -11595,7 +12769,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11627,7 +12801,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11659,7 +12833,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11696,26 +12870,28 @@ export interface operations {
     listDeliveries: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
                 /**
-                 * @description - DELIVERY_STATUS_PENDING: It waits for its first attempt.
-                 *      - DELIVERY_STATUS_DELIVERED: It was answered with 2xx.
-                 *      - DELIVERY_STATUS_FAILED: Its last attempt failed, and more are to come.
-                 *      - DELIVERY_STATUS_DEAD_LETTERED: It is given up: its attempts are used up, the endpoint answered 410, or its
-                 *     address may not be called.
-                 *      - DELIVERY_STATUS_CANCELED: It waited when its endpoint was turned off or deleted.
+                 * @description Only deliveries with this status.
+                 *
+                 *      - DELIVERY_STATUS_PENDING: The first attempt of the retry schedule was not made yet.
+                 *      - DELIVERY_STATUS_DELIVERED: The endpoint responded with 2xx.
+                 *      - DELIVERY_STATUS_FAILED: The last attempt failed, and another one is scheduled.
+                 *      - DELIVERY_STATUS_DEAD_LETTERED: No further attempt is scheduled: all attempts failed, the endpoint responded with
+                 *     410, or its address is not allowed.
+                 *      - DELIVERY_STATUS_CANCELED: The endpoint was disabled or deleted while the delivery was waiting.
                  */
                 status?: "pending" | "delivered" | "failed" | "dead_lettered" | "canceled";
-                /** @description The webhook-id of an event. */
+                /** @description Only the delivery of the event with this id, `evt_` and 32 hexadecimal digits. */
                 eventId?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11747,7 +12923,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11780,7 +12956,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11816,7 +12992,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11855,7 +13031,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11893,7 +13069,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -11927,7 +13103,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -11956,7 +13132,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -11990,27 +13166,41 @@ export interface operations {
     listAuditLog: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
-                /** @description User id, key id, or system. */
+                /** @description Only changes by this actor: the id of a user, the id of a key, or `system`. */
                 actor?: string;
-                /** @description Whole (program.update) or a noun with an asterisk (program.*). */
+                /**
+                 * @description Only changes of this kind: a whole action (`program.update`), or all actions of a
+                 *     noun (`program.*`).
+                 */
                 action?: string;
+                /** @description Only changes of this kind of record, for example `program`. */
                 resourceType?: string;
+                /** @description Only changes of this record. */
                 resourceId?: string;
-                /** @description YYYY-MM-DD, from 00:00 inclusive, or RFC 3339. */
+                /**
+                 * @description Only changes at this time or later. A date (`YYYY-MM-DD`) means the start of the
+                 *     day. RFC 3339 timestamps are accepted too.
+                 */
                 dateFrom?: string;
-                /** @description YYYY-MM-DD, to the end of that day inclusive, or RFC 3339. */
+                /**
+                 * @description Only changes at this time or earlier. A date (`YYYY-MM-DD`) means the end of the
+                 *     day. RFC 3339 timestamps are accepted too.
+                 */
                 dateTo?: string;
-                /** @description IANA name in which dates without a time are read; default UTC. */
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
                 timezone?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -12039,21 +13229,35 @@ export interface operations {
     exportAuditLog: {
         parameters: {
             query?: {
-                /** @description User id, key id, or system. */
+                /** @description Only changes by this actor: the id of a user, the id of a key, or `system`. */
                 actor?: string;
-                /** @description Whole (program.update) or a noun with an asterisk (program.*). */
+                /**
+                 * @description Only changes of this kind: a whole action (`program.update`), or all actions of a
+                 *     noun (`program.*`).
+                 */
                 action?: string;
+                /** @description Only changes of this kind of record, for example `program`. */
                 resourceType?: string;
+                /** @description Only changes of this record. */
                 resourceId?: string;
-                /** @description YYYY-MM-DD, from 00:00 inclusive, or RFC 3339. */
+                /**
+                 * @description Only changes at this time or later. A date (`YYYY-MM-DD`) means the start of the
+                 *     day. RFC 3339 timestamps are accepted too.
+                 */
                 dateFrom?: string;
-                /** @description YYYY-MM-DD, to the end of that day inclusive, or RFC 3339. */
+                /**
+                 * @description Only changes at this time or earlier. A date (`YYYY-MM-DD`) means the end of the
+                 *     day. RFC 3339 timestamps are accepted too.
+                 */
                 dateTo?: string;
-                /** @description IANA name in which dates without a time are read; default UTC. */
+                /**
+                 * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
+                 *     UTC.
+                 */
                 timezone?: string;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -12082,15 +13286,15 @@ export interface operations {
     listInvites: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -12119,7 +13323,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -12155,7 +13359,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -12186,15 +13390,15 @@ export interface operations {
     listMembers: {
         parameters: {
             query?: {
-                /** @description From 1; default 1. */
+                /** @description The page to return, counted from 1. Default 1. */
                 page?: number;
-                /** @description 1 to 100; default 20. `limit` is an alias. */
+                /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 pageSize?: number;
-                /** @description Alias of pageSize; give one of them. */
+                /** @description Alias of `pageSize`. Only one of the two can be given. */
                 limit?: number;
             };
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -12223,7 +13427,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -12256,7 +13460,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path: {
@@ -12295,7 +13499,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description Which half of the workspace to work in. */
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
             path?: never;
@@ -12341,10 +13545,10 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The same click was registered before; deduplicated is true. */
+            /** @description The same click was registered before. `deduplicated` is true. */
             200: {
                 headers: {
-                    /** @description The paths of the body's unknown keys, which have no effect, separated by commas. */
+                    /** @description The paths of unknown keys in the body, separated by commas. These keys have no effect. */
                     "Ignored-Fields"?: string;
                     [name: string]: unknown;
                 };
@@ -12352,10 +13556,10 @@ export interface operations {
                     "application/json": components["schemas"]["Click"];
                 };
             };
-            /** @description The click is durable. */
+            /** @description The click is stored. */
             201: {
                 headers: {
-                    /** @description The paths of the body's unknown keys, which have no effect, separated by commas. */
+                    /** @description The paths of unknown keys in the body, separated by commas. These keys have no effect. */
                     "Ignored-Fields"?: string;
                     [name: string]: unknown;
                 };
