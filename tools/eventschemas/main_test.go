@@ -13,7 +13,7 @@ import (
 
 const root = "../.."
 
-func TestWhatIsCommittedIsCurrent(t *testing.T) {
+func TestCommittedFilesAreCurrent(t *testing.T) {
 	events, err := catalogue(root)
 	if err != nil {
 		t.Fatal(err)
@@ -37,12 +37,12 @@ func TestWhatIsCommittedIsCurrent(t *testing.T) {
 	}
 	for _, path := range found {
 		if files[schemaDir+"/"+filepath.Base(path)] == "" {
-			t.Errorf("%s is no event's", path)
+			t.Errorf("%s belongs to no event", path)
 		}
 	}
 }
 
-func TestThePageHasEveryEventAndEveryField(t *testing.T) {
+func TestPage_HasEveryEventAndField(t *testing.T) {
 	events, err := catalogue(root)
 	if err != nil {
 		t.Fatal(err)
@@ -52,26 +52,26 @@ func TestThePageHasEveryEventAndEveryField(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, e := range events {
-		if chapter := strings.Contains(text, "\n### "+string(e.Name)+"\n"); chapter != (e.object != nil) {
-			t.Errorf("%s: chapter %t", e.Name, chapter)
+		if hasSection := strings.Contains(text, "\n### "+string(e.Name)+"\n"); hasSection != (e.object != nil) {
+			t.Errorf("%s: has a section: %t", e.Name, hasSection)
 		}
 	}
 	for _, line := range []string{
 		"| `commission.disputed` | Upcoming. The payment that earned a commission was disputed. |",
-		"| `status` | string: `draft`, `pending`, `processing`, `paid`, `failed`, `canceled` | Where it stands now. |",
-		"| `hold_until` | instant? | End of the hold period; null if there is none. |",
+		"| `status` | string: `draft`, `pending`, `processing`, `paid`, `failed`, `canceled` | The current status. |",
+		"| `hold_until` | timestamp? | End of the hold period; null if there is none. |",
 		"| `commission_ids` | list of uuid | The first 200 of the commissions that it pays. |",
 		"| `destination_url` | string? | destination_url is null for a default link that leads to the programme's page. |",
-		"| `commission_rules.products[].percentage` | number? | Percent with at most two decimals; null for flat. |",
+		"| `commission_rules.products[].percentage` | number? | The rate in percent, with at most two decimals; null for a flat amount. |",
 		"## The object of commission.refunded",
 	} {
 		if !strings.Contains(text, line+"\n") {
-			t.Errorf("the page lacks\n%s", line)
+			t.Errorf("the page does not contain\n%s", line)
 		}
 	}
 }
 
-// kinds has a field of every kind that payloads may have.
+// kinds has a field of every kind that payloads can have.
 type kinds struct {
 	affiliate.PingObject
 	ID     affiliate.ProgramID `json:"id"`
@@ -86,17 +86,17 @@ type kinds struct {
 	In string `json:"currency"`
 }
 
-func TestTypesBecomeSchemas(t *testing.T) {
-	said, err := readSource([]string{filepath.Join(root, "affiliate")})
+func TestObjectOf_DescribesEveryKindOfField(t *testing.T) {
+	src, err := readSource([]string{filepath.Join(root, "affiliate")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, field := range []string{"ID", "Mode", "At", "Until", "Share", "Counts", "Of", "In"} {
-		said.comments[typeName(reflect.TypeFor[kinds]())+"."+field] = "what it is"
+		src.comments[typeName(reflect.TypeFor[kinds]())+"."+field] = "the meaning"
 	}
-	meanings["of.yes"] = "Whether it is so."
+	meanings["of.yes"] = "Whether it is true."
 	defer delete(meanings, "of.yes")
-	got, err := objectOf(reflect.TypeFor[kinds](), "", said)
+	got, err := objectOf(reflect.TypeFor[kinds](), "", src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,15 +107,15 @@ func TestTypesBecomeSchemas(t *testing.T) {
 	want := `{"type":"object","properties":{` +
 		`"webhook_id":{"description":"The endpoint.","type":"string","format":"uuid"},` +
 		`"description":{"description":"As the merchant entered it; null if there is none.","type":["string","null"]},` +
-		`"id":{"description":"What it is.","type":"string","format":"uuid"},` +
-		`"mode":{"description":"What it is.","type":["string","null"],"enum":["test","live",null]},` +
-		`"created_at":{"description":"What it is.","type":"string","format":"date-time"},` +
-		`"hold_until":{"description":"What it is.","type":["string","null"],"format":"date-time"},` +
-		`"percentage":{"description":"What it is.","type":["number","null"]},` +
-		`"counts":{"description":"What it is.","type":"array","items":{"type":"integer"}},` +
-		`"of":{"description":"What it is.","type":"array","items":{"type":"object","properties":{` +
-		`"yes":{"description":"Whether it is so.","type":"boolean"}},"required":["yes"],"additionalProperties":false}},` +
-		`"currency":{"description":"What it is.","type":"string","pattern":"^[A-Z]{3}$"}},` +
+		`"id":{"description":"The meaning.","type":"string","format":"uuid"},` +
+		`"mode":{"description":"The meaning.","type":["string","null"],"enum":["test","live",null]},` +
+		`"created_at":{"description":"The meaning.","type":"string","format":"date-time"},` +
+		`"hold_until":{"description":"The meaning.","type":["string","null"],"format":"date-time"},` +
+		`"percentage":{"description":"The meaning.","type":["number","null"]},` +
+		`"counts":{"description":"The meaning.","type":"array","items":{"type":"integer"}},` +
+		`"of":{"description":"The meaning.","type":"array","items":{"type":"object","properties":{` +
+		`"yes":{"description":"Whether it is true.","type":"boolean"}},"required":["yes"],"additionalProperties":false}},` +
+		`"currency":{"description":"The meaning.","type":"string","pattern":"^[A-Z]{3}$"}},` +
 		`"required":["webhook_id","description","id","mode","created_at","hold_until","percentage","counts","of","currency"],` +
 		`"additionalProperties":false}`
 	if string(text) != want {
@@ -123,18 +123,18 @@ func TestTypesBecomeSchemas(t *testing.T) {
 	}
 }
 
-func TestTypesThatNoSchemaDescribesAreRefused(t *testing.T) {
-	type word string
+func TestObjectOf_RejectsUnsupportedTypes(t *testing.T) {
+	type enumeration string
 	for name, object := range map[string]any{
-		"a field that may be absent": struct {
+		"a field that can be absent": struct {
 			A string `json:"id,omitempty"`
 		}{},
 		"a field without a name": struct{ ID string }{},
-		"a field that says nothing": struct {
+		"a field without a description": struct {
 			A string `json:"unheard_of"`
 		}{},
-		"words that are nowhere listed": struct {
-			A word `json:"status"`
+		"an enumeration without values": struct {
+			A enumeration `json:"status"`
 		}{},
 		"a map": struct {
 			A map[string]string `json:"status"`
@@ -146,12 +146,12 @@ func TestTypesThatNoSchemaDescribesAreRefused(t *testing.T) {
 	}
 }
 
-func TestCommentsBecomeSentencesForReceivers(t *testing.T) {
-	said := source{comments: map[string]string{
+func TestMeaning_IsASentenceWithTheJSONName(t *testing.T) {
+	src := source{comments: map[string]string{
 		"p.T.A": "null: no limit", "p.T.B": "B is null at first.", "p.T.C": "Bees", "p.T.E": "école",
 	}}
 	for field, want := range map[string]string{"A": "Null: no limit.", "B": "bee_count is null at first.", "C": "Bees.", "D": "", "E": "École."} {
-		if got := said.meaning("p.T", field, "bee_count"); got != want {
+		if got := src.meaning("p.T", field, "bee_count"); got != want {
 			t.Errorf("%s: %q, want %q", field, got, want)
 		}
 	}

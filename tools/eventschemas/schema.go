@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// schema is the part of JSON Schema 2020-12 that events need, in the order in
-// which it is printed.
+// schema has the keywords of JSON Schema 2020-12 that events need, in the order in which
+// they are printed.
 type schema struct {
 	Dialect     string     `json:"$schema,omitempty"`
 	ID          string     `json:"$id,omitempty"`
@@ -34,7 +34,7 @@ type schema struct {
 	Additional  *bool      `json:"additionalProperties,omitempty"`
 }
 
-// properties keep the order of the keys.
+// properties is a JSON object that keeps the order of its keys.
 type properties []property
 
 type property struct {
@@ -42,7 +42,7 @@ type property struct {
 	schema
 }
 
-// MarshalJSON writes them as an object.
+// MarshalJSON writes the properties as an object.
 func (p properties) MarshalJSON() ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteByte('{')
@@ -61,7 +61,7 @@ func (p properties) MarshalJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// encode is json.Marshal that leaves <, > and & as they are.
+// encode is like json.Marshal, but does not escape <, > and &.
 func encode(value any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -85,13 +85,13 @@ func render(s schema) (string, error) {
 
 const (
 	dialect = "https://json-schema.org/draft/2020-12/schema"
-	// idPrefix makes a schema's name. It is no address: the schemas are where the
-	// documents of a deployment are.
+	// idPrefix is the prefix of the schemas' ids. The ids are URNs and not URLs, because
+	// each deployment publishes its documents at another address.
 	idPrefix = "urn:tributary:event:v1:"
 )
 
-// closed is an object that has these members, all of them, and no others.
-func closed(members ...property) schema {
+// closedObject returns the schema of an object that has all these members and no others.
+func closedObject(members ...property) schema {
 	s := schema{Type: "object", Properties: members, Additional: new(bool)}
 	for _, member := range members {
 		s.Required = append(s.Required, member.name)
@@ -99,34 +99,34 @@ func closed(members ...property) schema {
 	return s
 }
 
-// envelope is the schema of an event's whole body (DECISIONS.md section 9).
-func envelope(kind affiliate.EventKind, object reflect.Type, said source) (schema, error) {
-	now, err := objectOf(object, "", said)
+// envelope returns the schema of an event's whole body (DECISIONS.md section 9).
+func envelope(kind affiliate.EventKind, object reflect.Type, src source) (schema, error) {
+	after, err := objectOf(object, "", src)
 	if err != nil {
 		return schema{}, err
 	}
-	now.Description = "What the event is about, as it is after it."
-	was := schema{
-		Description: "What changed of the object, as it was before; absent when nothing did.",
+	after.Description = "The object that the event is about, as it was after the event."
+	changed := schema{
+		Description: "The changed fields of the object, with their values before the event. Absent if no field changed.",
 		Type:        "object", MinMembers: 1, Additional: new(bool),
 	}
-	for _, member := range now.Properties {
+	for _, member := range after.Properties {
 		ref := schema{Ref: "#/properties/data/properties/object/properties/" + member.name}
-		was.Properties = append(was.Properties, property{member.name, ref})
+		changed.Properties = append(changed.Properties, property{member.name, ref})
 	}
-	data := closed(property{"object", now})
-	data.Properties = append(data.Properties, property{"previous_attributes", was})
+	data := closedObject(property{"object", after})
+	data.Properties = append(data.Properties, property{"previous_attributes", changed})
 
-	words := func(v schema, text string) schema {
+	described := func(v schema, text string) schema {
 		v.Description = text
 		return v
 	}
-	s := closed(
-		property{"id", schema{Type: "string", Pattern: "^evt_[0-9a-f]{32}$", Description: "The event's id, the same in every delivery and as webhook-id."}},
+	s := closedObject(
+		property{"id", schema{Type: "string", Pattern: "^evt_[0-9a-f]{32}$", Description: "The event's id. It is the same in every delivery and equals the header webhook-id."}},
 		property{"type", schema{Const: string(kind.Name)}},
 		property{"api_version", schema{Const: "v1"}},
-		property{"timestamp", schema{Type: "string", Format: "date-time", Description: "When it happened."}},
-		property{"mode", words(enum([]string{string(affiliate.ModeTest), string(affiliate.ModeLive)}), "The mode of all that the event is about.")},
+		property{"timestamp", schema{Type: "string", Format: "date-time", Description: "The time of the event."}},
+		property{"mode", described(enum([]string{string(affiliate.ModeTest), string(affiliate.ModeLive)}), "The mode of the object.")},
 		property{"workspace_id", schema{Type: "string", Format: "uuid"}},
 		property{"data", data},
 	)
@@ -134,19 +134,20 @@ func envelope(kind affiliate.EventKind, object reflect.Type, said source) (schem
 	return s, nil
 }
 
-// objectOf is the schema of a struct at a path of keys inside the event's object.
-func objectOf(t reflect.Type, at string, said source) (schema, error) {
-	members, err := membersOf(t, at, said)
-	return closed(members...), err
+// objectOf returns the schema of a struct. at is the path of the struct inside the
+// event's object.
+func objectOf(t reflect.Type, at string, src source) (schema, error) {
+	members, err := membersOf(t, at, src)
+	return closedObject(members...), err
 }
 
-func membersOf(t reflect.Type, at string, said source) (properties, error) {
+func membersOf(t reflect.Type, at string, src source) (properties, error) {
 	var members properties
 	for i := range t.NumField() {
 		field := t.Field(i)
 		name, options, _ := strings.Cut(field.Tag.Get("json"), ",")
 		if field.Anonymous && name == "" {
-			embedded, err := membersOf(field.Type, at, said)
+			embedded, err := membersOf(field.Type, at, src)
 			if err != nil {
 				return nil, err
 			}
@@ -155,13 +156,13 @@ func membersOf(t reflect.Type, at string, said source) (properties, error) {
 		}
 		where := strings.TrimPrefix(at+"."+name, ".")
 		if name == "" || name == "-" || options != "" {
-			return nil, fmt.Errorf("%s.%s: every field has a name and is always there", t, field.Name)
+			return nil, fmt.Errorf("%s.%s: every field must have a JSON name and no options", t, field.Name)
 		}
-		s, err := typeOf(field.Type, where, said)
+		s, err := typeOf(field.Type, where, src)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", where, err)
 		}
-		s.Description = cmp.Or(pathMeaning(where), said.meaning(typeName(t), field.Name, name), meanings[name])
+		s.Description = cmp.Or(pathMeaning(where), src.meaning(typeName(t), field.Name, name), meanings[name])
 		if s.Description == "" {
 			return nil, fmt.Errorf("%s.%s needs a comment, or %q a meaning", t, field.Name, where)
 		}
@@ -170,7 +171,7 @@ func membersOf(t reflect.Type, at string, said source) (properties, error) {
 	return members, nil
 }
 
-// pathMeaning is what is said of a field inside another object.
+// pathMeaning returns the description in meanings of a field of a nested object.
 func pathMeaning(where string) string {
 	if !strings.Contains(where, ".") {
 		return ""
@@ -178,15 +179,16 @@ func pathMeaning(where string) string {
 	return meanings[where]
 }
 
-// typeName is how source calls a type.
+// typeName returns the name under which source stores a type.
 func typeName(t reflect.Type) string { return path.Base(t.PkgPath()) + "." + t.Name() }
 
-// typeOf is the schema of a type. What is text in Go is told apart by the key.
-func typeOf(t reflect.Type, at string, said source) (schema, error) {
+// typeOf returns the schema of a type. The key of a string field decides whether it is a
+// timestamp or a currency.
+func typeOf(t reflect.Type, at string, src source) (schema, error) {
 	name := at[strings.LastIndexByte(at, '.')+1:]
 	switch {
 	case t.Kind() == reflect.Pointer:
-		s, err := typeOf(t.Elem(), at, said)
+		s, err := typeOf(t.Elem(), at, src)
 		return nullable(s), err
 	case isID(t):
 		return schema{Type: "string", Format: "uuid"}, nil
@@ -197,14 +199,14 @@ func typeOf(t reflect.Type, at string, said source) (schema, error) {
 	case t.Kind() == reflect.Int || t.Kind() == reflect.Int64:
 		return schema{Type: "integer"}, nil
 	case t.Kind() == reflect.Slice:
-		item, err := typeOf(t.Elem(), at, said)
+		item, err := typeOf(t.Elem(), at, src)
 		return schema{Type: "array", Items: &item}, err
 	case t.Kind() == reflect.Struct:
-		return objectOf(t, at, said)
+		return objectOf(t, at, src)
 	case t.Kind() != reflect.String:
 		return schema{}, fmt.Errorf("no schema for %s", t)
 	case t.PkgPath() != "":
-		values := said.values[typeName(t)]
+		values := src.values[typeName(t)]
 		if len(values) == 0 {
 			return schema{}, fmt.Errorf("%s has no constants", t)
 		}

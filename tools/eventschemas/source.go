@@ -14,22 +14,22 @@ import (
 	"unicode/utf8"
 )
 
-// source is what source files say that types at run time do not.
+// source holds the parts of the source files that are not available by reflection.
 type source struct {
-	// comments of struct fields, by package.Type.Field.
+	// comments holds the comments of struct fields, by package.Type.Field.
 	comments map[string]string
-	// values of the exported constants of a string type, by package.Type, as they
-	// are declared.
+	// values holds the values of the exported constants of a string type, by
+	// package.Type, in the order of their declaration.
 	values map[string][]string
 }
 
-// readSource reads the packages in folders, without their tests.
+// readSource reads the packages in the directories, without their tests.
 func readSource(dirs []string) (source, error) {
-	said := source{comments: map[string]string{}, values: map[string][]string{}}
+	src := source{comments: map[string]string{}, values: map[string][]string{}}
 	for _, dir := range dirs {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
-			return said, err
+			return src, err
 		}
 		for _, entry := range entries {
 			if !isSource(entry) {
@@ -37,14 +37,14 @@ func readSource(dirs []string) (source, error) {
 			}
 			file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(dir, entry.Name()), nil, parser.ParseComments|parser.SkipObjectResolution)
 			if err != nil {
-				return said, err
+				return src, err
 			}
-			if err := said.read(file); err != nil {
-				return said, fmt.Errorf("%s: %w", entry.Name(), err)
+			if err := src.read(file); err != nil {
+				return src, fmt.Errorf("%s: %w", entry.Name(), err)
 			}
 		}
 	}
-	return said, nil
+	return src, nil
 }
 
 func isSource(entry fs.DirEntry) bool {
@@ -52,7 +52,7 @@ func isSource(entry fs.DirEntry) bool {
 	return !entry.IsDir() && strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go")
 }
 
-// read takes in a file. Types inside of functions count too.
+// read adds the types and constants of a file, including types inside functions.
 func (s source) read(file *ast.File) error {
 	var failed error
 	ast.Inspect(file, func(node ast.Node) bool {
@@ -85,7 +85,8 @@ func (s source) readFields(of string, fields *ast.StructType) {
 	}
 }
 
-// readConstant takes in a constant of a named type whose value is a string.
+// readConstant adds an exported constant of a named type whose value is a string
+// literal. It ignores other constants.
 func (s source) readConstant(pkg string, spec *ast.ValueSpec) error {
 	kind, ok := spec.Type.(*ast.Ident)
 	if !ok || len(spec.Values) != 1 || !spec.Names[0].IsExported() {
@@ -104,8 +105,8 @@ func (s source) readConstant(pkg string, spec *ast.ValueSpec) error {
 	return nil
 }
 
-// meaning is a field's comment as a sentence, with the name that receivers know
-// in the place of Go's; empty without a comment.
+// meaning returns a field's comment as a sentence, with the field's JSON name instead of
+// its Go name. The result is empty if the field has no comment.
 func (s source) meaning(of, field, name string) string {
 	text := s.comments[of+"."+field]
 	if rest, ok := strings.CutPrefix(text, field+" "); ok {

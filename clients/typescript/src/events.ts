@@ -9,7 +9,7 @@ export interface components {
          * @description A commission was approved, by a person or automatically after its hold period.
          */
         "commission.approved": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "commission.approved";
@@ -17,18 +17,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -41,7 +41,7 @@ export interface components {
                      */
                     program_id: string;
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "paid" | "refunded";
@@ -49,18 +49,18 @@ export interface components {
                     amount_cents: number;
                     /** @description Earned before any refund. */
                     original_amount_cents: number;
-                    /** @description ISO 4217. */
+                    /** @description The ISO 4217 code of the currency. */
                     currency: string;
                     /**
                      * Format: uuid
-                     * @description The conversion that earned it.
+                     * @description The conversion that earned the commission.
                      */
                     conversion_id: string;
                     /** @description The merchant's id of the sale. */
                     external_transaction_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /**
@@ -72,10 +72,10 @@ export interface components {
                     needs_review: boolean;
                     /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
                     review_reasons: string[];
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["commission.approved"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["commission.approved"]["data"]["object"]["program_id"];
@@ -98,7 +98,7 @@ export interface components {
          * @description A conversion earned a participant a commission.
          */
         "commission.created": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "commission.created";
@@ -106,18 +106,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -130,7 +130,7 @@ export interface components {
                      */
                     program_id: string;
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "paid" | "refunded";
@@ -138,18 +138,18 @@ export interface components {
                     amount_cents: number;
                     /** @description Earned before any refund. */
                     original_amount_cents: number;
-                    /** @description ISO 4217. */
+                    /** @description The ISO 4217 code of the currency. */
                     currency: string;
                     /**
                      * Format: uuid
-                     * @description The conversion that earned it.
+                     * @description The conversion that earned the commission.
                      */
                     conversion_id: string;
                     /** @description The merchant's id of the sale. */
                     external_transaction_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /**
@@ -161,10 +161,10 @@ export interface components {
                     needs_review: boolean;
                     /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
                     review_reasons: string[];
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["commission.created"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["commission.created"]["data"]["object"]["program_id"];
@@ -187,7 +187,7 @@ export interface components {
          * @description The payout of a commission was paid.
          */
         "commission.paid": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "commission.paid";
@@ -195,18 +195,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -219,7 +219,7 @@ export interface components {
                      */
                     program_id: string;
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "paid" | "refunded";
@@ -227,18 +227,18 @@ export interface components {
                     amount_cents: number;
                     /** @description Earned before any refund. */
                     original_amount_cents: number;
-                    /** @description ISO 4217. */
+                    /** @description The ISO 4217 code of the currency. */
                     currency: string;
                     /**
                      * Format: uuid
-                     * @description The conversion that earned it.
+                     * @description The conversion that earned the commission.
                      */
                     conversion_id: string;
                     /** @description The merchant's id of the sale. */
                     external_transaction_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /**
@@ -250,10 +250,10 @@ export interface components {
                     needs_review: boolean;
                     /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
                     review_reasons: string[];
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["commission.paid"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["commission.paid"]["data"]["object"]["program_id"];
@@ -276,7 +276,7 @@ export interface components {
          * @description A commission was reduced or taken back, because its conversion was refunded, disputed or attributed again.
          */
         "commission.refunded": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "commission.refunded";
@@ -284,18 +284,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -308,7 +308,7 @@ export interface components {
                      */
                     program_id: string;
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "paid" | "refunded";
@@ -316,18 +316,18 @@ export interface components {
                     amount_cents: number;
                     /** @description Earned before any refund. */
                     original_amount_cents: number;
-                    /** @description ISO 4217. */
+                    /** @description The ISO 4217 code of the currency. */
                     currency: string;
                     /**
                      * Format: uuid
-                     * @description The conversion that earned it.
+                     * @description The conversion that earned the commission.
                      */
                     conversion_id: string;
                     /** @description The merchant's id of the sale. */
                     external_transaction_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /**
@@ -339,27 +339,27 @@ export interface components {
                     needs_review: boolean;
                     /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
                     review_reasons: string[];
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
-                    /** @description What the refund did to the commission. */
+                    /** @description The effect of the refund on the commission. */
                     refund: {
                         /**
                          * @description Full or partial.
                          * @enum {string}
                          */
                         type: "full" | "partial";
-                        /** @description What the commission lost, in minor units of its currency. */
+                        /** @description The amount that was deducted from the commission, in minor units of its currency. */
                         amount_cents: number;
                         /**
-                         * @description What took the sale back: a refund, a lost dispute, or that somebody else was given the conversion.
+                         * @description Why the amount was deducted: a refund, a lost dispute, or because the conversion was attributed to another participant.
                          * @enum {string}
                          */
                         reason: "refund" | "dispute_lost" | "reattributed";
-                        /** @description What of it had been paid to the partner already. */
+                        /** @description The part of this amount that had already been paid to the partner. */
                         clawback_cents: number;
                     };
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["commission.refunded"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["commission.refunded"]["data"]["object"]["program_id"];
@@ -383,7 +383,7 @@ export interface components {
          * @description A commission was rejected.
          */
         "commission.rejected": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "commission.rejected";
@@ -391,18 +391,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -415,7 +415,7 @@ export interface components {
                      */
                     program_id: string;
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "paid" | "refunded";
@@ -423,18 +423,18 @@ export interface components {
                     amount_cents: number;
                     /** @description Earned before any refund. */
                     original_amount_cents: number;
-                    /** @description ISO 4217. */
+                    /** @description The ISO 4217 code of the currency. */
                     currency: string;
                     /**
                      * Format: uuid
-                     * @description The conversion that earned it.
+                     * @description The conversion that earned the commission.
                      */
                     conversion_id: string;
                     /** @description The merchant's id of the sale. */
                     external_transaction_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /**
@@ -446,10 +446,10 @@ export interface components {
                     needs_review: boolean;
                     /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
                     review_reasons: string[];
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["commission.rejected"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["commission.rejected"]["data"]["object"]["program_id"];
@@ -472,7 +472,7 @@ export interface components {
          * @description A commission was flagged for a person to review.
          */
         "commission.review_required": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "commission.review_required";
@@ -480,18 +480,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -504,7 +504,7 @@ export interface components {
                      */
                     program_id: string;
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "paid" | "refunded";
@@ -512,18 +512,18 @@ export interface components {
                     amount_cents: number;
                     /** @description Earned before any refund. */
                     original_amount_cents: number;
-                    /** @description ISO 4217. */
+                    /** @description The ISO 4217 code of the currency. */
                     currency: string;
                     /**
                      * Format: uuid
-                     * @description The conversion that earned it.
+                     * @description The conversion that earned the commission.
                      */
                     conversion_id: string;
                     /** @description The merchant's id of the sale. */
                     external_transaction_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /**
@@ -535,10 +535,10 @@ export interface components {
                     needs_review: boolean;
                     /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
                     review_reasons: string[];
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["commission.review_required"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["commission.review_required"]["data"]["object"]["program_id"];
@@ -561,7 +561,7 @@ export interface components {
          * @description A commission no longer needs review, or needs it for fewer reasons.
          */
         "commission.updated": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "commission.updated";
@@ -569,18 +569,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -593,7 +593,7 @@ export interface components {
                      */
                     program_id: string;
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "paid" | "refunded";
@@ -601,18 +601,18 @@ export interface components {
                     amount_cents: number;
                     /** @description Earned before any refund. */
                     original_amount_cents: number;
-                    /** @description ISO 4217. */
+                    /** @description The ISO 4217 code of the currency. */
                     currency: string;
                     /**
                      * Format: uuid
-                     * @description The conversion that earned it.
+                     * @description The conversion that earned the commission.
                      */
                     conversion_id: string;
                     /** @description The merchant's id of the sale. */
                     external_transaction_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /**
@@ -624,10 +624,10 @@ export interface components {
                     needs_review: boolean;
                     /** @description Codes that say why it needs review, for example fraud; empty if it does not. */
                     review_reasons: string[];
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["commission.updated"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["commission.updated"]["data"]["object"]["program_id"];
@@ -650,7 +650,7 @@ export interface components {
          * @description A conversion was recorded, whether or not it was credited to a participant.
          */
         "conversion.created": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "conversion.created";
@@ -658,18 +658,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -687,7 +687,7 @@ export interface components {
                      */
                     participant_id: string | null;
                     /**
-                     * @description What the merchant reported.
+                     * @description The kind of the reported event.
                      * @enum {string}
                      */
                     event_type: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
@@ -703,7 +703,7 @@ export interface components {
                     attribution: {
                         /**
                          * Format: uuid
-                         * @description The decision.
+                         * @description The attribution decision.
                          */
                         decision_id: string;
                         /**
@@ -740,18 +740,18 @@ export interface components {
                     refunded_amount_cents: number;
                     /**
                      * Format: date-time
-                     * @description When it happened, as reported.
+                     * @description The time of the reported event.
                      */
                     occurred_at: string;
                     /**
                      * Format: date-time
-                     * @description When it was recorded.
+                     * @description The time when the object was recorded.
                      */
                     created_at: string;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["conversion.created"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["conversion.created"]["data"]["object"]["program_id"];
@@ -774,7 +774,7 @@ export interface components {
          * @description Fraud rules found something suspicious in a conversion.
          */
         "conversion.fraud_detected": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "conversion.fraud_detected";
@@ -782,18 +782,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -802,7 +802,7 @@ export interface components {
                     id: string;
                     /**
                      * Format: uuid
-                     * @description The entry in the list of fraud events.
+                     * @description The fraud event.
                      */
                     fraud_event_id: string;
                     /**
@@ -823,9 +823,9 @@ export interface components {
                     signals: {
                         /** @description The rule's name. */
                         rule: string;
-                        /** @description What it adds to the score. */
+                        /** @description The points that the rule adds to the score. */
                         score: number;
-                        /** @description What it saw, in a sentence. */
+                        /** @description What the rule found, in a sentence. */
                         evidence: string;
                     }[];
                     /**
@@ -836,7 +836,7 @@ export interface components {
                     /** @description The conversion's. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["conversion.fraud_detected"]["data"]["object"]["id"];
                     fraud_event_id?: components["schemas"]["conversion.fraud_detected"]["data"]["object"]["fraud_event_id"];
@@ -855,7 +855,7 @@ export interface components {
          * @description A conversion was attributed again, by a person or because its click arrived late.
          */
         "conversion.reattributed": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "conversion.reattributed";
@@ -863,18 +863,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -892,7 +892,7 @@ export interface components {
                      */
                     participant_id: string | null;
                     /**
-                     * @description What the merchant reported.
+                     * @description The kind of the reported event.
                      * @enum {string}
                      */
                     event_type: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
@@ -908,7 +908,7 @@ export interface components {
                     attribution: {
                         /**
                          * Format: uuid
-                         * @description The decision.
+                         * @description The attribution decision.
                          */
                         decision_id: string;
                         /**
@@ -945,18 +945,18 @@ export interface components {
                     refunded_amount_cents: number;
                     /**
                      * Format: date-time
-                     * @description When it happened, as reported.
+                     * @description The time of the reported event.
                      */
                     occurred_at: string;
                     /**
                      * Format: date-time
-                     * @description When it was recorded.
+                     * @description The time when the object was recorded.
                      */
                     created_at: string;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["conversion.reattributed"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["conversion.reattributed"]["data"]["object"]["program_id"];
@@ -979,7 +979,7 @@ export interface components {
          * @description The payment of a conversion was refunded, in full or in part.
          */
         "conversion.refunded": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "conversion.refunded";
@@ -987,18 +987,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -1016,7 +1016,7 @@ export interface components {
                      */
                     participant_id: string | null;
                     /**
-                     * @description What the merchant reported.
+                     * @description The kind of the reported event.
                      * @enum {string}
                      */
                     event_type: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
@@ -1032,7 +1032,7 @@ export interface components {
                     attribution: {
                         /**
                          * Format: uuid
-                         * @description The decision.
+                         * @description The attribution decision.
                          */
                         decision_id: string;
                         /**
@@ -1069,18 +1069,18 @@ export interface components {
                     refunded_amount_cents: number;
                     /**
                      * Format: date-time
-                     * @description When it happened, as reported.
+                     * @description The time of the reported event.
                      */
                     occurred_at: string;
                     /**
                      * Format: date-time
-                     * @description When it was recorded.
+                     * @description The time when the object was recorded.
                      */
                     created_at: string;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["conversion.refunded"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["conversion.refunded"]["data"]["object"]["program_id"];
@@ -1103,7 +1103,7 @@ export interface components {
          * @description A referral link was created, or the default link of a new participant.
          */
         "link.created": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "link.created";
@@ -1111,18 +1111,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -1136,7 +1136,7 @@ export interface components {
                     program_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /** @description In lower case, unique in the workspace and mode. */
@@ -1147,23 +1147,23 @@ export interface components {
                     sub_id: string | null;
                     /** @description Campaign parameters that the link adds. */
                     utm: {
-                        /** @description utm_source; null: not set. */
+                        /** @description The value of utm_source; null without one. */
                         source: string | null;
-                        /** @description utm_medium; null: not set. */
+                        /** @description The value of utm_medium; null without one. */
                         medium: string | null;
-                        /** @description utm_campaign; null: not set. */
+                        /** @description The value of utm_campaign; null without one. */
                         campaign: string | null;
-                        /** @description utm_term; null: not set. */
+                        /** @description The value of utm_term; null without one. */
                         term: string | null;
-                        /** @description utm_content; null: not set. */
+                        /** @description The value of utm_content; null without one. */
                         content: string | null;
                     };
                     /** @description Whether this is the participant's default link. */
                     is_default: boolean;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["link.created"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["link.created"]["data"]["object"]["program_id"];
@@ -1182,7 +1182,7 @@ export interface components {
          * @description A referral link was changed.
          */
         "link.updated": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "link.updated";
@@ -1190,18 +1190,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -1215,7 +1215,7 @@ export interface components {
                     program_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /** @description In lower case, unique in the workspace and mode. */
@@ -1226,23 +1226,23 @@ export interface components {
                     sub_id: string | null;
                     /** @description Campaign parameters that the link adds. */
                     utm: {
-                        /** @description utm_source; null: not set. */
+                        /** @description The value of utm_source; null without one. */
                         source: string | null;
-                        /** @description utm_medium; null: not set. */
+                        /** @description The value of utm_medium; null without one. */
                         medium: string | null;
-                        /** @description utm_campaign; null: not set. */
+                        /** @description The value of utm_campaign; null without one. */
                         campaign: string | null;
-                        /** @description utm_term; null: not set. */
+                        /** @description The value of utm_term; null without one. */
                         term: string | null;
-                        /** @description utm_content; null: not set. */
+                        /** @description The value of utm_content; null without one. */
                         content: string | null;
                     };
                     /** @description Whether this is the participant's default link. */
                     is_default: boolean;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["link.updated"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["link.updated"]["data"]["object"]["program_id"];
@@ -1261,7 +1261,7 @@ export interface components {
          * @description A partner applied to a programme, or accepted an invitation to it.
          */
         "participant.applied": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "participant.applied";
@@ -1269,18 +1269,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -1302,16 +1302,16 @@ export interface components {
                     /** @description Of the default link, in lower case. */
                     referral_code: string;
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "suspended";
                     /** @description reason says why the participant was rejected or suspended; null if no reason was given. */
                     reason: string | null;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["participant.applied"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["participant.applied"]["data"]["object"]["program_id"];
@@ -1329,7 +1329,7 @@ export interface components {
          * @description A partner was approved in a programme.
          */
         "participant.approved": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "participant.approved";
@@ -1337,18 +1337,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -1370,16 +1370,16 @@ export interface components {
                     /** @description Of the default link, in lower case. */
                     referral_code: string;
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "suspended";
                     /** @description reason says why the participant was rejected or suspended; null if no reason was given. */
                     reason: string | null;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["participant.approved"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["participant.approved"]["data"]["object"]["program_id"];
@@ -1397,7 +1397,7 @@ export interface components {
          * @description A suspended participant was reinstated.
          */
         "participant.reinstated": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "participant.reinstated";
@@ -1405,18 +1405,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -1438,16 +1438,16 @@ export interface components {
                     /** @description Of the default link, in lower case. */
                     referral_code: string;
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "suspended";
                     /** @description reason says why the participant was rejected or suspended; null if no reason was given. */
                     reason: string | null;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["participant.reinstated"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["participant.reinstated"]["data"]["object"]["program_id"];
@@ -1465,7 +1465,7 @@ export interface components {
          * @description A partner's application was rejected.
          */
         "participant.rejected": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "participant.rejected";
@@ -1473,18 +1473,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -1506,16 +1506,16 @@ export interface components {
                     /** @description Of the default link, in lower case. */
                     referral_code: string;
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "suspended";
                     /** @description reason says why the participant was rejected or suspended; null if no reason was given. */
                     reason: string | null;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["participant.rejected"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["participant.rejected"]["data"]["object"]["program_id"];
@@ -1533,7 +1533,7 @@ export interface components {
          * @description A participant was suspended.
          */
         "participant.suspended": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "participant.suspended";
@@ -1541,18 +1541,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -1574,16 +1574,16 @@ export interface components {
                     /** @description Of the default link, in lower case. */
                     referral_code: string;
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "pending" | "approved" | "rejected" | "suspended";
                     /** @description reason says why the participant was rejected or suspended; null if no reason was given. */
                     reason: string | null;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["participant.suspended"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["participant.suspended"]["data"]["object"]["program_id"];
@@ -1601,7 +1601,7 @@ export interface components {
          * @description A payout was canceled.
          */
         "payout.canceled": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "payout.canceled";
@@ -1609,18 +1609,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -1629,25 +1629,25 @@ export interface components {
                     id: string;
                     /**
                      * Format: uuid
-                     * @description The payouts that were made together with it.
+                     * @description The payout batch.
                      */
                     batch_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /** @description Sum of commissions and adjustments, in minor units of currency. */
                     amount_cents: number;
-                    /** @description ISO 4217. */
+                    /** @description The ISO 4217 code of the currency. */
                     currency: string;
                     /**
-                     * @description How the partner is paid.
+                     * @description The payout method.
                      * @enum {string}
                      */
                     method: "manual" | "paypal" | "wise" | "bank_transfer" | "store_credit" | "stripe_connect" | "external";
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
@@ -1657,10 +1657,10 @@ export interface components {
                     commission_count: number;
                     /** @description Why it could not be paid; null if it did not fail. */
                     failure_reason: string | null;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["payout.canceled"]["data"]["object"]["id"];
                     batch_id?: components["schemas"]["payout.canceled"]["data"]["object"]["batch_id"];
@@ -1681,7 +1681,7 @@ export interface components {
          * @description A payout was created as part of a batch.
          */
         "payout.created": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "payout.created";
@@ -1689,18 +1689,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -1709,25 +1709,25 @@ export interface components {
                     id: string;
                     /**
                      * Format: uuid
-                     * @description The payouts that were made together with it.
+                     * @description The payout batch.
                      */
                     batch_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /** @description Sum of commissions and adjustments, in minor units of currency. */
                     amount_cents: number;
-                    /** @description ISO 4217. */
+                    /** @description The ISO 4217 code of the currency. */
                     currency: string;
                     /**
-                     * @description How the partner is paid.
+                     * @description The payout method.
                      * @enum {string}
                      */
                     method: "manual" | "paypal" | "wise" | "bank_transfer" | "store_credit" | "stripe_connect" | "external";
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
@@ -1737,10 +1737,10 @@ export interface components {
                     commission_count: number;
                     /** @description Why it could not be paid; null if it did not fail. */
                     failure_reason: string | null;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["payout.created"]["data"]["object"]["id"];
                     batch_id?: components["schemas"]["payout.created"]["data"]["object"]["batch_id"];
@@ -1761,7 +1761,7 @@ export interface components {
          * @description A payout could not be paid.
          */
         "payout.failed": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "payout.failed";
@@ -1769,18 +1769,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -1789,25 +1789,25 @@ export interface components {
                     id: string;
                     /**
                      * Format: uuid
-                     * @description The payouts that were made together with it.
+                     * @description The payout batch.
                      */
                     batch_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /** @description Sum of commissions and adjustments, in minor units of currency. */
                     amount_cents: number;
-                    /** @description ISO 4217. */
+                    /** @description The ISO 4217 code of the currency. */
                     currency: string;
                     /**
-                     * @description How the partner is paid.
+                     * @description The payout method.
                      * @enum {string}
                      */
                     method: "manual" | "paypal" | "wise" | "bank_transfer" | "store_credit" | "stripe_connect" | "external";
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
@@ -1817,10 +1817,10 @@ export interface components {
                     commission_count: number;
                     /** @description Why it could not be paid; null if it did not fail. */
                     failure_reason: string | null;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["payout.failed"]["data"]["object"]["id"];
                     batch_id?: components["schemas"]["payout.failed"]["data"]["object"]["batch_id"];
@@ -1841,7 +1841,7 @@ export interface components {
          * @description A payout was paid.
          */
         "payout.paid": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "payout.paid";
@@ -1849,18 +1849,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -1869,25 +1869,25 @@ export interface components {
                     id: string;
                     /**
                      * Format: uuid
-                     * @description The payouts that were made together with it.
+                     * @description The payout batch.
                      */
                     batch_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /** @description Sum of commissions and adjustments, in minor units of currency. */
                     amount_cents: number;
-                    /** @description ISO 4217. */
+                    /** @description The ISO 4217 code of the currency. */
                     currency: string;
                     /**
-                     * @description How the partner is paid.
+                     * @description The payout method.
                      * @enum {string}
                      */
                     method: "manual" | "paypal" | "wise" | "bank_transfer" | "store_credit" | "stripe_connect" | "external";
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
@@ -1897,10 +1897,10 @@ export interface components {
                     commission_count: number;
                     /** @description Why it could not be paid; null if it did not fail. */
                     failure_reason: string | null;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["payout.paid"]["data"]["object"]["id"];
                     batch_id?: components["schemas"]["payout.paid"]["data"]["object"]["batch_id"];
@@ -1921,7 +1921,7 @@ export interface components {
          * @description A payout was exported, so that it can be sent to the partner.
          */
         "payout.processing": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "payout.processing";
@@ -1929,18 +1929,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -1949,25 +1949,25 @@ export interface components {
                     id: string;
                     /**
                      * Format: uuid
-                     * @description The payouts that were made together with it.
+                     * @description The payout batch.
                      */
                     batch_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /** @description Sum of commissions and adjustments, in minor units of currency. */
                     amount_cents: number;
-                    /** @description ISO 4217. */
+                    /** @description The ISO 4217 code of the currency. */
                     currency: string;
                     /**
-                     * @description How the partner is paid.
+                     * @description The payout method.
                      * @enum {string}
                      */
                     method: "manual" | "paypal" | "wise" | "bank_transfer" | "store_credit" | "stripe_connect" | "external";
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "draft" | "pending" | "processing" | "paid" | "failed" | "canceled";
@@ -1977,10 +1977,10 @@ export interface components {
                     commission_count: number;
                     /** @description Why it could not be paid; null if it did not fail. */
                     failure_reason: string | null;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["payout.processing"]["data"]["object"]["id"];
                     batch_id?: components["schemas"]["payout.processing"]["data"]["object"]["batch_id"];
@@ -2001,7 +2001,7 @@ export interface components {
          * @description The settings, rules or status of a programme changed.
          */
         "program.updated": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "program.updated";
@@ -2009,32 +2009,32 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
                      * @description The object's id.
                      */
                     id: string;
-                    /** @description The programme's name, for people. */
+                    /** @description The programme's name. */
                     name: string;
                     /** @description The programme's name in addresses. */
                     slug: string;
-                    /** @description For people; null without one. */
+                    /** @description A description; null without one. */
                     description: string | null;
                     /**
-                     * @description Where it stands now.
+                     * @description The current status.
                      * @enum {string}
                      */
                     status: "draft" | "active" | "paused" | "archived";
@@ -2067,68 +2067,68 @@ export interface components {
                     /** @description The rules in force. */
                     commission_rules: {
                         /**
-                         * @description Whether a commission is a share of the sale or a sum.
+                         * @description Whether the programme's own rate is a percentage of the sale or a flat amount.
                          * @enum {string}
                          */
                         commission_type: "percentage" | "flat";
-                        /** @description Percent of the base with at most two decimals; null for flat. */
+                        /** @description The rate in percent of the base, with at most two decimals; null for a flat amount. */
                         percentage: number | null;
-                        /** @description Minor units of the programme's currency for each conversion; null for percentage. */
+                        /** @description The amount for each conversion, in minor units of the programme's currency; null for a percentage. */
                         flat_amount_cents: number | null;
-                        /** @description Days for which a commission waits for refunds. */
+                        /** @description The hold period: the number of days for which a commission stays pending in case the sale is refunded. */
                         hold_period_days: number;
-                        /** @description Whether the end of the hold approves by itself. */
+                        /** @description Whether commissions are approved automatically when their hold period ends. */
                         auto_approval: boolean;
                         /**
-                         * @description What is taken off the amount before a percentage is applied.
+                         * @description What is deducted from the amount before a percentage is applied.
                          * @enum {string}
                          */
                         net_basis: "gross" | "net_of_tax" | "net_of_tax_shipping" | "net_of_tax_shipping_fees";
-                        /** @description For how long a customer's payments earn. */
+                        /** @description How long the payments of a customer earn commissions. */
                         recurring: {
-                            /** @description Whether a customer's payments after the first earn. */
+                            /** @description Whether payments after the first earn. */
                             enabled: boolean;
-                            /** @description Months from the first payment; null: no end. */
+                            /** @description The number of months after the first payment in which payments earn; null: no limit. */
                             max_months: number | null;
-                            /** @description Payments, the first included; null: no limit. */
+                            /** @description The number of payments that earn, including the first; null: no limit. */
                             max_payments: number | null;
                         };
-                        /** @description Percent from a customer's second payment on; null: the same rate. */
+                        /** @description The rate in percent from a customer's second payment on; null: the same rate for all payments. */
                         later_percentage: number | null;
-                        /** @description Orders below it earn nothing, minor units of the programme's currency; null: none is too small. */
+                        /** @description Orders below this amount earn nothing, in minor units of the programme's currency; null: no minimum. */
                         min_order_cents: number | null;
-                        /** @description The most that one order earns, minor units of the programme's currency; null: no cap. */
+                        /** @description The highest commission for one order, in minor units of the programme's currency; null: no cap. */
                         cap_cents: number | null;
-                        /** @description Rates by what a partner has brought so far; the highest threshold reached applies. */
+                        /** @description Rates that depend on what the participant has brought so far. The highest tier that is reached applies. */
                         tiers: {
-                            /** @description Conversions of the partner before this one that were not refunded; null: the tier is by revenue. */
+                            /** @description The number of the participant's earlier conversions, without conversions that were refunded in full; null if the tier depends on revenue. */
                             min_conversions: number | null;
-                            /** @description Their revenue in minor units of the programme's currency; null: the tier is by conversions. */
+                            /** @description The revenue of these conversions, in minor units of the programme's currency; null if the tier depends on the number of conversions. */
                             min_revenue_cents: number | null;
-                            /** @description Percent with at most two decimals. */
+                            /** @description The rate in percent, with at most two decimals. */
                             percentage: number;
                         }[];
-                        /** @description Rates of single products. */
+                        /** @description Rates for single products. */
                         products: {
                             /** @description The merchant's id of the product. */
                             product_id: string;
-                            /** @description Percent with at most two decimals; null for flat. */
+                            /** @description The rate in percent, with at most two decimals; null for a flat amount. */
                             percentage: number | null;
-                            /** @description Minor units of the programme's currency for each unit sold; null for percentage. */
+                            /** @description The amount for each unit sold, in minor units of the programme's currency; null for a percentage. */
                             flat_amount_cents: number | null;
                         }[];
                         /** @description Number of all products; a long event lists only the first ones. */
                         product_count: number;
-                        /** @description Which events earn, and at what rate of their own; empty: purchase and renewal. */
+                        /** @description The events that earn a commission, with an optional rate. If the list is empty, purchases and renewals earn. */
                         events: {
                             /**
                              * @description The event that earns.
                              * @enum {string}
                              */
                             event_type: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
-                            /** @description Percent with at most two decimals; where flat_amount_cents is null too, the programme's own rate applies. */
+                            /** @description The rate in percent, with at most two decimals. If flat_amount_cents is null too, the programme's own rate applies. */
                             percentage: number | null;
-                            /** @description Minor units of the programme's currency for each event; null when the rate is a percentage or the programme's own. */
+                            /** @description The amount for each event, in minor units of the programme's currency; null for a percentage or the programme's own rate. */
                             flat_amount_cents: number | null;
                         }[];
                     };
@@ -2145,10 +2145,10 @@ export interface components {
                     fraud_policy: "off" | "observe" | "flag" | "block";
                     /** @description Terms that a partner accepts when applying; null if not set. */
                     terms_url: string | null;
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["program.updated"]["data"]["object"]["id"];
                     name?: components["schemas"]["program.updated"]["data"]["object"]["name"];
@@ -2180,7 +2180,7 @@ export interface components {
          * @description A promo code was created.
          */
         "promo_code.created": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "promo_code.created";
@@ -2188,18 +2188,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -2213,13 +2213,13 @@ export interface components {
                     program_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /** @description In lower case. */
                     code: string;
                     /**
-                     * @description Whether the discount is a share or a sum.
+                     * @description Whether the discount is a percentage or a fixed amount.
                      * @enum {string}
                      */
                     discount_type: "percentage" | "fixed";
@@ -2243,10 +2243,10 @@ export interface components {
                      * @enum {string}
                      */
                     sync_status: "none" | "pending" | "synced" | "failed";
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["promo_code.created"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["promo_code.created"]["data"]["object"]["program_id"];
@@ -2269,7 +2269,7 @@ export interface components {
          * @description A promo code was deactivated or deleted, or its participant was suspended.
          */
         "promo_code.deactivated": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "promo_code.deactivated";
@@ -2277,18 +2277,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -2302,13 +2302,13 @@ export interface components {
                     program_id: string;
                     /**
                      * Format: uuid
-                     * @description The partner in this programme.
+                     * @description The participant: the partner in this programme.
                      */
                     participant_id: string;
                     /** @description In lower case. */
                     code: string;
                     /**
-                     * @description Whether the discount is a share or a sum.
+                     * @description Whether the discount is a percentage or a fixed amount.
                      * @enum {string}
                      */
                     discount_type: "percentage" | "fixed";
@@ -2332,10 +2332,10 @@ export interface components {
                      * @enum {string}
                      */
                     sync_status: "none" | "pending" | "synced" | "failed";
-                    /** @description One more with every change of the object: of two events the higher one is newer. */
+                    /** @description The version of the object. It increases by one with every change, so the event with the higher version is newer. */
                     version: number;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     id?: components["schemas"]["promo_code.deactivated"]["data"]["object"]["id"];
                     program_id?: components["schemas"]["promo_code.deactivated"]["data"]["object"]["program_id"];
@@ -2355,10 +2355,10 @@ export interface components {
         };
         /**
          * webhook.ping
-         * @description Somebody tries the endpoint. It goes to that endpoint alone and needs no subscription.
+         * @description A member tests an endpoint. The event is sent to this endpoint only and needs no subscription.
          */
         "webhook.ping": {
-            /** @description The event's id, the same in every delivery and as webhook-id. */
+            /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */
             id: string;
             /** @constant */
             type: "webhook.ping";
@@ -2366,18 +2366,18 @@ export interface components {
             api_version: "v1";
             /**
              * Format: date-time
-             * @description When it happened.
+             * @description The time of the event.
              */
             timestamp: string;
             /**
-             * @description The mode of all that the event is about.
+             * @description The mode of the object.
              * @enum {string}
              */
             mode: "test" | "live";
             /** Format: uuid */
             workspace_id: string;
             data: {
-                /** @description What the event is about, as it is after it. */
+                /** @description The object that the event is about, as it was after the event. */
                 object: {
                     /**
                      * Format: uuid
@@ -2387,7 +2387,7 @@ export interface components {
                     /** @description As the merchant entered it; null if there is none. */
                     description: string | null;
                 };
-                /** @description What changed of the object, as it was before; absent when nothing did. */
+                /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
                 previous_attributes?: {
                     webhook_id?: components["schemas"]["webhook.ping"]["data"]["object"]["webhook_id"];
                     description?: components["schemas"]["webhook.ping"]["data"]["object"]["description"];
