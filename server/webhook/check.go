@@ -13,11 +13,11 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// skew is how far a caller's clock may differ: a request for the last 30 days, or until
-// now, is accepted by either clock.
-const skew = 5 * time.Minute
+// clockSkew is the tolerated difference between the caller's clock and this machine's
+// clock. Without it, a request for the last 30 days or until now could be rejected.
+const clockSkew = 5 * time.Minute
 
-// Check reports what is wrong with a request by itself and by the clock.
+// Check validates req as far as that is possible without the database.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
@@ -35,7 +35,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		server.CheckMask(req, &found, "subscriptions", "active")
 		checkSubscriptions("subscriptions", req.GetSubscriptions(), &found)
 	case *affiliatev1.RecoverDeliveriesRequest:
-		checkRecovery(req, s.at(), &found)
+		checkRecovery(req, s.changeTime(), &found)
 	}
 	return found
 }
@@ -46,7 +46,7 @@ func (s *Service) checkURL(raw string, found *affiliate.Violations) {
 		found.Add("url", message)
 	}
 	if len(wrong) == 0 && s.client.RefusesPort(url) {
-		found.Add("url", oddPort)
+		found.Add("url", portMessage)
 	}
 }
 
@@ -58,16 +58,17 @@ func checkSubscriptions(field string, words []string, found *affiliate.Violation
 	}
 }
 
-// checkRecovery leaves times that are none to the contract's annotations.
+// checkRecovery validates the time range and the statuses of a recovery. It skips invalid
+// timestamps, because the validation rules in the proto file reject them.
 func checkRecovery(req *affiliatev1.RecoverDeliveriesRequest, now time.Time, found *affiliate.Violations) {
 	since, until := req.GetSince(), req.GetUntil()
-	if since.IsValid() && since.AsTime().Before(now.Add(-shown-skew)) {
+	if since.IsValid() && since.AsTime().Before(now.Add(-maxEventAge-clockSkew)) {
 		found.Add("since", "must be in the last 30 days")
 	}
 	if since.IsValid() && until == nil && !since.AsTime().Before(now) {
 		found.Add("since", "must be in the past")
 	}
-	if until.IsValid() && until.AsTime().After(now.Add(skew)) {
+	if until.IsValid() && until.AsTime().After(now.Add(clockSkew)) {
 		found.Add("until", "must not be in the future")
 	}
 	if since.IsValid() && until.IsValid() && !since.AsTime().Before(until.AsTime()) {
@@ -80,8 +81,8 @@ func checkRecovery(req *affiliatev1.RecoverDeliveriesRequest, now time.Time, fou
 	}
 }
 
-// recoverable are the states that a recovery may be about: what waits for its first
-// attempt is sent anyway.
+// recoverable lists the statuses that a recovery can select. Pending deliveries are not in
+// the list, because they are sent anyway.
 var recoverable = []affiliate.DeliveryStatus{
 	affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled, affiliate.DeliveryFailed, affiliate.DeliveryDelivered,
 }

@@ -16,37 +16,41 @@ import (
 )
 
 const (
-	// maxResponseHeader bounds the header of a response, with the 1xx responses before
-	// it. maxResponseBody bounds what is read of the body, only to reuse the connection.
+	// maxResponseHeader is the maximum size of a response header in bytes, including the
+	// 1xx responses before it.
 	maxResponseHeader = 16 << 10
-	maxResponseBody   = 16 << 10
-	// discardTime bounds the time of reading that body: the outcome is known, and the
-	// attempt still occupies a place.
+	// maxResponseBody is the maximum number of bytes that are read of a response body. The
+	// body is read only so that the connection can be reused.
+	maxResponseBody = 16 << 10
+	// discardTime limits the time of reading the body. The outcome is already known, but
+	// the attempt still uses a slot.
 	discardTime = time.Second
-	// maxIdle bounds the connections that are kept for later attempts, maxIdlePerHost
-	// those to one host, where many endpoints may be.
-	maxIdle        = 512
+	// maxIdle is the maximum number of idle connections.
+	maxIdle = 512
+	// maxIdlePerHost is the maximum number of idle connections to one host. Many endpoints
+	// can be on the same host.
 	maxIdlePerHost = 128
 	maxIdleTime    = time.Minute
 )
 
-// ClientConfig says how endpoints are called.
+// ClientConfig configures a Client.
 type ClientConfig struct {
-	// Allowed may be called whatever it is (TRIBUTARY_WEBHOOK_ALLOW_CIDRS).
+	// Allowed lists networks that can always be called, even if they are private
+	// (TRIBUTARY_WEBHOOK_ALLOW_CIDRS).
 	Allowed []netip.Prefix
-	// Roots are the certificates that are trusted; nil: the system's.
+	// Roots are the trusted root certificates. Default: those of the system.
 	Roots *x509.CertPool
-	// Resolver finds addresses; nil: the system's.
+	// Resolver resolves host names. Default: the system's configuration.
 	Resolver *net.Resolver
-	// Version is of this build, for the User-Agent.
+	// Version is the version of this build for the User-Agent header.
 	Version string
 }
 
-// Client makes single attempts. Its methods are safe for concurrent use.
+// Client makes attempts to deliver events. Its methods are safe for concurrent use.
 //
-// Connections are kept per scheme, name and port. The dialer has checked the address of
-// each one when it made the connection. A reused connection calls that same address,
-// even if the name resolves to another one meanwhile.
+// Idle connections are reused for the same scheme, host name and port. The dialer checks
+// the address when it makes a connection. A reused connection goes to that same address,
+// even if the name now resolves to another one.
 type Client struct {
 	dialer      *dialer
 	transport   *http.Transport
@@ -54,7 +58,7 @@ type Client struct {
 	discardTime time.Duration
 }
 
-// NewClient makes a client.
+// NewClient returns a Client.
 func NewClient(cfg ClientConfig) *Client {
 	d := newDialer(cfg)
 	var protocols http.Protocols
@@ -62,7 +66,8 @@ func NewClient(cfg ClientConfig) *Client {
 	return &Client{
 		dialer: d,
 		transport: &http.Transport{
-			// The environment's proxies would do the resolving and the dialling.
+			// No proxy of the environment is used, because it would resolve and dial the host
+			// itself, and the dialer's checks would not apply.
 			Proxy:                  nil,
 			DialTLSContext:         d.dialTLS,
 			Protocols:              &protocols,
@@ -77,27 +82,27 @@ func NewClient(cfg ClientConfig) *Client {
 	}
 }
 
-// Close drops the connections that no attempt uses.
+// Close closes the idle connections.
 func (c *Client) Close() { c.transport.CloseIdleConnections() }
 
-// Request is one attempt.
+// Request describes one attempt.
 type Request struct {
-	URL string
-	// ID is the webhook-id, Attempt the number of the attempt from 1.
-	ID      string
-	Attempt int
+	URL     string
+	ID      string // the webhook-id
+	Attempt int    // the number of the attempt, starting with 1
 	Body    []byte
-	// Secrets sign, the newest first.
+	// Secrets sign the request. The newest secret is first.
 	Secrets []webhook.Secret
-	// At is the attempt's time.
+	// At is the time in the signature.
 	At time.Time
-	// Timeout bounds the attempt.
+	// Timeout is the time limit of the attempt.
 	Timeout time.Duration
 }
 
-// Send makes one attempt. The status of the response is the outcome, even if its body
-// cannot be read. A URL that is not https is a blocked address. If ctx itself ends, the
-// outcome is a timeout that says nothing about the receiver.
+// Send makes one attempt. The outcome depends only on the status of the response, even if
+// the body cannot be read. For a URL that is not https, the outcome is a blocked address.
+// If ctx ends before the attempt's timeout, the outcome is a timeout, but the receiver is
+// not the cause.
 func (c *Client) Send(ctx context.Context, r Request) webhook.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
@@ -105,20 +110,21 @@ func (c *Client) Send(ctx context.Context, r Request) webhook.Outcome {
 	if err != nil || req.URL.Scheme != "https" {
 		return webhook.FailureOutcome(webhook.BlockedAddress)
 	}
-	// The transport and not a http.Client: no redirects, no cookies.
+	// The transport, unlike an http.Client, follows no redirects and stores no cookies.
 	response, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return webhook.FailureOutcome(sendErrorCode(ctx, err))
 	}
 	defer response.Body.Close()
 	if response.StatusCode < http.StatusContinue {
-		// Three digits that are no HTTP status.
+		// The transport accepts three digits below 100, but they are not an HTTP status.
 		return webhook.FailureOutcome(webhook.ProtocolError)
 	}
-	// The body of a switched protocol is the connection, on which cancel has no hold.
+	// After 101 Switching Protocols the body is the connection itself. Reading it would not
+	// end when the context is canceled.
 	if response.StatusCode != http.StatusSwitchingProtocols {
-		enough := time.AfterFunc(c.discardTime, cancel)
-		defer enough.Stop()
+		discardTimer := time.AfterFunc(c.discardTime, cancel)
+		defer discardTimer.Stop()
 		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxResponseBody))
 	}
 	return webhook.ResponseOutcome(response.StatusCode, retryAfter(response.Header.Get("Retry-After"), r.At))
@@ -135,27 +141,28 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(r.At.Unix(), 10))
 	req.Header.Set("Webhook-Signature", webhook.Sign(r.Secrets, r.ID, r.At, r.Body))
 	req.Header.Set("Webhook-Attempt", strconv.Itoa(r.Attempt))
-	// Not sent. The transport takes the request as idempotent, which it is by its
-	// webhook-id: if a kept connection turns out to be closed, the request is repeated on
-	// a new one. On a new connection a request is made once.
+	// The header is not sent, because it has no value. It makes the transport treat the
+	// request as idempotent, which is correct because receivers know its webhook-id. If a
+	// reused connection is already closed, the transport repeats the request on a new
+	// connection. On a new connection it sends the request only once.
 	req.Header["X-Idempotency-Key"] = []string{}
 	return req, nil
 }
 
-// sendErrorCode returns the error code of an attempt without a response. The
-// transport has no types for most of its errors: an error that is neither a timeout nor
-// the end of the connection is a response that breaks HTTP or exceeds its bounds.
+// sendErrorCode returns the error code of an attempt without a response. The transport has
+// no types for most of its errors. If an error is neither a timeout nor the end of the
+// connection, it means that the response violates HTTP or is too large.
 func sendErrorCode(ctx context.Context, err error) string {
-	var failed *dialError
+	var dial *dialError
 	var op *net.OpError
 	switch {
-	case errors.As(err, &failed):
-		return failed.code
+	case errors.As(err, &dial):
+		return dial.code
 	case ctx.Err() != nil, timedOut(err):
 		return webhook.Timeout
 	case errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error"):
-		// crypto/tls names alerts so. One may come after the handshake, for example
-		// when the receiver requires a client certificate.
+		// crypto/tls uses these names for TLS alerts. An alert can arrive after the handshake,
+		// for example when the receiver requires a client certificate.
 		return webhook.TLSError
 	case op != nil, connectionEnded(err):
 		return webhook.ConnectionRefused

@@ -20,8 +20,9 @@ import (
 	server "github.com/tributary-hq/tributary/server/webhook"
 )
 
-// serve is a receiver as merchants have them: net/http, with the same certificate.
-func serve(t *testing.T, handler http.HandlerFunc) string {
+// serveHTTPS starts a receiver that uses net/http and the same certificate as the other
+// receivers. It returns the receiver's URL.
+func serveHTTPS(t *testing.T, handler http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewUnstartedServer(handler)
 	s.TLS = receiverTLS().Clone()
@@ -30,17 +31,17 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 	return strings.Replace(s.URL, "127.0.0.1", host, 1)
 }
 
-func TestReceiverVerifiesWithTheReferenceLibrary(t *testing.T) {
+func TestSend_SignatureIsValidForTheReferenceLibrary(t *testing.T) {
 	type got struct {
 		request *http.Request
 		body    []byte
 	}
 	requests := make(chan got, 1)
-	url := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+	url := serveHTTPS(t, func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		requests <- got{r, body}
 	})
-	a := attempt(url + "/hook?shop=7")
+	a := newRequest(url + "/hook?shop=7")
 	a.Attempt = 3
 	a.Secrets = append(a.Secrets, webhook.NewSecret())
 	if o := newClient(t, allowLoopback).Send(t.Context(), a); !o.Succeeded() || o.StatusCode != http.StatusOK {
@@ -63,7 +64,7 @@ func TestReceiverVerifiesWithTheReferenceLibrary(t *testing.T) {
 		t.Error(line)
 	}
 	if sni := r.request.TLS.ServerName; sni != host || "https://"+r.request.Host != url {
-		t.Errorf("SNI %q, Host %q, want those of %s", sni, r.request.Host, url)
+		t.Errorf("SNI %q, Host %q, want the host of %s", sni, r.request.Host, url)
 	}
 	want := http.Header{
 		"Content-Type": {"application/json"}, "Content-Length": {strconv.Itoa(len(a.Body))}, "User-Agent": {"Tributary-Webhooks/1.2.3"},
@@ -75,7 +76,7 @@ func TestReceiverVerifiesWithTheReferenceLibrary(t *testing.T) {
 	}
 }
 
-func TestOutcomeIsTheStatus(t *testing.T) {
+func TestSend_OutcomeOfEachStatus(t *testing.T) {
 	now := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	tests := []struct {
 		status     int
@@ -106,9 +107,9 @@ func TestOutcomeIsTheStatus(t *testing.T) {
 		{500, "120", webhook.Outcome{ErrorCode: "http_500"}},
 		{999, "", webhook.Outcome{ErrorCode: "http_999"}},
 	}
-	var at atomic.Int64
-	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
-		test := tests[at.Load()]
+	var current atomic.Int64
+	url := serveHTTPS(t, func(w http.ResponseWriter, _ *http.Request) {
+		test := tests[current.Load()]
 		if test.retryAfter != "" {
 			w.Header().Set("Retry-After", test.retryAfter)
 		}
@@ -117,8 +118,8 @@ func TestOutcomeIsTheStatus(t *testing.T) {
 	client := newClient(t, allowLoopback)
 	for i, test := range tests {
 		t.Run(fmt.Sprintf("%d %s", test.status, test.retryAfter), func(t *testing.T) {
-			at.Store(int64(i))
-			a := attempt(url)
+			current.Store(int64(i))
+			a := newRequest(url)
 			a.At = now
 			test.want.StatusCode = test.status
 			if o := client.Send(t.Context(), a); o != test.want {
@@ -128,32 +129,33 @@ func TestOutcomeIsTheStatus(t *testing.T) {
 	}
 }
 
-func TestRedirectsAreNotFollowed(t *testing.T) {
-	elsewhere := listen(t, func(net.Conn) {})
+func TestSend_DoesNotFollowRedirects(t *testing.T) {
+	target := listen(t, func(net.Conn) {})
 	client := newClient(t, allowLoopback)
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		t.Run(strconv.Itoa(status), func(t *testing.T) {
-			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				http.Redirect(w, r, elsewhere.url(host), status)
+			url := serveHTTPS(t, func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, target.url(host), status)
 			})
 			want := webhook.Outcome{StatusCode: status, ErrorCode: webhook.Redirect}
-			if o := client.Send(t.Context(), attempt(url)); o != want {
+			if o := client.Send(t.Context(), newRequest(url)); o != want {
 				t.Errorf("outcome %+v, want %+v", o, want)
 			}
 		})
 	}
-	if n := elsewhere.connections(); n != 0 {
-		t.Errorf("%d connections to where the redirects lead", n)
+	if n := target.connections(); n != 0 {
+		t.Errorf("%d connections to the target of the redirects", n)
 	}
 }
 
-// The environment names a proxy, and the receiver sets a cookie.
-func TestNothingIsSentBesidesTheRequest(t *testing.T) {
+// The environment configures a proxy, and the receiver sets a cookie. The client uses
+// neither of them.
+func TestSend_UsesNoProxyAndNoCookies(t *testing.T) {
 	proxy := listen(t, func(net.Conn) {})
 	for _, name := range []string{"HTTPS_PROXY", "https_proxy", "ALL_PROXY"} {
 		t.Setenv(name, "http://"+proxy.listener.Addr().String())
 	}
-	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	url := serveHTTPS(t, func(w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, &http.Cookie{Name: "session", Value: "1"})
 		if len(r.Cookies()) > 0 {
 			w.WriteHeader(http.StatusTeapot)
@@ -161,7 +163,7 @@ func TestNothingIsSentBesidesTheRequest(t *testing.T) {
 	})
 	client := newClient(t, allowLoopback)
 	for range 2 {
-		if o := client.Send(t.Context(), attempt(url)); !o.Succeeded() {
+		if o := client.Send(t.Context(), newRequest(url)); !o.Succeeded() {
 			t.Errorf("outcome %+v", o)
 		}
 	}
@@ -170,14 +172,14 @@ func TestNothingIsSentBesidesTheRequest(t *testing.T) {
 	}
 }
 
-func TestConnectionIsKeptBehindAnAnswerThatIsReadWhole(t *testing.T) {
-	r := answer(t, func(_ *http.Request, conn net.Conn) bool {
+func TestSend_ReusesTheConnection(t *testing.T) {
+	r := respondWith(t, func(_ *http.Request, conn net.Conn) bool {
 		_, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
 		return err == nil
 	})
 	client := newClient(t, allowLoopback)
 	for range 3 {
-		if o := client.Send(t.Context(), attempt(r.url(host))); !o.Succeeded() {
+		if o := client.Send(t.Context(), newRequest(r.url(host))); !o.Succeeded() {
 			t.Fatalf("outcome %+v", o)
 		}
 	}
@@ -186,10 +188,11 @@ func TestConnectionIsKeptBehindAnAnswerThatIsReadWhole(t *testing.T) {
 	}
 }
 
-// A receiver may close a connection that nobody uses just when it is used again.
-func TestClosedKeptConnectionCostsNoAttempt(t *testing.T) {
+// A receiver can close an idle connection at the moment when the client reuses it. The
+// client then repeats the request on a new connection.
+func TestSend_RepeatsOnNewConnectionIfReusedOneIsClosed(t *testing.T) {
 	var requests atomic.Int64
-	r := answer(t, func(_ *http.Request, conn net.Conn) bool {
+	r := respondWith(t, func(_ *http.Request, conn net.Conn) bool {
 		if requests.Add(1) == 2 {
 			return false
 		}
@@ -198,20 +201,20 @@ func TestClosedKeptConnectionCostsNoAttempt(t *testing.T) {
 	})
 	client := newClient(t, allowLoopback)
 	for range 2 {
-		if o := client.Send(t.Context(), attempt(r.url(host))); !o.Succeeded() {
+		if o := client.Send(t.Context(), newRequest(r.url(host))); !o.Succeeded() {
 			t.Fatalf("outcome %+v", o)
 		}
 	}
-	if n, of := r.connections(), requests.Load(); n != 2 || of != 3 {
-		t.Errorf("%d requests on %d connections, want 3 on 2", of, n)
+	if n, count := r.connections(), requests.Load(); n != 2 || count != 3 {
+		t.Errorf("%d requests on %d connections, want 3 on 2", count, n)
 	}
 }
 
-func TestURLThatIsNotHTTPSIsNotCalled(t *testing.T) {
+func TestSend_CallsOnlyHTTPS(t *testing.T) {
 	r := listen(t, func(net.Conn) {})
 	client := newClient(t, allowLoopback)
 	for _, url := range []string{strings.Replace(r.url(host), "https", "http", 1), "ftp://" + host + "/", "//" + host + "/", ":", ""} {
-		if o := client.Send(t.Context(), attempt(url)); o != webhook.FailureOutcome(webhook.BlockedAddress) {
+		if o := client.Send(t.Context(), newRequest(url)); o != webhook.FailureOutcome(webhook.BlockedAddress) {
 			t.Errorf("%q: outcome %+v", url, o)
 		}
 	}
@@ -220,20 +223,20 @@ func TestURLThatIsNotHTTPSIsNotCalled(t *testing.T) {
 	}
 }
 
-func TestCanceledAttemptEnds(t *testing.T) {
+func TestSend_EndsWhenTheContextIsCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	r := answer(t, func(_ *http.Request, conn net.Conn) bool {
+	r := respondWith(t, func(_ *http.Request, conn net.Conn) bool {
 		cancel()
-		_, _ = conn.Read(make([]byte, 1)) // until the client has gone
+		_, _ = conn.Read(make([]byte, 1)) // until the client closes the connection
 		return false
 	})
-	if o := newClient(t, allowLoopback).Send(ctx, attempt(r.url(host))); o != webhook.FailureOutcome(webhook.Timeout) {
+	if o := newClient(t, allowLoopback).Send(ctx, newRequest(r.url(host))); o != webhook.FailureOutcome(webhook.Timeout) {
 		t.Errorf("outcome %+v", o)
 	}
 }
 
-func TestAddressInTheURLIsCalledLikeAName(t *testing.T) {
-	r := say(t, "HTTP/1.1 204 No Content\r\n\r\n")
+func TestSend_ChecksAddressesInTheURL(t *testing.T) {
+	r := respondWithText(t, "HTTP/1.1 204 No Content\r\n\r\n")
 	for name, test := range map[string]struct {
 		host   string
 		change []func(*server.ClientConfig)
@@ -247,11 +250,11 @@ func TestAddressInTheURLIsCalledLikeAName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := r.connections()
-			if o := newClient(t, test.change...).Send(t.Context(), attempt(r.url(test.host))); o != test.want {
+			if o := newClient(t, test.change...).Send(t.Context(), newRequest(r.url(test.host))); o != test.want {
 				t.Errorf("outcome %+v, want %+v", o, test.want)
 			}
-			if made := r.connections() - before; (made > 0) != test.want.Succeeded() {
-				t.Errorf("%d connections", made)
+			if n := r.connections() - before; (n > 0) != test.want.Succeeded() {
+				t.Errorf("%d connections", n)
 			}
 		})
 	}

@@ -19,7 +19,7 @@ func toProto(e affiliate.Endpoint) *affiliatev1.Webhook {
 		Active:              e.Active,
 		Mode:                server.FromWord[affiliatev1.Mode](e.Scope.Mode),
 		Status:              server.FromWord[affiliatev1.WebhookStatus](e.Status()),
-		ConsecutiveFailures: small(e.Health.ConsecutiveFailures),
+		ConsecutiveFailures: toInt32(e.Health.ConsecutiveFailures),
 		LastDeliveryAt:      server.OptionalTimestamp(e.Health.LastDeliveryAt),
 		CreatedAt:           server.Timestamp(e.CreatedAt),
 		UpdatedAt:           server.Timestamp(e.UpdatedAt),
@@ -30,19 +30,20 @@ func toProto(e affiliate.Endpoint) *affiliatev1.Webhook {
 	return out
 }
 
-// withSecret is the only response that contains a secret.
-func withSecret(e affiliate.Endpoint, secret webhook.Secret) *affiliatev1.CreatedWebhook {
+// createdToProto converts an endpoint for the response that contains its new secret. No
+// other response contains a secret.
+func createdToProto(e affiliate.Endpoint, secret webhook.Secret) *affiliatev1.CreatedWebhook {
 	out := &affiliatev1.CreatedWebhook{SigningSecret: secret.Text()}
 	server.CopyShared(out.ProtoReflect(), toProto(e).ProtoReflect())
 	return out
 }
 
-// newEndpoint makes the endpoint of a checked request.
+// newEndpoint returns the endpoint of a create request. Check has validated the request.
 func newEndpoint(req *affiliatev1.CreateWebhookRequest, scope affiliate.Scope, url webhook.URL, at time.Time) affiliate.Endpoint {
 	e := affiliate.Endpoint{
 		ID: affiliate.NewID[affiliate.Endpoint](at), Scope: scope, URL: url.Text,
 		Description:   server.Present(req.GetDescription()),
-		Subscriptions: folded(slices.Concat(req.GetSubscriptions(), req.GetEvents())),
+		Subscriptions: distinct(slices.Concat(req.GetSubscriptions(), req.GetEvents())),
 		Active:        req.Active == nil || req.GetActive(),
 		Epoch:         1, CreatedAt: at, UpdatedAt: at, Version: 1,
 	}
@@ -53,13 +54,14 @@ func newEndpoint(req *affiliatev1.CreateWebhookRequest, scope affiliate.Scope, u
 	return e
 }
 
-// changeOf returns the update of a request whose mask has been checked.
+// changeOf returns the changes that the request's mask names. Check has validated the
+// mask.
 func changeOf(req *affiliatev1.UpdateWebhookRequest) affiliate.EndpointChange {
 	var change affiliate.EndpointChange
 	for _, path := range req.GetUpdateMask().GetPaths() {
 		switch path {
 		case "subscriptions":
-			change.Subscriptions = affiliate.Set(folded(req.GetSubscriptions()))
+			change.Subscriptions = affiliate.Set(distinct(req.GetSubscriptions()))
 		case "active":
 			change.Active = affiliate.Set(req.GetActive())
 		case "description":
@@ -69,18 +71,18 @@ func changeOf(req *affiliatev1.UpdateWebhookRequest) affiliate.EndpointChange {
 	return change
 }
 
-// folded removes repeated words.
-func folded(words []string) []string {
-	once := make([]string, 0, len(words))
+// distinct returns words without duplicates, in their original order.
+func distinct(words []string) []string {
+	unique := make([]string, 0, len(words))
 	for _, word := range words {
-		if !slices.Contains(once, word) {
-			once = append(once, word)
+		if !slices.Contains(unique, word) {
+			unique = append(unique, word)
 		}
 	}
-	return once
+	return unique
 }
 
-func eventType(kind affiliate.EventKind) *affiliatev1.EventTypeInfo {
+func eventTypeToProto(kind affiliate.EventKind) *affiliatev1.EventTypeInfo {
 	info := &affiliatev1.EventTypeInfo{Name: string(kind.Name), Description: kind.Description}
 	if kind.Upcoming {
 		info.Description += " Not sent by this version yet."
@@ -88,28 +90,28 @@ func eventType(kind affiliate.EventKind) *affiliatev1.EventTypeInfo {
 	return info
 }
 
-// filterOf returns the filter of a checked request.
+// filterOf returns the filter of a list request. Check has validated the request.
 func filterOf(req *affiliatev1.ListDeliveriesRequest) affiliate.DeliveryFilter {
 	var filter affiliate.DeliveryFilter
 	if status := affiliate.DeliveryStatus(server.Word(req.GetStatus())); status != "" {
 		filter.Status = &status
 	}
 	if req.EventId != nil {
-		// A text that is not an id becomes the zero id, which no event has: NOT_FOUND.
+		// A text that is not an event id becomes the zero id. No event has that id.
 		event, _ := affiliate.ParseWireID(req.GetEventId())
 		filter.Event = &event
 	}
 	return filter
 }
 
-func listItem(d affiliate.Delivery) *affiliatev1.Delivery {
+func deliveryToProto(d affiliate.Delivery) *affiliatev1.Delivery {
 	return &affiliatev1.Delivery{
 		Id:             d.ID.String(),
 		EventId:        affiliate.WireID(d.Event),
 		EventType:      string(d.Type),
 		Status:         server.FromWord[affiliatev1.DeliveryStatus](d.Status),
-		AttemptCount:   small(d.AttemptCount),
-		HttpStatusCode: optionalSmall(d.HTTPStatusCode),
+		AttemptCount:   toInt32(d.AttemptCount),
+		HttpStatusCode: optionalInt32(d.HTTPStatusCode),
 		ErrorMessage:   d.ErrorMessage,
 		NextAttemptAt:  server.OptionalTimestamp(d.NextAttemptAt),
 		CreatedAt:      server.Timestamp(d.CreatedAt),
@@ -117,29 +119,30 @@ func listItem(d affiliate.Delivery) *affiliatev1.Delivery {
 	}
 }
 
-func detail(d affiliate.Delivery, url string) *affiliatev1.DeliveryDetail {
-	out := &affiliatev1.DeliveryDetail{RequestUrl: url, Attempts: each(d.Attempts, attempt)}
-	server.CopyShared(out.ProtoReflect(), listItem(d).ProtoReflect())
+func detailToProto(d affiliate.Delivery, url string) *affiliatev1.DeliveryDetail {
+	out := &affiliatev1.DeliveryDetail{RequestUrl: url, Attempts: convertAll(d.Attempts, attemptToProto)}
+	server.CopyShared(out.ProtoReflect(), deliveryToProto(d).ProtoReflect())
 	return out
 }
 
-func attempt(a affiliate.Attempt) *affiliatev1.DeliveryAttempt {
+func attemptToProto(a affiliate.Attempt) *affiliatev1.DeliveryAttempt {
 	return &affiliatev1.DeliveryAttempt{
-		Number:         small(a.Number),
+		Number:         toInt32(a.Number),
 		StartedAt:      server.Timestamp(a.StartedAt),
 		DurationMs:     a.DurationMS,
-		HttpStatusCode: optionalSmall(a.HTTPStatusCode),
+		HttpStatusCode: optionalInt32(a.HTTPStatusCode),
 		ErrorMessage:   a.ErrorMessage,
 	}
 }
 
-// recoveryOf returns the job of a checked request, without its endpoint.
+// recoveryOf returns the job of a recovery request, without the endpoint. Check has
+// validated the request.
 func recoveryOf(req *affiliatev1.RecoverDeliveriesRequest, now time.Time) affiliate.RecoverDeliveries {
 	job := affiliate.RecoverDeliveries{
 		Since: req.GetSince().AsTime(), Until: now, RequestedAt: now,
 		Statuses: []affiliate.DeliveryStatus{affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled},
 	}
-	if oldest := now.Add(-shown); job.Since.Before(oldest) {
+	if oldest := now.Add(-maxEventAge); job.Since.Before(oldest) {
 		job.Since = oldest
 	}
 	if until := req.GetUntil(); until != nil {
@@ -156,21 +159,21 @@ func recoveryOf(req *affiliatev1.RecoverDeliveriesRequest, now time.Time) affili
 	return job
 }
 
-func each[From, To any](list []From, convert func(From) To) []To {
+func convertAll[From, To any](list []From, convert func(From) To) []To {
 	out := make([]To, len(list))
-	for i, one := range list {
-		out[i] = convert(one)
+	for i, item := range list {
+		out[i] = convert(item)
 	}
 	return out
 }
 
-// small converts a page, a count of attempts or a status to the contract's int32.
-func small(n int) int32 { return int32(n) } // #nosec G115 -- none of them is nearly as large
+// toInt32 converts a page number, a number of attempts or an HTTP status for the API.
+func toInt32(n int) int32 { return int32(n) } // #nosec G115 -- the values are small
 
-func optionalSmall(n *int) *int32 {
+func optionalInt32(n *int) *int32 {
 	if n == nil {
 		return nil
 	}
-	fits := small(*n)
-	return &fits
+	converted := toInt32(*n)
+	return &converted
 }

@@ -9,25 +9,25 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// ListDeliveries reads a page of an endpoint's deliveries.
+// ListDeliveries returns one page of an endpoint's deliveries, newest first.
 func (s *Service) ListDeliveries(ctx context.Context, req *affiliatev1.ListDeliveriesRequest) (*affiliatev1.ListDeliveriesResponse, error) {
 	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
 	if err != nil {
 		return nil, err
 	}
 	page := server.PageOf(req)
-	deliveries, total, err := s.store.Deliveries(ctx, server.PrincipalFrom(ctx).Scope(), id, s.at().Add(-shown), filterOf(req), page)
+	deliveries, total, err := s.store.Deliveries(ctx, server.PrincipalFrom(ctx).Scope(), id, s.changeTime().Add(-maxEventAge), filterOf(req), page)
 	if err != nil {
 		return nil, err
 	}
 	return &affiliatev1.ListDeliveriesResponse{
-		Data: each(deliveries, listItem), Total: server.Total(ctx, total), Page: small(page.Number), Limit: small(page.Size),
+		Data: convertAll(deliveries, deliveryToProto), Total: server.Total(ctx, total), Page: toInt32(page.Number), Limit: toInt32(page.Size),
 	}, nil
 }
 
-// GetDelivery reads one delivery.
+// GetDelivery returns one delivery with its attempts.
 func (s *Service) GetDelivery(ctx context.Context, req *affiliatev1.GetDeliveryRequest) (*affiliatev1.DeliveryDetail, error) {
-	id, deliveryID, err := deliveryIDs(req, s.at())
+	id, deliveryID, err := deliveryIDs(req, s.changeTime())
 	if err != nil {
 		return nil, err
 	}
@@ -39,12 +39,13 @@ func (s *Service) GetDelivery(ctx context.Context, req *affiliatev1.GetDeliveryR
 	if err != nil {
 		return nil, err
 	}
-	return detail(delivery, endpoint.URL), nil
+	return detailToProto(delivery, endpoint.URL), nil
 }
 
-// RetryDelivery requests one more attempt now, in place of the next scheduled one.
+// RetryDelivery requests one additional attempt now. If an attempt is scheduled, the new
+// attempt replaces it.
 func (s *Service) RetryDelivery(ctx context.Context, req *affiliatev1.RetryDeliveryRequest) (*affiliatev1.DeliveryDetail, error) {
-	at := s.at()
+	at := s.changeTime()
 	id, deliveryID, err := deliveryIDs(req, at)
 	if err != nil {
 		return nil, err
@@ -52,8 +53,8 @@ func (s *Service) RetryDelivery(ctx context.Context, req *affiliatev1.RetryDeliv
 	scope, by := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx)
 	var out *affiliatev1.DeliveryDetail
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		// The endpoint is not locked: if it is disabled meanwhile, its epoch ends and the
-		// attempt is not made.
+		// The endpoint does not need a lock. If another transaction disables it now, the
+		// endpoint's epoch ends and the attempt is not made.
 		endpoint, err := tx.Endpoint(ctx, scope, id)
 		if err != nil {
 			return err
@@ -68,12 +69,12 @@ func (s *Service) RetryDelivery(ctx context.Context, req *affiliatev1.RetryDeliv
 		if err := tx.UpdateDelivery(ctx, scope, id, delivery.Retry(endpoint, at)); err != nil {
 			return err
 		}
-		is := map[string]any{"delivery_id": deliveryID, "event_type": delivery.Type}
-		if err := tx.Audit(ctx, endpoint.Audit("webhook.retry_delivery", by, at, nil, is)); err != nil {
+		details := map[string]any{"delivery_id": deliveryID, "event_type": delivery.Type}
+		if err := tx.Audit(ctx, endpoint.Audit("webhook.retry_delivery", by, at, nil, details)); err != nil {
 			return err
 		}
 		retried, err := tx.Delivery(ctx, endpoint, deliveryID)
-		out = detail(retried, endpoint.URL)
+		out = detailToProto(retried, endpoint.URL)
 		return err
 	})
 	if err != nil {
@@ -82,14 +83,14 @@ func (s *Service) RetryDelivery(ctx context.Context, req *affiliatev1.RetryDeliv
 	return out, nil
 }
 
-// RecoverDeliveries sends deliveries of a time range again, in a job.
+// RecoverDeliveries inserts a job that sends the deliveries of a time range again.
 func (s *Service) RecoverDeliveries(ctx context.Context, req *affiliatev1.RecoverDeliveriesRequest) (*affiliatev1.RecoverDeliveriesResponse, error) {
 	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
 	if err != nil {
 		return nil, err
 	}
 	scope, by := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx)
-	job := recoveryOf(req, s.at())
+	job := recoveryOf(req, s.changeTime())
 	job.Workspace, job.Mode, job.Endpoint = scope.Workspace, scope.Mode, id
 	var queued int64
 	err = s.store.InTx(ctx, func(tx Tx) error {
@@ -106,10 +107,10 @@ func (s *Service) RecoverDeliveries(ctx context.Context, req *affiliatev1.Recove
 		if err := tx.Enqueue(ctx, job); err != nil {
 			return err
 		}
-		is := map[string]any{
+		details := map[string]any{
 			"since": affiliate.FormatTime(job.Since), "until": affiliate.FormatTime(job.Until), "statuses": job.Statuses, "queued": queued,
 		}
-		return tx.Audit(ctx, endpoint.Audit("webhook.recover", by, job.RequestedAt, nil, is))
+		return tx.Audit(ctx, endpoint.Audit("webhook.recover", by, job.RequestedAt, nil, details))
 	})
 	if err != nil {
 		return nil, err
@@ -117,8 +118,8 @@ func (s *Service) RecoverDeliveries(ctx context.Context, req *affiliatev1.Recove
 	return &affiliatev1.RecoverDeliveriesResponse{Queued: queued}, nil
 }
 
-// deliveryIDs reads the ids of a delivery's path. A delivery whose event is too old is
-// WEBHOOK_NOT_FOUND.
+// deliveryIDs returns the ids of the endpoint and the delivery in the request's path.
+// Errors: WEBHOOK_NOT_FOUND, also for a delivery whose event is older than maxEventAge.
 func deliveryIDs(req interface {
 	GetWebhookId() string
 	GetDeliveryId() string
@@ -130,7 +131,7 @@ func deliveryIDs(req interface {
 	if id, err = pathID[affiliate.Delivery](req.GetDeliveryId()); err != nil {
 		return endpoint, id, err
 	}
-	if at, ok := id.Time(); !ok || at.Before(now.Add(-shown)) {
+	if at, ok := id.Time(); !ok || at.Before(now.Add(-maxEventAge)) {
 		return endpoint, id, affiliate.Refuse(affiliate.ReasonWebhookNotFound)
 	}
 	return endpoint, id, nil

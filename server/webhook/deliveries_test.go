@@ -15,9 +15,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// deliver stores a delivery of an event of that time as it is made; changes say what
-// became of it.
-func (w *useCases) insert(e affiliate.Endpoint, at time.Time, changes ...pgtest.Row) affiliate.DeliveryID {
+// addDelivery stores a delivery of an event that was created at the given time. changes
+// replace columns of the new row.
+func (w *serviceWorld) addDelivery(e affiliate.Endpoint, at time.Time, changes ...pgtest.Row) affiliate.DeliveryID {
 	w.t.Helper()
 	event := affiliate.NewID[affiliate.Event](at)
 	var id affiliate.DeliveryID
@@ -31,8 +31,8 @@ func (w *useCases) insert(e affiliate.Endpoint, at time.Time, changes ...pgtest.
 	return id
 }
 
-// become are the columns of a delivery that came to a state at an instant.
-func become(status affiliate.DeliveryStatus, at time.Time) pgtest.Row {
+// rowWithStatus returns the columns of a delivery that got the status at the given time.
+func rowWithStatus(status affiliate.DeliveryStatus, at time.Time) pgtest.Row {
 	attempts := fmt.Sprintf(`[{"number": 1, "startedAt": %q, "durationMs": 12, "httpStatusCode": 500, "errorMessage": "http_500"}]`, at.Format(time.RFC3339Nano))
 	row := pgtest.Row{"status": status, "attempts": attempts, "attempt_count": 1, "tier": 1, "http_status_code": 500, "error_message": "http_500"}
 	switch status {
@@ -46,7 +46,7 @@ func become(status affiliate.DeliveryStatus, at time.Time) pgtest.Row {
 	return row
 }
 
-func (w *useCases) delivery(e affiliate.Endpoint, id affiliate.DeliveryID) affiliate.Delivery {
+func (w *serviceWorld) delivery(e affiliate.Endpoint, id affiliate.DeliveryID) affiliate.Delivery {
 	w.t.Helper()
 	d, err := w.webhooks.Delivery(w.t.Context(), w.endpoint(e.Scope, e.ID), id)
 	if err != nil {
@@ -55,8 +55,8 @@ func (w *useCases) delivery(e affiliate.Endpoint, id affiliate.DeliveryID) affil
 	return d
 }
 
-// stored is a delivery as the table has it.
-func (w *useCases) stored(id affiliate.DeliveryID) string {
+// rowText returns the important columns of a delivery's row as text.
+func (w *serviceWorld) rowText(id affiliate.DeliveryID) string {
 	w.t.Helper()
 	return w.text(`
 		select concat_ws(' ', status, 'tier', tier, 'extra', extra, 'epoch', epoch, 'due', coalesce(to_char(due_at, 'DD HH24:MI'), '-'),
@@ -64,11 +64,11 @@ func (w *useCases) stored(id affiliate.DeliveryID) string {
 		from webhook_deliveries where id = $1`, id)
 }
 
-func TestADeliveryIsShownWithItsAttempts(t *testing.T) {
-	w := newUseCases(t)
+func TestDelivery_IncludesItsAttempts(t *testing.T) {
+	w := newServiceWorld(t)
 	e := w.create(w.scope)
 	at := w.now.Add(-time.Hour)
-	id := w.insert(e, at, become(affiliate.DeliveryFailed, at.Add(time.Minute)))
+	id := w.addDelivery(e, at, rowWithStatus(affiliate.DeliveryFailed, at.Add(time.Minute)))
 	code, word := 500, "http_500"
 	due := at.Add(time.Minute + 10*time.Hour)
 	want := affiliate.Delivery{
@@ -88,19 +88,19 @@ func TestADeliveryIsShownWithItsAttempts(t *testing.T) {
 	}
 }
 
-func TestDeliveriesAreFoundByTheirIDs(t *testing.T) {
-	w := newUseCases(t)
+func TestDelivery_OfOtherScopesOrTooOldIsNotFound(t *testing.T) {
+	w := newServiceWorld(t)
 	e, twin := w.create(w.scope), w.create(w.scope)
 	month := w.now.AddDate(0, 0, -30)
-	id, old := w.insert(e, month), w.insert(e, month.Add(-time.Millisecond))
+	id, old := w.addDelivery(e, month), w.addDelivery(e, month.Add(-time.Millisecond))
 	foreign := id
 	foreign.UUID[6] = foreign.UUID[6]&0x0f | 0x40
 	get := func(scope affiliate.Scope, endpoint affiliate.EndpointID, id affiliate.DeliveryID) error {
-		_, err := w.service.GetDelivery(w.as(scope), &affiliatev1.GetDeliveryRequest{WebhookId: endpoint.String(), DeliveryId: id.String()})
+		_, err := w.service.GetDelivery(w.asMerchant(scope), &affiliatev1.GetDeliveryRequest{WebhookId: endpoint.String(), DeliveryId: id.String()})
 		return err
 	}
 	retry := func(scope affiliate.Scope, endpoint affiliate.EndpointID, id affiliate.DeliveryID) error {
-		_, err := w.service.RetryDelivery(w.as(scope), &affiliatev1.RetryDeliveryRequest{WebhookId: endpoint.String(), DeliveryId: id.String()})
+		_, err := w.service.RetryDelivery(w.asMerchant(scope), &affiliatev1.RetryDeliveryRequest{WebhookId: endpoint.String(), DeliveryId: id.String()})
 		return err
 	}
 	if err := get(w.scope, e.ID, id); err != nil {
@@ -113,31 +113,31 @@ func TestDeliveriesAreFoundByTheirIDs(t *testing.T) {
 	}{
 		{"older than 30 days", e.ID, old},
 		{"another endpoint", twin.ID, id},
-		{"of no event", e.ID, affiliate.NewID[affiliate.Delivery](w.now)},
-		{"no UUIDv7", e.ID, foreign},
+		{"unknown", e.ID, affiliate.NewID[affiliate.Delivery](w.now)},
+		{"not a UUIDv7", e.ID, foreign},
 		{"zero", e.ID, affiliate.DeliveryID{}},
 	} {
-		for what, err := range map[string]error{"get": get(w.scope, tc.endpoint, tc.id), "retry": retry(w.scope, tc.endpoint, tc.id)} {
+		for call, err := range map[string]error{"get": get(w.scope, tc.endpoint, tc.id), "retry": retry(w.scope, tc.endpoint, tc.id)} {
 			if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonWebhookNotFound {
-				t.Errorf("%s %s: %q", what, tc.name, reason)
+				t.Errorf("%s %s: %q", call, tc.name, reason)
 			}
 		}
 	}
-	if got := w.stored(id); !strings.Contains(got, "extra 0") {
+	if got := w.rowText(id); !strings.Contains(got, "extra 0") {
 		t.Error(got)
 	}
-	for what, scope := range w.others() {
+	for name, scope := range w.otherScopes() {
 		pgtest.RequireRefusal(t, get(scope, e.ID, id), affiliate.ReasonWebhookNotFound)
 		if reason := pgtest.ReasonOf(t, retry(scope, e.ID, id)); reason != affiliate.ReasonWebhookNotFound {
-			t.Errorf("%s: %q", what, reason)
+			t.Errorf("%s: %q", name, reason)
 		}
 	}
 }
 
-// What an ended epoch has left waiting is canceled from that moment on, whatever the
-// table still says.
-func TestDeliveriesOfEndedEpochsAreShownAsCanceled(t *testing.T) {
-	w := newUseCases(t)
+// A delivery that waits for an attempt is canceled when its epoch ends. The API shows this
+// immediately, even if a job has not yet changed the row.
+func TestDelivery_OfEndedEpochIsShownAsCanceled(t *testing.T) {
+	w := newServiceWorld(t)
 	e := w.create(w.scope)
 	at := w.now.Add(-time.Hour)
 	all := []affiliate.DeliveryStatus{
@@ -145,7 +145,7 @@ func TestDeliveriesOfEndedEpochsAreShownAsCanceled(t *testing.T) {
 	}
 	ids := map[affiliate.DeliveryStatus]affiliate.DeliveryID{}
 	for _, status := range all {
-		ids[status] = w.insert(e, at, become(status, at))
+		ids[status] = w.addDelivery(e, at, rowWithStatus(status, at))
 	}
 	check := func(when string, want map[affiliate.DeliveryStatus]affiliate.DeliveryStatus) {
 		t.Helper()
@@ -157,48 +157,48 @@ func TestDeliveriesOfEndedEpochsAreShownAsCanceled(t *testing.T) {
 			detail := w.delivery(e, ids[status])
 			i := slices.IndexFunc(list, func(d affiliate.Delivery) bool { return d.ID == detail.ID })
 			if detail.Status != want[status] || list[i].Status != want[status] {
-				t.Errorf("%s: %s is shown as %s and %s", when, status, detail.Status, list[i].Status)
+				t.Errorf("%s: %s has the status %s, in the list %s", when, status, detail.Status, list[i].Status)
 			}
-			waits := want[status] == affiliate.DeliveryPending || want[status] == affiliate.DeliveryFailed
-			if waits != (detail.NextAttemptAt != nil) || waits != (list[i].NextAttemptAt != nil) {
-				t.Errorf("%s: %s is tried next at %v, %v", when, status, detail.NextAttemptAt, list[i].NextAttemptAt)
+			waiting := want[status] == affiliate.DeliveryPending || want[status] == affiliate.DeliveryFailed
+			if waiting != (detail.NextAttemptAt != nil) || waiting != (list[i].NextAttemptAt != nil) {
+				t.Errorf("%s: %s has the next attempt at %v, in the list %v", when, status, detail.NextAttemptAt, list[i].NextAttemptAt)
 			}
 		}
 	}
-	same := map[affiliate.DeliveryStatus]affiliate.DeliveryStatus{}
+	want := map[affiliate.DeliveryStatus]affiliate.DeliveryStatus{}
 	for _, status := range all {
-		same[status] = status
+		want[status] = status
 	}
-	check("on", same)
-	w.turn(e, false)
-	same[affiliate.DeliveryPending], same[affiliate.DeliveryFailed] = affiliate.DeliveryCanceled, affiliate.DeliveryCanceled
-	check("off", same)
-	w.turn(e, true)
-	check("on again", same)
-	w.cancel(e, 10, 2)
-	check("written down", same)
+	check("enabled", want)
+	w.setActive(e, false)
+	want[affiliate.DeliveryPending], want[affiliate.DeliveryFailed] = affiliate.DeliveryCanceled, affiliate.DeliveryCanceled
+	check("disabled", want)
+	w.setActive(e, true)
+	check("enabled again", want)
+	w.cancelBlock(e, 10, 2)
+	check("after the cancel job", want)
 }
 
-func TestDeliveriesAreListedNewestFirst(t *testing.T) {
-	w := newUseCases(t)
+func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
+	w := newServiceWorld(t)
 	e, twin := w.create(w.scope), w.create(w.scope)
 	if _, err := w.Store.EnsureEventPartitions(t.Context(), w.now.AddDate(0, 0, -7), w.now); err != nil {
 		t.Fatal(err)
 	}
-	// Over three partitions: the default one, and two weeks.
+	// The deliveries are in three partitions: the default partition and two weeks.
 	var ids []affiliate.DeliveryID
 	for day := 16; day >= 0; day -= 4 {
-		ids = append(ids, w.insert(e, w.now.AddDate(0, 0, -day), become(affiliate.DeliveryDeadLettered, w.now)))
-		w.insert(twin, w.now.AddDate(0, 0, -day))
+		ids = append(ids, w.addDelivery(e, w.now.AddDate(0, 0, -day), rowWithStatus(affiliate.DeliveryDeadLettered, w.now)))
+		w.addDelivery(twin, w.now.AddDate(0, 0, -day))
 	}
 	slices.Reverse(ids) // the newest first
-	delivered := w.insert(e, w.now.Add(-time.Minute), become(affiliate.DeliveryDelivered, w.now))
+	delivered := w.addDelivery(e, w.now.Add(-time.Minute), rowWithStatus(affiliate.DeliveryDelivered, w.now))
 	ids = slices.Insert(ids, 1, delivered)
 	var event affiliate.EventID
 	if err := w.SQL.QueryRow(t.Context(), `select event_id from webhook_deliveries where id = $1`, ids[2]).Scan(&event); err != nil {
 		t.Fatal(err)
 	}
-	dead, gone, ok := affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled, affiliate.DeliveryDelivered
+	dead, canceled, ok := affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled, affiliate.DeliveryDelivered
 	month := w.now.AddDate(0, 0, -30)
 	for _, tc := range []struct {
 		name   string
@@ -211,15 +211,15 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 		{"all", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids, 6},
 		{"a page", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 2, Size: 2}, ids[2:4], 6},
 		{"the last page", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 2, Size: 4}, ids[4:], 6},
-		{"behind the last page", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 9, Size: 4}, nil, 6},
+		{"after the last page", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 9, Size: 4}, nil, 6},
 		{"since an event", w.now.AddDate(0, 0, -8), affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:4], 4},
-		{"since behind an event", w.now.AddDate(0, 0, -8).Add(time.Millisecond), affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:3], 3},
+		{"since after an event", w.now.AddDate(0, 0, -8).Add(time.Millisecond), affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:3], 3},
 		{"a status", month, affiliate.DeliveryFilter{Status: &dead}, affiliate.Page{Number: 1, Size: 3}, []affiliate.DeliveryID{ids[0], ids[2], ids[3]}, 5},
 		{"delivered", month, affiliate.DeliveryFilter{Status: &ok}, affiliate.Page{Number: 1, Size: 3}, ids[1:2], 1},
-		{"a status of none", month, affiliate.DeliveryFilter{Status: &gone}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
+		{"a status without deliveries", month, affiliate.DeliveryFilter{Status: &canceled}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
 		{"an event", month, affiliate.DeliveryFilter{Event: &event}, affiliate.Page{Number: 1, Size: 3}, ids[2:3], 1},
 		{"an event and a status", month, affiliate.DeliveryFilter{Event: &event, Status: &ok}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
-		{"an event of before", w.now, affiliate.DeliveryFilter{Event: &event}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
+		{"an older event", w.now, affiliate.DeliveryFilter{Event: &event}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
 	} {
 		list, total, err := w.webhooks.Deliveries(t.Context(), w.scope, e.ID, tc.since, tc.filter, tc.page)
 		var got []affiliate.DeliveryID
@@ -236,17 +236,18 @@ func TestDeliveriesAreListedNewestFirst(t *testing.T) {
 	}
 }
 
-// A retry is one attempt more, now; what has ended, or was canceled, stays so.
-func TestRetriedDeliveries(t *testing.T) {
-	w := newUseCases(t)
+// A retry is one additional attempt now. It does not change the status of a delivery that
+// has ended or was canceled.
+func TestRetryDelivery(t *testing.T) {
+	w := newServiceWorld(t)
 	at := w.now.Add(-time.Hour)
 	var woken []affiliate.EndpointKey
 	w.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { woken = append(woken, endpoints...) })
 	for _, tc := range []struct {
 		name    string
 		status  affiliate.DeliveryStatus
-		off     bool // it was off since
-		cancel  bool // and that was written down
+		off     bool // the endpoint was disabled and enabled again
+		cancel  bool // the cancel job ran after that
 		retries int
 		stored  string
 	}{
@@ -254,62 +255,62 @@ func TestRetriedDeliveries(t *testing.T) {
 		{"failed", affiliate.DeliveryFailed, false, false, 2, "failed tier 1 extra 2 epoch 1 due 18 12:30 completed -"},
 		{"delivered", affiliate.DeliveryDelivered, false, false, 1, "delivered tier 1 extra 1 epoch 1 due 18 12:30 completed 18 11:00"},
 		{"dead-lettered", affiliate.DeliveryDeadLettered, false, false, 3, "dead_lettered tier 1 extra 3 epoch 1 due 18 12:30 completed 18 11:00"},
-		{"too often", affiliate.DeliveryDelivered, false, false, 101, "delivered tier 1 extra 100 epoch 1 due 18 12:30 completed 18 11:00"},
-		{"canceled a moment ago", affiliate.DeliveryFailed, true, false, 2, "canceled tier 1 extra 2 epoch 2 due 18 12:30 completed 18 12:00"},
+		{"more than 100 retries", affiliate.DeliveryDelivered, false, false, 101, "delivered tier 1 extra 100 epoch 1 due 18 12:30 completed 18 11:00"},
+		{"canceled, before the job", affiliate.DeliveryFailed, true, false, 2, "canceled tier 1 extra 2 epoch 2 due 18 12:30 completed 18 12:00"},
 		{"canceled", affiliate.DeliveryPending, true, true, 1, "canceled tier 0 extra 1 epoch 2 due 18 12:30 completed 18 12:00"},
-		{"delivered to one that was off", affiliate.DeliveryDelivered, true, true, 1, "delivered tier 1 extra 1 epoch 2 due 18 12:30 completed 18 11:00"},
+		{"delivered before the endpoint was disabled", affiliate.DeliveryDelivered, true, true, 1, "delivered tier 1 extra 1 epoch 2 due 18 12:30 completed 18 11:00"},
 	} {
 		e := w.create(w.scope)
-		id := w.insert(e, at, become(tc.status, at))
+		id := w.addDelivery(e, at, rowWithStatus(tc.status, at))
 		if tc.off {
-			w.turn(e, false)
-			w.turn(e, true)
+			w.setActive(e, false)
+			w.setActive(e, true)
 		}
 		if tc.cancel {
-			w.cancelAll(e)
+			w.cancelAllDeliveries(e)
 		}
 		woken = nil
 		began, now := w.now, w.now.Add(30*time.Minute)
 		for range tc.retries {
 			w.now = now
-			d, err := w.service.RetryDelivery(w.as(w.scope), &affiliatev1.RetryDeliveryRequest{WebhookId: e.ID.String(), DeliveryId: id.String()})
-			if err != nil || d.GetRequestUrl() != e.URL || word(d.GetStatus()) != w.delivery(e, id).Status || !d.GetNextAttemptAt().AsTime().Equal(now) {
+			d, err := w.service.RetryDelivery(w.asMerchant(w.scope), &affiliatev1.RetryDeliveryRequest{WebhookId: e.ID.String(), DeliveryId: id.String()})
+			if err != nil || d.GetRequestUrl() != e.URL || statusOf(d.GetStatus()) != w.delivery(e, id).Status || !d.GetNextAttemptAt().AsTime().Equal(now) {
 				t.Fatalf("%s: %+v, %v", tc.name, d, err)
 			}
 		}
-		if got := w.stored(id); got != tc.stored {
+		if got := w.rowText(id); got != tc.stored {
 			t.Errorf("%s: %s", tc.name, got)
 		}
 		key := affiliate.EndpointKey{Workspace: w.scope.Workspace, ID: e.ID}
 		if len(woken) != tc.retries || woken[0] != key {
-			t.Errorf("%s: woken %v", tc.name, woken)
+			t.Errorf("%s: wakeups of %v", tc.name, woken)
 		}
-		if line := w.audited(e); !strings.HasPrefix(line, "webhook.retry_delivery - ") || !strings.Contains(line, id.String()) {
+		if line := w.lastAudit(e); !strings.HasPrefix(line, "webhook.retry_delivery - ") || !strings.Contains(line, id.String()) {
 			t.Errorf("%s: %s", tc.name, line)
 		}
-		w.remove(e)
+		w.deleteEndpoint(e)
 		w.now = began
 	}
 }
 
-func TestNothingIsRetriedWhileTheEndpointIsOff(t *testing.T) {
-	w := newUseCases(t)
+func TestRetryAndRecover_OfDisabledEndpointAreRefused(t *testing.T) {
+	w := newServiceWorld(t)
 	e := w.create(w.scope)
-	id := w.insert(e, w.now)
-	w.turn(e, false)
-	_, err := w.service.RetryDelivery(w.as(w.scope), &affiliatev1.RetryDeliveryRequest{WebhookId: e.ID.String(), DeliveryId: id.String()})
+	id := w.addDelivery(e, w.now)
+	w.setActive(e, false)
+	_, err := w.service.RetryDelivery(w.asMerchant(w.scope), &affiliatev1.RetryDeliveryRequest{WebhookId: e.ID.String(), DeliveryId: id.String()})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookDisabled)
-	_, err = w.service.RecoverDeliveries(w.as(w.scope), &affiliatev1.RecoverDeliveriesRequest{
+	_, err = w.service.RecoverDeliveries(w.asMerchant(w.scope), &affiliatev1.RecoverDeliveriesRequest{
 		WebhookId: e.ID.String(), Since: timestamppb.New(w.now.Add(-time.Hour)),
 	})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookDisabled)
-	if got := w.stored(id); !strings.Contains(got, "extra 0") || w.CountJobs("recover_deliveries") != 0 {
+	if got := w.rowText(id); !strings.Contains(got, "extra 0") || w.CountJobs("recover_deliveries") != 0 {
 		t.Error(got)
 	}
 }
 
-func TestDeliveryTotalIsExact(t *testing.T) {
-	w := newUseCases(t)
+func TestDeliveries_TotalIsExact(t *testing.T) {
+	w := newServiceWorld(t)
 	e := w.create(w.scope)
 	w.fillDeliveries(e, affiliate.MaxSearchTotal+150, w.now, time.Second)
 	month, dead := w.now.AddDate(0, 0, -30), affiliate.DeliveryDeadLettered

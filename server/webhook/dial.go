@@ -18,34 +18,35 @@ import (
 )
 
 const (
-	// dialTime bounds finding a host's addresses and connecting to one of them,
-	// handshakeTime the TLS handshake after it.
-	dialTime      = 3 * time.Second
+	// dialTime limits the time to resolve a host and to connect to one of its addresses.
+	dialTime = 3 * time.Second
+	// handshakeTime limits the TLS handshake.
 	handshakeTime = 5 * time.Second
-	// maxDialled bounds the addresses of one host that are tried.
-	maxDialled = 4
+	// maxAddresses is the maximum number of addresses of one host that are tried.
+	maxAddresses = 4
 
-	// oddPort is what is wrong with a URL.RestrictedPort.
-	oddPort = "must have port 443, or one from 1024 up that is open to webhooks"
+	// portMessage is the violation of a URL whose port is not allowed.
+	portMessage = "must have port 443, or one from 1024 up that is open to webhooks"
 )
 
-// RefusesPort reports whether a URL has a port that no address can excuse, because
-// none is allowed. It needs no resolving: ask it among what makes a request invalid.
+// RefusesPort reports whether the URL has a port that is accepted only for allowed
+// networks (URL.RestrictedPort) and no networks are allowed. It does not resolve the host, so it
+// can be used to validate requests.
 func (c *Client) RefusesPort(u webhook.URL) bool {
 	return u.RestrictedPort && len(c.dialer.allowed) == 0
 }
 
-// Check resolves an endpoint's host and judges every address. Errors:
-// WEBHOOK_URL_UNRESOLVABLE, WEBHOOK_URL_PRIVATE_IP, VALIDATION_ERROR on `url` for a
-// port that only an allowed address may have. It comes behind all other checks of the
-// request: RefusesPort is the part of it that does not wait for a name server.
+// Check resolves the host of an endpoint and checks all its addresses. Errors:
+// WEBHOOK_URL_UNRESOLVABLE, WEBHOOK_URL_PRIVATE_IP, VALIDATION_ERROR on `url` for a port
+// that is accepted only for allowed networks. Check must run after all other checks of a
+// request, because it waits for a name server.
 func (c *Client) Check(ctx context.Context, u webhook.URL) error {
 	if c.RefusesPort(u) {
-		return affiliate.Invalid("url", oddPort)
+		return affiliate.Invalid("url", portMessage)
 	}
-	within, cancel := context.WithTimeout(ctx, c.dialer.dialTime)
+	resolveCtx, cancel := context.WithTimeout(ctx, c.dialer.dialTime)
 	defer cancel()
-	found, err := c.dialer.resolve(within, u.Host)
+	found, err := c.dialer.resolve(resolveCtx, u.Host)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -57,19 +58,19 @@ func (c *Client) Check(ctx context.Context, u webhook.URL) error {
 		return err
 	}
 	switch {
-	case mayCallAll(rules, found, u.Port):
+	case allAllowed(rules, found, u.Port):
 		return nil
 	case u.RestrictedPort:
-		// On such a port only allowed addresses may be called, so it is the port.
-		return affiliate.Invalid("url", oddPort)
+		// With such a port only allowed networks can be called, so the port is the reason.
+		return affiliate.Invalid("url", portMessage)
 	default:
 		return affiliate.Refuse(affiliate.ReasonWebhookURLPrivateIP)
 	}
 }
 
-// dialer makes the connections of a Client. It resolves a name itself, judges every
-// address and dials addresses only, so that a name cannot be checked as one address
-// and dialled as another.
+// dialer makes the connections of a Client. It resolves a name itself, checks all its
+// addresses, and dials addresses instead of names. A name server therefore cannot return
+// one address for the check and another one for the connection.
 type dialer struct {
 	resolver *net.Resolver
 	allowed  []netip.Prefix
@@ -81,7 +82,7 @@ type dialer struct {
 func newDialer(cfg ClientConfig) *dialer {
 	resolver := cfg.Resolver
 	if resolver == nil {
-		// The C library's resolver cannot be interrupted.
+		// A call of the C library's resolver cannot be canceled.
 		resolver = &net.Resolver{PreferGo: true}
 	}
 	return &dialer{
@@ -92,7 +93,8 @@ func newDialer(cfg ClientConfig) *dialer {
 	}
 }
 
-// dialError is a connection that was not made, with its error code.
+// dialError means that a connection could not be made. It has the error code of the
+// attempt.
 type dialError struct {
 	code string
 	err  error
@@ -101,11 +103,11 @@ type dialError struct {
 func (e *dialError) Error() string { return e.code + ": " + e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-var errBlocked = errors.New("an address that may not be called")
+var errBlocked = errors.New("the address is not allowed")
 
-// dialTLS connects to a host and port and shakes hands under the host's name. The
-// transport lets it outlive the attempt that asked for it, so it has bounds of its
-// own. Its errors are *dialError.
+// dialTLS connects to a host and port and makes the TLS handshake with the host's name.
+// The transport does not cancel it when the attempt ends, so it has its own time limits.
+// Its errors are *dialError.
 func (d *dialer) dialTLS(ctx context.Context, _, hostPort string) (net.Conn, error) {
 	host, port, err := splitHostPort(hostPort)
 	if err != nil {
@@ -117,17 +119,18 @@ func (d *dialer) dialTLS(ctx context.Context, _, hostPort string) (net.Conn, err
 	}
 	cfg := d.tls.Clone()
 	cfg.ServerName = host
-	secured := tls.Client(conn, cfg)
+	tlsConn := tls.Client(conn, cfg)
 	ctx, cancel := context.WithTimeout(ctx, d.handshakeTime)
 	defer cancel()
-	if err := secured.HandshakeContext(ctx); err != nil {
+	if err := tlsConn.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		return nil, &dialError{handshakeErrorCode(err), err}
 	}
-	return secured, nil
+	return tlsConn, nil
 }
 
-// dial connects to a host, and to nothing when one of its addresses is refused.
+// dial connects to a host. If one of the host's addresses is not allowed, it connects to
+// none of them.
 func (d *dialer) dial(ctx context.Context, host string, port uint16) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.dialTime)
 	defer cancel()
@@ -139,19 +142,21 @@ func (d *dialer) dial(ctx context.Context, host string, port uint16) (net.Conn, 
 	if err != nil {
 		return nil, &dialError{webhook.ConnectionRefused, err}
 	}
-	if !mayCallAll(rules, found, port) {
+	if !allAllowed(rules, found, port) {
 		return nil, &dialError{webhook.BlockedAddress, errBlocked}
 	}
-	return d.connect(ctx, rules, found[:min(len(found), maxDialled)], port)
+	return d.connect(ctx, rules, found[:min(len(found), maxAddresses)], port)
 }
 
-// resolve finds a host's addresses, at least one, each once, IPv4 in IPv6 as IPv4.
+// resolve returns the addresses of a host without duplicates. IPv4 addresses in IPv6 form
+// are converted to IPv4. It returns an error if there is no address.
 func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	if literal, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{literal.Unmap()}, nil
 	}
-	// A URL's host is a whole name: with a dot at its end it is not also looked for in
-	// this machine's search domains. Names without any dot are the hosts file's.
+	// The trailing dot makes the name absolute, so that this machine's search domains are
+	// not tried. A name without a dot can be an entry of the hosts file, so it stays as it
+	// is.
 	if strings.Contains(host, ".") {
 		host += "."
 	}
@@ -160,18 +165,19 @@ func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 		return nil, err
 	}
 	if len(found) == 0 {
-		return nil, errors.New("a name without addresses")
+		return nil, errors.New("the name has no addresses")
 	}
-	once := make([]netip.Addr, 0, len(found))
+	unique := make([]netip.Addr, 0, len(found))
 	for _, a := range found {
-		if a = a.Unmap(); !slices.Contains(once, a) {
-			once = append(once, a)
+		if a = a.Unmap(); !slices.Contains(unique, a) {
+			unique = append(unique, a)
 		}
 	}
-	return once, nil
+	return unique, nil
 }
 
-// rules are those of now: this machine's addresses change.
+// rules returns the rules for addresses. It reads this machine's own addresses each time,
+// because they can change.
 func (d *dialer) rules() (webhook.Addresses, error) {
 	interfaces, err := net.InterfaceAddrs()
 	if err != nil {
@@ -188,11 +194,13 @@ func (d *dialer) rules() (webhook.Addresses, error) {
 	return rules, nil
 }
 
-// connect tries addresses in turn. Each has an equal share of the time that is left,
-// so that one that swallows packets leaves some to the next.
+// connect tries the addresses one after the other. The remaining time is divided equally
+// among the remaining addresses, so that an address that drops all packets does not use
+// the time of the next one.
 func (d *dialer) connect(ctx context.Context, rules webhook.Addresses, to []netip.Addr, port uint16) (net.Conn, error) {
 	nd := net.Dialer{
-		// The last look is at what the system is about to be asked for.
+		// Check the address again directly before the system call, in case of an error in the
+		// code before.
 		Control: func(_, address string, _ syscall.RawConn) error {
 			at, err := netip.ParseAddrPort(address)
 			if err != nil || !rules.MayCall(netip.AddrPortFrom(at.Addr().Unmap(), at.Port())) {
@@ -201,9 +209,9 @@ func (d *dialer) connect(ctx context.Context, rules webhook.Addresses, to []neti
 			return nil
 		},
 	}
-	failed := &dialError{webhook.ConnectionRefused, errors.New("no address")}
+	lastErr := &dialError{webhook.ConnectionRefused, errors.New("no address")}
 	for i, a := range to {
-		conn, err := dialWithin(ctx, nd, share(ctx, len(to)-i), netip.AddrPortFrom(a, port))
+		conn, err := dialWithTimeout(ctx, nd, timeShare(ctx, len(to)-i), netip.AddrPortFrom(a, port))
 		if err == nil {
 			return conn, nil
 		}
@@ -211,28 +219,27 @@ func (d *dialer) connect(ctx context.Context, rules webhook.Addresses, to []neti
 		if errors.As(err, &blocked) {
 			return nil, blocked
 		}
-		// Of a host that swallows packets at one address and refuses at another, the
-		// swallowing is told.
-		if timedOut(err) || failed.code != webhook.Timeout {
-			failed = &dialError{connectErrorCode(err), err}
+		// If one address timed out and another one refused, the timeout is reported.
+		if timedOut(err) || lastErr.code != webhook.Timeout {
+			lastErr = &dialError{connectErrorCode(err), err}
 		}
 	}
-	return nil, failed
+	return nil, lastErr
 }
 
-// share is the part of the time left that one of several addresses has.
-func share(ctx context.Context, addresses int) time.Duration {
+// timeShare returns the remaining time divided by the number of addresses.
+func timeShare(ctx context.Context, addresses int) time.Duration {
 	deadline, _ := ctx.Deadline()
 	return time.Until(deadline) / time.Duration(addresses)
 }
 
-func dialWithin(ctx context.Context, nd net.Dialer, bound time.Duration, to netip.AddrPort) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, bound)
+func dialWithTimeout(ctx context.Context, nd net.Dialer, timeout time.Duration, to netip.AddrPort) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return nd.DialContext(ctx, "tcp", to.String())
 }
 
-func mayCallAll(rules webhook.Addresses, to []netip.Addr, port uint16) bool {
+func allAllowed(rules webhook.Addresses, to []netip.Addr, port uint16) bool {
 	return !slices.ContainsFunc(to, func(a netip.Addr) bool { return !rules.MayCall(netip.AddrPortFrom(a, port)) })
 }
 
@@ -252,8 +259,8 @@ func connectErrorCode(err error) string {
 	return webhook.ConnectionRefused
 }
 
-// handshakeErrorCode separates a connection that ended from a receiver that does not
-// speak TLS correctly.
+// handshakeErrorCode returns the error code of a failed handshake. It distinguishes a
+// timeout, a connection that ended, and an error in TLS.
 func handshakeErrorCode(err error) string {
 	switch {
 	case timedOut(err):
@@ -265,7 +272,7 @@ func handshakeErrorCode(err error) string {
 	}
 }
 
-// connectionEnded reports whether an error says that the connection is closed or
+// connectionEnded reports whether the error means that the connection was closed or
 // broken.
 func connectionEnded(err error) bool {
 	var system syscall.Errno
@@ -273,6 +280,6 @@ func connectionEnded(err error) bool {
 }
 
 func timedOut(err error) bool {
-	var slow net.Error
-	return errors.As(err, &slow) && slow.Timeout()
+	var netErr net.Error
+	return errors.As(err, &netErr) && netErr.Timeout()
 }

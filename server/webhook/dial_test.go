@@ -21,25 +21,25 @@ var (
 	mapped  = netip.MustParseAddr("::ffff:127.0.0.1")
 )
 
-func asking(s *nameServer) func(*server.ClientConfig) {
+func withNameServer(s *nameServer) func(*server.ClientConfig) {
 	return func(cfg *server.ClientConfig) { cfg.Resolver = s.resolver() }
 }
 
-func TestNothingIsDialledWhenAnAddressIsRefused(t *testing.T) {
+func TestSend_DialsNothingIfOneAddressIsNotAllowed(t *testing.T) {
 	r := listen(t, func(net.Conn) {})
-	for name, z := range map[string]zone{
-		"loopback":                  always(loopback),
-		"public and loopback":       always(public, loopback),
-		"loopback and public":       always(loopback, public),
-		"IPv6 loopback":             always(netip.IPv6Loopback()),
-		"loopback as IPv6":          always(mapped),
-		"public, loopback as IPv6":  always(public, mapped),
-		"public IPv6, metadata":     always(public6, netip.MustParseAddr("169.254.169.254")),
-		"public, metadata behind 4": always(public, public6, netip.MustParseAddr("8.8.4.4"), netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("169.254.169.254")),
+	for name, z := range map[string]nameResponses{
+		"loopback":                  answerWith(loopback),
+		"public and loopback":       answerWith(public, loopback),
+		"loopback and public":       answerWith(loopback, public),
+		"IPv6 loopback":             answerWith(netip.IPv6Loopback()),
+		"loopback as IPv6":          answerWith(mapped),
+		"public, loopback as IPv6":  answerWith(public, mapped),
+		"public IPv6, metadata":     answerWith(public6, netip.MustParseAddr("169.254.169.254")),
+		"public, metadata is fifth": answerWith(public, public6, netip.MustParseAddr("8.8.4.4"), netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("169.254.169.254")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := newClient(t, asking(serveNames(t, z)))
-			if o := client.Send(t.Context(), attempt(r.url(host))); o != webhook.FailureOutcome(webhook.BlockedAddress) {
+			client := newClient(t, withNameServer(startNameServer(t, z)))
+			if o := client.Send(t.Context(), newRequest(r.url(host))); o != webhook.FailureOutcome(webhook.BlockedAddress) {
 				t.Errorf("outcome %+v", o)
 			}
 		})
@@ -49,19 +49,19 @@ func TestNothingIsDialledWhenAnAddressIsRefused(t *testing.T) {
 	}
 }
 
-func TestNameThatIsReboundIsNotCalled(t *testing.T) {
+func TestSend_RejectsNameThatChangedAfterTheCheck(t *testing.T) {
 	r := listen(t, func(net.Conn) {})
-	names := serveNames(t, func(nth int) []netip.Addr {
+	names := startNameServer(t, func(nth int) []netip.Addr {
 		if nth == 0 {
 			return []netip.Addr{public}
 		}
 		return []netip.Addr{loopback}
 	})
-	client := newClient(t, asking(names))
+	client := newClient(t, withNameServer(names))
 	if err := client.Check(t.Context(), webhook.URL{Text: r.url(host), Host: host, Port: r.port()}); err != nil {
 		t.Fatal(err)
 	}
-	if o := client.Send(t.Context(), attempt(r.url(host))); o != webhook.FailureOutcome(webhook.BlockedAddress) {
+	if o := client.Send(t.Context(), newRequest(r.url(host))); o != webhook.FailureOutcome(webhook.BlockedAddress) {
 		t.Errorf("outcome %+v", o)
 	}
 	if n := r.connections(); n != 0 {
@@ -69,30 +69,31 @@ func TestNameThatIsReboundIsNotCalled(t *testing.T) {
 	}
 }
 
-// What was judged is what is dialled: the name is not looked up a second time.
-func TestNameIsLookedUpOncePerConnection(t *testing.T) {
-	r := say(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-	names := serveNames(t, func(nth int) []netip.Addr {
+// The client dials the address that it checked. It does not resolve the name a second
+// time.
+func TestSend_ResolvesTheNameOncePerConnection(t *testing.T) {
+	r := respondWithText(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	names := startNameServer(t, func(nth int) []netip.Addr {
 		if nth == 0 {
 			return []netip.Addr{loopback}
 		}
 		return []netip.Addr{public}
 	})
-	if o := newClient(t, allowLoopback, asking(names)).Send(t.Context(), attempt(r.url(host))); !o.Succeeded() {
+	if o := newClient(t, allowLoopback, withNameServer(names)).Send(t.Context(), newRequest(r.url(host))); !o.Succeeded() {
 		t.Errorf("outcome %+v", o)
 	}
-	asked, all := names.questions()
-	if asked != 1 {
-		t.Errorf("asked %d times", asked)
+	count, all := names.queries()
+	if count != 1 {
+		t.Errorf("%d queries", count)
 	}
 	for _, name := range all {
 		if name != host+"." {
-			t.Errorf("asked for %s", name)
+			t.Errorf("query for %s", name)
 		}
 	}
 }
 
-func TestLastLookIsAtTheAddressThatIsDialled(t *testing.T) {
+func TestDialer_ChecksTheAddressBeforeTheConnection(t *testing.T) {
 	r := listen(t, func(net.Conn) {})
 	to := netip.AddrPortFrom(loopback, r.port())
 	if err := newClient(t).Connect(t.Context(), to); err == nil || !strings.HasPrefix(err.Error(), webhook.BlockedAddress) {
@@ -109,8 +110,8 @@ func TestLastLookIsAtTheAddressThatIsDialled(t *testing.T) {
 	}
 }
 
-// Nobody listens on 127.0.0.2 and its like.
-func TestUpToFourAddressesAreTriedInTurn(t *testing.T) {
+// Connections to 127.0.0.2 to 127.0.0.5 are refused, because no socket listens there.
+func TestSend_TriesUpToFourAddresses(t *testing.T) {
 	refusing := []netip.Addr{
 		netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.3"), netip.MustParseAddr("127.0.0.4"), netip.MustParseAddr("127.0.0.5"),
 	}
@@ -118,48 +119,48 @@ func TestUpToFourAddressesAreTriedInTurn(t *testing.T) {
 		before int
 		want   webhook.Outcome
 	}{
-		"the first answers":  {0, webhook.Outcome{StatusCode: 200}},
-		"the second answers": {1, webhook.Outcome{StatusCode: 200}},
-		"the fourth answers": {3, webhook.Outcome{StatusCode: 200}},
-		"the fifth would":    {4, webhook.FailureOutcome(webhook.ConnectionRefused)},
+		"the first accepts":      {0, webhook.Outcome{StatusCode: 200}},
+		"the second accepts":     {1, webhook.Outcome{StatusCode: 200}},
+		"the fourth accepts":     {3, webhook.Outcome{StatusCode: 200}},
+		"the fifth is not tried": {4, webhook.FailureOutcome(webhook.ConnectionRefused)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := say(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-			names := serveNames(t, always(append(refusing[:test.before:test.before], loopback)...))
-			if o := newClient(t, allowLoopback, asking(names)).Send(t.Context(), attempt(r.url(host))); o != test.want {
+			r := respondWithText(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			names := startNameServer(t, answerWith(append(refusing[:test.before:test.before], loopback)...))
+			if o := newClient(t, allowLoopback, withNameServer(names)).Send(t.Context(), newRequest(r.url(host))); o != test.want {
 				t.Errorf("outcome %+v, want %+v", o, test.want)
 			}
 		})
 	}
 }
 
-// The time for dialling is what a test can wait for; half of it is the share of each
-// of two addresses.
-func TestAddressThatSwallowsPacketsLeavesTimeForTheNext(t *testing.T) {
-	swallowing := netip.MustParseAddr("127.0.0.2")
-	r := say(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-	swallow(t, netip.AddrPortFrom(swallowing, r.port()))
+// One of two addresses drops all packets. It uses only half of the time for dialling, so
+// the other address can be tried. The test uses a short time for dialling.
+func TestSend_TriesTheNextAddressAfterATimeout(t *testing.T) {
+	dropping := netip.MustParseAddr("127.0.0.2")
+	r := respondWithText(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+	listenWithoutAccept(t, netip.AddrPortFrom(dropping, r.port()))
 	for name, test := range map[string]struct {
 		addresses []netip.Addr
 		want      webhook.Outcome
 	}{
-		"the next answers": {[]netip.Addr{swallowing, loopback}, webhook.Outcome{StatusCode: 200}},
-		"there is no next": {[]netip.Addr{swallowing}, webhook.FailureOutcome(webhook.Timeout)},
-		"the next refuses": {[]netip.Addr{swallowing, netip.MustParseAddr("127.0.0.3")}, webhook.FailureOutcome(webhook.Timeout)},
+		"the next accepts": {[]netip.Addr{dropping, loopback}, webhook.Outcome{StatusCode: 200}},
+		"there is no next": {[]netip.Addr{dropping}, webhook.FailureOutcome(webhook.Timeout)},
+		"the next refuses": {[]netip.Addr{dropping, netip.MustParseAddr("127.0.0.3")}, webhook.FailureOutcome(webhook.Timeout)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := newClient(t, allowLoopback, asking(serveNames(t, always(test.addresses...))))
-			client.Bound(600*time.Millisecond, ample, ample)
-			if o := client.Send(t.Context(), attempt(r.url(host))); o != test.want {
+			client := newClient(t, allowLoopback, withNameServer(startNameServer(t, answerWith(test.addresses...))))
+			client.SetTimeouts(600*time.Millisecond, longTimeout, longTimeout)
+			if o := client.Send(t.Context(), newRequest(r.url(host))); o != test.want {
 				t.Errorf("outcome %+v, want %+v", o, test.want)
 			}
 		})
 	}
 }
 
-// swallow listens and accepts nothing. Once the few connections that the system
-// accepts by itself are made, it drops what asks for more.
-func swallow(t *testing.T, at netip.AddrPort) {
+// listenWithoutAccept listens at an address without accepting connections. It fills the
+// system's queue of connections, after which the system drops the packets of new ones.
+func listenWithoutAccept(t *testing.T, at netip.AddrPort) {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
@@ -179,22 +180,22 @@ func swallow(t *testing.T, at netip.AddrPort) {
 		}
 		t.Cleanup(func() { _ = conn.Close() })
 	}
-	t.Fatal("the system accepts without end")
+	t.Fatal("the system's queue of connections is not full after 16 connections")
 }
 
-func TestNameThatDoesNotResolve(t *testing.T) {
+func TestSendAndCheck_NameThatDoesNotResolve(t *testing.T) {
 	for name, test := range map[string]struct {
-		zone zone
+		zone nameResponses
 		dial time.Duration
 	}{
-		"no such name":          {always(), ample},
-		"no addresses":          {always([]netip.Addr{}...), ample},
-		"no answer from anyone": {nil, 100 * time.Millisecond},
+		"unknown name": {answerWith(), longTimeout},
+		"no addresses": {answerWith([]netip.Addr{}...), longTimeout},
+		"no response":  {nil, 100 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := newClient(t, asking(serveNames(t, test.zone)))
-			client.Bound(test.dial, ample, ample)
-			if o := client.Send(t.Context(), attempt(urlOf(host, 443))); o != webhook.FailureOutcome(webhook.DNSError) {
+			client := newClient(t, withNameServer(startNameServer(t, test.zone)))
+			client.SetTimeouts(test.dial, longTimeout, longTimeout)
+			if o := client.Send(t.Context(), newRequest(urlOf(host, 443))); o != webhook.FailureOutcome(webhook.DNSError) {
 				t.Errorf("outcome %+v", o)
 			}
 			err := client.Check(t.Context(), webhook.URL{Host: host, Port: 443})
@@ -205,11 +206,11 @@ func TestNameThatDoesNotResolve(t *testing.T) {
 	}
 }
 
-func TestCheckJudgesEveryAddress(t *testing.T) {
+func TestCheck_ChecksEveryAddress(t *testing.T) {
 	allow := func(prefix string) func(*server.ClientConfig) {
 		return func(cfg *server.ClientConfig) { cfg.Allowed = []netip.Prefix{netip.MustParsePrefix(prefix)} }
 	}
-	const odd = 22
+	const restricted = 22
 	var (
 		none     affiliate.Reason
 		private  = affiliate.ReasonWebhookURLPrivateIP
@@ -218,77 +219,78 @@ func TestCheckJudgesEveryAddress(t *testing.T) {
 		someTens = allow("10.1.0.0/16")
 	)
 	for name, test := range map[string]struct {
-		zone   zone
+		zone   nameResponses
 		port   uint16
 		allow  func(*server.ClientConfig)
 		reason affiliate.Reason
 	}{
-		"public":                       {always(public, public6), 443, nil, none},
-		"public, a high port":          {always(public), 8443, nil, none},
-		"loopback":                     {always(loopback), 443, nil, private},
-		"public and private":           {always(public, tenOne), 443, nil, private},
-		"loopback as IPv6":             {always(mapped), 443, nil, private},
-		"unique local IPv6":            {always(public, netip.MustParseAddr("fd00::1")), 443, nil, private},
-		"private, allowed":             {always(tenOne), 443, someTens, none},
-		"private, one allowed":         {always(tenOne, tenTwo), 443, someTens, private},
-		"odd port, allowed":            {always(tenOne), odd, someTens, none},
-		"odd port, one allowed":        {always(tenOne, tenTwo), odd, someTens, affiliate.ReasonValidation},
-		"odd port, public not allowed": {always(public), odd, someTens, affiliate.ReasonValidation},
-		"odd port, no name":            {always(), odd, someTens, affiliate.ReasonWebhookURLUnresolvable},
+		"public":                              {answerWith(public, public6), 443, nil, none},
+		"public, a high port":                 {answerWith(public), 8443, nil, none},
+		"loopback":                            {answerWith(loopback), 443, nil, private},
+		"public and private":                  {answerWith(public, tenOne), 443, nil, private},
+		"loopback as IPv6":                    {answerWith(mapped), 443, nil, private},
+		"unique local IPv6":                   {answerWith(public, netip.MustParseAddr("fd00::1")), 443, nil, private},
+		"private, allowed":                    {answerWith(tenOne), 443, someTens, none},
+		"private, one allowed":                {answerWith(tenOne, tenTwo), 443, someTens, private},
+		"restricted port, allowed":            {answerWith(tenOne), restricted, someTens, none},
+		"restricted port, one allowed":        {answerWith(tenOne, tenTwo), restricted, someTens, affiliate.ReasonValidation},
+		"restricted port, public not allowed": {answerWith(public), restricted, someTens, affiliate.ReasonValidation},
+		"restricted port, unknown name":       {answerWith(), restricted, someTens, affiliate.ReasonWebhookURLUnresolvable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			change := []func(*server.ClientConfig){asking(serveNames(t, test.zone))}
+			change := []func(*server.ClientConfig){withNameServer(startNameServer(t, test.zone))}
 			if test.allow != nil {
 				change = append(change, test.allow)
 			}
-			u := webhook.URL{Host: host, Port: test.port, RestrictedPort: test.port == odd}
-			expect(t, newClient(t, change...).Check(t.Context(), u), test.reason)
+			u := webhook.URL{Host: host, Port: test.port, RestrictedPort: test.port == restricted}
+			requireReason(t, newClient(t, change...).Check(t.Context(), u), test.reason)
 		})
 	}
 }
 
-func TestCheckJudgesAnAddressInTheURL(t *testing.T) {
-	client := newClient(t, asking(serveNames(t, nil)))
+func TestCheck_ChecksAddressInTheURL(t *testing.T) {
+	client := newClient(t, withNameServer(startNameServer(t, nil)))
 	for text, reason := range map[string]affiliate.Reason{
 		"8.8.8.8": "", "2606:4700::1111": "", "127.0.0.1": affiliate.ReasonWebhookURLPrivateIP, "::1": affiliate.ReasonWebhookURLPrivateIP,
 		"::ffff:10.0.0.1": affiliate.ReasonWebhookURLPrivateIP,
 	} {
 		t.Run(text, func(t *testing.T) {
 			u := webhook.URL{Host: text, Port: 443, Literal: netip.MustParseAddr(text)}
-			expect(t, client.Check(t.Context(), u), reason)
+			requireReason(t, client.Check(t.Context(), u), reason)
 		})
 	}
 }
 
-// Without an allow-list an odd port is wrong whatever the name means.
-func TestOddPortIsRefusedWithoutAskingForTheName(t *testing.T) {
-	names := serveNames(t, always(public))
+// If no networks are allowed, a restricted port is invalid for every address. The name is
+// therefore not resolved.
+func TestRefusesPort_DoesNotResolveTheName(t *testing.T) {
+	names := startNameServer(t, answerWith(public))
 	u := webhook.URL{Host: host, Port: 22, RestrictedPort: true}
-	client := newClient(t, asking(names))
+	client := newClient(t, withNameServer(names))
 	if !client.RefusesPort(u) || client.RefusesPort(webhook.URL{Host: host, Port: 443}) {
-		t.Error("the port is judged wrongly")
+		t.Error("RefusesPort returned a wrong result")
 	}
 	if newClient(t, allowLoopback).RefusesPort(u) {
-		t.Error("the port is refused before the name is known")
+		t.Error("the port was refused before the name was resolved, although networks are allowed")
 	}
-	expect(t, client.Check(t.Context(), u), affiliate.ReasonValidation)
-	if asked, _ := names.questions(); asked != 0 {
-		t.Errorf("asked %d times", asked)
+	requireReason(t, client.Check(t.Context(), u), affiliate.ReasonValidation)
+	if count, _ := names.queries(); count != 0 {
+		t.Errorf("%d queries", count)
 	}
 }
 
-func TestCanceledCheckSaysNothingOfTheName(t *testing.T) {
+func TestCheck_ReturnsTheContextErrorIfCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := newClient(t, asking(serveNames(t, nil))).Check(ctx, webhook.URL{Host: host, Port: 443})
+	err := newClient(t, withNameServer(startNameServer(t, nil))).Check(ctx, webhook.URL{Host: host, Port: 443})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }
 
-// expect compares an error by its reason; none: there is no error. A violation is one
-// of url.
-func expect(t *testing.T, err error, reason affiliate.Reason) {
+// requireReason checks the reason of an error. An empty reason means that there must be no
+// error. A validation error must be about the field url.
+func requireReason(t *testing.T, err error, reason affiliate.Reason) {
 	t.Helper()
 	if reason == "" {
 		if err != nil {

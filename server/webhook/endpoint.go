@@ -11,22 +11,22 @@ import (
 )
 
 const (
-	// pollEvery is how often an endpoint looks for deliveries that other processes have
-	// committed, and for those that have become due.
-	pollEvery = 200 * time.Millisecond
-	// rewindEvery is how often it looks for deliveries that were committed late.
-	rewindEvery = 10 * time.Second
-	// idleAfter is how long an endpoint without work keeps its lease.
-	idleAfter = 10 * time.Second
-	// sealedPause is how long an endpoint is not served whose secret cannot be decrypted.
-	sealedPause = time.Minute
+	// pollInterval is how often a served endpoint checks for deliveries that other processes
+	// committed and for deliveries that became due.
+	pollInterval = 200 * time.Millisecond
+	// rewindInterval is how often it reads again from the beginning. A transaction that
+	// commits late can insert a delivery that was due before those already read.
+	rewindInterval = 10 * time.Second
+	// idleTimeout is how long an endpoint without work keeps its lease.
+	idleTimeout = 10 * time.Second
+	// secretRetry is the pause of an endpoint whose secret cannot be decrypted.
+	secretRetry = time.Minute
 )
 
-// servedEndpoint sends the deliveries of one endpoint while this process has its
-// lease. The goroutine of serve owns the fields; other goroutines reach it through
-// post and wake.
+// servedEndpoint sends the deliveries of one endpoint while this process has its lease.
+// Only the goroutine of serve uses the fields. Other goroutines call post and wake.
 type servedEndpoint struct {
-	*parts
+	*senderDeps
 	key affiliate.EndpointKey
 
 	leaseUntil  time.Time
@@ -35,31 +35,32 @@ type servedEndpoint struct {
 	backlog     webhook.Backlog
 	limit       webhook.Limit
 	inFlight    int
-	request     *placeRequest // waits for a place or has one that no attempt uses; nil: none
-	hasPlace    bool          // request was granted
-	pausedUntil time.Time     // the secret could not be decrypted
+	slotRequest *slotRequest // waits for a slot, or has a slot that no attempt uses yet; can be nil
+	hasSlot     bool         // slotRequest was granted
+	pausedUntil time.Time    // set when the secret could not be decrypted
 	lastActive  time.Time
 	lastRewind  time.Time
 
 	mailbox
 }
 
-// mailbox is how other goroutines reach the goroutine of an endpoint.
+// mailbox passes calls and wakeups from other goroutines to the goroutine of an endpoint.
 type mailbox struct {
-	calls chan func()   // to run there
-	woken chan struct{} // there are new deliveries
-	done  chan struct{} // closed at its end
+	calls   chan func()   // functions that the goroutine must call
+	wakeups chan struct{} // receives a value when there are new deliveries
+	done    chan struct{} // closed when the goroutine ends
 }
 
-func newServedEndpoint(p *parts, key affiliate.EndpointKey, leaseUntil time.Time) *servedEndpoint {
+func newServedEndpoint(p *senderDeps, key affiliate.EndpointKey, leaseUntil time.Time) *servedEndpoint {
 	now := p.now()
 	return &servedEndpoint{
-		parts: p, key: key, leaseUntil: leaseUntil, backlog: webhook.NewBacklog(), lastActive: now, lastRewind: now,
-		mailbox: mailbox{calls: make(chan func(), webhook.InFlight), woken: make(chan struct{}, 1), done: make(chan struct{})},
+		senderDeps: p, key: key, leaseUntil: leaseUntil, backlog: webhook.NewBacklog(), lastActive: now, lastRewind: now,
+		mailbox: mailbox{calls: make(chan func(), webhook.InFlight), wakeups: make(chan struct{}, 1), done: make(chan struct{})},
 	}
 }
 
-// post runs a function in the goroutine of serve, unless that has ended.
+// post makes the goroutine of serve call the function. It does nothing if that goroutine
+// has ended.
 func (m *mailbox) post(call func()) {
 	select {
 	case m.calls <- call:
@@ -67,31 +68,31 @@ func (m *mailbox) post(call func()) {
 	}
 }
 
-// wake tells the goroutine of serve to read. It does not block.
+// wake makes the goroutine of serve read new deliveries. It does not block.
 func (m *mailbox) wake() {
 	select {
-	case m.woken <- struct{}{}:
+	case m.wakeups <- struct{}{}:
 	default:
 	}
 }
 
 // serve sends deliveries until the endpoint is idle, its lease has ended or ctx ends.
-// Before it returns it waits for the attempts in flight, and unless ctx has ended for
-// their outcomes to be stored. attempts is the context of the attempts.
+// Before it returns, it waits for the attempts in flight. Unless ctx has ended, it also
+// waits until their outcomes are stored. attempts is the context of the attempts.
 func (e *servedEndpoint) serve(ctx, attempts context.Context) {
 	defer close(e.done)
-	poll := time.NewTicker(pollEvery)
+	poll := time.NewTicker(pollInterval)
 	defer poll.Stop()
 	stop := ctx.Done()
 	for {
 		now := e.now()
 		stopping := ctx.Err() != nil
 		if !stopping {
-			e.read(now)
-			e.begin(attempts, now)
+			e.requestRead(now)
+			e.startAttempts(attempts, now)
 		}
-		if e.finished(now, stopping) {
-			e.returnPlace()
+		if e.canReturn(now, stopping) {
+			e.releaseSlot()
 			return
 		}
 		select {
@@ -100,11 +101,11 @@ func (e *servedEndpoint) serve(ctx, attempts context.Context) {
 			for range len(e.calls) {
 				(<-e.calls)()
 			}
-		case <-e.woken:
+		case <-e.wakeups:
 			e.backlog.MarkMore()
 		case <-poll.C:
 			e.backlog.MarkMore()
-			if now.Sub(e.lastRewind) >= rewindEvery {
+			if now.Sub(e.lastRewind) >= rewindInterval {
 				e.lastRewind = now
 				e.backlog.Rewind()
 			}
@@ -114,8 +115,8 @@ func (e *servedEndpoint) serve(ctx, attempts context.Context) {
 	}
 }
 
-// finished reports whether serve may return.
-func (e *servedEndpoint) finished(now time.Time, stopping bool) bool {
+// canReturn reports whether serve can return now.
+func (e *servedEndpoint) canReturn(now time.Time, stopping bool) bool {
 	switch {
 	case e.inFlight > 0:
 		return false
@@ -128,33 +129,35 @@ func (e *servedEndpoint) finished(now time.Time, stopping bool) bool {
 	}
 }
 
-// idle reports whether there was nothing to do for a while and will be nothing soon.
-// While the breaker is open the endpoint is not idle: it would be claimed again at once.
+// idle reports whether the endpoint had no work for idleTimeout and will have none for
+// that time. While the circuit breaker is open, the endpoint is not idle, because it would
+// be claimed again immediately.
 func (e *servedEndpoint) idle(now time.Time) bool {
-	return e.backlog.Empty() && e.mayAttempt(now) && now.Sub(e.lastActive) >= idleAfter &&
-		(e.target.NextDue == nil || e.target.NextDue.Sub(now) > idleAfter)
+	return e.backlog.Empty() && e.mayAttempt(now) && now.Sub(e.lastActive) >= idleTimeout &&
+		(e.target.NextDue == nil || e.target.NextDue.Sub(now) > idleTimeout)
 }
 
-// mayAttempt reports whether attempts may begin now: one that began would end before
-// the lease does, and the breaker is not open.
+// mayAttempt reports whether attempts can start now. The lease must be long enough for the
+// complete attempt, and the circuit breaker must not be open.
 func (e *servedEndpoint) mayAttempt(now time.Time) bool {
 	return e.leaseUntil.Sub(now) >= leaseMargin && !now.Before(e.pausedUntil) && !e.limit.Paused(now)
 }
 
-func (e *servedEndpoint) read(now time.Time) {
-	waits := e.request != nil && !e.hasPlace || e.inFlight > 0 && e.limit.InFlight() == 1
-	if waits || !e.mayAttempt(now) || !e.backlog.NeedsRead() {
-		return // what it would read now would be too old when its attempt may begin
+// requestRead requests a read of due deliveries if the backlog needs one.
+func (e *servedEndpoint) requestRead(now time.Time) {
+	waiting := e.slotRequest != nil && !e.hasSlot || e.inFlight > 0 && e.limit.InFlight() == 1
+	if waiting || !e.mayAttempt(now) || !e.backlog.NeedsRead() {
+		return // the deliveries would be outdated when their attempts can start
 	}
 	from, limit := e.backlog.BeginRead(now)
-	e.reader.ask(readRequest{
+	e.reader.request(readRequest{
 		read:  webhook.Read{Key: e.key, From: from, Limit: limit},
-		reply: func(p page) { e.post(func() { e.take(p) }) },
+		reply: func(p readResult) { e.post(func() { e.applyRead(p) }) },
 	})
 }
 
-// take takes the result of a read.
-func (e *servedEndpoint) take(p page) {
+// applyRead adds the result of a read to the backlog.
+func (e *servedEndpoint) applyRead(p readResult) {
 	now := e.now()
 	e.backlog.EndRead(p.due, now)
 	if p.target == nil {
@@ -167,59 +170,60 @@ func (e *servedEndpoint) take(p page) {
 	}
 	var err error
 	if e.secrets, err = e.openSecrets(e.target, now); err != nil {
-		// The operator has to restore the key; nothing can be signed until then.
+		// Requests cannot be signed until the operator restores the encryption key.
 		e.log.LogAttrs(context.Background(), slog.LevelError, "the signing secret of a webhook endpoint cannot be decrypted",
 			slog.String("endpoint", e.key.ID.String()), slog.Any("error", err))
-		e.pausedUntil = now.Add(sealedPause)
+		e.pausedUntil = now.Add(secretRetry)
 		e.backlog.Drop()
 	}
 }
 
-// stopServing ends the use of the lease. Attempts in flight end by themselves.
+// stopServing ends the use of the lease. It does not cancel attempts in flight.
 func (e *servedEndpoint) stopServing() {
 	e.leaseUntil = time.Time{}
 	e.backlog.Drop()
 }
 
-// begin begins attempts while the limits of the endpoint and of the process allow it.
-func (e *servedEndpoint) begin(ctx context.Context, now time.Time) {
+// startAttempts starts attempts for due deliveries until it reaches the limit of the
+// endpoint or of the process.
+func (e *servedEndpoint) startAttempts(ctx context.Context, now time.Time) {
 	for e.mayAttempt(now) && e.inFlight < e.limit.InFlight() && e.backlog.Ready(now) {
-		if !e.acquirePlace() {
+		if !e.acquireSlot() {
 			return
 		}
-		e.attempt(ctx, e.backlog.Next())
+		e.startAttempt(ctx, e.backlog.Next())
 	}
 	readsSoon := e.backlog.Reading() || e.backlog.HasMore() && e.mayAttempt(now)
 	if !readsSoon {
-		e.returnPlace()
+		e.releaseSlot()
 	}
 }
 
-// acquirePlace reports whether the endpoint has a place for its next attempt. If not,
-// it has asked for one.
-func (e *servedEndpoint) acquirePlace() bool {
-	if e.request == nil {
-		request := &placeRequest{workspace: e.key.Workspace, hanging: e.limit.Hanging()}
+// acquireSlot reports whether the endpoint has a slot for its next attempt. If it has
+// none, acquireSlot requests one.
+func (e *servedEndpoint) acquireSlot() bool {
+	if e.slotRequest == nil {
+		request := &slotRequest{workspace: e.key.Workspace, hanging: e.limit.Hanging()}
 		request.granted = func() {
-			go e.post(func() { e.hasPlace = e.hasPlace || e.request == request })
+			go e.post(func() { e.hasSlot = e.hasSlot || e.slotRequest == request })
 		}
-		e.request, e.hasPlace = request, e.places.acquire(request)
+		e.slotRequest, e.hasSlot = request, e.slots.acquire(request)
 	}
-	return e.hasPlace
+	return e.hasSlot
 }
 
-// returnPlace gives back a place that no attempt uses.
-func (e *servedEndpoint) returnPlace() {
-	if e.request != nil {
-		e.places.cancel(e.request)
-		e.request, e.hasPlace = nil, false
+// releaseSlot cancels the request for a slot, or releases a slot that no attempt uses.
+func (e *servedEndpoint) releaseSlot() {
+	if e.slotRequest != nil {
+		e.slots.cancel(e.slotRequest)
+		e.slotRequest, e.hasSlot = nil, false
 	}
 }
 
-// attempt makes one attempt in a goroutine of its own, which uses the place.
-func (e *servedEndpoint) attempt(ctx context.Context, due webhook.DueDelivery) {
-	place := e.request
-	e.request, e.hasPlace = nil, false
+// startAttempt makes one attempt in a new goroutine. The goroutine releases the slot.
+func (e *servedEndpoint) startAttempt(ctx context.Context, due webhook.DueDelivery) {
+	slot := e.slotRequest
+	e.slotRequest, e.hasSlot = nil, false
 	e.inFlight++
 	e.lastActive = e.now()
 	request := Request{
@@ -230,34 +234,34 @@ func (e *servedEndpoint) attempt(ctx context.Context, due webhook.DueDelivery) {
 		request.At = result.Started
 		result.Outcome = e.client.Send(ctx, request)
 		result.Ended = e.now()
-		e.places.release(place)
+		e.slots.release(slot)
 		aborted := result.Outcome.StatusCode == 0 && ctx.Err() != nil
-		e.post(func() { e.ended(result, aborted) })
+		e.post(func() { e.attemptEnded(result, aborted) })
 	}()
 }
 
-// ended counts an attempt that has ended and hands its outcome to the recorder. An
-// attempt that the end of the process has aborted is not recorded.
-func (e *servedEndpoint) ended(r webhook.AttemptResult, aborted bool) {
+// attemptEnded counts an attempt and passes its outcome to the recorder. An attempt that
+// was aborted because the process stops is not recorded.
+func (e *servedEndpoint) attemptEnded(r webhook.AttemptResult, aborted bool) {
 	e.inFlight--
 	if aborted {
 		return
 	}
 	e.lastActive = r.Ended
-	e.metrics.attempted(r)
+	e.metrics.observeAttempt(r)
 	e.limit.Count(r.Outcome, r.Ended)
 	if e.limit.Paused(r.Ended) {
 		e.backlog.Drop()
 	}
 	if r.Outcome.Gone() {
-		e.stopServing() // recording it disables the endpoint
+		e.stopServing() // the recorder will disable the endpoint
 	}
 	e.recorder.add(finishedAttempt{r, e})
 }
 
-// recorded notes that outcomes are stored. disabled: they have disabled the endpoint.
-// The recorder calls it from its own goroutine.
-func (e *servedEndpoint) recorded(stored []finishedAttempt, disabled bool) {
+// outcomesStored removes stored outcomes from the backlog. disabled means that they have
+// disabled the endpoint. The recorder calls it from its own goroutine.
+func (e *servedEndpoint) outcomesStored(stored []finishedAttempt, disabled bool) {
 	e.post(func() {
 		for _, a := range stored {
 			e.backlog.Stored(a.AttemptResult)
@@ -268,8 +272,8 @@ func (e *servedEndpoint) recorded(stored []finishedAttempt, disabled bool) {
 	})
 }
 
-// openSecrets decrypts the secrets that sign now, the newest first.
-func (p *parts) openSecrets(t webhook.Target, now time.Time) ([]webhook.Secret, error) {
+// openSecrets decrypts the secrets that sign requests now, newest first.
+func (p *senderDeps) openSecrets(t webhook.Target, now time.Time) ([]webhook.Secret, error) {
 	sealed := [][]byte{t.Secret}
 	if t.Previous != nil && t.PreviousUntil != nil && now.Before(*t.PreviousUntil) {
 		sealed = append(sealed, t.Previous)

@@ -10,7 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// ListWebhooks reads a page of the mode's endpoints.
+// ListWebhooks returns one page of the workspace's endpoints in the mode of the call.
 func (s *Service) ListWebhooks(ctx context.Context, req *affiliatev1.ListWebhooksRequest) (*affiliatev1.ListWebhooksResponse, error) {
 	page := server.PageOf(req)
 	endpoints, total, err := s.store.Endpoints(ctx, server.PrincipalFrom(ctx).Scope(), page)
@@ -18,11 +18,11 @@ func (s *Service) ListWebhooks(ctx context.Context, req *affiliatev1.ListWebhook
 		return nil, err
 	}
 	return &affiliatev1.ListWebhooksResponse{
-		Data: each(endpoints, toProto), Total: total, Page: small(page.Number), Limit: small(page.Size),
+		Data: convertAll(endpoints, toProto), Total: total, Page: toInt32(page.Number), Limit: toInt32(page.Size),
 	}, nil
 }
 
-// GetWebhook reads one endpoint.
+// GetWebhook returns one endpoint.
 func (s *Service) GetWebhook(ctx context.Context, req *affiliatev1.GetWebhookRequest) (*affiliatev1.Webhook, error) {
 	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
 	if err != nil {
@@ -35,22 +35,22 @@ func (s *Service) GetWebhook(ctx context.Context, req *affiliatev1.GetWebhookReq
 	return toProto(endpoint), nil
 }
 
-// ListEventTypes lists the whole catalogue on one page.
+// ListEventTypes returns all event types on one page.
 func (s *Service) ListEventTypes(context.Context, *affiliatev1.ListEventTypesRequest) (*affiliatev1.ListEventTypesResponse, error) {
-	types := each(affiliate.Catalogue(), eventType)
-	return &affiliatev1.ListEventTypesResponse{Data: types, Total: int64(len(types)), Page: 1, Limit: small(len(types))}, nil
+	types := convertAll(affiliate.Catalogue(), eventTypeToProto)
+	return &affiliatev1.ListEventTypesResponse{Data: types, Total: int64(len(types)), Page: 1, Limit: toInt32(len(types))}, nil
 }
 
-// CreateWebhook makes an endpoint whose URL may be called.
+// CreateWebhook creates an endpoint. It checks the addresses of the URL's host first.
 func (s *Service) CreateWebhook(ctx context.Context, req *affiliatev1.CreateWebhookRequest) (*affiliatev1.CreatedWebhook, error) {
-	url, _ := webhook.ParseURL(req.GetUrl()) // Check has reported what is wrong with it
+	url, _ := webhook.ParseURL(req.GetUrl()) // Check has rejected invalid URLs
 	if url.IsHTTP {
 		return nil, affiliate.Refuse(affiliate.ReasonWebhookURLNotHTTPS)
 	}
 	if err := s.client.Check(ctx, url); err != nil {
 		return nil, err
 	}
-	endpoint := newEndpoint(req, server.PrincipalFrom(ctx).Scope(), url, s.at())
+	endpoint := newEndpoint(req, server.PrincipalFrom(ctx).Scope(), url, s.changeTime())
 	secret, sealed := s.newSecret(endpoint.ID)
 	err := s.store.InTx(ctx, func(tx Tx) error {
 		if err := tx.LockWorkspace(ctx, endpoint.Scope.Workspace); err != nil {
@@ -71,17 +71,17 @@ func (s *Service) CreateWebhook(ctx context.Context, req *affiliatev1.CreateWebh
 	if err != nil {
 		return nil, err
 	}
-	return withSecret(endpoint, secret), nil
+	return createdToProto(endpoint, secret), nil
 }
 
-// UpdateWebhook changes the fields of the mask. An update that changes nothing leaves
-// no trace.
+// UpdateWebhook changes the fields that the update mask names. If nothing changes, it
+// stores nothing.
 func (s *Service) UpdateWebhook(ctx context.Context, req *affiliatev1.UpdateWebhookRequest) (*affiliatev1.Webhook, error) {
 	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
 	if err != nil {
 		return nil, err
 	}
-	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.at()
+	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.changeTime()
 	var after affiliate.Endpoint
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		before, err := tx.LockEndpoint(ctx, scope, id)
@@ -113,14 +113,14 @@ func (s *Service) UpdateWebhook(ctx context.Context, req *affiliatev1.UpdateWebh
 	return toProto(after), nil
 }
 
-// DeleteWebhook deletes an endpoint and its secrets. Waiting
-// deliveries are canceled.
+// DeleteWebhook deletes an endpoint and its secrets. Deliveries that wait for an attempt
+// are canceled.
 func (s *Service) DeleteWebhook(ctx context.Context, req *affiliatev1.DeleteWebhookRequest) (*affiliatev1.DeleteWebhookResponse, error) {
 	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
 	if err != nil {
 		return nil, err
 	}
-	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.at()
+	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.changeTime()
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		before, err := tx.LockEndpoint(ctx, scope, id)
 		if err != nil {
@@ -138,18 +138,18 @@ func (s *Service) DeleteWebhook(ctx context.Context, req *affiliatev1.DeleteWebh
 	return &affiliatev1.DeleteWebhookResponse{}, err
 }
 
-// RotateWebhookSecret makes a new secret. The secret before also signs for a day, unless
-// the request ends it at once.
+// RotateWebhookSecret creates a new secret. Requests are also signed with the previous
+// secret for one day, unless the request asks to end it immediately.
 func (s *Service) RotateWebhookSecret(ctx context.Context, req *affiliatev1.RotateWebhookSecretRequest) (*affiliatev1.CreatedWebhook, error) {
 	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
 	if err != nil {
 		return nil, err
 	}
-	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.at()
-	var keptUntil *time.Time
+	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.changeTime()
+	var previousUntil *time.Time
 	if !req.GetExpireImmediately() {
 		until := at.Add(affiliate.RotatedSecretGrace)
-		keptUntil = &until
+		previousUntil = &until
 	}
 	secret, sealed := s.newSecret(id)
 	var after affiliate.Endpoint
@@ -159,19 +159,19 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, req *affiliatev1.Rota
 			return err
 		}
 		after = before.RotateSecret(at)
-		if err := tx.ReplaceSecret(ctx, after, sealed, keptUntil); err != nil {
+		if err := tx.ReplaceSecret(ctx, after, sealed, previousUntil); err != nil {
 			return err
 		}
-		return tx.Audit(ctx, after.AuditRotated(keptUntil, by))
+		return tx.Audit(ctx, after.AuditRotated(previousUntil, by))
 	})
 	if err != nil {
 		return nil, err
 	}
-	return withSecret(after, secret), nil
+	return createdToProto(after, secret), nil
 }
 
-// newSecret makes a secret, and its sealed form for the row of the endpoint.
-func (s *Service) newSecret(of affiliate.EndpointID) (secret webhook.Secret, sealed []byte) {
+// newSecret generates a secret and returns it with its encrypted form for the database.
+func (s *Service) newSecret(endpoint affiliate.EndpointID) (secret webhook.Secret, sealed []byte) {
 	secret = webhook.NewSecret()
-	return secret, s.seal.Seal(secret, of.UUID[:])
+	return secret, s.seal.Seal(secret, endpoint.UUID[:])
 }

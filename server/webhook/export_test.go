@@ -9,13 +9,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// Bound sets the bounds of a client's attempts, before its first.
-func (c *Client) Bound(dial, handshake, discard time.Duration) {
+// SetTimeouts sets the time limits of a client. It must be called before the first attempt.
+func (c *Client) SetTimeouts(dial, handshake, discard time.Duration) {
 	c.dialer.dialTime, c.dialer.handshakeTime, c.discardTime = dial, handshake, discard
 }
 
-// Connect dials an address that was not judged before, as a dialer does that was led
-// astray.
+// Connect dials an address that was not checked before. It tests the last check in
+// dialer.connect.
 func (c *Client) Connect(ctx context.Context, to netip.AddrPort) error {
 	ctx, cancel := context.WithTimeout(ctx, c.dialer.dialTime)
 	defer cancel()
@@ -30,12 +30,12 @@ func (c *Client) Connect(ctx context.Context, to netip.AddrPort) error {
 	return err
 }
 
-// CancelBlock runs one block of a cancellation.
+// CancelBlock runs one block of a cancel job.
 func CancelBlock(ctx context.Context, store Store, now func() time.Time, job affiliate.CancelDeliveries, limit int) (int, error) {
 	return (&cancelWorker{store: store, now: now}).cancelBlock(ctx, job, limit)
 }
 
-// RecoverBlock runs one block of a recovery.
+// RecoverBlock runs one block of a recovery job.
 func RecoverBlock(ctx context.Context, store Store, now func() time.Time, job affiliate.RecoverDeliveries, limit int) (int, error) {
 	return (&recoverWorker{store: store, now: now}).recoverBlock(ctx, job, limit)
 }
@@ -45,8 +45,9 @@ func Record(ctx context.Context, queue Queue, results []webhook.AttemptResult) (
 	return record(ctx, queue, results)
 }
 
-// Wait sets how long an attempt may take, before the first.
-func (s *Sender) Wait(timeout time.Duration) { s.timeout = timeout }
+// SetAttemptTimeout sets the time limit of an attempt. It must be called before Run.
+func (s *Sender) SetAttemptTimeout(timeout time.Duration) { s.timeout = timeout }
 
-// Room sets how many attempts may be under way, before the first.
-func (s *Sender) Room(attempts int) { s.places.total = attempts }
+// SetMaxInFlight sets the maximum number of attempts in flight. It must be called before
+// Run.
+func (s *Sender) SetMaxInFlight(attempts int) { s.slots.total = attempts }

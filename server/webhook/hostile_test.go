@@ -18,41 +18,41 @@ import (
 	server "github.com/tributary-hq/tributary/server/webhook"
 )
 
-// delivered is the outcome whatever becomes of the body.
-var delivered = webhook.Outcome{StatusCode: http.StatusOK}
+// okOutcome is the outcome of a response with status 200, regardless of its body.
+var okOutcome = webhook.Outcome{StatusCode: http.StatusOK}
 
-// send makes an attempt on a receiver that may be called.
-func send(t *testing.T, r *receiver) webhook.Outcome {
+// sendOnce makes one attempt with a client that allows loopback addresses.
+func sendOnce(t *testing.T, r *receiver) webhook.Outcome {
 	t.Helper()
-	return newClient(t, allowLoopback).Send(t.Context(), attempt(r.url(host)))
+	return newClient(t, allowLoopback).Send(t.Context(), newRequest(r.url(host)))
 }
 
-func TestReceiverThatNeverAnswersTimesOut(t *testing.T) {
-	const bound = 100 * time.Millisecond
-	within := func(r *server.Request, _ *server.Client) { r.Timeout = bound }
-	hear := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+func TestSend_TimesOutWithoutResponse(t *testing.T) {
+	const timeout = 100 * time.Millisecond
+	setRequestTimeout := func(r *server.Request, _ *server.Client) { r.Timeout = timeout }
+	discard := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 	for name, test := range map[string]struct {
-		receiver *receiver
-		bound    func(*server.Request, *server.Client)
+		receiver   *receiver
+		setTimeout func(*server.Request, *server.Client)
 	}{
-		"no byte of TLS, the handshake's bound": {
-			listen(t, hear),
-			func(_ *server.Request, c *server.Client) { c.Bound(ample, bound, ample) },
+		"no TLS handshake": {
+			listen(t, discard),
+			func(_ *server.Request, c *server.Client) { c.SetTimeouts(longTimeout, timeout, longTimeout) },
 		},
-		"no byte of an answer": {answer(t, func(_ *http.Request, c net.Conn) bool {
-			hear(c)
+		"no response": {respondWith(t, func(_ *http.Request, c net.Conn) bool {
+			discard(c)
 			return false
-		}), within},
-		"a header, byte by byte": {answer(t, func(_ *http.Request, c net.Conn) bool {
+		}), setRequestTimeout},
+		"a header, byte by byte": {respondWith(t, func(_ *http.Request, c net.Conn) bool {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nX-Drip: ")
-			repeat(c, []byte("x"), 5*time.Millisecond)
+			writeRepeatedly(c, []byte("x"), 5*time.Millisecond)
 			return false
-		}), within},
+		}), setRequestTimeout},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, allowLoopback)
-			a := attempt(test.receiver.url(host))
-			test.bound(&a, client)
+			a := newRequest(test.receiver.url(host))
+			test.setTimeout(&a, client)
 			if o := client.Send(t.Context(), a); o != webhook.FailureOutcome(webhook.Timeout) {
 				t.Errorf("outcome %+v", o)
 			}
@@ -60,43 +60,43 @@ func TestReceiverThatNeverAnswersTimesOut(t *testing.T) {
 	}
 }
 
-func TestEndlessHeaderIsCutOff(t *testing.T) {
+func TestSend_RejectsEndlessHeader(t *testing.T) {
 	for name, part := range map[string]string{
-		"one line":     strings.Repeat("x", 4096),
-		"many lines":   strings.Repeat("X-More: x\r\n", 400) + "X-More: ",
-		"1xx answers":  "x\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: ",
-		"100 continue": "x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\nX-More: ",
+		"one line":      strings.Repeat("x", 4096),
+		"many lines":    strings.Repeat("X-More: x\r\n", 400) + "X-More: ",
+		"1xx responses": "x\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: ",
+		"100 continue":  "x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 100 Continue\r\nX-More: ",
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := answer(t, func(_ *http.Request, c net.Conn) bool {
+			r := respondWith(t, func(_ *http.Request, c net.Conn) bool {
 				_, _ = io.WriteString(c, "HTTP/1.1 103 Early Hints\r\nLink: ")
-				repeat(c, []byte(part), 0)
+				writeRepeatedly(c, []byte(part), 0)
 				return false
 			})
-			if o := send(t, r); o != webhook.FailureOutcome(webhook.ProtocolError) {
+			if o := sendOnce(t, r); o != webhook.FailureOutcome(webhook.ProtocolError) {
 				t.Errorf("outcome %+v", o)
 			}
 		})
 	}
 }
 
-// The receiver drips for as long as it is listened to. That it stops shows that the
-// connection is gone, and that Send returns shows that the place is free.
-func TestDrippingBodyHoldsNoPlace(t *testing.T) {
+// The receiver sends its body slowly until the client closes the connection. Send must
+// return and close the connection, because it would otherwise use its slot too long.
+func TestSend_ClosesConnectionWithSlowBody(t *testing.T) {
 	for name, header := range map[string]string{
-		"length given": "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n",
-		"chunked":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n",
-		"until closed": "HTTP/1.1 200 OK\r\n\r\n",
+		"with a length": "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n",
+		"chunked":       "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffff\r\n",
+		"until closed":  "HTTP/1.1 200 OK\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			stopped := make(chan struct{})
-			r := answer(t, func(_ *http.Request, c net.Conn) bool {
+			r := respondWith(t, func(_ *http.Request, c net.Conn) bool {
 				defer close(stopped)
 				_, _ = io.WriteString(c, header)
-				repeat(c, []byte("x"), 5*time.Millisecond)
+				writeRepeatedly(c, []byte("x"), 5*time.Millisecond)
 				return false
 			})
-			if o := send(t, r); o != delivered {
+			if o := sendOnce(t, r); o != okOutcome {
 				t.Errorf("outcome %+v", o)
 			}
 			<-stopped
@@ -104,43 +104,44 @@ func TestDrippingBodyHoldsNoPlace(t *testing.T) {
 	}
 }
 
-func TestBodyDoesNotChangeTheOutcome(t *testing.T) {
+func TestSend_BodyDoesNotChangeTheOutcome(t *testing.T) {
 	for name, text := range map[string]string{
-		"cut short":                 "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf",
-		"a chunk that is none":      "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n",
-		"a trailer that is none":    "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nno trailer\r\n\r\n",
-		"not the encoding it tells": "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope",
-		"more than was announced":   "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok and more",
-		"one byte over the bound":   "HTTP/1.1 200 OK\r\nContent-Length: 16385\r\n\r\n" + strings.Repeat("x", 16385),
+		"truncated":               "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf",
+		"invalid chunk":           "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzzz\r\n",
+		"invalid trailer":         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nno trailer\r\n\r\n",
+		"wrong encoding":          "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\nnope",
+		"longer than its length":  "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok and more",
+		"one byte over the limit": "HTTP/1.1 200 OK\r\nContent-Length: 16385\r\n\r\n" + strings.Repeat("x", 16385),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o := send(t, say(t, text)); o != delivered {
+			if o := sendOnce(t, respondWithText(t, text)); o != okOutcome {
 				t.Errorf("outcome %+v", o)
 			}
 		})
 	}
 	t.Run("reset", func(t *testing.T) {
-		r := answer(t, func(_ *http.Request, c net.Conn) bool {
+		r := respondWith(t, func(_ *http.Request, c net.Conn) bool {
 			_, _ = io.WriteString(c, "HTTP/1.1 503 Busy\r\nRetry-After: 60\r\nContent-Length: 9\r\n\r\nhalf")
 			return false
 		})
 		want := webhook.Outcome{StatusCode: 503, ErrorCode: "http_503", RetryAfter: time.Minute}
-		if o := send(t, r); o != want {
+		if o := sendOnce(t, r); o != want {
 			t.Errorf("outcome %+v", o)
 		}
 	})
 }
 
-// Two answers are as large as they like: one by what it sends, one by what it would
-// become. The receiver is of the same process, so its memory counts too.
-func TestHugeBodyIsNeitherReadNorUnpacked(t *testing.T) {
+// One response is very large. The other one is small but would be very large after
+// decompression. The receiver runs in the same process, so the measured memory includes
+// the memory of the receiver.
+func TestSend_NeitherReadsNorDecompressesLargeBody(t *testing.T) {
 	const size = 1 << 30
 	chunk := make([]byte, 1<<20)
-	var packed bytes.Buffer
-	packer := gzip.NewWriter(&packed)
-	_, _ = packer.Write(chunk)
-	_ = packer.Close()
-	bomb := bytes.Repeat(packed.Bytes(), size/len(chunk)) // packed files in a row are one
+	var compressed bytes.Buffer
+	compressor := gzip.NewWriter(&compressed)
+	_, _ = compressor.Write(chunk)
+	_ = compressor.Close()
+	bomb := bytes.Repeat(compressed.Bytes(), size/len(chunk)) // gzip files can be concatenated
 
 	for name, test := range map[string]struct {
 		header string
@@ -155,14 +156,14 @@ func TestHugeBodyIsNeitherReadNorUnpacked(t *testing.T) {
 			}
 			return sent
 		}},
-		"packed zeros": {fmt.Sprintf("Content-Encoding: gzip\r\nContent-Length: %d", len(bomb)), func(c net.Conn) int {
+		"compressed zeros": {fmt.Sprintf("Content-Encoding: gzip\r\nContent-Length: %d", len(bomb)), func(c net.Conn) int {
 			n, _ := c.Write(bomb)
 			return n
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sent := make(chan int, 1)
-			r := answer(t, func(_ *http.Request, c net.Conn) bool {
+			r := respondWith(t, func(_ *http.Request, c net.Conn) bool {
 				_, _ = fmt.Fprintf(c, "HTTP/1.1 200 OK\r\n%s\r\n\r\n", test.header)
 				sent <- test.body(c)
 				return false
@@ -170,13 +171,13 @@ func TestHugeBodyIsNeitherReadNorUnpacked(t *testing.T) {
 			client := newClient(t, allowLoopback)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			if o := client.Send(t.Context(), attempt(r.url(host))); o != delivered {
+			if o := client.Send(t.Context(), newRequest(r.url(host))); o != okOutcome {
 				t.Errorf("outcome %+v", o)
 			}
 			n := <-sent
 			runtime.ReadMemStats(&after)
 			if n >= size/4 {
-				t.Errorf("%d bytes were taken", n)
+				t.Errorf("%d bytes were read", n)
 			}
 			if used := after.TotalAlloc - before.TotalAlloc; used > 8<<20 {
 				t.Errorf("%d bytes were allocated", used)
@@ -185,9 +186,9 @@ func TestHugeBodyIsNeitherReadNorUnpacked(t *testing.T) {
 	}
 }
 
-func TestAnswerThatIsNotHTTP(t *testing.T) {
+func TestSend_ResponseThatIsNotHTTP(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
-		"nothing":                {"", webhook.ConnectionRefused},
+		"empty":                  {"", webhook.ConnectionRefused},
 		"another protocol":       {"SSH-2.0-OpenSSH_9.6\r\n", webhook.ProtocolError},
 		"a status of letters":    {"HTTP/1.1 abc OK\r\n\r\n", webhook.ProtocolError},
 		"a status of two digits": {"HTTP/1.1 20 OK\r\n\r\n", webhook.ProtocolError},
@@ -202,26 +203,26 @@ func TestAnswerThatIsNotHTTP(t *testing.T) {
 		"HTTP/2":                 {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", webhook.ProtocolError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o := send(t, say(t, tc.text)); o != webhook.FailureOutcome(tc.want) {
+			if o := sendOnce(t, respondWithText(t, tc.text)); o != webhook.FailureOutcome(tc.want) {
 				t.Errorf("outcome %+v", o)
 			}
 		})
 	}
 }
 
-func TestSwitchOfProtocolIsRefused(t *testing.T) {
-	r := answer(t, func(_ *http.Request, c net.Conn) bool {
+func TestSend_SwitchingProtocolsIsAFailure(t *testing.T) {
+	r := respondWith(t, func(_ *http.Request, c net.Conn) bool {
 		_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: tunnel\r\n\r\n")
 		_, _ = io.Copy(io.Discard, c)
 		return false
 	})
 	want := webhook.Outcome{StatusCode: 101, ErrorCode: "http_101"}
-	if o := send(t, r); o != want {
+	if o := sendOnce(t, r); o != want {
 		t.Errorf("outcome %+v", o)
 	}
 }
 
-func TestBrokenConnection(t *testing.T) {
+func TestSend_BrokenConnection(t *testing.T) {
 	reset := func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) }
 	for name, tc := range map[string]struct {
 		handle func(net.Conn)
@@ -239,63 +240,64 @@ func TestBrokenConnection(t *testing.T) {
 			reset(c)
 		}, webhook.ConnectionRefused},
 		"reset within the header": {func(c net.Conn) {
-			secured := tls.Server(c, receiverTLS())
-			_, _ = secured.Read(make([]byte, 4096))
-			_, _ = io.WriteString(secured, "HTTP/1.1 200 OK\r\nContent-")
+			tlsConn := tls.Server(c, receiverTLS())
+			_, _ = tlsConn.Read(make([]byte, 4096))
+			_, _ = io.WriteString(tlsConn, "HTTP/1.1 200 OK\r\nContent-")
 			reset(c)
 		}, webhook.ProtocolError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o := send(t, listen(t, tc.handle)); o != webhook.FailureOutcome(tc.want) {
+			if o := sendOnce(t, listen(t, tc.handle)); o != webhook.FailureOutcome(tc.want) {
 				t.Errorf("outcome %+v", o)
 			}
 		})
 	}
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("no listener", func(t *testing.T) {
 		r := listen(t, func(net.Conn) {})
 		r.close()
-		if o := send(t, r); o != webhook.FailureOutcome(webhook.ConnectionRefused) {
+		if o := sendOnce(t, r); o != webhook.FailureOutcome(webhook.ConnectionRefused) {
 			t.Errorf("outcome %+v", o)
 		}
 	})
 }
 
-// shake shakes hands and then waits for the client to go: closing a connection with
-// bytes unread would reset it, and the client might see that before the alert.
-func shake(cfg *tls.Config) func(net.Conn) {
+// handshakeOnly makes the TLS handshake and then reads until the client closes the
+// connection. Closing a connection with unread bytes would reset it, and the client could
+// see the reset before the TLS alert.
+func handshakeOnly(cfg *tls.Config) func(net.Conn) {
 	return func(c net.Conn) {
 		_ = tls.Server(c, cfg).Handshake()
 		_, _ = io.Copy(io.Discard, c)
 	}
 }
 
-func TestTLSIsAlwaysVerified(t *testing.T) {
-	issue := func(change func(*x509.Certificate)) *tls.Config { return authority().issue(change) }
-	outdated, demanding, limited := receiverTLS().Clone(), receiverTLS().Clone(), receiverTLS().Clone()
+func TestSend_VerifiesCertificates(t *testing.T) {
+	issue := func(change func(*x509.Certificate)) *tls.Config { return testAuthority().issue(change) }
+	outdated, clientCert, clientCertTLS12 := receiverTLS().Clone(), receiverTLS().Clone(), receiverTLS().Clone()
 	outdated.MinVersion, outdated.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
-	demanding.ClientAuth = tls.RequireAnyClientCert
-	limited.ClientAuth, limited.MaxVersion = tls.RequireAnyClientCert, tls.VersionTLS12
+	clientCert.ClientAuth = tls.RequireAnyClientCert
+	clientCertTLS12.ClientAuth, clientCertTLS12.MaxVersion = tls.RequireAnyClientCert, tls.VersionTLS12
 	for name, handle := range map[string]func(net.Conn){
-		"expired":                 shake(issue(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })),
-		"not valid yet":           shake(issue(func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) })),
-		"of another host":         shake(issue(func(c *x509.Certificate) { c.DNSNames = []string{"other.test"} })),
-		"of the address only":     shake(issue(func(c *x509.Certificate) { c.DNSNames = nil })),
-		"in the common name only": shake(issue(func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = nil, nil })),
-		"of a client": shake(issue(func(c *x509.Certificate) {
+		"expired":                      handshakeOnly(issue(func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })),
+		"not valid yet":                handshakeOnly(issue(func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Minute) })),
+		"for another host":             handshakeOnly(issue(func(c *x509.Certificate) { c.DNSNames = []string{"other.test"} })),
+		"for the address only":         handshakeOnly(issue(func(c *x509.Certificate) { c.DNSNames = nil })),
+		"host only in the common name": handshakeOnly(issue(func(c *x509.Certificate) { c.DNSNames, c.IPAddresses = nil, nil })),
+		"for clients only": handshakeOnly(issue(func(c *x509.Certificate) {
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 		})),
-		"of an unknown authority":        shake(newAuthority().issue()),
-		"self-signed":                    shake(selfSigned()),
-		"TLS 1.1 only":                   shake(outdated),
-		"a client's demanded":            shake(demanding),
-		"a client's demanded by TLS 1.2": shake(limited),
+		"from an unknown authority":              handshakeOnly(newAuthority().issue()),
+		"self-signed":                            handshakeOnly(selfSigned()),
+		"TLS 1.1 only":                           handshakeOnly(outdated),
+		"client certificate required":            handshakeOnly(clientCert),
+		"client certificate required by TLS 1.2": handshakeOnly(clientCertTLS12),
 		"plain HTTP on the port": func(c net.Conn) {
 			_, _ = io.WriteString(c, "HTTP/1.1 400 Bad Request\r\n\r\nThis is plain HTTP")
 			_, _ = io.Copy(io.Discard, c)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o := send(t, listen(t, handle)); o != webhook.FailureOutcome(webhook.TLSError) {
+			if o := sendOnce(t, listen(t, handle)); o != webhook.FailureOutcome(webhook.TLSError) {
 				t.Errorf("outcome %+v", o)
 			}
 		})

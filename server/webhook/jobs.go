@@ -12,14 +12,15 @@ import (
 )
 
 const (
-	// jobBlock bounds the deliveries of one transaction.
-	jobBlock = 5000
-	// lockedPause is the time to the next run of a job that has found locked deliveries.
-	lockedPause = time.Second
-	// jobRun is how long a run of a job goes on beginning blocks; the next run takes
-	// what it leaves. jobTimeout ends a run that hangs. Both lie below the time after
-	// which the jobs of a process are taken for lost (cmd/assemble).
-	jobRun     = 4 * time.Minute
+	// jobBlockSize is the maximum number of deliveries in one transaction.
+	jobBlockSize = 5000
+	// lockedRetry is the time until the next run of a job that found locked deliveries.
+	lockedRetry = time.Second
+	// maxJobTime is the time after which a run starts no further block. The next run
+	// continues.
+	maxJobTime = 4 * time.Minute
+	// jobTimeout cancels a run that hangs. It must be shorter than the time after which the
+	// queue treats a running job as lost (cmd/assemble).
 	jobTimeout = 5 * time.Minute
 )
 
@@ -29,30 +30,30 @@ func AddWorkers(workers *river.Workers, store Store, now func() time.Time) {
 	river.AddWorker(workers, &recoverWorker{store: store, now: now})
 }
 
-// cancelWorker marks the waiting deliveries of ended epochs as canceled.
+// cancelWorker marks deliveries of ended epochs as canceled if they wait for an attempt.
 type cancelWorker struct {
 	river.WorkerDefaults[affiliate.CancelDeliveries]
 	store Store
 	now   func() time.Time
 }
 
-// Timeout bounds a run.
+// Timeout returns the time limit of one run.
 func (*cancelWorker) Timeout(*river.Job[affiliate.CancelDeliveries]) time.Duration { return jobTimeout }
 
-// Work cancels block after block.
+// Work cancels the deliveries in blocks.
 func (w *cancelWorker) Work(ctx context.Context, job *river.Job[affiliate.CancelDeliveries]) error {
-	err := inBlocks(jobRun, func() (int, error) { return w.cancelBlock(ctx, job.Args, jobBlock) })
+	err := runBlocks(maxJobTime, func() (int, error) { return w.cancelBlock(ctx, job.Args, jobBlockSize) })
 	if err != nil {
 		return fmt.Errorf("cancel the deliveries of endpoint %s: %w", job.Args.Endpoint, err)
 	}
 	return nil
 }
 
-// cancelBlock cancels up to limit deliveries and returns their number. They ended when
-// the endpoint was disabled or deleted, which is its last change, so that a recovery
-// that was requested before this block ran includes them.
+// cancelBlock cancels up to limit deliveries and returns their number. It stores the time
+// of the endpoint's last change as their end, because that change disabled or deleted the
+// endpoint. A recovery that was requested before this block ran therefore includes them.
 func (w *cancelWorker) cancelBlock(ctx context.Context, job affiliate.CancelDeliveries, limit int) (canceled int, err error) {
-	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, at(w.now)
+	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, toMillis(w.now)
 	err = w.store.InTx(ctx, func(tx Tx) error {
 		canceled = 0
 		endpoint, err := tx.EndpointOrDeleted(ctx, scope, job.Endpoint)
@@ -64,7 +65,7 @@ func (w *cancelWorker) cancelBlock(ctx context.Context, job affiliate.CancelDeli
 		}
 		endedAt := endpoint.UpdatedAt
 		if now.Before(endedAt) {
-			endedAt = now // the clock of another process is ahead
+			endedAt = now // the process that changed the endpoint has a fast clock
 		}
 		canceled, err = tx.CancelBlock(ctx, scope, job.Endpoint, endpoint.Epoch, endedAt, limit)
 		return err
@@ -79,26 +80,26 @@ type recoverWorker struct {
 	now   func() time.Time
 }
 
-// Timeout bounds a run.
+// Timeout returns the time limit of one run.
 func (*recoverWorker) Timeout(*river.Job[affiliate.RecoverDeliveries]) time.Duration {
 	return jobTimeout
 }
 
-// Work restarts block after block.
+// Work restarts the deliveries in blocks.
 func (w *recoverWorker) Work(ctx context.Context, job *river.Job[affiliate.RecoverDeliveries]) error {
-	err := inBlocks(jobRun, func() (int, error) { return w.recoverBlock(ctx, job.Args, jobBlock) })
+	err := runBlocks(maxJobTime, func() (int, error) { return w.recoverBlock(ctx, job.Args, jobBlockSize) })
 	if err != nil {
 		return fmt.Errorf("recover deliveries of endpoint %s: %w", job.Args.Endpoint, err)
 	}
 	return nil
 }
 
-// recoverBlock restarts up to limit deliveries and returns their number. If all that are
-// left are locked, for example because they are being marked as canceled, the error makes
-// the queue begin another run soon. If the endpoint was disabled or deleted since the
-// request, the recovery is void.
+// recoverBlock restarts up to limit deliveries and returns their number. If all remaining
+// deliveries are locked, for example because another job cancels them, the error makes the
+// queue start another run soon. If the endpoint was disabled or deleted after the request,
+// nothing is recovered.
 func (w *recoverWorker) recoverBlock(ctx context.Context, job affiliate.RecoverDeliveries, limit int) (recovered int, err error) {
-	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, at(w.now)
+	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, toMillis(w.now)
 	var locked int64
 	err = w.store.InTx(ctx, func(tx Tx) error {
 		recovered, locked = 0, 0
@@ -116,23 +117,23 @@ func (w *recoverWorker) recoverBlock(ctx context.Context, job affiliate.RecoverD
 		return err
 	})
 	if err == nil && locked > 0 {
-		err = river.JobSnooze(lockedPause)
+		err = river.JobSnooze(lockedRetry)
 	}
 	return recovered, err
 }
 
-// at returns the instant of a block or a call.
-func at(now func() time.Time) time.Time { return now().UTC().Truncate(time.Millisecond) }
+// toMillis returns the clock's time in UTC, truncated to milliseconds.
+func toMillis(now func() time.Time) time.Time { return now().UTC().Truncate(time.Millisecond) }
 
-// inBlocks runs block after block until one has fewer than jobBlock deliveries. After
-// atMost it returns the error that makes the queue begin another run at once.
-func inBlocks(atMost time.Duration, block func() (int, error)) error {
+// runBlocks calls block until it processes fewer than jobBlockSize deliveries. After
+// maxTime it returns the error that makes the queue start another run immediately.
+func runBlocks(maxTime time.Duration, block func() (int, error)) error {
 	for began := time.Now(); ; {
-		done, err := block()
+		n, err := block()
 		switch {
-		case err != nil || done < jobBlock:
+		case err != nil || n < jobBlockSize:
 			return err
-		case time.Since(began) >= atMost:
+		case time.Since(began) >= maxTime:
 			return river.JobSnooze(0)
 		}
 	}

@@ -9,168 +9,172 @@ import (
 )
 
 const (
-	// leaseTime is how long a process that dies keeps its endpoints from the others.
-	// leaseMargin is what must be left of a lease when an attempt begins.
-	leaseTime   = 30 * time.Second
+	// leaseTime is the duration of a lease. If a process crashes, other processes can serve
+	// its endpoints after this time.
+	leaseTime = 30 * time.Second
+	// leaseMargin is the remaining time of a lease that an attempt needs to start.
 	leaseMargin = attemptTimeout + time.Second
-	// renewAt is what is left of a lease when its renewal is asked for, and renewRetry
-	// the time between two tries: the row may be locked for a moment.
-	renewAt    = 20 * time.Second
+	// renewBefore is how long before its end a lease is renewed.
+	renewBefore = 20 * time.Second
+	// renewRetry is the time between two attempts to renew a lease. A renewal can fail
+	// because the row is locked for a moment.
 	renewRetry = 500 * time.Millisecond
 	// claimRetry is the time between two claims of an endpoint that was not granted.
 	claimRetry = time.Second
-	// searchEvery is how often a sender searches for endpoints with due deliveries that
-	// no process serves, searchLimit how many it takes.
-	searchEvery = 10 * time.Second
+	// searchInterval is how often a sender searches for endpoints that have due deliveries
+	// and no lease.
+	searchInterval = 10 * time.Second
+	// searchLimit is the maximum number of endpoints that a search returns.
 	searchLimit = 1000
 )
 
-// leases are the endpoints that this process serves or wants to serve.
+// leases manages the endpoints that this process serves or has to claim.
 type leases struct {
 	queue  Queue
 	sender affiliate.SenderID
 	now    func() time.Time
 
-	// wanting has a value if an endpoint may have become wanted.
-	wanting chan struct{}
+	// requested receives a value after requestClaim.
+	requested chan struct{}
 
 	mu       sync.Mutex
 	leases   map[affiliate.EndpointKey]lease
-	wanted   map[affiliate.EndpointKey]want
+	requests map[affiliate.EndpointKey]claimRequest
 	returned map[affiliate.EndpointKey]bool // to be released
 	searched time.Time
 }
 
-// lease is an endpoint that this process serves.
+// lease has the end of a lease and the time of its renewal.
 type lease struct{ until, renew time.Time }
 
-// want is an endpoint that this process wants to serve. An endpoint that another
-// process serves is asked for at most once per claimRetry, and once more after a first
-// refusal: the other process may be about to release it.
-type want struct {
-	at      time.Time // of the next claim
-	pending bool      // there is a reason to claim
-	refused bool      // once since the last reason
+// claimRequest is the request to claim an endpoint. An endpoint is claimed at most once per
+// claimRetry. If the first claim is refused, there is one more claim, because the other
+// process may be releasing its lease at that moment.
+type claimRequest struct {
+	nextClaim time.Time // earliest time of the next claim
+	pending   bool      // the endpoint must be claimed
+	refused   bool      // the claim was refused once since it was requested
 }
 
 func newLeases(queue Queue, sender affiliate.SenderID, now func() time.Time) *leases {
 	return &leases{
-		queue: queue, sender: sender, now: now, wanting: make(chan struct{}, 1),
-		leases: map[affiliate.EndpointKey]lease{}, wanted: map[affiliate.EndpointKey]want{}, returned: map[affiliate.EndpointKey]bool{},
+		queue: queue, sender: sender, now: now, requested: make(chan struct{}, 1),
+		leases: map[affiliate.EndpointKey]lease{}, requests: map[affiliate.EndpointKey]claimRequest{}, returned: map[affiliate.EndpointKey]bool{},
 	}
 }
 
-// want asks for an endpoint. It does not block.
-func (l *leases) want(key affiliate.EndpointKey) {
+// requestClaim requests that claim claims the endpoint. It does not block.
+func (l *leases) requestClaim(key affiliate.EndpointKey) {
 	l.mu.Lock()
-	w, ok := l.wanted[key]
+	request, ok := l.requests[key]
 	if !ok {
-		w.at = l.now()
+		request.nextClaim = l.now()
 	}
-	w.pending = true
-	l.wanted[key] = w
+	request.pending = true
+	l.requests[key] = request
 	l.mu.Unlock()
 	select {
-	case l.wanting <- struct{}{}:
+	case l.requested <- struct{}{}:
 	default:
 	}
 }
 
-// giveBack notes that an endpoint is not served any more. The next release gives its
-// lease back.
-func (l *leases) giveBack(key affiliate.EndpointKey) {
+// returnLease must be called when an endpoint is no longer served. The next call of
+// release releases its lease.
+func (l *leases) returnLease(key affiliate.EndpointKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.leases, key)
 	l.returned[key] = true
 }
 
-// holds reports whether this process has the lease of an endpoint.
-func (l *leases) holds(key affiliate.EndpointKey) bool {
+// has reports whether this process has the lease of an endpoint.
+func (l *leases) has(key affiliate.EndpointKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, held := l.leases[key]
-	return held
+	_, leased := l.leases[key]
+	return leased
 }
 
-// held returns the number of leases.
-func (l *leases) held() int {
+// count returns the number of leases.
+func (l *leases) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.leases)
 }
 
-// claim renews leases and claims wanted endpoints. It returns those that were granted,
-// with the end of their leases.
+// claim renews leases and claims the requested endpoints. It returns the granted leases
+// with their end.
 func (l *leases) claim(ctx context.Context) (granted map[affiliate.EndpointKey]time.Time, err error) {
 	now := l.now()
-	asked := l.toClaim(now)
-	if len(asked) == 0 {
+	claimed := l.keysToClaim(now)
+	if len(claimed) == 0 {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	until := now.Add(leaseTime)
-	keys, err := l.queue.Claim(ctx, l.sender, asked, now, until)
+	keys, err := l.queue.Claim(ctx, l.sender, claimed, now, until)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	granted = make(map[affiliate.EndpointKey]time.Time, len(keys))
 	for _, key := range keys {
 		granted[key] = until
-		l.leases[key] = lease{until, until.Add(-renewAt)}
-		delete(l.wanted, key)
+		l.leases[key] = lease{until, until.Add(-renewBefore)}
+		delete(l.requests, key)
 		delete(l.returned, key)
 	}
-	for _, key := range asked {
-		w, ok := l.wanted[key]
+	for _, key := range claimed {
+		request, ok := l.requests[key]
 		if !ok {
 			continue
 		}
-		w.at = now.Add(claimRetry)
-		if err != nil || !w.refused {
-			w.pending = true
+		request.nextClaim = now.Add(claimRetry)
+		if err != nil || !request.refused {
+			request.pending = true
 		}
 		if err == nil {
-			w.refused = !w.refused
+			request.refused = !request.refused
 		}
-		l.wanted[key] = w
+		l.requests[key] = request
 	}
 	return granted, err
 }
 
-// toClaim returns the leases to renew and the wanted endpoints whose time has come. It
-// forgets endpoints that were refused and that there is no new reason to claim.
-func (l *leases) toClaim(now time.Time) (asked []affiliate.EndpointKey) {
+// keysToClaim returns the leases that must be renewed now and the endpoints that must be
+// claimed now. It deletes a request that was refused and has no new reason.
+func (l *leases) keysToClaim(now time.Time) (keys []affiliate.EndpointKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for key, held := range l.leases {
-		if !held.renew.After(now) {
-			asked = append(asked, key)
-			l.leases[key] = lease{held.until, now.Add(renewRetry)}
+	for key, current := range l.leases {
+		if !current.renew.After(now) {
+			keys = append(keys, key)
+			l.leases[key] = lease{current.until, now.Add(renewRetry)}
 		}
 	}
-	for key, w := range l.wanted {
-		switch _, held := l.leases[key]; {
-		case w.at.After(now):
-		case !w.pending:
-			delete(l.wanted, key)
+	for key, request := range l.requests {
+		switch _, leased := l.leases[key]; {
+		case request.nextClaim.After(now):
+		case !request.pending:
+			delete(l.requests, key)
 		default:
-			w.pending = false
-			l.wanted[key] = w
-			if !held {
-				asked = append(asked, key)
+			request.pending = false
+			l.requests[key] = request
+			if !leased {
+				keys = append(keys, key)
 			}
 		}
 	}
-	return asked
+	return keys
 }
 
-// release gives back the leases of endpoints that are not served any more.
+// release releases the leases of endpoints that are no longer served. It keeps the lease
+// of an endpoint that was requested again.
 func (l *leases) release(ctx context.Context) error {
 	l.mu.Lock()
 	var keys []affiliate.EndpointKey
 	for key := range l.returned {
-		if _, wanted := l.wanted[key]; !wanted {
+		if _, requested := l.requests[key]; !requested {
 			keys = append(keys, key)
 		}
 		delete(l.returned, key)
@@ -179,7 +183,7 @@ func (l *leases) release(ctx context.Context) error {
 	return l.releaseKeys(ctx, keys)
 }
 
-// releaseAll gives back all leases when the process stops.
+// releaseAll releases all leases when the process stops.
 func (l *leases) releaseAll(ctx context.Context) error {
 	l.mu.Lock()
 	var keys []affiliate.EndpointKey
@@ -202,11 +206,11 @@ func (l *leases) releaseKeys(ctx context.Context, keys []affiliate.EndpointKey) 
 	return l.queue.Release(ctx, l.sender, keys)
 }
 
-// search asks for endpoints that have due deliveries and no sender: those of a process
-// that died, and those whose next attempt has become due.
+// search requests claims of all endpoints that have due deliveries and no lease. Their
+// process has crashed, or their next attempt has become due.
 func (l *leases) search(ctx context.Context) error {
 	now := l.now()
-	if now.Sub(l.searched) < searchEvery {
+	if now.Sub(l.searched) < searchInterval {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
@@ -217,7 +221,7 @@ func (l *leases) search(ctx context.Context) error {
 	}
 	l.searched = now
 	for _, key := range found {
-		l.want(key)
+		l.requestClaim(key)
 	}
 	return nil
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// Metrics are the metrics of the sender. Their labels have few values: no endpoint,
-// no workspace.
+// Metrics are the metrics of the sender. To keep the number of time series low, no label
+// contains an endpoint or a workspace.
 type Metrics struct {
 	attempts         *prometheus.CounterVec
 	took, delay      prometheus.Histogram
 	inFlight, served prometheus.Gauge
 }
 
-// NewMetrics registers them.
+// NewMetrics returns Metrics that are registered in registry.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -26,7 +26,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 13),
 		}),
 		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "tributary_webhook_delay_seconds", Help: "From an event to the start of its first attempt. It grows while senders do not keep up.",
+			Name: "tributary_webhook_delay_seconds", Help: "Time from an event to the start of its first attempt. It grows if the senders are too slow.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 4, 10),
 		}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -40,8 +40,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// attempted counts an attempt.
-func (m *Metrics) attempted(a webhook.AttemptResult) {
+// observeAttempt counts an attempt.
+func (m *Metrics) observeAttempt(a webhook.AttemptResult) {
 	outcome := a.Outcome.ErrorCode
 	switch code := a.Outcome.StatusCode; {
 	case a.Outcome.Succeeded():
@@ -62,8 +62,8 @@ func (m *Metrics) attempted(a webhook.AttemptResult) {
 	}
 }
 
-// observe sets the gauges.
-func (m *Metrics) observe(inFlight, served int) {
+// setGauges sets the gauges.
+func (m *Metrics) setGauges(inFlight, served int) {
 	m.inFlight.Set(float64(inFlight))
 	m.served.Set(float64(served))
 }

@@ -11,16 +11,17 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// pingTimeout bounds a ping (SPEC.md section 8). A call has twice as long.
+// pingTimeout is the time limit of a ping (SPEC.md section 8). It is half of the time limit
+// of an API call.
 const pingTimeout = 10 * time.Second
 
-// TestWebhook sends a ping and returns its outcome. Nothing of it is stored.
+// TestWebhook sends a ping and returns its outcome. It stores nothing.
 func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookRequest) (*affiliatev1.TestWebhookResponse, error) {
 	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
 	if err != nil {
 		return nil, err
 	}
-	scope, at := server.PrincipalFrom(ctx).Scope(), s.at()
+	scope, at := server.PrincipalFrom(ctx).Scope(), s.changeTime()
 	endpoint, sealed, err := s.store.EndpointSecrets(ctx, scope, id, at)
 	if err != nil {
 		return nil, err
@@ -39,18 +40,18 @@ func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookR
 	})
 	response := &affiliatev1.TestWebhookResponse{Success: outcome.Succeeded(), ErrorMessage: server.Present(outcome.ErrorCode)}
 	if outcome.StatusCode != 0 {
-		response.HttpStatusCode = optionalSmall(&outcome.StatusCode)
+		response.HttpStatusCode = optionalInt32(&outcome.StatusCode)
 	}
 	return response, nil
 }
 
-// openSecrets opens what newSecret sealed.
-func openSecrets(seal Sealer, of affiliate.EndpointID, sealed [][]byte) ([]webhook.Secret, error) {
+// openSecrets decrypts signing secrets that newSecret encrypted for the endpoint.
+func openSecrets(seal Sealer, endpoint affiliate.EndpointID, sealed [][]byte) ([]webhook.Secret, error) {
 	secrets := make([]webhook.Secret, len(sealed))
-	for i, one := range sealed {
-		secret, err := seal.Open(one, of.UUID[:])
+	for i, s := range sealed {
+		secret, err := seal.Open(s, endpoint.UUID[:])
 		if err != nil {
-			return nil, fmt.Errorf("secret of endpoint %s: %w", of, err)
+			return nil, fmt.Errorf("secret of endpoint %s: %w", endpoint, err)
 		}
 		secrets[i] = secret
 	}

@@ -9,44 +9,45 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// readTogether bounds the endpoints whose deliveries one query reads.
-const readTogether = 32
+// maxReadBatch is the maximum number of endpoints whose deliveries one query reads.
+const maxReadBatch = 32
 
-// reader reads due deliveries. Reads that are asked for while one is under way become
-// the next one.
+// reader reads due deliveries. All reads that are requested while a query runs are combined
+// into the next query.
 type reader struct {
-	queue  Queue
-	sender affiliate.SenderID
-	log    *slog.Logger
-	now    func() time.Time
-	asked  *collector[readRequest]
+	queue    Queue
+	sender   affiliate.SenderID
+	log      *slog.Logger
+	now      func() time.Time
+	requests *batcher[readRequest]
 }
 
-// readRequest asks for a read. reply is called once, in another goroutine.
+// readRequest is the request of one endpoint. reply is called once, in the reader's
+// goroutine.
 type readRequest struct {
 	read  webhook.Read
-	reply func(page)
+	reply func(readResult)
 }
 
-// page is the result of one endpoint's read.
-type page struct {
-	target *webhook.Target // nil: this process does not serve the endpoint
+// readResult is the result of one endpoint's read.
+type readResult struct {
+	target *webhook.Target // nil if the endpoint is not active or not leased to this process
 	due    []webhook.DueDelivery
 }
 
-// ask requests a read. It does not block.
-func (r *reader) ask(request readRequest) { r.asked.add(request) }
+// request adds a request. It does not block.
+func (r *reader) request(request readRequest) { r.requests.add(request) }
 
-// run reads until ctx ends. A read that fails is repeated after a pause.
+// run reads until ctx ends. It repeats a failed read after a pause.
 func (r *reader) run(ctx context.Context) {
 	for {
-		requests := r.asked.take(ctx, readTogether)
+		requests := r.requests.take(ctx, maxReadBatch)
 		if len(requests) == 0 {
 			return
 		}
 		if err := r.read(ctx, requests); err != nil && ctx.Err() == nil {
 			r.log.LogAttrs(ctx, slog.LevelWarn, "due webhook deliveries could not be read", slog.Any("error", err))
-			r.asked.add(requests...)
+			r.requests.add(requests...)
 			sleep(ctx, pauseAfterError)
 		}
 	}
@@ -63,9 +64,9 @@ func (r *reader) read(ctx context.Context, requests []readRequest) error {
 	if err != nil {
 		return err
 	}
-	pages := make(map[affiliate.EndpointID]*page, len(targets))
+	pages := make(map[affiliate.EndpointID]*readResult, len(targets))
 	for i := range targets {
-		pages[targets[i].Key.ID] = &page{target: &targets[i]}
+		pages[targets[i].Key.ID] = &readResult{target: &targets[i]}
 	}
 	for _, d := range due {
 		if p := pages[d.Endpoint]; p != nil {
@@ -76,7 +77,7 @@ func (r *reader) read(ctx context.Context, requests []readRequest) error {
 		if p := pages[request.read.Key.ID]; p != nil {
 			request.reply(*p)
 		} else {
-			request.reply(page{})
+			request.reply(readResult{})
 		}
 	}
 	return nil

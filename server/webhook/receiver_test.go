@@ -29,56 +29,56 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// host is the name of every receiver; the name server of a test leads it to loopback.
+// host is the name of all receivers. The name server of the tests resolves it to loopback.
 const host = "receiver.test"
 
 var loopback = netip.MustParseAddr("127.0.0.1")
 
-// ample is a bound that no test comes near: what is told before it was not told by
-// it.
-const ample = 30 * time.Second
+// longTimeout is longer than any test, so a timeout of this length never causes an outcome.
+const longTimeout = 30 * time.Second
 
-// allowLoopback is what an operator says who has receivers on the same machine.
+// allowLoopback allows loopback addresses, as an operator with receivers on the same
+// machine would do.
 func allowLoopback(cfg *server.ClientConfig) {
 	cfg.Allowed = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 }
 
-// newClient trusts the tests' authority and asks a name server that knows host. It
-// allows no address unless told.
+// newClient returns a client that trusts the tests' certificate authority and uses a name
+// server that resolves host. It allows no private addresses, unless change says so.
 func newClient(t *testing.T, change ...func(*server.ClientConfig)) *server.Client {
 	t.Helper()
-	cfg := server.ClientConfig{Roots: authority().pool, Version: "1.2.3"}
+	cfg := server.ClientConfig{Roots: testAuthority().pool, Version: "1.2.3"}
 	for _, c := range change {
 		c(&cfg)
 	}
 	if cfg.Resolver == nil {
-		cfg.Resolver = serveNames(t, always(loopback)).resolver()
+		cfg.Resolver = startNameServer(t, answerWith(loopback)).resolver()
 	}
 	client := server.NewClient(cfg)
-	client.Bound(ample, ample, 50*time.Millisecond)
+	client.SetTimeouts(longTimeout, longTimeout, 50*time.Millisecond)
 	t.Cleanup(client.Close)
 	return client
 }
 
-// attempt is a request that a test may change.
-func attempt(url string) server.Request {
+// newRequest returns a request to the URL.
+func newRequest(url string) server.Request {
 	return server.Request{
 		URL: url, ID: "evt_019234", Attempt: 1, Body: []byte(`{"type":"commission.created"}`),
-		Secrets: []webhook.Secret{webhook.NewSecret()}, At: time.Now(), Timeout: ample,
+		Secrets: []webhook.Secret{webhook.NewSecret()}, At: time.Now(), Timeout: longTimeout,
 	}
 }
 
-// ca is a private certification authority.
-type ca struct {
+// certAuthority is a private certificate authority.
+type certAuthority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 	pool        *x509.CertPool
 }
 
-var authority = sync.OnceValue(newAuthority)
+var testAuthority = sync.OnceValue(newAuthority)
 
-func newAuthority() *ca {
-	a := &ca{key: newKey(), pool: x509.NewCertPool()}
+func newAuthority() *certAuthority {
+	a := &certAuthority{key: newKey(), pool: x509.NewCertPool()}
 	a.certificate = &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Test CA"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -106,7 +106,7 @@ func sign(certificate, parent *x509.Certificate, key, by *ecdsa.PrivateKey) []by
 	return der
 }
 
-// leaf is a certificate for host and for 127.0.0.1, not signed yet.
+// leaf returns an unsigned certificate for host and for 127.0.0.1.
 func leaf(change ...func(*x509.Certificate)) *x509.Certificate {
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: host},
@@ -120,26 +120,26 @@ func leaf(change ...func(*x509.Certificate)) *x509.Certificate {
 	return c
 }
 
-// issue signs a leaf and makes it a receiver's.
-func (a *ca) issue(change ...func(*x509.Certificate)) *tls.Config {
+// issue signs a leaf certificate and returns the TLS configuration of a receiver with it.
+func (a *certAuthority) issue(change ...func(*x509.Certificate)) *tls.Config {
 	key := newKey()
-	return serving(sign(leaf(change...), a.certificate, key, a.key), key)
+	return certificateConfig(sign(leaf(change...), a.certificate, key, a.key), key)
 }
 
-// selfSigned is signed by nobody but itself.
+// selfSigned returns the TLS configuration of a receiver with a self-signed certificate.
 func selfSigned() *tls.Config {
 	key := newKey()
-	return serving(sign(leaf(), leaf(), key, key), key)
+	return certificateConfig(sign(leaf(), leaf(), key, key), key)
 }
 
-func serving(certificate []byte, key *ecdsa.PrivateKey) *tls.Config {
+func certificateConfig(certificate []byte, key *ecdsa.PrivateKey) *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{certificate}, PrivateKey: key}}}
 }
 
-var receiverTLS = sync.OnceValue(func() *tls.Config { return authority().issue() })
+var receiverTLS = sync.OnceValue(func() *tls.Config { return testAuthority().issue() })
 
-// receiver accepts connections on loopback and leaves each to a function, which may
-// return when it likes: the connection is closed behind it, or when the test ends.
+// receiver accepts connections on loopback and calls handle for each of them. The
+// connection is closed when handle returns or when the test ends.
 type receiver struct {
 	t        *testing.T
 	listener net.Listener
@@ -165,19 +165,20 @@ func listen(t *testing.T, handle func(net.Conn)) *receiver {
 	return r
 }
 
-// answer is a receiver that speaks TLS, reads each request of a connection whole and
-// leaves what it answers to a function; false ends the connection.
-func answer(t *testing.T, with func(*http.Request, net.Conn) bool) *receiver {
+// respondWith starts a receiver with TLS. It reads each request of a connection completely
+// and then calls respond to write the response. If respond returns false, the connection is
+// closed.
+func respondWith(t *testing.T, respond func(*http.Request, net.Conn) bool) *receiver {
 	t.Helper()
-	return listen(t, func(plain net.Conn) {
-		conn := tls.Server(plain, receiverTLS())
+	return listen(t, func(tcpConn net.Conn) {
+		conn := tls.Server(tcpConn, receiverTLS())
 		in := bufio.NewReader(conn)
 		for {
 			req, err := http.ReadRequest(in)
 			if err != nil {
 				return
 			}
-			if _, err := io.Copy(io.Discard, req.Body); err != nil || !with(req, conn) {
+			if _, err := io.Copy(io.Discard, req.Body); err != nil || !respond(req, conn) {
 				_ = conn.Close()
 				return
 			}
@@ -185,17 +186,18 @@ func answer(t *testing.T, with func(*http.Request, net.Conn) bool) *receiver {
 	})
 }
 
-// say answers every request with the same bytes and ends the connection.
-func say(t *testing.T, text string) *receiver {
+// respondWithText starts a receiver that sends the same bytes in response to every request
+// and closes the connection.
+func respondWithText(t *testing.T, text string) *receiver {
 	t.Helper()
-	return answer(t, func(_ *http.Request, conn net.Conn) bool {
+	return respondWith(t, func(_ *http.Request, conn net.Conn) bool {
 		_, _ = io.WriteString(conn, text)
 		return false
 	})
 }
 
-// repeat writes until the other side has had enough.
-func repeat(conn io.Writer, text []byte, pause time.Duration) {
+// writeRepeatedly writes until the other side closes the connection.
+func writeRepeatedly(conn io.Writer, text []byte, pause time.Duration) {
 	for {
 		if _, err := conn.Write(text); err != nil {
 			return
@@ -232,8 +234,9 @@ func (r *receiver) close() {
 	r.running.Wait()
 }
 
-// connections counts those made until now. A connection of its own marks now:
-// connections are accepted in the order in which they were made.
+// connections returns the number of connections until now. It makes a connection itself
+// and counts those that were accepted before it, because connections are accepted in the
+// order in which they were made.
 func (r *receiver) connections() int {
 	r.t.Helper()
 	mark, err := net.Dial("tcp", r.listener.Addr().String())
@@ -256,38 +259,37 @@ func (r *receiver) port() uint16 {
 	return r.listener.Addr().(*net.TCPAddr).AddrPort().Port() //nolint:forcetypeassert // it listens on TCP
 }
 
-// url is the receiver's under a host.
+// url returns the receiver's URL with the host.
 func (r *receiver) url(host string) string { return urlOf(host, r.port()) }
 
 func urlOf(host string, port uint16) string {
 	return "https://" + net.JoinHostPort(host, strconv.Itoa(int(port))) + "/hook"
 }
 
-// zone says what host has addresses of, at the nth question (from 0) of a type. Nil:
-// there is no such name.
-type zone func(nth int) []netip.Addr
+// nameResponses returns the addresses for the nth query of a type, starting with 0. A nil
+// result means that the name does not exist.
+type nameResponses func(nth int) []netip.Addr
 
-func always(addresses ...netip.Addr) zone {
+func answerWith(addresses ...netip.Addr) nameResponses {
 	return func(int) []netip.Addr { return addresses }
 }
 
-// nameServer is a real one, over UDP. Without a zone it hears questions and answers
-// none.
+// nameServer is a DNS server over UDP. If responses is nil, it does not respond.
 type nameServer struct {
-	conn  net.PacketConn
-	zone  zone
-	mu    sync.Mutex
-	asked map[dnsmessage.Type]int
-	names []string
+	conn      net.PacketConn
+	responses nameResponses
+	mu        sync.Mutex
+	counts    map[dnsmessage.Type]int
+	names     []string
 }
 
-func serveNames(t *testing.T, z zone) *nameServer {
+func startNameServer(t *testing.T, z nameResponses) *nameServer {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &nameServer{conn: conn, zone: z, asked: make(map[dnsmessage.Type]int)}
+	s := &nameServer{conn: conn, responses: z, counts: make(map[dnsmessage.Type]int)}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -300,8 +302,9 @@ func serveNames(t *testing.T, z zone) *nameServer {
 	return s
 }
 
-// resolver asks the name server. Go's leaves a question that nobody waits for any more
-// open for some seconds; here its end is made known to the socket.
+// resolver returns a resolver that uses the name server. Go's resolver waits some seconds
+// for the response to a query whose context has ended. Here the socket is closed when the
+// context ends.
 func (s *nameServer) resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
@@ -313,11 +316,11 @@ func (s *nameServer) resolver() *net.Resolver {
 	}}
 }
 
-// questions counts those for IPv4 addresses, and lists all names asked for.
-func (s *nameServer) questions() (int, []string) {
+// queries returns the number of queries for IPv4 addresses, and the names of all queries.
+func (s *nameServer) queries() (int, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.asked[dnsmessage.TypeA], s.names
+	return s.counts[dnsmessage.TypeA], s.names
 }
 
 func (s *nameServer) serve() {
@@ -340,18 +343,18 @@ func (s *nameServer) reply(packet []byte) []byte {
 	}
 	q := m.Questions[0]
 	s.mu.Lock()
-	nth := s.asked[q.Type]
-	s.asked[q.Type]++
+	nth := s.counts[q.Type]
+	s.counts[q.Type]++
 	s.names = append(s.names, q.Name.String())
 	s.mu.Unlock()
-	if s.zone == nil {
+	if s.responses == nil {
 		return nil
 	}
 	out := dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: m.ID, Response: true, Authoritative: true, RecursionAvailable: true},
 		Questions: m.Questions,
 	}
-	addresses := s.zone(nth)
+	addresses := s.responses(nth)
 	if addresses == nil {
 		out.RCode = dnsmessage.RCodeNameError
 	}

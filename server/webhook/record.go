@@ -9,9 +9,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// record stores the outcomes of attempts, in the order in which they ended, and returns
-// the endpoints that they have disabled. An outcome that is stored already changes
-// nothing.
+// record stores the outcomes of attempts, which must be in the order in which the attempts
+// ended. It returns the endpoints that the outcomes have disabled. An outcome that is
+// already stored changes nothing.
 func record(ctx context.Context, queue Queue, results []webhook.AttemptResult) (disabled []affiliate.Endpoint, err error) {
 	err = queue.InTx(ctx, func(tx QueueTx) error {
 		disabled = nil
@@ -48,8 +48,8 @@ func record(ctx context.Context, queue Queue, results []webhook.AttemptResult) (
 	return disabled, err
 }
 
-// applyOutcomes writes the effects of attempts on their deliveries and returns those
-// that were not stored before.
+// applyOutcomes stores the effects of attempts on their deliveries. It returns the changes
+// that were not already stored.
 func applyOutcomes(ctx context.Context, tx QueueTx, results []webhook.AttemptResult) (map[affiliate.EndpointKey][]webhook.DeliveryChange, error) {
 	changes := make([]webhook.DeliveryChange, len(results))
 	for i, r := range results {
@@ -80,9 +80,9 @@ func applyOutcomes(ctx context.Context, tx QueueTx, results []webhook.AttemptRes
 	return applied, nil
 }
 
-// applyToChanged writes the effect of an attempt on a delivery that was changed while
-// the attempt was made: a user has requested a retry, or the endpoint was disabled. It
-// returns false if the attempt is stored already or the delivery does not exist.
+// applyToChanged stores the effect of an attempt on a delivery that was changed while the
+// attempt was made, because a user requested a retry or the endpoint was disabled. It
+// returns false if the attempt is already stored or the delivery does not exist.
 func applyToChanged(ctx context.Context, tx QueueTx, r webhook.AttemptResult) (webhook.DeliveryChange, bool, error) {
 	delivery, err := tx.LockDeliveryOf(ctx, r.Key, r.Due.ID)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonWebhookNotFound)) || err == nil && delivery.Attempts != r.Due.Attempts {

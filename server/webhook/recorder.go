@@ -8,59 +8,60 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// recordTogether bounds the outcomes of one transaction.
-const recordTogether = 512
+// maxRecordBatch is the maximum number of outcomes in one transaction.
+const maxRecordBatch = 512
 
-// recorder stores the outcomes of attempts. Outcomes that come while a transaction is
-// under way are stored by the next one.
+// recorder stores the outcomes of attempts. All outcomes that arrive while a transaction
+// runs are stored in the next transaction.
 type recorder struct {
-	queue    Queue
-	log      *slog.Logger
-	finished *collector[finishedAttempt]
+	queue   Queue
+	log     *slog.Logger
+	pending *batcher[finishedAttempt]
 }
 
-// finishedAttempt is an outcome to store, and the endpoint to notify once it is stored.
+// finishedAttempt is an outcome to store, and the endpoint to notify after it is stored.
 type finishedAttempt struct {
 	webhook.AttemptResult
 	endpoint *servedEndpoint
 }
 
-// add hands over an outcome. It does not block.
-func (r *recorder) add(a finishedAttempt) { r.finished.add(a) }
+// add adds an outcome. It does not block.
+func (r *recorder) add(a finishedAttempt) { r.pending.add(a) }
 
 // run stores outcomes until ctx ends.
 func (r *recorder) run(ctx context.Context) {
 	for {
-		batch := r.finished.take(ctx, recordTogether)
+		batch := r.pending.take(ctx, maxRecordBatch)
 		if len(batch) == 0 {
 			return
 		}
 		if failed := r.store(ctx, batch); len(failed) > 0 {
-			r.finished.add(failed...)
+			r.pending.add(failed...)
 			sleep(ctx, pauseAfterError)
 		}
 	}
 }
 
-// flush stores what is left when the process stops. It gives up at the first error:
-// attempts whose outcome is not stored are repeated.
+// flush stores the remaining outcomes when the process stops. It stops at the first error.
+// Attempts whose outcomes are not stored are repeated.
 func (r *recorder) flush(ctx context.Context) error {
 	for {
-		batch := r.finished.tryTake(recordTogether)
+		batch := r.pending.tryTake(maxRecordBatch)
 		if len(batch) == 0 {
 			return nil
 		}
-		if err := r.storeTogether(ctx, batch); err != nil {
+		if err := r.storeBatch(ctx, batch); err != nil {
 			return err
 		}
 	}
 }
 
-// store stores a batch and returns what could not be stored. If the batch fails, each
-// endpoint's part is stored by itself, so that a lock on one endpoint's row does not
-// stop the others. After two failures the database is taken for unavailable.
+// store stores a batch and returns the outcomes that could not be stored. If the batch
+// fails, store stores the outcomes of each endpoint separately, so that a locked row of one
+// endpoint does not affect the others. After two more failures it stops, because the
+// database is probably not available.
 func (r *recorder) store(ctx context.Context, batch []finishedAttempt) (failed []finishedAttempt) {
-	err := r.storeTogether(ctx, batch)
+	err := r.storeBatch(ctx, batch)
 	if err == nil {
 		return nil
 	}
@@ -68,7 +69,7 @@ func (r *recorder) store(ctx context.Context, batch []finishedAttempt) (failed [
 	failures := 0
 	for _, part := range byEndpoint(batch) {
 		if failures < 2 {
-			if err = r.storeTogether(ctx, part); err == nil {
+			if err = r.storeBatch(ctx, part); err == nil {
 				continue
 			}
 			failures++
@@ -78,14 +79,15 @@ func (r *recorder) store(ctx context.Context, batch []finishedAttempt) (failed [
 	return failed
 }
 
+// byEndpoint splits a batch into one part per endpoint.
 func byEndpoint(batch []finishedAttempt) [][]finishedAttempt {
-	at := map[affiliate.EndpointKey]int{}
+	index := map[affiliate.EndpointKey]int{}
 	var parts [][]finishedAttempt
 	for _, a := range batch {
-		i, ok := at[a.Key]
+		i, ok := index[a.Key]
 		if !ok {
 			i = len(parts)
-			at[a.Key] = i
+			index[a.Key] = i
 			parts = append(parts, nil)
 		}
 		parts[i] = append(parts[i], a)
@@ -93,7 +95,7 @@ func byEndpoint(batch []finishedAttempt) [][]finishedAttempt {
 	return parts
 }
 
-func (r *recorder) storeTogether(ctx context.Context, batch []finishedAttempt) error {
+func (r *recorder) storeBatch(ctx context.Context, batch []finishedAttempt) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), databaseTimeout)
 	defer cancel()
 	results := make([]webhook.AttemptResult, len(batch))
@@ -111,7 +113,7 @@ func (r *recorder) storeTogether(ctx context.Context, batch []finishedAttempt) e
 			slog.String("endpoint", e.ID.String()), slog.String("reason", string(*e.DisabledReason)))
 	}
 	for _, part := range byEndpoint(batch) {
-		part[0].endpoint.recorded(part, isDisabled[part[0].Key])
+		part[0].endpoint.outcomesStored(part, isDisabled[part[0].Key])
 	}
 	return nil
 }

@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// mostSeconds keeps a Retry-After within time.Duration; what is honoured of it is
-// less.
-const mostSeconds = 1 << 32
+// maxRetryAfterSeconds limits Retry-After so that it fits into a time.Duration. The retry
+// schedule has a lower limit.
+const maxRetryAfterSeconds = 1 << 32
 
-// retryAfter reads Retry-After, seconds or an HTTP date; 0: it is absent, past or
-// neither.
+// retryAfter parses a Retry-After header, which is a number of seconds or an HTTP date. It
+// returns 0 if the header is absent, invalid or in the past.
 func retryAfter(header string, now time.Time) time.Duration {
 	seconds, err := strconv.ParseUint(header, 10, 64)
 	if err == nil || errors.Is(err, strconv.ErrRange) {
-		return time.Duration(min(seconds, mostSeconds)) * time.Second
+		return time.Duration(min(seconds, maxRetryAfterSeconds)) * time.Second
 	}
 	date, err := http.ParseTime(header)
 	if err != nil {

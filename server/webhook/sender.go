@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	// attemptTimeout bounds one attempt (DECISIONS.md section 9).
+	// attemptTimeout is the time limit of one attempt (DECISIONS.md section 9).
 	attemptTimeout = 15 * time.Second
-	// maxInFlight bounds the attempts of a process in flight.
+	// maxInFlight is the maximum number of attempts in flight in one process.
 	maxInFlight = 1000
-	// databaseTimeout bounds a call of the queue, pauseAfterError the time to the next
-	// one after an error.
+	// databaseTimeout is the time limit of one call of the queue.
 	databaseTimeout = 5 * time.Second
+	// pauseAfterError is the pause before the next call after an error.
 	pauseAfterError = time.Second
-	// stopTimeout bounds the wait for attempts in flight when the process stops.
+	// stopTimeout is how long a shutdown waits for attempts in flight.
 	stopTimeout = 5 * time.Second
 )
 
-// SenderConfig is what a sender needs.
+// SenderConfig holds the dependencies of a Sender.
 type SenderConfig struct {
 	Queue   Queue
 	Client  *Client
@@ -34,10 +34,10 @@ type SenderConfig struct {
 	Metrics *Metrics
 }
 
-// Sender sends due deliveries. It claims endpoints and starts a goroutine for each
-// one (servedEndpoint.serve); these share its parts.
+// Sender sends due deliveries. It claims endpoints and starts one goroutine for each of
+// them (servedEndpoint.serve). All these goroutines share the same senderDeps.
 type Sender struct {
-	*parts
+	*senderDeps
 	leases *leases
 
 	mu      sync.Mutex
@@ -45,27 +45,27 @@ type Sender struct {
 	running sync.WaitGroup // the goroutines of serving
 }
 
-// parts are shared by all served endpoints.
-type parts struct {
+// senderDeps are the components that all served endpoints share.
+type senderDeps struct {
 	reader   *reader
 	recorder *recorder
-	places   *places
+	slots    *slots
 	client   *Client
 	seal     Sealer
 	log      *slog.Logger
 	now      func() time.Time
 	metrics  *Metrics
-	timeout  time.Duration // of an attempt
+	timeout  time.Duration // time limit of an attempt
 }
 
-// NewSender makes a sender. Run runs it.
+// NewSender returns a Sender. Run starts it.
 func NewSender(cfg SenderConfig) *Sender {
 	id := affiliate.SenderID{UUID: uuid.New()}
 	return &Sender{
-		parts: &parts{
-			reader:   &reader{queue: cfg.Queue, sender: id, log: cfg.Log, now: cfg.Now, asked: newCollector[readRequest]()},
-			recorder: &recorder{queue: cfg.Queue, log: cfg.Log, finished: newCollector[finishedAttempt]()},
-			places:   newPlaces(maxInFlight),
+		senderDeps: &senderDeps{
+			reader:   &reader{queue: cfg.Queue, sender: id, log: cfg.Log, now: cfg.Now, requests: newBatcher[readRequest]()},
+			recorder: &recorder{queue: cfg.Queue, log: cfg.Log, pending: newBatcher[finishedAttempt]()},
+			slots:    newSlots(maxInFlight),
 			client:   cfg.Client, seal: cfg.Seal, log: cfg.Log, now: cfg.Now, metrics: cfg.Metrics, timeout: attemptTimeout,
 		},
 		leases:  newLeases(cfg.Queue, id, cfg.Now),
@@ -73,7 +73,7 @@ func NewSender(cfg SenderConfig) *Sender {
 	}
 }
 
-// Wake notes that endpoints have new deliveries. It does not block.
+// Wake makes the sender read the new deliveries of endpoints. It does not block.
 func (s *Sender) Wake(endpoints []affiliate.EndpointKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,13 +81,13 @@ func (s *Sender) Wake(endpoints []affiliate.EndpointKey) {
 		if e := s.serving[key]; e != nil {
 			e.wake()
 		} else {
-			s.leases.want(key)
+			s.leases.requestClaim(key)
 		}
 	}
 }
 
-// Run sends until ctx ends. Attempts in flight then have stopTimeout to end. Their
-// outcomes are stored and all leases are given back before Run returns.
+// Run sends deliveries until ctx ends. After that it waits for the attempts in flight, for
+// at most stopTimeout. Before it returns, it stores their outcomes and releases all leases.
 func (s *Sender) Run(ctx context.Context) {
 	attempts, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
@@ -98,16 +98,16 @@ func (s *Sender) Run(ctx context.Context) {
 
 	s.manageLeases(ctx, attempts)
 
-	kill := time.AfterFunc(stopTimeout, abort)
-	defer kill.Stop()
+	abortTimer := time.AfterFunc(stopTimeout, abort)
+	defer abortTimer.Stop()
 	s.running.Wait()
 	stopBackground()
 	workers.Wait()
-	s.finish(context.WithoutCancel(ctx))
+	s.shutdown(context.WithoutCancel(ctx))
 }
 
-// finish stores the last outcomes and gives all leases back.
-func (s *Sender) finish(ctx context.Context) {
+// shutdown stores the last outcomes and releases all leases.
+func (s *Sender) shutdown(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	err := s.recorder.flush(ctx)
@@ -119,10 +119,10 @@ func (s *Sender) finish(ctx context.Context) {
 	}
 }
 
-// manageLeases renews, claims, releases and searches, and starts a goroutine for each
-// claimed endpoint, until ctx ends.
+// manageLeases claims, renews and releases leases and searches for endpoints until ctx
+// ends. It starts a goroutine for each claimed endpoint.
 func (s *Sender) manageLeases(ctx, attempts context.Context) {
-	tick := time.NewTicker(pollEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		granted, err := s.leases.claim(ctx)
@@ -139,25 +139,26 @@ func (s *Sender) manageLeases(ctx, attempts context.Context) {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "leases of webhook endpoints could not be managed", slog.Any("error", err))
 			sleep(ctx, pauseAfterError)
 		}
-		s.metrics.observe(s.places.inFlight(), s.leases.held())
+		s.metrics.setGauges(s.slots.inFlight(), s.leases.count())
 		select {
-		case <-s.leases.wanting:
+		case <-s.leases.requested:
 		case <-tick.C:
 		case <-ctx.Done():
 		}
 	}
 }
 
-// serve starts the goroutine of an endpoint, or tells it that its lease is renewed.
+// serve starts the goroutine of an endpoint. If the goroutine exists, serve updates the end
+// of its lease.
 func (s *Sender) serve(ctx, attempts context.Context, key affiliate.EndpointKey, until time.Time) {
 	s.mu.Lock()
 	e := s.serving[key]
-	if e == nil && s.leases.holds(key) { // leave may have given it back meanwhile
-		e = newServedEndpoint(s.parts, key, until)
+	if e == nil && s.leases.has(key) { // removeEndpoint may have returned the lease
+		e = newServedEndpoint(s.senderDeps, key, until)
 		s.serving[key] = e
 		s.running.Go(func() {
 			e.serve(ctx, attempts)
-			s.leave(e)
+			s.removeEndpoint(e)
 		})
 	}
 	s.mu.Unlock()
@@ -166,14 +167,14 @@ func (s *Sender) serve(ctx, attempts context.Context, key affiliate.EndpointKey,
 	}
 }
 
-// leave ends the service of an endpoint whose goroutine has ended. If it was woken
-// meanwhile it is claimed again.
-func (s *Sender) leave(e *servedEndpoint) {
+// removeEndpoint removes an endpoint whose goroutine has ended and returns its lease. If
+// there are new deliveries, it requests another claim.
+func (s *Sender) removeEndpoint(e *servedEndpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.serving, e.key)
-	s.leases.giveBack(e.key)
-	if len(e.woken) > 0 || e.backlog.HasMore() {
-		s.leases.want(e.key)
+	s.leases.returnLease(e.key)
+	if len(e.wakeups) > 0 || e.backlog.HasMore() {
+		s.leases.requestClaim(e.key)
 	}
 }

@@ -7,23 +7,23 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// shown is the greatest age of the event of a delivery that can be read, retried or
-// recovered. Partitions are kept for longer.
-const shown = 30 * 24 * time.Hour
+// maxEventAge is the maximum age of an event whose deliveries can be read, retried and
+// recovered. The tables keep deliveries for a longer time.
+const maxEventAge = 30 * 24 * time.Hour
 
-// Sealer is what the service needs of the encryption keys (package seal).
+// Sealer encrypts and decrypts signing secrets. Package seal implements it.
 type Sealer interface {
-	// Seal encrypts; only with the same additional data does it open again.
+	// Seal encrypts plain. The result can be decrypted only with the same additional data.
 	Seal(plain, aad []byte) []byte
-	// Open decrypts what Seal made.
+	// Open decrypts a result of Seal.
 	Open(sealed, aad []byte) ([]byte, error)
 }
 
-// Config is what the service is made of.
+// Config holds the dependencies of a Service.
 type Config struct {
 	Store Store
-	// Seal encrypts signing secrets, each for its endpoint: the additional data are
-	// the bytes of the endpoint's id.
+	// Seal encrypts signing secrets. The additional data is the endpoint's id in binary
+	// form, so a secret cannot be used for another endpoint.
 	Seal Sealer
 	// Client checks URLs and sends pings.
 	Client *Client
@@ -31,7 +31,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Service is affiliate.v1.WebhookService.
+// Service implements affiliate.v1.WebhookService.
 type Service struct {
 	affiliatev1.UnimplementedWebhookServiceServer
 
@@ -41,15 +41,16 @@ type Service struct {
 	now    func() time.Time
 }
 
-// New makes the service.
+// New returns a Service.
 func New(c Config) *Service {
 	return &Service{store: c.Store, seal: c.Seal, client: c.Client, now: c.Now}
 }
 
-// at returns the instant of a call: UTC, to the millisecond, as the API shows it.
-func (s *Service) at() time.Time { return at(s.now) }
+// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) changeTime() time.Time { return toMillis(s.now) }
 
-// pathID reads an id of a path. A text that is not a UUID is WEBHOOK_NOT_FOUND.
+// pathID parses an id in a request's path. Errors: WEBHOOK_NOT_FOUND if the text is not a
+// UUID.
 func pathID[T any](text string) (affiliate.ID[T], error) {
 	id, ok := affiliate.ParseID[T](text)
 	if !ok {

@@ -26,12 +26,12 @@ import (
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
-// world is a workspace whose endpoints may be on this machine.
+// world is a workspace whose endpoints can be on this machine.
 type world struct {
 	*pgtest.Fixture
 	t    *testing.T
 	keys *seal.Keys
-	// webhooks reads the tables, store is what the service gets.
+	// webhooks is for reads by the tests. store is the same store for the service.
 	webhooks *webhookpg.Store
 	store    webhook.Store
 	service  *webhook.Service
@@ -56,24 +56,24 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) as(scope affiliate.Scope) context.Context {
+func (w *world) asMerchant(scope affiliate.Scope) context.Context {
 	return server.WithPrincipal(w.t.Context(), server.Principal{
 		Kind: server.MerchantToken, User: affiliate.NewID[affiliate.User](w.now), Workspace: scope.Workspace,
 		Role: affiliate.RoleDeveloper, Mode: scope.Mode,
 	})
 }
 
-func (w *world) created() *affiliatev1.CreatedWebhook {
+func (w *world) createEndpoint() *affiliatev1.CreatedWebhook {
 	w.t.Helper()
-	made, err := w.service.CreateWebhook(w.as(w.scope), &affiliatev1.CreateWebhookRequest{Url: "https://127.0.0.1/", Subscriptions: []string{"*"}})
+	created, err := w.service.CreateWebhook(w.asMerchant(w.scope), &affiliatev1.CreateWebhookRequest{Url: "https://127.0.0.1/", Subscriptions: []string{"*"}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return made
+	return created
 }
 
-// deliver makes a delivery of a new event, with a change to its row.
-func (w *world) deliver(to *affiliatev1.CreatedWebhook, at time.Time, status affiliate.DeliveryStatus) affiliate.EventID {
+// addDeliveryOfNewEvent stores a delivery of a new event with the status.
+func (w *world) addDeliveryOfNewEvent(to *affiliatev1.CreatedWebhook, at time.Time, status affiliate.DeliveryStatus) affiliate.EventID {
 	w.t.Helper()
 	event := affiliate.NewID[affiliate.Event](at)
 	w.Exec(`
@@ -84,14 +84,14 @@ func (w *world) deliver(to *affiliatev1.CreatedWebhook, at time.Time, status aff
 	return event
 }
 
-func TestOnlyTheAnswerHasASecret(t *testing.T) {
+func TestSigningSecret_IsOnlyInTheResponse(t *testing.T) {
 	w := newWorld(t)
-	made := w.created()
-	id, _ := affiliate.ParseID[affiliate.Endpoint](made.GetId())
+	created := w.createEndpoint()
+	id, _ := affiliate.ParseID[affiliate.Endpoint](created.GetId())
 	for _, secret := range []func() string{
-		made.GetSigningSecret,
+		created.GetSigningSecret,
 		func() string {
-			rotated, err := w.service.RotateWebhookSecret(w.as(w.scope), &affiliatev1.RotateWebhookSecretRequest{WebhookId: made.GetId()})
+			rotated, err := w.service.RotateWebhookSecret(w.asMerchant(w.scope), &affiliatev1.RotateWebhookSecretRequest{WebhookId: created.GetId()})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -108,23 +108,23 @@ func TestOnlyTheAnswerHasASecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		if bytes.Contains(sealed[0], want) {
-			t.Error("a secret is kept as it is")
+			t.Error("the secret is stored without encryption")
 		}
 		if plain, err := w.keys.Open(sealed[0], id.UUID[:]); err != nil || !bytes.Equal(plain, want) {
-			t.Errorf("it opens as %x, %v", plain, err)
+			t.Errorf("the secret was decrypted as %x, %v", plain, err)
 		}
 		other := affiliate.NewID[affiliate.Endpoint](w.now)
 		if _, err := w.keys.Open(sealed[0], other.UUID[:]); err == nil {
-			t.Error("it opens for another endpoint")
+			t.Error("the secret was decrypted with another endpoint's id")
 		}
 		encoded := strings.TrimPrefix(text, "whsec_")
 		if n := w.Count(`select count(*) from audit_log where before::text || after::text like '%' || $1 || '%'`, encoded); n > 0 {
-			t.Error("it is in the audit log")
+			t.Error("the secret is in the audit log")
 		}
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheck_ReportsInvalidFields(t *testing.T) {
 	w := newWorld(t)
 	create := func(url string, subscriptions, events []string) *affiliatev1.CreateWebhookRequest {
 		return &affiliatev1.CreateWebhookRequest{Url: url, Subscriptions: subscriptions, Events: events}
@@ -142,31 +142,31 @@ func TestCheck(t *testing.T) {
 		req  proto.Message
 		want []string
 	}{
-		"a URL":                        {create("https://shop.example/", all, nil), nil},
-		"plain http, for later":        {create("http://shop.example/", all, nil), nil},
-		"no URL":                       {create("shop", all, nil), []string{"url"}},
-		"the other name":               {create("https://shop.example/", nil, []string{"payout.*"}), nil},
-		"both names":                   {create("https://shop.example/", all, all), []string{"events"}},
-		"no subscription":              {create("https://shop.example/", nil, nil), []string{"subscriptions"}},
-		"a ping":                       {create("https://shop.example/", []string{"*", "webhook.ping"}, nil), []string{"subscriptions[1]"}},
-		"nothing changed":              {&affiliatev1.UpdateWebhookRequest{}, nil},
-		"off":                          {&affiliatev1.UpdateWebhookRequest{Active: proto.Bool(false), UpdateMask: mask("active")}, nil},
-		"neither on nor off":           {&affiliatev1.UpdateWebhookRequest{UpdateMask: mask("active")}, []string{"active"}},
-		"no subscription any more":     {&affiliatev1.UpdateWebhookRequest{UpdateMask: mask("subscriptions")}, []string{"subscriptions"}},
-		"an unknown one":               {&affiliatev1.UpdateWebhookRequest{Subscriptions: []string{"x"}, UpdateMask: mask("subscriptions")}, []string{"subscriptions[0]"}},
-		"another URL":                  {&affiliatev1.UpdateWebhookRequest{UpdateMask: mask("url", "webhook_id")}, []string{"update_mask", "update_mask"}},
-		"a change that nobody names":   {&affiliatev1.UpdateWebhookRequest{Active: proto.Bool(true)}, []string{"update_mask"}},
-		"the last 30 days":             {recovery(30*day, 0), nil},
-		"by a clock that is behind":    {recovery(30*day+4*time.Minute, 0), nil},
-		"longer ago":                   {recovery(30*day+6*time.Minute, 0), []string{"since"}},
-		"until now":                    {recovery(day, -4*time.Minute), nil},
-		"until later":                  {recovery(day, -6*time.Minute), []string{"until"}},
-		"from now on":                  {recovery(0, 0), []string{"since"}},
-		"backwards":                    {recovery(day, 2*day), []string{"since"}},
-		"what is sent anyway":          {recovery(day, 0, affiliatev1.DeliveryStatus_DELIVERY_STATUS_PENDING), []string{"statuses[0]"}},
-		"a status without a name":      {recovery(day, 0, affiliatev1.DeliveryStatus_DELIVERY_STATUS_CANCELED, 0), []string{"statuses[1]"}},
-		"what the annotations say":     {&affiliatev1.RecoverDeliveriesRequest{}, nil},
-		"what anybody sees to be none": {&affiliatev1.RecoverDeliveriesRequest{Since: &timestamppb.Timestamp{Nanos: -1}}, nil},
+		"valid":                           {create("https://shop.example/", all, nil), nil},
+		"http, refused later":             {create("http://shop.example/", all, nil), nil},
+		"not a URL":                       {create("shop", all, nil), []string{"url"}},
+		"events instead of subscriptions": {create("https://shop.example/", nil, []string{"payout.*"}), nil},
+		"events and subscriptions":        {create("https://shop.example/", all, all), []string{"events"}},
+		"no subscription":                 {create("https://shop.example/", nil, nil), []string{"subscriptions"}},
+		"webhook.ping":                    {create("https://shop.example/", []string{"*", "webhook.ping"}, nil), []string{"subscriptions[1]"}},
+		"nothing changed":                 {&affiliatev1.UpdateWebhookRequest{}, nil},
+		"disable":                         {&affiliatev1.UpdateWebhookRequest{Active: proto.Bool(false), UpdateMask: mask("active")}, nil},
+		"active is absent":                {&affiliatev1.UpdateWebhookRequest{UpdateMask: mask("active")}, []string{"active"}},
+		"subscriptions are absent":        {&affiliatev1.UpdateWebhookRequest{UpdateMask: mask("subscriptions")}, []string{"subscriptions"}},
+		"unknown subscription":            {&affiliatev1.UpdateWebhookRequest{Subscriptions: []string{"x"}, UpdateMask: mask("subscriptions")}, []string{"subscriptions[0]"}},
+		"paths that cannot change":        {&affiliatev1.UpdateWebhookRequest{UpdateMask: mask("url", "webhook_id")}, []string{"update_mask", "update_mask"}},
+		"a field without a mask":          {&affiliatev1.UpdateWebhookRequest{Active: proto.Bool(true)}, []string{"update_mask"}},
+		"the last 30 days":                {recovery(30*day, 0), nil},
+		"30 days by a slow clock":         {recovery(30*day+4*time.Minute, 0), nil},
+		"more than 30 days":               {recovery(30*day+6*time.Minute, 0), []string{"since"}},
+		"until now by a fast clock":       {recovery(day, -4*time.Minute), nil},
+		"until is in the future":          {recovery(day, -6*time.Minute), []string{"until"}},
+		"since is now":                    {recovery(0, 0), []string{"since"}},
+		"since after until":               {recovery(day, 2*day), []string{"since"}},
+		"pending":                         {recovery(day, 0, affiliatev1.DeliveryStatus_DELIVERY_STATUS_PENDING), []string{"statuses[0]"}},
+		"unspecified status":              {recovery(day, 0, affiliatev1.DeliveryStatus_DELIVERY_STATUS_CANCELED, 0), []string{"statuses[1]"}},
+		"since is absent":                 {&affiliatev1.RecoverDeliveriesRequest{}, nil},
+		"invalid timestamp":               {&affiliatev1.RecoverDeliveriesRequest{Since: &timestamppb.Timestamp{Nanos: -1}}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var fields []string
@@ -174,7 +174,7 @@ func TestCheck(t *testing.T) {
 				fields = append(fields, v.Field)
 			}
 			if !slices.Equal(fields, tc.want) {
-				t.Errorf("faulty are %q, want %q", fields, tc.want)
+				t.Errorf("violations of %q, want %q", fields, tc.want)
 			}
 		})
 	}
@@ -182,23 +182,24 @@ func TestCheck(t *testing.T) {
 
 func mask(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
 
-// Nothing older than 30 days is shown, tried again or recovered, though it is there.
-func TestDeliveriesOf30DaysAreShown(t *testing.T) {
+// Deliveries of events that are older than 30 days are still in the table. They cannot be
+// read, retried or recovered.
+func TestDeliveries_OfEventsOlderThan30DaysAreNotFound(t *testing.T) {
 	w := newWorld(t)
-	made := w.created()
-	w.deliver(made, w.now.Add(-30*24*time.Hour-time.Minute), affiliate.DeliveryCanceled)
-	event := w.deliver(made, w.now.Add(-30*24*time.Hour+time.Minute), affiliate.DeliveryDeadLettered)
-	w.deliver(made, w.now.Add(-time.Hour), affiliate.DeliveryCanceled)
+	created := w.createEndpoint()
+	w.addDeliveryOfNewEvent(created, w.now.Add(-30*24*time.Hour-time.Minute), affiliate.DeliveryCanceled)
+	event := w.addDeliveryOfNewEvent(created, w.now.Add(-30*24*time.Hour+time.Minute), affiliate.DeliveryDeadLettered)
+	w.addDeliveryOfNewEvent(created, w.now.Add(-time.Hour), affiliate.DeliveryCanceled)
 
 	list := func(req *affiliatev1.ListDeliveriesRequest) []*affiliatev1.Delivery {
 		t.Helper()
-		req.WebhookId = made.GetId()
-		res, err := w.service.ListDeliveries(w.as(w.scope), req)
+		req.WebhookId = created.GetId()
+		res, err := w.service.ListDeliveries(w.asMerchant(w.scope), req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if int(res.GetTotal()) != len(res.GetData()) {
-			t.Errorf("a total of %d of %d", res.GetTotal(), len(res.GetData()))
+			t.Errorf("total %d, but %d deliveries", res.GetTotal(), len(res.GetData()))
 		}
 		return res.GetData()
 	}
@@ -218,32 +219,31 @@ func TestDeliveriesOf30DaysAreShown(t *testing.T) {
 		old = id
 		break
 	}
-	_, err := w.service.GetDelivery(w.as(w.scope), &affiliatev1.GetDeliveryRequest{WebhookId: made.GetId(), DeliveryId: old})
+	_, err := w.service.GetDelivery(w.asMerchant(w.scope), &affiliatev1.GetDeliveryRequest{WebhookId: created.GetId(), DeliveryId: old})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookNotFound)
-	_, err = w.service.RetryDelivery(w.as(w.scope), &affiliatev1.RetryDeliveryRequest{WebhookId: made.GetId(), DeliveryId: old})
+	_, err = w.service.RetryDelivery(w.asMerchant(w.scope), &affiliatev1.RetryDeliveryRequest{WebhookId: created.GetId(), DeliveryId: old})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookNotFound)
-	queued, err := w.service.RecoverDeliveries(w.as(w.scope), &affiliatev1.RecoverDeliveriesRequest{
-		WebhookId: made.GetId(), Since: timestamppb.New(w.now.Add(-30*24*time.Hour - 2*time.Minute)),
+	queued, err := w.service.RecoverDeliveries(w.asMerchant(w.scope), &affiliatev1.RecoverDeliveriesRequest{
+		WebhookId: created.GetId(), Since: timestamppb.New(w.now.Add(-30*24*time.Hour - 2*time.Minute)),
 	})
 	if err != nil || queued.GetQueued() != 2 {
 		t.Errorf("%v, %v", queued, err)
 	}
 }
 
-// What is no id of the caller's own world is not there.
-func TestForeignEndpointsAreNotFound(t *testing.T) {
+func TestEndpoints_OfOtherScopesAreNotFound(t *testing.T) {
 	w := newWorld(t)
-	id := w.created().GetId()
+	id := w.createEndpoint().GetId()
 	for name, tc := range map[string]struct {
 		scope affiliate.Scope
 		id    string
 	}{
 		"another workspace": {affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeLive}, id},
 		"the other mode":    {affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeTest}, id},
-		"no such endpoint":  {w.scope, affiliate.NewID[affiliate.Endpoint](w.now).String()},
-		"no id":             {w.scope, "hook"},
+		"unknown endpoint":  {w.scope, affiliate.NewID[affiliate.Endpoint](w.now).String()},
+		"not a UUID":        {w.scope, "hook"},
 	} {
-		ctx, s := w.as(tc.scope), w.service
+		ctx, s := w.asMerchant(tc.scope), w.service
 		errs := map[string]error{}
 		_, errs["get"] = s.GetWebhook(ctx, &affiliatev1.GetWebhookRequest{WebhookId: tc.id})
 		_, errs["update"] = s.UpdateWebhook(ctx, &affiliatev1.UpdateWebhookRequest{WebhookId: tc.id, Active: proto.Bool(false), UpdateMask: mask("active")})
@@ -265,12 +265,12 @@ func TestForeignEndpointsAreNotFound(t *testing.T) {
 	}
 }
 
-// What the service leaves to jobs is done by this package's workers.
-func TestTheQueueCancelsAndRecovers(t *testing.T) {
+// The workers of this package run the jobs that the service inserts.
+func TestWorkers_CancelAndRecover(t *testing.T) {
 	w := newWorld(t)
-	made := w.created()
+	created := w.createEndpoint()
 	for range 3 {
-		w.deliver(made, w.now, affiliate.DeliveryPending)
+		w.addDeliveryOfNewEvent(created, w.now, affiliate.DeliveryPending)
 	}
 	workers := river.NewWorkers()
 	webhook.AddWorkers(workers, w.store, w.Now)
@@ -283,22 +283,22 @@ func TestTheQueueCancelsAndRecovers(t *testing.T) {
 		const count = `select count(*) from webhook_deliveries where status = $1 and (due_at is null) = (completed_at is not null)`
 		for deadline := time.Now().Add(30 * time.Second); w.Count(count, status) < 3; time.Sleep(20 * time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("not %s in 30 s: %v", status, w.Texts(`select status from webhook_deliveries`))
+				t.Fatalf("the deliveries are not %s after 30 s: %v", status, w.Texts(`select status from webhook_deliveries`))
 			}
 		}
 	}
-	turn := func(active bool) {
+	setActive := func(active bool) {
 		t.Helper()
-		_, err := w.service.UpdateWebhook(w.as(w.scope), &affiliatev1.UpdateWebhookRequest{WebhookId: made.GetId(), Active: &active, UpdateMask: mask("active")})
+		_, err := w.service.UpdateWebhook(w.asMerchant(w.scope), &affiliatev1.UpdateWebhookRequest{WebhookId: created.GetId(), Active: &active, UpdateMask: mask("active")})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	turn(false)
+	setActive(false)
 	await(affiliate.DeliveryCanceled)
-	turn(true)
-	queued, err := w.service.RecoverDeliveries(w.as(w.scope), &affiliatev1.RecoverDeliveriesRequest{
-		WebhookId: made.GetId(), Since: timestamppb.New(w.now.Add(-time.Hour)), Until: timestamppb.New(w.now.Add(time.Minute)),
+	setActive(true)
+	queued, err := w.service.RecoverDeliveries(w.asMerchant(w.scope), &affiliatev1.RecoverDeliveriesRequest{
+		WebhookId: created.GetId(), Since: timestamppb.New(w.now.Add(-time.Hour)), Until: timestamppb.New(w.now.Add(time.Minute)),
 	})
 	if err != nil || queued.GetQueued() != 3 {
 		t.Errorf("%v, %v", queued, err)

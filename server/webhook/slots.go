@@ -1,0 +1,134 @@
+package webhook
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// slots limits the attempts of a process. Each attempt in flight uses one slot. Three rules
+// prevent one endpoint or workspace from using too many slots:
+//
+//   - Endpoints whose last attempt timed out use at most half of all slots together.
+//   - If half of all slots are in use, a workspace gets at most an equal share of all
+//     slots. One share stays free for another workspace.
+//   - Endpoints that wait get slots in the order of their requests, one slot each.
+type slots struct {
+	total int
+
+	mu             sync.Mutex
+	inUse          int
+	inUseByHanging int
+	byWorkspace    map[affiliate.WorkspaceID]int
+	waiting        []*slotRequest
+}
+
+// slotRequest is a request for one slot. After it was granted, it represents the slot.
+type slotRequest struct {
+	workspace affiliate.WorkspaceID
+	// hanging means that the last attempt of the endpoint timed out.
+	hanging bool
+	// granted is called when a queued request gets its slot. It runs in another goroutine
+	// and without the lock.
+	granted func()
+}
+
+func newSlots(total int) *slots {
+	return &slots{total: total, byWorkspace: map[affiliate.WorkspaceID]int{}}
+}
+
+// acquire uses a free slot and returns true, or queues the request and returns false.
+func (s *slots) acquire(r *slotRequest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// The request can be granted before the queued ones, because they may wait for
+	// a limit that does not apply to it.
+	if s.allowed(r) {
+		s.occupy(r)
+		return true
+	}
+	s.waiting = append(s.waiting, r)
+	return false
+}
+
+// release releases a slot and grants queued requests.
+func (s *slots) release(r *slotRequest) {
+	s.mu.Lock()
+	s.inUse--
+	if r.hanging {
+		s.inUseByHanging--
+	}
+	if s.byWorkspace[r.workspace]--; s.byWorkspace[r.workspace] == 0 {
+		delete(s.byWorkspace, r.workspace)
+	}
+	granted := s.grant()
+	s.mu.Unlock()
+	for _, g := range granted {
+		g.granted()
+	}
+}
+
+// cancel removes a request from the queue, or releases its slot if it was granted.
+func (s *slots) cancel(r *slotRequest) {
+	s.mu.Lock()
+	i := slices.Index(s.waiting, r)
+	if i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+	}
+	s.mu.Unlock()
+	if i < 0 {
+		s.release(r)
+	}
+}
+
+// grant grants queued requests, oldest first, and returns them.
+func (s *slots) grant() (granted []*slotRequest) {
+	s.waiting = slices.DeleteFunc(s.waiting, func(r *slotRequest) bool {
+		if !s.allowed(r) {
+			return false
+		}
+		s.occupy(r)
+		granted = append(granted, r)
+		return true
+	})
+	return granted
+}
+
+func (s *slots) occupy(r *slotRequest) {
+	s.inUse++
+	if r.hanging {
+		s.inUseByHanging++
+	}
+	s.byWorkspace[r.workspace]++
+}
+
+func (s *slots) allowed(r *slotRequest) bool {
+	switch {
+	case s.inUse >= s.total:
+		return false
+	case r.hanging && s.inUseByHanging >= s.total/2:
+		return false
+	case s.inUse < s.total/2:
+		return true
+	default:
+		return s.byWorkspace[r.workspace] < s.share(r.workspace)
+	}
+}
+
+// share returns the maximum number of slots of a workspace while at least half of all
+// slots are in use.
+func (s *slots) share(workspace affiliate.WorkspaceID) int {
+	workspaces := len(s.byWorkspace)
+	if s.byWorkspace[workspace] == 0 {
+		workspaces++
+	}
+	return max(1, s.total/(workspaces+1))
+}
+
+// inFlight returns the number of slots in use.
+func (s *slots) inFlight() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.inUse
+}
