@@ -20,7 +20,8 @@ type record struct {
 	click affiliate.Click
 	// raw is the marshalled edge.v1.Click.
 	raw []byte
-	// source is set while the click is unresolved.
+	// source is the public key and the referral code with which the click's link is looked
+	// up. It is nil if the click has its target already.
 	source *affiliate.ClickSource
 }
 
@@ -36,22 +37,23 @@ type deadRecord struct {
 	id     affiliate.ClickID
 	reason affiliate.ClickDeadReason
 	raw    []byte
-	// cause is for the log.
-	cause error
+	cause  error // written to the log
 }
 
-// batchClicksField is the number of ClickBatch.clicks.
+// batchClicksField is the protobuf field number of ClickBatch.clicks.
 const batchClicksField = 1
 
 // unpack decodes an entry record by record, so that a malformed record does not affect
-// the others. A malformed record is dead at once, because it can never be decoded.
+// the others. A malformed record becomes a dead record immediately, because trying again
+// cannot succeed.
 func unpack(entry clickstream.Entry) unpacked {
 	p := unpacked{entry: entry, records: make([]record, 0, weight(entry))}
-	// All records share one message: a click keeps only values that are not overwritten.
+	// All records are decoded into the same message, to save allocations. This is safe
+	// because Unmarshal does not overwrite the strings and slices that a click refers to.
 	var edge edgev1.Click
 	rest := entry.Batch
 	if len(rest) == 0 {
-		p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: rest, cause: errors.New("the entry holds no batch")})
+		p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: rest, cause: errors.New("the entry has no batch")})
 	}
 	for len(rest) > 0 {
 		number, kind, n := protowire.ConsumeTag(rest)
@@ -60,7 +62,7 @@ func unpack(entry clickstream.Entry) unpacked {
 			break
 		}
 		if number != batchClicksField || kind != protowire.BytesType {
-			// A field of a later version.
+			// Skip a field that a newer version of the edge added.
 			skipped := protowire.ConsumeFieldValue(number, kind, rest[n:])
 			if skipped < 0 {
 				p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: rest, cause: protowire.ParseError(skipped)})
@@ -100,14 +102,14 @@ func (p *unpacked) add(raw []byte, edge *edgev1.Click) {
 
 var errNoKey = errors.New("the public key is malformed")
 
-// fromEdge converts a record of the stream. With an error the record still has the
-// click's id, if there was one.
+// fromEdge converts a click of the stream into a record. If it returns an error, the
+// record contains at least the click's id, unless the id itself is invalid.
 func fromEdge(edge *edgev1.Click) (record, error) {
 	var r record
 	id, ok := affiliate.IDFromBytes[affiliate.Click](edge.Id)
 	clickedAt, isV7 := id.Time()
 	if !ok || !isV7 {
-		return r, errors.New("the id is no UUIDv7")
+		return r, errors.New("the id is not a UUIDv7")
 	}
 	r.click = affiliate.Click{
 		ID:             id,
@@ -144,7 +146,7 @@ func fromEdge(edge *edgev1.Click) (record, error) {
 		r.click.OccurredAt = &at
 	}
 	if edge.ReceivedAtMs <= 0 {
-		return r, errors.New("the time of receipt is missing")
+		return r, errors.New("received_at_ms is missing")
 	}
 	switch edge.Mode {
 	case edgev1.Mode_MODE_TEST:
@@ -167,11 +169,11 @@ func fromEdge(edge *edgev1.Click) (record, error) {
 	r.click.Program, okProgram = affiliate.IDFromBytes[affiliate.Program](edge.ProgramId)
 	r.click.Participant, okParticipant = affiliate.IDFromBytes[affiliate.Participant](edge.ParticipantId)
 	if !okWorkspace || !okProgram || !okParticipant || edge.AttributionWindowDays <= 0 {
-		return r, errors.New("a resolved click lacks an id or its window")
+		return r, errors.New("a resolved click has no valid workspace, program or participant id, or no attribution window")
 	}
 	if len(edge.LinkId) > 0 {
 		if r.click.Link, ok = affiliate.IDFromBytes[affiliate.Link](edge.LinkId); !ok {
-			return r, errors.New("the link's id is no UUID")
+			return r, errors.New("the link's id is not a UUID")
 		}
 	}
 	r.click.ExpiresAt = affiliate.WindowEnd(r.click.ReceivedAt, int(edge.AttributionWindowDays))
@@ -189,10 +191,10 @@ func consentOf(consent edgev1.Consent) affiliate.Consent {
 	return affiliate.ConsentUnknown
 }
 
-// The edge determines the following values itself. An invalid one is a fault of the edge
-// and is dropped; the click is stored.
+// The edge, not the browser, determines the values that the following functions check. An
+// invalid value therefore comes from a bug in the edge. The click is stored without it.
 
-// country returns an ISO 3166-1 alpha-2 code or "".
+// country returns code if it has the form of an ISO 3166-1 alpha-2 code, otherwise "".
 func country(code string) string {
 	if len(code) != 2 || strings.ContainsFunc(code, func(c rune) bool { return c < 'A' || c > 'Z' }) {
 		return ""
@@ -200,11 +202,11 @@ func country(code string) string {
 	return code
 }
 
-// region returns the part of an ISO 3166-2 code after the dash, or "". Without a country
-// there is no region.
-func region(of, code string) string {
-	odd := func(c rune) bool { return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') }
-	if country(of) == "" || len(code) > 3 || strings.ContainsFunc(code, odd) {
+// region returns code if it has the form of the second part of an ISO 3166-2 code and
+// the country is valid, otherwise "".
+func region(countryCode, code string) string {
+	invalid := func(c rune) bool { return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') }
+	if country(countryCode) == "" || len(code) > 3 || strings.ContainsFunc(code, invalid) {
 		return ""
 	}
 	return code
@@ -218,9 +220,11 @@ func device(kind string) string {
 	return ""
 }
 
-// maxName bounds the names of browsers, systems, ad platforms and reasons, in bytes.
+// maxName is the longest name of a browser, operating system, ad platform or bot reason,
+// in bytes.
 const maxName = 40
 
+// name returns text unless it is too long or contains control characters.
 func name(text string) string {
 	if len(text) > maxName || strings.ContainsFunc(text, unicode.IsControl) {
 		return ""
@@ -228,15 +232,15 @@ func name(text string) string {
 	return text
 }
 
-// FromEdge converts a resolved click of the stream's tail (clickstream.Tail), for a
-// conversion that cannot wait for its row. It returns false for a click that ingestion
-// has not resolved yet or cannot store.
+// FromEdge converts a click that was read directly from the end of the stream
+// (clickstream.Tail). The caller attributes a conversion to a click that has no row yet.
+// FromEdge returns false if the click is not resolved or cannot be stored.
 func FromEdge(edge *edgev1.Click) (affiliate.Click, bool) {
 	r, err := fromEdge(edge)
 	return r.click, err == nil && r.source == nil
 }
 
-// resolve writes the target of a source into the click.
+// resolve copies the target of the record's source into the click.
 func (r *record) resolve(target affiliate.ClickTarget) {
 	r.click.Scope = target.Scope
 	r.click.Program = target.Program

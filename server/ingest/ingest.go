@@ -14,52 +14,52 @@ import (
 
 // Config configures an Ingester. The zero value of a field means its default.
 type Config struct {
-	// Workers is the number of goroutines that store; one or two, default 2. A second
-	// one adds about 14 percent of throughput, a third none.
+	// Workers is the number of goroutines that store clicks: 1 or 2, default 2. The second
+	// worker adds about 14 percent of throughput; a third would add nothing.
 	Workers int
 	// BatchRows is the number of clicks in a full batch; default 5,000.
 	BatchRows int
-	// ClaimEvery is the time between two claims of entries of dead consumers; default
+	// ClaimEvery is how often a fetcher claims the entries of dead consumers; default
 	// 10 s.
 	ClaimEvery time.Duration
-	// TrimEvery is the time between two trims of the streams and of the stream of dead
-	// letters; default 10 s.
+	// TrimEvery is how often the click streams and the dead-letter stream are trimmed;
+	// default 10 s.
 	TrimEvery time.Duration
-	// StopTimeout bounds how long a stop waits for the current batches; default 10 s.
+	// StopTimeout is how long a shutdown waits for the current batches; default 10 s.
 	StopTimeout time.Duration
-	// FirstDelay is the first pause after a failure. It doubles up to 5 s. Default
-	// 100 ms.
+	// FirstDelay is the pause before the first retry. It doubles with each retry, up to
+	// 5 s. Default 100 ms.
 	FirstDelay time.Duration
 }
 
 const (
 	maxDelay = 5 * time.Second
-	// storeTimeout ends a call of a store that hangs. The store counts as unreachable.
+	// storeTimeout limits one call of the store or of Redis. A call that takes longer
+	// counts as a failure to reach it.
 	storeTimeout = 30 * time.Second
-	// dataAttempts is how often a store may refuse the data of an entry before its
-	// records are stored one by one.
+	// dataAttempts is how often an entry's records are tried together. If the store has
+	// rejected their data that often, they are stored one by one.
 	dataAttempts = 5
-	// queueFactor times BatchRows is the number of clicks that may wait in memory: the
+	// queueFactor times BatchRows is the limit of clicks in the queue. It has room for the
 	// next batch of each worker.
 	queueFactor = 2
-	// deadLettersKept is how long the stream of dead letters keeps a record, as long as
-	// the table of dead letters does.
-	deadLettersKept = 90 * 24 * time.Hour
+	// deadLetterRetention is how long a record stays on the dead-letter stream. The table
+	// of dead letters has the same retention.
+	deadLetterRetention = 90 * 24 * time.Hour
 )
 
-// Deps are the parts of an Ingester.
+// Deps are the dependencies of an Ingester.
 type Deps struct {
 	Reader *clickstream.Reader
 	Store  Store
-	// Visitors nil means that no click is unique.
+	// Visitors marks unique clicks. If it is nil, all clicks are stored as not unique.
 	Visitors Visitors
-	// Log nil means none, Registry nil a private one, Now nil time.Now.
-	Log      *slog.Logger
-	Registry prometheus.Registerer
-	Now      func() time.Time
+	Log      *slog.Logger          // default: nothing is logged
+	Registry prometheus.Registerer // default: a registry that nothing reads
+	Now      func() time.Time      // default: time.Now
 }
 
-// Ingester is one member of the consumer group.
+// Ingester is one consumer of the click stream's consumer group.
 type Ingester struct {
 	cfg      Config
 	reader   *clickstream.Reader
@@ -71,7 +71,7 @@ type Ingester struct {
 	queue    *queue
 }
 
-// New makes an Ingester. Run consumes.
+// New returns an Ingester. Run starts it.
 func New(cfg Config, deps Deps) *Ingester {
 	if cfg.Workers == 0 || cfg.Workers > 2 {
 		cfg.Workers = 2
@@ -107,11 +107,12 @@ func New(cfg Config, deps Deps) *Ingester {
 	}
 }
 
-// Run consumes until ctx ends. Then it stores the entries that it has read, for at most
-// StopTimeout. The others stay pending for the next start.
+// Run stores the clicks of the stream until ctx ends. After that it stores the entries
+// that it has already read, for at most StopTimeout. The remaining entries stay pending
+// and are read again after the next start.
 func (i *Ingester) Run(ctx context.Context) {
-	working, giveUp := context.WithCancel(context.WithoutCancel(ctx))
-	defer giveUp()
+	workerCtx, cancelWorkers := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancelWorkers()
 
 	var fetchers, workers sync.WaitGroup
 	for shard := range i.reader.Shards() {
@@ -125,25 +126,26 @@ func (i *Ingester) Run(ctx context.Context) {
 				if len(entries) == 0 {
 					return
 				}
-				i.process(working, entries)
+				i.process(workerCtx, entries)
 				i.queue.done(entries)
 			}
 		})
 	}
 
 	<-ctx.Done()
-	timer := time.AfterFunc(i.cfg.StopTimeout, giveUp)
+	timer := time.AfterFunc(i.cfg.StopTimeout, cancelWorkers)
 	defer timer.Stop()
-	// A fetcher may be waiting for room in the queue.
+	// Closing the queue wakes fetchers that wait because it is full.
 	i.queue.close()
 	fetchers.Wait()
 	workers.Wait()
 }
 
-// fetch reads one shard: first the unfinished entries of this consumer, then new ones,
-// and every ClaimEvery entries that were pending for too long. After a failure it
-// starts again with its own entries, because a response that was lost may have
-// delivered some. Before that it checks whether Redis has lost its latest writes.
+// fetch reads one shard. It reads the unfinished entries of this consumer first and new
+// entries after that. Every ClaimEvery it claims entries that were pending for too long.
+// After a failure it reads the consumer's own unfinished entries again, because the lost
+// response may have delivered entries. Before that it checks whether Redis has lost its
+// latest writes.
 func (i *Ingester) fetch(ctx context.Context, shard int) {
 	const none = ""
 	own, delay, failed := "0", i.cfg.FirstDelay, false
@@ -152,7 +154,7 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 		var entries []clickstream.Entry
 		var lost []string
 		var err error
-		i.queue.reading(shard)
+		i.queue.beginRead(shard)
 		switch {
 		case failed:
 			if err = i.checkRewound(ctx, shard); err == nil {
@@ -166,8 +168,8 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 			}
 		case i.now().Sub(claimed) >= i.cfg.ClaimEvery:
 			var more bool
-			// A dead consumer may leave thousands of entries. The queue's bound limits the
-			// speed at which they are claimed.
+			// A dead consumer may have left thousands of entries. If there are more, the next
+			// iteration claims them at once. The full queue slows this down.
 			if entries, lost, more, err = i.reader.Claim(ctx, shard); err == nil && !more {
 				claimed = i.now()
 			}
@@ -176,17 +178,18 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 		}
 		if len(lost) > 0 {
 			i.metrics.lost.Add(float64(len(lost)))
-			i.log.Error("entries vanished from the click stream before they were acknowledged", "shard", shard, "entries", lost)
+			i.log.Error("entries disappeared from the click stream before they were acknowledged", "shard", shard, "entries", lost)
 		}
 		for _, entry := range entries {
-			// An entry that vanished has nothing to store. Claim reports it.
+			// An entry without a batch was deleted from Redis while it was pending. Claim
+			// reports such entries as lost.
 			if entry.Batch != nil {
 				i.queue.push(entry)
 			}
 		}
 		if errors.Is(err, clickstream.ErrGroupLost) {
 			i.metrics.recreated.Inc()
-			i.log.Warn("the click stream was lost: clicks that were not stored yet are lost", "shard", shard, "error", err)
+			i.log.Warn("the click stream was lost, and with it all clicks that were not yet stored", "shard", shard, "error", err)
 			own = none
 			continue
 		}
@@ -203,12 +206,13 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 	}
 }
 
-// checkRewound counts and logs that a stream went back to an older entry.
+// checkRewound checks whether the consumer group is at an older entry than before. This
+// happens if Redis lost its latest writes. checkRewound counts and logs the loss.
 func (i *Ingester) checkRewound(ctx context.Context, shard int) error {
 	rewound, err := i.reader.Rewound(ctx, shard)
 	if rewound {
 		i.metrics.lost.Inc()
-		i.log.Warn("the click stream lost its latest entries: clicks that were not stored yet are lost", "shard", shard)
+		i.log.Warn("the click stream lost its latest entries, and with them clicks that were not yet stored", "shard", shard)
 	}
 	return err
 }
@@ -224,20 +228,20 @@ func (i *Ingester) upkeep(ctx context.Context) {
 			}
 			i.metrics.trimmed.Add(float64(trimmed))
 			if err := i.checkRewound(ctx, shard); err != nil && ctx.Err() == nil {
-				i.log.Warn("the groups of the click stream cannot be read", "shard", shard, "error", err)
+				i.log.Warn("the consumer groups of the click stream cannot be read", "shard", shard, "error", err)
 			}
 			if id, err := i.reader.OldestPending(ctx, shard); err == nil && id != "" {
 				oldest = max(oldest, i.now().Sub(clickstream.EntryTime(id)))
 			}
 		}
 		i.metrics.oldest.Set(oldest.Seconds())
-		if _, err := i.reader.TrimDeadLetters(ctx, i.now().Add(-deadLettersKept)); err != nil && ctx.Err() == nil {
+		if _, err := i.reader.TrimDeadLetters(ctx, i.now().Add(-deadLetterRetention)); err != nil && ctx.Err() == nil {
 			i.log.Warn("dead letters of clicks cannot be trimmed", "error", err)
 		}
 	}
 }
 
-// pause sleeps and reports whether ctx is still valid.
+// pause waits for d. It returns false if ctx ended first.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

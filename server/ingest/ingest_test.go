@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// table is a Store that behaves like the real one: whole batches, the first
-// write of an id wins.
+// table is a Store in memory that behaves like the database: it stores all clicks of a
+// call or none, and it does not overwrite a stored click.
 type table struct {
 	mu       sync.Mutex
 	clicks   map[affiliate.ClickID]affiliate.Click
@@ -33,7 +33,8 @@ type table struct {
 	targets  map[affiliate.ClickSource]affiliate.ClickTarget
 	calls    int
 	repeated int
-	// before runs at the start of each StoreClicks, after at its end.
+	// before is called at the start of each StoreClicks. after is called when StoreClicks
+	// has stored the clicks.
 	before func(call int, clicks []affiliate.Click) error
 	after  func()
 }
@@ -66,7 +67,7 @@ func (s *table) StoreClicks(_ context.Context, clicks []affiliate.Click) error {
 		}
 	}
 	for _, click := range clicks {
-		if _, there := s.clicks[click.ID]; there {
+		if _, stored := s.clicks[click.ID]; stored {
 			s.repeated++
 			continue
 		}
@@ -81,18 +82,18 @@ func (s *table) StoreClicks(_ context.Context, clicks []affiliate.Click) error {
 func (s *table) ResolveClicks(_ context.Context, sources []affiliate.ClickSource) ([]Resolution, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	answers := make([]Resolution, len(sources))
+	resolutions := make([]Resolution, len(sources))
 	for n, source := range sources {
 		if source.Code == "poison" {
 			return nil, rejected{}
 		}
 		if target, ok := s.targets[source]; ok {
-			answers[n].Target = target
+			resolutions[n].Target = target
 		} else {
-			answers[n].Dead = affiliate.ClickCodeUnknown
+			resolutions[n].Dead = affiliate.ClickCodeUnknown
 		}
 	}
-	return answers, nil
+	return resolutions, nil
 }
 
 func (s *table) DeadLetterClicks(_ context.Context, letters []affiliate.ClickDeadLetter) error {
@@ -110,7 +111,7 @@ func (s *table) count() (clicks, letters int) {
 	return len(s.clicks), len(s.letters)
 }
 
-// stream is a click stream of the test's own.
+// stream is a click stream that only one test uses.
 type stream struct {
 	t      testing.TB
 	url    string
@@ -126,7 +127,7 @@ func newStream(t testing.TB, url string) *stream {
 	return &stream{t: t, url: url, client: client, writer: clickstream.NewWriter(client, 1)}
 }
 
-// claimIdle is how long an entry of another consumer is left alone here.
+// claimIdle is how long an entry must be pending before another consumer claims it.
 const claimIdle = 30 * time.Millisecond
 
 func (s *stream) reader(consumer string) *clickstream.Reader {
@@ -147,7 +148,7 @@ func (s *stream) ingester(consumer string, store Store) (*Ingester, *prometheus.
 		Deps{Reader: s.reader(consumer), Store: store, Registry: registry}), registry
 }
 
-// run starts an ingester and returns what stops it.
+// run starts an ingester. stop stops it and waits until it has ended.
 func run(i *Ingester) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -179,7 +180,7 @@ func (s *stream) pending() int64 {
 	s.t.Helper()
 	summary, err := s.client.XPending(context.Background(), clickstream.Key(0), clickstream.Group).Result()
 	if err != nil && strings.HasPrefix(err.Error(), "NOGROUP") {
-		return -1 // nobody has read yet
+		return -1 // no consumer has read yet
 	}
 	check(s.t, err)
 	return summary.Count
@@ -192,16 +193,17 @@ func check(t testing.TB, err error) {
 	}
 }
 
-func eventually(t testing.TB, what string, holds func() bool) {
+// eventually waits until condition is true and fails the test after 10 seconds.
+func eventually(t testing.TB, description string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("never: " + what)
+			t.Fatal("did not happen within 10 seconds: " + description)
 		}
 	}
 }
 
-func TestEveryClickIsStoredAcknowledgedAndTrimmed(t *testing.T) {
+func TestIngester_StoresAcknowledgesAndTrimsEveryClick(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
 	ingester, registry := s.ingester("one", store)
 	s.append(click()) // before the group exists
@@ -221,11 +223,12 @@ func TestEveryClickIsStoredAcknowledgedAndTrimmed(t *testing.T) {
 	}
 }
 
-// Dead letters hold hashed addresses, on the stream as in the table.
-func TestDeadLettersOfTheStreamAreDroppedByAge(t *testing.T) {
+// Dead letters contain hashed IP addresses. The dead-letter stream must therefore delete
+// them after the same time as the table.
+func TestIngester_DeletesOldDeadLettersFromTheStream(t *testing.T) {
 	s := newStream(t, redistest.New(t))
-	kept := time.Now().Add(-90 * 24 * time.Hour)
-	for _, at := range []time.Time{kept.Add(-time.Hour), kept.Add(-time.Minute), kept.Add(time.Minute), time.Now()} {
+	cutoff := time.Now().Add(-90 * 24 * time.Hour)
+	for _, at := range []time.Time{cutoff.Add(-time.Hour), cutoff.Add(-time.Minute), cutoff.Add(time.Minute), time.Now()} {
 		check(t, s.client.XAdd(t.Context(), &redis.XAddArgs{
 			Stream: clickstream.DeadLetterStream, ID: fmt.Sprint(at.UnixMilli(), "-0"), Values: []any{"b", "?"},
 		}).Err())
@@ -235,12 +238,12 @@ func TestDeadLettersOfTheStreamAreDroppedByAge(t *testing.T) {
 	eventually(t, "trimmed", func() bool { return s.client.XLen(t.Context(), clickstream.DeadLetterStream).Val() <= 2 })
 	left, err := s.client.XRange(t.Context(), clickstream.DeadLetterStream, "-", "+").Result()
 	check(t, err)
-	if len(left) != 2 || clickstream.EntryTime(left[0].ID).Before(kept) {
+	if len(left) != 2 || clickstream.EntryTime(left[0].ID).Before(cutoff) {
 		t.Errorf("%v are left", left)
 	}
 }
 
-func TestFieldsSurviveTheStream(t *testing.T) {
+func TestIngester_StoresAllFieldsOfAClick(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
 	ingester, _ := s.ingester("one", store)
 	sent := click(func(c *edgev1.Click) {
@@ -266,12 +269,12 @@ func TestFieldsSurviveTheStream(t *testing.T) {
 	}
 }
 
-// What an edge says that cannot be is dropped, and its click kept. An edge of the
-// release before says nothing.
-func TestOddValuesCostNoClick(t *testing.T) {
+// Invalid values are left out, but the click is stored. An edge of the previous release
+// sends none of these values.
+func TestFromEdge_DropsInvalidValuesButNotTheClick(t *testing.T) {
 	type values struct{ country, region, device, browser, os, platform, reason string }
 	long := strings.Repeat("x", 41)
-	for said, want := range map[values]values{
+	for sent, want := range map[values]values{
 		{}: {},
 		{"DE", "BE", "desktop", "Firefox", "macOS", "google", "agent"}: {"DE", "BE", "desktop", "Firefox", "macOS", "google", "agent"},
 		{"FR", "75C", "mobile", long[1:], long[1:], "x", "y"}:          {"FR", "75C", "mobile", long[1:], long[1:], "x", "y"},
@@ -286,19 +289,19 @@ func TestOddValuesCostNoClick(t *testing.T) {
 	} {
 		r, err := fromEdge(click(func(c *edgev1.Click) {
 			c.Country, c.Region, c.Device, c.Browser, c.Os, c.PaidPlatform, c.BotReason =
-				said.country, said.region, said.device, said.browser, said.os, said.platform, said.reason
+				sent.country, sent.region, sent.device, sent.browser, sent.os, sent.platform, sent.reason
 		}))
 		check(t, err)
 		c := r.click
 		if got := (values{c.Country, c.Region, c.Device, c.Browser, c.OS, c.PaidPlatform, c.BotReason}); got != want {
-			t.Errorf("%+v became %+v, want %+v", said, got, want)
+			t.Errorf("%+v became %+v, want %+v", sent, got, want)
 		}
 	}
 }
 
-// The crash between commit and acknowledgement: the click is committed, the
-// process is gone, and the next one reads the entry again.
-func TestCrashBetweenCommitAndAcknowledgementDoublesNothing(t *testing.T) {
+// The process crashes after the commit and before the acknowledgement. The next process
+// reads the entry again.
+func TestIngester_CrashBeforeAcknowledgementStoresNothingTwice(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
 	s.append(click(), click())
 	crashing, _ := s.ingester("one", store)
@@ -319,10 +322,10 @@ func TestCrashBetweenCommitAndAcknowledgementDoublesNothing(t *testing.T) {
 	}
 }
 
-func TestDeadConsumersClicksAreTakenOver(t *testing.T) {
+func TestIngester_ClaimsEntriesOfDeadConsumers(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
 	dead := s.reader("dead")
-	const left = 300 // more than one claim takes
+	const left = 300 // more entries than one claim returns
 	for range left {
 		s.append(click())
 	}
@@ -332,13 +335,13 @@ func TestDeadConsumersClicksAreTakenOver(t *testing.T) {
 	}
 	time.Sleep(2 * claimIdle)
 	ingester, _ := s.ingester("alive", store)
-	ingester.cfg.ClaimEvery = time.Hour // all of it in one go
+	ingester.cfg.ClaimEvery = time.Hour // the first round of claims must return all entries
 	defer run(ingester)()
 	eventually(t, "all stored", func() bool { n, _ := store.count(); return n == left })
 	eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
 }
 
-func TestUnreachableStoreKeepsTheBatch(t *testing.T) {
+func TestIngester_RetriesTheBatchWhileTheStoreIsUnreachable(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
 	store.before = func(call int, _ []affiliate.Click) error {
 		if call <= 12 {
@@ -352,21 +355,21 @@ func TestUnreachableStoreKeepsTheBatch(t *testing.T) {
 		s.append(click())
 	}
 	defer run(ingester)()
-	// Meanwhile its own entries grow old enough to be claimed by itself.
+	// While the ingester retries, its own entries become old enough that it claims them.
 	eventually(t, "all stored", func() bool { n, _ := store.count(); return n == 50 })
 	eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
 	if _, letters := store.count(); letters != 0 || store.repeated != 0 {
-		t.Errorf("%d dead letters, %d repetitions: an outage is no one's fault", letters, store.repeated)
+		t.Errorf("%d dead letters, %d repetitions after an outage", letters, store.repeated)
 	}
 }
 
-func TestPoisonIsSetAsideAndItsNeighboursStored(t *testing.T) {
+func TestIngester_InvalidRecordsBecomeDeadLettersAndOthersAreStored(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
 	poison := click(func(c *edgev1.Click) { c.SubId = "poison" })
 	s.append(click(), click())
 	s.append(click(), poison, click())
 	s.append(click(func(c *edgev1.Click) { c.Id = []byte("short") }), click())
-	check(t, s.writer.Append(t.Context(), 0, append([]byte{0x0a, 0x02, 0xff, 0xff}, 0x0a, 0x7f), 2)) // a record and a length that are none
+	check(t, s.writer.Append(t.Context(), 0, append([]byte{0x0a, 0x02, 0xff, 0xff}, 0x0a, 0x7f), 2)) // an invalid record, then an invalid length
 	check(t, s.writer.Append(t.Context(), 0, []byte{}, 0))
 	check(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: clickstream.Key(0), Values: []any{"foreign", "field"}}).Err())
 	ingester, _ := s.ingester("one", store)
@@ -392,10 +395,10 @@ func TestPoisonIsSetAsideAndItsNeighboursStored(t *testing.T) {
 	}
 }
 
-func TestUnresolvedClicksAreResolved(t *testing.T) {
+func TestIngester_ResolvesUnresolvedClicks(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
 	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
-	blind := func(key, code string) *edgev1.Click {
+	unresolved := func(key, code string) *edgev1.Click {
 		return click(func(c *edgev1.Click) {
 			c.WorkspaceId, c.ProgramId, c.ParticipantId, c.AttributionWindowDays = nil, nil, nil, 0
 			c.PublicKey, c.ReferralCode = key, code
@@ -406,17 +409,17 @@ func TestUnresolvedClicksAreResolved(t *testing.T) {
 		Program: affiliate.NewID[affiliate.Program](time.Now()), WindowDays: 7,
 	}
 	store.targets[affiliate.ClickSource{KeyDigest: key.Digest(), Code: "anna"}] = target
-	good, unknown, noKey, poison := blind(key.Reveal(), "Anna"), blind(key.Reveal(), "nobody"), blind("pk_test_x", "anna"), blind(key.Reveal(), "poison")
-	s.append(good, unknown, noKey, poison, click())
+	valid, unknown, invalidKey, poison := unresolved(key.Reveal(), "Anna"), unresolved(key.Reveal(), "nobody"), unresolved("pk_test_x", "anna"), unresolved(key.Reveal(), "poison")
+	s.append(valid, unknown, invalidKey, poison, click())
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
 	eventually(t, "acknowledged", func() bool { _, letters := store.count(); return letters == 3 && s.pending() == 0 })
-	id, _ := affiliate.IDFromBytes[affiliate.Click](good.Id)
+	id, _ := affiliate.IDFromBytes[affiliate.Click](valid.Id)
 	if got := store.clicks[id]; len(store.clicks) != 2 || got.Program != target.Program || got.Scope != target.Scope || got.ExpiresAt.Sub(got.ReceivedAt) != 7*24*time.Hour {
 		t.Errorf("%d clicks, %+v", len(store.clicks), got)
 	}
 	for raw, want := range map[*edgev1.Click]affiliate.ClickDeadReason{
-		unknown: affiliate.ClickCodeUnknown, noKey: affiliate.ClickKeyUnknown, poison: affiliate.ClickRejected,
+		unknown: affiliate.ClickCodeUnknown, invalidKey: affiliate.ClickKeyUnknown, poison: affiliate.ClickRejected,
 	} {
 		id, _ := affiliate.IDFromBytes[affiliate.Click](raw.Id)
 		if got := store.letters[id].Reason; got != want {
@@ -425,7 +428,7 @@ func TestUnresolvedClicksAreResolved(t *testing.T) {
 	}
 }
 
-func TestVanishedEntriesRaiseTheAlarm(t *testing.T) {
+func TestIngester_CountsEntriesThatDisappeared(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
 	dead := s.reader("dead")
 	s.append(click())
@@ -434,32 +437,32 @@ func TestVanishedEntriesRaiseTheAlarm(t *testing.T) {
 	check(t, s.client.XTrimMaxLen(t.Context(), clickstream.Key(0), 0).Err())
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
-	eventually(t, "the alarm", func() bool { return testutil.ToFloat64(ingester.metrics.lost) == 1 })
+	eventually(t, "the entry is counted as lost", func() bool { return testutil.ToFloat64(ingester.metrics.lost) == 1 })
 	if clicks, letters := store.count(); clicks != 0 || letters != 0 {
-		t.Errorf("%d clicks, %d letters of nothing", clicks, letters)
+		t.Errorf("%d clicks and %d dead letters were stored", clicks, letters)
 	}
 }
 
-func TestALostStreamIsCounted(t *testing.T) {
+func TestIngester_CountsALostStream(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
 	s.append(click())
 	eventually(t, "the first is acknowledged", func() bool { return testutil.ToFloat64(ingester.metrics.acknowledged) == 1 })
 	if n := testutil.ToFloat64(ingester.metrics.recreated); n != 0 {
-		t.Errorf("the first group counts: %v", n)
+		t.Errorf("%v groups counted as created again before the loss", n)
 	}
 	check(t, s.client.FlushDB(t.Context()).Err())
-	eventually(t, "the alarm", func() bool { return testutil.ToFloat64(ingester.metrics.recreated) == 1 })
+	eventually(t, "the group is counted as created again", func() bool { return testutil.ToFloat64(ingester.metrics.recreated) == 1 })
 	s.append(click())
-	eventually(t, "the second", func() bool { n, _ := store.count(); return n == 2 })
+	eventually(t, "the second is stored", func() bool { n, _ := store.count(); return n == 2 })
 }
 
-func TestAStreamThatLostItsLatestEntriesIsCounted(t *testing.T) {
+func TestIngester_CountsAStreamThatLostItsLatestEntries(t *testing.T) {
 	for name, c := range map[string]struct {
 		trimEvery time.Duration
-		// notice makes the ingester check the stream.
-		notice func(*stream) error
+		// triggerCheck makes the ingester check the stream.
+		triggerCheck func(*stream) error
 	}{
 		"while it is read": {20 * time.Millisecond, func(*stream) error { return nil }},
 		"after a lost connection": {time.Hour, func(s *stream) error {
@@ -484,33 +487,33 @@ func TestAStreamThatLostItsLatestEntriesIsCounted(t *testing.T) {
 				t.Errorf("%v lost before the loss", n)
 			}
 			check(t, s.client.RestoreReplace(t.Context(), clickstream.Key(0), 0, older).Err())
-			check(t, c.notice(s))
-			eventually(t, "the alarm", func() bool { return testutil.ToFloat64(ingester.metrics.lost) == 1 })
+			check(t, c.triggerCheck(s))
+			eventually(t, "the loss is counted", func() bool { return testutil.ToFloat64(ingester.metrics.lost) == 1 })
 			s.append(click())
-			eventually(t, "the third", func() bool { n, _ := store.count(); return n == 3 })
+			eventually(t, "the third is stored", func() bool { n, _ := store.count(); return n == 3 })
 		})
 	}
 }
 
-func TestRedisMayGoAndComeBack(t *testing.T) {
+func TestIngester_ContinuesAfterARestartOfRedis(t *testing.T) {
 	server := redistest.Start(t)
 	s, store := newStream(t, server.URL), newTable()
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
 	s.append(click())
-	eventually(t, "the first", func() bool { n, _ := store.count(); return n == 1 })
+	eventually(t, "the first is stored", func() bool { n, _ := store.count(); return n == 1 })
 	server.Kill9()
 	time.Sleep(100 * time.Millisecond)
 	server.Restart()
-	eventually(t, "an append", func() bool {
+	eventually(t, "an append succeeds", func() bool {
 		raw, _ := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{click()}})
 		return s.writer.Append(context.Background(), 0, raw, 1) == nil
 	})
-	eventually(t, "the second", func() bool { n, _ := store.count(); return n >= 2 })
+	eventually(t, "the second is stored", func() bool { n, _ := store.count(); return n >= 2 })
 	eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
 }
 
-func TestStopFinishesWhatIsInHand(t *testing.T) {
+func TestRun_StopFinishesTheCurrentBatch(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -530,9 +533,9 @@ func TestStopFinishesWhatIsInHand(t *testing.T) {
 	}
 }
 
-func TestStopDoesNotWaitForAStoreThatIsAway(t *testing.T) {
+func TestRun_StopDoesNotWaitForAnUnreachableStore(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
-	store.before = func(int, []affiliate.Click) error { return errors.New("away") }
+	store.before = func(int, []affiliate.Click) error { return errors.New("connection refused") }
 	ingester, _ := s.ingester("one", store)
 	ingester.cfg.StopTimeout = 100 * time.Millisecond
 	s.append(click())
@@ -552,7 +555,7 @@ func FuzzUnpack(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		p := unpack(clickstream.Entry{ID: "1-1", Batch: raw})
 		if len(p.records)+len(p.dead) == 0 && len(raw) == 0 {
-			t.Fatal("an empty entry leaves no trace")
+			t.Fatal("an empty entry gives neither a record nor a dead record")
 		}
 	})
 }

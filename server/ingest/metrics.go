@@ -23,18 +23,18 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		return c
 	}
 	m := &metrics{
-		stored:       counter("clicks_stored_total", "Clicks committed, repetitions included."),
+		stored:       counter("clicks_stored_total", "Clicks committed. A click that is stored again is counted again."),
 		acknowledged: counter("entries_acknowledged_total", "Stream entries acknowledged after their commit."),
 		trimmed:      counter("entries_trimmed_total", "Stream entries removed after their clicks were stored."),
-		lost:         counter("entries_lost_total", "Entries that vanished from Redis before they were acknowledged, and one for each time that a stream went back to an older entry. Alert on any."),
-		recreated:    counter("groups_recreated_total", "Consumer groups that vanished from Redis and were created again: the stream was lost. Alert on any."),
-		unreachable:  counter("store_unreachable_total", "Calls of a store that did not answer; the batch is kept."),
-		rejections:   counter("store_rejections_total", "Batches or entries that the store refused because of their data."),
+		lost:         counter("entries_lost_total", "Entries that disappeared from Redis before they were acknowledged, plus one for each time that Redis lost the latest entries of a stream. Alert if it is above 0."),
+		recreated:    counter("groups_recreated_total", "Consumer groups that disappeared from Redis and were created again, because the stream was lost. Alert if it is above 0."),
+		unreachable:  counter("store_unreachable_total", "Failed calls of the database or of Redis while a batch was processed. The call is repeated."),
+		rejections:   counter("store_rejections_total", "Calls to store a batch or an entry that the database rejected because of the data."),
 		uniqueUnknown: counter("unique_unknown_total",
-			"Clicks stored as not unique because Redis did not say in time whether they are."),
+			"Clicks stored as not unique because the check in Redis failed or took too long."),
 		dead: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_ingest_dead_letters_total",
-			Help: "Clicks that ended as dead letters, by reason.",
+			Help: "Clicks stored as dead letters, by reason.",
 		}, []string{"reason"}),
 		rows: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "tributary_ingest_batch_clicks", Help: "Clicks per committed batch.",
@@ -46,7 +46,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}),
 		oldest: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tributary_ingest_oldest_pending_seconds",
-			Help: "Age of the oldest entry that was delivered and not acknowledged; watch this one, not the group's lag.",
+			Help: "Age of the oldest entry that a consumer has read and not yet acknowledged. Use it in alerts instead of the consumer group's lag.",
 		}),
 	}
 	registry.MustRegister(m.dead, m.rows, m.took, m.oldest)

@@ -21,21 +21,22 @@ import (
 	"github.com/tributary-hq/tributary/storage/visitors"
 )
 
-// askedVisitors count what a slow machine did not tell in time.
-type askedVisitors struct {
+// countingVisitors counts the clicks that were not checked, because a slow machine took
+// too long.
+type countingVisitors struct {
 	ingest.Visitors
 	unknown atomic.Int64
 }
 
-func (v *askedVisitors) MarkUnique(ctx context.Context, clicks []*affiliate.Click) int {
+func (v *countingVisitors) MarkUnique(ctx context.Context, clicks []*affiliate.Click) int {
 	unknown := v.Visitors.MarkUnique(ctx, clicks)
 	v.unknown.Add(int64(unknown))
 	return unknown
 }
 
-// The whole way on real servers, with two ingesters, every entry delivered to
-// both, and a record that Postgres refuses.
-func TestStreamToTableExactlyOnce(t *testing.T) {
+// The test runs two ingesters on real servers. Each entry is delivered to both of them.
+// Postgres rejects one of the records.
+func TestIngester_StoresEachClickOnceWithRealServers(t *testing.T) {
 	url, database := redistest.New(t), pgtest.New(t)
 	store, err := postgres.Open(t.Context(), postgres.Config{URL: database})
 	if err != nil {
@@ -49,7 +50,7 @@ func TestStreamToTableExactlyOnce(t *testing.T) {
 	defer func() { _ = client.Close() }()
 	writer := clickstream.NewWriter(client, 1)
 
-	asked := &askedVisitors{Visitors: visitors.New(client)}
+	counting := &countingVisitors{Visitors: visitors.New(client)}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	for _, name := range []string{"one", "two"} {
@@ -58,17 +59,18 @@ func TestStreamToTableExactlyOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = blocking.Close() }()
-		// So short an idle time that they keep taking each other's entries.
+		// The idle time is so short that the ingesters claim each other's entries all the
+		// time.
 		reader := clickstream.NewReader(client, blocking, clickstream.ReaderConfig{
 			Shards: 1, Consumer: name, Block: 20 * time.Millisecond, ClaimIdle: time.Millisecond,
 		})
 		ingester := ingest.New(ingest.Config{ClaimEvery: 5 * time.Millisecond, TrimEvery: 10 * time.Millisecond, FirstDelay: time.Millisecond},
-			ingest.Deps{Reader: reader, Store: store, Visitors: asked})
+			ingest.Deps{Reader: reader, Store: store, Visitors: counting})
 		running.Go(func() { ingester.Run(ctx) })
 	}
 	now := time.Now()
 	workspace := affiliate.NewID[affiliate.Workspace](now)
-	const entries, perEntry, visiting = 200, 20, 700
+	const entries, perEntry, visitorCount = 200, 20, 700
 	for entry := range entries {
 		batch := &edgev1.ClickBatch{}
 		for n := range perEntry {
@@ -76,8 +78,8 @@ func TestStreamToTableExactlyOnce(t *testing.T) {
 			batch.Clicks = append(batch.Clicks, &edgev1.Click{
 				Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ProgramId: workspace.UUID[:], ParticipantId: workspace.UUID[:],
 				ReferralCode: "anna", ReceivedAtMs: now.UnixMilli(), AttributionWindowDays: 30,
-				// Every visitor clicks some six times, in different entries.
-				IpHash: binary.BigEndian.AppendUint64(nil, uint64((entry*perEntry+n)%visiting)),
+				// Each visitor clicks five or six times, in different entries.
+				IpHash: binary.BigEndian.AppendUint64(nil, uint64((entry*perEntry+n)%visitorCount)),
 			})
 		}
 		raw, err := proto.Marshal(batch)
@@ -115,7 +117,7 @@ func TestStreamToTableExactlyOnce(t *testing.T) {
 			t.Fatalf("%d clicks, %d letters", clicks, letters)
 		}
 	}
-	// Long enough for a late twin.
+	// Wait for clicks that might be stored a second time.
 	time.Sleep(100 * time.Millisecond)
 	cancel()
 	running.Wait()
@@ -129,8 +131,8 @@ func TestStreamToTableExactlyOnce(t *testing.T) {
 	err = conn.QueryRow(t.Context(), `
 		select coalesce(sum(clicks), 0), coalesce(sum(unique_clicks), 0), (select count(distinct ip_hash) from clicks where is_unique)
 		from stats_deltas where workspace_id = $1`, workspace).Scan(&counted, &unique, &visited)
-	if err != nil || counted != entries*perEntry || unique+asked.unknown.Load() < visiting || unique > visiting || visited != unique {
-		t.Errorf("%d of %d clicks counted, %d of them unique, of %d visitors of %d, %v", counted, entries*perEntry, unique, visited, visiting, err)
+	if err != nil || counted != entries*perEntry || unique+counting.unknown.Load() < visitorCount || unique > visitorCount || visited != unique {
+		t.Errorf("%d of %d clicks and %d unique clicks counted, from %d of %d visitors, %v", counted, entries*perEntry, unique, visited, visitorCount, err)
 	}
 	if pending, err := client.XPending(t.Context(), clickstream.Key(0), clickstream.Group).Result(); err != nil || pending.Count != 0 {
 		t.Errorf("%+v %v", pending, err)

@@ -9,8 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// process stores the clicks of entries, keeps dead records, and acknowledges the
-// entries. If ctx ends first, entries without an acknowledgement are read again.
+// process stores the clicks and the dead records of entries and acknowledges the entries.
+// If ctx ends before that, the entries are not acknowledged and will be read again.
 func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
 	batch := make([]*unpacked, len(entries))
 	for n, entry := range entries {
@@ -21,14 +21,14 @@ func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
 		return
 	}
 	i.markUnique(ctx, batch)
-	if i.storeAll(ctx, batch) != nil || i.keepDead(ctx, batch) != nil {
+	if i.storeAll(ctx, batch) != nil || i.storeDead(ctx, batch) != nil {
 		return
 	}
 	i.acknowledge(ctx, batch)
 }
 
-// markUnique marks the clicks that are the first of their visitors. It runs before they
-// are stored for the first time.
+// markUnique marks the clicks that are the first of their visitors. It must run before
+// the clicks are stored, because a stored row keeps its value.
 func (i *Ingester) markUnique(ctx context.Context, batch []*unpacked) {
 	if i.visitors == nil {
 		return
@@ -42,9 +42,9 @@ func (i *Ingester) markUnique(ctx context.Context, batch []*unpacked) {
 	i.metrics.uniqueUnknown.Add(float64(i.visitors.MarkUnique(ctx, clicks)))
 }
 
-// storeAll stores all records of the batch. If the store refuses the batch because of
-// its data, each entry is stored by itself, so that a bad entry does not affect the
-// others. The error is the context's.
+// storeAll stores all records of the batch. If the store rejects the data of the batch,
+// storeAll stores each entry separately, so that an invalid entry does not affect the
+// others. It returns an error only if ctx ended.
 func (i *Ingester) storeAll(ctx context.Context, batch []*unpacked) error {
 	total := 0
 	for _, p := range batch {
@@ -58,7 +58,7 @@ func (i *Ingester) storeAll(ctx context.Context, batch []*unpacked) error {
 			clicks = append(clicks, p.records[n].click)
 		}
 	}
-	err := i.reach(ctx, func(ctx context.Context) error { return i.put(ctx, clicks) })
+	err := i.retry(ctx, func(ctx context.Context) error { return i.put(ctx, clicks) })
 	if !rejectsData(err) {
 		return err
 	}
@@ -71,15 +71,16 @@ func (i *Ingester) storeAll(ctx context.Context, batch []*unpacked) error {
 	return nil
 }
 
-// storeEntry stores one entry, whose data the store may refuse. It counts its own
-// attempts: the delivery count of the stream grows with every read and proves nothing.
+// storeEntry stores one entry. If the store rejects its data dataAttempts times, the
+// records are stored one by one. The function counts the attempts itself. The stream's
+// delivery count also grows when an entry is only read.
 func (i *Ingester) storeEntry(ctx context.Context, p *unpacked) error {
 	clicks := make([]affiliate.Click, len(p.records))
 	for n, r := range p.records {
 		clicks[n] = r.click
 	}
 	for attempt := 1; ; attempt++ {
-		err := i.reach(ctx, func(ctx context.Context) error { return i.put(ctx, clicks) })
+		err := i.retry(ctx, func(ctx context.Context) error { return i.put(ctx, clicks) })
 		if !rejectsData(err) {
 			return err
 		}
@@ -87,17 +88,18 @@ func (i *Ingester) storeEntry(ctx context.Context, p *unpacked) error {
 		if attempt == dataAttempts {
 			return i.storeEach(ctx, p)
 		}
-		// A missing partition or migration may be there soon.
+		// The reason may be a partition or migration that is missing only for a short time.
 		if !pause(ctx, i.cfg.FirstDelay<<attempt) {
 			return ctx.Err()
 		}
 	}
 }
 
-// storeEach stores the records of an entry one by one. Refused records are dead.
+// storeEach stores the records of an entry one by one. Records that the store rejects
+// become dead records.
 func (i *Ingester) storeEach(ctx context.Context, p *unpacked) error {
 	for _, r := range p.records {
-		err := i.reach(ctx, func(ctx context.Context) error { return i.put(ctx, []affiliate.Click{r.click}) })
+		err := i.retry(ctx, func(ctx context.Context) error { return i.put(ctx, []affiliate.Click{r.click}) })
 		switch {
 		case rejectsData(err):
 			p.dead = append(p.dead, deadRecord{id: r.click.ID, reason: affiliate.ClickRejected, raw: r.raw, cause: err})
@@ -120,8 +122,8 @@ func (i *Ingester) put(ctx context.Context, clicks []affiliate.Click) error {
 	return nil
 }
 
-// resolve looks up the targets of records that the edge could not resolve. Records
-// without a target are dead.
+// resolve looks up the targets of records that the edge could not resolve. Records that
+// have no target become dead records.
 func (i *Ingester) resolve(ctx context.Context, batch []*unpacked) error {
 	var sources []affiliate.ClickSource
 	seen := make(map[affiliate.ClickSource]bool)
@@ -160,26 +162,28 @@ func (i *Ingester) resolve(ctx context.Context, batch []*unpacked) error {
 	return nil
 }
 
+// lookUp resolves the sources. If the store rejects their data, lookUp resolves each
+// source separately.
 func (i *Ingester) lookUp(ctx context.Context, sources []affiliate.ClickSource) (map[affiliate.ClickSource]Resolution, error) {
 	found := make(map[affiliate.ClickSource]Resolution, len(sources))
-	ask := func(some []affiliate.ClickSource) error {
-		return i.reach(ctx, func(ctx context.Context) error {
-			answers, err := i.store.ResolveClicks(ctx, some)
+	query := func(some []affiliate.ClickSource) error {
+		return i.retry(ctx, func(ctx context.Context) error {
+			resolutions, err := i.store.ResolveClicks(ctx, some)
 			if err != nil {
 				return err
 			}
 			for n, source := range some {
-				found[source] = answers[n]
+				found[source] = resolutions[n]
 			}
 			return nil
 		})
 	}
-	err := ask(sources)
+	err := query(sources)
 	if !rejectsData(err) {
 		return found, err
 	}
 	for _, source := range sources {
-		err := ask([]affiliate.ClickSource{source})
+		err := query([]affiliate.ClickSource{source})
 		switch {
 		case rejectsData(err):
 			found[source] = Resolution{Dead: affiliate.ClickRejected}
@@ -190,16 +194,16 @@ func (i *Ingester) lookUp(ctx context.Context, sources []affiliate.ClickSource) 
 	return found, nil
 }
 
-// keepDead writes dead records: those that are malformed or refused to the stream of dead
-// letters, and all of them to the table with their reasons.
-func (i *Ingester) keepDead(ctx context.Context, batch []*unpacked) error {
-	var poison []clickstream.DeadLetter
+// storeDead writes all dead records with their reasons to the table of dead letters.
+// Before that it writes the malformed and the rejected records to the dead-letter stream.
+func (i *Ingester) storeDead(ctx context.Context, batch []*unpacked) error {
+	var invalid []clickstream.DeadLetter
 	var letters []affiliate.ClickDeadLetter
 	now := i.now()
 	for _, p := range batch {
 		for _, l := range p.dead {
 			if l.reason == affiliate.ClickMalformed || l.reason == affiliate.ClickRejected {
-				poison = append(poison, clickstream.DeadLetter{Entry: p.entry.ID, Reason: string(l.reason), Record: l.raw})
+				invalid = append(invalid, clickstream.DeadLetter{Entry: p.entry.ID, Reason: string(l.reason), Record: l.raw})
 				i.log.Error("a click cannot be stored", "click", l.id.String(), "entry", p.entry.ID, "shard", p.entry.Shard, "reason", l.reason, "error", l.cause)
 			}
 			if l.id.IsZero() {
@@ -211,14 +215,14 @@ func (i *Ingester) keepDead(ctx context.Context, batch []*unpacked) error {
 	if len(letters) == 0 {
 		return nil
 	}
-	if err := i.reach(ctx, func(ctx context.Context) error { return i.reader.DeadLetter(ctx, poison) }); err != nil {
+	if err := i.retry(ctx, func(ctx context.Context) error { return i.reader.DeadLetter(ctx, invalid) }); err != nil {
 		return err
 	}
-	err := i.reach(ctx, func(ctx context.Context) error { return i.store.DeadLetterClicks(ctx, letters) })
+	err := i.retry(ctx, func(ctx context.Context) error { return i.store.DeadLetterClicks(ctx, letters) })
 	if rejectsData(err) {
-		// The stream has the malformed records. A table that refuses them must not stop
-		// the other clicks.
-		i.log.Error("dead letters are refused by their table", "letters", len(letters), "error", err)
+		// Trying again cannot succeed and would block all other clicks. The malformed and
+		// rejected records are at least on the dead-letter stream.
+		i.log.Error("the database rejected dead letters", "letters", len(letters), "error", err)
 		err = nil
 	}
 	if err != nil {
@@ -230,8 +234,8 @@ func (i *Ingester) keepDead(ctx context.Context, batch []*unpacked) error {
 	return nil
 }
 
-// acknowledge runs after the commit. If it fails, the entries are read again, which
-// changes nothing.
+// acknowledge acknowledges the entries of a batch whose clicks are committed. If it
+// fails, the entries are read again, and storing them again changes nothing.
 func (i *Ingester) acknowledge(ctx context.Context, batch []*unpacked) {
 	shards := make(map[int][]string)
 	for _, p := range batch {
@@ -246,9 +250,9 @@ func (i *Ingester) acknowledge(ctx context.Context, batch []*unpacked) {
 	}
 }
 
-// reach repeats call until it succeeds, until its error names the data, or until ctx
-// ends. A batch that the store cannot take now is kept and tried again.
-func (i *Ingester) reach(ctx context.Context, call func(context.Context) error) error {
+// retry repeats call until it succeeds, until the store rejects the data, or until ctx
+// ends.
+func (i *Ingester) retry(ctx context.Context, call func(context.Context) error) error {
 	delay := i.cfg.FirstDelay
 	var warned time.Time
 	for {
@@ -264,7 +268,7 @@ func (i *Ingester) reach(ctx context.Context, call func(context.Context) error) 
 		i.metrics.unreachable.Inc()
 		if now := i.now(); now.Sub(warned) >= time.Minute {
 			warned = now
-			i.log.Warn("clicks wait because the store does not answer", "error", err)
+			i.log.Warn("clicks cannot be stored now and will be retried", "error", err)
 		}
 		if !pause(ctx, delay) {
 			return ctx.Err()

@@ -28,7 +28,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// path is the whole way of a click, on real servers.
+// path has all parts that a click passes, on real servers: the collector, the stream, the
+// ingesters and the database.
 type path struct {
 	*testing.T
 	collector *collector.Collector
@@ -74,7 +75,7 @@ func newPath(t *testing.T) *path {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// Run stops what Open opened; it is given nothing to serve.
+		// The context has ended, so Run serves nothing and releases the resources of Open.
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := p.collector.Run(ctx, httptest.NewUnstartedServer(nil).Listener, nil); err != nil {
@@ -98,7 +99,7 @@ func newPath(t *testing.T) *path {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = blocking.Close() })
-		// They keep taking each other's entries.
+		// The ingesters claim each other's entries all the time.
 		reader := clickstream.NewReader(client, blocking, clickstream.ReaderConfig{Shards: 1, Consumer: name, Block: 20 * time.Millisecond, ClaimIdle: time.Millisecond})
 		ingester := ingest.New(ingest.Config{ClaimEvery: 5 * time.Millisecond, TrimEvery: 10 * time.Millisecond, FirstDelay: time.Millisecond}, ingest.Deps{Reader: reader, Store: store})
 		running.Go(func() { ingester.Run(ctx) })
@@ -107,7 +108,7 @@ func newPath(t *testing.T) *path {
 	return p
 }
 
-func (p *path) ask(method, target, body string, headers map[string]string) (status int, location string) {
+func (p *path) request(method, target, body string, headers map[string]string) (status int, location string) {
 	p.Helper()
 	r := httptest.NewRequestWithContext(p.Context(), method, target, strings.NewReader(body))
 	r.RemoteAddr = "203.0.113.9:4711"
@@ -119,8 +120,8 @@ func (p *path) ask(method, target, body string, headers map[string]string) (stat
 	return w.Code, w.Header().Get("Location")
 }
 
-// stored waits until that many clicks are rows.
-func (p *path) stored(n int) {
+// waitForRows waits until n clicks are stored.
+func (p *path) waitForRows(n int) {
 	p.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		var rows int
@@ -136,7 +137,7 @@ func (p *path) stored(n int) {
 	}
 }
 
-// row reads a click but for its id and what follows from when it came.
+// row returns the columns of a click, except its id, its times and foreign_origin.
 func (p *path) row(where string, args ...any) map[string]any {
 	p.Helper()
 	rows, err := p.db.Query(p.Context(), `select to_jsonb(c) - '{id,clicked_at,received_at,expires_at,created_at,foreign_origin}'::text[] from clicks c where `+where, args...)
@@ -150,9 +151,9 @@ func (p *path) row(where string, args ...any) map[string]any {
 	return row
 }
 
-func TestALinksRowIsTheScriptsRow(t *testing.T) {
+func TestClick_OfLinkAndOfScriptStoreEqualRows(t *testing.T) {
 	p := newPath(t)
-	status, location := p.ask(http.MethodGet, "/r/"+shortKey+"?utm_source=mail", "", map[string]string{"User-Agent": "agent", "Referer": "https://news.example/a"})
+	status, location := p.request(http.MethodGet, "/r/"+shortKey+"?utm_source=mail", "", map[string]string{"User-Agent": "agent", "Referer": "https://news.example/a"})
 	target, err := url.Parse(location)
 	if err != nil {
 		t.Fatal(err)
@@ -163,10 +164,10 @@ func TestALinksRowIsTheScriptsRow(t *testing.T) {
 	}
 	script := map[string]string{"User-Agent": "agent", "X-Public-Key": p.key.Reveal(), "Origin": "https://evil.example"}
 	body := `{"referral_code":"anna","url":"https://shop.example/p","referrer":"https://news.example/","sub_id":"s1","utm":{"source":"mail"}}`
-	if status, _ := p.ask(http.MethodPost, "/v1/clicks", body, script); status != http.StatusCreated {
+	if status, _ := p.request(http.MethodPost, "/v1/clicks", body, script); status != http.StatusCreated {
 		t.Fatal(status)
 	}
-	p.stored(2)
+	p.waitForRows(2)
 	link, scripts := p.row(`id = $1`, id), p.row(`id <> $1`, id)
 	if !maps.EqualFunc(link, scripts, func(a, b any) bool { return fmt.Sprint(a) == fmt.Sprint(b) }) {
 		t.Errorf("link   %v\nscript %v", link, scripts)
@@ -185,24 +186,24 @@ func TestALinksRowIsTheScriptsRow(t *testing.T) {
 	}
 }
 
-// Visitors are counted once each, however often their entries are delivered;
-// HEAD and prefetches are none.
-func TestVisitorsAreCountedOnce(t *testing.T) {
+// Each click is counted once, however often its entry is delivered. HEAD requests and
+// prefetches are not counted.
+func TestClick_IsCountedOnce(t *testing.T) {
 	p := newPath(t)
 	const visitors = 50
 	browser := map[string]string{"User-Agent": "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"}
 	var group sync.WaitGroup
 	for range visitors {
 		group.Go(func() {
-			p.ask(http.MethodHead, "/r/"+shortKey, "", nil)
-			p.ask(http.MethodGet, "/r/"+shortKey, "", map[string]string{"Sec-Purpose": "prefetch"})
-			if status, _ := p.ask(http.MethodGet, "/r/"+shortKey, "", browser); status != http.StatusFound {
+			p.request(http.MethodHead, "/r/"+shortKey, "", nil)
+			p.request(http.MethodGet, "/r/"+shortKey, "", map[string]string{"Sec-Purpose": "prefetch"})
+			if status, _ := p.request(http.MethodGet, "/r/"+shortKey, "", browser); status != http.StatusFound {
 				t.Error(status)
 			}
 		})
 	}
 	group.Wait()
-	p.stored(visitors)
+	p.waitForRows(visitors)
 	var counted, others int64
 	err := p.db.QueryRow(t.Context(), `select sum(clicks) filter (where link_id = $1), count(*) filter (where link_id is distinct from $1) from stats_deltas`, p.link).Scan(&counted, &others)
 	if err != nil || counted != visitors || others != 0 {

@@ -23,24 +23,24 @@ func (s *stream) visitors(url string) *visitors.Visitors {
 	return visitors.New(client)
 }
 
-// visit is a click of a visitor with this address, received some milliseconds
-// after the others.
-func visit(address string, after int64, change ...func(*edgev1.Click)) *edgev1.Click {
+// visit returns a click of the visitor with the address. Its time of receipt is
+// offsetMillis after a fixed time.
+func visit(address string, offsetMillis int64, change ...func(*edgev1.Click)) *edgev1.Click {
 	return click(append(change, func(c *edgev1.Click) {
 		c.IpHash, c.UaHash, c.Consent = []byte(address), []byte("agent"), edgev1.Consent_CONSENT_GRANTED
-		c.WorkspaceId, c.ReceivedAtMs = make([]byte, 16), 1767323045000+after
+		c.WorkspaceId, c.ReceivedAtMs = make([]byte, 16), 1767323045000+offsetMillis
 	})...)
 }
 
-// unique says which of the clicks are stored as unique.
+// unique returns for each click whether it is stored as unique.
 func (s *table) unique(t *testing.T, clicks ...*edgev1.Click) (unique []bool) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range clicks {
 		id, _ := affiliate.IDFromBytes[affiliate.Click](c.Id)
-		stored, there := s.clicks[id]
-		if !there {
+		stored, ok := s.clicks[id]
+		if !ok {
 			t.Fatal("a click is not stored")
 		}
 		unique = append(unique, stored.Unique)
@@ -48,9 +48,10 @@ func (s *table) unique(t *testing.T, clicks ...*edgev1.Click) (unique []bool) {
 	return unique
 }
 
-// The crash between the question and the commit: the next process reads the
-// entry again, with one before it that came late, and the same click is unique.
-func TestCrashBeforeTheCommitChangesNothingOfWhatIsUnique(t *testing.T) {
+// The process crashes after it marked the unique clicks and before the commit. The next
+// process reads the entry again, and another click with an earlier time. The same click
+// must be unique as before.
+func TestIngester_CrashBeforeTheCommitKeepsTheSameUniqueClick(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
 	first, second := visit("a", 1), visit("a", 2)
 	s.append(first, second)
@@ -67,7 +68,7 @@ func TestCrashBeforeTheCommitChangesNothingOfWhatIsUnique(t *testing.T) {
 
 	late, other := visit("a", 0), visit("b", 0)
 	s.append(late, other)
-	// One failure that is none of the process.
+	// The second call fails, although the process does not crash.
 	store.before = func(call int, _ []affiliate.Click) error {
 		if call == 2 {
 			return errors.New("connection refused")
@@ -83,9 +84,9 @@ func TestCrashBeforeTheCommitChangesNothingOfWhatIsUnique(t *testing.T) {
 	}
 }
 
-// A visitor's click is asked for once the workspace is known, which a blind edge
-// could not say.
-func TestUnresolvedClicksMayBeUnique(t *testing.T) {
+// The check for unique clicks needs the workspace. An edge that could not resolve the
+// click did not send it, so the check must run after the click is resolved.
+func TestIngester_MarksUnresolvedClicksAsUnique(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
 	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
 	now := time.Now()
@@ -94,36 +95,36 @@ func TestUnresolvedClicksMayBeUnique(t *testing.T) {
 		Program: affiliate.NewID[affiliate.Program](now), WindowDays: 7,
 	}
 	store.targets[affiliate.ClickSource{KeyDigest: key.Digest(), Code: "anna"}] = target
-	blind := visit("a", 0)
-	blind.WorkspaceId, blind.ProgramId, blind.ParticipantId, blind.PublicKey = nil, nil, nil, key.Reveal()
-	seen := visit("a", 1, func(c *edgev1.Click) { c.ProgramId = target.Program.UUID[:] })
-	seen.WorkspaceId = target.Scope.Workspace.UUID[:]
-	s.append(blind, seen)
+	unresolved := visit("a", 0)
+	unresolved.WorkspaceId, unresolved.ProgramId, unresolved.ParticipantId, unresolved.PublicKey = nil, nil, nil, key.Reveal()
+	resolved := visit("a", 1, func(c *edgev1.Click) { c.ProgramId = target.Program.UUID[:] })
+	resolved.WorkspaceId = target.Scope.Workspace.UUID[:]
+	s.append(unresolved, resolved)
 	ingester, _ := s.ingester("one", store)
 	ingester.visitors = s.visitors(s.url)
 	defer run(ingester)()
 	eventually(t, "stored", func() bool { n, _ := store.count(); return n == 2 })
-	if got := store.unique(t, blind, seen); !got[0] || got[1] {
+	if got := store.unique(t, unresolved, resolved); !got[0] || got[1] {
 		t.Errorf("unique are %t, want the first", got)
 	}
 }
 
-func TestClicksDoNotWaitForVisitors(t *testing.T) {
+func TestIngester_StoresClicksWhileVisitorsAreUnreachable(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newTable()
-	away := redistest.Start(t)
+	unreachable := redistest.Start(t)
 	ingester, _ := s.ingester("one", store)
-	ingester.visitors = s.visitors(away.URL)
-	away.Kill9()
+	ingester.visitors = s.visitors(unreachable.URL)
+	unreachable.Kill9()
 	clicks := []*edgev1.Click{visit("a", 0), visit("b", 0), visit("c", 0, func(c *edgev1.Click) { c.IsBot = true })}
 	s.append(clicks...)
 	defer run(ingester)()
 	eventually(t, "acknowledged", func() bool { n, _ := store.count(); return n == 3 && s.pending() == 0 })
 	for _, unique := range store.unique(t, clicks...) {
 		if unique {
-			t.Error("one is unique")
+			t.Error("a click is unique")
 		}
 	}
 	if unknown := testutil.ToFloat64(ingester.metrics.uniqueUnknown); unknown != 2 {
-		t.Errorf("%v are unknown, want 2", unknown)
+		t.Errorf("%v clicks are unknown, want 2", unknown)
 	}
 }
