@@ -23,9 +23,9 @@ func toProto(e affiliate.LedgerEntry) *affiliatev1.LedgerEntry {
 	}
 }
 
-// toPartner is an entry as its partner sees it: not who of the merchant's people
-// made it.
-func toPartner(e affiliate.PartnerLedgerEntry) *affiliatev1.PartnerLedgerEntry {
+// toPartnerProto converts an entry for its partner. The partner does not see which of
+// the merchant's users created the entry.
+func toPartnerProto(e affiliate.PartnerLedgerEntry) *affiliatev1.PartnerLedgerEntry {
 	return &affiliatev1.PartnerLedgerEntry{
 		Id:            e.ID.String(),
 		ProgramId:     e.Program.String(),
@@ -42,7 +42,7 @@ func toPartner(e affiliate.PartnerLedgerEntry) *affiliatev1.PartnerLedgerEntry {
 	}
 }
 
-func toBalances(balances []affiliate.LedgerBalance) []*affiliatev1.LedgerBalance {
+func balancesToProto(balances []affiliate.LedgerBalance) []*affiliatev1.LedgerBalance {
 	out := make([]*affiliatev1.LedgerBalance, len(balances))
 	for i, b := range balances {
 		out[i] = &affiliatev1.LedgerBalance{Currency: b.Currency, BalanceCents: b.BalanceCents}

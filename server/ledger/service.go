@@ -1,12 +1,12 @@
-// Package ledger serves what partners are owed, entry by entry, and the entries
-// that people make: bonuses and adjustments.
+// Package ledger serves the ledger entries of participants. It also creates the entries
+// that merchants make by hand: bonuses and adjustments.
 //
-// It guarantees that an entry is never changed once it is there, that a balance
-// is the sum of the entries of one participant and currency, and that a partner
-// sees entries of its own participations in the mode of the call and no others.
+// It guarantees that a stored entry never changes, that a balance is the sum of the
+// entries of one participant in one currency, and that a partner sees only entries of
+// its own participations in the mode of the call.
 //
-// It does not promise that a page, its total and the balances are of the same
-// instant.
+// It does not promise that a page, its total and its balances were read at the same
+// moment.
 package ledger
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Service is affiliate.v1.LedgerService.
+// Service implements affiliate.v1.LedgerService.
 type Service struct {
 	affiliatev1.UnimplementedLedgerServiceServer
 
@@ -28,18 +28,18 @@ type Service struct {
 	now   func() time.Time
 }
 
-// New makes the service; now is its clock.
+// New returns a Service; now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// at is the instant of a change: UTC, to the millisecond, as the API shows it.
-func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// Check reports what is wrong with a request by itself.
+// Check validates req as far as that is possible without the database.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
 	case *affiliatev1.CreateLedgerEntryRequest:
-		return entryOf(req).Check()
+		return manualEntryOf(req).Check()
 	case *affiliatev1.ListLedgerRequest:
 		server.CheckWord("type", req.GetType(), &found)
 	case *affiliatev1.ListPartnerLedgerRequest:
@@ -48,8 +48,8 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return found
 }
 
-// entryOf is what a request itself says of the entry that it asks for.
-func entryOf(req *affiliatev1.CreateLedgerEntryRequest) affiliate.ManualEntry {
+// manualEntryOf returns the fields of the new entry that the request contains.
+func manualEntryOf(req *affiliatev1.CreateLedgerEntryRequest) affiliate.ManualEntry {
 	currency := req.GetCurrency()
 	if code, ok := affiliate.ParseCurrency(currency); ok {
 		currency = code
@@ -59,9 +59,9 @@ func entryOf(req *affiliatev1.CreateLedgerEntryRequest) affiliate.ManualEntry {
 	}
 }
 
-// ListLedger pages through a participant's entries.
+// ListLedger returns one page of a participant's entries.
 func (s *Service) ListLedger(ctx context.Context, req *affiliatev1.ListLedgerRequest) (*affiliatev1.ListLedgerResponse, error) {
-	program, participant, err := ids(req)
+	program, participant, err := pathIDs(req)
 	if err != nil {
 		return nil, err
 	}
@@ -76,20 +76,20 @@ func (s *Service) ListLedger(ctx context.Context, req *affiliatev1.ListLedgerReq
 		data[i] = toProto(e)
 	}
 	return &affiliatev1.ListLedgerResponse{
-		Data: data, Total: server.Total(ctx, total), Balances: toBalances(balances),
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+		Data: data, Total: server.Total(ctx, total), Balances: balancesToProto(balances),
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 
-// CreateLedgerEntry adds a bonus or an adjustment.
+// CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger.
 func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.CreateLedgerEntryRequest) (*affiliatev1.LedgerEntry, error) {
-	program, participant, err := ids(req)
+	program, participant, err := pathIDs(req)
 	if err != nil {
 		return nil, err
 	}
-	entry := entryOf(req)
+	entry := manualEntryOf(req)
 	entry.Scope, entry.Program, entry.Participant = server.PrincipalFrom(ctx).Scope(), program, participant
-	entry.By, entry.At = server.ActorFrom(ctx), s.at()
+	entry.By, entry.At = server.ActorFrom(ctx), s.changeTime()
 	added, err := s.store.AddLedgerEntry(ctx, entry)
 	if err != nil {
 		return nil, err
@@ -97,12 +97,12 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 	return toProto(added), nil
 }
 
-// ListPartnerLedger pages through the partner's own entries.
+// ListPartnerLedger returns one page of the calling partner's own entries.
 func (s *Service) ListPartnerLedger(ctx context.Context, req *affiliatev1.ListPartnerLedgerRequest) (*affiliatev1.ListPartnerLedgerResponse, error) {
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
 	filter := affiliate.LedgerFilter{Type: affiliate.LedgerEntryType(server.Word(req.GetType())), Currency: req.GetCurrency()}
 	if req.ProgramId != nil {
-		// What is no UUID becomes the zero id, which nothing has.
+		// A text that is not a UUID becomes the zero id. No record has that id.
 		id, _ := affiliate.ParseID[affiliate.Program](req.GetProgramId())
 		filter.Program = &id
 	}
@@ -112,15 +112,16 @@ func (s *Service) ListPartnerLedger(ctx context.Context, req *affiliatev1.ListPa
 	}
 	data := make([]*affiliatev1.PartnerLedgerEntry, len(entries))
 	for i, e := range entries {
-		data[i] = toPartner(e)
+		data[i] = toPartnerProto(e)
 	}
 	return &affiliatev1.ListPartnerLedgerResponse{
-		Data: data, Total: server.Total(ctx, total), Balances: toBalances(balances),
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+		Data: data, Total: server.Total(ctx, total), Balances: balancesToProto(balances),
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 
-func ids(req interface {
+// pathIDs returns the ids of the programme and the participant in the request's path.
+func pathIDs(req interface {
 	GetProgramId() string
 	GetParticipantId() string
 },

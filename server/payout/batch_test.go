@@ -21,39 +21,39 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestPreviewShowsWhatIsPaidAndWhyNot(t *testing.T) {
+func TestPreviewPayouts_ShowsPayoutsAndExclusions(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(pgtest.Row{"min_payout_cents": 100})
 	hold := w.now().Add(time.Hour)
-	paid, both, small, debtor := m.partner("Berta"), m.partner("anna"), m.partner("Cora"), m.partner("Dora")
-	m.commission(paid, 60)
-	m.commission(paid, 50)
-	m.commission(paid, 1000, pgtest.Row{"currency": "USD"})
-	m.commission(both, 70)
-	m.entry(both, affiliate.EntryBonus, 30)
-	m.commission(small, 99)
-	m.commission(debtor, 5)
-	m.entry(debtor, affiliate.EntryAdjustment, -50)
-	m.entry(m.partner("Bonus"), affiliate.EntryBonus, 100)
-	nobody := w.NewParticipant(m.scope, m.program, w.NewPartner("Emma"))
-	m.commission(nobody, 500)
+	berta, anna, belowMinimum, debtor := m.partner("Berta"), m.partner("anna"), m.partner("Cora"), m.partner("Dora")
+	m.addCommission(berta, 60)
+	m.addCommission(berta, 50)
+	m.addCommission(berta, 1000, pgtest.Row{"currency": "USD"})
+	m.addCommission(anna, 70)
+	m.addEntry(anna, affiliate.EntryBonus, 30)
+	m.addCommission(belowMinimum, 99)
+	m.addCommission(debtor, 5)
+	m.addEntry(debtor, affiliate.EntryAdjustment, -50)
+	m.addEntry(m.partner("Bonus"), affiliate.EntryBonus, 100)
+	withoutMethod := w.NewParticipant(m.scope, m.program, w.NewPartner("Emma"))
+	m.addCommission(withoutMethod, 500)
 	suspended := m.partner("Fred")
-	m.commission(suspended, 500)
+	m.addCommission(suspended, 500)
 	w.Exec(`update participants set status = 'suspended' where id = $1`, suspended.ID)
 	erased := m.partner("Gone")
-	m.commission(erased, 500)
+	m.addCommission(erased, 500)
 	w.Exec(`update participants set erased_at = $2 where id = $1`, erased.ID, w.now())
-	// Nothing of these is due.
+	// None of these commissions is payable.
 	waiting := m.partner("Waiting")
-	for _, why := range []pgtest.Row{{"needs_review": true, "review_reasons": []string{"r"}}, {"dispute_status": "open"}, {"dispute_status": "lost"}, {"hold_until": hold}} {
-		id := m.commission(waiting, 500)
-		for column, value := range why {
+	for _, columns := range []pgtest.Row{{"needs_review": true, "review_reasons": []string{"r"}}, {"dispute_status": "open"}, {"dispute_status": "lost"}, {"hold_until": hold}} {
+		id := m.addCommission(waiting, 500)
+		for column, value := range columns {
 			w.Exec(`update commissions set `+column+` = $2 where id = $1`, id, value)
 		}
 	}
 	m.partner("Idle")
 
-	show := func(p *affiliatev1.PayoutPreview) string {
+	format := func(p *affiliatev1.PayoutPreview) string {
 		var lines []string
 		for _, l := range p.Data {
 			lines = append(lines, fmt.Sprintf("%s %d×%d%+d=%d %s %s", l.PartnerName, l.CommissionCount, l.CommissionCents, l.AdjustmentCents, l.AmountCents,
@@ -71,41 +71,41 @@ Emma 1×500+0=500 EUR NO_PAYOUT_METHOD
 Fred 1×500+0=500 EUR PARTICIPANT_NOT_APPROVED
 Gone 1×500+0=500 EUR PARTICIPANT_NOT_APPROVED`
 	p := m.preview()
-	if got := show(p); got != want || p.Total != 9 {
+	if got := format(p); got != want || p.Total != 9 {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if fmt.Sprint(p.Totals) != fmt.Sprint([]*affiliatev1.PayoutTotal{{Currency: "EUR", PayoutCount: 3, AmountCents: 310}, {Currency: "USD", PayoutCount: 1, AmountCents: 1000}}) {
 		t.Errorf("totals %v", p.Totals)
 	}
-	page, err := w.service.PreviewPayouts(m.call(), &affiliatev1.PreviewPayoutsRequest{Page: proto.Int32(2), PageSize: proto.Int32(4)})
+	page, err := w.service.PreviewPayouts(m.context(), &affiliatev1.PreviewPayoutsRequest{Page: proto.Int32(2), PageSize: proto.Int32(4)})
 	if err != nil || page.Total != 9 || len(page.Data) != 4 || page.Data[0].PartnerName != "Cora" || len(page.Totals) != 2 {
 		t.Errorf("%v, %v", page, err)
 	}
-	if page, err = w.service.PreviewPayouts(m.call(), &affiliatev1.PreviewPayoutsRequest{Page: proto.Int32(9)}); err != nil || len(page.Data) != 0 {
+	if page, err = w.service.PreviewPayouts(m.context(), &affiliatev1.PreviewPayoutsRequest{Page: proto.Int32(9)}); err != nil || len(page.Data) != 0 {
 		t.Errorf("beyond the end: %v, %v", page, err)
 	}
 	other := w.merchant()
 	for _, id := range []affiliate.ProgramID{other.program, affiliate.NewID[affiliate.Program](w.now())} {
-		_, err = w.service.PreviewPayouts(m.call(), &affiliatev1.PreviewPayoutsRequest{ProgramIds: []string{id.String()}})
+		_, err = w.service.PreviewPayouts(m.context(), &affiliatev1.PreviewPayoutsRequest{ProgramIds: []string{id.String()}})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
-	w.pass(time.Hour)
-	if got := show(m.preview()); !strings.Contains(got, "Waiting 1×500+0=500") {
-		t.Errorf("the hold is over at its end:\n%s", got)
+	w.advance(time.Hour)
+	if got := format(m.preview()); !strings.Contains(got, "Waiting 1×500+0=500") {
+		t.Errorf("the commission is not due after its hold period:\n%s", got)
 	}
-	w.sound()
+	w.checkConsistency()
 }
 
-func TestCutoffAndPayoutTerm(t *testing.T) {
+func TestPreviewPayouts_AppliesCutoffAndPayoutTerm(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(pgtest.Row{"payout_term_days": 2})
 	p := m.partner("Anna")
-	m.commission(p, 100) // approved on 10 March at 12:00
-	w.pass(72 * time.Hour)
+	m.addCommission(p, 100) // approved on 10 March at 12:00
+	w.advance(72 * time.Hour)
 	for cutoff, want := range map[string]int{
 		"2026-03-12T11:59:59.999Z": 0, "2026-03-12T12:00:00Z": 1, "2026-03-12": 1, "2026-03-11": 0, "2030-01-01": 1, "": 1,
 	} {
-		got, err := w.service.PreviewPayouts(m.call(), &affiliatev1.PreviewPayoutsRequest{Cutoff: &cutoff})
+		got, err := w.service.PreviewPayouts(m.context(), &affiliatev1.PreviewPayoutsRequest{Cutoff: &cutoff})
 		if err != nil || len(got.Data) != want || got.Cutoff.AsTime().After(w.now()) {
 			t.Errorf("%s: %v, %v; want %d", cutoff, got, err, want)
 		}
@@ -116,25 +116,28 @@ func TestCutoffAndPayoutTerm(t *testing.T) {
 	}
 }
 
-// replies takes the headers of one call.
-type replies struct {
+// headerRecorder records the response headers of one call.
+type headerRecorder struct {
 	grpc.ServerTransportStream
 	header metadata.MD
 }
 
-func (r *replies) SetHeader(md metadata.MD) error { r.header = metadata.Join(r.header, md); return nil }
+func (r *headerRecorder) SetHeader(md metadata.MD) error {
+	r.header = metadata.Join(r.header, md)
+	return nil
+}
 
-func TestBatchIsMadeOncePerKey(t *testing.T) {
+func TestCreatePayoutBatch_OncePerIdempotencyKey(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant()
 	p := m.partner("Anna")
-	one, two := m.commission(p, 100), m.commission(p, 200)
+	one, two := m.addCommission(p, 100), m.addCommission(p, 200)
 	call := func(key string, req *affiliatev1.CreatePayoutBatchRequest) (*affiliatev1.PayoutBatch, bool, error) {
-		r := &replies{}
-		b, err := w.service.CreatePayoutBatch(grpc.NewContextWithServerTransportStream(withKey(m.call(), key), r), req)
+		r := &headerRecorder{}
+		b, err := w.service.CreatePayoutBatch(grpc.NewContextWithServerTransportStream(withKey(m.context(), key), r), req)
 		return b, slices.Equal(r.header.Get("idempotent-replayed"), []string{"true"}), err
 	}
-	for _, ctx := range []context.Context{m.call(), withKey(m.call(), ""), withKey(m.call(), "a b"), withKey(m.call(), strings.Repeat("x", 81))} {
+	for _, ctx := range []context.Context{m.context(), withKey(m.context(), ""), withKey(m.context(), "a b"), withKey(m.context(), strings.Repeat("x", 81))} {
 		_, err := w.service.CreatePayoutBatch(ctx, &affiliatev1.CreatePayoutBatchRequest{})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyRequired)
 	}
@@ -146,22 +149,22 @@ func TestBatchIsMadeOncePerKey(t *testing.T) {
 		len(first.Totals) != 1 || first.Totals[0].AmountCents != 300 || first.CreatedBy != m.user.String() {
 		t.Errorf("%v", first)
 	}
-	w.pass(time.Second)
+	w.advance(time.Second)
 	again, replayed, err := call("key-1", &affiliatev1.CreatePayoutBatchRequest{})
 	if err != nil || !replayed || !proto.Equal(first, again) {
 		t.Errorf("%v\n%v\n%v, replayed %v", first, again, err, replayed)
 	}
 	_, _, err = call("key-1", &affiliatev1.CreatePayoutBatchRequest{Cutoff: proto.String("2026-01-01")})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyReused)
-	for range 2 { // a refusal does not use the key up
+	for range 2 { // a refused request does not store its key
 		_, _, err = call("key-2", &affiliatev1.CreatePayoutBatchRequest{})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)
 	}
-	m.commission(p, 1)
+	m.addCommission(p, 1)
 	if _, replayed, err = call("key-2", &affiliatev1.CreatePayoutBatchRequest{}); err != nil || replayed {
 		t.Errorf("%v, replayed %v", err, replayed)
 	}
-	detail := m.the(first)
+	detail := m.onlyPayout(first)
 	if detail.AmountCents != 300 || detail.CommissionCount != 2 || len(detail.Commissions) != 2 || detail.GetAccountHint() != "A***@example.com" ||
 		detail.PeriodStart == nil || detail.TaxFormStatus != "none" || detail.PartnerName != "Anna" {
 		t.Errorf("%v", detail)
@@ -171,18 +174,18 @@ func TestBatchIsMadeOncePerKey(t *testing.T) {
 		t.Errorf("%v", object)
 	}
 	_, objects := w.Events(detail.Id)
-	named := fmt.Sprint(objects[0]["commission_ids"])
-	if !strings.Contains(named, one.String()) || !strings.Contains(named, two.String()) || objects[0]["status"] != "draft" || objects[0]["method"] != "paypal" {
+	ids := fmt.Sprint(objects[0]["commission_ids"])
+	if !strings.Contains(ids, one.String()) || !strings.Contains(ids, two.String()) || objects[0]["status"] != "draft" || objects[0]["method"] != "paypal" {
 		t.Errorf("%v", objects)
 	}
 	if got := w.AuditActions("payout_batch", first.Id); !slices.Equal(got, []string{"payout_batch.create"}) {
 		t.Errorf("%v", got)
 	}
-	w.sound()
+	w.checkConsistency()
 }
 
-// conflictingStore rolls its first transaction back after its last statement, with
-// an error after which transactions are repeated.
+// conflictingStore rolls back its first transaction with a serialization failure, after
+// which the transaction is run again.
 type conflictingStore struct {
 	payout.Store
 	runs int
@@ -200,78 +203,78 @@ func (s *conflictingStore) InTx(ctx context.Context, fn func(tx payout.Tx) error
 	})
 }
 
-func TestCreatePayoutBatch_AnswersWithTheBatchThatWasCommitted(t *testing.T) {
+func TestCreatePayoutBatch_ReturnsTheCommittedBatch(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant()
-	m.commission(m.partner("Anna"), 100)
+	m.addCommission(m.partner("Anna"), 100)
 	store := &conflictingStore{Store: stores.Payout(w.Store)}
 	service := payout.New(payout.Config{Store: store, Seal: w.keys, Now: w.now})
-	first, err := service.CreatePayoutBatch(withKey(m.call(), "key"), &affiliatev1.CreatePayoutBatchRequest{})
+	first, err := service.CreatePayoutBatch(withKey(m.context(), "key"), &affiliatev1.CreatePayoutBatchRequest{})
 	if err != nil || store.runs != 2 {
 		t.Fatalf("%v after %d runs", err, store.runs)
 	}
-	stored, err := service.GetPayoutBatch(m.call(), &affiliatev1.GetPayoutBatchRequest{BatchId: first.Id})
+	stored, err := service.GetPayoutBatch(m.context(), &affiliatev1.GetPayoutBatchRequest{BatchId: first.Id})
 	if err != nil || !proto.Equal(stored, first) {
 		t.Errorf("%v\n%v, %v", stored, first, err)
 	}
-	again, err := service.CreatePayoutBatch(withKey(m.call(), "key"), &affiliatev1.CreatePayoutBatchRequest{})
+	again, err := service.CreatePayoutBatch(withKey(m.context(), "key"), &affiliatev1.CreatePayoutBatchRequest{})
 	if err != nil || !proto.Equal(again, first) {
 		t.Errorf("%v\n%v, %v", again, first, err)
 	}
-	w.sound()
+	w.checkConsistency()
 }
 
-// Every commission is in exactly one of the batches that are made at a time.
-func TestParallelBatchesShareNothing(t *testing.T) {
+// When batches are created in parallel, each commission is in exactly one of them.
+func TestCreatePayoutBatch_InParallelTakesEachCommissionOnce(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant()
 	for i := range 12 {
 		p := m.partner(fmt.Sprint("P", i))
 		for range 3 {
-			m.commission(p, 100)
+			m.addCommission(p, 100)
 		}
-		m.entry(p, affiliate.EntryBonus, 7)
+		m.addEntry(p, affiliate.EntryBonus, 7)
 	}
-	var made, refused int
+	var created, refused int
 	var mu sync.Mutex
-	race(8, func(int) {
-		_, err := m.batch()
+	runParallel(8, func(int) {
+		_, err := m.createBatch()
 		mu.Lock()
 		defer mu.Unlock()
 		if reason := pgtest.ReasonOf(t, err); reason == "" {
-			made++
+			created++
 		} else if reason == affiliate.ReasonPayoutState {
 			refused++
 		}
 	})
-	if made+refused != 8 || made < 1 {
-		t.Errorf("%d made, %d refused", made, refused)
+	if created+refused != 8 || created < 1 {
+		t.Errorf("%d created, %d refused", created, refused)
 	}
 	if n := w.Count(`select count(*) from commissions where payout_id is null`); n != 0 {
 		t.Errorf("%d commissions are in no batch", n)
 	}
 	if n := w.Count(`select sum(amount_cents)::bigint from payouts`); n != 12*307 {
-		t.Errorf("%d are paid in all, want %d", n, 12*307)
+		t.Errorf("the payouts sum to %d, want %d", n, 12*307)
 	}
-	w.sound()
+	w.checkConsistency()
 }
 
-// Twins under one key get one answer.
-func TestParallelBatchesOfOneKeyAreOne(t *testing.T) {
+// Parallel requests with the same idempotency key return the same response.
+func TestCreatePayoutBatch_SameKeyInParallelCreatesOne(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant()
-	m.commission(m.partner("Anna"), 100)
-	answers := make([]*affiliatev1.PayoutBatch, 6)
-	race(len(answers), func(i int) {
-		b, err := w.service.CreatePayoutBatch(withKey(m.call(), "same"), &affiliatev1.CreatePayoutBatchRequest{})
+	m.addCommission(m.partner("Anna"), 100)
+	responses := make([]*affiliatev1.PayoutBatch, 6)
+	runParallel(len(responses), func(i int) {
+		b, err := w.service.CreatePayoutBatch(withKey(m.context(), "same"), &affiliatev1.CreatePayoutBatchRequest{})
 		if err != nil {
 			t.Errorf("%v", err)
 		}
-		answers[i] = b
+		responses[i] = b
 	})
-	for _, b := range answers {
-		if !proto.Equal(b, answers[0]) {
-			t.Errorf("%v\n%v", b, answers[0])
+	for _, b := range responses {
+		if !proto.Equal(b, responses[0]) {
+			t.Errorf("%v\n%v", b, responses[0])
 		}
 	}
 	if n := w.Count(`select count(*) from payout_batches`); n != 1 {
@@ -279,28 +282,28 @@ func TestParallelBatchesOfOneKeyAreOne(t *testing.T) {
 	}
 }
 
-// race runs do n times at once.
-func race(n int, do func(i int)) {
+// runParallel calls fn n times in parallel.
+func runParallel(n int, fn func(i int)) {
 	var wait sync.WaitGroup
 	for i := range n {
-		wait.Go(func() { do(i) })
+		wait.Go(func() { fn(i) })
 	}
 	wait.Wait()
 }
 
-func TestConfirmingJudgesAnew(t *testing.T) {
+func TestConfirmPayoutBatch_ChecksAgainWhatIsPayable(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(pgtest.Row{"min_payout_cents": 100})
-	changed, lowered, fallen, suspended, indebted, praised := m.partner("changed"), m.partner("lowered"), m.partner("fallen"),
-		m.partner("suspended"), m.partner("indebted"), m.partner("praised")
-	m.commission(changed, 100)
-	rejected, refunded, flagged, disputed := m.commission(changed, 1000), m.commission(changed, 1000), m.commission(changed, 1000), m.commission(changed, 1000)
-	half := m.commission(lowered, 400)
-	tooMuch := m.commission(fallen, 400)
-	m.commission(suspended, 400)
-	m.commission(indebted, 400)
-	m.commission(praised, 400)
-	b := m.mustBatch()
+	changed, reduced, belowMinimum, suspended, debtor, withBonus := m.partner("changed"), m.partner("reduced"), m.partner("below minimum"),
+		m.partner("suspended"), m.partner("debtor"), m.partner("with bonus")
+	m.addCommission(changed, 100)
+	rejected, refunded, flagged, disputed := m.addCommission(changed, 1000), m.addCommission(changed, 1000), m.addCommission(changed, 1000), m.addCommission(changed, 1000)
+	half := m.addCommission(reduced, 400)
+	tooSmall := m.addCommission(belowMinimum, 400)
+	m.addCommission(suspended, 400)
+	m.addCommission(debtor, 400)
+	m.addCommission(withBonus, 400)
+	b := m.mustCreateBatch()
 	if b.Totals[0].AmountCents != 4100+5*400 {
 		t.Fatalf("%v", b)
 	}
@@ -310,7 +313,7 @@ func TestConfirmingJudgesAnew(t *testing.T) {
 		m.refund(refunded, 0),
 		m.moveCommission(flagged, affiliate.MoveFlag, affiliate.CommissionTransition{ReviewReasons: []string{"r"}}),
 		m.refund(half, 200),
-		m.refund(tooMuch, 99),
+		m.refund(tooSmall, 99),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -318,9 +321,9 @@ func TestConfirmingJudgesAnew(t *testing.T) {
 	}
 	w.Exec(`update commissions set dispute_status = 'open' where id = $1`, disputed)
 	w.Exec(`update participants set status = 'suspended' where id = $1`, suspended.ID)
-	m.entry(indebted, affiliate.EntryAdjustment, -500)
-	m.entry(praised, affiliate.EntryBonus, 50)
-	w.pass(time.Minute)
+	m.addEntry(debtor, affiliate.EntryAdjustment, -500)
+	m.addEntry(withBonus, affiliate.EntryBonus, 50)
+	w.advance(time.Minute)
 	b = m.confirm(b)
 	if b.Status != affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED || b.ByStatus.Pending != 3 || b.ByStatus.Canceled != 3 ||
 		b.Totals[0].AmountCents != 100+200+450 || b.GetConfirmedBy() != m.user.String() || b.ConfirmedAt == nil {
@@ -334,57 +337,57 @@ func TestConfirmingJudgesAnew(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]string{
-		"changed": "100 1 0 PENDING", "lowered": "200 1 0 PENDING", "praised": "450 1 50 PENDING",
-		"fallen": "99 1 0 CANCELED", "suspended": "400 1 0 CANCELED", "indebted": "400 1 0 CANCELED",
+		"changed": "100 1 0 PENDING", "reduced": "200 1 0 PENDING", "with bonus": "450 1 50 PENDING",
+		"below minimum": "99 1 0 CANCELED", "suspended": "400 1 0 CANCELED", "debtor": "400 1 0 CANCELED",
 	} {
 		if got[name] != want {
 			t.Errorf("%s: %s, want %s", name, got[name], want)
 		}
 	}
-	// What left is free again, unless it has ended.
-	for id, free := range map[affiliate.CommissionID]bool{flagged: true, disputed: true, tooMuch: true, half: false} {
-		if n := w.Count(`select count(*) from commissions where id = $1 and payout_id is null`, id); (n == 1) != free {
-			t.Errorf("free %d, want %v", n, free)
+	// Commissions that were removed from their payout can be paid by another payout.
+	for id, removed := range map[affiliate.CommissionID]bool{flagged: true, disputed: true, tooSmall: true, half: false} {
+		if n := w.Count(`select count(*) from commissions where id = $1 and payout_id is null`, id); (n == 1) != removed {
+			t.Errorf("removed %d, want %v", n, removed)
 		}
 	}
 	if n := w.Count(`select count(*) from events where type = 'payout.canceled'`); n != 3 {
 		t.Errorf("%d events of canceled payouts", n)
 	}
-	_, err := w.service.ConfirmPayoutBatch(m.call(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
+	_, err := w.service.ConfirmPayoutBatch(m.context(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
 	if status := pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)["status"]; status != "confirmed" {
 		t.Errorf("status %s", status)
 	}
-	w.sound()
+	w.checkConsistency()
 	w.Exec(`update participants set status = 'approved'`)
 	if lines := m.preview().Data; len(lines) != 3 {
-		t.Errorf("what was canceled is due again: %v", lines)
+		t.Errorf("the canceled payouts are not due again: %v", lines)
 	}
 }
 
-func TestConfirmingWhatIsGoneCancelsTheBatch(t *testing.T) {
+func TestConfirmPayoutBatch_WithoutPayableCommissionsIsCanceled(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant()
-	id := m.commission(m.partner("Anna"), 100)
-	b := m.mustBatch()
+	id := m.addCommission(m.partner("Anna"), 100)
+	b := m.mustCreateBatch()
 	w.Exec(`update commissions set needs_review = true where id = $1`, id)
 	if b = m.confirm(b); b.Status != affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CANCELED || b.CompletedAt == nil || len(b.Totals) != 0 {
 		t.Errorf("%v", b)
 	}
-	w.sound()
+	w.checkConsistency()
 }
 
-func TestCancelingABatchFreesWhatItHeld(t *testing.T) {
+func TestCancelPayoutBatch_ReleasesItsCommissions(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant()
 	anna, berta := m.partner("Anna"), m.partner("Berta")
-	m.commission(anna, 100)
-	m.commission(berta, 200)
-	m.entry(anna, affiliate.EntryBonus, 5)
+	m.addCommission(anna, 100)
+	m.addCommission(berta, 200)
+	m.addEntry(anna, affiliate.EntryBonus, 5)
 	cancel := func(b *affiliatev1.PayoutBatch) (*affiliatev1.PayoutBatch, error) {
-		return w.service.CancelPayoutBatch(m.call(), &affiliatev1.CancelPayoutBatchRequest{BatchId: b.Id})
+		return w.service.CancelPayoutBatch(m.context(), &affiliatev1.CancelPayoutBatchRequest{BatchId: b.Id})
 	}
 	for _, confirmed := range []bool{false, true} {
-		b := m.mustBatch()
+		b := m.mustCreateBatch()
 		if confirmed {
 			m.confirm(b)
 		}
@@ -394,28 +397,28 @@ func TestCancelingABatchFreesWhatItHeld(t *testing.T) {
 		}
 		_, err = cancel(b)
 		pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)
-		w.sound()
+		w.checkConsistency()
 	}
-	b := m.mustBatch()
+	b := m.mustCreateBatch()
 	m.confirm(b)
-	m.must(m.payouts(b)[0].Id, "paid")
+	m.mustMove(m.payouts(b)[0].Id, "paid")
 	_, err := cancel(b)
 	if status := pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)["status"]; status != "processing" {
 		t.Errorf("status %s", status)
 	}
-	w.sound()
+	w.checkConsistency()
 }
 
-func TestBatchesAndPayoutsOfOthersAreNotFound(t *testing.T) {
+func TestPayouts_OfOtherScopesAreNotFound(t *testing.T) {
 	w := newWorld(t)
 	m, other := w.merchant(), w.merchant()
-	m.commission(m.partner("Anna"), 100)
-	b := m.mustBatch()
-	id := m.the(b).Id
-	mode := *m
-	mode.scope.Mode = affiliate.ModeTest
-	for _, stranger := range []*merchant{other, &mode} {
-		ctx := stranger.call()
+	m.addCommission(m.partner("Anna"), 100)
+	b := m.mustCreateBatch()
+	id := m.onlyPayout(b).Id
+	testMode := *m
+	testMode.scope.Mode = affiliate.ModeTest
+	for _, stranger := range []*merchant{other, &testMode} {
+		ctx := stranger.context()
 		for _, call := range []func() error{
 			func() error {
 				_, err := w.service.GetPayoutBatch(ctx, &affiliatev1.GetPayoutBatchRequest{BatchId: b.Id})
@@ -434,11 +437,11 @@ func TestBatchesAndPayoutsOfOthersAreNotFound(t *testing.T) {
 				_, err := w.service.GetPayout(ctx, &affiliatev1.GetPayoutRequest{PayoutId: id})
 				return err
 			},
-			func() error { _, err := stranger.do(id, "paid"); return err },
-			func() error { _, err := stranger.do(id, "failed"); return err },
-			func() error { _, err := stranger.do(id, "retry"); return err },
-			func() error { _, err := stranger.do(id, "cancel"); return err },
-			func() error { _, err := m.do("x", "cancel"); return err },
+			func() error { _, err := stranger.move(id, "paid"); return err },
+			func() error { _, err := stranger.move(id, "failed"); return err },
+			func() error { _, err := stranger.move(id, "retry"); return err },
+			func() error { _, err := stranger.move(id, "cancel"); return err },
+			func() error { _, err := m.move("x", "cancel"); return err },
 		} {
 			pgtest.RequireRefusal(t, call(), affiliate.ReasonNotFound)
 		}
@@ -450,7 +453,7 @@ func TestBatchesAndPayoutsOfOthersAreNotFound(t *testing.T) {
 		if err != nil || payouts.Total != 0 {
 			t.Errorf("%v, %v", payouts, err)
 		}
-		_, err = stranger.batch()
+		_, err = stranger.createBatch()
 		pgtest.RequireRefusal(t, err, affiliate.ReasonPayoutState)
 	}
 }

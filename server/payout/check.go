@@ -11,14 +11,14 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Check reports what is wrong with a request by itself.
+// Check validates req as far as that is possible without the database.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
 	case *affiliatev1.PreviewPayoutsRequest:
-		_, found = cutoffOf(req.Cutoff, s.at())
+		_, found = cutoffOf(req.Cutoff, s.changeTime())
 	case *affiliatev1.CreatePayoutBatchRequest:
-		_, found = cutoffOf(req.Cutoff, s.at())
+		_, found = cutoffOf(req.Cutoff, s.changeTime())
 	case *affiliatev1.ListPayoutBatchesRequest:
 		server.CheckWord("status", req.GetStatus(), &found)
 	case *affiliatev1.ListPayoutsRequest:
@@ -41,26 +41,27 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return found
 }
 
-// selection is what a batch of a request would be made of, which Check has
-// looked at.
-func selection(scope affiliate.Scope, req interface {
+// selectionOf returns the programmes and the cutoff that the request selects. Check has
+// validated them.
+func selectionOf(scope affiliate.Scope, req interface {
 	GetProgramIds() []string
 	GetCutoff() string
 }, at time.Time,
 ) affiliate.PayoutSelection {
 	cutoff := req.GetCutoff()
-	of := affiliate.PayoutSelection{Scope: scope}
-	of.Cutoff, _ = cutoffOf(&cutoff, at)
+	selection := affiliate.PayoutSelection{Scope: scope}
+	selection.Cutoff, _ = cutoffOf(&cutoff, at)
 	for _, text := range req.GetProgramIds() {
-		if id, ok := affiliate.ParseID[affiliate.Program](text); ok && !slices.Contains(of.Programs, id) {
-			of.Programs = append(of.Programs, id)
+		if id, ok := affiliate.ParseID[affiliate.Program](text); ok && !slices.Contains(selection.Programs, id) {
+			selection.Programs = append(selection.Programs, id)
 		}
 	}
-	return of
+	return selection
 }
 
-// cutoffOf reads the last instant of a cutoff, which is at most at: a day of
-// today means as much of it as is over.
+// cutoffOf parses a cutoff and returns its last millisecond. A cutoff without a time is
+// the end of that day. The result is never after at, the time of the request, which is
+// also the result for an empty cutoff.
 func cutoffOf(text *string, at time.Time) (time.Time, affiliate.Violations) {
 	if text == nil || *text == "" {
 		return at, nil

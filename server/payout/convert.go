@@ -9,7 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// noTaxForm is what stands for the tax forms that are not kept here.
+// noTaxForm is the tax form status of all payouts, because the service does not store tax
+// forms.
 const noTaxForm = "none"
 
 func previewLine(d affiliate.PayoutDue) *affiliatev1.PayoutPreviewLine {
@@ -31,7 +32,7 @@ func previewLine(d affiliate.PayoutDue) *affiliatev1.PayoutPreviewLine {
 	return line
 }
 
-// previewTotals sum what would be paid.
+// previewTotals returns the totals per currency of the amounts that a batch would pay.
 func previewTotals(due []affiliate.PayoutDue) []affiliate.PayoutTotal {
 	sums := map[string]affiliate.PayoutTotal{}
 	for _, d := range due {
@@ -106,8 +107,8 @@ func toProto(p affiliate.PayoutItem) *affiliatev1.Payout {
 	}
 }
 
-// toDetail is the payout, whose fields the detail repeats number for number, and
-// what it consists of.
+// toDetail converts a payout with its commissions. The detail message has the same fields
+// with the same numbers as the payout message, so they are copied.
 func toDetail(p affiliate.PayoutDetail) *affiliatev1.PayoutDetail {
 	out := &affiliatev1.PayoutDetail{AccountHint: p.AccountHint}
 	server.CopyShared(out.ProtoReflect(), toProto(p.PayoutItem).ProtoReflect())
@@ -120,7 +121,7 @@ func toDetail(p affiliate.PayoutDetail) *affiliatev1.PayoutDetail {
 	return out
 }
 
-// toPartner is the payout as its partner sees it.
+// toPartner converts a payout for its partner.
 func toPartner(p affiliate.PayoutItem) *affiliatev1.PartnerPayout {
 	return &affiliatev1.PartnerPayout{
 		Id:              p.ID.String(),

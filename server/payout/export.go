@@ -15,9 +15,9 @@ import (
 	"github.com/tributary-hq/tributary/server/csv"
 )
 
-// format is a way to write payouts for whoever sends the money.
+// format is a file format for exported payouts.
 type format struct {
-	// method is the only one that the reader can pay by; nil: all.
+	// method is the only payout method that the file contains, or nil for all methods.
 	method *affiliate.PayoutMethod
 	header []string
 	write  func(w *csv.Writer, p affiliate.SentPayout, account affiliate.PayoutAccount)
@@ -25,8 +25,9 @@ type format struct {
 
 var payPal, wise = affiliate.PayoutPayPal, affiliate.PayoutWise
 
-// formats by word. The columns of the last two are their readers' own: PayPal's
-// mass payment file and Wise's batch of recipients that are known by e-mail.
+// formats maps each requested format to its definition. PayPal defines the columns of the
+// second format (its mass payment file) and Wise those of the third (its batch payments to
+// recipients with an e-mail address).
 var formats = map[affiliatev1.PayoutExportFormat]format{
 	affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_GENERIC: {
 		header: []string{
@@ -57,7 +58,7 @@ var formats = map[affiliatev1.PayoutExportFormat]format{
 			w.Text(account.Account)
 			w.Text(decimal(p.AmountCents, p.Currency))
 			w.Text(p.Currency)
-			w.Text(strings.ReplaceAll(p.ID.String(), "-", "")[:payPalReference])
+			w.Text(strings.ReplaceAll(p.ID.String(), "-", "")[:payPalIDLength])
 			w.Text(p.ProgramName)
 			w.Text("PAYPAL")
 		},
@@ -82,35 +83,36 @@ var formats = map[affiliatev1.PayoutExportFormat]format{
 	},
 }
 
-// payPalReference is how long PayPal lets an id be.
-const payPalReference = 30
+// payPalIDLength is the maximum length of a customer id in PayPal's file.
+const payPalIDLength = 30
 
-// ExportPayoutBatch moves the pending payouts of a batch on their way and streams
-// those that are.
+// ExportPayoutBatch moves the pending payouts of a batch to processing and streams all
+// its payouts that are processing. If the format has a method, it does this only for
+// payouts with that method.
 func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	id, err := server.PathID[affiliate.PayoutBatch](req.GetBatchId())
 	if err != nil {
 		return err
 	}
-	as, ok := formats[req.GetFormat()]
+	file, ok := formats[req.GetFormat()]
 	if !ok {
-		as = formats[affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_GENERIC]
+		file = formats[affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_GENERIC]
 	}
 	ctx := stream.Context()
-	scope, at := server.PrincipalFrom(ctx).Scope(), s.at()
-	if err := s.store.SendPayouts(ctx, scope, id, as.method, at, server.ActorFrom(ctx)); err != nil {
+	scope, at := server.PrincipalFrom(ctx).Scope(), s.changeTime()
+	if err := s.store.SendPayouts(ctx, scope, id, file.method, at, server.ActorFrom(ctx)); err != nil {
 		return err
 	}
-	return csv.Stream(stream, "payouts", scope.Mode, at, as.header, func(w *csv.Writer) error {
-		for p, err := range s.store.ExportPayouts(ctx, scope, id, as.method) {
+	return csv.Stream(stream, "payouts", scope.Mode, at, file.header, func(w *csv.Writer) error {
+		for p, err := range s.store.ExportPayouts(ctx, scope, id, file.method) {
 			if err != nil {
 				return err
 			}
-			account, err := s.open(p)
+			account, err := s.accountOf(p)
 			if err != nil {
 				return fmt.Errorf("payout %s: account: %w", p.ID, err)
 			}
-			as.write(w, p, account)
+			file.write(w, p, account)
 			if err := w.EndRow(); err != nil {
 				return err
 			}
@@ -119,8 +121,9 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 	})
 }
 
-// open decrypts where a payout goes; a method without an account has none.
-func (s *Service) open(p affiliate.SentPayout) (affiliate.PayoutAccount, error) {
+// accountOf decrypts the payout account of a payout. If the payout has no account, it
+// returns only the method.
+func (s *Service) accountOf(p affiliate.SentPayout) (affiliate.PayoutAccount, error) {
 	account := affiliate.PayoutAccount{Method: p.Method}
 	if p.Account == nil {
 		return account, nil
@@ -133,7 +136,7 @@ func (s *Service) open(p affiliate.SentPayout) (affiliate.PayoutAccount, error) 
 	return account, err
 }
 
-// decimal writes an amount above 0 in major units, with a point.
+// decimal formats a positive amount in major units, with a decimal point.
 func decimal(cents int64, currency string) string {
 	digits, exponent := strconv.FormatInt(cents, 10), affiliate.CurrencyExponent(currency)
 	if exponent == 0 {

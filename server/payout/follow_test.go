@@ -11,7 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestPayoutFollowsItsCommissionsUntilItIsSent(t *testing.T) {
+func TestPayout_ChangesWithItsCommissionsUntilItIsSent(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant()
 	reject := func(id affiliate.CommissionID) error {
@@ -20,17 +20,17 @@ func TestPayoutFollowsItsCommissionsUntilItIsSent(t *testing.T) {
 	flag := func(id affiliate.CommissionID) error {
 		return m.moveCommission(id, affiliate.MoveFlag, affiliate.CommissionTransition{ReviewReasons: []string{"r"}})
 	}
-	refund := func(left int64) func(affiliate.CommissionID) error {
-		return func(id affiliate.CommissionID) error { return m.refund(id, left) }
+	refund := func(remaining int64) func(affiliate.CommissionID) error {
+		return func(id affiliate.CommissionID) error { return m.refund(id, remaining) }
 	}
 	disputed := func(id affiliate.CommissionID) error {
 		w.Exec(`update commissions set dispute_status = 'open' where id = $1`, id)
-		return m.refund(id, 60) // any change of it takes it out
+		return m.refund(id, 60) // any change removes the disputed commission from the payout
 	}
 	for name, tc := range map[string]struct {
 		change func(affiliate.CommissionID) error
-		amount int64 // of the payout after it, which was 300 of three commissions
-		count  int64
+		amount int64 // the payout's amount after the change; before it is 300
+		count  int64 // the payout's commissions after the change; before there are 3
 	}{
 		"rejected": {reject, 200, 2}, "refunded": {refund(0), 200, 2}, "flagged": {flag, 200, 2}, "disputed": {disputed, 200, 2},
 		"refunded in part": {refund(40), 240, 3}, "refunded to nothing in parts": {refund(-1), 200, 3},
@@ -38,31 +38,31 @@ func TestPayoutFollowsItsCommissionsUntilItIsSent(t *testing.T) {
 		for _, status := range []string{"draft", "pending", "processing"} {
 			t.Run(name+", "+status, func(t *testing.T) {
 				p := m.partner(name + status)
-				first := m.commission(p, 100)
-				w.pass(time.Minute)
-				m.commission(p, 100)
-				m.commission(p, 100)
-				b := m.mustBatch()
+				first := m.addCommission(p, 100)
+				w.advance(time.Minute)
+				m.addCommission(p, 100)
+				m.addCommission(p, 100)
+				b := m.mustCreateBatch()
 				if status != "draft" {
 					m.confirm(b)
 				}
 				if status == "processing" {
 					m.send(b)
 				}
-				before := m.the(b)
+				before := m.onlyPayout(b)
 				if err := tc.change(first); err != nil {
 					t.Fatal(err)
 				}
-				w.sound()
+				w.checkConsistency()
 				got := m.payout(before.Id)
 				if got.Status != before.Status {
 					t.Errorf("the status is %s", got.Status)
 				}
 				if status == "processing" {
 					if got.AmountCents != 300 || got.CommissionCount != 3 {
-						t.Errorf("a payout that was sent changes: %v", got)
+						t.Errorf("a payout changed after it was sent: %v", got)
 					}
-					m.must(got.Id, "paid")
+					m.mustMove(got.Id, "paid")
 					return
 				}
 				if got.AmountCents != tc.amount || got.CommissionCount != tc.count || len(got.Commissions) != int(tc.count) {
@@ -74,23 +74,23 @@ func TestPayoutFollowsItsCommissionsUntilItIsSent(t *testing.T) {
 				if left := w.Count(`select count(*) from commissions where id = $1 and payout_id is null`, first); left != 3-int(tc.count) {
 					t.Errorf("%d commissions left the payout", left)
 				}
-				m.must(got.Id, "cancel")
+				m.mustMove(got.Id, "cancel")
 				w.Exec(`update commissions set needs_review = true where payout_id is null`)
 			})
 		}
 	}
 }
 
-func TestPayoutWithoutAnythingLeftIsCanceled(t *testing.T) {
+func TestPayout_IsCanceledWhenNothingRemainsToPay(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant()
-	owes := m.partner("Owes")
-	first, second := m.commission(owes, 100), m.commission(owes, 50)
-	m.entry(owes, affiliate.EntryAdjustment, -60)
-	praised := m.partner("Praised")
-	only := m.commission(praised, 100)
-	m.entry(praised, affiliate.EntryBonus, 30)
-	b := m.confirm(m.mustBatch())
+	debtor := m.partner("Debtor")
+	first, second := m.addCommission(debtor, 100), m.addCommission(debtor, 50)
+	m.addEntry(debtor, affiliate.EntryAdjustment, -60)
+	withBonus := m.partner("With bonus")
+	only := m.addCommission(withBonus, 100)
+	m.addEntry(withBonus, affiliate.EntryBonus, 30)
+	b := m.confirm(m.mustCreateBatch())
 
 	if err := m.refund(first, 0); err != nil {
 		t.Fatal(err)
@@ -98,10 +98,10 @@ func TestPayoutWithoutAnythingLeftIsCanceled(t *testing.T) {
 	if err := m.refund(only, 0); err != nil {
 		t.Fatal(err)
 	}
-	w.sound()
+	w.checkConsistency()
 	for _, p := range m.payouts(b) {
 		switch p.PartnerName {
-		case "Owes": // 50 - 60 is nothing to pay: the other commission is free for the next batch
+		case "Debtor": // 50 - 60 is negative, so the next batch can have the other commission
 			if p.Status != affiliatev1.PayoutStatus_PAYOUT_STATUS_CANCELED || p.AmountCents != 90 || p.CommissionCount != 2 {
 				t.Errorf("%v", p)
 			}
@@ -116,39 +116,39 @@ func TestPayoutWithoutAnythingLeftIsCanceled(t *testing.T) {
 		}
 	}
 	if n := w.Count(`select count(*) from commissions where id = $1 and status = 'approved' and payout_id is null`, second); n != 1 {
-		t.Error("the canceled payout keeps a commission")
+		t.Error("the canceled payout still has a commission")
 	}
-	got, err := w.service.GetPayoutBatch(m.call(), &affiliatev1.GetPayoutBatchRequest{BatchId: b.Id})
+	got, err := w.service.GetPayoutBatch(m.context(), &affiliatev1.GetPayoutBatchRequest{BatchId: b.Id})
 	if err != nil || got.Status != affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED || got.ByStatus.Canceled != 1 || got.ByStatus.Pending != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
 }
 
-// Commissions change while their payouts are made, confirmed, sent, paid and
-// canceled. No transaction fails, and what is kept twice agrees.
-func TestPayoutsAndTheirCommissionsChangeAtTheSameTime(t *testing.T) {
+// Commissions change while their payouts are created, confirmed, sent, paid and canceled.
+// No transaction may fail with an unexpected error, and all invariants must hold.
+func TestPayouts_ChangeInParallelWithTheirCommissions(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant()
 	anna, bert := m.partner("Anna"), m.partner("Bert")
 	for range 6 {
 		var ids []affiliate.CommissionID
 		for range 5 {
-			ids = append(ids, m.commission(anna, 100), m.commission(bert, 100))
+			ids = append(ids, m.addCommission(anna, 100), m.addCommission(bert, 100))
 		}
-		b := m.mustBatch()
+		b := m.mustCreateBatch()
 		payouts := m.payouts(b)
 		move := rand.N(4)
-		race(len(ids)+4, func(i int) {
+		runParallel(len(ids)+4, func(i int) {
 			var err error
 			switch {
 			case i == 0:
-				_, err = w.service.ConfirmPayoutBatch(m.call(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
+				_, err = w.service.ConfirmPayoutBatch(m.context(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
 			case i == 1:
-				_, err = m.batch()
+				_, err = m.createBatch()
 			case i < 4 && move == 0:
 				_, err = m.export(b, 0)
 			case i < 4:
-				_, err = m.do(payouts[i-2].Id, []string{"paid", "cancel", "failed"}[move-1])
+				_, err = m.move(payouts[i-2].Id, []string{"paid", "cancel", "failed"}[move-1])
 			case i%3 == 0:
 				err = m.refund(ids[i-4], 0)
 			case i%3 == 1:
@@ -162,10 +162,10 @@ func TestPayoutsAndTheirCommissionsChangeAtTheSameTime(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
-		w.sound()
+		w.checkConsistency()
 		w.Exec(`update commissions set needs_review = true where payout_id is null and status = 'approved'`)
 	}
 	if n := w.Count(`select count(*) from pg_stat_database where datname = current_database() and deadlocks > 0`); n != 0 {
-		t.Error("transactions wait for each other in a circle")
+		t.Error("there was a deadlock")
 	}
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestListsAreFilteredAndNewestFirst(t *testing.T) {
+func TestListPayouts_FiltersAndSortsByAge(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant()
 	anna, berta := m.partner("Anna"), m.partner("Berta")
 	var batches []*affiliatev1.PayoutBatch
 	for range 3 {
-		w.pass(time.Minute)
-		m.commission(anna, 100)
-		m.commission(berta, 200)
-		batches = append(batches, m.mustBatch())
+		w.advance(time.Minute)
+		m.addCommission(anna, 100)
+		m.addCommission(berta, 200)
+		batches = append(batches, m.mustCreateBatch())
 	}
 	m.confirm(batches[0])
 	draft := affiliatev1.PayoutStatus_PAYOUT_STATUS_DRAFT
@@ -41,7 +41,7 @@ func TestListsAreFilteredAndNewestFirst(t *testing.T) {
 		"a batch":       {&affiliatev1.ListPayoutsRequest{BatchId: &batches[1].Id}, 2},
 		"a programme":   {&affiliatev1.ListPayoutsRequest{ProgramId: proto.String(m.program.String())}, 6},
 	} {
-		got, err := w.service.ListPayouts(m.call(), c.req)
+		got, err := w.service.ListPayouts(m.context(), c.req)
 		if err != nil || got.Total != c.want || int64(len(got.Data)) != c.want {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
@@ -49,47 +49,47 @@ func TestListsAreFilteredAndNewestFirst(t *testing.T) {
 	for _, unknown := range []*affiliatev1.ListPayoutsRequest{
 		{ProgramId: proto.String(batches[0].Id)}, {ParticipantId: proto.String(batches[0].Id)}, {BatchId: proto.String(m.program.String())},
 	} {
-		if _, err := w.service.ListPayouts(m.call(), unknown); pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
+		if _, err := w.service.ListPayouts(m.context(), unknown); pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 			t.Errorf("%v: %v", unknown, err)
 		}
 	}
-	page, err := w.service.ListPayouts(m.call(), &affiliatev1.ListPayoutsRequest{Page: proto.Int32(2), PageSize: proto.Int32(2)})
+	page, err := w.service.ListPayouts(m.context(), &affiliatev1.ListPayoutsRequest{Page: proto.Int32(2), PageSize: proto.Int32(2)})
 	if err != nil || page.Total != 6 || len(page.Data) != 2 || page.Data[0].BatchId != batches[1].Id || page.Page != 2 || page.Limit != 2 {
 		t.Errorf("%v, %v", page, err)
 	}
-	all, err := w.service.ListPayoutBatches(m.call(), &affiliatev1.ListPayoutBatchesRequest{PageSize: proto.Int32(2)})
+	all, err := w.service.ListPayoutBatches(m.context(), &affiliatev1.ListPayoutBatchesRequest{PageSize: proto.Int32(2)})
 	if err != nil || all.Total != 3 || len(all.Data) != 2 || all.Data[0].Id != batches[2].Id || all.Data[0].PayoutCount != 2 || all.Data[0].Totals[0].AmountCents != 300 {
 		t.Errorf("%v, %v", all, err)
 	}
-	if all, err = w.service.ListPayoutBatches(m.call(), &affiliatev1.ListPayoutBatchesRequest{
+	if all, err = w.service.ListPayoutBatches(m.context(), &affiliatev1.ListPayoutBatchesRequest{
 		Status: affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED,
-	}); err != nil || all.Total != 1 || !proto.Equal(all.Data[0], m.get(batches[0].Id)) {
+	}); err != nil || all.Total != 1 || !proto.Equal(all.Data[0], m.getBatch(batches[0].Id)) {
 		t.Errorf("%v, %v", all, err)
 	}
 }
 
-func (m *merchant) get(batch string) *affiliatev1.PayoutBatch {
+func (m *merchant) getBatch(batch string) *affiliatev1.PayoutBatch {
 	m.w.t.Helper()
-	b, err := m.w.service.GetPayoutBatch(m.call(), &affiliatev1.GetPayoutBatchRequest{BatchId: batch})
+	b, err := m.w.service.GetPayoutBatch(m.context(), &affiliatev1.GetPayoutBatchRequest{BatchId: batch})
 	if err != nil {
 		m.w.t.Fatal(err)
 	}
 	return b
 }
 
-func TestPartnersSeeTheirConfirmedPayouts(t *testing.T) {
+func TestListPartnerPayouts_ShowsOwnConfirmedPayouts(t *testing.T) {
 	w := newWorld(t)
 	m, other := w.merchant(pgtest.Row{"name": "Alpha"}), w.merchant(pgtest.Row{"name": "Beta"})
 	anna, berta := m.partner("Anna"), m.partner("Berta")
-	also := w.NewParticipant(other.scope, other.program, anna.Partner)
-	m.commission(anna, 100)
-	m.commission(berta, 200)
-	w.pass(time.Minute)
-	other.commission(also, 300)
-	hidden := m.mustBatch()
-	m.must(m.payouts(hidden)[0].Id, "cancel")
-	m.must(m.payouts(hidden)[1].Id, "cancel")
-	mine, others := m.mustBatch(), other.mustBatch()
+	annaInOther := w.NewParticipant(other.scope, other.program, anna.Partner)
+	m.addCommission(anna, 100)
+	m.addCommission(berta, 200)
+	w.advance(time.Minute)
+	other.addCommission(annaInOther, 300)
+	canceled := m.mustCreateBatch()
+	m.mustMove(m.payouts(canceled)[0].Id, "cancel")
+	m.mustMove(m.payouts(canceled)[1].Id, "cancel")
+	mine, others := m.mustCreateBatch(), other.mustCreateBatch()
 	call := func(mode affiliate.Mode) context.Context {
 		return server.WithPrincipal(t.Context(), server.Principal{Kind: server.PartnerToken, User: anna.Partner, Mode: mode})
 	}
@@ -104,7 +104,7 @@ func TestPartnersSeeTheirConfirmedPayouts(t *testing.T) {
 			all = append(all, fmt.Sprint(p.ProgramName, " ", p.AmountCents))
 		}
 		if text := protojson.Format(got); strings.Contains(text, berta.ID.String()) {
-			t.Errorf("shows another's: %s", text)
+			t.Errorf("the response shows another partner's payout: %s", text)
 		}
 		return strings.Join(all, ", ")
 	}
@@ -112,14 +112,14 @@ func TestPartnersSeeTheirConfirmedPayouts(t *testing.T) {
 		t.Errorf("drafts are shown: %s", got)
 	}
 	m.confirm(mine)
-	w.pass(time.Minute)
+	w.advance(time.Minute)
 	other.confirm(others)
 	for name, c := range map[string]struct {
 		mode affiliate.Mode
 		req  *affiliatev1.ListPartnerPayoutsRequest
 		want []string
 	}{
-		"all":         {"live", &affiliatev1.ListPartnerPayoutsRequest{}, []string{"Alpha 100, Beta 300", "Beta 300, Alpha 100"}}, // made in one millisecond
+		"all":         {"live", &affiliatev1.ListPartnerPayoutsRequest{}, []string{"Alpha 100, Beta 300", "Beta 300, Alpha 100"}}, // created in the same millisecond, so the order is not defined
 		"a programme": {"live", &affiliatev1.ListPartnerPayoutsRequest{ProgramId: proto.String(m.program.String())}, []string{"Alpha 100"}},
 		"a status":    {"live", &affiliatev1.ListPartnerPayoutsRequest{Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_PAID}, []string{""}},
 		"test mode":   {"test", &affiliatev1.ListPartnerPayoutsRequest{}, []string{""}},
@@ -131,7 +131,7 @@ func TestPartnersSeeTheirConfirmedPayouts(t *testing.T) {
 	}
 }
 
-func TestRequestsAreChecked(t *testing.T) {
+func TestCheck_ReportsInvalidFields(t *testing.T) {
 	w := newWorld(t)
 	for field, req := range map[string]proto.Message{
 		"status":   &affiliatev1.ListPayoutsRequest{Status: 99},

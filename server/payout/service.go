@@ -1,15 +1,15 @@
-// Package payout serves the paying of partners: batches of payouts, and what
-// becomes of each payout. The proto service has the drawing of the statuses,
-// affiliate/payout.go the table of moves.
+// Package payout serves payout batches and the payouts in them. The proto file of the
+// service has a drawing of the statuses. The file affiliate/payout.go has the table of
+// allowed moves.
 //
-// It guarantees that a commission is in at most one open payout, whatever runs at
-// a time; that a batch which is asked for twice under one Idempotency-Key is made
-// once; that what a payout pays is judged anew when it is confirmed, sent and tried
-// again; and that the ledger holds exactly what was sent.
+// It guarantees that a commission is in at most one open payout, also when requests run
+// in parallel. Two requests with the same Idempotency-Key create one batch. The service
+// checks again that the commissions are payable when a payout is confirmed, sent or
+// retried. The ledger contains exactly the amounts that were sent.
 //
-// It moves no money: the merchant exports a batch, sends the money and tells what
-// has become of it. What is refunded while a payout is on its way does not stop
-// it; it becomes a debt, which the next payout nets.
+// It does not transfer money. The merchant exports a batch, sends the money and reports
+// the result of each payout. A refund during the processing of a payout does not stop the
+// payout. The refunded amount becomes a debt, which the next payout subtracts.
 package payout
 
 import (
@@ -23,16 +23,16 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Config is what the service is made of.
+// Config holds the dependencies of a Service.
 type Config struct {
 	Store Store
-	// Seal opens payout accounts, for exports.
+	// Seal decrypts payout accounts for exports.
 	Seal Opener
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Service is affiliate.v1.PayoutService.
+// Service implements affiliate.v1.PayoutService.
 type Service struct {
 	affiliatev1.UnimplementedPayoutServiceServer
 
@@ -41,17 +41,18 @@ type Service struct {
 	now   func() time.Time
 }
 
-// New makes the service.
+// New returns a Service.
 func New(c Config) *Service { return &Service{store: c.Store, seal: c.Seal, now: c.Now} }
 
-// at is the instant of a call: UTC, to the millisecond, as the API shows it.
-func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// PreviewPayouts shows what a batch would contain.
+// PreviewPayouts returns the payouts that a batch would contain, and the participants
+// that it would exclude, with the reason.
 func (s *Service) PreviewPayouts(ctx context.Context, req *affiliatev1.PreviewPayoutsRequest) (*affiliatev1.PayoutPreview, error) {
 	page := server.PageOf(req)
-	of := selection(server.PrincipalFrom(ctx).Scope(), req, s.at())
-	due, err := s.store.PayoutsDue(ctx, of)
+	selection := selectionOf(server.PrincipalFrom(ctx).Scope(), req, s.changeTime())
+	due, err := s.store.PayoutsDue(ctx, selection)
 	if err != nil {
 		return nil, err
 	}
@@ -62,23 +63,24 @@ func (s *Service) PreviewPayouts(ctx context.Context, req *affiliatev1.PreviewPa
 		data = append(data, previewLine(d))
 	}
 	return &affiliatev1.PayoutPreview{
-		Data: data, Total: int64(len(due)), Cutoff: server.Timestamp(of.Cutoff), Totals: toTotals(previewTotals(due)),
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+		Data: data, Total: int64(len(due)), Cutoff: server.Timestamp(selection.Cutoff), Totals: toTotals(previewTotals(due)),
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 
-// CreatePayoutBatch makes a batch of drafts. Each commission is in one of the
-// batches that are made at the same time.
+// CreatePayoutBatch creates a batch of draft payouts. If batches are created in parallel,
+// each commission is in only one of them. Errors: IDEMPOTENCY_KEY_REQUIRED,
+// PAYOUT_STATE_INVALID if nothing can be paid.
 func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.CreatePayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
 	text, ok, _ := server.IdempotencyKeyFrom(ctx)
 	if !ok {
 		return nil, affiliate.Refuse(affiliate.ReasonIdempotencyKeyRequired)
 	}
-	scope, at := server.PrincipalFrom(ctx).Scope(), s.at()
+	scope, at := server.PrincipalFrom(ctx).Scope(), s.changeTime()
 	key := affiliate.IdempotencyKey{
 		Method: affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName, Key: text, Fingerprint: server.Fingerprint(nil, req), At: at,
 	}
-	wanted := affiliate.NewPayoutBatch{PayoutSelection: selection(scope, req, at), By: server.ActorFrom(ctx), At: at}
+	newBatch := affiliate.NewPayoutBatch{PayoutSelection: selectionOf(scope, req, at), By: server.ActorFrom(ctx), At: at}
 	response := &affiliatev1.PayoutBatch{}
 	replayed := false
 	err := s.store.InTx(ctx, func(tx Tx) error {
@@ -89,20 +91,20 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 		if replayed = stored != nil; replayed {
 			return proto.Unmarshal(stored, response)
 		}
-		// The participants to lock are known from a first look without locks.
-		candidates, err := tx.PayoutsDue(ctx, wanted.PayoutSelection)
+		// A first read without locks finds the participants to lock.
+		candidates, err := tx.PayoutsDue(ctx, newBatch.PayoutSelection)
 		if err != nil {
 			return err
 		}
-		due, free, err := tx.LockPayoutsDue(ctx, wanted.PayoutSelection, affiliate.BatchParticipants(candidates))
+		due, free, err := tx.LockPayoutsDue(ctx, newBatch.PayoutSelection, affiliate.BatchParticipants(candidates))
 		if err != nil {
 			return err
 		}
-		draft, err := wanted.Draft(due, free)
+		draft, err := newBatch.Draft(due, free)
 		if err != nil {
 			return err
 		}
-		batch, err := tx.InsertPayoutBatch(ctx, draft, wanted.By)
+		batch, err := tx.InsertPayoutBatch(ctx, draft, newBatch.By)
 		if err != nil {
 			return err
 		}
@@ -121,7 +123,7 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 	return response, nil
 }
 
-// ListPayoutBatches pages through the mode's batches.
+// ListPayoutBatches returns one page of the workspace's batches in the mode of the call.
 func (s *Service) ListPayoutBatches(ctx context.Context, req *affiliatev1.ListPayoutBatchesRequest) (*affiliatev1.ListPayoutBatchesResponse, error) {
 	page := server.PageOf(req)
 	status := affiliate.PayoutBatchStatus(server.Word(req.GetStatus()))
@@ -135,46 +137,48 @@ func (s *Service) ListPayoutBatches(ctx context.Context, req *affiliatev1.ListPa
 	}
 	return &affiliatev1.ListPayoutBatchesResponse{
 		Data: data, Total: server.Total(ctx, total),
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 
-// GetPayoutBatch reads one batch.
+// GetPayoutBatch returns one batch.
 func (s *Service) GetPayoutBatch(ctx context.Context, req *affiliatev1.GetPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
 	return batchCall(req, func(id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
 		return s.store.PayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id)
 	})
 }
 
-// ConfirmPayoutBatch releases a draft.
+// ConfirmPayoutBatch confirms a draft batch. Its payouts can then be paid.
 func (s *Service) ConfirmPayoutBatch(ctx context.Context, req *affiliatev1.ConfirmPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
 	return batchCall(req, func(id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
-		return s.store.ConfirmPayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id, s.at(), server.ActorFrom(ctx))
+		return s.store.ConfirmPayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id, s.changeTime(), server.ActorFrom(ctx))
 	})
 }
 
-// CancelPayoutBatch cancels what is not sent.
+// CancelPayoutBatch cancels the payouts of a batch. Errors: PAYOUT_STATE_INVALID if a
+// payout of the batch was already sent.
 func (s *Service) CancelPayoutBatch(ctx context.Context, req *affiliatev1.CancelPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
 	return batchCall(req, func(id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
-		return s.store.CancelPayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id, s.at(), server.ActorFrom(ctx))
+		return s.store.CancelPayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id, s.changeTime(), server.ActorFrom(ctx))
 	})
 }
 
+// batchCall calls fn with the batch id in the request's path and converts the result.
 func batchCall(
-	req interface{ GetBatchId() string }, do func(affiliate.PayoutBatchID) (affiliate.PayoutBatch, error),
+	req interface{ GetBatchId() string }, fn func(affiliate.PayoutBatchID) (affiliate.PayoutBatch, error),
 ) (*affiliatev1.PayoutBatch, error) {
 	id, err := server.PathID[affiliate.PayoutBatch](req.GetBatchId())
 	if err != nil {
 		return nil, err
 	}
-	batch, err := do(id)
+	batch, err := fn(id)
 	if err != nil {
 		return nil, err
 	}
 	return toBatch(batch), nil
 }
 
-// ListPayouts pages through the mode's payouts.
+// ListPayouts returns one page of the workspace's payouts in the mode of the call.
 func (s *Service) ListPayouts(ctx context.Context, req *affiliatev1.ListPayoutsRequest) (*affiliatev1.ListPayoutsResponse, error) {
 	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	if err := wrong.Err(); err != nil {
@@ -197,11 +201,11 @@ func (s *Service) ListPayouts(ctx context.Context, req *affiliatev1.ListPayoutsR
 	}
 	return &affiliatev1.ListPayoutsResponse{
 		Data: data, Total: server.Total(ctx, total),
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 
-// GetPayout reads one payout.
+// GetPayout returns one payout with its commissions.
 func (s *Service) GetPayout(ctx context.Context, req *affiliatev1.GetPayoutRequest) (*affiliatev1.PayoutDetail, error) {
 	id, err := server.PathID[affiliate.Payout](req.GetPayoutId())
 	if err != nil {
@@ -214,26 +218,26 @@ func (s *Service) GetPayout(ctx context.Context, req *affiliatev1.GetPayoutReque
 	return toDetail(p), nil
 }
 
-// MarkPayoutPaid tells that the money has arrived.
+// MarkPayoutPaid records that the partner received the money.
 func (s *Service) MarkPayoutPaid(ctx context.Context, req *affiliatev1.MarkPayoutPaidRequest) (*affiliatev1.Payout, error) {
-	t := affiliate.PayoutTransition{Move: affiliate.MoveMarkPaid, Reference: &req.Reference, PaidAt: s.at()}
+	t := affiliate.PayoutTransition{Move: affiliate.MoveMarkPaid, Reference: &req.Reference, PaidAt: s.changeTime()}
 	if req.GetPaidAt() != nil {
 		t.PaidAt = req.GetPaidAt().AsTime().Truncate(time.Millisecond)
 	}
 	return s.move(ctx, req, t)
 }
 
-// MarkPayoutFailed tells that it could not be paid.
+// MarkPayoutFailed records that the payment failed.
 func (s *Service) MarkPayoutFailed(ctx context.Context, req *affiliatev1.MarkPayoutFailedRequest) (*affiliatev1.Payout, error) {
 	return s.move(ctx, req, affiliate.PayoutTransition{Move: affiliate.MoveMarkFailed, Reason: &req.Reason})
 }
 
-// RetryPayout tries a failed payout again.
+// RetryPayout makes a failed payout pending again.
 func (s *Service) RetryPayout(ctx context.Context, req *affiliatev1.RetryPayoutRequest) (*affiliatev1.Payout, error) {
 	return s.move(ctx, req, affiliate.PayoutTransition{Move: affiliate.MoveRetry})
 }
 
-// CancelPayout gives a payout up.
+// CancelPayout cancels a payout.
 func (s *Service) CancelPayout(ctx context.Context, req *affiliatev1.CancelPayoutRequest) (*affiliatev1.Payout, error) {
 	return s.move(ctx, req, affiliate.PayoutTransition{Move: affiliate.MoveCancel})
 }
@@ -243,7 +247,7 @@ func (s *Service) move(ctx context.Context, req interface{ GetPayoutId() string 
 	if err != nil {
 		return nil, err
 	}
-	t.Actor, t.At = server.ActorFrom(ctx), s.at()
+	t.Actor, t.At = server.ActorFrom(ctx), s.changeTime()
 	p, err := s.store.MovePayout(ctx, server.PrincipalFrom(ctx).Scope(), id, t)
 	if err != nil {
 		return nil, err
@@ -251,7 +255,7 @@ func (s *Service) move(ctx context.Context, req interface{ GetPayoutId() string 
 	return toProto(p), nil
 }
 
-// ListPartnerPayouts pages through the partner's own payouts.
+// ListPartnerPayouts returns one page of the partner's own payouts.
 func (s *Service) ListPartnerPayouts(ctx context.Context, req *affiliatev1.ListPartnerPayoutsRequest) (*affiliatev1.ListPartnerPayoutsResponse, error) {
 	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	if err := wrong.Err(); err != nil {
@@ -272,16 +276,16 @@ func (s *Service) ListPartnerPayouts(ctx context.Context, req *affiliatev1.ListP
 	}
 	return &affiliatev1.ListPartnerPayoutsResponse{
 		Data: data, Total: server.Total(ctx, total),
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 
-// optionalID reads a filter that the contract's annotations have checked.
+// optionalID returns the id in an optional filter, or nil if the filter is absent.
 func optionalID[T any](text *string) *affiliate.ID[T] {
 	if text == nil {
 		return nil
 	}
-	// What is no UUID becomes the zero id, which nothing has.
+	// A text that is not a UUID becomes the zero id. No record has that id.
 	id, _ := affiliate.ParseID[T](*text)
 	return &id
 }

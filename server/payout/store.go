@@ -8,65 +8,68 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Store is what the service needs of the database. Refusals come back as
-// *affiliate.Error. What a person changed is audited and published, and the
-// ledger follows, in the transaction of the change.
+// Store is the part of the database that the service uses. A method that refuses a
+// request returns an *affiliate.Error. A change, its audit record, its event and its
+// ledger entries are stored in one transaction.
 type Store interface {
 	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn
 	// more than once.
 	InTx(ctx context.Context, fn func(tx Tx) error) error
-	// PayoutsDue reads what a batch would consist of, then what would be left out,
-	// each by the partner's name. Errors: NOT_FOUND for a programme.
-	PayoutsDue(ctx context.Context, of affiliate.PayoutSelection) ([]affiliate.PayoutDue, error)
-	// PayoutBatches reads one page, newest first, and counts all pages up to
-	// affiliate.MaxTotal batches; an empty status is any.
+	// PayoutsDue reads the amounts that a batch would pay, followed by the amounts that it
+	// would exclude. Both parts are sorted by the partner's name. Errors: NOT_FOUND for a
+	// programme.
+	PayoutsDue(ctx context.Context, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error)
+	// PayoutBatches reads one page of batches, newest first, and counts all batches that
+	// match, up to affiliate.MaxTotal. An empty status matches all batches.
 	PayoutBatches(ctx context.Context, scope affiliate.Scope, status affiliate.PayoutBatchStatus, page affiliate.Page) ([]affiliate.PayoutBatch, int64, error)
 	// PayoutBatch reads one batch. Errors: NOT_FOUND.
 	PayoutBatch(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error)
-	// ConfirmPayoutBatch releases a draft, but for what has ceased to be payable.
-	// Errors: NOT_FOUND, PAYOUT_STATE_INVALID with the status as metadata, like all
-	// that move.
+	// ConfirmPayoutBatch confirms a draft batch. It removes commissions that are no longer
+	// payable and cancels payouts that are excluded now. Errors: NOT_FOUND,
+	// PAYOUT_STATE_INVALID. In all methods of Store, PAYOUT_STATE_INVALID has the current
+	// status in its metadata.
 	ConfirmPayoutBatch(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor) (affiliate.PayoutBatch, error)
-	// CancelPayoutBatch cancels what of a batch is not sent, when nothing is.
-	// Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
+	// CancelPayoutBatch cancels the draft and pending payouts of a batch. Errors: NOT_FOUND,
+	// PAYOUT_STATE_INVALID if a payout of the batch is processing or paid.
 	CancelPayoutBatch(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor) (affiliate.PayoutBatch, error)
-	// SendPayouts moves the pending payouts of a batch to processing, all or those
-	// of one method. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
+	// SendPayouts moves the pending payouts of a batch to processing. If method is not nil,
+	// it moves only the payouts with that method. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
 	SendPayouts(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod, at time.Time, by affiliate.Actor) error
-	// ExportPayouts returns the processing payouts of a batch, all or those of one
-	// method, by currency and by the partner's name, as one snapshot has them. The
-	// loop over them holds a connection. Errors: SERVICE_UNAVAILABLE if too many
-	// exports are running.
+	// ExportPayouts returns the processing payouts of a batch, sorted by currency and by the
+	// partner's name. If method is not nil, it returns only the payouts with that method.
+	// All rows come from one snapshot of the database. The loop over them uses a connection
+	// until it ends. Errors: SERVICE_UNAVAILABLE if too many exports are running.
 	ExportPayouts(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod) iter.Seq2[affiliate.SentPayout, error]
-	// Payouts reads one page, newest first, and counts all pages up to
-	// affiliate.MaxTotal payouts.
+	// Payouts reads one page of payouts, newest first, and counts all payouts that match the
+	// filter, up to affiliate.MaxTotal.
 	Payouts(ctx context.Context, scope affiliate.Scope, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error)
 	// Payout reads one payout. Errors: NOT_FOUND.
 	Payout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutDetail, error)
-	// MovePayout makes one move. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
+	// MovePayout changes the status of a payout. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
 	MovePayout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID, t affiliate.PayoutTransition) (affiliate.PayoutItem, error)
-	// PartnerPayouts reads one page of a partner's confirmed payouts in the mode,
-	// newest first, and counts all pages up to affiliate.MaxTotal payouts.
+	// PartnerPayouts reads one page of a partner's confirmed payouts in the mode, newest
+	// first, and counts all of them that match the filter, up to affiliate.MaxTotal.
 	PartnerPayouts(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error)
 }
 
-// Tx is a transaction that makes a batch.
+// Tx is the transaction in which CreatePayoutBatch creates a batch.
 type Tx interface {
-	// ClaimKey makes the row of a key, or waits for the transaction that has made it.
-	// replay is the response that is stored under the key, nil if this transaction is
-	// the first. Errors: IDEMPOTENCY_KEY_REUSED.
+	// ClaimKey inserts an idempotency key. If another transaction has inserted it, ClaimKey
+	// waits until that transaction ends. It returns the response that is stored for the key,
+	// or nil if the key is new. Errors: IDEMPOTENCY_KEY_REUSED if the key belongs to a
+	// different request.
 	ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) (replay []byte, err error)
-	// StoreResponse stores the response under a claimed key.
+	// StoreResponse stores the response for a claimed key.
 	StoreResponse(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey, response []byte) error
-	// PayoutsDue reads what is due, in no order and without locks. Errors: NOT_FOUND
-	// for a programme.
-	PayoutsDue(ctx context.Context, of affiliate.PayoutSelection) ([]affiliate.PayoutDue, error)
-	// LockPayoutsDue locks participants and their payable commissions that no payout
-	// holds, and reads what is due to the participants in each currency. The
-	// commissions are in the order of their ids.
-	LockPayoutsDue(ctx context.Context, of affiliate.PayoutSelection, participants []affiliate.ParticipantID) (due []affiliate.PayoutDue, free []affiliate.HeldCommission, err error)
-	// InsertPayoutBatch stores a new batch with all that belongs to it and returns it
-	// with its counts and totals.
+	// PayoutsDue reads the amounts that are due, in no particular order and without locks.
+	// Errors: NOT_FOUND for a programme.
+	PayoutsDue(ctx context.Context, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error)
+	// LockPayoutsDue locks the participants and those of their payable commissions that are
+	// in no payout. It returns the amounts due per participant and currency, and the locked
+	// commissions, sorted by id.
+	LockPayoutsDue(ctx context.Context, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) (due []affiliate.PayoutDue, free []affiliate.HeldCommission, err error)
+	// InsertPayoutBatch stores a new batch with its payouts and returns the batch with its
+	// counts and totals.
 	InsertPayoutBatch(ctx context.Context, draft affiliate.PayoutBatchDraft, by affiliate.Actor) (affiliate.PayoutBatch, error)
 }
 

@@ -24,8 +24,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// world is a database with the service on it. Commissions are put there directly,
-// and live through the store.
+// world is the service on a real database. Tests insert commissions directly and change
+// them through the commission service.
 type world struct {
 	*pgtest.Fixture
 	t       *testing.T
@@ -49,7 +49,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) now() time.Time { return time.UnixMilli(w.clock.Load()).UTC() }
 
-func (w *world) pass(d time.Duration) { w.clock.Add(d.Milliseconds()) }
+func (w *world) advance(d time.Duration) { w.clock.Add(d.Milliseconds()) }
 
 // merchant is a workspace in one mode, with one programme.
 type merchant struct {
@@ -67,7 +67,7 @@ func (w *world) merchant(columns ...pgtest.Row) *merchant {
 	return m
 }
 
-func (m *merchant) call() context.Context {
+func (m *merchant) context() context.Context {
 	return server.WithPrincipal(m.w.t.Context(), server.Principal{
 		Kind: server.MerchantToken, User: m.user, Workspace: m.scope.Workspace, Role: affiliate.RoleFinance, Mode: m.scope.Mode,
 	})
@@ -77,15 +77,15 @@ func withKey(ctx context.Context, key string) context.Context {
 	return metadata.NewIncomingContext(ctx, metadata.Pairs("idempotency-key", key))
 }
 
-// partner is somebody in the merchant's programme who is paid by PayPal.
+// partner adds a partner to the merchant's programme. The payout method is PayPal.
 func (m *merchant) partner(name string) pgtest.Participant {
 	m.w.t.Helper()
 	p := m.w.NewParticipant(m.scope, m.program, m.w.NewPartner(name))
-	m.method(p, affiliate.PayoutAccount{Method: affiliate.PayoutPayPal, Account: name + "@example.com"})
+	m.setMethod(p, affiliate.PayoutAccount{Method: affiliate.PayoutPayPal, Account: name + "@example.com"})
 	return p
 }
 
-func (m *merchant) method(p pgtest.Participant, account affiliate.PayoutAccount) {
+func (m *merchant) setMethod(p pgtest.Participant, account affiliate.PayoutAccount) {
 	m.w.t.Helper()
 	plain, err := json.Marshal(account)
 	if err != nil {
@@ -103,8 +103,8 @@ func (m *merchant) method(p pgtest.Participant, account affiliate.PayoutAccount)
 	}
 }
 
-// commission is one of so many cents, approved now.
-func (m *merchant) commission(p pgtest.Participant, cents int64, columns ...pgtest.Row) affiliate.CommissionID {
+// addCommission stores a commission of the amount and approves it.
+func (m *merchant) addCommission(p pgtest.Participant, cents int64, columns ...pgtest.Row) affiliate.CommissionID {
 	m.w.t.Helper()
 	now := m.w.now()
 	id, conversion, decision := affiliate.NewID[affiliate.Commission](now), affiliate.NewID[affiliate.Conversion](now), affiliate.NewID[affiliate.Decision](now)
@@ -138,7 +138,7 @@ func (m *merchant) commission(p pgtest.Participant, cents int64, columns ...pgte
 	return id
 }
 
-// moveCommission makes a move on behalf of a person.
+// moveCommission changes the status of a commission, with the merchant's user as actor.
 func (m *merchant) moveCommission(id affiliate.CommissionID, move affiliate.CommissionMove, t affiliate.CommissionTransition) error {
 	t.Scope, t.Program, t.Commission, t.Move, t.At = m.scope, m.program, id, move, m.w.now()
 	t.Actor = affiliate.Actor{User: &m.user}
@@ -146,12 +146,13 @@ func (m *merchant) moveCommission(id affiliate.CommissionID, move affiliate.Comm
 	return err
 }
 
-// refund leaves so many cents of a commission; 0: nothing of its sale.
-func (m *merchant) refund(id affiliate.CommissionID, left int64) error {
-	return m.moveCommission(id, affiliate.MoveRefund, affiliate.CommissionTransition{AmountCents: left, Full: left == 0, RefundReason: affiliate.RefundedSale})
+// refund reduces a commission to remaining cents. If remaining is 0, the complete sale is
+// refunded.
+func (m *merchant) refund(id affiliate.CommissionID, remaining int64) error {
+	return m.moveCommission(id, affiliate.MoveRefund, affiliate.CommissionTransition{AmountCents: remaining, Full: remaining == 0, RefundReason: affiliate.RefundedSale})
 }
 
-func (m *merchant) entry(p pgtest.Participant, kind affiliate.LedgerEntryType, cents int64) {
+func (m *merchant) addEntry(p pgtest.Participant, kind affiliate.LedgerEntryType, cents int64) {
 	m.w.t.Helper()
 	_, err := m.w.Store.AddLedgerEntry(m.w.t.Context(), affiliate.ManualEntry{
 		Scope: m.scope, Program: m.program, Participant: p.ID, Type: kind, AmountCents: cents, Reason: "R",
@@ -162,15 +163,15 @@ func (m *merchant) entry(p pgtest.Participant, kind affiliate.LedgerEntryType, c
 	}
 }
 
-// batch makes a batch of now under a key of its own.
-func (m *merchant) batch() (*affiliatev1.PayoutBatch, error) {
+// createBatch creates a batch with a new idempotency key. Its cutoff is the current time.
+func (m *merchant) createBatch() (*affiliatev1.PayoutBatch, error) {
 	key := affiliate.NewID[affiliate.PayoutBatch](m.w.now()).String()
-	return m.w.service.CreatePayoutBatch(withKey(m.call(), key), &affiliatev1.CreatePayoutBatchRequest{})
+	return m.w.service.CreatePayoutBatch(withKey(m.context(), key), &affiliatev1.CreatePayoutBatchRequest{})
 }
 
-func (m *merchant) mustBatch() *affiliatev1.PayoutBatch {
+func (m *merchant) mustCreateBatch() *affiliatev1.PayoutBatch {
 	m.w.t.Helper()
-	b, err := m.batch()
+	b, err := m.createBatch()
 	if err != nil {
 		m.w.t.Fatal(err)
 	}
@@ -179,17 +180,17 @@ func (m *merchant) mustBatch() *affiliatev1.PayoutBatch {
 
 func (m *merchant) confirm(b *affiliatev1.PayoutBatch) *affiliatev1.PayoutBatch {
 	m.w.t.Helper()
-	confirmed, err := m.w.service.ConfirmPayoutBatch(m.call(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
+	confirmed, err := m.w.service.ConfirmPayoutBatch(m.context(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
 	if err != nil {
 		m.w.t.Fatal(err)
 	}
 	return confirmed
 }
 
-// payouts are those of a batch, as GetPayout shows them.
+// payouts returns all payouts of a batch with their commissions.
 func (m *merchant) payouts(b *affiliatev1.PayoutBatch) []*affiliatev1.PayoutDetail {
 	m.w.t.Helper()
-	list, err := m.w.service.ListPayouts(m.call(), &affiliatev1.ListPayoutsRequest{BatchId: &b.Id, PageSize: proto.Int32(100)})
+	list, err := m.w.service.ListPayouts(m.context(), &affiliatev1.ListPayoutsRequest{BatchId: &b.Id, PageSize: proto.Int32(100)})
 	if err != nil {
 		m.w.t.Fatal(err)
 	}
@@ -202,15 +203,15 @@ func (m *merchant) payouts(b *affiliatev1.PayoutBatch) []*affiliatev1.PayoutDeta
 
 func (m *merchant) payout(id string) *affiliatev1.PayoutDetail {
 	m.w.t.Helper()
-	p, err := m.w.service.GetPayout(m.call(), &affiliatev1.GetPayoutRequest{PayoutId: id})
+	p, err := m.w.service.GetPayout(m.context(), &affiliatev1.GetPayoutRequest{PayoutId: id})
 	if err != nil {
 		m.w.t.Fatal(err)
 	}
 	return p
 }
 
-// the is the one payout of a batch.
-func (m *merchant) the(b *affiliatev1.PayoutBatch) *affiliatev1.PayoutDetail {
+// onlyPayout returns the payout of a batch that must have exactly one.
+func (m *merchant) onlyPayout(b *affiliatev1.PayoutBatch) *affiliatev1.PayoutDetail {
 	m.w.t.Helper()
 	all := m.payouts(b)
 	if len(all) != 1 {
@@ -219,9 +220,9 @@ func (m *merchant) the(b *affiliatev1.PayoutBatch) *affiliatev1.PayoutDetail {
 	return all[0]
 }
 
-// do makes a move by its word.
-func (m *merchant) do(id, move string) (*affiliatev1.Payout, error) {
-	ctx := m.call()
+// move calls the method for a move: paid, failed, retry or cancel.
+func (m *merchant) move(id, move string) (*affiliatev1.Payout, error) {
+	ctx := m.context()
 	switch move {
 	case "paid":
 		return m.w.service.MarkPayoutPaid(ctx, &affiliatev1.MarkPayoutPaidRequest{PayoutId: id, Reference: "T-1"})
@@ -234,16 +235,16 @@ func (m *merchant) do(id, move string) (*affiliatev1.Payout, error) {
 	}
 }
 
-func (m *merchant) must(id, move string) *affiliatev1.Payout {
+func (m *merchant) mustMove(id, move string) *affiliatev1.Payout {
 	m.w.t.Helper()
-	p, err := m.do(id, move)
+	p, err := m.move(id, move)
 	if err != nil {
 		m.w.t.Fatalf("%s: %v", move, err)
 	}
 	return p
 }
 
-// download collects an export.
+// download records the header and the body of an export.
 type download struct {
 	grpc.ServerStream
 	ctx    context.Context
@@ -259,7 +260,7 @@ func (d *download) Send(piece *httpbody.HttpBody) error {
 }
 
 func (m *merchant) export(b *affiliatev1.PayoutBatch, format affiliatev1.PayoutExportFormat) (*download, error) {
-	d := &download{ctx: m.call()}
+	d := &download{ctx: m.context()}
 	return d, m.w.service.ExportPayoutBatch(&affiliatev1.ExportPayoutBatchRequest{BatchId: b.Id, Format: format}, d)
 }
 
@@ -270,43 +271,44 @@ func (m *merchant) send(b *affiliatev1.PayoutBatch) {
 	}
 }
 
-// preview is what a batch of now would contain.
+// preview returns the preview of a batch whose cutoff is the current time.
 func (m *merchant) preview() *affiliatev1.PayoutPreview {
 	m.w.t.Helper()
-	p, err := m.w.service.PreviewPayouts(m.call(), &affiliatev1.PreviewPayoutsRequest{PageSize: proto.Int32(100)})
+	p, err := m.w.service.PreviewPayouts(m.context(), &affiliatev1.PreviewPayoutsRequest{PageSize: proto.Int32(100)})
 	if err != nil {
 		m.w.t.Fatal(err)
 	}
 	return p
 }
 
-// balance is what a participant's entries sum up to.
+// balance returns the sum of a participant's ledger entries.
 func (w *world) balance(p pgtest.Participant) int {
 	w.t.Helper()
 	return w.Count(`select coalesce(sum(amount_cents), 0)::bigint from ledger_entries where participant_id = $1`, p.ID)
 }
 
-// sound checks what holds whatever has happened.
-func (w *world) sound() {
+// checkConsistency checks the invariants of payouts, commissions and the ledger. They must
+// hold at any time.
+func (w *world) checkConsistency() {
 	w.t.Helper()
-	for what, sql := range map[string]string{
+	for violation, sql := range map[string]string{
 		"balances that are not the sums of their entries": `
 			select count(*) from (select participant_id, currency, sum(amount_cents) as n from ledger_entries group by 1, 2) e
 			full join (select participant_id, currency, sum(balance_cents) as n from ledger_balances group by 1, 2) b using (participant_id, currency)
 			where e.n is distinct from b.n`,
-		"payouts whose entries are not what was sent": `
+		"payouts whose entries are not the amount that was sent": `
 			select count(*) from payouts p
 			where (select coalesce(sum(amount_cents), 0) from ledger_entries e where e.payout_id = p.id)
 				<> case when p.status in ('processing', 'paid') then -p.amount_cents else 0 end`,
-		"commissions whose entries are not what is owed": `
+		"commissions whose entries are not the amount of the commission": `
 			select count(*) from commissions c
 			where (select coalesce(sum(amount_cents), 0) from ledger_entries e where e.commission_id = c.id)
 				<> case when c.status in ('approved', 'paid') then c.amount_cents else 0 end`,
-		"payouts that are not the sum of their parts": `
+		"payouts whose amount is not the sum of their commissions and adjustment": `
 			select count(*) from payouts p
 			where p.amount_cents <> p.adjustment_cents + (select coalesce(sum(amount_cents), 0) from payout_commissions c where c.payout_id = p.id)
 				or p.commission_count <> (select count(*) from payout_commissions c where c.payout_id = p.id)`,
-		"approved commissions in a payout that is not open, or does not name them": `
+		"approved commissions in a payout that is not open or does not contain them": `
 			select count(*) from commissions c
 			where c.status = 'approved' and c.payout_id is not null and not exists (
 				select from payouts p join payout_commissions h on h.payout_id = p.id and h.commission_id = c.id
@@ -318,7 +320,7 @@ func (w *world) sound() {
 			select count(*) from (
 				select h.commission_id from payout_commissions h join payouts p on p.id = h.payout_id
 				where p.status in ('draft', 'pending', 'processing', 'paid') group by 1 having count(*) > 1) twice`,
-		"batches that do not follow their payouts": `
+		"batches whose status does not match their payouts": `
 			select count(*) from (
 				select b.status, (b.completed_at is not null) as ended, count(*) filter (where p.status = 'draft') as draft,
 					count(*) filter (where p.status in ('pending', 'processing')) as open, count(*) filter (where p.status in ('processing', 'paid')) as sent,
@@ -329,7 +331,7 @@ func (w *world) sound() {
 				when failed > 0 then 'partially_failed' when paid > 0 then 'completed' else 'canceled' end`,
 	} {
 		if n := w.Count(sql); n != 0 {
-			w.t.Errorf("%d %s", n, what)
+			w.t.Errorf("%d %s", n, violation)
 		}
 	}
 }
