@@ -8,29 +8,29 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// BulkApproveParticipants approves each on its own.
+// BulkApproveParticipants approves each participant in a transaction of its own.
 func (s *Service) BulkApproveParticipants(ctx context.Context, req *affiliatev1.BulkApproveParticipantsRequest) (*affiliatev1.BulkParticipantsResponse, error) {
 	return s.bulk(ctx, req, affiliate.ApproveParticipant, nil)
 }
 
-// BulkRejectParticipants rejects each on its own.
+// BulkRejectParticipants rejects each participant in a transaction of its own.
 func (s *Service) BulkRejectParticipants(ctx context.Context, req *affiliatev1.BulkRejectParticipantsRequest) (*affiliatev1.BulkParticipantsResponse, error) {
 	return s.bulk(ctx, req, affiliate.RejectParticipant, req.Reason)
 }
 
 // bulkRequest is a request about several participants.
 type bulkRequest interface {
-	inProgram
+	programRequest
 	GetParticipantIds() []string
 }
 
-// bulk makes the move of one participant after the other.
+// bulk applies the move to one participant after the other.
 func (s *Service) bulk(ctx context.Context, req bulkRequest, move affiliate.ParticipantMove, reason *string) (*affiliatev1.BulkParticipantsResponse, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
-	scope, at, actor := server.PrincipalFrom(ctx).Scope(), s.at(), server.ActorFrom(ctx)
+	scope, at, actor := server.PrincipalFrom(ctx).Scope(), s.changeTime(), server.ActorFrom(ctx)
 	outcomes, err := server.EachOf(req.GetParticipantIds(), func(id affiliate.ParticipantID) (string, error) {
 		moved, err := s.store.MoveParticipant(ctx, scope, program, id, move, reason, at, actor)
 		return string(moved.Status), err

@@ -26,22 +26,22 @@ func (w *world) bulk(ctx context.Context, verb, program string, ids ...string) (
 	return w.service.BulkRejectParticipants(ctx, &affiliatev1.BulkRejectParticipantsRequest{ProgramId: program, ParticipantIds: ids, Reason: proto.String("spam")})
 }
 
-func TestBulkMovesEachOnItsOwn(t *testing.T) {
+func TestBulk_ChangesEachParticipantSeparately(t *testing.T) {
 	w := newWorld(t)
 	owner := w.asMerchant(affiliate.RoleOwner)
-	pending, also := w.applied("Ada").Id, w.applied("Bob").Id
-	approved, erased := w.applied("Cyd").Id, w.applied("Dan").Id
-	if _, err := w.do(owner, "approve", w.program.String(), approved, nil); err != nil {
+	pending, pending2 := w.mustApply("Ada").Id, w.mustApply("Bob").Id
+	approved, erased := w.mustApply("Cyd").Id, w.mustApply("Dan").Id
+	if _, err := w.move(owner, "approve", w.program.String(), approved, nil); err != nil {
 		t.Fatal(err)
 	}
 	w.Exec(`update participants set erased_at = $1 where id = $2`, w.now, erased)
 	own := w.program
 	w.program = w.newProgram()
-	elsewhere := w.applied("Eve").Id
+	elsewhere := w.mustApply("Eve").Id
 	w.program = own
 	unknown := affiliate.NewID[affiliate.Participant](w.now).String()
 
-	got, err := w.bulk(owner, "reject", own.String(), unknown, pending, approved, strings.ToUpper(pending), erased, elsewhere, also, unknown)
+	got, err := w.bulk(owner, "reject", own.String(), unknown, pending, approved, strings.ToUpper(pending), erased, elsewhere, pending2, unknown)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,12 +55,12 @@ func TestBulkMovesEachOnItsOwn(t *testing.T) {
 	want := &affiliatev1.BulkParticipantsResponse{
 		Summary: &affiliatev1.BulkSummary{Total: 6, Succeeded: 2, Failed: 4},
 		Results: []*affiliatev1.BulkParticipantResult{
-			item(unknown, none, 404, "NOT_FOUND", sentence(affiliate.ReasonNotFound)),
+			item(unknown, none, 404, "NOT_FOUND", standardMessage(affiliate.ReasonNotFound)),
 			item(pending, rejected, 200, "", ""),
-			item(approved, affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED, 409, "PARTICIPANT_STATE_INVALID", sentence(affiliate.ReasonParticipantState)),
-			item(erased, affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_PENDING, 409, "PARTICIPANT_ERASED", sentence(affiliate.ReasonParticipantErased)),
-			item(elsewhere, none, 404, "NOT_FOUND", sentence(affiliate.ReasonNotFound)),
-			item(also, rejected, 200, "", ""),
+			item(approved, affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED, 409, "PARTICIPANT_STATE_INVALID", standardMessage(affiliate.ReasonParticipantState)),
+			item(erased, affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_PENDING, 409, "PARTICIPANT_ERASED", standardMessage(affiliate.ReasonParticipantErased)),
+			item(elsewhere, none, 404, "NOT_FOUND", standardMessage(affiliate.ReasonNotFound)),
+			item(pending2, rejected, 200, "", ""),
 		},
 	}
 	if !proto.Equal(got, want) {
@@ -68,22 +68,22 @@ func TestBulkMovesEachOnItsOwn(t *testing.T) {
 	}
 	if w.get(pending).GetRejectionReason() != "spam" || w.Count(`select count(*) from events where type = 'participant.rejected'`) != 2 ||
 		w.Count(`select count(*) from audit_log where action = 'participant.reject'`) != 2 {
-		t.Error("the moves were not written down once each")
+		t.Error("the events or the audit records of the rejections are wrong")
 	}
-	if got, err := w.bulk(owner, "approve", own.String(), pending, also); err != nil || got.Summary.Succeeded != 2 || got.Summary.Failed != 0 {
-		t.Errorf("all of them: %v, %v", got, err)
+	if got, err := w.bulk(owner, "approve", own.String(), pending, pending2); err != nil || got.Summary.Succeeded != 2 || got.Summary.Failed != 0 {
+		t.Errorf("approve both: %v, %v", got, err)
 	}
 	w.checkCounts()
 }
 
-func TestBulkOfNothingOfOnesOwnFailsAltogether(t *testing.T) {
+func TestBulk_OfOtherScopesFailsCompletely(t *testing.T) {
 	w := newWorld(t)
-	p := w.applied("Jane")
+	p := w.mustApply("Jane")
 	as := func(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
 		return server.WithPrincipal(t.Context(), server.Principal{Kind: server.MerchantToken, User: w.user, Workspace: workspace, Role: affiliate.RoleOwner, Mode: mode})
 	}
 	owner := w.asMerchant(affiliate.RoleOwner)
-	before := w.row(p.Id)
+	before := w.rowText(p.Id)
 	for name, tc := range map[string]struct {
 		ctx     context.Context
 		program string
@@ -91,7 +91,7 @@ func TestBulkOfNothingOfOnesOwnFailsAltogether(t *testing.T) {
 		"another mode":      {as(w.workspace, affiliate.ModeTest), p.ProgramId},
 		"another workspace": {as(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive), p.ProgramId},
 		"another programme": {owner, w.newProgram().String()},
-		"an unknown one":    {owner, affiliate.NewID[affiliate.Program](w.now).String()},
+		"unknown programme": {owner, affiliate.NewID[affiliate.Program](w.now).String()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, verb := range []string{"approve", "reject"} {
@@ -103,35 +103,35 @@ func TestBulkOfNothingOfOnesOwnFailsAltogether(t *testing.T) {
 	}
 	_, err := w.bulk(owner, "approve", "42", p.Id)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-	if w.row(p.Id) != before {
-		t.Error("moved from elsewhere")
+	if w.rowText(p.Id) != before {
+		t.Error("a caller of another scope changed the participant")
 	}
 }
 
-// unlucky has an accident with one participant.
-type unlucky struct {
+// failingStore returns an internal error for one participant.
+type failingStore struct {
 	*postgres.Store
-	with string
+	participant string
 }
 
-var errAccident = errors.New("the database is on fire")
+var errInternal = errors.New("connection lost")
 
-func (u unlucky) MoveParticipant(
+func (u failingStore) MoveParticipant(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
 	move affiliate.ParticipantMove, reason *string, at time.Time, by affiliate.Actor,
 ) (affiliate.Participant, error) {
-	if id.String() == u.with {
-		return affiliate.Participant{}, errAccident
+	if id.String() == u.participant {
+		return affiliate.Participant{}, errInternal
 	}
 	return u.Store.MoveParticipant(ctx, scope, program, id, move, reason, at, by)
 }
 
-func TestAnAccidentEndsABulkRequest(t *testing.T) {
+func TestBulk_EndsAfterAnInternalError(t *testing.T) {
 	w := newWorld(t)
-	ids := []string{w.applied("Ada").Id, w.applied("Bob").Id, w.applied("Cyd").Id}
-	service := participant.New(unlucky{w.Store, ids[1]}, w.Now)
+	ids := []string{w.mustApply("Ada").Id, w.mustApply("Bob").Id, w.mustApply("Cyd").Id}
+	service := participant.New(failingStore{w.Store, ids[1]}, w.Now)
 	req := &affiliatev1.BulkApproveParticipantsRequest{ProgramId: w.program.String(), ParticipantIds: ids}
-	if _, err := service.BulkApproveParticipants(w.asMerchant(affiliate.RoleOwner), req); !errors.Is(err, errAccident) {
+	if _, err := service.BulkApproveParticipants(w.asMerchant(affiliate.RoleOwner), req); !errors.Is(err, errInternal) {
 		t.Fatalf("got %v", err)
 	}
 	got, err := w.service.BulkApproveParticipants(w.asMerchant(affiliate.RoleOwner), req)
@@ -140,12 +140,12 @@ func TestAnAccidentEndsABulkRequest(t *testing.T) {
 	}
 }
 
-func TestParallelMovesKeepTheCountsTrue(t *testing.T) {
+func TestListCounts_AreRightAfterParallelChanges(t *testing.T) {
 	w := newWorld(t)
 	owner := w.asMerchant(affiliate.RoleOwner)
 	ids := make([]string, 12)
 	for i := range ids {
-		ids[i] = w.applied("Jane").Id
+		ids[i] = w.mustApply("Jane").Id
 	}
 	late := make([]affiliate.UserID, 8)
 	for i := range late {
@@ -155,8 +155,8 @@ func TestParallelMovesKeepTheCountsTrue(t *testing.T) {
 	for _, partner := range late {
 		wg.Go(func() {
 			for range 12 {
-				// What is refused is as good as what is not: the outcome is what counts.
-				_, err := w.do(owner, verbs[rand.IntN(len(verbs))], w.program.String(), ids[rand.IntN(len(ids))], nil)
+				// The call may be refused, depending on the participant's status at this time.
+				_, err := w.move(owner, verbs[rand.IntN(len(verbs))], w.program.String(), ids[rand.IntN(len(ids))], nil)
 				if err != nil && !errors.Is(err, affiliate.Refuse(affiliate.ReasonParticipantState)) {
 					t.Error(err)
 				}
@@ -176,13 +176,13 @@ func TestParallelMovesKeepTheCountsTrue(t *testing.T) {
 	wg.Wait()
 	w.checkCounts()
 	moves := w.Count(`select count(*) from audit_log where resource_type = 'participant' and action <> 'participant.apply'`)
-	if told := w.Count(`select count(*) from events where type not in ('participant.applied', 'link.created')`); moves == 0 || told != moves {
-		t.Errorf("%d moves, %d events", moves, told)
+	if events := w.Count(`select count(*) from events where type not in ('participant.applied', 'link.created')`); moves == 0 || events != moves {
+		t.Errorf("%d moves, %d events", moves, events)
 	}
 }
 
-// sentence is the standard one of a refusal.
-func sentence(reason affiliate.Reason) string {
+// standardMessage returns the API's message for the error code.
+func standardMessage(reason affiliate.Reason) string {
 	_, _, message := server.Failure(affiliate.Refuse(reason))
 	return *message
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Check reports what is wrong with a request by itself.
+// Check validates req as far as that is possible without the database.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
@@ -45,5 +45,5 @@ func checkCode(code string, found *affiliate.Violations) {
 	}
 }
 
-// overrideField is the path of the rate as a whole.
+// overrideField is the field mask path of the whole commission override.
 const overrideField = "commission_override"

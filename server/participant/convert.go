@@ -9,14 +9,14 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// toPartner is the participant as the partner sees it: without what the merchant
-// keeps for itself.
-func toPartner(p affiliate.Participant) *affiliatev1.Participant {
+// toPartnerProto converts a participant for its partner. It leaves out the note, the tags
+// and the group, which only the merchant sees.
+func toPartnerProto(p affiliate.Participant) *affiliatev1.Participant {
 	p.Note, p.Tags, p.Group = nil, nil, nil
 	return toProto(p, "")
 }
 
-// toProto is the participant as a member of the given role sees it.
+// toProto converts a participant for a member with the given role.
 func toProto(p affiliate.Participant, role affiliate.Role) *affiliatev1.Participant {
 	return &affiliatev1.Participant{
 		Id:                 p.ID.String(),
@@ -49,6 +49,7 @@ func toProto(p affiliate.Participant, role affiliate.Role) *affiliatev1.Particip
 	}
 }
 
+// emailFor returns the address, masked if role is viewer.
 func emailFor(role affiliate.Role, email string) string {
 	if role == affiliate.RoleViewer {
 		return affiliate.MaskEmail(email)
@@ -56,11 +57,11 @@ func emailFor(role affiliate.Role, email string) string {
 	return email
 }
 
-// patchOf is the update as its mask words it. Mask and values have been checked.
+// patchOf returns the changes that the mask names. Check has validated mask and values.
 func patchOf(req *affiliatev1.UpdateParticipantRequest) affiliate.ParticipantPatch {
 	var (
 		patch   affiliate.ParticipantPatch
-		checked affiliate.Violations
+		ignored affiliate.Violations // Check has reported them
 	)
 	for _, path := range req.GetUpdateMask().GetPaths() {
 		switch path {
@@ -76,32 +77,32 @@ func patchOf(req *affiliatev1.UpdateParticipantRequest) affiliate.ParticipantPat
 		case "referral_code":
 			patch.ReferralCode = affiliate.Set(affiliate.FoldCode(req.GetReferralCode()))
 		default:
-			patch.Override = affiliate.Change[affiliate.Rate]{Given: true, Value: server.RateOf(overrideOf(req), overrideField, &checked)}
+			patch.Override = affiliate.Change[affiliate.Rate]{Given: true, Value: server.RateOf(overrideOf(req), overrideField, &ignored)}
 		}
 	}
 	return patch
 }
 
-// overrideOf is the rate that replaces the one there is, as a whole, whichever
-// part of it the mask names; nil clears it.
+// overrideOf returns the rate that replaces the stored override, or nil to clear it. The
+// override is always replaced as a whole, even if the mask names only one of its fields.
 func overrideOf(req *affiliatev1.UpdateParticipantRequest) *affiliatev1.CommissionRate {
 	override := req.GetCommissionOverride()
-	inPart := slices.ContainsFunc(req.GetUpdateMask().GetPaths(), func(path string) bool {
+	partNamed := slices.ContainsFunc(req.GetUpdateMask().GetPaths(), func(path string) bool {
 		return strings.HasPrefix(path, overrideField+".")
 	})
-	if override == nil && inPart {
+	if override == nil && partNamed {
 		return &affiliatev1.CommissionRate{}
 	}
 	return override
 }
 
-// distinct gives each tag once, trimmed, in the order given.
+// distinct returns the trimmed tags without duplicates, in their original order.
 func distinct(tags []string) []string {
-	kept := make([]string, 0, len(tags))
+	unique := make([]string, 0, len(tags))
 	for _, tag := range tags {
-		if tag = strings.TrimSpace(tag); !slices.Contains(kept, tag) {
-			kept = append(kept, tag)
+		if tag = strings.TrimSpace(tag); !slices.Contains(unique, tag) {
+			unique = append(unique, tag)
 		}
 	}
-	return kept
+	return unique
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// InviteParticipant invites an address; the answer alone has the token.
+// InviteParticipant invites an e-mail address. Only this response contains the token.
 func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.InviteParticipantRequest) (*affiliatev1.CreatedParticipantInvite, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
-	caller, at := server.PrincipalFrom(ctx), s.at()
+	caller, at := server.PrincipalFrom(ctx), s.changeTime()
 	token, digest := affiliate.NewInviteToken()
 	invite := affiliate.ParticipantInvite{
 		Invite: affiliate.Invite{
@@ -32,21 +32,21 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 	if err := s.store.InviteParticipant(ctx, invite, digest, server.ActorFrom(ctx)); err != nil {
 		return nil, err
 	}
-	shown := inviteToProto(invite, caller.Role)
+	invitation := inviteToProto(invite, caller.Role)
 	return &affiliatev1.CreatedParticipantInvite{
-		Id: shown.Id, ProgramId: shown.ProgramId, Email: shown.Email, GroupId: shown.GroupId, ReferralCode: shown.ReferralCode,
-		InvitedBy: shown.InvitedBy, CreatedAt: shown.CreatedAt, ExpiresAt: shown.ExpiresAt, Token: token,
+		Id: invitation.Id, ProgramId: invitation.ProgramId, Email: invitation.Email, GroupId: invitation.GroupId, ReferralCode: invitation.ReferralCode,
+		InvitedBy: invitation.InvitedBy, CreatedAt: invitation.CreatedAt, ExpiresAt: invitation.ExpiresAt, Token: token,
 	}, nil
 }
 
-// ListParticipantInvites pages through what can still be accepted, newest first.
+// ListParticipantInvites returns one page of the open invitations, newest first.
 func (s *Service) ListParticipantInvites(ctx context.Context, req *affiliatev1.ListParticipantInvitesRequest) (*affiliatev1.ListParticipantInvitesResponse, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	invites, total, err := s.store.ListParticipantInvites(ctx, caller.Scope(), program, s.at(), page)
+	invites, total, err := s.store.ListParticipantInvites(ctx, caller.Scope(), program, s.changeTime(), page)
 	if err != nil {
 		return nil, err
 	}
@@ -56,11 +56,11 @@ func (s *Service) ListParticipantInvites(ctx context.Context, req *affiliatev1.L
 	}
 	return &affiliatev1.ListParticipantInvitesResponse{
 		Data: data, Total: server.Total(ctx, total),
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 
-// RevokeParticipantInvite ends an invitation.
+// RevokeParticipantInvite revokes an open invitation.
 func (s *Service) RevokeParticipantInvite(ctx context.Context, req *affiliatev1.RevokeParticipantInviteRequest) (*affiliatev1.RevokeParticipantInviteResponse, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -70,23 +70,23 @@ func (s *Service) RevokeParticipantInvite(ctx context.Context, req *affiliatev1.
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.RevokeParticipantInvite(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.at(), server.ActorFrom(ctx))
+	err = s.store.RevokeParticipantInvite(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.changeTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
 	return &affiliatev1.RevokeParticipantInviteResponse{}, nil
 }
 
-// AcceptParticipantInvite joins the programme of an invitation in the mode that
-// X-Mode says.
+// AcceptParticipantInvite makes the caller a participant of the invitation's programme.
+// The programme must be in the mode of the request's X-Mode header.
 func (s *Service) AcceptParticipantInvite(ctx context.Context, req *affiliatev1.AcceptParticipantInviteRequest) (*affiliatev1.Participant, error) {
 	caller := server.PrincipalFrom(ctx)
 	digest := affiliate.DigestInviteToken(req.GetToken())
-	p, err := s.store.AcceptParticipantInvite(ctx, digest, caller.Mode, caller.User, req.GetAcceptTerms(), s.at(), server.ActorFrom(ctx))
+	p, err := s.store.AcceptParticipantInvite(ctx, digest, caller.Mode, caller.User, req.GetAcceptTerms(), s.changeTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return toPartner(p), nil
+	return toPartnerProto(p), nil
 }
 
 func inviteToProto(i affiliate.ParticipantInvite, role affiliate.Role) *affiliatev1.ParticipantInvite {

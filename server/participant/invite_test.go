@@ -29,7 +29,7 @@ func (w *world) invite(req *inviteRequest) (*affiliatev1.CreatedParticipantInvit
 	return w.service.InviteParticipant(w.asMerchant(affiliate.RoleManager), req)
 }
 
-func (w *world) invited(req *inviteRequest) *affiliatev1.CreatedParticipantInvite {
+func (w *world) mustInvite(req *inviteRequest) *affiliatev1.CreatedParticipantInvite {
 	w.t.Helper()
 	invite, err := w.invite(req)
 	if err != nil {
@@ -42,8 +42,9 @@ func (w *world) accept(partner affiliate.UserID, token string) (*affiliatev1.Par
 	return w.service.AcceptParticipantInvite(w.asPartner(partner), &affiliatev1.AcceptParticipantInviteRequest{Token: token})
 }
 
-// open are the addresses of the invitations that can be accepted.
-func (w *world) open(role affiliate.Role) []string {
+// openInvites returns the e-mail addresses of the open invitations, as a member with the
+// role sees them.
+func (w *world) openInvites(role affiliate.Role) []string {
 	w.t.Helper()
 	list, err := w.service.ListParticipantInvites(w.asMerchant(role), &affiliatev1.ListParticipantInvitesRequest{ProgramId: w.program.String()})
 	if err != nil {
@@ -64,10 +65,10 @@ func (w *world) revoke(ctx context.Context, program, id string) error {
 	return err
 }
 
-func TestInvitationsAreMadeListedAndRevoked(t *testing.T) {
+func TestParticipantInvite_CreateListAndRevoke(t *testing.T) {
 	w := newWorld(t)
-	group := w.group(w.program).String()
-	invite := w.invited(&inviteRequest{Email: "Jane@Example.com", GroupId: &group, ReferralCode: proto.String("Jane-D")})
+	group := w.newGroup(w.program).String()
+	invite := w.mustInvite(&inviteRequest{Email: "Jane@Example.com", GroupId: &group, ReferralCode: proto.String("Jane-D")})
 	at := w.now.Truncate(time.Millisecond)
 	want := &affiliatev1.CreatedParticipantInvite{
 		Id: invite.Id, ProgramId: w.program.String(), Email: "jane@example.com", GroupId: &group, ReferralCode: proto.String("jane-d"),
@@ -78,17 +79,17 @@ func TestInvitationsAreMadeListedAndRevoked(t *testing.T) {
 	}
 	if w.Count(`select count(*) from participant_invites where digest = sha256($1::bytea)`, []byte(invite.Token)) != 1 ||
 		w.Count(`select count(*) from participant_invites i where i::text like '%' || $1 || '%'`, invite.Token) != 0 {
-		t.Error("the token is stored otherwise than as its digest")
+		t.Error("the row must contain the token's digest and not the token")
 	}
 	w.now = w.now.Add(time.Second)
-	other := w.invited(&inviteRequest{Email: "john@example.com"})
+	other := w.mustInvite(&inviteRequest{Email: "john@example.com"})
 	if other.GroupId != nil || other.ReferralCode != nil {
 		t.Errorf("invited %v", other)
 	}
-	if got := w.open(affiliate.RoleManager); !slices.Equal(got, []string{"john@example.com", "jane@example.com"}) {
+	if got := w.openInvites(affiliate.RoleManager); !slices.Equal(got, []string{"john@example.com", "jane@example.com"}) {
 		t.Errorf("open: %v", got)
 	}
-	if got := w.open(affiliate.RoleViewer); !slices.Equal(got, []string{"j***@example.com", "j***@example.com"}) {
+	if got := w.openInvites(affiliate.RoleViewer); !slices.Equal(got, []string{"j***@example.com", "j***@example.com"}) {
 		t.Errorf("open to a viewer: %v", got)
 	}
 	page, err := w.service.ListParticipantInvites(w.asMerchant(affiliate.RoleOwner), &affiliatev1.ListParticipantInvitesRequest{
@@ -98,12 +99,12 @@ func TestInvitationsAreMadeListedAndRevoked(t *testing.T) {
 		t.Errorf("second page %v, %v", page, err)
 	}
 
-	// A later invitation of the address ends the earlier one.
-	again := w.invited(&inviteRequest{Email: "JANE@example.com"})
+	// A new invitation of the same address replaces the earlier one.
+	again := w.mustInvite(&inviteRequest{Email: "JANE@example.com"})
 	jane := w.NewPartner("Jane")
 	_, err = w.accept(jane, invite.Token)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-	if got := w.open(affiliate.RoleManager); len(got) != 2 {
+	if got := w.openInvites(affiliate.RoleManager); len(got) != 2 {
 		t.Errorf("open: %v", got)
 	}
 
@@ -117,7 +118,7 @@ func TestInvitationsAreMadeListedAndRevoked(t *testing.T) {
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 
 	w.now = at.AddDate(0, 0, 7).Add(time.Second)
-	if got := w.open(affiliate.RoleManager); len(got) != 0 {
+	if got := w.openInvites(affiliate.RoleManager); len(got) != 0 {
 		t.Errorf("open after a week: %v", got)
 	}
 	_, err = w.accept(jane, other.Token)
@@ -127,11 +128,11 @@ func TestInvitationsAreMadeListedAndRevoked(t *testing.T) {
 	if w.Count(`select count(*) from audit_log where action = 'participant_invite.create' and actor = $1`, w.user.String()) != 3 ||
 		w.Count(`select count(*) from audit_log where action = 'participant_invite.revoke' and resource_id = $1`, again.Id) != 1 ||
 		w.Count(`select count(*) from audit_log where before::text like '%@%' or after::text like '%@%'`) != 0 {
-		t.Error("audit log")
+		t.Error("the audit log has wrong records or contains an address")
 	}
 }
 
-func TestInvitationsThatCouldNotBeAcceptedAreRefused(t *testing.T) {
+func TestInviteParticipant_Refusals(t *testing.T) {
 	w := newWorld(t)
 	partner := w.NewPartner("Jane")
 	jane, err := w.apply(partner, nil)
@@ -141,7 +142,7 @@ func TestInvitationsThatCouldNotBeAcceptedAreRefused(t *testing.T) {
 	if _, err := w.update(jane.Id, &update{ReferralCode: "summer"}, "referral_code"); err != nil {
 		t.Fatal(err)
 	}
-	foreign := w.group(w.newProgram()).String()
+	foreign := w.newGroup(w.newProgram()).String()
 	_, err = w.invite(&inviteRequest{Email: "a@example.com", GroupId: &foreign})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "group_id")
 	_, err = w.invite(&inviteRequest{Email: "a@example.com", ReferralCode: proto.String("Google")})
@@ -172,12 +173,12 @@ func TestInvitationsThatCouldNotBeAcceptedAreRefused(t *testing.T) {
 	}
 }
 
-func TestAcceptingJoinsApproved(t *testing.T) {
+func TestAcceptParticipantInvite_CreatesAnApprovedParticipant(t *testing.T) {
 	w := newWorld(t)
 	w.Exec(`update programs set is_public = false`)
-	group := w.group(w.program).String()
-	invite := w.invited(&inviteRequest{Email: "someone@example.com", GroupId: &group, ReferralCode: proto.String("star")})
-	partner := w.NewPartner("Jane") // of another address: the token is for whoever has it
+	group := w.newGroup(w.program).String()
+	invite := w.mustInvite(&inviteRequest{Email: "someone@example.com", GroupId: &group, ReferralCode: proto.String("star")})
+	partner := w.NewPartner("Jane") // has another address than the invitation, which is allowed
 	p, err := w.accept(partner, invite.Token)
 	if err != nil {
 		t.Fatal(err)
@@ -202,16 +203,16 @@ func TestAcceptingJoinsApproved(t *testing.T) {
 	w.checkCounts()
 	_, err = w.accept(w.NewPartner("John"), invite.Token)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-	if got := w.open(affiliate.RoleOwner); len(got) != 0 {
+	if got := w.openInvites(affiliate.RoleOwner); len(got) != 0 {
 		t.Errorf("open: %v", got)
 	}
 	pgtest.RequireRefusal(t, w.revoke(w.asMerchant(affiliate.RoleOwner), w.program.String(), invite.Id), affiliate.ReasonNotFound)
 }
 
-// What refuses an acceptance leaves the invitation as it was, for another try.
-func TestARefusedAcceptanceLeavesTheInvitation(t *testing.T) {
+// After a refused acceptance the invitation stays open, so that the partner can try again.
+func TestAcceptParticipantInvite_RefusalKeepsTheInvitation(t *testing.T) {
 	w := newWorld(t)
-	invite := w.invited(&inviteRequest{Email: "jane@example.com", ReferralCode: proto.String("star")})
+	invite := w.mustInvite(&inviteRequest{Email: "jane@example.com", ReferralCode: proto.String("star")})
 	applied := w.NewPartner("Ada")
 	if _, err := w.apply(applied, nil); err != nil {
 		t.Fatal(err)
@@ -234,15 +235,15 @@ func TestARefusedAcceptanceLeavesTheInvitation(t *testing.T) {
 	_, err = w.accept(jane, invite.Token)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "accept_terms")
 	w.Exec(`update programs set terms_url = null`)
-	taker, err := w.apply(w.NewPartner("Eve"), func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("star") })
+	eve, err := w.apply(w.NewPartner("Eve"), func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("star") })
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = w.accept(jane, invite.Token)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
-	w.Exec(`update participants set erased_at = $1 where id = $2`, w.now, taker.Id)
+	w.Exec(`update participants set erased_at = $1 where id = $2`, w.now, eve.Id)
 
-	if got := w.open(affiliate.RoleOwner); !slices.Equal(got, []string{"jane@example.com"}) {
+	if got := w.openInvites(affiliate.RoleOwner); !slices.Equal(got, []string{"jane@example.com"}) {
 		t.Fatalf("open: %v", got)
 	}
 	w.Exec(`update participant_invites set referral_code = null`)
@@ -252,37 +253,37 @@ func TestARefusedAcceptanceLeavesTheInvitation(t *testing.T) {
 		t.Errorf("%v, %v", p, err)
 	}
 	if w.Count(`select count(*) from participants`) != 3 {
-		t.Error("a refused acceptance left a participant")
+		t.Error("a refused acceptance created a participant")
 	}
 	w.checkCounts()
 }
 
-func TestATokenWorksOnce(t *testing.T) {
+func TestAcceptParticipantInvite_TokenWorksOnce(t *testing.T) {
 	w := newWorld(t)
 	partners := make([]affiliate.UserID, 20)
 	for i := range partners {
 		partners[i] = w.NewPartner("Jane")
 	}
-	for _, same := range []bool{false, true} {
-		invite := w.invited(&inviteRequest{Email: "jane@example.com"})
+	for _, samePartner := range []bool{false, true} {
+		invite := w.mustInvite(&inviteRequest{Email: "jane@example.com"})
 		before := w.Count(`select count(*) from participants`)
 		late := w.NewPartner("Late")
-		w.oneOf(20, func(i int) error {
+		w.expectOneSuccess(20, func(i int) error {
 			partner := partners[i]
-			if same {
+			if samePartner {
 				partner = late
 			}
 			_, err := w.accept(partner, invite.Token)
 			return err
 		}, affiliate.ReasonNotFound)
 		if w.Count(`select count(*) from participants`) != before+1 {
-			t.Error("more than one joined")
+			t.Error("the token did not create exactly one participant")
 		}
 	}
 	w.checkCounts()
 }
 
-func TestOfParallelInvitationsOfAnAddressOneStaysOpen(t *testing.T) {
+func TestInviteParticipant_SameAddressInParallelLeavesOneOpen(t *testing.T) {
 	w := newWorld(t)
 	var wg sync.WaitGroup
 	for range 20 {
@@ -293,53 +294,53 @@ func TestOfParallelInvitationsOfAnAddressOneStaysOpen(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := w.open(affiliate.RoleOwner); len(got) != 1 || w.Count(`select count(*) from participant_invites`) != 20 {
+	if got := w.openInvites(affiliate.RoleOwner); len(got) != 1 || w.Count(`select count(*) from participant_invites`) != 20 {
 		t.Errorf("open: %v", got)
 	}
 }
 
-func TestPrivateProgramsTakeWhomTheyInvited(t *testing.T) {
+func TestApply_ToPrivateProgramNeedsAnInvitation(t *testing.T) {
 	w := newWorld(t)
 	w.Exec(`update programs set is_public = false`)
 	partner := w.NewPartner("Jane")
 	email := "jane-" + partner.String() + "@example.com"
-	refuse := func(why string) {
+	expectRefusal := func(reason string) {
 		t.Helper()
 		if _, err := w.apply(partner, nil); err == nil {
-			t.Fatal(why)
+			t.Fatalf("the application was accepted although %s", reason)
 		} else {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		}
 	}
-	refuse("nobody invited")
-	w.invited(&inviteRequest{Email: "john@example.com"})
-	refuse("another was invited")
+	expectRefusal("there is no invitation")
+	w.mustInvite(&inviteRequest{Email: "john@example.com"})
+	expectRefusal("another partner was invited")
 	private := w.program
 	w.program = w.newProgram()
-	w.invited(&inviteRequest{Email: email})
+	w.mustInvite(&inviteRequest{Email: email})
 	w.program = private
-	refuse("invited elsewhere")
-	invite := w.invited(&inviteRequest{Email: email})
+	expectRefusal("another programme invited the partner")
+	invite := w.mustInvite(&inviteRequest{Email: email})
 	if err := w.revoke(w.asMerchant(affiliate.RoleOwner), w.program.String(), invite.Id); err != nil {
 		t.Fatal(err)
 	}
-	refuse("the invitation was revoked")
-	w.invited(&inviteRequest{Email: email})
+	expectRefusal("the invitation was revoked")
+	w.mustInvite(&inviteRequest{Email: email})
 	now := w.now
 	w.now = now.AddDate(0, 0, 7)
-	refuse("the invitation has ended")
+	expectRefusal("the invitation has expired")
 	w.now = now
 	w.Exec(`update programs set status = 'paused' where id = $1`, w.program)
-	refuse("the programme is paused")
+	expectRefusal("the programme is paused")
 	w.Exec(`update programs set status = 'active' where id = $1`, w.program)
 	if p, err := w.apply(partner, nil); err != nil || p.Status != affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_PENDING {
 		t.Errorf("%v, %v", p, err)
 	}
 }
 
-func TestForeignInvitationsAreNotFound(t *testing.T) {
+func TestParticipantInvite_OfOtherScopesIsNotFound(t *testing.T) {
 	w := newWorld(t)
-	invite := w.invited(&inviteRequest{Email: "jane@example.com"})
+	invite := w.mustInvite(&inviteRequest{Email: "jane@example.com"})
 	as := func(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
 		return server.WithPrincipal(t.Context(), server.Principal{Kind: server.MerchantToken, User: w.user, Workspace: workspace, Role: affiliate.RoleOwner, Mode: mode})
 	}
@@ -356,7 +357,7 @@ func TestForeignInvitationsAreNotFound(t *testing.T) {
 		})
 	}
 	pgtest.RequireRefusal(t, w.revoke(w.asMerchant(affiliate.RoleOwner), w.newProgram().String(), invite.Id), affiliate.ReasonNotFound)
-	if got := w.open(affiliate.RoleOwner); len(got) != 1 {
+	if got := w.openInvites(affiliate.RoleOwner); len(got) != 1 {
 		t.Errorf("open: %v", got)
 	}
 }

@@ -10,28 +10,28 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// ReviewStore does the work of affiliate.ReviewPending.
+// ReviewStore is the part of the database that ReviewWorker uses.
 type ReviewStore interface {
-	// ReviewPending flags the next pending commissions of a suspended participant,
-	// or takes the flag off those of a reinstated one, and leaves a job for what
-	// follows. It does nothing for a participant whom another move has taken
-	// elsewhere by now. It may be repeated.
+	// ReviewPending sets the review flag on the next block of a suspended participant's
+	// pending commissions, or clears it if the participant was reinstated. If commissions
+	// remain, it inserts a job for the next block. It does nothing if the participant's
+	// status has changed since the job was inserted. It can be repeated safely.
 	ReviewPending(ctx context.Context, job affiliate.ReviewPending, at time.Time) error
 }
 
-// ReviewWorker works affiliate.ReviewPending.
+// ReviewWorker runs the job affiliate.ReviewPending.
 type ReviewWorker struct {
 	river.WorkerDefaults[affiliate.ReviewPending]
 	store ReviewStore
 	now   func() time.Time
 }
 
-// NewReviewWorker makes the worker.
+// NewReviewWorker returns a ReviewWorker; now is its clock.
 func NewReviewWorker(store ReviewStore, now func() time.Time) *ReviewWorker {
 	return &ReviewWorker{store: store, now: now}
 }
 
-// Work takes one block.
+// Work updates one block of commissions.
 func (w *ReviewWorker) Work(ctx context.Context, job *river.Job[affiliate.ReviewPending]) error {
 	if err := w.store.ReviewPending(ctx, job.Args, w.now().UTC().Truncate(time.Millisecond)); err != nil {
 		return fmt.Errorf("review of participant %s: %w", job.Args.Participant, err)

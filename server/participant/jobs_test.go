@@ -10,16 +10,18 @@ import (
 	"github.com/tributary-hq/tributary/server/participant"
 )
 
-// The queue flags what the answer to a suspension leaves.
-func TestTheQueueGoesOnWithASuspension(t *testing.T) {
+// The call that suspends a participant flags only the first commissions. The job must
+// flag all others.
+func TestReviewWorker_FlagsTheRemainingCommissions(t *testing.T) {
 	const n = 1200
 	w := newWorld(t)
-	jane := w.applied("Jane")
+	jane := w.mustApply("Jane")
 	owner := w.asMerchant(affiliate.RoleOwner)
-	if _, err := w.do(owner, "approve", jane.ProgramId, jane.Id, nil); err != nil {
+	if _, err := w.move(owner, "approve", jane.ProgramId, jane.Id, nil); err != nil {
 		t.Fatal(err)
 	}
-	// The rows of other aggregates do not matter here, nor do their keys.
+	// The commissions refer to conversions and decisions that do not exist, so the foreign
+	// keys are not checked here.
 	w.Exec(`set session_replication_role = replica`)
 	w.Exec(`
 		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
@@ -31,14 +33,14 @@ func TestTheQueueGoesOnWithASuspension(t *testing.T) {
 			$1::timestamptz + n * interval '1 second', $1
 		from participants t, generate_series(1, $2::integer) n`, w.now, n)
 	w.Exec(`set session_replication_role = origin`)
-	if _, err := w.do(owner, "suspend", jane.ProgramId, jane.Id, nil); err != nil {
+	if _, err := w.move(owner, "suspend", jane.ProgramId, jane.Id, nil); err != nil {
 		t.Fatal(err)
 	}
 	flagged := func() int {
 		return w.Count(`select count(*) from commissions where review_reasons = '{participant_suspended}' and needs_review and version = 2`)
 	}
 	if flagged() == 0 || flagged() == n {
-		t.Errorf("%d flagged with the answer", flagged())
+		t.Errorf("the call flagged %d of %d commissions", flagged(), n)
 	}
 
 	workers := river.NewWorkers()
@@ -54,6 +56,6 @@ func TestTheQueueGoesOnWithASuspension(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	if by := w.Texts(`select distinct actor from commission_history`); len(by) != 1 || by[0] != w.user.String() {
-		t.Errorf("flagged by %v, want who suspended", by)
+		t.Errorf("flagged by %v, want the user who suspended the participant", by)
 	}
 }

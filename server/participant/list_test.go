@@ -24,8 +24,9 @@ func (w *world) get(id string) *affiliatev1.Participant {
 	return p
 }
 
-// names lists the world's programme and gives the partners' names in order.
-func (w *world) names(role affiliate.Role, req *affiliatev1.ListParticipantsRequest) (names []string, total int64) {
+// listNames lists the participants of the programme and returns the partners' names in
+// the order of the response.
+func (w *world) listNames(role affiliate.Role, req *affiliatev1.ListParticipantsRequest) (names []string, total int64) {
 	w.t.Helper()
 	req.ProgramId = w.program.String()
 	if wrong := w.service.Check(req); len(wrong) > 0 {
@@ -42,7 +43,7 @@ func (w *world) names(role affiliate.Role, req *affiliatev1.ListParticipantsRequ
 	return names, list.Total
 }
 
-func (w *world) group(program affiliate.ProgramID) affiliate.GroupID {
+func (w *world) newGroup(program affiliate.ProgramID) affiliate.GroupID {
 	w.t.Helper()
 	id := affiliate.NewID[affiliate.Group](w.now)
 	w.Exec(`insert into groups (workspace_id, id, program_id, name, rate_bps, created_at, updated_at) values ($1, $2, $3, gen_random_uuid()::text, 1000, $4, $4)`,
@@ -50,11 +51,12 @@ func (w *world) group(program affiliate.ProgramID) affiliate.GroupID {
 	return id
 }
 
-// What a row shows is the sums, what is not folded into them yet, and what is
-// owed, each in the programme's currency; every answer shows the same.
-func TestStatsAreExactAtAnyTime(t *testing.T) {
+// A participant's stats are the stored totals, plus the deltas that have not yet been
+// added to them, plus the balance. Only amounts in the programme's currency count. All
+// methods return the same stats.
+func TestParticipantStats_IncludeUnfoldedDeltas(t *testing.T) {
 	w := newWorld(t)
-	p, other := w.applied("Jane"), w.applied("John")
+	p, other := w.mustApply("Jane"), w.mustApply("John")
 	w.Exec(`update participant_totals set clicks = 10, conversions = 3, revenue_cents = 5000, commission_cents = 500 where participant_id = $1`, p.Id)
 	delta := func(participant, currency string, clicks, conversions, revenue, commission int64) {
 		w.Exec(`
@@ -67,28 +69,28 @@ func TestStatsAreExactAtAnyTime(t *testing.T) {
 	delta(p.Id, "EUR", 0, 0, -200, -20)
 	delta(p.Id, "USD", 0, 1, 9000, 900)
 	delta(other.Id, "EUR", 1, 1, 1, 1)
-	owed := func(participant, currency string, slot, cents int64) {
+	addBalance := func(participant, currency string, slot, cents int64) {
 		w.Exec(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents) values ($1, $2, $3, $4, $5)`,
 			w.workspace, participant, currency, slot, cents)
 	}
-	owed(p.Id, "EUR", 0, 400)
-	owed(p.Id, "EUR", 5, -60)
-	owed(p.Id, "USD", 0, 5)
-	owed(other.Id, "EUR", 0, 8)
+	addBalance(p.Id, "EUR", 0, 400)
+	addBalance(p.Id, "EUR", 5, -60)
+	addBalance(p.Id, "USD", 0, 5)
+	addBalance(other.Id, "EUR", 0, 8)
 
-	check := func(what string, got *affiliatev1.Participant) {
+	check := func(name string, got *affiliatev1.Participant) {
 		t.Helper()
 		if got.Clicks != 12 || got.Conversions != 5 || got.RevenueCents != 5500 || got.CommissionCents != 550 || got.BalanceCents != 340 {
-			t.Errorf("%s: %v", what, got)
+			t.Errorf("%s: %v", name, got)
 		}
 	}
-	check("detail", w.get(p.Id))
+	check("get", w.get(p.Id))
 	list, err := w.service.ListParticipants(w.asMerchant(affiliate.RoleViewer), &affiliatev1.ListParticipantsRequest{ProgramId: p.ProgramId, SortBy: proto.String("clicks")})
 	if err != nil || list.Data[0].Id != p.Id {
 		t.Fatalf("%v, %v", list, err)
 	}
 	check("list", list.Data[0])
-	moved, err := w.do(w.asMerchant(affiliate.RoleOwner), "approve", p.ProgramId, p.Id, nil)
+	moved, err := w.move(w.asMerchant(affiliate.RoleOwner), "approve", p.ProgramId, p.Id, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,26 +99,26 @@ func TestStatsAreExactAtAnyTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check("patch", patched)
+	check("update", patched)
 }
 
-func TestListFiltersSearchesAndSorts(t *testing.T) {
+func TestListParticipants_FiltersSearchesAndSorts(t *testing.T) {
 	w := newWorld(t)
 	ids := map[string]string{}
 	for i, name := range []string{"Ada", "Bob", "bobby", "Cy_d", "Eve"} {
 		w.now = w.now.Add(time.Second)
-		p := w.applied(name)
+		p := w.mustApply(name)
 		ids[name] = p.Id
 		w.Exec(`update participant_totals set clicks = $2, conversions = $3, revenue_cents = $4, commission_cents = $5 where participant_id = $1`,
 			p.Id, i, (i*2)%5, (i*3)%5, (i*4)%5)
 		w.Exec(`update participants set partner_email = $2 where id = $1`, p.Id, fmt.Sprintf("Mail%d@%s.example", i, name))
 	}
-	// The same names elsewhere: another programme, another mode.
-	own, group := w.program, w.group(w.program)
+	// Another programme has participants with the same names.
+	own, group := w.program, w.newGroup(w.program)
 	w.program = w.newProgram()
-	elsewhere := w.group(w.program)
+	elsewhere := w.newGroup(w.program)
 	for _, name := range []string{"Ada", "Bob"} {
-		w.applied(name)
+		w.mustApply(name)
 	}
 	w.program = own
 	for _, name := range []string{"Bob", "Eve"} {
@@ -128,7 +130,7 @@ func TestListFiltersSearchesAndSorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"Bob", "Cy_d"} {
-		if _, err := w.do(w.asMerchant(affiliate.RoleOwner), "approve", own.String(), ids[name], nil); err != nil {
+		if _, err := w.move(w.asMerchant(affiliate.RoleOwner), "approve", own.String(), ids[name], nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -141,8 +143,8 @@ func TestListFiltersSearchesAndSorts(t *testing.T) {
 	}{
 		"all":                     {&request{}, []string{"Eve", "Cy_d", "bobby", "Bob", "Ada"}},
 		"oldest":                  {&request{SortOrder: asc}, []string{"Ada", "Bob", "bobby", "Cy_d", "Eve"}},
-		"by name, down":           {&request{SortBy: proto.String("partnerName"), SortOrder: desc}, []string{"Eve", "Cy_d", "bobby", "Bob", "Ada"}},
-		"by name, up":             {&request{SortBy: proto.String("partnerName"), SortOrder: asc}, []string{"Ada", "Bob", "bobby", "Cy_d", "Eve"}},
+		"by name, descending":     {&request{SortBy: proto.String("partnerName"), SortOrder: desc}, []string{"Eve", "Cy_d", "bobby", "Bob", "Ada"}},
+		"by name, ascending":      {&request{SortBy: proto.String("partnerName"), SortOrder: asc}, []string{"Ada", "Bob", "bobby", "Cy_d", "Eve"}},
 		"by clicks":               {&request{SortBy: proto.String("clicks"), SortOrder: asc}, []string{"Ada", "Bob", "bobby", "Cy_d", "Eve"}},
 		"by conversions":          {&request{SortBy: proto.String("conversions")}, []string{"bobby", "Eve", "Bob", "Cy_d", "Ada"}},
 		"by revenue":              {&request{SortBy: proto.String("revenueCents")}, []string{"Cy_d", "Bob", "Eve", "bobby", "Ada"}},
@@ -159,24 +161,24 @@ func TestListFiltersSearchesAndSorts(t *testing.T) {
 		"a code":                  {&request{Search: proto.String("ZETA")}, []string{"Ada"}},
 		"a code that is an alias": {&request{Search: proto.String("ada")}, []string{"Ada"}},
 		"an id":                   {&request{Search: proto.String(ids["Eve"])}, []string{"Eve"}},
-		"no wildcards":            {&request{Search: proto.String("cy%")}, []string{}},
-		"nor single ones":         {&request{Search: proto.String("b_b")}, []string{}},
-		"nothing":                 {&request{Search: proto.String("nobody")}, []string{}},
+		"percent sign is literal": {&request{Search: proto.String("cy%")}, []string{}},
+		"underscore is literal":   {&request{Search: proto.String("b_b")}, []string{}},
+		"no match":                {&request{Search: proto.String("nobody")}, []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, total := w.names(affiliate.RoleManager, tc.req)
+			got, total := w.listNames(affiliate.RoleManager, tc.req)
 			if !slices.Equal(got, tc.want) || total != int64(len(tc.want)) {
 				t.Errorf("%v of %d, want %v", got, total, tc.want)
 			}
 		})
 	}
-	if got, total := w.names(affiliate.RoleViewer, &request{Search: proto.String("mail")}); len(got) != 0 || total != 0 {
+	if got, total := w.listNames(affiliate.RoleViewer, &request{Search: proto.String("mail")}); len(got) != 0 || total != 0 {
 		t.Errorf("a viewer finds %v by an address", got)
 	}
-	if got, _ := w.names(affiliate.RoleViewer, &request{Search: proto.String("bob")}); len(got) != 2 {
+	if got, _ := w.listNames(affiliate.RoleViewer, &request{Search: proto.String("bob")}); len(got) != 2 {
 		t.Errorf("a viewer finds %v by a name", got)
 	}
-	if got, total := w.names(affiliate.RoleManager, &request{Search: proto.String("mail"), Page: proto.Int32(2), PageSize: proto.Int32(3)}); !slices.Equal(got, []string{"Bob", "Ada"}) || total != 5 {
+	if got, total := w.listNames(affiliate.RoleManager, &request{Search: proto.String("mail"), Page: proto.Int32(2), PageSize: proto.Int32(3)}); !slices.Equal(got, []string{"Bob", "Ada"}) || total != 5 {
 		t.Errorf("the second page has %v of %d", got, total)
 	}
 
@@ -189,13 +191,13 @@ func TestListFiltersSearchesAndSorts(t *testing.T) {
 		}
 	}
 
-	// A programme of the other mode, and another workspace, list and find nothing.
-	for _, elsewhere := range []server.Principal{
+	// The other mode and another workspace do not have the programme.
+	for _, other := range []server.Principal{
 		{Workspace: w.workspace, Mode: affiliate.ModeTest},
 		{Workspace: affiliate.NewID[affiliate.Workspace](w.now), Mode: affiliate.ModeLive},
 	} {
-		elsewhere.Kind, elsewhere.User, elsewhere.Role = server.MerchantToken, w.user, affiliate.RoleOwner
-		_, err := w.service.ListParticipants(server.WithPrincipal(t.Context(), elsewhere), &request{ProgramId: own.String(), Search: proto.String("bob")})
+		other.Kind, other.User, other.Role = server.MerchantToken, w.user, affiliate.RoleOwner
+		_, err := w.service.ListParticipants(server.WithPrincipal(t.Context(), other), &request{ProgramId: own.String(), Search: proto.String("bob")})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 }

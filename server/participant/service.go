@@ -1,24 +1,23 @@
-// Package participant serves the partners of a programme: how they join it and
-// what its merchant does with them.
+// Package participant serves the participants of a programme: partners join a programme,
+// and its merchant approves, rejects, suspends, edits and invites them.
 //
 //	apply ──▶ pending ──approve──▶ approved ◀──reinstate── suspended
 //	  │          └──reject──▶ rejected ──approve──▲ │            ▲
-//	  └──(the programme approves by itself)───────┘ └──suspend───┘
+//	  └──(the programme approves automatically)───┘ └──suspend───┘
 //	invite ──accept──▶ approved
 //
-// It guarantees that a partner is in a programme at most once, that a referral
-// code belongs to one participant of a workspace and mode, and that a move
-// happens only from a status that leads there: of any number of callers at a
-// time one succeeds and the others are told why not. What a merchant notes about
-// a partner (note, tags, group) the partner never sees, and who sees e-mail
-// addresses masked cannot search for them either.
+// It guarantees that a partner is in a programme at most once, and that a referral code
+// belongs to one participant of a workspace and mode. A status changes only along the
+// arrows of the drawing. If several calls make the same change at the same time, one
+// succeeds and the others return an error. A partner never sees the note, the tags and
+// the group that a merchant set for it. A member who sees only masked e-mail addresses
+// cannot search for addresses either.
 //
-// It does not promise that a new code works at the edge from the response on: the core
-// waits at most 100 ms for the edge directory, and the job of the change repeats the
-// write. Nor does it promise that all pending commissions of a participant carry the
-// flag of a suspension, or are free of it after the reinstatement, when the call
-// returns: beyond the first 500 they follow in jobs. Until then the participant's
-// status keeps them from being approved automatically.
+// It does not promise that the edge directory has a new code when the response is sent.
+// The core waits at most 100 ms for that write, and a job repeats it. A suspension sets
+// a review flag on the participant's pending commissions, and a reinstatement clears
+// it. The call does this for the first 500 commissions only; jobs do the rest. Until
+// the jobs have run, the participant's status prevents automatic approval.
 package participant
 
 import (
@@ -30,7 +29,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Service is affiliate.v1.ParticipantService.
+// Service implements affiliate.v1.ParticipantService.
 type Service struct {
 	affiliatev1.UnimplementedParticipantServiceServer
 
@@ -38,14 +37,15 @@ type Service struct {
 	now   func() time.Time
 }
 
-// New makes the service; now is its clock.
+// New returns a Service; now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// at is the instant of a change: UTC, to the millisecond, as the API shows it.
-func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// Apply asks to join an active, public programme. A partner has no workspace;
-// the mode is what X-Mode says.
+// Apply makes the calling partner a participant of an active programme. A private
+// programme must have invited the partner. Partners belong to no workspace, so the mode
+// is the one in the request's X-Mode header.
 func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*affiliatev1.Participant, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -59,14 +59,14 @@ func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*af
 		ReferralCode: affiliate.FoldCode(req.GetReferralCode()),
 		Answers:      req.GetAnswers(),
 		AcceptTerms:  req.GetAcceptTerms(),
-	}, s.at(), server.ActorFrom(ctx))
+	}, s.changeTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return toPartner(p), nil
+	return toPartnerProto(p), nil
 }
 
-// ListParticipants pages through a programme's participants.
+// ListParticipants returns one page of a programme's participants.
 func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListParticipantsRequest) (*affiliatev1.ListParticipantsResponse, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 	if err != nil {
 		return nil, err
 	}
-	if filter.Search != "" || filter.Group != nil { // other totals are kept
+	if filter.Search != "" || filter.Group != nil { // otherwise total is exact
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
 	data := make([]*affiliatev1.Participant, len(participants))
@@ -102,13 +102,13 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 	}
 	return &affiliatev1.ListParticipantsResponse{
 		Data: data, Total: total,
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 
-// GetParticipant reads one participant.
+// GetParticipant returns one participant.
 func (s *Service) GetParticipant(ctx context.Context, req *affiliatev1.GetParticipantRequest) (*affiliatev1.Participant, error) {
-	program, id, err := ids(req)
+	program, id, err := pathIDs(req)
 	if err != nil {
 		return nil, err
 	}
@@ -120,62 +120,64 @@ func (s *Service) GetParticipant(ctx context.Context, req *affiliatev1.GetPartic
 	return toProto(p, caller.Role), nil
 }
 
-// UpdateParticipant changes what the mask names.
+// UpdateParticipant changes the fields that the update mask names.
 func (s *Service) UpdateParticipant(ctx context.Context, req *affiliatev1.UpdateParticipantRequest) (*affiliatev1.Participant, error) {
-	program, id, err := ids(req)
+	program, id, err := pathIDs(req)
 	if err != nil {
 		return nil, err
 	}
 	caller := server.PrincipalFrom(ctx)
-	p, err := s.store.UpdateParticipant(ctx, caller.Scope(), program, id, patchOf(req), s.at(), server.ActorFrom(ctx))
+	p, err := s.store.UpdateParticipant(ctx, caller.Scope(), program, id, patchOf(req), s.changeTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
 	return toProto(p, caller.Role), nil
 }
 
-// ApproveParticipant lets a pending or rejected partner earn.
+// ApproveParticipant approves a pending or rejected participant, who then can earn.
 func (s *Service) ApproveParticipant(ctx context.Context, req *affiliatev1.ApproveParticipantRequest) (*affiliatev1.Participant, error) {
 	return s.move(ctx, req, affiliate.ApproveParticipant, nil)
 }
 
-// RejectParticipant refuses a pending partner.
+// RejectParticipant rejects a pending participant.
 func (s *Service) RejectParticipant(ctx context.Context, req *affiliatev1.RejectParticipantRequest) (*affiliatev1.Participant, error) {
 	return s.move(ctx, req, affiliate.RejectParticipant, req.Reason)
 }
 
-// SuspendParticipant stops an approved partner from earning.
+// SuspendParticipant suspends an approved participant, who then cannot earn.
 func (s *Service) SuspendParticipant(ctx context.Context, req *affiliatev1.SuspendParticipantRequest) (*affiliatev1.Participant, error) {
 	return s.move(ctx, req, affiliate.SuspendParticipant, req.Reason)
 }
 
-// ReinstateParticipant ends a suspension.
+// ReinstateParticipant ends a participant's suspension.
 func (s *Service) ReinstateParticipant(ctx context.Context, req *affiliatev1.ReinstateParticipantRequest) (*affiliatev1.Participant, error) {
 	return s.move(ctx, req, affiliate.ReinstateParticipant, nil)
 }
 
-func (s *Service) move(ctx context.Context, req named, move affiliate.ParticipantMove, reason *string) (*affiliatev1.Participant, error) {
-	program, id, err := ids(req)
+func (s *Service) move(ctx context.Context, req participantRequest, move affiliate.ParticipantMove, reason *string) (*affiliatev1.Participant, error) {
+	program, id, err := pathIDs(req)
 	if err != nil {
 		return nil, err
 	}
 	caller := server.PrincipalFrom(ctx)
-	p, err := s.store.MoveParticipant(ctx, caller.Scope(), program, id, move, reason, s.at(), server.ActorFrom(ctx))
+	p, err := s.store.MoveParticipant(ctx, caller.Scope(), program, id, move, reason, s.changeTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
 	return toProto(p, caller.Role), nil
 }
 
-type inProgram interface{ GetProgramId() string }
+// programRequest is a request whose path names a programme.
+type programRequest interface{ GetProgramId() string }
 
-// named is a request about one participant.
-type named interface {
-	inProgram
+// participantRequest is a request whose path names a participant of a programme.
+type participantRequest interface {
+	programRequest
 	GetParticipantId() string
 }
 
-func ids(req named) (affiliate.ProgramID, affiliate.ParticipantID, error) {
+// pathIDs returns the ids of the programme and the participant in the request's path.
+func pathIDs(req participantRequest) (affiliate.ProgramID, affiliate.ParticipantID, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return affiliate.ProgramID{}, affiliate.ParticipantID{}, err

@@ -34,7 +34,7 @@ func newWorld(t *testing.T) *world {
 	w := &world{t: t, now: time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.UTC)}
 	w.Fixture = pgtest.Open(t, func() time.Time { return w.now })
 	w.service = participant.New(w.Store, w.Now)
-	// An invitation names the user who made it.
+	// The user must exist, because invitations refer to the user who created them.
 	w.user, w.workspace = w.NewMerchant("Owner"), w.NewWorkspace()
 	w.program = w.newProgram()
 	return w
@@ -67,7 +67,7 @@ func (w *world) apply(partner affiliate.UserID, change func(*affiliatev1.ApplyRe
 	return w.service.Apply(w.asPartner(partner), req)
 }
 
-func (w *world) applied(name string) *affiliatev1.Participant {
+func (w *world) mustApply(name string) *affiliatev1.Participant {
 	w.t.Helper()
 	p, err := w.apply(w.NewPartner(name), nil)
 	if err != nil {
@@ -76,8 +76,8 @@ func (w *world) applied(name string) *affiliatev1.Participant {
 	return p
 }
 
-// do makes one of the merchant's moves.
-func (w *world) do(ctx context.Context, verb, program, id string, reason *string) (*affiliatev1.Participant, error) {
+// move calls the merchant's method for the verb. The verb is one of verbs.
+func (w *world) move(ctx context.Context, verb, program, id string, reason *string) (*affiliatev1.Participant, error) {
 	switch verb {
 	case "approve":
 		return w.service.ApproveParticipant(ctx, &affiliatev1.ApproveParticipantRequest{ProgramId: program, ParticipantId: id})
@@ -99,20 +99,20 @@ func (w *world) eventTypes() []string {
 	return types
 }
 
-// checkCounts compares the lengths that are kept with the lists.
+// checkCounts compares the stored lengths of lists with the number of their rows.
 func (w *world) checkCounts() {
 	w.t.Helper()
-	const differ = `
+	const different = `
 		select count(*) from (
 			select program_id, 'participants.' || status as what, count(*) as n from participants group by 1, 2
 			union all
 			select program_id, 'links', count(*) from links where deleted_at is null group by 1
-		) truth full join (
+		) actual full join (
 			select program_id, what, sum(n) as n from list_counts group by 1, 2 having sum(n) <> 0
-		) kept using (program_id, what)
-		where truth.n is distinct from kept.n`
-	if n := w.Count(differ); n != 0 {
-		w.t.Errorf("%d lists have another length than what is kept", n)
+		) stored using (program_id, what)
+		where actual.n is distinct from stored.n`
+	if n := w.Count(different); n != 0 {
+		w.t.Errorf("%d lists have another length than the stored one", n)
 	}
 }
 
@@ -151,10 +151,10 @@ func TestApply(t *testing.T) {
 	w.checkCounts()
 }
 
-func TestApplyIsApprovedWhereTheProgramSaysSo(t *testing.T) {
+func TestApply_IsApprovedIfTheProgramApprovesAutomatically(t *testing.T) {
 	w := newWorld(t)
 	w.Exec(`update programs set auto_approve_partners = true`)
-	p := w.applied("Jane")
+	p := w.mustApply("Jane")
 	if p.Status != affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED || p.ApprovedAt == nil {
 		t.Errorf("applied %v", p)
 	}
@@ -163,7 +163,7 @@ func TestApplyIsApprovedWhereTheProgramSaysSo(t *testing.T) {
 	}
 }
 
-func TestApplyFindsOnlyOpenPrograms(t *testing.T) {
+func TestApply_FindsOnlyActivePublicPrograms(t *testing.T) {
 	w := newWorld(t)
 	partner := w.NewPartner("Jane")
 	for name, sql := range map[string]string{
@@ -183,11 +183,11 @@ func TestApplyFindsOnlyOpenPrograms(t *testing.T) {
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 	if w.Count(`select count(*) from participants`) != 0 {
-		t.Error("a refused application left a row")
+		t.Error("a refused application stored a row")
 	}
 }
 
-func TestTermsHaveToBeAccepted(t *testing.T) {
+func TestApply_RequiresAcceptedTerms(t *testing.T) {
 	w := newWorld(t)
 	w.Exec(`update programs set terms_url = 'https://a.example/terms'`)
 	partner := w.NewPartner("Jane")
@@ -199,7 +199,7 @@ func TestTermsHaveToBeAccepted(t *testing.T) {
 	}
 }
 
-func TestASecondApplicationIsADuplicateWhateverBecameOfTheFirst(t *testing.T) {
+func TestApply_SecondApplicationIsADuplicate(t *testing.T) {
 	w := newWorld(t)
 	partner := w.NewPartner("Jane")
 	if _, err := w.apply(partner, nil); err != nil {
@@ -211,7 +211,7 @@ func TestASecondApplicationIsADuplicateWhateverBecameOfTheFirst(t *testing.T) {
 		pgtest.RequireRefusal(t, err, affiliate.ReasonApplicationDuplicate)
 	}
 	if w.Count(`select count(*) from referral_codes`) != 1 {
-		t.Error("a refused application took a code")
+		t.Error("a refused application stored a code")
 	}
 	first := w.program
 	w.program = w.newProgram()
@@ -221,7 +221,7 @@ func TestASecondApplicationIsADuplicateWhateverBecameOfTheFirst(t *testing.T) {
 	w.program = first
 }
 
-func TestReferralCodes(t *testing.T) {
+func TestApply_ReferralCodes(t *testing.T) {
 	w := newWorld(t)
 	code := func(code string) func(*affiliatev1.ApplyRequest) {
 		return func(r *affiliatev1.ApplyRequest) { r.ReferralCode = &code }
@@ -239,46 +239,46 @@ func TestReferralCodes(t *testing.T) {
 	_, err = w.apply(w.NewPartner("Jim"), code("Google"))
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "referral_code")
 	for name, form := range map[string]string{"winter": `^winter-[a-z2-9]{3}$`, "Al": `^al-[a-z2-9]{3}$`, "李": `^[a-z2-9]{8}$`} {
-		if p := w.applied(name); !regexp.MustCompile(form).MatchString(p.ReferralCode) {
+		if p := w.mustApply(name); !regexp.MustCompile(form).MatchString(p.ReferralCode) {
 			t.Errorf("%s got %s", name, p.ReferralCode)
 		}
 	}
 }
 
-func TestOfParallelApplicationsOfOnePartnerOneSucceeds(t *testing.T) {
+func TestApply_SamePartnerInParallelSucceedsOnce(t *testing.T) {
 	w := newWorld(t)
 	partner := w.NewPartner("Jane")
-	w.parallel(func(int) error { _, err := w.apply(partner, nil); return err }, affiliate.ReasonApplicationDuplicate)
+	w.expectOneSuccessOf100(func(int) error { _, err := w.apply(partner, nil); return err }, affiliate.ReasonApplicationDuplicate)
 	if w.Count(`select count(*) from participants`) != 1 || w.Count(`select count(*) from referral_codes`) != 1 || len(w.eventTypes()) != 2 {
-		t.Error("the losers left something")
+		t.Error("a refused application stored something")
 	}
 }
 
-func TestOfParallelApplicationsForOneCodeOneSucceeds(t *testing.T) {
+func TestApply_SameCodeInParallelSucceedsOnce(t *testing.T) {
 	w := newWorld(t)
 	partners := make([]affiliate.UserID, 100)
 	for i := range partners {
 		partners[i] = w.NewPartner("Jane")
 	}
 	defer w.checkCounts()
-	w.parallel(func(i int) error {
+	w.expectOneSuccessOf100(func(i int) error {
 		_, err := w.apply(partners[i], func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("summer") })
 		return err
 	}, affiliate.ReasonReferralCodeTaken)
 	if w.Count(`select count(*) from participants`) != 1 || len(w.eventTypes()) != 2 {
-		t.Error("the losers left something")
+		t.Error("a refused application stored something")
 	}
 }
 
-// parallel runs a hundred at a time, of which one is to succeed and the others
-// are to be refused with reason.
-func (w *world) parallel(run func(i int) error, reason affiliate.Reason) {
+// expectOneSuccessOf100 is expectOneSuccess with 100 calls.
+func (w *world) expectOneSuccessOf100(run func(i int) error, reason affiliate.Reason) {
 	w.t.Helper()
-	w.oneOf(100, run, reason)
+	w.expectOneSuccess(100, run, reason)
 }
 
-// oneOf is parallel for another number than a hundred.
-func (w *world) oneOf(n int, run func(i int) error, reason affiliate.Reason) {
+// expectOneSuccess calls run n times in parallel. One call must succeed, and all others
+// must be refused with reason.
+func (w *world) expectOneSuccess(n int, run func(i int) error, reason affiliate.Reason) {
 	w.t.Helper()
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -286,20 +286,20 @@ func (w *world) oneOf(n int, run func(i int) error, reason affiliate.Reason) {
 		wg.Go(func() { errs[i] = run(i) })
 	}
 	wg.Wait()
-	won := 0
+	succeeded := 0
 	for _, err := range errs {
 		if err == nil {
-			won++
+			succeeded++
 			continue
 		}
 		pgtest.RequireRefusal(w.t, err, reason)
 	}
-	if won != 1 {
-		w.t.Errorf("%d of %d succeeded", won, len(errs))
+	if succeeded != 1 {
+		w.t.Errorf("%d of %d calls succeeded", succeeded, len(errs))
 	}
 }
 
-func TestParallelNamesakesAllGetACode(t *testing.T) {
+func TestApply_SameNameInParallelGetsDifferentCodes(t *testing.T) {
 	w := newWorld(t)
 	partners := make([]affiliate.UserID, 50)
 	for i := range partners {
@@ -315,13 +315,13 @@ func TestParallelNamesakesAllGetACode(t *testing.T) {
 	}
 	wg.Wait()
 	if n := w.Count(`select count(*) from participants t join referral_codes r on r.participant_id = t.id and r.code = t.referral_code`); n != 50 {
-		t.Errorf("%d of 50 have their code", n)
+		t.Errorf("%d of 50 participants have a code", n)
 	}
 }
 
-func TestEveryMoveFromEveryStatus(t *testing.T) {
+func TestMoveParticipant_FromEveryStatus(t *testing.T) {
 	w := newWorld(t)
-	p := w.applied("Jane")
+	p := w.mustApply("Jane")
 	owner := w.asMerchant(affiliate.RoleOwner)
 	legal := map[string]string{
 		"pending approve": "approved", "pending reject": "rejected", "rejected approve": "approved",
@@ -333,7 +333,7 @@ func TestEveryMoveFromEveryStatus(t *testing.T) {
 			w.Exec(`update participants set status = $1`, from)
 			w.Exec(`delete from events`)
 			w.now = w.now.Add(time.Second)
-			moved, err := w.do(owner, verb, p.ProgramId, p.Id, nil)
+			moved, err := w.move(owner, verb, p.ProgramId, p.Id, nil)
 			to, ok := legal[from+" "+verb]
 			if !ok {
 				if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantState); metadata["status"] != from {
@@ -354,19 +354,19 @@ func TestEveryMoveFromEveryStatus(t *testing.T) {
 	}
 	w.Exec(`update participants set erased_at = $1`, w.now)
 	for _, verb := range verbs {
-		_, err := w.do(owner, verb, p.ProgramId, p.Id, nil)
+		_, err := w.move(owner, verb, p.ProgramId, p.Id, nil)
 		pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
 	}
 }
 
-func TestMovesKeepWhatTheyWereTold(t *testing.T) {
+func TestMoveParticipant_StoresReasonsAndTimes(t *testing.T) {
 	w := newWorld(t)
 	owner := w.asMerchant(affiliate.RoleOwner)
-	p := w.applied("Jane")
+	p := w.mustApply("Jane")
 	step := func(verb string, reason *string) *affiliatev1.Participant {
 		t.Helper()
 		w.now = w.now.Add(time.Second)
-		moved, err := w.do(owner, verb, p.ProgramId, p.Id, reason)
+		moved, err := w.move(owner, verb, p.ProgramId, p.Id, reason)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -408,19 +408,19 @@ func TestMovesKeepWhatTheyWereTold(t *testing.T) {
 	}
 }
 
-func TestOfParallelMovesOneHappens(t *testing.T) {
+func TestMoveParticipant_InParallelSucceedsOnce(t *testing.T) {
 	w := newWorld(t)
-	p := w.applied("Jane")
-	w.parallel(func(int) error {
-		_, err := w.do(w.asMerchant(affiliate.RoleOwner), "approve", p.ProgramId, p.Id, nil)
+	p := w.mustApply("Jane")
+	w.expectOneSuccessOf100(func(int) error {
+		_, err := w.move(w.asMerchant(affiliate.RoleOwner), "approve", p.ProgramId, p.Id, nil)
 		return err
 	}, affiliate.ReasonParticipantState)
 }
 
-func TestForeignParticipantsAreNotFound(t *testing.T) {
+func TestParticipant_OfOtherScopesIsNotFound(t *testing.T) {
 	w := newWorld(t)
-	p := w.applied("Jane")
-	elsewhere := func(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
+	p := w.mustApply("Jane")
+	as := func(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
 		return server.WithPrincipal(t.Context(), server.Principal{Kind: server.MerchantToken, User: w.user, Workspace: workspace, Role: affiliate.RoleOwner, Mode: mode})
 	}
 	owner := w.asMerchant(affiliate.RoleOwner)
@@ -428,38 +428,38 @@ func TestForeignParticipantsAreNotFound(t *testing.T) {
 		ctx         context.Context
 		program, id string
 	}{
-		"another mode":      {elsewhere(w.workspace, affiliate.ModeTest), p.ProgramId, p.Id},
-		"another workspace": {elsewhere(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive), p.ProgramId, p.Id},
-		"another programme": {owner, w.newProgram().String(), p.Id},
-		"unknown":           {owner, p.ProgramId, affiliate.NewID[affiliate.Participant](w.now).String()},
-		"no UUID":           {owner, p.ProgramId, "42"},
-		"no programme UUID": {owner, "42", p.Id},
+		"another mode":               {as(w.workspace, affiliate.ModeTest), p.ProgramId, p.Id},
+		"another workspace":          {as(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive), p.ProgramId, p.Id},
+		"another programme":          {owner, w.newProgram().String(), p.Id},
+		"unknown":                    {owner, p.ProgramId, affiliate.NewID[affiliate.Participant](w.now).String()},
+		"not a UUID":                 {owner, p.ProgramId, "42"},
+		"programme id is not a UUID": {owner, "42", p.Id},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.GetParticipant(tc.ctx, &affiliatev1.GetParticipantRequest{ProgramId: tc.program, ParticipantId: tc.id})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			for _, verb := range verbs {
-				_, err := w.do(tc.ctx, verb, tc.program, tc.id, nil)
+				_, err := w.move(tc.ctx, verb, tc.program, tc.id, nil)
 				pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			}
 		})
 	}
-	for _, ctx := range []context.Context{elsewhere(w.workspace, affiliate.ModeTest), elsewhere(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive)} {
+	for _, ctx := range []context.Context{as(w.workspace, affiliate.ModeTest), as(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive)} {
 		_, err := w.service.ListParticipants(ctx, &affiliatev1.ListParticipantsRequest{ProgramId: p.ProgramId})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 }
 
-func TestListIsPagedByStatusNewestFirst(t *testing.T) {
+func TestListParticipants_PagesAndFiltersByStatus(t *testing.T) {
 	w := newWorld(t)
 	var ids []string
 	for i := range 5 {
 		w.now = w.now.Add(time.Second)
-		ids = append(ids, w.applied(fmt.Sprint("Partner ", i)).Id)
+		ids = append(ids, w.mustApply(fmt.Sprint("Partner ", i)).Id)
 	}
 	owner := w.asMerchant(affiliate.RoleOwner)
 	for _, id := range ids[1:3] {
-		if _, err := w.do(owner, "approve", w.program.String(), id, nil); err != nil {
+		if _, err := w.move(owner, "approve", w.program.String(), id, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -489,13 +489,13 @@ func TestListIsPagedByStatusNewestFirst(t *testing.T) {
 		}
 	}
 	if found := w.service.Check(&affiliatev1.ListParticipantsRequest{Status: 99}); len(found) != 1 || found[0].Field != "status" {
-		t.Errorf("a status without name: %v", found)
+		t.Errorf("unknown status: %v", found)
 	}
 }
 
-func TestViewersSeeMaskedAddresses(t *testing.T) {
+func TestParticipant_ViewersSeeMaskedAddresses(t *testing.T) {
 	w := newWorld(t)
-	p := w.applied("Jane")
+	p := w.mustApply("Jane")
 	for role, want := range map[affiliate.Role]string{
 		affiliate.RoleViewer: "j***@example.com", affiliate.RoleDeveloper: p.PartnerEmail, affiliate.RoleOwner: p.PartnerEmail,
 	} {

@@ -30,8 +30,8 @@ func (w *world) updateAs(ctx context.Context, program, id string, req *affiliate
 	return w.service.UpdateParticipant(ctx, req)
 }
 
-// row is everything the database holds of a participant.
-func (w *world) row(id string) (text string) {
+// rowText returns the participant's row as text.
+func (w *world) rowText(id string) (text string) {
 	w.t.Helper()
 	if err := w.SQL.QueryRow(w.t.Context(), `select t::text from participants t where id = $1`, id).Scan(&text); err != nil {
 		w.t.Fatal(err)
@@ -45,10 +45,10 @@ func rate(percentage float64) *affiliatev1.CommissionRate {
 
 type update = affiliatev1.UpdateParticipantRequest
 
-func TestUpdateChangesWhatItsMaskNames(t *testing.T) {
+func TestUpdateParticipant(t *testing.T) {
 	w := newWorld(t)
-	id := w.applied("Jane").Id
-	group := w.group(w.program).String()
+	id := w.mustApply("Jane").Id
+	group := w.newGroup(w.program).String()
 	full := &update{
 		Note: proto.String("calls back"), Tags: []string{" vip ", "blog", "vip"}, GroupId: &group,
 		CommissionOverride: rate(12.5), ReferralCode: "Summer",
@@ -67,7 +67,7 @@ func TestUpdateChangesWhatItsMaskNames(t *testing.T) {
 	if !proto.Equal(w.get(id), p) {
 		t.Errorf("read %v\nnot %v", w.get(id), p)
 	}
-	// Whatever part the mask names, the override is replaced as a whole.
+	// The override is replaced as a whole, even if the mask names only one of its fields.
 	if p, err = w.update(id, &update{CommissionOverride: &affiliatev1.CommissionRate{FlatAmountCents: proto.Int64(500)}}, "commission_override.flat_amount_cents"); err != nil ||
 		p.CommissionOverride.GetFlatAmountCents() != 500 || p.CommissionOverride.Percentage != nil {
 		t.Fatalf("a flat override: %v, %v", p, err)
@@ -76,55 +76,55 @@ func TestUpdateChangesWhatItsMaskNames(t *testing.T) {
 		t.Errorf("version %d", n)
 	}
 
-	// Saying it again leaves no trace.
-	lines, jobs := w.Count(`select count(*) from audit_log`), w.Count(`select count(*) from river.river_job`)
-	before := w.row(id)
+	// The same update again stores nothing.
+	records, jobs := w.Count(`select count(*) from audit_log`), w.Count(`select count(*) from river.river_job`)
+	before := w.rowText(id)
 	w.now = w.now.Add(time.Second)
 	if _, err := w.update(id, &update{Note: proto.String("calls back"), Tags: []string{"vip", "blog"}, ReferralCode: "SUMMER"}, "note", "tags", "referral_code"); err != nil {
 		t.Fatal(err)
 	}
-	if w.row(id) != before || w.Count(`select count(*) from audit_log`) != lines || w.Count(`select count(*) from river.river_job`) != jobs {
-		t.Error("a patch that changes nothing left a trace")
+	if w.rowText(id) != before || w.Count(`select count(*) from audit_log`) != records || w.Count(`select count(*) from river.river_job`) != jobs {
+		t.Error("an update that changes nothing stored something")
 	}
 
 	p, err = w.update(id, &update{}, "note", "tags", "group_id", "commission_override")
 	if err != nil || p.Note != nil || len(p.Tags) != 0 || p.GroupId != nil || p.CommissionOverride != nil || p.ReferralCode != "summer" {
 		t.Fatalf("cleared: %v, %v", p, err)
 	}
-	var was, is string
+	var previous, updated string
 	err = w.SQL.QueryRow(t.Context(), `
 		select before::text, after::text from audit_log
-		where action = 'participant.update' and resource_id = $1 and actor = $2 order by at desc, id desc limit 1`, id, w.user.String()).Scan(&was, &is)
-	if err != nil || was != `{"note": "(changed)", "tags": ["vip", "blog"], "group_id": "`+group+`", "commission_override": {"flat_amount_cents": 500}}` ||
-		is != `{"note": null, "tags": [], "group_id": null, "commission_override": null}` {
-		t.Errorf("audit log: %s → %s, %v", was, is, err)
+		where action = 'participant.update' and resource_id = $1 and actor = $2 order by at desc, id desc limit 1`, id, w.user.String()).Scan(&previous, &updated)
+	if err != nil || previous != `{"note": "(changed)", "tags": ["vip", "blog"], "group_id": "`+group+`", "commission_override": {"flat_amount_cents": 500}}` ||
+		updated != `{"note": null, "tags": [], "group_id": null, "commission_override": null}` {
+		t.Errorf("audit log: %s → %s, %v", previous, updated, err)
 	}
 	if got := w.eventTypes(); !slices.Equal(got, []string{"link.created", "link.updated", "participant.applied"}) {
 		t.Errorf("events %v", got)
 	}
 }
 
-func TestUpdateRefusesWhatIsNoPatch(t *testing.T) {
+func TestUpdateParticipant_RejectsInvalidRequests(t *testing.T) {
 	w := newWorld(t)
-	id := w.applied("Jane").Id
+	id := w.mustApply("Jane").Id
 	other := w.newProgram()
-	foreign, unknown := w.group(other).String(), affiliate.NewID[affiliate.Group](w.now).String()
+	foreign, unknown := w.newGroup(other).String(), affiliate.NewID[affiliate.Group](w.now).String()
 	both := rate(1)
 	both.FlatAmountCents = proto.Int64(1)
-	before := w.row(id)
+	before := w.rowText(id)
 	for name, tc := range map[string]struct {
 		req   *update
 		paths []string
 		field string
 	}{
-		"an unknown path":           {&update{}, []string{"status"}, "update_mask"},
+		"unknown path":              {&update{}, []string{"status"}, "update_mask"},
 		"no mask":                   {&update{Note: proto.String("x")}, nil, "update_mask"},
 		"an empty tag":              {&update{Tags: []string{"a", " "}}, []string{"tags"}, "tags[1]"},
 		"another programme's group": {&update{GroupId: &foreign}, []string{"group_id"}, "group_id"},
 		"an unknown group":          {&update{GroupId: &unknown}, []string{"group_id"}, "group_id"},
 		"two rates":                 {&update{CommissionOverride: both}, []string{"commission_override.percentage", "commission_override.flat_amount_cents"}, "commission_override.flat_amount_cents"},
 		"no rate":                   {&update{CommissionOverride: &affiliatev1.CommissionRate{}}, []string{"commission_override"}, "commission_override.percentage"},
-		"a part of no rate":         {&update{}, []string{"commission_override.percentage"}, "commission_override.percentage"},
+		"path of an absent rate":    {&update{}, []string{"commission_override.percentage"}, "commission_override.percentage"},
 		"three decimals":            {&update{CommissionOverride: rate(1.234)}, []string{"commission_override.percentage"}, "commission_override.percentage"},
 		"no code":                   {&update{}, []string{"referral_code"}, "referral_code"},
 		"a reserved code":           {&update{ReferralCode: "Google"}, []string{"referral_code"}, "referral_code"},
@@ -134,22 +134,22 @@ func TestUpdateRefusesWhatIsNoPatch(t *testing.T) {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.field)
 		})
 	}
-	if w.row(id) != before {
-		t.Error("a refused patch changed something")
+	if w.rowText(id) != before {
+		t.Error("a refused update changed the participant")
 	}
 }
 
-func TestReplacedCodesStayTaken(t *testing.T) {
+func TestUpdateParticipant_ReplacedReferralCodeStaysReserved(t *testing.T) {
 	w := newWorld(t)
-	jane, john := w.applied("Jane"), w.applied("John")
-	code := func(id, code string) (*affiliatev1.Participant, error) {
+	jane, john := w.mustApply("Jane"), w.mustApply("John")
+	setCode := func(id, code string) (*affiliatev1.Participant, error) {
 		w.now = w.now.Add(time.Second)
 		return w.update(id, &update{ReferralCode: code}, "referral_code")
 	}
-	if p, err := code(jane.Id, "Summer"); err != nil || p.ReferralCode != "summer" {
+	if p, err := setCode(jane.Id, "Summer"); err != nil || p.ReferralCode != "summer" {
 		t.Fatalf("%v, %v", p, err)
 	}
-	// Both codes lead to the default link, which has the new one.
+	// Both codes lead to the default link. The link itself shows the new code.
 	if w.Count(`
 		select count(*) from referral_codes r join links l on l.id = r.link_id
 		where r.participant_id = $1 and l.is_default and l.participant_id = $1 and l.code = 'summer' and l.version = 2 and r.code in ('jane', 'summer')`, jane.Id) != 2 {
@@ -167,53 +167,53 @@ func TestReplacedCodesStayTaken(t *testing.T) {
 		t.Errorf("event of %s: %s → %s, %v", link, old, current, err)
 	}
 
-	_, err = code(john.Id, "JANE")
+	_, err = setCode(john.Id, "JANE")
 	pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
-	_, err = code(john.Id, "summer")
+	_, err = setCode(john.Id, "summer")
 	pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
 	_, err = w.apply(w.NewPartner("Jim"), func(r *affiliatev1.ApplyRequest) { r.ReferralCode = proto.String("jane") })
 	pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
 	if got := w.get(john.Id); got.ReferralCode != "john" || !proto.Equal(got, john) {
 		t.Errorf("a refused code changed %v", got)
 	}
-	if p, err := code(jane.Id, "jane"); err != nil || p.ReferralCode != "jane" {
-		t.Errorf("taking an old one back: %v, %v", p, err)
+	if p, err := setCode(jane.Id, "jane"); err != nil || p.ReferralCode != "jane" {
+		t.Errorf("set the first code again: %v, %v", p, err)
 	}
-	// A code of another link of one's own is no alias.
+	// The code of the participant's other link cannot become its referral code.
 	w.Exec(`
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		values ($1, 'live', 'page', $2, $3, gen_random_uuid(), $4)`, w.workspace, w.program, jane.Id, w.now)
-	_, err = code(jane.Id, "page")
+	_, err = setCode(jane.Id, "page")
 	pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
 	if w.Count(`select count(*) from referral_codes where participant_id = $1`, jane.Id) != 3 ||
 		w.Count(`select count(*) from links where participant_id = $1 and code = 'jane' and version = 3`, jane.Id) != 1 {
-		t.Error("codes were lost, or the link has another")
+		t.Error("a code is missing, or the link has a wrong code")
 	}
 }
 
-func TestOfParallelCodeChangesForOneCodeOneWins(t *testing.T) {
+func TestUpdateParticipant_SameCodeInParallelSucceedsOnce(t *testing.T) {
 	w := newWorld(t)
 	ids := make([]string, 40)
 	for i := range ids {
-		ids[i] = w.applied("Jane").Id
+		ids[i] = w.mustApply("Jane").Id
 	}
-	w.oneOf(len(ids), func(i int) error {
+	w.expectOneSuccess(len(ids), func(i int) error {
 		_, err := w.update(ids[i], &update{ReferralCode: "summer"}, "referral_code")
 		return err
 	}, affiliate.ReasonReferralCodeTaken)
 	if w.Count(`select count(*) from participants where referral_code = 'summer'`) != 1 || w.Count(`select count(*) from links where code = 'summer'`) != 1 ||
 		w.Count(`select count(*) from events where type = 'link.updated'`) != 1 || w.Count(`select count(*) from audit_log where action = 'participant.update'`) != 1 {
-		t.Error("the losers left something")
+		t.Error("a refused request stored something")
 	}
 }
 
-// An assignment waits for a deletion of the group that is under way, and is
-// refused when that happens.
-func TestAssigningAGroupWaitsForItsDeletion(t *testing.T) {
+// While a transaction deletes a group, an update that assigns the group waits. If the
+// deletion commits, the update is refused. If it rolls back, the update succeeds.
+func TestUpdateParticipant_WaitsForTheDeletionOfTheGroup(t *testing.T) {
 	w := newWorld(t)
-	id := w.applied("Jane").Id
+	id := w.mustApply("Jane").Id
 	for _, deleted := range []bool{false, true} {
-		group := w.group(w.program).String()
+		group := w.newGroup(w.program).String()
 		deletion, err := w.SQL.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -249,11 +249,11 @@ func TestAssigningAGroupWaitsForItsDeletion(t *testing.T) {
 	}
 }
 
-func TestAGroupIsNeverDeletedFromUnderAParticipant(t *testing.T) {
+func TestUpdateParticipant_GroupInUseCannotBeDeleted(t *testing.T) {
 	w := newWorld(t)
-	id := w.applied("Jane").Id
+	id := w.mustApply("Jane").Id
 	for range 20 {
-		group := w.group(w.program).String()
+		group := w.newGroup(w.program).String()
 		var assigned, deleted error
 		var wg sync.WaitGroup
 		wg.Go(func() { _, assigned = w.update(id, &update{GroupId: &group}, "group_id") })
@@ -268,14 +268,14 @@ func TestAGroupIsNeverDeletedFromUnderAParticipant(t *testing.T) {
 	}
 }
 
-func TestErasedParticipantsAreFrozen(t *testing.T) {
+func TestErasedParticipant_CannotBeChanged(t *testing.T) {
 	w := newWorld(t)
-	id, group := w.applied("Jane").Id, w.group(w.program).String()
+	id, group := w.mustApply("Jane").Id, w.newGroup(w.program).String()
 	owner := w.asMerchant(affiliate.RoleOwner)
 	w.Exec(`update participants set erased_at = $1`, w.now)
 	for _, status := range []string{"pending", "approved", "rejected", "suspended"} {
 		w.Exec(`update participants set status = $1`, status)
-		before, lines, events := w.row(id), w.Count(`select count(*) from audit_log`), len(w.eventTypes())
+		before, records, events := w.rowText(id), w.Count(`select count(*) from audit_log`), len(w.eventTypes())
 		for path, req := range map[string]*update{
 			"note": {Note: proto.String("x")}, "tags": {Tags: []string{"x"}}, "group_id": {GroupId: &group},
 			"commission_override": {CommissionOverride: rate(1)}, "referral_code": {ReferralCode: "fresh"},
@@ -286,7 +286,7 @@ func TestErasedParticipantsAreFrozen(t *testing.T) {
 		_, err := w.update(id, &update{}, "note")
 		pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
 		for _, verb := range verbs {
-			_, err := w.do(owner, verb, w.program.String(), id, nil)
+			_, err := w.move(owner, verb, w.program.String(), id, nil)
 			pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
 		}
 		for _, verb := range []string{"approve", "reject"} {
@@ -294,16 +294,16 @@ func TestErasedParticipantsAreFrozen(t *testing.T) {
 				t.Errorf("bulk %s: %v", verb, err)
 			}
 		}
-		if w.row(id) != before || w.Count(`select count(*) from audit_log`) != lines || len(w.eventTypes()) != events {
-			t.Errorf("a %s one was changed", status)
+		if w.rowText(id) != before || w.Count(`select count(*) from audit_log`) != records || len(w.eventTypes()) != events {
+			t.Errorf("a %s participant was changed", status)
 		}
 	}
 }
 
-func TestUpdateOfForeignParticipantsIsNotFound(t *testing.T) {
+func TestUpdateParticipant_OfOtherScopesIsNotFound(t *testing.T) {
 	w := newWorld(t)
-	p := w.applied("Jane")
-	before := w.row(p.Id)
+	p := w.mustApply("Jane")
+	before := w.rowText(p.Id)
 	as := func(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
 		return server.WithPrincipal(t.Context(), server.Principal{Kind: server.MerchantToken, User: w.user, Workspace: workspace, Role: affiliate.RoleOwner, Mode: mode})
 	}
@@ -315,22 +315,23 @@ func TestUpdateOfForeignParticipantsIsNotFound(t *testing.T) {
 		"another mode":      {as(w.workspace, affiliate.ModeTest), p.ProgramId, p.Id},
 		"another workspace": {as(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive), p.ProgramId, p.Id},
 		"another programme": {owner, w.newProgram().String(), p.Id},
-		"no UUID":           {owner, p.ProgramId, "42"},
+		"not a UUID":        {owner, p.ProgramId, "42"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.updateAs(tc.ctx, tc.program, tc.id, &update{Note: proto.String("mine")}, "note")
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
-	if w.row(p.Id) != before {
-		t.Error("changed from elsewhere")
+	if w.rowText(p.Id) != before {
+		t.Error("a caller of another scope changed the participant")
 	}
 }
 
-// Where nobody asks about the participant, its codes are taken out of use.
-func TestSuspendingDeactivatesSyncedPromoCodes(t *testing.T) {
+// A payment processor accepts a synced promo code without checking the participant's
+// status. A suspension must therefore deactivate these codes.
+func TestSuspendParticipant_DeactivatesSyncedPromoCodes(t *testing.T) {
 	w := newWorld(t)
-	jane, john := w.applied("Jane"), w.applied("John")
+	jane, john := w.mustApply("Jane"), w.mustApply("John")
 	promo := func(participant, code, sync string, active bool) {
 		w.Exec(`
 			insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value, active, sync_to_processor, sync_status, created_at, updated_at)
@@ -342,7 +343,7 @@ func TestSuspendingDeactivatesSyncedPromoCodes(t *testing.T) {
 	promo(john.Id, "johns", "synced", true)
 	owner := w.asMerchant(affiliate.RoleOwner)
 	for _, verb := range []string{"approve", "suspend"} {
-		if _, err := w.do(owner, verb, jane.ProgramId, jane.Id, nil); err != nil {
+		if _, err := w.move(owner, verb, jane.ProgramId, jane.Id, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -355,6 +356,6 @@ func TestSuspendingDeactivatesSyncedPromoCodes(t *testing.T) {
 		w.Count(`
 			select count(*) from events where type = 'promo_code.deactivated' and convert_from(body, 'UTF8')::jsonb #>> '{data,object,code}' = 'synced'
 				and convert_from(body, 'UTF8')::jsonb #>> '{data,object,participant_id}' = $1`, jane.Id) != 1 {
-		t.Error("the deactivation was not written down and told once")
+		t.Error("the deactivation has not exactly one audit record and one event")
 	}
 }

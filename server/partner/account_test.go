@@ -20,13 +20,13 @@ import (
 func (w *world) update(user affiliate.UserID, req *affiliatev1.UpdatePartnerProfileRequest, paths ...string) (*affiliatev1.PartnerProfile, error) {
 	w.t.Helper()
 	req.UpdateMask = &fieldmaskpb.FieldMask{Paths: paths}
-	if err := w.checked(req); err != nil {
+	if err := w.check(req); err != nil {
 		return nil, err
 	}
-	return w.service.UpdatePartnerProfile(w.live(user), req)
+	return w.service.UpdatePartnerProfile(w.liveContext(user), req)
 }
 
-func TestProfileChangesExactlyWhatTheMaskNames(t *testing.T) {
+func TestUpdatePartnerProfile(t *testing.T) {
 	w := newWorld(t)
 	jane, john := w.user("Jane"), w.user("John")
 	live := w.program(w.workspace("One"), "Alpha", nil)
@@ -34,7 +34,7 @@ func TestProfileChangesExactlyWhatTheMaskNames(t *testing.T) {
 	inLive := live.join(jane, nil)
 	test.join(jane, nil)
 	live.join(john, nil)
-	live.commission(inLive, jane, nil)
+	live.addCommission(inLive, jane, nil)
 	w.Exec(`update participants t set partner_name = u.name from users u where u.id = t.partner_id`)
 	text := proto.String
 	type req = affiliatev1.UpdatePartnerProfileRequest
@@ -51,16 +51,16 @@ func TestProfileChangesExactlyWhatTheMaskNames(t *testing.T) {
 		{"nothing", &req{}, nil, nil, false},
 		{"the same name", &req{Name: "Jane"}, []string{"name"}, nil, false},
 		{"a field outside the mask", &req{Name: "Nobody", Country: text("DE")}, []string{"country"}, func(p *affiliatev1.PartnerProfile) { p.Country = text("DE") }, false},
-		{"everything", &req{Name: "Jane Doe", Country: text("FR"), CompanyName: text("Acme"), WebsiteUrl: text("https://jane.example/x")}, []string{"name", "country", "company_name", "website_url"}, func(p *affiliatev1.PartnerProfile) {
+		{"all fields", &req{Name: "Jane Doe", Country: text("FR"), CompanyName: text("Acme"), WebsiteUrl: text("https://jane.example/x")}, []string{"name", "country", "company_name", "website_url"}, func(p *affiliatev1.PartnerProfile) {
 			p.Name, p.Country, p.CompanyName, p.WebsiteUrl = "Jane Doe", text("FR"), text("Acme"), text("https://jane.example/x")
 		}, false},
 		{"an empty company", &req{CompanyName: text("")}, []string{"company_name"}, func(p *affiliatev1.PartnerProfile) { p.CompanyName = nil }, false},
-		{"what is cleared again", &req{}, []string{"company_name"}, nil, false},
+		{"cleared again", &req{}, []string{"company_name"}, nil, false},
 		{"cleared", &req{}, []string{"country", "website_url"}, func(p *affiliatev1.PartnerProfile) { p.Country, p.WebsiteUrl = nil, nil }, false},
 		{"the name cleared", &req{}, []string{"name"}, nil, true},
 		{"no mask", &req{Name: "N"}, nil, nil, true},
 		{"another path", &req{}, []string{"email"}, nil, true},
-		{"no website", &req{WebsiteUrl: text("javascript:alert(1)")}, []string{"website_url"}, nil, true},
+		{"invalid website", &req{WebsiteUrl: text("javascript:alert(1)")}, []string{"website_url"}, nil, true},
 		{"an empty website", &req{WebsiteUrl: text("")}, []string{"website_url"}, nil, true},
 	} {
 		got, err := w.update(jane, tc.req, tc.paths...)
@@ -81,7 +81,7 @@ func TestProfileChangesExactlyWhatTheMaskNames(t *testing.T) {
 		if !proto.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", tc.name, got, want)
 		}
-		read, err := w.service.GetPartnerProfile(w.as(jane, affiliate.ModeTest), &affiliatev1.GetPartnerProfileRequest{})
+		read, err := w.service.GetPartnerProfile(w.callContext(jane, affiliate.ModeTest), &affiliatev1.GetPartnerProfileRequest{})
 		if err != nil || !proto.Equal(read, got) {
 			t.Errorf("%s: read %v, %v", tc.name, read, err)
 		}
@@ -89,20 +89,20 @@ func TestProfileChangesExactlyWhatTheMaskNames(t *testing.T) {
 			t.Errorf("%s: version %d after %d changes", tc.name, n, changes)
 		}
 		if n := w.Count(`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update' and at = $2`, jane, w.now.Truncate(1e6)); n != changes {
-			t.Errorf("%s: %d lines in the log after %d changes", tc.name, n, changes)
+			t.Errorf("%s: %d audit records after %d changes", tc.name, n, changes)
 		}
 	}
 
-	// The log has the names of what changed and no values, the lists have the new
-	// name.
+	// The audit log names the changed fields but not their values. The participations have
+	// the new name.
 	if n := w.Count(`select count(*) from account_audit_log where before is null and after = '{"changed": ["country"]}'`); n != 1 {
-		t.Errorf("%d such lines", n)
+		t.Errorf("%d audit records name only the country", n)
 	}
 	if n := w.Count(`select count(*) from participants where partner_name = 'Jane Doe' and partner_id = $1`, jane); n != 2 {
 		t.Errorf("%d participations have the new name", n)
 	}
 	if n := w.Count(`select count(*) from participants where partner_name = 'John'`); n != 1 {
-		t.Error("another's name has changed")
+		t.Error("another partner's name has changed")
 	}
 	items, _, err := w.Store.Commissions(t.Context(), live.scope, affiliate.CommissionFilter{Search: "jane d"},
 		affiliate.CommissionOrder{By: affiliate.SortCreatedAt}, affiliate.Page{Number: 1, Size: 20})
@@ -110,38 +110,38 @@ func TestProfileChangesExactlyWhatTheMaskNames(t *testing.T) {
 		t.Errorf("the merchant's list: %v, %v", items, err)
 	}
 	if n := w.Count(`select version from users where id = $1`, john) + w.Count(`select count(*) from audit_log`) + w.Count(`select count(*) from events`); n != 1 {
-		t.Error("a profile touched something else")
+		t.Error("the update changed another user, a workspace's audit log or the events")
 	}
 }
 
-func TestAccountsThatAreNoPartners(t *testing.T) {
+func TestPartnerProfile_OfErasedOrMerchantAccountIsNotFound(t *testing.T) {
 	w := newWorld(t)
 	erased, merchant := w.user("Erased"), w.user("Merchant")
 	w.Exec(`update users set erased_at = $2 where id = $1`, erased, w.now)
 	w.Exec(`update users set kind = 'merchant' where id = $1`, merchant)
 	for _, user := range []affiliate.UserID{erased, merchant, affiliate.NewID[affiliate.User](w.now)} {
-		_, read := w.service.GetPartnerProfile(w.live(user), &affiliatev1.GetPartnerProfileRequest{})
-		_, changed := w.update(user, &affiliatev1.UpdatePartnerProfileRequest{Name: "N"}, "name")
-		_, set := w.service.SetPayoutMethod(w.live(user), &affiliatev1.SetPayoutMethodRequest{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL})
-		for i, err := range []error{read, changed, set} {
+		_, getErr := w.service.GetPartnerProfile(w.liveContext(user), &affiliatev1.GetPartnerProfileRequest{})
+		_, updateErr := w.update(user, &affiliatev1.UpdatePartnerProfileRequest{Name: "N"}, "name")
+		_, setErr := w.service.SetPayoutMethod(w.liveContext(user), &affiliatev1.SetPayoutMethodRequest{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL})
+		for i, err := range []error{getErr, updateErr, setErr} {
 			if got := pgtest.ReasonOf(t, err); got != affiliate.ReasonNotFound {
 				t.Errorf("call %d: %q", i, got)
 			}
 		}
 	}
 	if n := w.Count(`select count(*) from account_audit_log`) + w.Count(`select count(*) from payout_methods`); n != 0 {
-		t.Errorf("%d traces", n)
+		t.Errorf("%d rows were stored", n)
 	}
 }
 
-func TestPayoutAccountIsNowhereInClear(t *testing.T) {
+func TestSetPayoutMethod_StoresTheAccountOnlyEncrypted(t *testing.T) {
 	w := newWorld(t)
 	jane := w.user("Jane")
 	live := w.program(w.workspace("One"), "Alpha", nil)
 	live.join(jane, nil)
 	text := proto.String
 	type req = affiliatev1.SetPayoutMethodRequest
-	lines := 0
+	records := 0
 	for _, tc := range []struct {
 		req    *req
 		hint   string
@@ -158,62 +158,62 @@ func TestPayoutAccountIsNowhereInClear(t *testing.T) {
 		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_STORE_CREDIT}, "", nil, false},
 		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL, Account: text("payme@mail.example")}, "p***@mail.example", []string{"payme@mail.example"}, false},
 	} {
-		if err := w.checked(tc.req); err != nil {
+		if err := w.check(tc.req); err != nil {
 			t.Fatal(err)
 		}
-		before, err := w.service.GetPartnerProfile(w.live(jane), &affiliatev1.GetPartnerProfileRequest{})
+		before, err := w.service.GetPartnerProfile(w.liveContext(jane), &affiliatev1.GetPartnerProfileRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.now = w.now.Add(1e9)
-		got, err := w.service.SetPayoutMethod(w.live(jane), tc.req)
+		got, err := w.service.SetPayoutMethod(w.liveContext(jane), tc.req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got.Method != tc.req.Method || got.GetAccountHint() != tc.hint || (got.AccountHint == nil) != (tc.hint == "") {
-			t.Errorf("%v answers %v", tc.req, got)
+			t.Errorf("%v returned %v", tc.req, got)
 		}
-		after, err := w.service.GetPartnerProfile(w.live(jane), &affiliatev1.GetPartnerProfileRequest{})
+		after, err := w.service.GetPartnerProfile(w.liveContext(jane), &affiliatev1.GetPartnerProfileRequest{})
 		if err != nil || !proto.Equal(after.PayoutMethod, got) {
-			t.Errorf("the profile says %v, %v", after, err)
+			t.Errorf("the profile has %v, %v", after, err)
 		}
 		if tc.same != proto.Equal(before.PayoutMethod, got) {
-			t.Errorf("%v: was %v, is %v", tc.req, before.PayoutMethod, got)
+			t.Errorf("%v: before %v, after %v", tc.req, before.PayoutMethod, got)
 		}
 		if !tc.same {
-			lines++
+			records++
 		}
-		if n := w.Count(`select count(*) from account_audit_log where user_id = $1 and action = 'payout_method.set'`, jane); n != lines {
-			t.Errorf("%v: %d lines in the log, want %d", tc.req, n, lines)
+		if n := w.Count(`select count(*) from account_audit_log where user_id = $1 and action = 'payout_method.set'`, jane); n != records {
+			t.Errorf("%v: %d audit records, want %d", tc.req, n, records)
 		}
 		dump := w.dump()
 		if !strings.Contains(dump, "jane@example.com") {
-			t.Fatal("the dump is no dump")
+			t.Fatal("the dump does not contain the user's address")
 		}
 		for _, hidden := range tc.hidden {
 			if strings.Contains(dump, hidden) || strings.Contains(dump, hex.EncodeToString([]byte(hidden))) {
 				t.Errorf("%q is in the database", hidden)
 			}
 			if strings.Contains(protojson.Format(after)+protojson.Format(got), hidden) {
-				t.Errorf("%q is in an answer", hidden)
+				t.Errorf("%q is in a response", hidden)
 			}
 		}
 	}
 	if n := w.Count(`select count(*) from account_audit_log where before = '{"method": "bank_transfer", "account_hint": "••••3000"}' and after = '{"method": "manual", "account_hint": null}'`); n != 1 {
-		t.Errorf("%d such lines", n)
+		t.Errorf("%d audit records of the change from a bank transfer to manual", n)
 	}
 	if n := w.Count(`select count(*) from audit_log`) + w.Count(`select count(*) from events`); n != 0 {
-		t.Error("a payout method told a workspace")
+		t.Error("a workspace's audit log or the events have the payout method")
 	}
 }
 
-func TestPayoutAccountOpensForItsOwnerOnly(t *testing.T) {
+func TestSetPayoutMethod_AccountIsDecryptedOnlyForItsOwner(t *testing.T) {
 	w := newWorld(t)
 	jane, john := w.user("Jane"), w.user("John")
 	account := &affiliatev1.SetPayoutMethodRequest{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL, Account: proto.String("payme@mail.example")}
 	set := func() {
 		t.Helper()
-		if _, err := w.service.SetPayoutMethod(w.live(jane), account); err != nil {
+		if _, err := w.service.SetPayoutMethod(w.liveContext(jane), account); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -230,24 +230,24 @@ func TestPayoutAccountOpensForItsOwnerOnly(t *testing.T) {
 		t.Errorf("opened %q, %v", plain, err)
 	}
 	if _, err := w.keys.Open(first, []byte(john.String())); err == nil {
-		t.Error("it opens in another's row")
+		t.Error("the account was decrypted with another user's id")
 	}
 
-	// A rotated key changes nothing; where the old one is gone, setting the account
-	// again seals it anew.
-	w.use(sealEntry("k2", 2) + "," + sealEntry("k1", 1))
+	// With a new first key, setting the same account again stores nothing. Without the old
+	// key, the account cannot be decrypted, so it is encrypted again.
+	w.useKeys(sealEntry("k2", 2) + "," + sealEntry("k1", 1))
 	set()
 	if !slices.Equal(stored(), first) {
-		t.Error("setting what is set wrote")
+		t.Error("the same account was stored again")
 	}
-	w.use(sealEntry("k2", 2))
+	w.useKeys(sealEntry("k2", 2))
 	set()
 	if plain, err := w.keys.Open(stored(), []byte(jane.String())); err != nil || !strings.Contains(string(plain), "payme@") {
 		t.Errorf("opened %q, %v", plain, err)
 	}
 }
 
-func TestPayoutAccountsThatAreRefused(t *testing.T) {
+func TestSetPayoutMethod_RejectsInvalidAccounts(t *testing.T) {
 	w := newWorld(t)
 	jane := w.user("Jane")
 	text := proto.String
@@ -265,7 +265,7 @@ func TestPayoutAccountsThatAreRefused(t *testing.T) {
 		{&req{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_STRIPE_CONNECT}, "method"},
 		{&req{}, "method"},
 	} {
-		for _, err := range []error{w.checked(tc.req), func() error { _, err := w.service.SetPayoutMethod(w.live(jane), tc.req); return err }()} {
+		for _, err := range []error{w.check(tc.req), func() error { _, err := w.service.SetPayoutMethod(w.liveContext(jane), tc.req); return err }()} {
 			var refused *affiliate.Error
 			if !errors.As(err, &refused) || refused.Reason != affiliate.ReasonValidation || refused.Violations[0].Field != tc.field {
 				t.Errorf("%v: %v", tc.req, err)
@@ -273,24 +273,24 @@ func TestPayoutAccountsThatAreRefused(t *testing.T) {
 		}
 	}
 	if n := w.Count(`select count(*) from payout_methods`) + w.Count(`select count(*) from account_audit_log`); n != 0 {
-		t.Errorf("%d traces", n)
+		t.Errorf("%d rows were stored", n)
 	}
 }
 
-// Of any number of equal calls at a time one changes something.
-func TestParallelCallsOnAnAccountLeaveOneTrace(t *testing.T) {
+// When equal calls run in parallel, only one of them changes and records something.
+func TestPartnerAccount_EqualCallsInParallelAreRecordedOnce(t *testing.T) {
 	w := newWorld(t)
 	jane := w.user("Jane")
 	var wg sync.WaitGroup
 	for range 12 {
 		wg.Go(func() {
-			_, err := w.service.SetPayoutMethod(w.live(jane), &affiliatev1.SetPayoutMethodRequest{
+			_, err := w.service.SetPayoutMethod(w.liveContext(jane), &affiliatev1.SetPayoutMethodRequest{
 				Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL, Account: proto.String("payme@mail.example"),
 			})
 			if err != nil {
 				t.Error(err)
 			}
-			_, err = w.service.UpdatePartnerProfile(w.live(jane), &affiliatev1.UpdatePartnerProfileRequest{
+			_, err = w.service.UpdatePartnerProfile(w.liveContext(jane), &affiliatev1.UpdatePartnerProfileRequest{
 				Name: "Jane Doe", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name"}},
 			})
 			if err != nil {
@@ -300,7 +300,7 @@ func TestParallelCallsOnAnAccountLeaveOneTrace(t *testing.T) {
 	}
 	wg.Wait()
 	if n := w.Count(`select count(*) from account_audit_log`); n != 2 {
-		t.Errorf("%d lines in the log", n)
+		t.Errorf("%d audit records", n)
 	}
 	if n := w.Count(`select version from users where id = $1`, jane); n != 2 {
 		t.Errorf("version %d", n)

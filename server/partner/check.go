@@ -8,7 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Check reports what is wrong with a request by itself.
+// Check validates req as far as that is possible without the database.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
@@ -33,33 +33,35 @@ func checkProfile(req *affiliatev1.UpdatePartnerProfileRequest, found *affiliate
 	}
 }
 
-// profilePatch is the update as its mask words it. The mask has been checked.
-func profilePatch(req *affiliatev1.UpdatePartnerProfileRequest) affiliate.PartnerProfilePatch {
+// patchOf returns the changes that the request's mask names. Check has validated the
+// mask.
+func patchOf(req *affiliatev1.UpdatePartnerProfileRequest) affiliate.PartnerProfilePatch {
 	var patch affiliate.PartnerProfilePatch
 	for _, path := range req.GetUpdateMask().GetPaths() {
 		switch path {
 		case "name":
 			patch.Name = affiliate.Set(req.GetName())
 		case "country":
-			patch.Country = optional(req.Country)
+			patch.Country = setOrClear(req.Country)
 		case "company_name":
-			patch.CompanyName = optional(req.CompanyName)
+			patch.CompanyName = setOrClear(req.CompanyName)
 		case "website_url":
-			patch.WebsiteURL = optional(req.WebsiteUrl)
+			patch.WebsiteURL = setOrClear(req.WebsiteUrl)
 		}
 	}
 	return patch
 }
 
-// optional sets what is there; what is not, or is empty, is cleared.
-func optional(value *string) affiliate.Change[string] {
+// setOrClear returns a change that sets the value, or one that clears the field if value
+// is nil or empty.
+func setOrClear(value *string) affiliate.Change[string] {
 	if value == nil || *value == "" {
 		return affiliate.Clear[string]()
 	}
 	return affiliate.Set(*value)
 }
 
-// payoutAccount reads the request's method and account.
+// payoutAccount returns the payout account in the request, and its violations.
 func payoutAccount(req *affiliatev1.SetPayoutMethodRequest) (affiliate.PayoutAccount, affiliate.Violations) {
 	return affiliate.ParsePayoutAccount(affiliate.PayoutMethod(server.Word(req.GetMethod())), req.Account, req.AccountHolder)
 }

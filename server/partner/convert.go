@@ -8,10 +8,10 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// shortPath is where the link host's short links begin.
+// shortPath is the path prefix of short links on the link host.
 const shortPath = "/r/"
 
-func (s *Service) program(p affiliate.PartnerProgram) *affiliatev1.PartnerProgram {
+func (s *Service) programToProto(p affiliate.PartnerProgram) *affiliatev1.PartnerProgram {
 	return &affiliatev1.PartnerProgram{
 		Id:                    p.ID.String(),
 		Name:                  p.Name,
@@ -28,12 +28,12 @@ func (s *Service) program(p affiliate.PartnerProgram) *affiliatev1.PartnerProgra
 		PayoutTermDays:        int32(p.PayoutTermDays), // at most 365
 		TermsUrl:              p.TermsURL,
 		IsPublic:              p.IsPublic,
-		Participation:         s.participation(p.Participation),
+		Participation:         s.participationToProto(p.Participation),
 		CreatedAt:             server.Timestamp(p.CreatedAt),
 	}
 }
 
-func (s *Service) participation(p *affiliate.Participation) *affiliatev1.Participation {
+func (s *Service) participationToProto(p *affiliate.Participation) *affiliatev1.Participation {
 	if p == nil {
 		return nil
 	}
@@ -59,8 +59,9 @@ func (s *Service) participation(p *affiliate.Participation) *affiliatev1.Partici
 	return out
 }
 
-// commission is a commission as its partner sees it at an instant.
-func commission(c affiliate.PartnerCommission, at time.Time) *affiliatev1.PartnerCommission {
+// commissionToProto converts a commission for its partner. HoldActive is computed for the
+// time at.
+func commissionToProto(c affiliate.PartnerCommission, at time.Time) *affiliatev1.PartnerCommission {
 	out := &affiliatev1.PartnerCommission{
 		Id:                  c.ID.String(),
 		ProgramId:           c.Program.String(),
@@ -70,7 +71,7 @@ func commission(c affiliate.PartnerCommission, at time.Time) *affiliatev1.Partne
 		Status:              server.FromWord[affiliatev1.CommissionStatus](c.Status),
 		CommissionType:      server.FromWord[affiliatev1.CommissionType](c.Type),
 		EventType:           server.FromWord[affiliatev1.EventType](c.EventType),
-		RateBps:             narrow(c.RateBps),
+		RateBps:             toInt32(c.RateBps),
 		FlatAmountCents:     c.FlatCents,
 		AmountCents:         c.AmountCents,
 		OriginalAmountCents: c.OriginalAmountCents,
@@ -78,7 +79,7 @@ func commission(c affiliate.PartnerCommission, at time.Time) *affiliatev1.Partne
 		Currency:            c.Currency,
 		SaleAmountCents:     c.SaleAmountCents,
 		SaleCurrency:        c.SaleCurrency,
-		RecurringIndex:      narrow(c.RecurringIndex),
+		RecurringIndex:      toInt32(c.RecurringIndex),
 		PromoCode:           c.PromoCode,
 		HoldUntil:           server.OptionalTimestamp(c.HoldUntil),
 		HoldActive:          c.HoldUntil != nil && at.Before(*c.HoldUntil),
@@ -94,16 +95,16 @@ func commission(c affiliate.PartnerCommission, at time.Time) *affiliatev1.Partne
 	return out
 }
 
-// narrow fits small counts and rates into the contract's int32.
-func narrow[N int | int64](n *N) *int32 {
+// toInt32 converts an optional count or rate for the API. The values fit into an int32.
+func toInt32[N int | int64](n *N) *int32 {
 	if n == nil {
 		return nil
 	}
-	small := int32(*n)
-	return &small
+	converted := int32(*n)
+	return &converted
 }
 
-func summary(stats affiliate.Stats) *affiliatev1.PartnerSummary {
+func summaryToProto(stats affiliate.Stats) *affiliatev1.PartnerSummary {
 	out := &affiliatev1.PartnerSummary{
 		Clicks: stats.Clicks, Signups: stats.Signups, Conversions: stats.Conversions, ConversionRate: stats.Ratio(),
 		ByCurrency: make([]*affiliatev1.PartnerRevenue, len(stats.ByCurrency)),
@@ -116,7 +117,7 @@ func summary(stats affiliate.Stats) *affiliatev1.PartnerSummary {
 	return out
 }
 
-func profile(p affiliate.PartnerProfile) *affiliatev1.PartnerProfile {
+func profileToProto(p affiliate.PartnerProfile) *affiliatev1.PartnerProfile {
 	return &affiliatev1.PartnerProfile{
 		Id:           p.ID.String(),
 		Email:        p.Email,
@@ -124,12 +125,12 @@ func profile(p affiliate.PartnerProfile) *affiliatev1.PartnerProfile {
 		Country:      p.Country,
 		CompanyName:  p.CompanyName,
 		WebsiteUrl:   p.WebsiteURL,
-		PayoutMethod: payoutDetails(p.Payout),
+		PayoutMethod: payoutMethodToProto(p.Payout),
 		CreatedAt:    server.Timestamp(p.CreatedAt),
 	}
 }
 
-func payoutDetails(d *affiliate.PayoutDetails) *affiliatev1.PayoutMethodDetails {
+func payoutMethodToProto(d *affiliate.PayoutDetails) *affiliatev1.PayoutMethodDetails {
 	if d == nil {
 		return nil
 	}

@@ -13,10 +13,11 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// Every RPC, called by a partner who takes part in the same programmes, with
-// every id of another partner, and of the other mode: nothing of theirs comes
-// back, and nothing of theirs changes.
-func TestNothingOfAnotherPartnerOrMode(t *testing.T) {
+// John calls every method with the ids of another partner and with ids of the other mode.
+// He has joined one of the other partner's programmes. No response contains the other
+// partner's data or data of the other mode, and the other partner's account does not
+// change.
+func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 	w := newWorld(t)
 	jane, john := w.user("Jane"), w.user("John")
 	shop := w.workspace("Shop")
@@ -26,17 +27,17 @@ func TestNothingOfAnotherPartnerOrMode(t *testing.T) {
 	var foreign []string
 	for _, p := range []program{private, shared} {
 		id := p.join(jane, map[string]any{"referral_code": "foreign-" + p.id.String()[30:]})
-		p.delta(id, w.now.Truncate(3600e9), map[string]any{"clicks": 777, "revenue_cents": 777, "currency": "EUR"})
-		c := p.commission(id, jane, map[string]any{"status": "approved", "amount_cents": 77})
+		p.addDelta(id, w.now.Truncate(3600e9), map[string]any{"clicks": 777, "revenue_cents": 777, "currency": "EUR"})
+		c := p.addCommission(id, jane, map[string]any{"status": "approved", "amount_cents": 77})
 		foreign = append(foreign, id.String(), c.String(), "foreign-", `"777"`, `"77"`)
 	}
-	// John's own, in the other mode.
+	// John's own data in the other mode.
 	inTest := test.join(john, map[string]any{"referral_code": "foreign-test"})
-	test.delta(inTest, w.now.Truncate(3600e9), map[string]any{"clicks": 777})
-	c := test.commission(inTest, john, map[string]any{"status": "approved", "amount_cents": 77})
+	test.addDelta(inTest, w.now.Truncate(3600e9), map[string]any{"clicks": 777})
+	c := test.addCommission(inTest, john, map[string]any{"status": "approved", "amount_cents": 77})
 	shared.join(john, nil)
 	foreign = append(foreign, inTest.String(), c.String(), private.id.String(), test.id.String(), "jane", "Jane")
-	if _, err := w.service.SetPayoutMethod(w.live(jane), &affiliatev1.SetPayoutMethodRequest{
+	if _, err := w.service.SetPayoutMethod(w.liveContext(jane), &affiliatev1.SetPayoutMethodRequest{
 		Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL, Account: proto.String("zoe@mail.example"),
 	}); err != nil {
 		t.Fatal(err)
@@ -84,14 +85,14 @@ func TestNothingOfAnotherPartnerOrMode(t *testing.T) {
 	for name, call := range calls {
 		covered[strings.Fields(name)[0]] = true
 		for _, id := range ids {
-			answer, err := call(w.live(john), id)
+			response, err := call(w.liveContext(john), id)
 			if err != nil {
 				if got := pgtest.ReasonOf(t, err); got != affiliate.ReasonNotFound || name != "GetPartnerProgram" && !strings.HasPrefix(name, "ListPartnerCommissions") {
 					t.Errorf("%s with %s: %v", name, id, err)
 				}
 				continue
 			}
-			text := protojson.Format(answer)
+			text := protojson.Format(response)
 			for _, secret := range foreign {
 				if strings.Contains(text, secret) {
 					t.Errorf("%s with %s shows %s: %s", name, id, secret, text)
@@ -105,9 +106,9 @@ func TestNothingOfAnotherPartnerOrMode(t *testing.T) {
 		}
 	}
 	if n := w.Count(`select version from users where id = $1 and name = 'Jane'`, jane); n != before {
-		t.Error("another's account has changed")
+		t.Error("another partner's profile has changed")
 	}
 	if n := w.Count(`select count(*) from payout_methods where user_id = $1 and method = 'paypal'`, jane); n != 1 {
-		t.Error("another's payout method has changed")
+		t.Error("another partner's payout method has changed")
 	}
 }

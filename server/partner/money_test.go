@@ -14,7 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestListOfCommissions(t *testing.T) {
+func TestListPartnerCommissions(t *testing.T) {
 	w := newWorld(t)
 	jane, john := w.user("Jane"), w.user("John")
 	alpha, beta := w.program(w.workspace("One"), "Alpha", nil), w.program(w.workspace("Two"), "Beta", nil)
@@ -24,12 +24,12 @@ func TestListOfCommissions(t *testing.T) {
 
 	labels := map[string]string{}
 	label := func(name string, id affiliate.CommissionID) { labels[id.String()] = name }
-	label("a", alpha.commission(inAlpha, jane, map[string]any{"created_at": day(1), "amount_cents": 10}))
-	label("b", beta.commission(inBeta, jane, map[string]any{"created_at": day(2), "amount_cents": 50, "status": "approved"}))
-	label("c", alpha.commission(inAlpha, jane, map[string]any{"created_at": day(3), "amount_cents": 50, "status": "rejected"}))
-	label("d", alpha.commission(inAlpha, jane, map[string]any{"created_at": day(4), "amount_cents": 20, "status": "approved"}))
-	label("t", test.commission(inTest, jane, map[string]any{"created_at": day(4)}))
-	label("x", alpha.commission(alpha.join(john, nil), john, map[string]any{"created_at": day(4)}))
+	label("a", alpha.addCommission(inAlpha, jane, map[string]any{"created_at": day(1), "amount_cents": 10}))
+	label("b", beta.addCommission(inBeta, jane, map[string]any{"created_at": day(2), "amount_cents": 50, "status": "approved"}))
+	label("c", alpha.addCommission(inAlpha, jane, map[string]any{"created_at": day(3), "amount_cents": 50, "status": "rejected"}))
+	label("d", alpha.addCommission(inAlpha, jane, map[string]any{"created_at": day(4), "amount_cents": 20, "status": "approved"}))
+	label("t", test.addCommission(inTest, jane, map[string]any{"created_at": day(4)}))
+	label("x", alpha.addCommission(alpha.join(john, nil), john, map[string]any{"created_at": day(4)}))
 
 	type req = affiliatev1.ListPartnerCommissionsRequest
 	status := affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED
@@ -56,17 +56,17 @@ func TestListOfCommissions(t *testing.T) {
 		{"one programme and status", jane, "live", &req{ProgramId: text(alpha.id.String()), Status: status}, "d", 1},
 		{"dates", jane, "live", &req{DateFrom: text("2026-02-02"), DateTo: text("2026-02-03")}, "cb", 2},
 		{"an hour", jane, "live", &req{DateFrom: text("2026-02-02T12:00:00Z"), DateTo: text("2026-02-02T12:00:00Z")}, "b", 1},
-		{"a zone", jane, "live", &req{DateTo: text("2026-02-02"), Timezone: text("Pacific/Kiritimati")}, "a", 1},
+		{"a time zone", jane, "live", &req{DateTo: text("2026-02-02"), Timezone: text("Pacific/Kiritimati")}, "a", 1},
 		{"the other mode", jane, "test", &req{}, "t", 1},
 		{"a programme of the other mode", jane, "live", &req{ProgramId: text(test.id.String())}, "", 0},
-		{"another's", john, "live", &req{}, "x", 1},
-		{"another's programme", john, "live", &req{ProgramId: text(beta.id.String())}, "", 0},
-		{"no programme", jane, "live", &req{ProgramId: text(affiliate.NewID[affiliate.Program](w.now).String())}, "", 0},
+		{"another partner", john, "live", &req{}, "x", 1},
+		{"a programme not joined", john, "live", &req{ProgramId: text(beta.id.String())}, "", 0},
+		{"unknown programme", jane, "live", &req{ProgramId: text(affiliate.NewID[affiliate.Program](w.now).String())}, "", 0},
 	} {
-		if err := w.checked(tc.req); err != nil {
+		if err := w.check(tc.req); err != nil {
 			t.Fatal(err)
 		}
-		list, err := w.service.ListPartnerCommissions(w.as(tc.user, tc.mode), tc.req)
+		list, err := w.service.ListPartnerCommissions(w.callContext(tc.user, tc.mode), tc.req)
 		if tc.req.ProgramId != nil && len(tc.want) == 0 {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			continue
@@ -83,40 +83,40 @@ func TestListOfCommissions(t *testing.T) {
 			t.Errorf("%s: %q of %d, want %q of %d", tc.name, got, list.Total, tc.want, tc.total)
 		}
 	}
-	for _, bad := range []*req{
+	for _, invalid := range []*req{
 		{DateFrom: text("yesterday")},
 		{DateFrom: text("2026-02-03"), DateTo: text("2026-02-02")},
 		{Timezone: text("Mars/Base")},
 	} {
-		if got := pgtest.ReasonOf(t, w.checked(bad)); got != affiliate.ReasonValidation {
-			t.Errorf("%v: %q", bad, got)
+		if got := pgtest.ReasonOf(t, w.check(invalid)); got != affiliate.ReasonValidation {
+			t.Errorf("%v: %q", invalid, got)
 		}
 	}
 }
 
-func TestCommissionAsItsPartnerSeesIt(t *testing.T) {
+func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 	w := newWorld(t)
 	jane := w.user("Jane")
 	p := w.program(w.workspace("Shop"), "Alpha", nil)
 	mine := p.join(jane, nil)
 	hold := w.now.Add(time.Hour).Truncate(time.Millisecond)
-	id := p.commission(mine, jane, map[string]any{
+	id := p.addCommission(mine, jane, map[string]any{
 		"status": "rejected", "event_type": "renewal", "amount_cents": 150, "sale_amount_cents": 1234, "sale_currency": "USD",
 		"recurring_index": 3, "promo_code": "spring", "hold_until": hold, "rejection_code": "duplicate",
 		"approved_at": w.now, "rejected_at": w.now, "paid_at": w.now, "refunded_at": w.now,
 	})
-	flat := p.commission(mine, jane, map[string]any{
+	flat := p.addCommission(mine, jane, map[string]any{
 		"commission_type": "flat", "rate_bps": nil, "flat_amount_cents": 200, "created_at": w.now.AddDate(-1, 0, 0),
 	})
-	list, err := w.service.ListPartnerCommissions(w.live(jane), &affiliatev1.ListPartnerCommissionsRequest{})
+	list, err := w.service.ListPartnerCommissions(w.liveContext(jane), &affiliatev1.ListPartnerCommissionsRequest{})
 	if err != nil || len(list.Data) != 2 {
 		t.Fatalf("%v, %v", list, err)
 	}
 	c, text := list.Data[0], protojson.Format(list)
 	if strings.Contains(text, "secret") {
-		t.Errorf("shows what the merchant keeps: %s", text)
+		t.Errorf("the response shows fields that only the merchant may see: %s", text)
 	}
-	// Everything that the contract has is filled, but for a flat amount.
+	// All fields of the message are set, except flat_amount_cents.
 	fields := c.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
 		if f := fields.Get(i); !c.ProtoReflect().Has(f) && f.Name() != "flat_amount_cents" {
@@ -125,7 +125,7 @@ func TestCommissionAsItsPartnerSeesIt(t *testing.T) {
 	}
 	for name, ok := range map[string]bool{
 		"ids":     c.Id == id.String() && c.ProgramId == p.id.String() && c.ProgramName == "Alpha" && c.ParticipantId == mine.String(),
-		"words":   c.Mode == affiliatev1.Mode_MODE_LIVE && c.Status == affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED && c.EventType == affiliatev1.EventType_EVENT_TYPE_RENEWAL && c.RejectionCode == affiliatev1.RejectionCode_REJECTION_CODE_DUPLICATE,
+		"enums":   c.Mode == affiliatev1.Mode_MODE_LIVE && c.Status == affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED && c.EventType == affiliatev1.EventType_EVENT_TYPE_RENEWAL && c.RejectionCode == affiliatev1.RejectionCode_REJECTION_CODE_DUPLICATE,
 		"amounts": c.GetRateBps() == 2000 && c.AmountCents == 150 && c.OriginalAmountCents == 200 && c.ReversedAmountCents == 50 && c.Currency == "EUR",
 		"sale":    c.SaleAmountCents == 1234 && c.SaleCurrency == "USD" && c.GetRecurringIndex() == 3 && c.GetPromoCode() == "spring",
 		"hold":    c.HoldActive && c.HoldUntil.AsTime().Equal(hold),
@@ -136,19 +136,19 @@ func TestCommissionAsItsPartnerSeesIt(t *testing.T) {
 		}
 	}
 	w.now = hold
-	if list, err = w.service.ListPartnerCommissions(w.live(jane), &affiliatev1.ListPartnerCommissionsRequest{}); err != nil || list.Data[0].HoldActive {
-		t.Errorf("the hold is over at its end: %v", err)
+	if list, err = w.service.ListPartnerCommissions(w.liveContext(jane), &affiliatev1.ListPartnerCommissionsRequest{}); err != nil || list.Data[0].HoldActive {
+		t.Errorf("the hold is active at hold_until: %v", err)
 	}
 }
 
-func TestBalances(t *testing.T) {
+func TestGetPartnerBalances(t *testing.T) {
 	w := newWorld(t)
 	jane, john := w.user("Jane"), w.user("John")
 	alpha, beta := w.program(w.workspace("One"), "Alpha", nil), w.program(w.workspace("Two"), "Beta", nil)
 	test := w.program(alpha.scope.Workspace, "Test", map[string]any{"mode": "test"})
 	balances := func(user affiliate.UserID, mode affiliate.Mode) string {
 		t.Helper()
-		got, err := w.service.GetPartnerBalances(w.as(user, mode), &affiliatev1.GetPartnerBalancesRequest{})
+		got, err := w.service.GetPartnerBalances(w.callContext(user, mode), &affiliatev1.GetPartnerBalancesRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,23 +159,23 @@ func TestBalances(t *testing.T) {
 		return strings.Join(all, ", ")
 	}
 	if got := balances(jane, "live"); got != "" {
-		t.Errorf("of nothing: %s", got)
+		t.Errorf("balances without a participation: %s", got)
 	}
 	inAlpha, inBeta, inTest := alpha.join(jane, nil), beta.join(jane, nil), test.join(jane, nil)
 	for i, status := range []string{"pending", "approved", "paid", "rejected", "refunded"} {
 		amount := 1 << i
-		alpha.commission(inAlpha, jane, map[string]any{"status": status, "amount_cents": amount})
-		beta.commission(inBeta, jane, map[string]any{"status": status, "amount_cents": amount, "currency": "EUR"})
-		beta.commission(inBeta, jane, map[string]any{"status": status, "amount_cents": amount + 100, "currency": "CHF"})
-		test.commission(inTest, jane, map[string]any{"status": status, "amount_cents": 200, "currency": "USD"})
+		alpha.addCommission(inAlpha, jane, map[string]any{"status": status, "amount_cents": amount})
+		beta.addCommission(inBeta, jane, map[string]any{"status": status, "amount_cents": amount, "currency": "EUR"})
+		beta.addCommission(inBeta, jane, map[string]any{"status": status, "amount_cents": amount + 100, "currency": "CHF"})
+		test.addCommission(inTest, jane, map[string]any{"status": status, "amount_cents": 200, "currency": "USD"})
 	}
-	beta.commission(inBeta, jane, map[string]any{"status": "rejected", "currency": "GBP"})
-	alpha.owed(inAlpha, "EUR", 0, 7)
-	alpha.owed(inAlpha, "EUR", 3, -2)
-	beta.owed(inBeta, "EUR", 0, 20)
-	beta.owed(inBeta, "SEK", 0, -9)
-	test.owed(inTest, "USD", 0, 11)
-	alpha.owed(alpha.join(john, nil), "EUR", 0, 1)
+	beta.addCommission(inBeta, jane, map[string]any{"status": "rejected", "currency": "GBP"})
+	alpha.addBalance(inAlpha, "EUR", 0, 7)
+	alpha.addBalance(inAlpha, "EUR", 3, -2)
+	beta.addBalance(inBeta, "EUR", 0, 20)
+	beta.addBalance(inBeta, "SEK", 0, -9)
+	test.addBalance(inTest, "USD", 0, 11)
+	alpha.addBalance(alpha.join(john, nil), "EUR", 0, 1)
 	for _, tc := range []struct {
 		user affiliate.UserID
 		mode affiliate.Mode
@@ -192,15 +192,16 @@ func TestBalances(t *testing.T) {
 	}
 }
 
-// owed is what a participant's ledger sums up to, in one of its slots.
-func (p program) owed(participant affiliate.ParticipantID, currency string, slot, cents int) {
+// addBalance stores one part of a participant's balance. A balance is the sum of its
+// slots.
+func (p program) addBalance(participant affiliate.ParticipantID, currency string, slot, cents int) {
 	p.w.t.Helper()
 	p.w.Insert("ledger_balances", pgtest.Row{
 		"workspace_id": p.scope.Workspace, "participant_id": participant, "currency": currency, "slot": slot, "balance_cents": cents,
 	})
 }
 
-func TestSummary(t *testing.T) {
+func TestGetPartnerSummary(t *testing.T) {
 	w := newWorld(t)
 	jane, john := w.user("Jane"), w.user("John")
 	alpha, beta := w.program(w.workspace("One"), "Alpha", nil), w.program(w.workspace("Two"), "Beta", nil)
@@ -209,14 +210,14 @@ func TestSummary(t *testing.T) {
 	hour := func(day, n int) time.Time { return time.Date(2026, 2, day, n, 0, 0, 0, time.UTC) }
 	eur := map[string]any{"conversions": 1, "revenue_cents": 1000, "commission_cents": 200, "currency": "EUR"}
 
-	alpha.delta(inAlpha, hour(1, 10), map[string]any{"clicks": 3})
-	alpha.delta(inAlpha, hour(1, 10), eur)
-	beta.delta(inBeta, hour(2, 10), map[string]any{"clicks": 4, "signups": 2, "conversions": 2})
-	w.fold()
-	beta.delta(inBeta, hour(2, 11), map[string]any{"conversions": 1, "revenue_cents": 50, "commission_cents": 5, "currency": "CHF"})
-	alpha.delta(inAlpha, hour(2, 23), map[string]any{"revenue_cents": -400, "commission_cents": -80, "currency": "EUR"})
-	test.delta(inTest, hour(1, 10), map[string]any{"clicks": 1000})
-	alpha.delta(johns, hour(1, 10), map[string]any{"clicks": 500})
+	alpha.addDelta(inAlpha, hour(1, 10), map[string]any{"clicks": 3})
+	alpha.addDelta(inAlpha, hour(1, 10), eur)
+	beta.addDelta(inBeta, hour(2, 10), map[string]any{"clicks": 4, "signups": 2, "conversions": 2})
+	w.foldStats()
+	beta.addDelta(inBeta, hour(2, 11), map[string]any{"conversions": 1, "revenue_cents": 50, "commission_cents": 5, "currency": "CHF"})
+	alpha.addDelta(inAlpha, hour(2, 23), map[string]any{"revenue_cents": -400, "commission_cents": -80, "currency": "EUR"})
+	test.addDelta(inTest, hour(1, 10), map[string]any{"clicks": 1000})
+	alpha.addDelta(johns, hour(1, 10), map[string]any{"clicks": 500})
 
 	type req = affiliatev1.GetPartnerSummaryRequest
 	text := proto.String
@@ -231,20 +232,20 @@ func TestSummary(t *testing.T) {
 		{"one programme", jane, "live", &req{ProgramId: text(alpha.id.String())}, "3 0 1 0.333333 EUR 600 120"},
 		{"a day", jane, "live", &req{DateFrom: text("2026-02-01"), DateTo: text("2026-02-01")}, "3 0 1 0.333333 EUR 1000 200"},
 		{"no clicks", jane, "live", &req{DateFrom: text("2026-02-02T11:59:59Z")}, "0 0 1 - CHF 50 5 EUR -400 -80"},
-		{"a moment is its hour", jane, "live", &req{DateFrom: text("2026-02-02T10:30:00Z"), DateTo: text("2026-02-02T10:30:00Z")}, "4 2 2 0.5"},
-		{"a zone", jane, "live", &req{DateFrom: text("2026-02-03"), Timezone: text("Asia/Tokyo")}, "0 0 0 - EUR -400 -80"},
+		{"a time selects its hour", jane, "live", &req{DateFrom: text("2026-02-02T10:30:00Z"), DateTo: text("2026-02-02T10:30:00Z")}, "4 2 2 0.5"},
+		{"a time zone", jane, "live", &req{DateFrom: text("2026-02-03"), Timezone: text("Asia/Tokyo")}, "0 0 0 - EUR -400 -80"},
 		{"nothing", jane, "live", &req{DateFrom: text("2027-01-01")}, "0 0 0 -"},
 		{"the other mode", jane, "test", &req{}, "1000 0 0 0"},
 		{"a programme of the other mode", jane, "live", &req{ProgramId: text(test.id.String())}, "0 0 0 -"},
-		{"another's", john, "live", &req{}, "500 0 0 0"},
-		{"another's programme", john, "live", &req{ProgramId: text(beta.id.String())}, "0 0 0 -"},
+		{"another partner", john, "live", &req{}, "500 0 0 0"},
+		{"a programme not joined", john, "live", &req{ProgramId: text(beta.id.String())}, "0 0 0 -"},
 	}
-	for range 2 { // as it is, and once everything is folded
+	for range 2 { // before and after the remaining deltas are added to the totals
 		for _, tc := range cases {
-			if err := w.checked(tc.req); err != nil {
+			if err := w.check(tc.req); err != nil {
 				t.Fatal(err)
 			}
-			got, err := w.service.GetPartnerSummary(w.as(tc.user, tc.mode), tc.req)
+			got, err := w.service.GetPartnerSummary(w.callContext(tc.user, tc.mode), tc.req)
 			if err != nil {
 				t.Errorf("%s: %v", tc.name, err)
 				continue
@@ -256,13 +257,13 @@ func TestSummary(t *testing.T) {
 			for _, c := range got.ByCurrency {
 				all = append(all, c.Currency, c.RevenueCents, c.CommissionCents)
 			}
-			if words := strings.TrimSpace(fmt.Sprintln(all...)); words != tc.want {
-				t.Errorf("%s: %q, want %q", tc.name, words, tc.want)
+			if text := strings.TrimSpace(fmt.Sprintln(all...)); text != tc.want {
+				t.Errorf("%s: %q, want %q", tc.name, text, tc.want)
 			}
 		}
-		w.fold()
+		w.foldStats()
 	}
-	if got := pgtest.ReasonOf(t, w.checked(&req{DateTo: text("2026-02-30")})); got != affiliate.ReasonValidation {
-		t.Errorf("a day that is none: %q", got)
+	if got := pgtest.ReasonOf(t, w.check(&req{DateTo: text("2026-02-30")})); got != affiliate.ReasonValidation {
+		t.Errorf("a day that does not exist: %q", got)
 	}
 }

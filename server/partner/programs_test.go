@@ -18,10 +18,10 @@ const (
 	scopePublic = affiliatev1.ProgramScope_PROGRAM_SCOPE_PUBLIC
 )
 
-// names lists programmes, and checks the page's frame.
-func (w *world) names(user affiliate.UserID, mode affiliate.Mode, req *affiliatev1.ListPartnerProgramsRequest) (names string, total int64) {
+// listNames lists programmes and returns their names in the order of the response.
+func (w *world) listNames(user affiliate.UserID, mode affiliate.Mode, req *affiliatev1.ListPartnerProgramsRequest) (names string, total int64) {
 	w.t.Helper()
-	list, err := w.service.ListPartnerPrograms(w.as(user, mode), req)
+	list, err := w.service.ListPartnerPrograms(w.callContext(user, mode), req)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func (w *world) names(user affiliate.UserID, mode affiliate.Mode, req *affiliate
 	return strings.Join(all, ","), list.Total
 }
 
-func TestListsOfProgrammes(t *testing.T) {
+func TestListPartnerPrograms(t *testing.T) {
 	w := newWorld(t)
 	jane, john := w.user("Jane"), w.user("John")
 	one, two := w.workspace("One"), w.workspace("Two")
@@ -45,7 +45,7 @@ func TestListsOfProgrammes(t *testing.T) {
 	test := w.program(one, "Alpha test", map[string]any{"mode": "test"})
 	w.program(two, "alpine_100%", nil)
 
-	// In another order than the programmes were made.
+	// The partner joins the programmes in another order than they were created.
 	private.join(jane, map[string]any{"status": "suspended"})
 	alpha.join(jane, nil)
 	paused.join(jane, map[string]any{"status": "rejected"})
@@ -68,22 +68,22 @@ func TestListsOfProgrammes(t *testing.T) {
 		{"mine, beyond the end", jane, "live", &req{Page: proto.Int32(9)}, "", 4},
 		{"mine by name", jane, "live", &req{Search: proto.String("aLP")}, "Alps, paused,Alpha", 2},
 		{"mine of the other mode", jane, "test", &req{}, "Alpha test", 1},
-		{"another's", john, "live", &req{}, "Alpha", 1},
-		{"another's of the other mode", john, "test", &req{}, "", 0},
+		{"another partner", john, "live", &req{}, "Alpha", 1},
+		{"another partner, the other mode", john, "test", &req{}, "", 0},
 		{"public", jane, "live", &req{Scope: scopePublic}, "alpine_100%,Alpha", 2},
 		{"public, a page", john, "live", &req{Scope: scopePublic, PageSize: proto.Int32(1)}, "alpine_100%", 2},
 		{"public by name", jane, "live", &req{Scope: scopePublic, Search: proto.String("ALPI")}, "alpine_100%", 1},
-		{"public by a pattern's letters", jane, "live", &req{Scope: scopePublic, Search: proto.String("alp%")}, "", 0},
-		{"public by those letters meant", jane, "live", &req{Scope: scopePublic, Search: proto.String("Alpine_100%")}, "alpine_100%", 1},
+		{"public, percent sign is literal", jane, "live", &req{Scope: scopePublic, Search: proto.String("alp%")}, "", 0},
+		{"public by a name with special characters", jane, "live", &req{Scope: scopePublic, Search: proto.String("Alpine_100%")}, "alpine_100%", 1},
 		{"public of the other mode", john, "test", &req{Scope: scopePublic}, "Alpha test", 1},
 	} {
-		if got, total := w.names(tc.user, tc.mode, tc.req); got != tc.want || total != tc.total {
+		if got, total := w.listNames(tc.user, tc.mode, tc.req); got != tc.want || total != tc.total {
 			t.Errorf("%s: %q of %d, want %q of %d", tc.name, got, total, tc.want, tc.total)
 		}
 	}
 
-	// Among the public ones the partner finds its own place, and nobody else's.
-	list, err := w.service.ListPartnerPrograms(w.live(john), &req{Scope: scopePublic})
+	// A public programme shows the caller's own participation only.
+	list, err := w.service.ListPartnerPrograms(w.liveContext(john), &req{Scope: scopePublic})
 	if err != nil || list.Data[0].Participation != nil || list.Data[1].Participation == nil {
 		t.Errorf("participations of the public programmes: %v, %v", list, err)
 	}
@@ -92,7 +92,7 @@ func TestListsOfProgrammes(t *testing.T) {
 	}
 }
 
-func TestProgrammeAsItsPartnerSeesIt(t *testing.T) {
+func TestGetPartnerProgram(t *testing.T) {
 	w := newWorld(t)
 	jane, john := w.user("Jane"), w.user("John")
 	shop := w.workspace("The Shop")
@@ -108,29 +108,29 @@ func TestProgrammeAsItsPartnerSeesIt(t *testing.T) {
 	other := p.join(john, map[string]any{"referral_code": "john", "override_flat_amount_cents": 700, "group_id": group})
 
 	hour := w.now.Truncate(3600e9)
-	p.delta(mine, hour, map[string]any{"clicks": 5, "conversions": 1})
-	p.delta(mine, hour, map[string]any{"conversions": 1, "revenue_cents": 1000, "commission_cents": 200, "currency": "EUR"})
-	w.fold()
-	p.delta(mine, hour, map[string]any{"clicks": 2, "commission_cents": 30, "currency": "EUR"})
-	p.delta(mine, hour, map[string]any{"commission_cents": 9000, "currency": "USD"})
-	p.delta(other, hour, map[string]any{"clicks": 1000})
-	for slot, of := range []struct {
+	p.addDelta(mine, hour, map[string]any{"clicks": 5, "conversions": 1})
+	p.addDelta(mine, hour, map[string]any{"conversions": 1, "revenue_cents": 1000, "commission_cents": 200, "currency": "EUR"})
+	w.foldStats()
+	p.addDelta(mine, hour, map[string]any{"clicks": 2, "commission_cents": 30, "currency": "EUR"})
+	p.addDelta(mine, hour, map[string]any{"commission_cents": 9000, "currency": "USD"})
+	p.addDelta(other, hour, map[string]any{"clicks": 1000})
+	for slot, balance := range []struct {
 		participant affiliate.ParticipantID
 		currency    string
 		cents       int64
 	}{{mine, "EUR", 300}, {mine, "EUR", -30}, {mine, "USD", 99}, {other, "EUR", 1000}} {
 		w.Insert("ledger_balances", map[string]any{
-			"workspace_id": shop, "participant_id": of.participant, "currency": of.currency, "slot": slot, "balance_cents": of.cents,
+			"workspace_id": shop, "participant_id": balance.participant, "currency": balance.currency, "slot": slot, "balance_cents": balance.cents,
 		})
 	}
 
-	got, err := w.service.GetPartnerProgram(w.live(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.id.String()})
+	got, err := w.service.GetPartnerProgram(w.liveContext(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.id.String()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := protojson.Format(got)
 	if strings.Contains(text, "secret") || strings.Contains(text, "john") || strings.Contains(text, other.String()) {
-		t.Errorf("shows what is not the partner's: %s", text)
+		t.Errorf("the response shows another partner's or the merchant's data: %s", text)
 	}
 	for name, ok := range map[string]bool{
 		"names":    got.Name == "Alpha" && got.MerchantName == "The Shop" && got.GetDescription() == "D",
@@ -138,9 +138,9 @@ func TestProgrammeAsItsPartnerSeesIt(t *testing.T) {
 		"pages":    got.GetWebsiteUrl() == "https://shop.example/" && got.GetLandingUrl() == "https://shop.example/land?x=1" && got.GetTermsUrl() == "https://shop.example/terms",
 		"terms":    got.Currency == "EUR" && got.AttributionWindowDays == 60 && got.MinPayoutCents == 5000 && got.PayoutTermDays == 14,
 		"rules":    got.CommissionRules.GetPercentage() == 20 && got.CommissionRules.GetHoldPeriodDays() == 30,
-		"made":     got.CreatedAt.AsTime().UnixMilli() > 0,
+		"created":  got.CreatedAt.AsTime().UnixMilli() > 0,
 		"identity": got.Participation.ParticipantId == mine.String() && got.Participation.ReferralCode == "jane",
-		"standing": got.Participation.Status == affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED && got.Participation.AppliedAt != nil && got.Participation.ApprovedAt != nil && got.Participation.RejectedAt == nil && got.Participation.SuspendedAt == nil,
+		"times":    got.Participation.Status == affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED && got.Participation.AppliedAt != nil && got.Participation.ApprovedAt != nil && got.Participation.RejectedAt == nil && got.Participation.SuspendedAt == nil,
 		"link":     got.Participation.Url == "https://shop.example/land?x=1&ref=jane",
 		"short":    strings.HasPrefix(got.Participation.GetShortUrl(), linkHost+"/r/") && len(got.Participation.GetShortUrl()) == len(linkHost+"/r/")+10,
 		"rate":     got.Participation.CommissionRate.GetPercentage() == 12.5 && got.Participation.CommissionRate.FlatAmountCents == nil,
@@ -152,22 +152,23 @@ func TestProgrammeAsItsPartnerSeesIt(t *testing.T) {
 		}
 	}
 
-	johns, err := w.service.GetPartnerProgram(w.live(john), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.id.String()})
+	johns, err := w.service.GetPartnerProgram(w.liveContext(john), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.id.String()})
 	if err != nil || johns.Participation.CommissionRate.GetFlatAmountCents() != 700 || johns.Participation.Clicks != 1000 {
-		t.Errorf("an own rate wins over the group's: %v, %v", johns, err)
+		t.Errorf("the participant's own rate must replace the group's: %v, %v", johns, err)
 	}
 
-	// Without a link host there are no short links, without a page no links.
+	// Without a link host the response has no short URL. Without a web page of the programme
+	// it has no URL.
 	w.Exec(`update programs set website_url = null, landing_url = null, status = 'draft'`)
 	w.Exec(`update participants set group_id = null`)
-	plain := partner.New(partner.Config{Store: w.Store, Seal: w.keys})
-	bare, err := plain.GetPartnerProgram(w.live(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.id.String()})
-	if err != nil || bare.Participation.ShortUrl != nil || bare.Participation.Url != "" || bare.Participation.CommissionRate != nil {
-		t.Errorf("bare: %v, %v", bare, err)
+	withoutHost := partner.New(partner.Config{Store: w.Store, Seal: w.keys})
+	got, err = withoutHost.GetPartnerProgram(w.liveContext(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.id.String()})
+	if err != nil || got.Participation.ShortUrl != nil || got.Participation.Url != "" || got.Participation.CommissionRate != nil {
+		t.Errorf("without link host, web page and rate: %v, %v", got, err)
 	}
 }
 
-func TestWhichProgrammesCanBeRead(t *testing.T) {
+func TestGetPartnerProgram_ReturnsPublicAndJoinedPrograms(t *testing.T) {
 	w := newWorld(t)
 	jane, john := w.user("Jane"), w.user("John")
 	shop := w.workspace("Shop")
@@ -175,7 +176,7 @@ func TestWhichProgrammesCanBeRead(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		id    string
-		reads bool
+		found bool
 	}{
 		{"public", w.program(shop, "P", nil).id.String(), true},
 		{"public, mine", joined(w.program(shop, "P", nil)).id.String(), true},
@@ -186,21 +187,21 @@ func TestWhichProgrammesCanBeRead(t *testing.T) {
 		{"archived, mine", joined(w.program(shop, "P", map[string]any{"status": "archived"})).id.String(), true},
 		{"of the other mode", w.program(shop, "P", map[string]any{"mode": "test"}).id.String(), false},
 		{"of the other mode, mine", joined(w.program(shop, "P", map[string]any{"mode": "test"})).id.String(), false},
-		{"none", affiliate.NewID[affiliate.Program](w.now).String(), false},
-		{"no id", "alpha", false},
+		{"unknown", affiliate.NewID[affiliate.Program](w.now).String(), false},
+		{"not a UUID", "alpha", false},
 	} {
 		req := &affiliatev1.GetPartnerProgramRequest{ProgramId: tc.id}
-		_, err := w.service.GetPartnerProgram(w.live(jane), req)
+		_, err := w.service.GetPartnerProgram(w.liveContext(jane), req)
 		want := affiliate.ReasonNotFound
-		if tc.reads {
+		if tc.found {
 			want = ""
 		}
 		if got := pgtest.ReasonOf(t, err); got != want {
 			t.Errorf("%s: %q, want %q", tc.name, got, want)
 		}
-		// Of another's participations nothing follows.
-		if _, err := w.service.GetPartnerProgram(w.live(john), req); (err == nil) != (tc.reads && strings.HasPrefix(tc.name, "public")) {
-			t.Errorf("%s, for another: %v", tc.name, err)
+		// Another partner's participation does not make a programme visible.
+		if _, err := w.service.GetPartnerProgram(w.liveContext(john), req); (err == nil) != (tc.found && strings.HasPrefix(tc.name, "public")) {
+			t.Errorf("%s, for another partner: %v", tc.name, err)
 		}
 	}
 }

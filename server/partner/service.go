@@ -1,13 +1,13 @@
-// Package partner serves a partner's own side: the programmes of many merchants,
-// what was earned in them, the account and how it is paid.
+// Package partner serves the API that partners use for themselves: their programmes,
+// which can belong to many merchants, their commissions and balances, their profile and
+// their payout method.
 //
-// It guarantees that a partner sees rows of its own participations in the mode
-// of the call, and public programmes, and nothing else; that no answer holds
-// what a merchant keeps to itself; and that a payout account leaves the process
-// encrypted only.
+// It guarantees that a partner sees only its own participations in the mode of the call,
+// and public programmes. No response contains a field that only the merchant may see, for
+// example a note or a review reason. A payout account is encrypted before it is stored.
 //
-// It does not promise that a page, its total and a balance are of the same
-// instant.
+// It does not promise that a page, its total and its balances were read at the same
+// moment.
 package partner
 
 import (
@@ -21,19 +21,19 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Config is what the service is made of.
+// Config holds the dependencies and settings of a Service.
 type Config struct {
 	Store Store
 	// Seal encrypts payout accounts.
 	Seal Sealer
-	// LinkHost is where short links lead, as a URL without a path, for example
-	// https://go.example.com; empty: the deployment has none.
+	// LinkHost is the base URL of short links, without a path, for example
+	// https://go.example.com. If it is empty, participations have no short URL.
 	LinkHost string
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Service is affiliate.v1.PartnerService.
+// Service implements affiliate.v1.PartnerService.
 type Service struct {
 	affiliatev1.UnimplementedPartnerServiceServer
 
@@ -43,15 +43,16 @@ type Service struct {
 	now      func() time.Time
 }
 
-// New makes the service.
+// New returns a Service.
 func New(c Config) *Service {
 	return &Service{store: c.Store, seal: c.Seal, linkHost: c.LinkHost, now: c.Now}
 }
 
-// at is the instant of a call: UTC, to the millisecond, as the API shows it.
-func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// ListPartnerPrograms pages through the partner's programmes, or the public ones.
+// ListPartnerPrograms returns one page of the partner's programmes or of the public
+// programmes.
 func (s *Service) ListPartnerPrograms(ctx context.Context, req *affiliatev1.ListPartnerProgramsRequest) (*affiliatev1.ListPartnerProgramsResponse, error) {
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
 	filter := affiliate.PartnerProgramFilter{
@@ -64,15 +65,15 @@ func (s *Service) ListPartnerPrograms(ctx context.Context, req *affiliatev1.List
 	}
 	data := make([]*affiliatev1.PartnerProgram, len(programs))
 	for i, p := range programs {
-		data[i] = s.program(p)
+		data[i] = s.programToProto(p)
 	}
 	return &affiliatev1.ListPartnerProgramsResponse{
 		Data: data, Total: server.SearchTotal(ctx, total, filter.Search),
-		Page: int32(page.Number), Limit: int32(page.Size), // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
 }
 
-// GetPartnerProgram reads one programme.
+// GetPartnerProgram returns one programme.
 func (s *Service) GetPartnerProgram(ctx context.Context, req *affiliatev1.GetPartnerProgramRequest) (*affiliatev1.PartnerProgram, error) {
 	caller := server.PrincipalFrom(ctx)
 	id, err := server.PathID[affiliate.Program](req.GetProgramId())
@@ -83,10 +84,10 @@ func (s *Service) GetPartnerProgram(ctx context.Context, req *affiliatev1.GetPar
 	if err != nil {
 		return nil, err
 	}
-	return s.program(p), nil
+	return s.programToProto(p), nil
 }
 
-// ListPartnerCommissions pages through the partner's commissions.
+// ListPartnerCommissions returns one page of the partner's commissions.
 func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.ListPartnerCommissionsRequest) (*affiliatev1.ListPartnerCommissionsResponse, error) {
 	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	if err := wrong.Err(); err != nil {
@@ -109,18 +110,19 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 	if err != nil {
 		return nil, err
 	}
-	at := s.at()
+	at := s.changeTime()
 	data := make([]*affiliatev1.PartnerCommission, len(commissions))
 	for i, c := range commissions {
-		data[i] = commission(c, at)
+		data[i] = commissionToProto(c, at)
 	}
 	return &affiliatev1.ListPartnerCommissionsResponse{
 		Data: data, Total: server.Total(ctx, total),
-		Page: int32(page.Number), Limit: int32(page.Size), // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
 }
 
-// GetPartnerBalances sums what the partner is owed and has earned.
+// GetPartnerBalances returns the partner's balance and its pending and paid commissions,
+// per currency.
 func (s *Service) GetPartnerBalances(ctx context.Context, _ *affiliatev1.GetPartnerBalancesRequest) (*affiliatev1.PartnerBalances, error) {
 	caller := server.PrincipalFrom(ctx)
 	balances, err := s.store.PartnerBalances(ctx, caller.User, caller.Mode)
@@ -136,7 +138,7 @@ func (s *Service) GetPartnerBalances(ctx context.Context, _ *affiliatev1.GetPart
 	return out, nil
 }
 
-// GetPartnerSummary counts what the partner brought.
+// GetPartnerSummary returns the partner's clicks, conversions and revenue in a period.
 func (s *Service) GetPartnerSummary(ctx context.Context, req *affiliatev1.GetPartnerSummaryRequest) (*affiliatev1.PartnerSummary, error) {
 	period, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	if err := wrong.Err(); err != nil {
@@ -147,25 +149,25 @@ func (s *Service) GetPartnerSummary(ctx context.Context, req *affiliatev1.GetPar
 	if err != nil {
 		return nil, err
 	}
-	return summary(stats), nil
+	return summaryToProto(stats), nil
 }
 
-// GetPartnerProfile reads the account.
+// GetPartnerProfile returns the partner's profile.
 func (s *Service) GetPartnerProfile(ctx context.Context, _ *affiliatev1.GetPartnerProfileRequest) (*affiliatev1.PartnerProfile, error) {
 	p, err := s.store.PartnerProfile(ctx, server.PrincipalFrom(ctx).User)
 	if err != nil {
 		return nil, err
 	}
-	return profile(p), nil
+	return profileToProto(p), nil
 }
 
-// UpdatePartnerProfile changes what the mask names.
+// UpdatePartnerProfile changes the fields that the update mask names.
 func (s *Service) UpdatePartnerProfile(ctx context.Context, req *affiliatev1.UpdatePartnerProfileRequest) (*affiliatev1.PartnerProfile, error) {
-	p, err := s.store.UpdatePartnerProfile(ctx, server.PrincipalFrom(ctx).User, profilePatch(req), s.at(), server.ActorFrom(ctx))
+	p, err := s.store.UpdatePartnerProfile(ctx, server.PrincipalFrom(ctx).User, patchOf(req), s.changeTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return profile(p), nil
+	return profileToProto(p), nil
 }
 
 // SetPayoutMethod replaces the payout method.
@@ -175,19 +177,20 @@ func (s *Service) SetPayoutMethod(ctx context.Context, req *affiliatev1.SetPayou
 		return nil, err
 	}
 	user := server.PrincipalFrom(ctx).User
-	sealed, err := s.sealed(account, user)
+	sealed, err := s.sealAccount(account, user)
 	if err != nil {
 		return nil, err
 	}
-	details, err := s.store.SetPayoutMethod(ctx, user, sealed, s.at(), server.ActorFrom(ctx))
+	details, err := s.store.SetPayoutMethod(ctx, user, sealed, s.changeTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
-	return payoutDetails(&details), nil
+	return payoutMethodToProto(&details), nil
 }
 
-// sealed encrypts an account for its owner: in another's row it does not open.
-func (s *Service) sealed(account affiliate.PayoutAccount, owner affiliate.UserID) (affiliate.SealedPayoutAccount, error) {
+// sealAccount encrypts a payout account. The owner's id is the additional data, so the
+// account cannot be decrypted if it is copied into another user's row.
+func (s *Service) sealAccount(account affiliate.PayoutAccount, owner affiliate.UserID) (affiliate.SealedPayoutAccount, error) {
 	out := affiliate.SealedPayoutAccount{Method: account.Method, Hint: account.Hint()}
 	if account.Account == "" {
 		out.Same = func(stored []byte) bool { return stored == nil }
@@ -200,19 +203,20 @@ func (s *Service) sealed(account affiliate.PayoutAccount, owner affiliate.UserID
 	aad := []byte(owner.String())
 	out.Sealed = s.seal.Seal(plain, aad)
 	out.Same = func(stored []byte) bool {
-		// What does not open any more, its key being gone, is replaced.
+		// If the stored account cannot be decrypted because its key was removed, the two
+		// accounts count as different, and the new one replaces it.
 		opened, err := s.seal.Open(stored, aad)
 		return err == nil && bytes.Equal(opened, plain)
 	}
 	return out, nil
 }
 
-// optionalID reads a filter that the contract's annotations have checked.
+// optionalID returns the id in an optional filter, or nil if the filter is absent.
 func optionalID(text *string) *affiliate.ProgramID {
 	if text == nil {
 		return nil
 	}
-	// What is no UUID becomes the zero id, which nothing has.
+	// A text that is not a UUID becomes the zero id. No record has that id.
 	id, _ := affiliate.ParseID[affiliate.Program](*text)
 	return &id
 }

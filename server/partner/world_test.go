@@ -19,8 +19,8 @@ import (
 
 const linkHost = "https://go.example"
 
-// world is a database with the service on it. Rows of other aggregates are put
-// there directly.
+// world is the service on a real database. Tests insert the rows of other services
+// directly.
 type world struct {
 	*pgtest.Fixture
 	t       *testing.T
@@ -33,7 +33,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, now: time.Date(2026, 3, 4, 5, 6, 7, 891_234_567, time.UTC)}
 	w.Fixture = pgtest.Open(t, func() time.Time { return w.now })
-	w.use(sealEntry("k1", 1))
+	w.useKeys(sealEntry("k1", 1))
 	return w
 }
 
@@ -41,8 +41,8 @@ func sealEntry(kid string, fill byte) string {
 	return kid + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, 32))
 }
 
-// use makes the service anew with a setting of keys.
-func (w *world) use(keys string) {
+// useKeys replaces the service by one with other encryption keys.
+func (w *world) useKeys(keys string) {
 	w.t.Helper()
 	var err error
 	if w.keys, err = seal.New(keys); err != nil {
@@ -51,12 +51,14 @@ func (w *world) use(keys string) {
 	w.service = partner.New(partner.Config{Store: w.Store, Seal: w.keys, LinkHost: linkHost, Now: w.Now})
 }
 
-// as is a call of a partner in a mode.
-func (w *world) as(user affiliate.UserID, mode affiliate.Mode) context.Context {
+// callContext returns the context of a call by a partner in a mode.
+func (w *world) callContext(user affiliate.UserID, mode affiliate.Mode) context.Context {
 	return server.WithPrincipal(w.t.Context(), server.Principal{Kind: server.PartnerToken, User: user, Mode: mode})
 }
 
-func (w *world) live(user affiliate.UserID) context.Context { return w.as(user, affiliate.ModeLive) }
+func (w *world) liveContext(user affiliate.UserID) context.Context {
+	return w.callContext(user, affiliate.ModeLive)
+}
 
 func (w *world) user(name string) affiliate.UserID {
 	w.t.Helper()
@@ -68,14 +70,15 @@ func (w *world) workspace(name string) affiliate.WorkspaceID {
 	return w.NewWorkspace(pgtest.Row{"name": name})
 }
 
-// program is a programme of a workspace, active and public in live mode, as
-// columns change it.
+// program is a stored programme.
 type program struct {
 	w     *world
 	scope affiliate.Scope
 	id    affiliate.ProgramID
 }
 
+// program stores a programme. It is active, public and in live mode, unless columns say
+// otherwise.
 func (w *world) program(workspace affiliate.WorkspaceID, name string, columns pgtest.Row) program {
 	w.t.Helper()
 	w.now = w.now.Add(time.Second)
@@ -86,7 +89,7 @@ func (w *world) program(workspace affiliate.WorkspaceID, name string, columns pg
 	return program{w, scope, w.NewProgram(scope, pgtest.Row{"name": name, "allowed_domains": []string{}, "auto_approve_partners": true}, columns)}
 }
 
-// join makes a participation with its default link.
+// join stores a participation of the user, with its default link.
 func (p program) join(user affiliate.UserID, columns pgtest.Row) affiliate.ParticipantID {
 	p.w.t.Helper()
 	p.w.now = p.w.now.Add(time.Second)
@@ -95,8 +98,9 @@ func (p program) join(user affiliate.UserID, columns pgtest.Row) affiliate.Parti
 	}, columns).ID
 }
 
-// commission stores one, pending and without hold unless columns say otherwise.
-func (p program) commission(participant affiliate.ParticipantID, user affiliate.UserID, columns map[string]any) affiliate.CommissionID {
+// addCommission stores a commission. It is pending and has no hold period, unless columns
+// say otherwise.
+func (p program) addCommission(participant affiliate.ParticipantID, user affiliate.UserID, columns map[string]any) affiliate.CommissionID {
 	p.w.t.Helper()
 	p.w.now = p.w.now.Add(time.Second)
 	now := p.w.now
@@ -120,8 +124,8 @@ func (p program) commission(participant affiliate.ParticipantID, user affiliate.
 	return id
 }
 
-// delta counts something, not folded yet.
-func (p program) delta(participant affiliate.ParticipantID, hour time.Time, columns map[string]any) {
+// addDelta stores a statistics delta that is not yet added to the totals.
+func (p program) addDelta(participant affiliate.ParticipantID, hour time.Time, columns map[string]any) {
 	p.w.t.Helper()
 	p.w.Insert("stats_deltas", pgtest.Row{
 		"workspace_id": p.scope.Workspace, "id": affiliate.NewID[affiliate.StatsDelta](p.w.now), "mode": p.scope.Mode, "program_id": p.id,
@@ -129,20 +133,20 @@ func (p program) delta(participant affiliate.ParticipantID, hour time.Time, colu
 	}, columns)
 }
 
-func (w *world) fold() {
+func (w *world) foldStats() {
 	w.t.Helper()
 	if _, err := w.Store.FoldStats(w.t.Context(), 1000); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// checked runs the checks that the interceptor runs before a call.
-func (w *world) checked(req proto.Message) error {
+// check runs the checks that the interceptor runs before a call.
+func (w *world) check(req proto.Message) error {
 	found := w.service.Check(req)
 	return found.Err()
 }
 
-// dump is the text of every row of every table, binary columns as hex.
+// dump returns the text of all rows of all tables. Binary columns are hexadecimal.
 func (w *world) dump() string {
 	w.t.Helper()
 	var all strings.Builder

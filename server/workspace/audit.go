@@ -51,7 +51,7 @@ func auditFilter(req auditRequest) (affiliate.AuditFilter, error) {
 	return filter, wrong.Err()
 }
 
-// ListAuditLog pages through the log, newest first.
+// ListAuditLog returns one page of the audit log, newest first.
 func (s *Service) ListAuditLog(ctx context.Context, req *affiliatev1.ListAuditLogRequest) (*affiliatev1.ListAuditLogResponse, error) {
 	filter, err := auditFilter(req)
 	if err != nil {
@@ -64,22 +64,22 @@ func (s *Service) ListAuditLog(ctx context.Context, req *affiliatev1.ListAuditLo
 	}
 	data := make([]*affiliatev1.AuditEntry, len(entries))
 	for i, entry := range entries {
-		if data[i], err = auditEntry(entry); err != nil {
+		if data[i], err = entryToProto(entry); err != nil {
 			return nil, err
 		}
 	}
 	return &affiliatev1.ListAuditLogResponse{
 		Data: data, Total: server.Total(ctx, total),
-		Page: int32(page.Number), Limit: int32(page.Size), // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
 }
 
-func auditEntry(entry affiliate.AuditEntry) (*affiliatev1.AuditEntry, error) {
-	before, err := object(entry.Before)
+func entryToProto(entry affiliate.AuditEntry) (*affiliatev1.AuditEntry, error) {
+	before, err := structOf(entry.Before)
 	if err != nil {
 		return nil, fmt.Errorf("audit entry %s: before: %w", entry.ID, err)
 	}
-	after, err := object(entry.After)
+	after, err := structOf(entry.After)
 	if err != nil {
 		return nil, fmt.Errorf("audit entry %s: after: %w", entry.ID, err)
 	}
@@ -102,9 +102,9 @@ func auditEntry(entry affiliate.AuditEntry) (*affiliatev1.AuditEntry, error) {
 	return out, nil
 }
 
-// object converts stored JSON. A value that is not an object becomes the field value
-// of one.
-func object(text json.RawMessage) (*structpb.Struct, error) {
+// structOf converts stored JSON. If it is not an object, the result is an object with the
+// JSON in the field "value".
+func structOf(text json.RawMessage) (*structpb.Struct, error) {
 	if text == nil {
 		return nil, nil
 	}
@@ -118,7 +118,7 @@ func object(text json.RawMessage) (*structpb.Struct, error) {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{"value": value}}, nil
 }
 
-// ExportAuditLog streams the log as CSV.
+// ExportAuditLog streams the audit log as CSV.
 func (s *Service) ExportAuditLog(req *affiliatev1.ExportAuditLogRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	filter, err := auditFilter(req)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Service) ExportAuditLog(req *affiliatev1.ExportAuditLogRequest, stream 
 	columns := []string{
 		"id", "at", "actor", "actorName", "action", "resourceType", "resourceId", "mode", "ipPrefix", "requestId", "before", "after",
 	}
-	return csv.Stream(stream, "audit-log", scope.Mode, s.at(), columns, func(w *csv.Writer) error {
+	return csv.Stream(stream, "audit-log", scope.Mode, s.changeTime(), columns, func(w *csv.Writer) error {
 		for entry, err := range s.store.ExportAuditLog(ctx, scope, filter) {
 			if err != nil {
 				return err

@@ -20,8 +20,9 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// line adds to the log, a second after the one before; empty texts are null.
-func (w *world) line(mode, actor, action, before, after string) affiliate.AuditID {
+// addAudit adds an audit record, one second after the previous record. Empty texts are
+// stored as null.
+func (w *world) addAudit(mode, actor, action, before, after string) affiliate.AuditID {
 	w.t.Helper()
 	w.now = w.now.Add(time.Second)
 	id := affiliate.NewID[affiliate.AuditEntry](w.now)
@@ -34,7 +35,7 @@ func (w *world) line(mode, actor, action, before, after string) affiliate.AuditI
 	return id
 }
 
-func (w *world) log(req *affiliatev1.ListAuditLogRequest) *affiliatev1.ListAuditLogResponse {
+func (w *world) listAudit(req *affiliatev1.ListAuditLogRequest) *affiliatev1.ListAuditLogResponse {
 	w.t.Helper()
 	list, err := w.service.ListAuditLog(w.asOwner(), req)
 	if err != nil {
@@ -43,18 +44,18 @@ func (w *world) log(req *affiliatev1.ListAuditLogRequest) *affiliatev1.ListAudit
 	return list
 }
 
-func TestAuditEntriesShowWhoAndWhat(t *testing.T) {
+func TestListAuditLog_ShowsActorAndChange(t *testing.T) {
 	w := newWorld(t)
 	key := w.createKey(nil)
 	w.exec(`delete from audit_log`)
 	gone := affiliate.NewID[affiliate.User](w.now)
-	w.line("test", w.owner.String(), "program.update", `{"name":"A","tags":[1,null]}`, `{"name":"B"}`)
-	w.line("", key.Id, "workspace.update", `"text"`, `[1,2]`)
-	w.line("test", gone.String(), "link.delete", `null`, "")
-	w.line("test", "system", "commission.approve", "", `{}`)
-	w.line("live", w.owner.String(), "program.update", "", "")
+	w.addAudit("test", w.owner.String(), "program.update", `{"name":"A","tags":[1,null]}`, `{"name":"B"}`)
+	w.addAudit("", key.Id, "workspace.update", `"text"`, `[1,2]`)
+	w.addAudit("test", gone.String(), "link.delete", `null`, "")
+	w.addAudit("test", "system", "commission.approve", "", `{}`)
+	w.addAudit("live", w.owner.String(), "program.update", "", "")
 
-	list := w.log(&affiliatev1.ListAuditLogRequest{})
+	list := w.listAudit(&affiliatev1.ListAuditLogRequest{})
 	if list.Total != 4 || len(list.Data) != 4 {
 		t.Fatalf("%v", list)
 	}
@@ -73,7 +74,7 @@ func TestAuditEntriesShowWhoAndWhat(t *testing.T) {
 			got.ResourceType != strings.Split(want.action, ".")[0] || got.ResourceId != got.Id {
 			t.Errorf("%s: %v", want.action, got)
 		}
-		for what, pair := range map[string]struct {
+		for field, pair := range map[string]struct {
 			got  proto.Message
 			want string
 			null bool
@@ -82,7 +83,7 @@ func TestAuditEntriesShowWhoAndWhat(t *testing.T) {
 			"after":  {got.After, want.after, got.After == nil},
 		} {
 			if pair.null != (pair.want == "") {
-				t.Errorf("%s: %s is %v", want.action, what, pair.got)
+				t.Errorf("%s: %s is %v", want.action, field, pair.got)
 				continue
 			}
 			if pair.null {
@@ -90,7 +91,7 @@ func TestAuditEntriesShowWhoAndWhat(t *testing.T) {
 			}
 			text, err := protojson.Marshal(pair.got)
 			if err != nil || strings.ReplaceAll(string(text), " ", "") != pair.want {
-				t.Errorf("%s: %s is %s, %v", want.action, what, text, err)
+				t.Errorf("%s: %s is %s, %v", want.action, field, text, err)
 			}
 		}
 	}
@@ -99,47 +100,47 @@ func TestAuditEntriesShowWhoAndWhat(t *testing.T) {
 		t.Errorf("live: %v, %v", live, err)
 	}
 	mine := w.id
-	w.id = w.workspace()
-	if other := w.log(&affiliatev1.ListAuditLogRequest{}); other.Total != 0 {
+	w.id = w.newWorkspace()
+	if other := w.listAudit(&affiliatev1.ListAuditLogRequest{}); other.Total != 0 {
 		t.Errorf("another workspace reads %v", other)
 	}
 	w.id = mine
 	w.exec(`update users set erased_at = $1 where id = $2`, w.now, w.owner)
-	if list := w.log(&affiliatev1.ListAuditLogRequest{Action: proto.String("program.update")}); list.Data[0].ActorName != nil {
+	if list := w.listAudit(&affiliatev1.ListAuditLogRequest{Action: proto.String("program.update")}); list.Data[0].ActorName != nil {
 		t.Error("an erased user has a name")
 	}
 }
 
-func TestAuditFilters(t *testing.T) {
+func TestListAuditLog_Filters(t *testing.T) {
 	w := newWorld(t)
 	w.exec(`delete from audit_log`)
 	w.now = time.Date(2026, 5, 6, 21, 59, 58, 0, time.UTC)
-	first := w.line("test", w.owner.String(), "program.update", "", "")  // 21:59:59, still the 6th in Berlin
-	second := w.line("test", w.owner.String(), "program.create", "", "") // 22:00:00, the 7th in Berlin
-	third := w.line("test", "system", "program_x.update", "", "")
-	fourth := w.line("", "system", "programs.update", "", "")
+	first := w.addAudit("test", w.owner.String(), "program.update", "", "")  // 21:59:59, still the 6th in Berlin
+	second := w.addAudit("test", w.owner.String(), "program.create", "", "") // 22:00:00, the 7th in Berlin
+	third := w.addAudit("test", "system", "program_x.update", "", "")
+	fourth := w.addAudit("", "system", "programs.update", "", "")
 	type req = affiliatev1.ListAuditLogRequest
 	str := proto.String
 	for name, tc := range map[string]struct {
 		req  *req
 		want []affiliate.AuditID
 	}{
-		"all":                 {&req{}, []affiliate.AuditID{fourth, third, second, first}},
-		"an actor":            {&req{Actor: str(strings.ToUpper(w.owner.String()))}, []affiliate.AuditID{second, first}},
-		"system":              {&req{Actor: str("system")}, []affiliate.AuditID{fourth, third}},
-		"a whole action":      {&req{Action: str("program.update")}, []affiliate.AuditID{first}},
-		"a noun":              {&req{Action: str("program.*")}, []affiliate.AuditID{second, first}},
-		"a noun with a line":  {&req{Action: str("program_x.*")}, []affiliate.AuditID{third}},
-		"no wildcards inside": {&req{Action: str("program_.*")}, nil},
-		"a type":              {&req{ResourceType: str("programs")}, []affiliate.AuditID{fourth}},
-		"a resource":          {&req{ResourceId: str(strings.ToUpper(third.String()))}, []affiliate.AuditID{third}},
-		"two at once":         {&req{Actor: str("system"), Action: str("program.*")}, nil},
-		"from a day":          {&req{DateFrom: str("2026-05-07"), Timezone: str("Europe/Berlin")}, []affiliate.AuditID{fourth, third, second}},
-		"to a day":            {&req{DateTo: str("2026-05-06"), Timezone: str("Europe/Berlin")}, []affiliate.AuditID{first}},
-		"an instant":          {&req{DateFrom: str("2026-05-06T22:00:00Z"), DateTo: str("2026-05-06T22:00:00Z")}, []affiliate.AuditID{second}},
-		"nobody":              {&req{Actor: str("x")}, nil},
+		"all":                       {&req{}, []affiliate.AuditID{fourth, third, second, first}},
+		"an actor":                  {&req{Actor: str(strings.ToUpper(w.owner.String()))}, []affiliate.AuditID{second, first}},
+		"system":                    {&req{Actor: str("system")}, []affiliate.AuditID{fourth, third}},
+		"a whole action":            {&req{Action: str("program.update")}, []affiliate.AuditID{first}},
+		"a noun":                    {&req{Action: str("program.*")}, []affiliate.AuditID{second, first}},
+		"a noun with an underscore": {&req{Action: str("program_x.*")}, []affiliate.AuditID{third}},
+		"underscore is literal":     {&req{Action: str("program_.*")}, nil},
+		"a type":                    {&req{ResourceType: str("programs")}, []affiliate.AuditID{fourth}},
+		"a resource":                {&req{ResourceId: str(strings.ToUpper(third.String()))}, []affiliate.AuditID{third}},
+		"two filters":               {&req{Actor: str("system"), Action: str("program.*")}, nil},
+		"from a day":                {&req{DateFrom: str("2026-05-07"), Timezone: str("Europe/Berlin")}, []affiliate.AuditID{fourth, third, second}},
+		"to a day":                  {&req{DateTo: str("2026-05-06"), Timezone: str("Europe/Berlin")}, []affiliate.AuditID{first}},
+		"one time":                  {&req{DateFrom: str("2026-05-06T22:00:00Z"), DateTo: str("2026-05-06T22:00:00Z")}, []affiliate.AuditID{second}},
+		"unknown actor":             {&req{Actor: str("x")}, nil},
 	} {
-		list := w.log(tc.req)
+		list := w.listAudit(tc.req)
 		var got []string
 		for _, entry := range list.Data {
 			got = append(got, entry.Id)
@@ -161,26 +162,26 @@ func TestAuditFilters(t *testing.T) {
 		}
 	}
 	page, size := int32(2), int32(3)
-	if list := w.log(&req{Page: &page, PageSize: &size}); list.Total != 4 || len(list.Data) != 1 || list.Data[0].Id != first.String() {
+	if list := w.listAudit(&req{Page: &page, PageSize: &size}); list.Total != 4 || len(list.Data) != 1 || list.Data[0].Id != first.String() {
 		t.Errorf("second page: %v", list)
 	}
 	page = 3
-	if list := w.log(&req{Page: &page, PageSize: &size}); list.Total != 4 || len(list.Data) != 0 {
+	if list := w.listAudit(&req{Page: &page, PageSize: &size}); list.Total != 4 || len(list.Data) != 0 {
 		t.Errorf("beyond the end: %v", list)
 	}
 	_, err := w.service.ListAuditLog(w.asOwner(), &req{DateFrom: str("x")})
-	w.wantReason(err, affiliate.ReasonValidation)
+	w.requireReason(err, affiliate.ReasonValidation)
 	_, err = w.service.ListAuditLog(w.asOwner(), &req{ResourceId: str("x")})
-	w.wantReason(err, affiliate.ReasonValidation)
+	w.requireReason(err, affiliate.ReasonValidation)
 }
 
-// download receives an export.
+// download records the header and the chunks of an export.
 type download struct {
 	grpc.ServerStream
 	ctx    context.Context
 	header metadata.MD
 	bodies []*httpbody.HttpBody
-	fail   error
+	err    error // returned by Send
 }
 
 func (d *download) Context() context.Context { return d.ctx }
@@ -192,7 +193,7 @@ func (d *download) SetHeader(md metadata.MD) error {
 
 func (d *download) Send(body *httpbody.HttpBody) error {
 	d.bodies = append(d.bodies, body)
-	return d.fail
+	return d.err
 }
 
 func (d *download) text() string {
@@ -221,18 +222,18 @@ func (w *world) export(req *affiliatev1.ExportAuditLogRequest) *download {
 	return d
 }
 
-func TestAuditExport(t *testing.T) {
+func TestExportAuditLog(t *testing.T) {
 	w := newWorld(t)
 	w.exec(`delete from audit_log`)
 	const header = "id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after\r\n"
 	empty := w.export(&affiliatev1.ExportAuditLogRequest{})
 	if empty.text() != header || len(empty.bodies) != 1 || empty.bodies[0].ContentType != "text/csv; charset=utf-8" {
-		t.Errorf("nothing: %q", empty.text())
+		t.Errorf("export of an empty log: %q", empty.text())
 	}
 	w.exec(`update users set name = '=HYPERLINK("x")' where id = $1`, w.owner)
-	whole := w.line("", "system", "workspace.update", `"=1+1"`, "")
-	mine := w.line("test", w.owner.String(), "program.update", `{"name": "A, \"B\""}`, `{"name": "C"}`)
-	w.line("live", w.owner.String(), "program.update", "", "")
+	whole := w.addAudit("", "system", "workspace.update", `"=1+1"`, "")
+	mine := w.addAudit("test", w.owner.String(), "program.update", `{"name": "A, \"B\""}`, `{"name": "C"}`)
+	w.addAudit("live", w.owner.String(), "program.update", "", "")
 	got := w.export(&affiliatev1.ExportAuditLogRequest{})
 	want := header +
 		fmt.Sprintf(`"%s","2026-05-06T07:08:11.001Z","%s","'=HYPERLINK(""x"")","program.update","program","%s","test","192.0.2.0/24","request","{""name"": ""A, \""B\""""}","{""name"": ""C""}"`, mine, w.owner, mine) + "\r\n" +
@@ -241,11 +242,11 @@ func TestAuditExport(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got.text(), want)
 	}
 	if name := got.header.Get("content-disposition"); len(name) != 1 || name[0] != `attachment; filename="audit-log-test-2026-05-06.csv"` {
-		t.Errorf("named %q", name)
+		t.Errorf("content-disposition %q", name)
 	}
 }
 
-func TestALongExportGoesOutInChunks(t *testing.T) {
+func TestExportAuditLog_SendsChunks(t *testing.T) {
 	w := newWorld(t)
 	const n = 20_000
 	w.exec(`
@@ -264,10 +265,10 @@ func TestALongExportGoesOutInChunks(t *testing.T) {
 		t.Errorf("%d rows", len(rows))
 	}
 
-	// Nobody reads on: the export ends there.
-	gone := errors.New("gone")
-	d := &download{ctx: w.asOwner(), fail: gone}
-	if err := w.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{}, d); !errors.Is(err, gone) || len(d.bodies) != 1 {
+	// The export ends when the client closes the connection.
+	errClosed := errors.New("connection closed")
+	d := &download{ctx: w.asOwner(), err: errClosed}
+	if err := w.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{}, d); !errors.Is(err, errClosed) || len(d.bodies) != 1 {
 		t.Errorf("%d chunks, %v", len(d.bodies), err)
 	}
 	ctx, cancel := context.WithCancel(w.asOwner())
@@ -275,11 +276,11 @@ func TestALongExportGoesOutInChunks(t *testing.T) {
 	if err := w.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{}, &download{ctx: ctx}); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
-	if list := w.log(&affiliatev1.ListAuditLogRequest{}); list.Total != n || len(list.Data) != 20 {
+	if list := w.listAudit(&affiliatev1.ListAuditLogRequest{}); list.Total != n || len(list.Data) != 20 {
 		t.Errorf("total %d", list.Total)
 	}
 	d = &download{ctx: w.asOwner()}
-	w.wantReason(w.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{DateTo: proto.String("x")}, d), affiliate.ReasonValidation)
+	w.requireReason(w.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{DateTo: proto.String("x")}, d), affiliate.ReasonValidation)
 	if len(d.bodies) != 0 {
 		t.Error("a refused export sent something")
 	}

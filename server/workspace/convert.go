@@ -9,7 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// patchOf returns the changes of the fields in the mask, which has been validated.
+// patchOf returns the changes that the request's mask names. Check has validated the
+// mask.
 func patchOf(req *affiliatev1.UpdateWorkspaceRequest) affiliate.WorkspacePatch {
 	var patch affiliate.WorkspacePatch
 	for _, path := range req.GetUpdateMask().GetPaths() {
@@ -38,8 +39,8 @@ func patchOf(req *affiliatev1.UpdateWorkspaceRequest) affiliate.WorkspacePatch {
 	return patch
 }
 
-// normalOrigins returns each origin once, in its normal form and in the given order.
-// Invalid origins have been refused before.
+// normalOrigins returns the origins in their normal form and without duplicates, in their
+// original order. Check has rejected invalid origins.
 func normalOrigins(origins []string) []string {
 	normal := make([]string, 0, len(origins))
 	for _, origin := range origins {

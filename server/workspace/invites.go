@@ -9,10 +9,10 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// ListInvites pages through the invitations that can still be accepted.
+// ListInvites returns one page of the open invitations.
 func (s *Service) ListInvites(ctx context.Context, req *affiliatev1.ListInvitesRequest) (*affiliatev1.ListInvitesResponse, error) {
 	page := server.PageOf(req)
-	invites, total, err := s.store.OpenInvites(ctx, server.PrincipalFrom(ctx).Workspace, s.at(), page)
+	invites, total, err := s.store.OpenInvites(ctx, server.PrincipalFrom(ctx).Workspace, s.changeTime(), page)
 	if err != nil {
 		return nil, err
 	}
@@ -29,20 +29,20 @@ func (s *Service) ListInvites(ctx context.Context, req *affiliatev1.ListInvitesR
 	}
 	return &affiliatev1.ListInvitesResponse{
 		Data: data, Total: server.Total(ctx, total),
-		Page: int32(page.Number), Limit: int32(page.Size), // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
 }
 
-// inviteObject returns an invitation as the audit log keeps it. The log is never
-// changed, so it does not have the address.
+// inviteObject returns an invitation for the audit log. The address is masked, because
+// records of the audit log cannot be changed when a person's data must be erased.
 func inviteObject(invite affiliate.MemberInvite) map[string]string {
 	return map[string]string{"email": affiliate.MaskEmail(invite.Email), "role": string(invite.Role)}
 }
 
-// CreateInvite invites an address and shows the token. An earlier invitation of the
-// address ends.
+// CreateInvite invites an address to the workspace. Only this response contains the token.
+// An earlier invitation of the same address ends.
 func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInviteRequest) (*affiliatev1.CreatedInvite, error) {
-	caller, at := server.PrincipalFrom(ctx), s.at()
+	caller, at := server.PrincipalFrom(ctx), s.changeTime()
 	token, digest := affiliate.NewInviteToken()
 	invite := affiliate.MemberInvite{
 		Invite: affiliate.Invite{
@@ -77,7 +77,8 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 			return err
 		}
 		for _, replaced := range earlier {
-			// Replacing an open invitation revokes it.
+			// Replacing an open invitation revokes it, so the caller needs the permission to
+			// revoke it.
 			if replaced.Open(at) && !callerRole.MayManage(replaced.Role) {
 				return affiliate.Refuse(affiliate.ReasonForbidden)
 			}
@@ -108,13 +109,13 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 	}, nil
 }
 
-// RevokeInvite ends an open invitation.
+// RevokeInvite revokes an open invitation.
 func (s *Service) RevokeInvite(ctx context.Context, req *affiliatev1.RevokeInviteRequest) (*affiliatev1.RevokeInviteResponse, error) {
 	id, err := server.PathID[affiliate.Invite](req.GetInviteId())
 	if err != nil {
 		return nil, err
 	}
-	caller, at := server.PrincipalFrom(ctx), s.at()
+	caller, at := server.PrincipalFrom(ctx), s.changeTime()
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		if err := tx.LockWorkspace(ctx, caller.Workspace); err != nil {
 			return err

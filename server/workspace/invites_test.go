@@ -15,7 +15,7 @@ func (w *world) invite(ctx context.Context, email string, role affiliatev1.Role)
 	return w.service.CreateInvite(ctx, &affiliatev1.CreateInviteRequest{Email: email, Role: role})
 }
 
-func (w *world) open() []string {
+func (w *world) openInvites() []string {
 	w.t.Helper()
 	list, err := w.service.ListInvites(w.asOwner(), &affiliatev1.ListInvitesRequest{})
 	if err != nil || int(list.Total) != len(list.Data) {
@@ -28,7 +28,7 @@ func (w *world) open() []string {
 	return emails
 }
 
-func TestInvitesAreGivenOnceAndListedWhileOpen(t *testing.T) {
+func TestMemberInvites_CreateListAndRevoke(t *testing.T) {
 	w := newWorld(t)
 	first, err := w.invite(w.asOwner(), "Ada@Example.com", affiliatev1.Role_ROLE_ADMIN)
 	if err != nil || first.Email != "ada@example.com" || first.Role != affiliatev1.Role_ROLE_ADMIN || first.InvitedBy != w.owner.String() ||
@@ -39,41 +39,41 @@ func TestInvitesAreGivenOnceAndListedWhileOpen(t *testing.T) {
 		t.Error("the token is in the table")
 	}
 	if n := w.count(`select count(*) from audit_log where after::text like '%ada@%'`); n != 0 {
-		t.Error("the address is in the log, which cannot forget it")
+		t.Error("the audit log contains the address")
 	}
 	w.now = w.now.Add(time.Millisecond)
 	if _, err := w.invite(w.asOwner(), "bob@example.com", affiliatev1.Role_ROLE_VIEWER); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(w.open(), " "); got != "bob@example.com ada@example.com" {
+	if got := strings.Join(w.openInvites(), " "); got != "bob@example.com ada@example.com" {
 		t.Errorf("open: %s", got)
 	}
 
-	// Once more for the same address: the earlier one ends.
+	// A new invitation of the same address replaces the earlier one.
 	w.now = w.now.Add(time.Millisecond)
 	again, err := w.invite(w.asOwner(), "ADA@example.com", affiliatev1.Role_ROLE_VIEWER)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(w.open(), " "); got != "ada@example.com bob@example.com" {
+	if got := strings.Join(w.openInvites(), " "); got != "ada@example.com bob@example.com" {
 		t.Errorf("open: %s", got)
 	}
 	revoke := func(id string) error {
 		_, err := w.service.RevokeInvite(w.asOwner(), &affiliatev1.RevokeInviteRequest{InviteId: id})
 		return err
 	}
-	w.wantReason(revoke(first.Id), affiliate.ReasonNotFound)
+	w.requireReason(revoke(first.Id), affiliate.ReasonNotFound)
 	if err := revoke(again.Id); err != nil {
 		t.Fatal(err)
 	}
-	w.wantReason(revoke(again.Id), affiliate.ReasonNotFound)
-	w.wantReason(revoke("x"), affiliate.ReasonNotFound)
+	w.requireReason(revoke(again.Id), affiliate.ReasonNotFound)
+	w.requireReason(revoke("x"), affiliate.ReasonNotFound)
 	w.now = w.now.Add(affiliate.InviteLife)
-	if got := w.open(); len(got) != 0 {
+	if got := w.openInvites(); len(got) != 0 {
 		t.Errorf("open after a week: %s", got)
 	}
-	if w.lines("member_invite.create") != 3 || w.lines("member_invite.revoke") != 1 {
-		t.Errorf("%d and %d lines", w.lines("member_invite.create"), w.lines("member_invite.revoke"))
+	if w.countAudit("member_invite.create") != 3 || w.countAudit("member_invite.revoke") != 1 {
+		t.Errorf("%d and %d audit records", w.countAudit("member_invite.create"), w.countAudit("member_invite.revoke"))
 	}
 
 	mine := w.id
@@ -81,41 +81,41 @@ func TestInvitesAreGivenOnceAndListedWhileOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.id = w.workspace()
-	if got := w.open(); len(got) != 0 {
+	w.id = w.newWorkspace()
+	if got := w.openInvites(); len(got) != 0 {
 		t.Errorf("another workspace sees %s", got)
 	}
-	w.wantReason(revoke(fresh.Id), affiliate.ReasonNotFound)
+	w.requireReason(revoke(fresh.Id), affiliate.ReasonNotFound)
 	w.id = mine
-	if got := w.open(); len(got) != 1 {
+	if got := w.openInvites(); len(got) != 1 {
 		t.Errorf("another workspace revoked: %s", got)
 	}
 }
 
-func TestWhoMayBeInvited(t *testing.T) {
+func TestCreateInvite_ChecksRolesAndAddresses(t *testing.T) {
 	w := newWorld(t)
-	admin := w.member(affiliate.RoleAdmin, "admin@shop.example")
+	admin := w.newMember(affiliate.RoleAdmin, "admin@shop.example")
 	asAdmin := w.as(admin, affiliate.RoleAdmin, affiliate.ModeTest)
 	_, err := w.invite(asAdmin, "ada@example.com", affiliatev1.Role_ROLE_OWNER)
-	w.wantReason(err, affiliate.ReasonForbidden)
+	w.requireReason(err, affiliate.ReasonForbidden)
 	if _, err := w.invite(w.asOwner(), "ada@example.com", affiliatev1.Role_ROLE_OWNER); err != nil {
 		t.Errorf("an owner invites an owner: %v", err)
 	}
 	_, err = w.invite(w.asOwner(), "Admin@shop.example", affiliatev1.Role_ROLE_VIEWER)
-	w.wantReason(err, affiliate.ReasonEmailTaken)
+	w.requireReason(err, affiliate.ReasonEmailTaken)
 
 	mine := w.id
-	w.id = w.workspace()
-	w.member(affiliate.RoleViewer, "elsewhere@shop.example")
+	w.id = w.newWorkspace()
+	w.newMember(affiliate.RoleViewer, "elsewhere@shop.example")
 	w.id = mine
 	_, err = w.invite(w.asOwner(), "elsewhere@shop.example", affiliatev1.Role_ROLE_VIEWER)
-	w.wantReason(err, affiliate.ReasonEmailTaken)
+	w.requireReason(err, affiliate.ReasonEmailTaken)
 
 	if err := w.remove(w.asOwner(), admin); err != nil {
 		t.Fatal(err)
 	}
 	_, err = w.invite(asAdmin, "bob@example.com", affiliatev1.Role_ROLE_VIEWER)
-	w.wantReason(err, affiliate.ReasonForbidden)
+	w.requireReason(err, affiliate.ReasonForbidden)
 	if _, err := w.invite(w.asOwner(), "admin@shop.example", affiliatev1.Role_ROLE_ADMIN); err != nil {
 		t.Errorf("a removed member cannot be invited again: %v", err)
 	}
@@ -125,7 +125,7 @@ func TestWhoMayBeInvited(t *testing.T) {
 	}
 }
 
-func TestOfParallelInvitesOneStaysOpen(t *testing.T) {
+func TestCreateInvite_SameAddressInParallelLeavesOneOpen(t *testing.T) {
 	w := newWorld(t)
 	var wg sync.WaitGroup
 	for range 10 {
@@ -136,7 +136,7 @@ func TestOfParallelInvitesOneStaysOpen(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := w.open(); len(got) != 1 {
+	if got := w.openInvites(); len(got) != 1 {
 		t.Errorf("open: %s", got)
 	}
 }

@@ -9,11 +9,11 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// GetApiKeys reads the keys of the mode. It does not show a rolled public key in its
-// grace period, because new pages should have the newest.
+// GetApiKeys returns the keys of the mode. A public key that was rolled works until its
+// grace period ends, but it is not returned, because new pages should use the newest key.
 func (s *Service) GetApiKeys(ctx context.Context, _ *affiliatev1.GetApiKeysRequest) (*affiliatev1.ApiKeys, error) {
 	scope := server.PrincipalFrom(ctx).Scope()
-	keys, err := s.store.LiveKeys(ctx, scope, s.at())
+	keys, err := s.store.LiveKeys(ctx, scope, s.changeTime())
 	if err != nil {
 		return nil, err
 	}
@@ -37,14 +37,14 @@ func (s *Service) GetApiKeys(ctx context.Context, _ *affiliatev1.GetApiKeysReque
 	return resp, nil
 }
 
-// keyObject returns a key as the audit log keeps it.
+// keyObject returns a key for the audit log.
 func keyObject(key affiliate.APIKey) map[string]string {
 	return map[string]string{"name": key.Name, "prefix": key.Prefix, "last4": key.Last4}
 }
 
-// lockKeys locks the caller's workspace, under which its keys change one after the
-// other. Errors: FORBIDDEN if the caller's role may not manage keys any more.
-func lockKeys(ctx context.Context, tx Tx, caller server.Principal) error {
+// lockForKeys locks the caller's workspace, so that its keys change one after the other.
+// Errors: FORBIDDEN if the caller's current role cannot manage keys.
+func lockForKeys(ctx context.Context, tx Tx, caller server.Principal) error {
 	role, err := lockTeam(ctx, tx, caller)
 	if err == nil && !role.MayManageKeys() {
 		err = affiliate.Refuse(affiliate.ReasonForbidden)
@@ -52,7 +52,7 @@ func lockKeys(ctx context.Context, tx Tx, caller server.Principal) error {
 	return err
 }
 
-// checkSecretKeys decides whether the mode may get another secret key. Errors:
+// checkSecretKeys checks whether another secret key can be created in the mode. Errors:
 // API_KEY_LIMIT_EXCEEDED.
 func checkSecretKeys(ctx context.Context, tx Tx, scope affiliate.Scope, at time.Time) error {
 	live, err := tx.CountSecretKeys(ctx, scope, at)
@@ -62,9 +62,9 @@ func checkSecretKeys(ctx context.Context, tx Tx, scope affiliate.Scope, at time.
 	return affiliate.CheckSecretKeys(live)
 }
 
-// CreateApiKey makes a secret key and shows it.
+// CreateApiKey creates a secret key. Only this response contains the key.
 func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKeyRequest) (*affiliatev1.CreatedApiKey, error) {
-	caller, at := server.PrincipalFrom(ctx), s.at()
+	caller, at := server.PrincipalFrom(ctx), s.changeTime()
 	scope := caller.Scope()
 	text, key := affiliate.GenerateAPIKey(affiliate.SecretKey, scope, req.GetName(), at)
 	if req.GetExpiresAt() != nil {
@@ -72,7 +72,7 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 		key.ExpiresAt = &expires
 	}
 	err := s.store.InTx(ctx, func(tx Tx) error {
-		if err := lockKeys(ctx, tx, caller); err != nil {
+		if err := lockForKeys(ctx, tx, caller); err != nil {
 			return err
 		}
 		if err := checkSecretKeys(ctx, tx, scope, at); err != nil {
@@ -89,11 +89,11 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 	if err != nil {
 		return nil, err
 	}
-	return created(text, key.APIKey), nil
+	return createdToProto(text, key.APIKey), nil
 }
 
-// RollApiKey makes a key's successor, of the same kind, name and expiry, and shows
-// it. The key goes on working for the grace period.
+// RollApiKey creates a successor of a key, with the same kind, name and expiry. Only this
+// response contains a new secret key. The old key works until the grace period ends.
 func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyRequest) (*affiliatev1.CreatedApiKey, error) {
 	id, err := server.PathID[affiliate.APIKey](req.GetKeyId())
 	if err != nil {
@@ -103,12 +103,12 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 	if req.GraceHours != nil {
 		grace = time.Duration(req.GetGraceHours()) * time.Hour
 	}
-	caller, at := server.PrincipalFrom(ctx), s.at()
+	caller, at := server.PrincipalFrom(ctx), s.changeTime()
 	scope := caller.Scope()
 	var text affiliate.Key
 	var successor affiliate.NewAPIKey
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := lockKeys(ctx, tx, caller); err != nil {
+		if err := lockForKeys(ctx, tx, caller); err != nil {
 			return err
 		}
 		before, err := tx.LockKey(ctx, scope, id)
@@ -153,7 +153,7 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 	if err != nil {
 		return nil, err
 	}
-	return created(text, successor.APIKey), nil
+	return createdToProto(text, successor.APIKey), nil
 }
 
 // RevokeApiKey revokes a secret key.
@@ -162,10 +162,10 @@ func (s *Service) RevokeApiKey(ctx context.Context, req *affiliatev1.RevokeApiKe
 	if err != nil {
 		return nil, err
 	}
-	caller, at := server.PrincipalFrom(ctx), s.at()
+	caller, at := server.PrincipalFrom(ctx), s.changeTime()
 	scope := caller.Scope()
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := lockKeys(ctx, tx, caller); err != nil {
+		if err := lockForKeys(ctx, tx, caller); err != nil {
 			return err
 		}
 		before, err := tx.LockKey(ctx, scope, id)
@@ -190,8 +190,8 @@ func (s *Service) RevokeApiKey(ctx context.Context, req *affiliatev1.RevokeApiKe
 	return &affiliatev1.RevokeApiKeyResponse{}, nil
 }
 
-// created shows a key after its creation.
-func created(text affiliate.Key, key affiliate.APIKey) *affiliatev1.CreatedApiKey {
+// createdToProto converts a new key, with its text.
+func createdToProto(text affiliate.Key, key affiliate.APIKey) *affiliatev1.CreatedApiKey {
 	resp := &affiliatev1.CreatedApiKey{
 		Id:        key.ID.String(),
 		Name:      key.Name,
@@ -200,11 +200,11 @@ func created(text affiliate.Key, key affiliate.APIKey) *affiliatev1.CreatedApiKe
 		CreatedAt: server.Timestamp(key.CreatedAt),
 		ExpiresAt: server.OptionalTimestamp(key.ExpiresAt),
 	}
-	shown := text.Reveal()
+	revealed := text.Reveal()
 	if key.Kind == affiliate.PublicKey {
-		resp.PublicKey = &shown
+		resp.PublicKey = &revealed
 	} else {
-		resp.SecretKey = &shown
+		resp.SecretKey = &revealed
 	}
 	return resp
 }

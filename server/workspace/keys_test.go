@@ -30,12 +30,12 @@ func (w *world) roll(id string, hours *int32) (*affiliatev1.CreatedApiKey, error
 	return w.service.RollApiKey(w.asOwner(), &affiliatev1.RollApiKeyRequest{KeyId: id, GraceHours: hours})
 }
 
-// opens reports whether a key in clear opens something now.
-func (w *world) opens(text string) bool {
+// keyWorks reports whether a call with the key would be accepted now.
+func (w *world) keyWorks(text string) bool {
 	w.t.Helper()
 	key, ok := affiliate.ParseKey(text)
 	if !ok {
-		w.t.Fatalf("%q is no key", text)
+		w.t.Fatalf("%q is not a key", text)
 	}
 	_, live, err := w.accounts.LiveKey(w.t.Context(), key.Digest(), w.now)
 	if err != nil {
@@ -53,7 +53,7 @@ func (w *world) keys() *affiliatev1.ApiKeys {
 	return keys
 }
 
-func TestSecretKeys(t *testing.T) {
+func TestCreateApiKey(t *testing.T) {
 	w := newWorld(t)
 	end := w.now.Add(time.Hour)
 	created := w.createKey(&end)
@@ -77,14 +77,15 @@ func TestSecretKeys(t *testing.T) {
 		t.Errorf("the other mode lists %v, %v", other, err)
 	}
 	w.now = end
-	if w.opens(created.GetSecretKey()) {
-		t.Error("the key outlived its end")
+	if w.keyWorks(created.GetSecretKey()) {
+		t.Error("the key works after its expiry")
 	}
 	if v := w.service.Check(&affiliatev1.CreateApiKeyRequest{ExpiresAt: timestamppb.New(w.now)}); len(v) != 1 || v[0].Field != "expires_at" {
-		t.Errorf("born expired: %v", v)
+		t.Errorf("an expiry in the past: %v", v)
 	}
 
-	// The expired one does not count; 20 ask at once for the ten places.
+	// 20 requests run in parallel, but a mode can have only ten keys. The expired key does
+	// not count.
 	var wg sync.WaitGroup
 	results := make(chan error, 20)
 	for range cap(results) {
@@ -95,45 +96,45 @@ func TestSecretKeys(t *testing.T) {
 	}
 	wg.Wait()
 	close(results)
-	made := 0
+	succeeded := 0
 	for err := range results {
 		switch {
 		case err == nil:
-			made++
+			succeeded++
 		case !errors.Is(err, affiliate.Refuse(affiliate.ReasonAPIKeyLimitExceeded)):
 			t.Error(err)
 		}
 	}
-	if made != affiliate.MaxSecretKeys {
-		t.Errorf("%d keys made, want %d", made, affiliate.MaxSecretKeys)
+	if succeeded != affiliate.MaxSecretKeys {
+		t.Errorf("%d keys created, want %d", succeeded, affiliate.MaxSecretKeys)
 	}
 }
 
-func TestTheUseOfAKeyIsNotedOnceAMinute(t *testing.T) {
+func TestApiKey_LastUseIsStoredOncePerMinute(t *testing.T) {
 	w := newWorld(t)
 	created := w.createKey(nil)
 	version := func() int {
 		return w.count(`select xmin::text::int from api_keys where id = $1`, created.Id)
 	}
 	unused := version()
-	w.opens(created.GetSecretKey())
+	w.keyWorks(created.GetSecretKey())
 	first := version()
 	w.now = w.now.Truncate(time.Minute).Add(time.Minute - time.Millisecond)
-	w.opens(created.GetSecretKey())
+	w.keyWorks(created.GetSecretKey())
 	if second := version(); first == unused || second != first {
 		t.Errorf("row versions %d, %d, %d", unused, first, second)
 	}
 	w.now = w.now.Add(2 * time.Minute)
-	w.opens(created.GetSecretKey())
+	w.keyWorks(created.GetSecretKey())
 	if version() == first {
-		t.Error("the use after a minute is not noted")
+		t.Error("the use after a minute is not stored")
 	}
 }
 
-func TestARolledSecretKeyLivesOnForItsGrace(t *testing.T) {
+func TestRollApiKey_OldSecretKeyWorksInTheGracePeriod(t *testing.T) {
 	w := newWorld(t)
 	old := w.createKey(nil)
-	w.opens(old.GetSecretKey())
+	w.keyWorks(old.GetSecretKey())
 	fresh, err := w.roll(old.Id, nil)
 	if err != nil || fresh.Id == old.Id || fresh.Name != "server" || fresh.GetSecretKey() == "" || fresh.GetSecretKey() == old.GetSecretKey() ||
 		fresh.PublicKey != nil || fresh.ExpiresAt != nil || fresh.LastUsedAt != nil {
@@ -149,45 +150,45 @@ func TestARolledSecretKeyLivesOnForItsGrace(t *testing.T) {
 			want = timestamppb.New(w.now.Add(24 * time.Hour))
 		}
 		if !proto.Equal(key.ExpiresAt, want) {
-			t.Errorf("%s ends %v, want %v", key.Id, key.ExpiresAt, want)
+			t.Errorf("%s expires at %v, want %v", key.Id, key.ExpiresAt, want)
 		}
 	}
 	_, err = w.roll(old.Id, nil)
-	w.wantReason(err, affiliate.ReasonNotFound)
+	w.requireReason(err, affiliate.ReasonNotFound)
 	w.now = w.now.Add(24*time.Hour - time.Millisecond)
-	if !w.opens(old.GetSecretKey()) || !w.opens(fresh.GetSecretKey()) {
-		t.Error("a key stopped within the grace")
+	if !w.keyWorks(old.GetSecretKey()) || !w.keyWorks(fresh.GetSecretKey()) {
+		t.Error("a key does not work within the grace period")
 	}
 	w.now = w.now.Add(time.Millisecond)
-	if w.opens(old.GetSecretKey()) || !w.opens(fresh.GetSecretKey()) {
-		t.Error("after the grace the wrong one opens")
+	if w.keyWorks(old.GetSecretKey()) || !w.keyWorks(fresh.GetSecretKey()) {
+		t.Error("after the grace period only the new key must work")
 	}
 
 	at := w.now
 	newest, err := w.roll(fresh.Id, proto.Int32(0))
-	if err != nil || w.opens(fresh.GetSecretKey()) || !w.opens(newest.GetSecretKey()) {
-		t.Errorf("without a grace: %v", err)
+	if err != nil || w.keyWorks(fresh.GetSecretKey()) || !w.keyWorks(newest.GetSecretKey()) {
+		t.Errorf("without a grace period: %v", err)
 	}
 	_, err = w.roll(fresh.Id, nil)
-	w.wantReason(err, affiliate.ReasonNotFound)
+	w.requireReason(err, affiliate.ReasonNotFound)
 	if n := w.count(`select count(*) from api_keys where id = $1 and revoked_at = $2 and rolled_at = $2 and expires_at is null`, fresh.Id, at); n != 1 {
-		t.Error("the key without a grace is not revoked")
+		t.Error("the key without a grace period is not revoked")
 	}
 	for _, id := range []string{"x", affiliate.NewID[affiliate.APIKey](w.now).String()} {
 		_, err = w.roll(id, nil)
-		w.wantReason(err, affiliate.ReasonNotFound)
+		w.requireReason(err, affiliate.ReasonNotFound)
 	}
 	_, err = w.service.RollApiKey(w.as(w.owner, affiliate.RoleOwner, affiliate.ModeLive), &affiliatev1.RollApiKeyRequest{KeyId: newest.Id})
-	w.wantReason(err, affiliate.ReasonNotFound)
-	if n := w.lines("api_key.roll"); n != 2 {
-		t.Errorf("%d lines in the audit log", n)
+	w.requireReason(err, affiliate.ReasonNotFound)
+	if n := w.countAudit("api_key.roll"); n != 2 {
+		t.Errorf("%d audit records", n)
 	}
 	if n := w.jobs(); n != 0 {
-		t.Errorf("%d jobs for the edge, which knows no secret keys", n)
+		t.Errorf("%d jobs for the edge directory, which has no secret keys", n)
 	}
 }
 
-func TestAKeysEndIsItsSuccessorsToo(t *testing.T) {
+func TestRollApiKey_SuccessorHasTheSameExpiry(t *testing.T) {
 	w := newWorld(t)
 	soon, late := w.now.Add(time.Hour), w.now.Add(100*time.Hour)
 	for _, tc := range []struct{ end, oldEnd time.Time }{
@@ -200,22 +201,22 @@ func TestAKeysEndIsItsSuccessorsToo(t *testing.T) {
 			t.Fatalf("rolled %v, %v", fresh, err)
 		}
 		if n := w.count(`select count(*) from api_keys where id = $1 and expires_at = $2`, old.Id, tc.oldEnd); n != 1 {
-			t.Errorf("a key until %v does not end at %v", tc.end, tc.oldEnd)
+			t.Errorf("the old key, which expired at %v, must now expire at %v", tc.end, tc.oldEnd)
 		}
 	}
 	expired := w.createKey(&soon)
 	w.now = soon
 	_, err := w.roll(expired.Id, nil)
-	w.wantReason(err, affiliate.ReasonNotFound)
+	w.requireReason(err, affiliate.ReasonNotFound)
 }
 
-func TestKeysInTheirGraceCount(t *testing.T) {
+func TestRollApiKey_KeysInTheGracePeriodCount(t *testing.T) {
 	w := newWorld(t)
 	var ids []string
 	for range affiliate.MaxSecretKeys - 1 {
 		ids = append(ids, w.createKey(nil).Id)
 	}
-	// Nine keys are rolled at the same time: one place is free.
+	// Nine keys are rolled at the same time. Only one more key is allowed.
 	var wg sync.WaitGroup
 	results := make(chan error, len(ids))
 	for _, id := range ids {
@@ -241,22 +242,22 @@ func TestKeysInTheirGraceCount(t *testing.T) {
 	if n := w.count(`select count(*) from api_keys where rolled_at is not null`); n != 1 {
 		t.Errorf("%d keys are marked as rolled", n)
 	}
-	// Without a grace the place is free.
-	free := w.count(`select count(*) from api_keys where rolled_at is null`)
+	// Without a grace period, the old key does not count, so each key can be rolled.
+	remaining := w.count(`select count(*) from api_keys where rolled_at is null`)
 	for _, key := range w.keys().SecretKeys {
 		if key.ExpiresAt == nil {
 			if _, err := w.roll(key.Id, proto.Int32(0)); err != nil {
-				t.Errorf("without a grace: %v", err)
+				t.Errorf("without a grace period: %v", err)
 			}
-			free--
+			remaining--
 		}
 	}
-	if free != 0 {
-		t.Errorf("%d keys were not tried", free)
+	if remaining != 0 {
+		t.Errorf("%d keys were not rolled", remaining)
 	}
 }
 
-func TestOneKeyIsRolledOnce(t *testing.T) {
+func TestRollApiKey_InParallelSucceedsOnce(t *testing.T) {
 	w := newWorld(t)
 	old := w.createKey(nil)
 	var wg sync.WaitGroup
@@ -275,7 +276,7 @@ func TestOneKeyIsRolledOnce(t *testing.T) {
 			rolled++
 			continue
 		}
-		w.wantReason(err, affiliate.ReasonNotFound)
+		w.requireReason(err, affiliate.ReasonNotFound)
 	}
 	if n := len(w.keys().SecretKeys); rolled != 1 || n != 2 {
 		t.Errorf("%d rolled, %d keys", rolled, n)
@@ -293,13 +294,14 @@ func (w *world) publicKey() affiliate.NewAPIKey {
 	return affiliate.NewAPIKey{APIKey: affiliate.APIKey{ID: id, PublicText: key.Reveal()}, Digest: digest}
 }
 
-func TestThePublicKeyIsRolled(t *testing.T) {
+func TestRollApiKey_PublicKey(t *testing.T) {
 	w := newWorld(t)
 	old := w.publicKey()
 	if keys := w.keys(); keys.PublicKey != old.PublicText || keys.PublicKeyId != old.ID.String() {
 		t.Fatalf("before: %v", keys)
 	}
-	// At the same instant: the time alone does not tell which one is newer.
+	// The new key has the same creation time, so the time alone does not show which key is
+	// newer.
 	fresh, err := w.roll(old.ID.String(), proto.Int32(72))
 	if err != nil || fresh.SecretKey != nil || fresh.GetPublicKey() == "" || fresh.Name != "Public key" {
 		t.Fatalf("rolled %v, %v", fresh, err)
@@ -308,26 +310,26 @@ func TestThePublicKeyIsRolled(t *testing.T) {
 	if keys.PublicKey != fresh.GetPublicKey() || keys.PublicKeyId != fresh.Id || len(keys.SecretKeys) != 0 {
 		t.Errorf("after: %v", keys)
 	}
-	if w.jobs() != 1 || w.lines("api_key.roll") != 1 {
-		t.Errorf("%d jobs, %d lines", w.jobs(), w.lines("api_key.roll"))
+	if w.jobs() != 1 || w.countAudit("api_key.roll") != 1 {
+		t.Errorf("%d jobs, %d audit records", w.jobs(), w.countAudit("api_key.roll"))
 	}
-	known, err := w.store.WorkspacePublicKeys(t.Context(), w.id)
-	if err != nil || len(known) != 2 {
-		t.Errorf("the edge hears of %v, %v", known, err)
+	publicKeys, err := w.store.WorkspacePublicKeys(t.Context(), w.id)
+	if err != nil || len(publicKeys) != 2 {
+		t.Errorf("the edge directory gets %v, %v", publicKeys, err)
 	}
 	w.now = w.now.Add(72*time.Hour - time.Millisecond)
-	if !w.opens(old.PublicText) {
-		t.Error("the old one stopped within the grace")
+	if !w.keyWorks(old.PublicText) {
+		t.Error("the old key does not work within the grace period")
 	}
 	w.now = w.now.Add(time.Millisecond)
-	if w.opens(old.PublicText) || !w.opens(fresh.GetPublicKey()) {
-		t.Error("after the grace the wrong one opens")
+	if w.keyWorks(old.PublicText) || !w.keyWorks(fresh.GetPublicKey()) {
+		t.Error("after the grace period only the new key must work")
 	}
 	_, err = w.roll(old.ID.String(), nil)
-	w.wantReason(err, affiliate.ReasonNotFound)
+	w.requireReason(err, affiliate.ReasonNotFound)
 }
 
-func TestRevoke(t *testing.T) {
+func TestRevokeApiKey(t *testing.T) {
 	w := newWorld(t)
 	revoke := func(id string) error {
 		_, err := w.service.RevokeApiKey(w.asOwner(), &affiliatev1.RevokeApiKeyRequest{KeyId: id})
@@ -335,16 +337,16 @@ func TestRevoke(t *testing.T) {
 	}
 	key, public := w.createKey(nil), w.publicKey()
 	_, err := w.service.RevokeApiKey(w.as(w.owner, affiliate.RoleOwner, affiliate.ModeLive), &affiliatev1.RevokeApiKeyRequest{KeyId: key.Id})
-	w.wantReason(err, affiliate.ReasonNotFound)
-	if err := revoke(key.Id); err != nil || w.opens(key.GetSecretKey()) || len(w.keys().SecretKeys) != 0 {
+	w.requireReason(err, affiliate.ReasonNotFound)
+	if err := revoke(key.Id); err != nil || w.keyWorks(key.GetSecretKey()) || len(w.keys().SecretKeys) != 0 {
 		t.Errorf("revoked: %v", err)
 	}
 	for _, id := range []string{key.Id, public.ID.String(), "x", affiliate.NewID[affiliate.APIKey](w.now).String()} {
-		w.wantReason(revoke(id), affiliate.ReasonNotFound)
+		w.requireReason(revoke(id), affiliate.ReasonNotFound)
 	}
 	_, err = w.roll(key.Id, nil)
-	w.wantReason(err, affiliate.ReasonNotFound)
-	if !w.opens(public.PublicText) || w.lines("api_key.revoke") != 1 {
-		t.Errorf("public key live: %v, %d lines", w.opens(public.PublicText), w.lines("api_key.revoke"))
+	w.requireReason(err, affiliate.ReasonNotFound)
+	if !w.keyWorks(public.PublicText) || w.countAudit("api_key.revoke") != 1 {
+		t.Errorf("public key works: %v, %d audit records", w.keyWorks(public.PublicText), w.countAudit("api_key.revoke"))
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// ListMembers pages through the members, oldest first.
+// ListMembers returns one page of the members, oldest first.
 func (s *Service) ListMembers(ctx context.Context, req *affiliatev1.ListMembersRequest) (*affiliatev1.ListMembersResponse, error) {
 	page := server.PageOf(req)
 	members, total, err := s.store.Members(ctx, server.PrincipalFrom(ctx).Workspace, page)
@@ -17,30 +17,31 @@ func (s *Service) ListMembers(ctx context.Context, req *affiliatev1.ListMembersR
 	}
 	data := make([]*affiliatev1.Member, len(members))
 	for i, m := range members {
-		data[i] = member(ctx, m)
+		data[i] = memberToProto(ctx, m)
 	}
 	return &affiliatev1.ListMembersResponse{
 		Data: data, Total: server.Total(ctx, total),
-		Page: int32(page.Number), Limit: int32(page.Size), // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
 }
 
-// memberChange is a member in the audit log, with the invitations that the change
-// ended.
+// memberChange is the audit log's record of a member before or after a change, with the
+// invitations that the change ended.
 type memberChange struct {
 	Role         affiliate.Role       `json:"role,omitempty"`
 	EndedInvites []affiliate.InviteID `json:"ended_invites,omitempty"`
 }
 
-// UpdateMember gives a member another role and ends the member's open invitations to
-// roles that it may not manage any more. The same role again is not audited.
+// UpdateMember changes the role of a member. It ends the member's open invitations to
+// roles that the member can no longer manage. If the member already has the role, nothing
+// is stored.
 func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMemberRequest) (*affiliatev1.Member, error) {
 	id, err := server.PathID[affiliate.User](req.GetMemberId())
 	if err != nil {
 		return nil, err
 	}
 	role := affiliate.Role(server.Word(req.GetRole()))
-	caller, at := server.PrincipalFrom(ctx), s.at()
+	caller, at := server.PrincipalFrom(ctx), s.changeTime()
 	var after affiliate.TeamMember
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		callerRole, err := lockTeam(ctx, tx, caller)
@@ -79,7 +80,7 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 	if err != nil {
 		return nil, err
 	}
-	return member(ctx, after), nil
+	return memberToProto(ctx, after), nil
 }
 
 // RemoveMember removes a member and ends all its sessions and invitations. The
@@ -89,7 +90,7 @@ func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMembe
 	if err != nil {
 		return nil, err
 	}
-	caller, at := server.PrincipalFrom(ctx), s.at()
+	caller, at := server.PrincipalFrom(ctx), s.changeTime()
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		callerRole, err := lockTeam(ctx, tx, caller)
 		if err != nil {
@@ -132,31 +133,31 @@ func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMembe
 	return &affiliatev1.RemoveMemberResponse{}, nil
 }
 
-// TransferOwnership makes another member an owner and the caller an admin. The
-// caller's open invitations of owners end.
+// TransferOwnership makes another member an owner and the caller an admin. It ends the
+// caller's open invitations to the owner role.
 func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.TransferOwnershipRequest) (*affiliatev1.Member, error) {
 	id, err := server.PathID[affiliate.User](req.GetMemberId())
 	if err != nil {
 		return nil, err
 	}
-	caller, at := server.PrincipalFrom(ctx), s.at()
+	caller, at := server.PrincipalFrom(ctx), s.changeTime()
 	if id == caller.User {
 		return nil, affiliate.Invalid("member_id", "must be another member")
 	}
-	var heir affiliate.TeamMember
+	var newOwner affiliate.TeamMember
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		callerRole, err := lockTeam(ctx, tx, caller)
 		if err != nil {
 			return err
 		}
-		if heir, err = tx.Member(ctx, caller.Workspace, id); err != nil {
+		if newOwner, err = tx.Member(ctx, caller.Workspace, id); err != nil {
 			return err
 		}
 		if callerRole != affiliate.RoleOwner {
 			return affiliate.Refuse(affiliate.ReasonForbidden)
 		}
-		before := map[string]any{caller.User.String(): callerRole, id.String(): heir.Role}
-		heir.Role = affiliate.RoleOwner
+		before := map[string]any{caller.User.String(): callerRole, id.String(): newOwner.Role}
+		newOwner.Role = affiliate.RoleOwner
 		if err := tx.UpdateRole(ctx, caller.Workspace, id, affiliate.RoleOwner); err != nil {
 			return err
 		}
@@ -180,10 +181,10 @@ func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.Transf
 	if err != nil {
 		return nil, err
 	}
-	return member(ctx, heir), nil
+	return memberToProto(ctx, newOwner), nil
 }
 
-func member(ctx context.Context, m affiliate.TeamMember) *affiliatev1.Member {
+func memberToProto(ctx context.Context, m affiliate.TeamMember) *affiliatev1.Member {
 	email := m.Email
 	if server.PrincipalFrom(ctx).Role == affiliate.RoleViewer {
 		email = affiliate.MaskEmail(email)

@@ -15,21 +15,22 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// join adds a member with an address of its own.
-func (w *world) join(role affiliate.Role) affiliate.UserID {
+// newMemberWithRole adds a member with a generated address.
+func (w *world) newMemberWithRole(role affiliate.Role) affiliate.UserID {
 	w.t.Helper()
-	return w.member(role, affiliate.NewID[affiliate.User](w.now).String()+"@shop.example")
+	return w.newMember(role, affiliate.NewID[affiliate.User](w.now).String()+"@shop.example")
 }
 
-// by returns the context of a call that was authorised for an owner.
-func (w *world) by(user affiliate.UserID) context.Context {
+// asOwnerRole returns the context of a call by the user that was authorised with the owner
+// role, even if the user has another role.
+func (w *world) asOwnerRole(user affiliate.UserID) context.Context {
 	return w.as(user, affiliate.RoleOwner, affiliate.ModeTest)
 }
 
 // mustInvite returns the id of a new invitation.
 func (w *world) mustInvite(from affiliate.UserID, email string, role affiliate.Role) string {
 	w.t.Helper()
-	invite, err := w.invite(w.by(from), email, server.FromWord[affiliatev1.Role](role))
+	invite, err := w.invite(w.asOwnerRole(from), email, server.FromWord[affiliatev1.Role](role))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -41,16 +42,16 @@ func (w *world) revokeInvite(ctx context.Context, id string) error {
 	return err
 }
 
-// openInAlphabeticalOrder returns the addresses with open invitations.
-func (w *world) openInAlphabeticalOrder() []string {
+// sortedOpenInvites returns the addresses with open invitations in alphabetical order.
+func (w *world) sortedOpenInvites() []string {
 	w.t.Helper()
-	open := w.open()
+	open := w.openInvites()
 	slices.Sort(open)
 	return open
 }
 
-// lastLine returns what the newest line of an action says, before and after.
-func (w *world) lastLine(action string) string {
+// lastChange returns the values before and after in the newest audit record of an action.
+func (w *world) lastChange(action string) string {
 	w.t.Helper()
 	var line string
 	if err := w.conn.QueryRow(w.t.Context(), `
@@ -61,9 +62,9 @@ func (w *world) lastLine(action string) string {
 	return line
 }
 
-// whileWaiting begins a call that waits for the lock of the workspace, makes a change
-// before it gets the lock, and returns how the call ends.
-func (w *world) whileWaiting(call func() error, change string, args ...any) error {
+// changeWhileWaiting locks the workspace, starts a call that waits for the lock, executes
+// the SQL in change and releases the lock. It returns the call's error.
+func (w *world) changeWhileWaiting(call func() error, change string, args ...any) error {
 	w.t.Helper()
 	conn, err := pgx.Connect(w.t.Context(), w.url)
 	if err != nil {
@@ -94,11 +95,11 @@ func (w *world) whileWaiting(call func() error, change string, args ...any) erro
 }
 
 const (
-	demoteMember = `update members set role = 'viewer' where user_id = $1`
-	deleteMember = `delete from members where user_id = $1`
+	demoteMemberSQL = `update members set role = 'viewer' where user_id = $1`
+	deleteMemberSQL = `delete from members where user_id = $1`
 )
 
-func TestALostRoleEndsTheInvitationsOfIt(t *testing.T) {
+func TestUpdateMember_EndsInvitationsThatTheNewRoleCannotManage(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		from, to affiliate.Role
@@ -111,7 +112,7 @@ func TestALostRoleEndsTheInvitationsOfIt(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s to %s", tc.from, tc.to), func(t *testing.T) {
 			w := newWorld(t)
-			member := w.join(affiliate.RoleOwner)
+			member := w.newMemberWithRole(affiliate.RoleOwner)
 			w.mustInvite(member, "expired@example.com", affiliate.RoleOwner)
 			w.now = w.now.Add(affiliate.InviteLife)
 			ended := map[string]string{}
@@ -132,25 +133,25 @@ func TestALostRoleEndsTheInvitationsOfIt(t *testing.T) {
 			}
 			want = append(want, "theirs@example.com")
 			slices.Sort(want)
-			if got := w.openInAlphabeticalOrder(); !slices.Equal(got, want) {
+			if got := w.sortedOpenInvites(); !slices.Equal(got, want) {
 				t.Errorf("open: %s", got)
 			}
-			line := w.lastLine("member.update")
+			line := w.lastChange("member.update")
 			if n := strings.Count(line, "-") / 4; n != len(ended) || len(ended) == 0 && strings.Contains(line, "ended") {
-				t.Errorf("the line names %d of %d invitations: %s", n, len(ended), line)
+				t.Errorf("the audit record names %d of %d invitations: %s", n, len(ended), line)
 			}
 			for name, id := range ended {
 				if !strings.Contains(line, id) {
-					t.Errorf("the line does not name that of the %s: %s", name, line)
+					t.Errorf("the audit record does not name the invitation to the role %s: %s", name, line)
 				}
 			}
 		})
 	}
 }
 
-func TestAFormerOwnerInvitesNoOwners(t *testing.T) {
+func TestTransferOwnership_EndsInvitationsToTheOwnerRole(t *testing.T) {
 	w := newWorld(t)
-	heir := w.join(affiliate.RoleViewer)
+	heir := w.newMemberWithRole(affiliate.RoleViewer)
 	second, err := w.invite(w.asOwner(), "second@example.com", affiliatev1.Role_ROLE_OWNER)
 	if err != nil {
 		t.Fatal(err)
@@ -159,72 +160,73 @@ func TestAFormerOwnerInvitesNoOwners(t *testing.T) {
 	if _, err := w.service.TransferOwnership(w.asOwner(), &affiliatev1.TransferOwnershipRequest{MemberId: heir.String()}); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.open(); !slices.Equal(got, []string{"admin@example.com"}) {
+	if got := w.openInvites(); !slices.Equal(got, []string{"admin@example.com"}) {
 		t.Errorf("open: %s", got)
 	}
 	if invite, err := w.accounts.InviteByToken(t.Context(), affiliate.DigestInviteToken(second.Token)); err != nil || invite.Open(w.now) {
 		t.Errorf("the token works: %v, %v", invite, err)
 	}
-	if line := w.lastLine("workspace.transfer_ownership"); strings.Count(line, "ended_invites") != 1 {
-		t.Errorf("audited %s", line)
+	if line := w.lastChange("workspace.transfer_ownership"); strings.Count(line, "ended_invites") != 1 {
+		t.Errorf("audit record %s", line)
 	}
-	if err := w.remove(w.by(heir), w.owner); err != nil || len(w.open()) != 0 {
-		t.Errorf("removed: %v, open %s", err, w.open())
+	if err := w.remove(w.asOwnerRole(heir), w.owner); err != nil || len(w.openInvites()) != 0 {
+		t.Errorf("removed: %v, open %s", err, w.openInvites())
 	}
-	if line := w.lastLine("member.remove"); !strings.HasPrefix(line, `{"role": "admin"} → {"ended_invites": [`) {
-		t.Errorf("audited %s", line)
+	if line := w.lastChange("member.remove"); !strings.HasPrefix(line, `{"role": "admin"} → {"ended_invites": [`) {
+		t.Errorf("audit record %s", line)
 	}
 }
 
-func TestAnAdminMayNotTouchTheInvitationsOfOwners(t *testing.T) {
+func TestInvites_AdminsCannotChangeInvitationsToTheOwnerRole(t *testing.T) {
 	w := newWorld(t)
-	admin := w.join(affiliate.RoleAdmin)
+	admin := w.newMemberWithRole(affiliate.RoleAdmin)
 	owners := w.mustInvite(w.owner, "ada@example.com", affiliate.RoleOwner)
-	lines := w.count(`select count(*) from audit_log`)
-	w.wantReason(w.revokeInvite(w.by(admin), owners), affiliate.ReasonForbidden)
-	_, err := w.invite(w.by(admin), "ada@example.com", affiliatev1.Role_ROLE_VIEWER)
-	w.wantReason(err, affiliate.ReasonForbidden)
-	if got := w.open(); !slices.Equal(got, []string{"ada@example.com"}) || w.count(`select count(*) from audit_log`) != lines {
-		t.Errorf("refusals left %s open and lines", got)
+	records := w.count(`select count(*) from audit_log`)
+	w.requireReason(w.revokeInvite(w.asOwnerRole(admin), owners), affiliate.ReasonForbidden)
+	_, err := w.invite(w.asOwnerRole(admin), "ada@example.com", affiliatev1.Role_ROLE_VIEWER)
+	w.requireReason(err, affiliate.ReasonForbidden)
+	if got := w.openInvites(); !slices.Equal(got, []string{"ada@example.com"}) || w.count(`select count(*) from audit_log`) != records {
+		t.Errorf("after the refusals %s are open, or there are new audit records", got)
 	}
 
-	// Owners may replace them, and admins may revoke and replace the others.
+	// Owners can replace such an invitation. Admins can revoke and replace all others.
 	w.now = w.now.Add(time.Millisecond)
 	second := w.mustInvite(w.owner, "ada@example.com", affiliate.RoleAdmin)
-	if line := w.lastLine("member_invite.create"); line != `null → {"role": "admin", "email": "a***@example.com", "replaces": "`+owners+`"}` {
-		t.Errorf("audited %s", line)
+	if line := w.lastChange("member_invite.create"); line != `null → {"role": "admin", "email": "a***@example.com", "replaces": "`+owners+`"}` {
+		t.Errorf("audit record %s", line)
 	}
-	if err := w.revokeInvite(w.by(admin), second); err != nil {
+	if err := w.revokeInvite(w.asOwnerRole(admin), second); err != nil {
 		t.Errorf("an admin revokes an invitation of an admin: %v", err)
 	}
 	w.now = w.now.Add(time.Millisecond)
 	w.mustInvite(admin, "ada@example.com", affiliate.RoleViewer)
-	if line := w.lastLine("member_invite.create"); strings.Contains(line, "replaces") {
+	if line := w.lastChange("member_invite.create"); strings.Contains(line, "replaces") {
 		t.Errorf("a revoked invitation is replaced: %s", line)
 	}
 
-	// An expired invitation may be replaced by anyone who may invite.
+	// An expired invitation can be replaced by every member who can invite.
 	w.mustInvite(w.owner, "bob@example.com", affiliate.RoleOwner)
 	w.now = w.now.Add(affiliate.InviteLife)
 	w.mustInvite(admin, "bob@example.com", affiliate.RoleViewer)
 }
 
-func TestARoleLostWhileWaitingEndsNoInvitation(t *testing.T) {
-	for _, change := range []string{demoteMember, deleteMember} {
+func TestRevokeInvite_IsRefusedIfTheRoleWasLostWhileWaiting(t *testing.T) {
+	for _, change := range []string{demoteMemberSQL, deleteMemberSQL} {
 		w := newWorld(t)
-		admin := w.join(affiliate.RoleAdmin)
+		admin := w.newMemberWithRole(affiliate.RoleAdmin)
 		invite := w.mustInvite(w.owner, "ada@example.com", affiliate.RoleViewer)
-		err := w.whileWaiting(func() error { return w.revokeInvite(w.by(admin), invite) }, change, admin)
-		w.wantReason(err, affiliate.ReasonForbidden)
-		if len(w.open()) != 1 {
+		err := w.changeWhileWaiting(func() error { return w.revokeInvite(w.asOwnerRole(admin), invite) }, change, admin)
+		w.requireReason(err, affiliate.ReasonForbidden)
+		if len(w.openInvites()) != 1 {
 			t.Errorf("%s: the invitation ended", change)
 		}
 	}
 }
 
-// keyCalls are the calls that change keys, by a user.
+// keyCalls returns the calls that change keys, made by a user. roll and revoke use the
+// key with the id.
 func (w *world) keyCalls(id string, from affiliate.UserID) map[string]func() error {
-	ctx := w.by(from)
+	ctx := w.asOwnerRole(from)
 	return map[string]func() error{
 		"create": func() error {
 			_, err := w.service.CreateApiKey(ctx, &affiliatev1.CreateApiKeyRequest{Name: "server"})
@@ -241,53 +243,53 @@ func (w *world) keyCalls(id string, from affiliate.UserID) map[string]func() err
 	}
 }
 
-func TestWhichRolesManageKeys(t *testing.T) {
+func TestApiKeys_RolesThatCanManageThem(t *testing.T) {
 	w := newWorld(t)
-	may := map[affiliate.Role]bool{affiliate.RoleOwner: true, affiliate.RoleAdmin: true, affiliate.RoleDeveloper: true}
-	tried := 0
+	allowed := map[affiliate.Role]bool{affiliate.RoleOwner: true, affiliate.RoleAdmin: true, affiliate.RoleDeveloper: true}
+	calls := 0
 	for _, role := range affiliate.Roles() {
-		member := w.join(role)
-		for _, what := range []string{"create", "roll", "revoke"} {
-			err := w.keyCalls(w.createKey(nil).Id, member)[what]()
-			if may[role] && err != nil {
-				t.Errorf("%s, %s: %v", role, what, err)
+		member := w.newMemberWithRole(role)
+		for _, method := range []string{"create", "roll", "revoke"} {
+			err := w.keyCalls(w.createKey(nil).Id, member)[method]()
+			if allowed[role] && err != nil {
+				t.Errorf("%s, %s: %v", role, method, err)
 			}
-			if !may[role] {
-				w.wantReason(err, affiliate.ReasonForbidden)
+			if !allowed[role] {
+				w.requireReason(err, affiliate.ReasonForbidden)
 			}
 			w.exec(`delete from api_keys`)
-			tried++
+			calls++
 		}
 	}
-	if tried != 18 {
-		t.Errorf("%d of 18 tried", tried)
+	if calls != 18 {
+		t.Errorf("%d calls, want 18", calls)
 	}
 }
 
-func TestARoleLostWhileWaitingGivesNoKey(t *testing.T) {
+func TestApiKeys_ChangesAreRefusedIfTheRoleWasLostWhileWaiting(t *testing.T) {
 	t.Parallel()
-	for _, change := range []string{demoteMember, deleteMember} {
-		for _, what := range []string{"create", "roll", "revoke"} {
+	for _, change := range []string{demoteMemberSQL, deleteMemberSQL} {
+		for _, method := range []string{"create", "roll", "revoke"} {
 			w := newWorld(t)
-			developer := w.join(affiliate.RoleDeveloper)
+			developer := w.newMemberWithRole(affiliate.RoleDeveloper)
 			key := w.createKey(nil)
-			err := w.whileWaiting(w.keyCalls(key.Id, developer)[what], change, developer)
-			w.wantReason(err, affiliate.ReasonForbidden)
+			err := w.changeWhileWaiting(w.keyCalls(key.Id, developer)[method], change, developer)
+			w.requireReason(err, affiliate.ReasonForbidden)
 			if n := w.count(`select count(*) from api_keys where revoked_at is null and rolled_at is null`); n != 1 {
-				t.Errorf("%s, %s: %d keys", change, what, n)
+				t.Errorf("%s, %s: %d keys", change, method, n)
 			}
 			if n := w.count(`select count(*) from audit_log`); n != 1 {
-				t.Errorf("%s, %s: %d lines", change, what, n)
+				t.Errorf("%s, %s: %d audit records", change, method, n)
 			}
 		}
 	}
 }
 
-func TestTheAuditLogMasksTheRedirect(t *testing.T) {
+func TestUpdateWorkspace_AuditLogMasksTheRedirect(t *testing.T) {
 	w := newWorld(t)
 	for _, tc := range []struct{ address, want string }{
 		{"quality@shop.example", `{"test_mail_redirect": null} → {"test_mail_redirect": "q***@shop.example"}`},
-		// Another address, though both look the same.
+		// A different address whose masked form is the same.
 		{"quentin@shop.example", `{"test_mail_redirect": "q***@shop.example"} → {"test_mail_redirect": "q***@shop.example"}`},
 		{"", `{"test_mail_redirect": "q***@shop.example"} → {"test_mail_redirect": null}`},
 	} {
@@ -300,7 +302,7 @@ func TestTheAuditLogMasksTheRedirect(t *testing.T) {
 		if err != nil || got.GetTestMailRedirect() != tc.address || (got.TestMailRedirect == nil) != (tc.address == "") {
 			t.Fatalf("%q: %v, %v", tc.address, got.GetTestMailRedirect(), err)
 		}
-		if line := w.lastLine("workspace.update"); line != tc.want {
+		if line := w.lastChange("workspace.update"); line != tc.want {
 			t.Errorf("%q: %s", tc.address, line)
 		}
 	}

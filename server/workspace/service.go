@@ -1,16 +1,17 @@
-// Package workspace manages the settings, members, invitations, API keys and audit
-// log of a workspace.
+// Package workspace serves the settings, members, invitations, API keys and audit log of
+// a workspace.
 //
-// Guaranteed: a secret key and the token of an invitation are shown once and stored
-// as a digest. A mode has at most ten live secret keys and a workspace at least one
-// owner, also under parallel calls. The caller's role is read again under the
-// workspace's lock, so a role that was lost while a call waited allows nothing, and
-// the invitations that it allowed end with it. An export of the audit log shows one
-// snapshot and takes the memory of one chunk.
+// It guarantees that a secret key and the token of an invitation are returned once and
+// stored only as a digest. A mode has at most ten valid secret keys, and a workspace has
+// at least one owner, also when requests run in parallel. The caller's role is read again
+// while the workspace is locked. A caller that lost its role while the call waited is
+// therefore refused. When a member loses a role, the invitations that need this role end.
+// An export of the audit log shows one snapshot of the database and needs memory for only
+// one chunk.
 //
-// Not promised: that a new public key, or other allowed origins, work at the edge from
-// the response on. The core writes the edge directory after its commit and before its
-// response, but waits at most 100 ms; the job of the change repeats the write.
+// It does not promise that a new public key or new allowed origins work at the edge when
+// the response is sent. The core writes the edge directory after the commit and waits at
+// most 100 ms for it. A job repeats the write.
 package workspace
 
 import (
@@ -30,13 +31,13 @@ type Service struct {
 	now   func() time.Time
 }
 
-// New makes the service; now is its clock.
+// New returns a Service; now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// at returns the time of a call: UTC, in milliseconds, as the API shows it.
-func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// GetWorkspace reads the settings.
+// GetWorkspace returns the settings.
 func (s *Service) GetWorkspace(ctx context.Context, _ *affiliatev1.GetWorkspaceRequest) (*affiliatev1.Workspace, error) {
 	caller := server.PrincipalFrom(ctx)
 	w, err := s.store.Workspace(ctx, caller.Workspace)
@@ -46,10 +47,10 @@ func (s *Service) GetWorkspace(ctx context.Context, _ *affiliatev1.GetWorkspaceR
 	return server.WorkspaceSeenBy(w, caller.Role), nil
 }
 
-// UpdateWorkspace changes the settings in the mask. A change of nothing is neither
-// stored nor audited.
+// UpdateWorkspace changes the settings that the update mask names. If nothing changes, it
+// stores nothing.
 func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWorkspaceRequest) (*affiliatev1.Workspace, error) {
-	caller, at, patch := server.PrincipalFrom(ctx), s.at(), patchOf(req)
+	caller, at, patch := server.PrincipalFrom(ctx), s.changeTime(), patchOf(req)
 	var after affiliate.Workspace
 	err := s.store.InTx(ctx, func(tx Tx) error {
 		before, err := tx.LockSettings(ctx, caller.Workspace)
@@ -59,29 +60,29 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 		if after, err = before.Patch(patch); err != nil {
 			return err
 		}
-		was, is, err := affiliate.ChangedFields(before.Object(), after.Object())
-		if err != nil || was == nil {
+		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
+		if err != nil || oldValues == nil {
 			return err
 		}
 		after.Version, after.UpdatedAt = before.Version+1, at
 		if err := tx.UpdateWorkspace(ctx, after); err != nil {
 			return err
 		}
-		if err := affiliate.RedactChange(was, is, "test_mail_redirect", affiliate.MaskEmail); err != nil {
+		if err := affiliate.RedactChange(oldValues, newValues, "test_mail_redirect", affiliate.MaskEmail); err != nil {
 			return err
 		}
 		if err := tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: caller.Workspace, Actor: server.ActorFrom(ctx), At: at,
-			Action: "workspace.update", ResourceType: "workspace", ResourceID: caller.Workspace, Before: was, After: is,
+			Action: "workspace.update", ResourceType: "workspace", ResourceID: caller.Workspace, Before: oldValues, After: newValues,
 		}); err != nil {
 			return err
 		}
-		_, origins := is["allowed_origins"]
-		_, policy := is["origin_policy"]
+		_, origins := newValues["allowed_origins"]
+		_, policy := newValues["origin_policy"]
 		if !origins && !policy {
 			return nil
 		}
-		// The directory has both with each public key.
+		// The edge directory stores both settings with each public key.
 		return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: caller.Workspace})
 	})
 	if err != nil {
@@ -99,10 +100,9 @@ func lockTeam(ctx context.Context, tx Tx, caller server.Principal) (affiliate.Ro
 	return currentRole(ctx, tx, caller)
 }
 
-// currentRole returns the role that the caller has now, which may differ from the
-// role that the call was authorised with. It does not change before the transaction
-// ends if the workspace is locked. Errors: FORBIDDEN if the caller is no longer a
-// member.
+// currentRole returns the role that the caller has now. It can differ from the role with
+// which the call was authorised. The workspace must be locked, so that the role cannot
+// change until the transaction ends. Errors: FORBIDDEN if the caller is no longer a member.
 func currentRole(ctx context.Context, tx Tx, caller server.Principal) (affiliate.Role, error) {
 	member, err := tx.Member(ctx, caller.Workspace, caller.User)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {

@@ -27,7 +27,7 @@ func (w *world) update(req *affiliatev1.UpdateWorkspaceRequest, paths ...string)
 	return w.service.UpdateWorkspace(w.asOwner(), req)
 }
 
-func TestUpdateChangesExactlyWhatTheMaskNames(t *testing.T) {
+func TestUpdateWorkspace(t *testing.T) {
 	w := newWorld(t)
 	type req = affiliatev1.UpdateWorkspaceRequest
 	for _, tc := range []struct {
@@ -35,7 +35,7 @@ func TestUpdateChangesExactlyWhatTheMaskNames(t *testing.T) {
 		req    *req
 		paths  []string
 		change func(*affiliatev1.Workspace)
-		synced int
+		jobs   int // jobs that update the edge directory
 	}{
 		{"nothing", &req{}, nil, func(*affiliatev1.Workspace) {}, 0},
 		{"name", &req{Name: "New"}, []string{"name"}, func(p *affiliatev1.Workspace) { p.Name = "New" }, 0},
@@ -86,7 +86,7 @@ func TestUpdateChangesExactlyWhatTheMaskNames(t *testing.T) {
 			w.exec(`update workspaces set name = 'Full', currency = 'USD', timezone = 'UTC', version = 1, updated_at = created_at,
 				allowed_origins = '{https://a.example}', origin_policy = 'enforce', test_mail_redirect = 'mail@a.example'`)
 			w.exec(`delete from river.river_job`)
-			lines := w.lines("workspace.update")
+			records := w.countAudit("workspace.update")
 			before, err := w.service.GetWorkspace(w.asOwner(), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -102,7 +102,7 @@ func TestUpdateChangesExactlyWhatTheMaskNames(t *testing.T) {
 				t.Fatal(err)
 			}
 			if later := got.UpdatedAt.AsTime().After(before.UpdatedAt.AsTime()); later != (changes == 1) {
-				t.Errorf("updated at %v, was %v", got.UpdatedAt.AsTime(), before.UpdatedAt.AsTime())
+				t.Errorf("updated at %v, before %v", got.UpdatedAt.AsTime(), before.UpdatedAt.AsTime())
 			}
 			want.UpdatedAt = got.UpdatedAt
 			if !proto.Equal(got, want) {
@@ -111,24 +111,24 @@ func TestUpdateChangesExactlyWhatTheMaskNames(t *testing.T) {
 			if read, err := w.service.GetWorkspace(w.asOwner(), nil); err != nil || !proto.Equal(read, got) {
 				t.Errorf("read %v, %v", read, err)
 			}
-			if n := w.lines("workspace.update") - lines; n != changes {
-				t.Errorf("%d lines in the audit log", n)
+			if n := w.countAudit("workspace.update") - records; n != changes {
+				t.Errorf("%d audit records", n)
 			}
 			if n := w.count(`select version - 1 from workspaces`); n != changes {
 				t.Errorf("%d versions", n)
 			}
-			if n := w.jobs(); n != tc.synced {
-				t.Errorf("%d jobs for the edge", n)
+			if n := w.jobs(); n != tc.jobs {
+				t.Errorf("%d jobs for the edge directory", n)
 			}
 		})
 	}
 }
 
-func TestEnforcingNeedsAnOrigin(t *testing.T) {
+func TestUpdateWorkspace_EnforceRequiresAnOrigin(t *testing.T) {
 	w := newWorld(t)
 	wantViolation := func(err error) {
 		t.Helper()
-		w.wantReason(err, affiliate.ReasonValidation)
+		w.requireReason(err, affiliate.ReasonValidation)
 		var refusal *affiliate.Error
 		if !asError(err, &refusal) || len(refusal.Violations) != 1 || refusal.Violations[0].Field != "origin_policy" {
 			t.Errorf("got %v", err)
@@ -142,11 +142,11 @@ func TestEnforcingNeedsAnOrigin(t *testing.T) {
 	_, err = w.update(&affiliatev1.UpdateWorkspaceRequest{}, "allowed_origins")
 	wantViolation(err)
 	if got, err := w.service.GetWorkspace(w.asOwner(), nil); err != nil || !slices.Equal(got.AllowedOrigins, []string{"https://a.example"}) || got.OriginPolicy != enforce {
-		t.Errorf("left %v, %v", got, err)
+		t.Errorf("after the refusal: %v, %v", got, err)
 	}
 }
 
-func TestCheckNamesTheFieldAtFault(t *testing.T) {
+func TestCheck_ReportsInvalidFields(t *testing.T) {
 	w := newWorld(t)
 	mask := func(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
 	type update = affiliatev1.UpdateWorkspaceRequest
@@ -154,27 +154,27 @@ func TestCheckNamesTheFieldAtFault(t *testing.T) {
 		req  proto.Message
 		want []string
 	}{
-		"no mask, no field":   {&update{}, nil},
-		"a field, no mask":    {&update{Name: "N"}, []string{"update_mask"}},
-		"no such field":       {&update{UpdateMask: mask("version")}, []string{"update_mask"}},
-		"the mask itself":     {&update{UpdateMask: mask("update_mask")}, []string{"update_mask"}},
-		"required cleared":    {&update{UpdateMask: mask("name", "currency", "timezone")}, []string{"name", "currency", "timezone"}},
-		"no currency":         {&update{UpdateMask: mask("currency"), Currency: "XXX"}, []string{"currency"}},
-		"no zone":             {&update{UpdateMask: mask("timezone"), Timezone: "Mars/Olympus"}, []string{"timezone"}},
-		"the server's zone":   {&update{UpdateMask: mask("timezone"), Timezone: "Local"}, []string{"timezone"}},
-		"a file for a zone":   {&update{UpdateMask: mask("timezone"), Timezone: "../../etc/passwd"}, []string{"timezone"}},
-		"one of two origins":  {&update{UpdateMask: mask("allowed_origins"), AllowedOrigins: []string{"https://a.example", "a.example"}}, []string{"allowed_origins[1]"}},
-		"no bare address":     {&update{UpdateMask: mask("test_mail_redirect"), TestMailRedirect: proto.String("QA <qa@a.example>")}, []string{"test_mail_redirect"}},
-		"all right":           {&update{UpdateMask: mask("timezone", "currency"), Timezone: "Europe/Berlin", Currency: "EUR"}, nil},
-		"invite no address":   {&affiliatev1.CreateInviteRequest{Email: "<a@b.example>"}, []string{"email"}},
-		"invite":              {&affiliatev1.CreateInviteRequest{Email: "a@b.example"}, nil},
-		"a period backwards":  {&affiliatev1.ListAuditLogRequest{DateFrom: proto.String("2026-02-02"), DateTo: proto.String("2026-02-01")}, []string{"date_to"}},
-		"an export's period":  {&affiliatev1.ExportAuditLogRequest{DateTo: proto.String("yesterday")}, []string{"date_to"}},
-		"an export's zone":    {&affiliatev1.ExportAuditLogRequest{Timezone: proto.String("Nowhere")}, []string{"timezone"}},
-		"a list without":      {&affiliatev1.ListAuditLogRequest{}, nil},
-		"what has no rule":    {&affiliatev1.GetApiKeysRequest{}, nil},
-		"a key without end":   {&affiliatev1.CreateApiKeyRequest{Name: "N"}, nil},
-		"a member's new role": {&affiliatev1.UpdateMemberRequest{MemberId: "x"}, nil},
+		"no mask, no field":            {&update{}, nil},
+		"a field, no mask":             {&update{Name: "N"}, []string{"update_mask"}},
+		"unknown field":                {&update{UpdateMask: mask("version")}, []string{"update_mask"}},
+		"the mask itself":              {&update{UpdateMask: mask("update_mask")}, []string{"update_mask"}},
+		"required cleared":             {&update{UpdateMask: mask("name", "currency", "timezone")}, []string{"name", "currency", "timezone"}},
+		"unknown currency":             {&update{UpdateMask: mask("currency"), Currency: "XXX"}, []string{"currency"}},
+		"unknown time zone":            {&update{UpdateMask: mask("timezone"), Timezone: "Mars/Olympus"}, []string{"timezone"}},
+		"local time zone":              {&update{UpdateMask: mask("timezone"), Timezone: "Local"}, []string{"timezone"}},
+		"file name as time zone":       {&update{UpdateMask: mask("timezone"), Timezone: "../../etc/passwd"}, []string{"timezone"}},
+		"second origin invalid":        {&update{UpdateMask: mask("allowed_origins"), AllowedOrigins: []string{"https://a.example", "a.example"}}, []string{"allowed_origins[1]"}},
+		"address with a name":          {&update{UpdateMask: mask("test_mail_redirect"), TestMailRedirect: proto.String("QA <qa@a.example>")}, []string{"test_mail_redirect"}},
+		"valid":                        {&update{UpdateMask: mask("timezone", "currency"), Timezone: "Europe/Berlin", Currency: "EUR"}, nil},
+		"invite, invalid address":      {&affiliatev1.CreateInviteRequest{Email: "<a@b.example>"}, []string{"email"}},
+		"invite":                       {&affiliatev1.CreateInviteRequest{Email: "a@b.example"}, nil},
+		"period ends before it begins": {&affiliatev1.ListAuditLogRequest{DateFrom: proto.String("2026-02-02"), DateTo: proto.String("2026-02-01")}, []string{"date_to"}},
+		"an export's period":           {&affiliatev1.ExportAuditLogRequest{DateTo: proto.String("yesterday")}, []string{"date_to"}},
+		"an export's time zone":        {&affiliatev1.ExportAuditLogRequest{Timezone: proto.String("Nowhere")}, []string{"timezone"}},
+		"a list without a period":      {&affiliatev1.ListAuditLogRequest{}, nil},
+		"a request without checks":     {&affiliatev1.GetApiKeysRequest{}, nil},
+		"a key without expiry":         {&affiliatev1.CreateApiKeyRequest{Name: "N"}, nil},
+		"a member's new role":          {&affiliatev1.UpdateMemberRequest{MemberId: "x"}, nil},
 	} {
 		var fields []string
 		for _, v := range w.service.Check(tc.req) {
@@ -186,7 +186,7 @@ func TestCheckNamesTheFieldAtFault(t *testing.T) {
 	}
 }
 
-func TestPatchesAtTheSameTimeAllCount(t *testing.T) {
+func TestUpdateWorkspace_InParallelKeepsAllChanges(t *testing.T) {
 	w := newWorld(t)
 	paths := []string{"name", "currency", "timezone", "test_mail_redirect"}
 	errs := make(chan error, len(paths))
@@ -212,30 +212,30 @@ func TestPatchesAtTheSameTimeAllCount(t *testing.T) {
 	if n := w.count(`select version from workspaces where id = $1`, w.id); n != 1+len(paths) {
 		t.Errorf("version %d", n)
 	}
-	if n := w.lines("workspace.update"); n != len(paths) {
-		t.Errorf("%d lines", n)
+	if n := w.countAudit("workspace.update"); n != len(paths) {
+		t.Errorf("%d audit records", n)
 	}
 }
 
-func TestAnotherWorkspaceIsOutOfReach(t *testing.T) {
+func TestMembers_OfOtherWorkspacesAreNotFound(t *testing.T) {
 	w := newWorld(t)
 	w.now = w.now.Add(time.Minute)
 	mine, owner := w.id, w.owner
-	other := w.workspace()
+	other := w.newWorkspace()
 	w.id = other
-	stranger := w.member(affiliate.RoleManager, "stranger@shop.example")
+	stranger := w.newMember(affiliate.RoleManager, "stranger@shop.example")
 	w.id = mine
 	_, err := w.service.UpdateMember(w.asOwner(), &affiliatev1.UpdateMemberRequest{MemberId: stranger.String(), Role: affiliatev1.Role_ROLE_ADMIN})
-	w.wantReason(err, affiliate.ReasonNotFound)
+	w.requireReason(err, affiliate.ReasonNotFound)
 	_, err = w.service.RemoveMember(w.asOwner(), &affiliatev1.RemoveMemberRequest{MemberId: stranger.String()})
-	w.wantReason(err, affiliate.ReasonNotFound)
+	w.requireReason(err, affiliate.ReasonNotFound)
 	_, err = w.service.TransferOwnership(w.asOwner(), &affiliatev1.TransferOwnershipRequest{MemberId: stranger.String()})
-	w.wantReason(err, affiliate.ReasonNotFound)
+	w.requireReason(err, affiliate.ReasonNotFound)
 	if w.roleOf(owner) != affiliate.RoleOwner {
 		t.Error("the owner lost the workspace")
 	}
 	w.id = other
 	if w.roleOf(stranger) != affiliate.RoleManager {
-		t.Error("another workspace's member was touched")
+		t.Error("a member of another workspace was changed")
 	}
 }

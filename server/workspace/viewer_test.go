@@ -7,7 +7,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-func TestAViewerSeesTheRedirectMasked(t *testing.T) {
+func TestGetWorkspace_ViewersSeeTheRedirectMasked(t *testing.T) {
 	w := newWorld(t)
 	got, err := w.service.GetWorkspace(w.as(w.owner, affiliate.RoleViewer, affiliate.ModeTest), nil)
 	if err != nil || got.TestMailRedirect != nil {

@@ -45,8 +45,8 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() { _ = w.conn.Close(context.WithoutCancel(t.Context())) })
 	w.accounts = accountpg.NewStore(w.store.DB)
 	w.service = workspace.New(stores.Workspace(w.store.DB), func() time.Time { return w.now })
-	w.id = w.workspace()
-	w.owner = w.member(affiliate.RoleOwner, "owner@shop.example")
+	w.id = w.newWorkspace()
+	w.owner = w.newMember(affiliate.RoleOwner, "owner@shop.example")
 	return w
 }
 
@@ -66,15 +66,15 @@ func (w *world) count(sql string, args ...any) int {
 	return n
 }
 
-func (w *world) workspace() affiliate.WorkspaceID {
+func (w *world) newWorkspace() affiliate.WorkspaceID {
 	w.t.Helper()
 	id := affiliate.NewID[affiliate.Workspace](w.now)
 	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'Shop', 'USD', 'UTC', $2, $2)`, id, w.now)
 	return id
 }
 
-// member joins a millisecond after the one before.
-func (w *world) member(role affiliate.Role, email string) affiliate.UserID {
+// newMember adds a member, one millisecond after the previous member.
+func (w *world) newMember(role affiliate.Role, email string) affiliate.UserID {
 	w.t.Helper()
 	w.now = w.now.Add(time.Millisecond)
 	id := affiliate.NewID[affiliate.User](w.now)
@@ -83,7 +83,7 @@ func (w *world) member(role affiliate.Role, email string) affiliate.UserID {
 	return id
 }
 
-func (w *world) session(user affiliate.UserID) affiliate.SessionID {
+func (w *world) newSession(user affiliate.UserID) affiliate.SessionID {
 	w.t.Helper()
 	id := affiliate.NewID[affiliate.Session](w.now)
 	w.exec(`insert into sessions (id, user_id, created_at, idle_expires_at, expires_at) values ($1, $2, $3, $4, $4)`,
@@ -91,7 +91,7 @@ func (w *world) session(user affiliate.UserID) affiliate.SessionID {
 	return id
 }
 
-func (w *world) live(session affiliate.SessionID) bool {
+func (w *world) sessionLive(session affiliate.SessionID) bool {
 	w.t.Helper()
 	_, _, ok, err := w.accounts.LiveSession(w.t.Context(), session, w.now)
 	if err != nil {
@@ -100,8 +100,8 @@ func (w *world) live(session affiliate.SessionID) bool {
 	return ok
 }
 
-// holdWorkspace takes the lock under which the team changes.
-func (w *world) holdWorkspace() (release func()) {
+// lockWorkspace locks the workspace in another transaction. release ends it.
+func (w *world) lockWorkspace() (release func()) {
 	w.t.Helper()
 	conn, err := pgx.Connect(w.t.Context(), w.url)
 	if err != nil {
@@ -144,8 +144,8 @@ func (w *world) roleOf(user affiliate.UserID) affiliate.Role {
 	return role
 }
 
-// lines counts an action in the audit log.
-func (w *world) lines(action string) int {
+// countAudit counts the audit records of an action.
+func (w *world) countAudit(action string) int {
 	w.t.Helper()
 	return w.count(`select count(*) from audit_log where workspace_id = $1 and action = $2`, w.id, action)
 }
@@ -155,7 +155,7 @@ func (w *world) jobs() int {
 	return w.count(`select count(*) from river.river_job where kind = 'sync_directory'`)
 }
 
-func (w *world) wantReason(err error, reason affiliate.Reason) {
+func (w *world) requireReason(err error, reason affiliate.Reason) {
 	w.t.Helper()
 	if !errors.Is(err, affiliate.Refuse(reason)) {
 		w.t.Errorf("got %v, want %s", err, reason)
