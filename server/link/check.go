@@ -9,8 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// update is a request that changes a link, the merchant's or the partner's.
-type update interface {
+// updateRequest is the request of a merchant or a partner to change a link.
+type updateRequest interface {
 	proto.Message
 	GetUpdateMask() *fieldmaskpb.FieldMask
 	GetDestinationUrl() string
@@ -18,17 +18,17 @@ type update interface {
 	GetUtm() *affiliatev1.Utm
 }
 
-// Check reports what is wrong with a request by itself. Which hosts a link may
-// lead to is known only with the programme at hand.
+// Check validates req as far as that is possible without the database. The store checks
+// the host of the destination, because the programme lists the allowed hosts.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
-	case creation:
+	case createRequest:
 		checkURL(req.GetDestinationUrl(), &found)
 		if affiliate.ReservedCode(req.GetCode()) {
 			found.Add("code", "must not be a reserved word")
 		}
-	case update:
+	case updateRequest:
 		server.CheckMask(req, &found)
 		m := req.ProtoReflect()
 		if m.Has(m.Descriptor().Fields().ByName("destination_url")) {

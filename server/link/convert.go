@@ -38,28 +38,29 @@ func (s *Service) toProto(l affiliate.Link) *affiliatev1.Link {
 	return out
 }
 
-func (s *Service) answer(l affiliate.Link, err error) (*affiliatev1.Link, error) {
+func (s *Service) response(l affiliate.Link, err error) (*affiliatev1.Link, error) {
 	if err != nil {
 		return nil, err
 	}
 	return s.toProto(l), nil
 }
 
-func (s *Service) pageOf(links []affiliate.Link, total int64, page affiliate.Page) *affiliatev1.ListLinksResponse {
+func (s *Service) listResponse(links []affiliate.Link, total int64, page affiliate.Page) *affiliatev1.ListLinksResponse {
 	data := make([]*affiliatev1.Link, len(links))
 	for i, l := range links {
 		data[i] = s.toProto(l)
 	}
 	return &affiliatev1.ListLinksResponse{
 		Data: data, Total: total,
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}
 }
 
-// patchOf is the update as its mask words it; the mask has been checked. An
-// empty text is none. The path of the campaign parameters as a whole merges what
-// the object holds, or, without an object, clears them all.
-func patchOf(req update) affiliate.LinkPatch {
+// patchOf returns the changes that the request's mask names. Check has validated the
+// mask. An empty text clears the field. The path "utm" sets the parameters that are
+// present in the request's utm object and keeps the others. If the object is absent,
+// it clears all parameters.
+func patchOf(req updateRequest) affiliate.LinkPatch {
 	paths, utm := req.GetUpdateMask().GetPaths(), req.GetUtm()
 	text := func(path, value string) affiliate.Change[string] {
 		switch {
@@ -70,9 +71,9 @@ func patchOf(req update) affiliate.LinkPatch {
 		}
 		return affiliate.Set(value)
 	}
-	whole := slices.Contains(paths, "utm")
+	wholeUTM := slices.Contains(paths, "utm")
 	parameter := func(path, value string) affiliate.Change[string] {
-		if whole && value != "" {
+		if wholeUTM && value != "" {
 			return affiliate.Set(value)
 		}
 		return text(path, value)
@@ -81,7 +82,7 @@ func patchOf(req update) affiliate.LinkPatch {
 		Destination: text("destination_url", req.GetDestinationUrl()),
 		SubID:       text("sub_id", req.GetSubId()),
 		UTM: affiliate.UTMPatch{
-			Reset:    whole && utm == nil,
+			Reset:    wholeUTM && utm == nil,
 			Source:   parameter("utm.source", utm.GetSource()),
 			Medium:   parameter("utm.medium", utm.GetMedium()),
 			Campaign: parameter("utm.campaign", utm.GetCampaign()),

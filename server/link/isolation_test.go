@@ -11,10 +11,10 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestMerchantSeesItsOwnLinksOnly(t *testing.T) {
+func TestMerchant_AccessesOwnLinksOnly(t *testing.T) {
 	w := newWorld(t)
-	jane := w.joined("jane")
-	l := w.created(jane, "sale")
+	jane := w.newParticipant("jane")
+	l := w.mustCreate(jane, "sale")
 	second := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
 	stranger := w.NewWorkspace()
 	before := w.Count(`select count(*) from audit_log`)
@@ -24,16 +24,16 @@ func TestMerchantSeesItsOwnLinksOnly(t *testing.T) {
 		program, link string
 	}
 	for name, c := range map[string]caller{
-		"another workspace":    {w.merchant(stranger, affiliate.ModeLive), w.program.String(), l.GetId()},
-		"the other mode":       {w.merchant(w.workspace, affiliate.ModeTest), w.program.String(), l.GetId()},
-		"no workspace":         {w.partner(jane.partner, affiliate.ModeLive), w.program.String(), l.GetId()},
-		"a programme's no id":  {w.live(), "programme", l.GetId()},
-		"no such programme":    {w.live(), affiliate.NewID[affiliate.Program](w.now).String(), l.GetId()},
-		"another programme":    {w.live(), second.String(), l.GetId()},
-		"a link's no id":       {w.live(), w.program.String(), "link"},
-		"no such link":         {w.live(), w.program.String(), affiliate.NewID[affiliate.Link](w.now).String()},
-		"a participant's id":   {w.live(), w.program.String(), jane.id},
-		"an id in other words": {w.live(), w.program.String(), "{" + l.GetId() + "}"},
+		"another workspace":  {w.asMerchant(stranger, affiliate.ModeLive), w.program.String(), l.GetId()},
+		"the other mode":     {w.asMerchant(w.workspace, affiliate.ModeTest), w.program.String(), l.GetId()},
+		"a partner":          {w.asPartner(jane.partner, affiliate.ModeLive), w.program.String(), l.GetId()},
+		"bad programme id":   {w.asLiveMerchant(), "programme", l.GetId()},
+		"unknown programme":  {w.asLiveMerchant(), affiliate.NewID[affiliate.Program](w.now).String(), l.GetId()},
+		"another programme":  {w.asLiveMerchant(), second.String(), l.GetId()},
+		"bad link id":        {w.asLiveMerchant(), w.program.String(), "link"},
+		"unknown link":       {w.asLiveMerchant(), w.program.String(), affiliate.NewID[affiliate.Link](w.now).String()},
+		"a participant's id": {w.asLiveMerchant(), w.program.String(), jane.id},
+		"id in braces":       {w.asLiveMerchant(), w.program.String(), "{" + l.GetId() + "}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.GetLink(c.ctx, &affiliatev1.GetLinkRequest{ProgramId: c.program, LinkId: c.link})
@@ -45,7 +45,7 @@ func TestMerchantSeesItsOwnLinksOnly(t *testing.T) {
 			_, err = w.service.DeleteLink(c.ctx, &affiliatev1.DeleteLinkRequest{ProgramId: c.program, LinkId: c.link})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			if c.link != l.GetId() || c.program == second.String() {
-				return // the programme is the caller's
+				return // the caller may list and create links in this programme
 			}
 			_, err = w.service.ListLinks(c.ctx, &affiliatev1.ListLinksRequest{ProgramId: c.program})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
@@ -56,11 +56,11 @@ func TestMerchantSeesItsOwnLinksOnly(t *testing.T) {
 	if w.Count(`select count(*) from audit_log`) != before || w.Count(`select count(*) from links where deleted_at is null`) != 2 {
 		t.Error("something changed")
 	}
-	// The same code is free in the other mode and in another workspace.
+	// The same code can be used in the other mode and in another workspace.
 	for _, scope := range []affiliate.Scope{{Workspace: w.workspace, Mode: affiliate.ModeTest}, {Workspace: stranger, Mode: affiliate.ModeLive}} {
 		program := w.NewProgram(scope)
-		p := w.join(scope.Workspace, scope.Mode, program, w.NewPartner("Jane"), "jane")
-		_, err := w.service.CreateLink(w.merchant(scope.Workspace, scope.Mode), &affiliatev1.CreateLinkRequest{
+		p := w.addParticipant(scope.Workspace, scope.Mode, program, w.NewPartner("Jane"), "jane")
+		_, err := w.service.CreateLink(w.asMerchant(scope.Workspace, scope.Mode), &affiliatev1.CreateLinkRequest{
 			ProgramId: program.String(), ParticipantId: p.id, DestinationUrl: page, Code: proto.String("sale"),
 		})
 		if err != nil {
@@ -69,13 +69,13 @@ func TestMerchantSeesItsOwnLinksOnly(t *testing.T) {
 	}
 }
 
-func TestPartnerActsOnItsOwnLinksOnly(t *testing.T) {
+func TestPartner_AccessesOwnLinksOnly(t *testing.T) {
 	w := newWorld(t)
-	jane, john := w.joined("jane"), w.joined("john")
-	ctx := w.partner(jane.partner, affiliate.ModeLive)
-	w.later()
+	jane, john := w.newParticipant("jane"), w.newParticipant("john")
+	ctx := w.asPartner(jane.partner, affiliate.ModeLive)
+	w.advance()
 	req := &affiliatev1.CreatePartnerLinkRequest{ProgramId: w.program.String(), DestinationUrl: page, Code: proto.String("Mine")}
-	if err := w.checked(req); err != nil {
+	if err := w.check(req); err != nil {
 		t.Fatal(err)
 	}
 	l, err := w.service.CreatePartnerLink(ctx, req)
@@ -92,12 +92,12 @@ func TestPartnerActsOnItsOwnLinksOnly(t *testing.T) {
 		ctx  context.Context
 		link string
 	}{
-		"another partner":  {w.partner(john.partner, affiliate.ModeLive), l.GetId()},
-		"the other mode":   {w.partner(jane.partner, affiliate.ModeTest), l.GetId()},
-		"another's link":   {ctx, john.link},
-		"no partner":       {w.partner(w.user, affiliate.ModeLive), l.GetId()},
-		"no such link":     {ctx, affiliate.NewID[affiliate.Link](w.now).String()},
-		"an id that isn't": {ctx, "link"},
+		"another partner":        {w.asPartner(john.partner, affiliate.ModeLive), l.GetId()},
+		"the other mode":         {w.asPartner(jane.partner, affiliate.ModeTest), l.GetId()},
+		"another partner's link": {ctx, john.link},
+		"a merchant":             {w.asPartner(w.user, affiliate.ModeLive), l.GetId()},
+		"unknown link":           {ctx, affiliate.NewID[affiliate.Link](w.now).String()},
+		"bad link id":            {ctx, "link"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.UpdatePartnerLink(c.ctx, change(c.link))
@@ -106,22 +106,22 @@ func TestPartnerActsOnItsOwnLinksOnly(t *testing.T) {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
-	strange := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
+	notJoined := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
 	for name, c := range map[string]struct {
 		ctx     context.Context
 		program string
 	}{
-		"a programme of others":      {ctx, strange.String()},
-		"the other mode's":           {w.partner(jane.partner, affiliate.ModeTest), w.program.String()},
-		"no programme":               {ctx, affiliate.NewID[affiliate.Program](w.now).String()},
-		"a partner who never joined": {w.partner(w.NewPartner("Jane"), affiliate.ModeLive), w.program.String()},
+		"a programme not joined":     {ctx, notJoined.String()},
+		"the other mode":             {w.asPartner(jane.partner, affiliate.ModeTest), w.program.String()},
+		"unknown programme":          {ctx, affiliate.NewID[affiliate.Program](w.now).String()},
+		"a partner who never joined": {w.asPartner(w.NewPartner("Jane"), affiliate.ModeLive), w.program.String()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.CreatePartnerLink(c.ctx, &affiliatev1.CreatePartnerLinkRequest{ProgramId: c.program, DestinationUrl: page})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
-	w.later()
+	w.advance()
 	if got, err := w.service.UpdatePartnerLink(ctx, change(l.GetId())); err != nil || got.GetSubId() != "x" {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -1,15 +1,14 @@
-// Package link serves referral links, to the merchant and to the partner whose
-// they are: a call of either is brought to a workspace, a programme and a link
-// and does the same from there.
+// Package link serves referral links to merchants and to the partners who own them. Both
+// kinds of call first find the workspace, the programme and the link, and then run the
+// same code.
 //
-// It guarantees that a link leads only to hosts that the programme allowed when
-// it was made or changed, that a participant has at most affiliate.MaxLinks
-// links besides its default one however many are made at a time, and that a code
-// which a link once had never leads anywhere else.
+// It guarantees that a link's destination was on a host that the programme allowed when
+// the link was created or changed. A participant has at most affiliate.MaxLinks links
+// besides its default link, also when requests run in parallel. The code of a deleted
+// link is never given to another link.
 //
-// It does not promise that a change works at the edge from the response on: the core
-// waits at most 100 ms for the edge directory, and the job of the change repeats the
-// write.
+// It does not promise that the edge directory has a change when the response is sent.
+// The core waits at most 100 ms for that write, and a job repeats it.
 package link
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Service is affiliate.v1.LinkService.
+// Service implements affiliate.v1.LinkService.
 type Service struct {
 	affiliatev1.UnimplementedLinkServiceServer
 
@@ -30,16 +29,16 @@ type Service struct {
 	now   func() time.Time
 }
 
-// New makes the service. linkHost is the base URL of the redirect, without a
-// slash at its end; empty: links have no short URL. now is the clock.
+// New returns a Service. linkHost is the base URL of the redirects, without a trailing
+// slash. If it is empty, links have no short URL. now is the clock.
 func New(store Store, linkHost string, now func() time.Time) *Service {
 	return &Service{store: store, host: linkHost, now: now}
 }
 
-// at is the instant of a change: UTC, to the millisecond, as the API shows it.
-func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// ListLinks pages through a programme's links, newest first.
+// ListLinks returns one page of a programme's links, newest first.
 func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksRequest) (*affiliatev1.ListLinksResponse, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -51,13 +50,13 @@ func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksReque
 	}
 	page := server.PageOf(req)
 	links, total, err := s.store.Links(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
-	if filter != (affiliate.LinkFilter{}) { // the number of all links is kept
+	if filter != (affiliate.LinkFilter{}) { // without a filter, total is exact
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
-	return s.pageOf(links, total, page), err
+	return s.listResponse(links, total, page), err
 }
 
-// CreateLink makes a link for a participant.
+// CreateLink creates a link for a participant.
 func (s *Service) CreateLink(ctx context.Context, req *affiliatev1.CreateLinkRequest) (*affiliatev1.Link, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -67,47 +66,47 @@ func (s *Service) CreateLink(ctx context.Context, req *affiliatev1.CreateLinkReq
 	return s.create(ctx, server.PrincipalFrom(ctx).Scope(), program, participant, req)
 }
 
-// GetLink reads one link.
+// GetLink returns one link.
 func (s *Service) GetLink(ctx context.Context, req *affiliatev1.GetLinkRequest) (*affiliatev1.Link, error) {
-	program, id, err := ids(req)
+	program, id, err := pathIDs(req)
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.store.Link(ctx, server.PrincipalFrom(ctx).Scope(), program, id))
+	return s.response(s.store.Link(ctx, server.PrincipalFrom(ctx).Scope(), program, id))
 }
 
-// UpdateLink changes what is given.
+// UpdateLink changes the fields that the update mask names.
 func (s *Service) UpdateLink(ctx context.Context, req *affiliatev1.UpdateLinkRequest) (*affiliatev1.Link, error) {
-	program, id, err := ids(req)
+	program, id, err := pathIDs(req)
 	if err != nil {
 		return nil, err
 	}
 	scope := server.PrincipalFrom(ctx).Scope()
-	return s.answer(s.store.UpdateLink(ctx, scope, program, id, patchOf(req), s.at(), server.ActorFrom(ctx)))
+	return s.response(s.store.UpdateLink(ctx, scope, program, id, patchOf(req), s.changeTime(), server.ActorFrom(ctx)))
 }
 
-// DeleteLink ends a link.
+// DeleteLink deletes a link.
 func (s *Service) DeleteLink(ctx context.Context, req *affiliatev1.DeleteLinkRequest) (*affiliatev1.DeleteLinkResponse, error) {
-	program, id, err := ids(req)
+	program, id, err := pathIDs(req)
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.DeleteLink(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.at(), server.ActorFrom(ctx))
+	err = s.store.DeleteLink(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.changeTime(), server.ActorFrom(ctx))
 	return &affiliatev1.DeleteLinkResponse{}, err
 }
 
-// ListPartnerLinks pages through the partner's own links, newest first.
+// ListPartnerLinks returns one page of the partner's own links, newest first.
 func (s *Service) ListPartnerLinks(ctx context.Context, req *affiliatev1.ListPartnerLinksRequest) (*affiliatev1.ListLinksResponse, error) {
-	var in *affiliate.ProgramID
+	var filter *affiliate.ProgramID
 	if program, ok := affiliate.ParseID[affiliate.Program](req.GetProgramId()); ok {
-		in = &program
+		filter = &program
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	links, total, err := s.store.PartnerLinks(ctx, caller.User, caller.Mode, in, page)
-	return s.pageOf(links, server.Total(ctx, total), page), err
+	links, total, err := s.store.PartnerLinks(ctx, caller.User, caller.Mode, filter, page)
+	return s.listResponse(links, server.Total(ctx, total), page), err
 }
 
-// CreatePartnerLink makes a link for the partner itself.
+// CreatePartnerLink creates a link for the calling partner.
 func (s *Service) CreatePartnerLink(ctx context.Context, req *affiliatev1.CreatePartnerLinkRequest) (*affiliatev1.Link, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -121,27 +120,27 @@ func (s *Service) CreatePartnerLink(ctx context.Context, req *affiliatev1.Create
 	return s.create(ctx, scope, program, participant, req)
 }
 
-// UpdatePartnerLink changes what is given of the partner's own link.
+// UpdatePartnerLink changes the fields of the partner's own link that the mask names.
 func (s *Service) UpdatePartnerLink(ctx context.Context, req *affiliatev1.UpdatePartnerLinkRequest) (*affiliatev1.Link, error) {
-	own, err := s.own(ctx, req)
+	l, err := s.partnerLink(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	return s.answer(s.store.UpdateLink(ctx, own.Scope, own.Program, own.ID, patchOf(req), s.at(), server.ActorFrom(ctx)))
+	return s.response(s.store.UpdateLink(ctx, l.Scope, l.Program, l.ID, patchOf(req), s.changeTime(), server.ActorFrom(ctx)))
 }
 
-// DeletePartnerLink ends the partner's own link.
+// DeletePartnerLink deletes the partner's own link.
 func (s *Service) DeletePartnerLink(ctx context.Context, req *affiliatev1.DeletePartnerLinkRequest) (*affiliatev1.DeletePartnerLinkResponse, error) {
-	own, err := s.own(ctx, req)
+	l, err := s.partnerLink(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.DeleteLink(ctx, own.Scope, own.Program, own.ID, s.at(), server.ActorFrom(ctx))
+	err = s.store.DeleteLink(ctx, l.Scope, l.Program, l.ID, s.changeTime(), server.ActorFrom(ctx))
 	return &affiliatev1.DeletePartnerLinkResponse{}, err
 }
 
-// creation is what both requests for a new link say about it.
-type creation interface {
+// createRequest has the fields that both requests for a new link share.
+type createRequest interface {
 	GetDestinationUrl() string
 	GetCode() string
 	GetSubId() string
@@ -149,10 +148,10 @@ type creation interface {
 }
 
 func (s *Service) create(
-	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID, req creation,
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID, req createRequest,
 ) (*affiliatev1.Link, error) {
-	at, destination, utm := s.at(), req.GetDestinationUrl(), req.GetUtm()
-	return s.answer(s.store.CreateLink(ctx, affiliate.Link{
+	at, destination, utm := s.changeTime(), req.GetDestinationUrl(), req.GetUtm()
+	return s.response(s.store.CreateLink(ctx, affiliate.Link{
 		ID:          affiliate.NewID[affiliate.Link](at),
 		Scope:       scope,
 		Program:     program,
@@ -167,9 +166,9 @@ func (s *Service) create(
 	}, server.ActorFrom(ctx)))
 }
 
-// own finds the partner's link that the path names. Whose a link is never
-// changes, so what is found holds for the call.
-func (s *Service) own(ctx context.Context, req interface{ GetLinkId() string }) (affiliate.Link, error) {
+// partnerLink reads the calling partner's link that the request's path names. The owner
+// of a link never changes, so the link is the partner's until the call ends.
+func (s *Service) partnerLink(ctx context.Context, req interface{ GetLinkId() string }) (affiliate.Link, error) {
 	id, err := server.PathID[affiliate.Link](req.GetLinkId())
 	if err != nil {
 		return affiliate.Link{}, err
@@ -178,7 +177,8 @@ func (s *Service) own(ctx context.Context, req interface{ GetLinkId() string }) 
 	return s.store.PartnerLink(ctx, caller.User, caller.Mode, id)
 }
 
-func ids(req interface {
+// pathIDs returns the ids of the programme and the link in the request's path.
+func pathIDs(req interface {
 	GetProgramId() string
 	GetLinkId() string
 },

@@ -27,8 +27,8 @@ type world struct {
 	now       time.Time
 }
 
-// place is a participant with its partner and its default link.
-type place struct {
+// participant has the ids of a participant, its default link and its partner.
+type participant struct {
 	id, link string
 	partner  affiliate.UserID
 }
@@ -44,35 +44,37 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// later is a moment after all that was done, so that lists have an order.
-func (w *world) later() { w.now = w.now.Add(time.Minute) }
+// advance moves the clock forward, so that lists have a defined order.
+func (w *world) advance() { w.now = w.now.Add(time.Minute) }
 
-// join makes a partner a participant, with a default link.
-func (w *world) join(workspace affiliate.WorkspaceID, mode affiliate.Mode, program affiliate.ProgramID, partner affiliate.UserID, code string) place {
+// addParticipant adds a partner to a programme, with a default link.
+func (w *world) addParticipant(workspace affiliate.WorkspaceID, mode affiliate.Mode, program affiliate.ProgramID, partner affiliate.UserID, code string) participant {
 	w.t.Helper()
 	p := w.NewParticipant(affiliate.Scope{Workspace: workspace, Mode: mode}, program, partner, pgtest.Row{"referral_code": code, "status": "pending"})
-	return place{p.ID.String(), p.Link.String(), partner}
+	return participant{p.ID.String(), p.Link.String(), partner}
 }
 
-func (w *world) joined(code string) place {
+func (w *world) newParticipant(code string) participant {
 	w.t.Helper()
-	return w.join(w.workspace, affiliate.ModeLive, w.program, w.NewPartner("Jane"), code)
+	return w.addParticipant(w.workspace, affiliate.ModeLive, w.program, w.NewPartner("Jane"), code)
 }
 
-func (w *world) merchant(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
+func (w *world) asMerchant(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
 	return server.WithPrincipal(w.t.Context(), server.Principal{
 		Kind: server.MerchantToken, User: w.user, Workspace: workspace, Role: affiliate.RoleManager, Mode: mode,
 	})
 }
 
-func (w *world) live() context.Context { return w.merchant(w.workspace, affiliate.ModeLive) }
+func (w *world) asLiveMerchant() context.Context {
+	return w.asMerchant(w.workspace, affiliate.ModeLive)
+}
 
-func (w *world) partner(id affiliate.UserID, mode affiliate.Mode) context.Context {
+func (w *world) asPartner(id affiliate.UserID, mode affiliate.Mode) context.Context {
 	return server.WithPrincipal(w.t.Context(), server.Principal{Kind: server.PartnerToken, User: id, Mode: mode})
 }
 
-// checked reports what the interceptors would.
-func (w *world) checked(req proto.Message) error {
+// check runs the same checks as the interceptors before a call.
+func (w *world) check(req proto.Message) error {
 	if err := req.(interface{ ValidateAll() error }).ValidateAll(); err != nil {
 		return affiliate.Invalid("annotations", err.Error())
 	}
@@ -80,19 +82,19 @@ func (w *world) checked(req proto.Message) error {
 	return found.Err()
 }
 
-// create makes a link as the merchant does; change may be nil.
-func (w *world) create(p place, change func(*affiliatev1.CreateLinkRequest)) (*affiliatev1.Link, error) {
+// create creates a link as a merchant. change may be nil.
+func (w *world) create(p participant, change func(*affiliatev1.CreateLinkRequest)) (*affiliatev1.Link, error) {
 	req := &affiliatev1.CreateLinkRequest{ProgramId: w.program.String(), ParticipantId: p.id, DestinationUrl: page + "a"}
 	if change != nil {
 		change(req)
 	}
-	if err := w.checked(req); err != nil {
+	if err := w.check(req); err != nil {
 		return nil, err
 	}
-	return w.service.CreateLink(w.live(), req)
+	return w.service.CreateLink(w.asLiveMerchant(), req)
 }
 
-func (w *world) created(p place, code string) *affiliatev1.Link {
+func (w *world) mustCreate(p participant, code string) *affiliatev1.Link {
 	w.t.Helper()
 	l, err := w.create(p, func(r *affiliatev1.CreateLinkRequest) {
 		if code != "" {
@@ -106,16 +108,16 @@ func (w *world) created(p place, code string) *affiliatev1.Link {
 }
 
 func (w *world) update(req *affiliatev1.UpdateLinkRequest) (*affiliatev1.Link, error) {
-	if err := w.checked(req); err != nil {
+	if err := w.check(req); err != nil {
 		return nil, err
 	}
-	return w.service.UpdateLink(w.live(), req)
+	return w.service.UpdateLink(w.asLiveMerchant(), req)
 }
 
-func (w *world) list(req *affiliatev1.ListLinksRequest) (ids []string, total int64) {
+func (w *world) listIDs(req *affiliatev1.ListLinksRequest) (ids []string, total int64) {
 	w.t.Helper()
 	req.ProgramId = w.program.String()
-	res, err := w.service.ListLinks(w.live(), req)
+	res, err := w.service.ListLinks(w.asLiveMerchant(), req)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -125,8 +127,8 @@ func (w *world) list(req *affiliatev1.ListLinksRequest) (ids []string, total int
 	return ids, res.GetTotal()
 }
 
-// trace is what somebody's changes of a link left: actions of the audit log,
-// events, and jobs for the edge.
+// trace returns what was recorded about a link: the actions in the audit log, the types
+// of the events, and the number of jobs that update the edge directory.
 func (w *world) trace(id string) (actions, events []string, jobs int) {
 	w.t.Helper()
 	events, _ = w.Events(id)

@@ -11,18 +11,18 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Check reports what is wrong with a request by itself.
+// Check validates req as far as that is possible without the database.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
 	case *affiliatev1.CreateProgramRequest:
 		checkFields(req, &found)
-		firstRules(req.GetCommissionRules(), &found)
+		initialRules(req.GetCommissionRules(), &found)
 	case *affiliatev1.UpdateProgramRequest:
 		server.CheckMask(req, &found, "name", "currency")
 		checkFields(req, &found)
-		checkAmounts(req.GetCommissionRules(), &found)
-		patch := heldChanges(req.GetCommissionRules(), &found)
+		checkRateFields(req.GetCommissionRules(), &found)
+		patch := presentFieldsPatch(req.GetCommissionRules(), &found)
 		found = append(found, patch.Check()...)
 	case *affiliatev1.CreateGroupRequest:
 		rate := server.RateFields(req.Percentage, req.FlatAmountCents, "", &found)
@@ -35,7 +35,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return found
 }
 
-// checkFields looks at what creating and updating a programme have in common.
+// checkFields validates the fields that create and update requests have in common.
 func checkFields(req interface {
 	GetWebsiteUrl() string
 	GetLandingUrl() string
@@ -82,9 +82,9 @@ func checkURLs(req interface {
 	}
 }
 
-// checkAmounts refuses an amount that does not go with the type beside it. What
-// the type in force has to say is known only with the programme at hand.
-func checkAmounts(rules *affiliatev1.CommissionRules, found *affiliate.Violations) {
+// checkRateFields reports a rate that does not match the commission type in the same
+// request. The store checks the rate against the stored type.
+func checkRateFields(rules *affiliatev1.CommissionRules, found *affiliate.Violations) {
 	if rules == nil {
 		return
 	}

@@ -28,7 +28,7 @@ func toProto(p affiliate.Program) *affiliatev1.Program {
 		AutoApprovePartners:   p.AutoApprovePartners,
 		IsPublic:              p.IsPublic,
 		CommissionRules:       server.Rules(p.Rules),
-		RulesVersion:          int32(p.RulesVersion), //nolint:gosec // counts what people change by hand
+		RulesVersion:          int32(p.RulesVersion), //nolint:gosec // users create the versions one by one
 		TermsUrl:              p.TermsURL,
 		SignalPrecedence:      server.FromWord[affiliatev1.SignalPrecedence](p.Precedence),
 		MinPayoutCents:        p.MinPayoutCents,
@@ -39,11 +39,11 @@ func toProto(p affiliate.Program) *affiliatev1.Program {
 	}
 }
 
-// newProgram is a draft with its defaults; currency and slug may be left to the
-// store.
+// newProgram returns the draft programme of a create request, with default values for
+// absent fields. If the request has no currency or slug, the store sets it.
 func newProgram(req *affiliatev1.CreateProgramRequest) (affiliate.Program, error) {
 	var wrong affiliate.Violations
-	rules := firstRules(req.GetCommissionRules(), &wrong)
+	rules := initialRules(req.GetCommissionRules(), &wrong)
 	if err := wrong.Err(); err != nil {
 		return affiliate.Program{}, err
 	}
@@ -84,7 +84,8 @@ func newProgram(req *affiliatev1.CreateProgramRequest) (affiliate.Program, error
 	return p, nil
 }
 
-// patchOf is the update as its mask words it. The mask has been checked.
+// patchOf returns the changes that the request's mask names. Check has validated the
+// mask.
 func patchOf(req *affiliatev1.UpdateProgramRequest) affiliate.ProgramPatch {
 	var patch affiliate.ProgramPatch
 	paths := req.GetUpdateMask().GetPaths()
@@ -93,65 +94,68 @@ func patchOf(req *affiliatev1.UpdateProgramRequest) affiliate.ProgramPatch {
 		case "name":
 			patch.Name = affiliate.Set(req.GetName())
 		case "slug":
-			patch.Slug = optional(req.Slug)
+			patch.Slug = setOrClear(req.Slug)
 		case "description":
-			patch.Description = optional(req.Description)
+			patch.Description = setOrClear(req.Description)
 		case "website_url":
-			patch.WebsiteURL = optional(req.WebsiteUrl)
+			patch.WebsiteURL = setOrClear(req.WebsiteUrl)
 		case "allowed_domains":
 			patch.AllowedDomains = affiliate.Set(foldDomains(req.GetAllowedDomains()))
 		case "landing_url":
-			patch.LandingURL = optional(req.LandingUrl)
+			patch.LandingURL = setOrClear(req.LandingUrl)
 		case "attribution_window_days":
-			patch.WindowDays = number(req.AttributionWindowDays)
+			patch.WindowDays = setOrClearInt(req.AttributionWindowDays)
 		case "attribution_model":
-			patch.Model = word[affiliate.AttributionModel](server.Word(req.GetAttributionModel()))
+			patch.Model = setOrClearWord[affiliate.AttributionModel](server.Word(req.GetAttributionModel()))
 		case "link_param":
-			patch.LinkParam = optional(req.LinkParam)
+			patch.LinkParam = setOrClear(req.LinkParam)
 		case "auto_approve_partners":
-			patch.AutoApprovePartners = optional(req.AutoApprovePartners)
+			patch.AutoApprovePartners = setOrClear(req.AutoApprovePartners)
 		case "is_public":
-			patch.IsPublic = optional(req.IsPublic)
+			patch.IsPublic = setOrClear(req.IsPublic)
 		case "terms_url":
-			patch.TermsURL = optional(req.TermsUrl)
+			patch.TermsURL = setOrClear(req.TermsUrl)
 		case "currency":
 			currency, _ := affiliate.ParseCurrency(req.GetCurrency())
 			patch.Currency = affiliate.Set(currency)
 		case "signal_precedence":
-			patch.Precedence = word[affiliate.SignalPrecedence](server.Word(req.GetSignalPrecedence()))
+			patch.Precedence = setOrClearWord[affiliate.SignalPrecedence](server.Word(req.GetSignalPrecedence()))
 		case "min_payout_cents":
-			patch.MinPayoutCents = optional(req.MinPayoutCents)
+			patch.MinPayoutCents = setOrClear(req.MinPayoutCents)
 		case "payout_term_days":
-			patch.PayoutTermDays = number(req.PayoutTermDays)
+			patch.PayoutTermDays = setOrClearInt(req.PayoutTermDays)
 		case "fraud_policy":
-			patch.FraudPolicy = word[affiliate.FraudPolicy](server.Word(req.GetFraudPolicy()))
+			patch.FraudPolicy = setOrClearWord[affiliate.FraudPolicy](server.Word(req.GetFraudPolicy()))
 		}
 	}
 	patch.Rules = rulesPatchOf(req.GetCommissionRules(), paths)
 	return patch
 }
 
-// optional sets what is there and clears what is not.
-func optional[T any](value *T) affiliate.Change[T] {
+// setOrClear returns a change that sets the value, or one that clears the field if value
+// is nil.
+func setOrClear[T any](value *T) affiliate.Change[T] {
 	return affiliate.Change[T]{Given: true, Value: value}
 }
 
-func number(value *int32) affiliate.Change[int] {
+// setOrClearInt is setOrClear for the API's int32.
+func setOrClearInt(value *int32) affiliate.Change[int] {
 	if value == nil {
 		return affiliate.Clear[int]()
 	}
 	return affiliate.Set(int(*value))
 }
 
-func word[W ~string](text string) affiliate.Change[W] {
+// setOrClearWord is setOrClear for enumerations, where the empty text means absent.
+func setOrClearWord[W ~string](text string) affiliate.Change[W] {
 	if text == "" {
 		return affiliate.Clear[W]()
 	}
 	return affiliate.Set(W(text))
 }
 
-// foldDomains gives each domain once, in lower case, in the order given. What is
-// no domain has been refused before.
+// foldDomains returns the domains in lower case and without duplicates, in their original
+// order. Check has rejected invalid domains.
 func foldDomains(domains []string) []string {
 	folded := make([]string, 0, len(domains))
 	for _, domain := range domains {

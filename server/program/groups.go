@@ -8,7 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// ListGroups pages through the programme's groups of partners, by name.
+// ListGroups returns one page of a programme's groups of partners, sorted by name.
 func (s *Service) ListGroups(ctx context.Context, req *affiliatev1.ListGroupsRequest) (*affiliatev1.ListGroupsResponse, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -25,17 +25,17 @@ func (s *Service) ListGroups(ctx context.Context, req *affiliatev1.ListGroupsReq
 	}
 	return &affiliatev1.ListGroupsResponse{
 		Data: data, Total: server.Total(ctx, total),
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 
-// CreateGroup makes a group with a rate of its own.
+// CreateGroup creates a group that has its own rate.
 func (s *Service) CreateGroup(ctx context.Context, req *affiliatev1.CreateGroupRequest) (*affiliatev1.Group, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
-	at := s.at()
+	at := s.changeTime()
 	group := affiliate.Group{
 		ID: affiliate.NewID[affiliate.Group](at), Scope: server.PrincipalFrom(ctx).Scope(), Program: program,
 		Name: req.GetName(), Version: 1, CreatedAt: at, UpdatedAt: at,
@@ -47,35 +47,35 @@ func (s *Service) CreateGroup(ctx context.Context, req *affiliatev1.CreateGroupR
 	return groupToProto(group), nil
 }
 
-// UpdateGroup changes what the mask names.
+// UpdateGroup changes the fields that the update mask names.
 func (s *Service) UpdateGroup(ctx context.Context, req *affiliatev1.UpdateGroupRequest) (*affiliatev1.Group, error) {
-	program, id, err := groupID(req)
+	program, id, err := groupPathIDs(req)
 	if err != nil {
 		return nil, err
 	}
 	patch := groupPatchOf(req, new(affiliate.Violations))
-	group, err := s.store.UpdateGroup(ctx, server.PrincipalFrom(ctx).Scope(), program, id, patch, s.at(), server.ActorFrom(ctx))
+	group, err := s.store.UpdateGroup(ctx, server.PrincipalFrom(ctx).Scope(), program, id, patch, s.changeTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
 	return groupToProto(group), nil
 }
 
-// DeleteGroup ends a group without partners.
+// DeleteGroup deletes a group. Errors: GROUP_IN_USE if a partner is in it.
 func (s *Service) DeleteGroup(ctx context.Context, req *affiliatev1.DeleteGroupRequest) (*affiliatev1.DeleteGroupResponse, error) {
-	program, id, err := groupID(req)
+	program, id, err := groupPathIDs(req)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.store.DeleteGroup(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.at(), server.ActorFrom(ctx)); err != nil {
+	if err := s.store.DeleteGroup(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.changeTime(), server.ActorFrom(ctx)); err != nil {
 		return nil, err
 	}
 	return &affiliatev1.DeleteGroupResponse{}, nil
 }
 
-// groupID reads the path's ids; what is no UUID names nothing.
-func groupID(req interface {
-	named
+// groupPathIDs returns the ids of the programme and the group in the request's path.
+func groupPathIDs(req interface {
+	programRequest
 	GetGroupId() string
 },
 ) (affiliate.ProgramID, affiliate.GroupID, error) {
@@ -87,8 +87,8 @@ func groupID(req interface {
 	return program, id, err
 }
 
-// groupPatchOf is the update as its mask words it, and notes rates with too many
-// decimals.
+// groupPatchOf returns the changes that the request's mask names. It adds a violation to
+// found for a rate with too many decimals.
 func groupPatchOf(req *affiliatev1.UpdateGroupRequest, found *affiliate.Violations) affiliate.GroupPatch {
 	var patch affiliate.GroupPatch
 	for _, path := range req.GetUpdateMask().GetPaths() {
@@ -96,9 +96,9 @@ func groupPatchOf(req *affiliatev1.UpdateGroupRequest, found *affiliate.Violatio
 		case "name":
 			patch.Name = affiliate.Set(req.GetName())
 		case "percentage":
-			patch.Bps = optional(server.OptionalBasisPoints(req.Percentage, "percentage", found))
+			patch.Bps = setOrClear(server.OptionalBasisPoints(req.Percentage, "percentage", found))
 		case "flat_amount_cents":
-			patch.FlatCents = optional(req.FlatAmountCents)
+			patch.FlatCents = setOrClear(req.FlatAmountCents)
 		}
 	}
 	return patch

@@ -20,9 +20,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (w *world) group(programID, name string) *affiliatev1.Group {
+func (w *world) createGroup(programID, name string) *affiliatev1.Group {
 	w.t.Helper()
-	g, err := w.service.CreateGroup(w.live(), &affiliatev1.CreateGroupRequest{ProgramId: programID, Name: name, Percentage: proto.Float64(12.5)})
+	g, err := w.service.CreateGroup(w.liveContext(), &affiliatev1.CreateGroupRequest{ProgramId: programID, Name: name, Percentage: proto.Float64(12.5)})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -35,35 +35,35 @@ func (w *world) updateGroup(g *affiliatev1.Group, req *affiliatev1.UpdateGroupRe
 	if wrong := w.service.Check(req); len(wrong) > 0 {
 		return nil, wrong.Err()
 	}
-	return w.service.UpdateGroup(w.live(), req)
+	return w.service.UpdateGroup(w.liveContext(), req)
 }
 
 func (w *world) deleteGroup(g *affiliatev1.Group) error {
-	_, err := w.service.DeleteGroup(w.live(), &affiliatev1.DeleteGroupRequest{ProgramId: g.ProgramId, GroupId: g.Id})
+	_, err := w.service.DeleteGroup(w.liveContext(), &affiliatev1.DeleteGroupRequest{ProgramId: g.ProgramId, GroupId: g.Id})
 	return err
 }
 
-// executor is a connection or a transaction.
+// executor executes SQL on a connection or in a transaction.
 type executor interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// join puts a new partner into a group of the world's workspace.
+// join creates a new partner as a participant in the group.
 func (w *world) join(db executor, g *affiliatev1.Group) error {
 	const join = `
-		with made as (
+		with partner as (
 			insert into users (id, kind, email, password_hash, name, created_at)
 			values (gen_random_uuid(), 'partner', gen_random_uuid()::text, '', 'Jane', $4)
 			returning id, name, email
 		)
 		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, group_id, status, referral_code,
 			application_answers, applied_at, created_at, updated_at)
-		select $1, gen_random_uuid(), $2, 'live', id, name, email, $3, 'approved', id::text, '{}', $4, $4, $4 from made`
+		select $1, gen_random_uuid(), $2, 'live', id, name, email, $3, 'approved', id::text, '{}', $4, $4, $4 from partner`
 	_, err := db.Exec(w.t.Context(), join, w.workspace, g.ProgramId, g.Id, w.now)
 	return err
 }
 
-// invite makes an invitation into a group.
+// invite creates an invitation that names the group.
 func (w *world) invite(g *affiliatev1.Group, expires time.Time, ended *time.Time) {
 	w.t.Helper()
 	w.Exec(`
@@ -82,8 +82,8 @@ func (w *world) connect() *pgx.Conn {
 	return conn
 }
 
-// untilBlocked returns once a statement waits for a lock that conn holds.
-func (w *world) untilBlocked(conn *pgx.Conn) {
+// waitUntilBlocked waits until a statement waits for a lock of conn.
+func (w *world) waitUntilBlocked(conn *pgx.Conn) {
 	w.t.Helper()
 	pid := conn.PgConn().PID()
 	for w.Count(`select count(*) from pg_stat_activity where $1 = any(pg_blocking_pids(pid))`, pid) == 0 {
@@ -93,17 +93,17 @@ func (w *world) untilBlocked(conn *pgx.Conn) {
 	}
 }
 
-func TestGroupsOfAProgramme(t *testing.T) {
+func TestListGroups(t *testing.T) {
 	w := newWorld(t)
 	p, other := w.create(&affiliatev1.CreateProgramRequest{Name: "P"}), w.create(&affiliatev1.CreateProgramRequest{Name: "Other"})
-	gold, err := w.service.CreateGroup(w.live(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "gold", FlatAmountCents: proto.Int64(0)})
+	gold, err := w.service.CreateGroup(w.liveContext(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "gold", FlatAmountCents: proto.Int64(0)})
 	if err != nil || gold.Percentage != nil || gold.FlatAmountCents == nil || gold.Participants != 0 || gold.ProgramId != p.Id {
 		t.Fatalf("%v, %v", gold, err)
 	}
 	for _, name := range []string{"Silver", "bronze", "Zinc"} {
-		w.group(p.Id, name)
+		w.createGroup(p.Id, name)
 	}
-	w.group(other.Id, "GOLD")
+	w.createGroup(other.Id, "GOLD")
 	for range 3 {
 		if err := w.join(w.SQL, gold); err != nil {
 			t.Fatal(err)
@@ -115,7 +115,7 @@ func TestGroupsOfAProgramme(t *testing.T) {
 	}{
 		{1, 20, []string{"bronze", "gold", "Silver", "Zinc"}}, {2, 2, []string{"Silver", "Zinc"}}, {3, 2, nil},
 	} {
-		list, err := w.service.ListGroups(w.live(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id, Page: &tc.page, PageSize: &tc.size})
+		list, err := w.service.ListGroups(w.liveContext(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id, Page: &tc.page, PageSize: &tc.size})
 		if err != nil || list.Total != 4 || list.Page != tc.page || list.Limit != tc.size {
 			t.Fatalf("%v, %v", list, err)
 		}
@@ -130,21 +130,21 @@ func TestGroupsOfAProgramme(t *testing.T) {
 			t.Errorf("page %d: %v", tc.page, names)
 		}
 	}
-	if err := w.deleteGroup(w.group(p.Id, "Iron")); err != nil {
+	if err := w.deleteGroup(w.createGroup(p.Id, "Iron")); err != nil {
 		t.Error(err)
 	}
 	if n := w.Count(`select count(*) from audit_log where resource_type = 'group' and mode = 'live' and action = 'group.create' and actor = $1`, w.user.String()); n != 6 {
-		t.Errorf("%d lines of creation", n)
+		t.Errorf("%d audit records of creations", n)
 	}
 	if n := w.Count(`select count(*) from audit_log where action = 'group.delete' and before->>'name' = 'Iron' and (before->>'percentage')::numeric = 12.5 and after is null`); n != 1 {
-		t.Errorf("%d lines of deletion", n)
+		t.Errorf("%d audit records of the deletion", n)
 	}
 	if n := w.Count(`select count(*) from events`); n != 0 {
-		t.Errorf("%d events, of which the catalogue has none", n)
+		t.Errorf("%d events, but groups have no event types", n)
 	}
 }
 
-func TestGroupNamesAreUniqueWhateverTheCase(t *testing.T) {
+func TestGroupNames_AreUniqueIgnoringCase(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	errs := make([]error, 20)
@@ -152,22 +152,22 @@ func TestGroupNamesAreUniqueWhateverTheCase(t *testing.T) {
 	for i := range errs {
 		wg.Go(func() {
 			name := []string{"Gold", "GOLD", "gold"}[i%3]
-			_, errs[i] = w.service.CreateGroup(w.live(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: name, Percentage: proto.Float64(1)})
+			_, errs[i] = w.service.CreateGroup(w.liveContext(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: name, Percentage: proto.Float64(1)})
 		})
 	}
 	wg.Wait()
-	made := 0
+	created := 0
 	for _, err := range errs {
 		if err == nil {
-			made++
+			created++
 			continue
 		}
 		pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "name")
 	}
-	if made != 1 || w.Count(`select count(*) from groups`) != 1 || w.Count(`select count(*) from audit_log where action = 'group.create'`) != 1 {
-		t.Errorf("%d of 20 namesakes were made", made)
+	if created != 1 || w.Count(`select count(*) from groups`) != 1 || w.Count(`select count(*) from audit_log where action = 'group.create'`) != 1 {
+		t.Errorf("%d of 20 groups with the same name were created", created)
 	}
-	silver := w.group(p.Id, "Silver")
+	silver := w.createGroup(p.Id, "Silver")
 	_, err := w.updateGroup(silver, &affiliatev1.UpdateGroupRequest{Name: "gOLD"}, "name")
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "name")
 	if renamed, err := w.updateGroup(silver, &affiliatev1.UpdateGroupRequest{Name: "SILVER"}, "name"); err != nil || renamed.Name != "SILVER" {
@@ -191,24 +191,24 @@ func TestUpdateGroup(t *testing.T) {
 		{"outside the mask", &req{Name: "Newer", Percentage: proto.Float64(1)}, []string{"percentage"}, func(g *affiliatev1.Group) { g.Percentage = proto.Float64(1) }, ""},
 		{"the same rate", &req{Percentage: proto.Float64(12.5)}, []string{"percentage"}, func(*affiliatev1.Group) {}, ""},
 		{"to flat", &req{FlatAmountCents: proto.Int64(7)}, []string{"flat_amount_cents"}, func(g *affiliatev1.Group) { g.Percentage, g.FlatAmountCents = nil, proto.Int64(7) }, ""},
-		{"to flat, the other cleared", &req{FlatAmountCents: proto.Int64(7)}, []string{"flat_amount_cents", "percentage"}, func(g *affiliatev1.Group) { g.Percentage, g.FlatAmountCents = nil, proto.Int64(7) }, ""},
-		{"the other cleared", &req{}, []string{"flat_amount_cents"}, func(*affiliatev1.Group) {}, ""},
-		{"the last cleared", &req{}, []string{"percentage"}, nil, "percentage"},
+		{"to flat, percentage cleared", &req{FlatAmountCents: proto.Int64(7)}, []string{"flat_amount_cents", "percentage"}, func(g *affiliatev1.Group) { g.Percentage, g.FlatAmountCents = nil, proto.Int64(7) }, ""},
+		{"absent rate cleared", &req{}, []string{"flat_amount_cents"}, func(*affiliatev1.Group) {}, ""},
+		{"only rate cleared", &req{}, []string{"percentage"}, nil, "percentage"},
 		{"both", &req{Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(7)}, []string{"flat_amount_cents", "percentage"}, nil, "flat_amount_cents"},
 		{"three decimals", &req{Percentage: proto.Float64(1.005)}, []string{"percentage"}, nil, "percentage"},
 		{"a cleared name", &req{}, []string{"name"}, nil, "name"},
-		{"an unknown path", &req{}, []string{"participants"}, nil, "update_mask"},
+		{"unknown path", &req{}, []string{"participants"}, nil, "update_mask"},
 		{"the id", &req{}, []string{"group_id"}, nil, "update_mask"},
 		{"no mask", &req{Name: "New"}, nil, nil, "update_mask"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w.Exec(`delete from groups`)
-			before := w.group(p.Id, "G")
+			before := w.createGroup(p.Id, "G")
 			got, err := w.updateGroup(before, tc.req, tc.paths...)
-			lines := w.Count(`select count(*) from audit_log where resource_id = $1 and action = 'group.update'`, before.Id)
+			records := w.Count(`select count(*) from audit_log where resource_id = $1 and action = 'group.update'`, before.Id)
 			if tc.invalid != "" {
-				if pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.invalid); lines != 0 {
-					t.Errorf("%d: a refused update left a trace", i)
+				if pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.invalid); records != 0 {
+					t.Errorf("%d: a refused update has an audit record", i)
 				}
 				return
 			}
@@ -218,11 +218,11 @@ func TestUpdateGroup(t *testing.T) {
 			if !proto.Equal(want, before) {
 				changes = 1
 			}
-			if err != nil || got.UpdatedAt.AsTime().After(before.UpdatedAt.AsTime()) != (changes == 1) || lines != changes {
-				t.Fatalf("%v, %v, %d lines in the audit log", got, err, lines)
+			if err != nil || got.UpdatedAt.AsTime().After(before.UpdatedAt.AsTime()) != (changes == 1) || records != changes {
+				t.Fatalf("%v, %v, %d audit records", got, err, records)
 			}
 			want.UpdatedAt = got.UpdatedAt
-			list, err := w.service.ListGroups(w.live(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id})
+			list, err := w.service.ListGroups(w.liveContext(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id})
 			if err != nil || !proto.Equal(got, want) || !proto.Equal(list.Data[0], want) {
 				t.Errorf("got %v, listed %v, %v\nwant %v", got, list, err, want)
 			}
@@ -233,7 +233,7 @@ func TestUpdateGroup(t *testing.T) {
 	}
 }
 
-func TestCheckOfCreateGroup(t *testing.T) {
+func TestCheck_CreateGroup(t *testing.T) {
 	service := program.New(nil, nil)
 	for _, tc := range []struct {
 		req  *affiliatev1.CreateGroupRequest
@@ -245,40 +245,41 @@ func TestCheckOfCreateGroup(t *testing.T) {
 		{&affiliatev1.CreateGroupRequest{Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(1)}, "flat_amount_cents"},
 		{&affiliatev1.CreateGroupRequest{Percentage: proto.Float64(0.001)}, "percentage"},
 	} {
-		var named []string
+		var fields []string
 		for _, v := range service.Check(tc.req) {
-			named = append(named, v.Field)
+			fields = append(fields, v.Field)
 		}
-		if strings.Join(named, " ") != tc.want {
-			t.Errorf("%v: %v, want %s", tc.req, named, tc.want)
+		if strings.Join(fields, " ") != tc.want {
+			t.Errorf("%v: %v, want %s", tc.req, fields, tc.want)
 		}
 	}
 }
 
-func TestArchivedProgrammesKeepTheirGroups(t *testing.T) {
+func TestGroups_OfArchivedProgramAreReadOnly(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
-	g := w.group(p.Id, "G")
-	if _, err := w.move(w.live(), "archive", p.Id); err != nil {
+	g := w.createGroup(p.Id, "G")
+	if _, err := w.move(w.liveContext(), "archive", p.Id); err != nil {
 		t.Fatal(err)
 	}
-	_, err := w.service.CreateGroup(w.live(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "H", Percentage: proto.Float64(1)})
+	_, err := w.service.CreateGroup(w.liveContext(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "H", Percentage: proto.Float64(1)})
 	if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid); metadata["status"] != "archived" {
 		t.Errorf("metadata %v", metadata)
 	}
 	_, err = w.updateGroup(g, &affiliatev1.UpdateGroupRequest{Name: "H"}, "name")
 	pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid)
-	list, err := w.service.ListGroups(w.live(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id})
+	list, err := w.service.ListGroups(w.liveContext(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id})
 	if err != nil || len(list.Data) != 1 || list.Data[0].Name != "G" {
 		t.Errorf("%v, %v", list, err)
 	}
-	if rules, err := w.service.ListProgramRules(w.live(), &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id}); err != nil || len(rules.Data) != 1 {
+	if rules, err := w.service.ListProgramRules(w.liveContext(), &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id}); err != nil || len(rules.Data) != 1 {
 		t.Errorf("%v, %v", rules, err)
 	}
 }
 
-// A group that is being made keeps its programme from being archived under it.
-func TestGroupsWaitForTheArchiving(t *testing.T) {
+// While a transaction archives the programme, CreateGroup waits. After the commit it is
+// refused.
+func TestCreateGroup_WaitsForTheArchivingOfTheProgram(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	archiver := w.connect()
@@ -289,23 +290,23 @@ func TestGroupsWaitForTheArchiving(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), `update programs set status = 'archived' where id = $1`, p.Id); err != nil {
 		t.Fatal(err)
 	}
-	made := make(chan error)
+	created := make(chan error)
 	go func() {
-		_, err := w.service.CreateGroup(w.live(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "G", Percentage: proto.Float64(1)})
-		made <- err
+		_, err := w.service.CreateGroup(w.liveContext(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "G", Percentage: proto.Float64(1)})
+		created <- err
 	}()
-	w.untilBlocked(archiver)
+	w.waitUntilBlocked(archiver)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	pgtest.RequireRefusal(t, <-made, affiliate.ReasonProgramStateInvalid)
+	pgtest.RequireRefusal(t, <-created, affiliate.ReasonProgramStateInvalid)
 }
 
-func TestDeleteGroupInUse(t *testing.T) {
+func TestDeleteGroup_InUseIsRefused(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
-	g := w.group(p.Id, "G")
-	inUse := func(participants string) {
+	g := w.createGroup(p.Id, "G")
+	expectInUse := func(participants string) {
 		t.Helper()
 		if metadata := pgtest.RequireRefusal(t, w.deleteGroup(g), affiliate.ReasonGroupInUse); metadata["participants"] != participants {
 			t.Errorf("metadata %v", metadata)
@@ -316,11 +317,11 @@ func TestDeleteGroupInUse(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	inUse("2")
+	expectInUse("2")
 	w.Exec(`update participants set group_id = null`)
 	w.invite(g, w.now.Add(time.Millisecond), nil)
-	inUse("0")
-	// Neither an expired invitation nor one that was accepted leads anywhere.
+	expectInUse("0")
+	// An expired invitation and an accepted invitation do not prevent the deletion.
 	w.Exec(`delete from participant_invites`)
 	w.invite(g, w.now.Truncate(time.Millisecond), nil)
 	w.invite(g, w.now.Add(time.Hour), &w.now)
@@ -328,16 +329,17 @@ func TestDeleteGroupInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w.Count(`select count(*) from groups`) != 0 || w.Count(`select count(*) from participant_invites where group_id is null`) != 2 {
-		t.Error("the group or its invitations are not as they should be")
+		t.Error("the group was not deleted, or its invitations still name it")
 	}
 	pgtest.RequireRefusal(t, w.deleteGroup(g), affiliate.ReasonNotFound)
 	if n := w.Count(`select count(*) from audit_log where action = 'group.delete'`); n != 1 {
-		t.Errorf("%d lines of deletion", n)
+		t.Errorf("%d audit records of the deletion", n)
 	}
 }
 
-// A partner who is being put into the group is waited for, and then in it.
-func TestDeleteGroupWaitsForWhoeverJoins(t *testing.T) {
+// While a transaction adds a participant to the group, DeleteGroup waits. It is refused
+// if that transaction commits and succeeds if it rolls back.
+func TestDeleteGroup_WaitsForAJoiningParticipant(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	for _, tc := range []struct {
@@ -345,10 +347,10 @@ func TestDeleteGroupWaitsForWhoeverJoins(t *testing.T) {
 		finish func(pgx.Tx) error
 		want   affiliate.Reason
 	}{
-		{"joined", func(tx pgx.Tx) error { return tx.Commit(t.Context()) }, affiliate.ReasonGroupInUse},
-		{"gave up", func(tx pgx.Tx) error { return tx.Rollback(t.Context()) }, ""},
+		{"committed", func(tx pgx.Tx) error { return tx.Commit(t.Context()) }, affiliate.ReasonGroupInUse},
+		{"rolled back", func(tx pgx.Tx) error { return tx.Rollback(t.Context()) }, ""},
 	} {
-		g := w.group(p.Id, tc.name)
+		g := w.createGroup(p.Id, tc.name)
 		joiner := w.connect()
 		tx, err := joiner.Begin(t.Context())
 		if err != nil {
@@ -359,7 +361,7 @@ func TestDeleteGroupWaitsForWhoeverJoins(t *testing.T) {
 		}
 		deleted := make(chan error)
 		go func() { deleted <- w.deleteGroup(g) }()
-		w.untilBlocked(joiner)
+		w.waitUntilBlocked(joiner)
 		if err := tc.finish(tx); err != nil {
 			t.Fatal(err)
 		}
@@ -369,13 +371,13 @@ func TestDeleteGroupWaitsForWhoeverJoins(t *testing.T) {
 	}
 }
 
-// However joining and deleting meet: either the partner is in a group that is
-// there, or neither is.
-func TestParallelJoinsAndDeletes(t *testing.T) {
+// A participant joins a group while the group is deleted. Exactly one of the two
+// succeeds.
+func TestDeleteGroup_InParallelWithAJoiningParticipant(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	for range 20 {
-		g := w.group(p.Id, "G")
+		g := w.createGroup(p.Id, "G")
 		joiner := w.connect()
 		var joined, deleted error
 		var wg sync.WaitGroup
@@ -394,22 +396,22 @@ func TestParallelJoinsAndDeletes(t *testing.T) {
 	}
 }
 
-func TestForeignGroupsAreNotFound(t *testing.T) {
+func TestGroups_OfOtherScopesAreNotFound(t *testing.T) {
 	w := newWorld(t)
 	p, other := w.create(&affiliatev1.CreateProgramRequest{Name: "P"}), w.create(&affiliatev1.CreateProgramRequest{Name: "Other"})
-	g := w.group(p.Id, "G")
+	g := w.createGroup(p.Id, "G")
 	unknown := affiliate.NewID[affiliate.Group](w.now).String()
 	for name, tc := range map[string]struct {
 		ctx            context.Context
 		program, group string
-		ofProgramme    bool // the programme itself is there
+		programExists  bool // the caller can access the programme
 	}{
-		"another mode":      {w.as(w.workspace, affiliate.ModeTest), p.Id, g.Id, false},
-		"another workspace": {w.as(w.NewWorkspace(), affiliate.ModeLive), p.Id, g.Id, false},
-		"another programme": {w.live(), other.Id, g.Id, true},
-		"unknown":           {w.live(), p.Id, unknown, true},
-		"no UUID":           {w.live(), p.Id, "42", true},
-		"programme no UUID": {w.live(), "42", g.Id, false},
+		"another mode":               {w.asMerchant(w.workspace, affiliate.ModeTest), p.Id, g.Id, false},
+		"another workspace":          {w.asMerchant(w.NewWorkspace(), affiliate.ModeLive), p.Id, g.Id, false},
+		"another programme":          {w.liveContext(), other.Id, g.Id, true},
+		"unknown":                    {w.liveContext(), p.Id, unknown, true},
+		"not a UUID":                 {w.liveContext(), p.Id, "42", true},
+		"programme id is not a UUID": {w.liveContext(), "42", g.Id, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.UpdateGroup(tc.ctx, &affiliatev1.UpdateGroupRequest{
@@ -418,7 +420,7 @@ func TestForeignGroupsAreNotFound(t *testing.T) {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			_, err = w.service.DeleteGroup(tc.ctx, &affiliatev1.DeleteGroupRequest{ProgramId: tc.program, GroupId: tc.group})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			if tc.ofProgramme {
+			if tc.programExists {
 				return
 			}
 			_, err = w.service.CreateGroup(tc.ctx, &affiliatev1.CreateGroupRequest{ProgramId: tc.program, Name: "H", Percentage: proto.Float64(1)})
@@ -428,6 +430,6 @@ func TestForeignGroupsAreNotFound(t *testing.T) {
 		})
 	}
 	if w.Count(`select count(*) from groups where name = 'G'`) != 1 {
-		t.Error("a foreign call changed the group")
+		t.Error("a caller of another scope changed the group")
 	}
 }

@@ -2,6 +2,7 @@ package program_test
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -24,8 +25,8 @@ const (
 	fraudBlock = affiliatev1.FraudPolicy_FRAUD_POLICY_BLOCK
 )
 
-// full is a programme in which nothing is at its default.
-func full() *affiliatev1.CreateProgramRequest {
+// fullRequest returns a request in which no field has its default value.
+func fullRequest() *affiliatev1.CreateProgramRequest {
 	return &affiliatev1.CreateProgramRequest{
 		Name: "Full", Slug: proto.String("own"), Description: proto.String("D"), WebsiteUrl: proto.String("https://a.example"),
 		AllowedDomains: []string{"b.example"}, LandingUrl: proto.String("https://c.example"), Currency: proto.String("EUR"),
@@ -49,7 +50,7 @@ const (
 	signup   = affiliatev1.EventType_EVENT_TYPE_SIGNUP
 )
 
-func TestUpdateChangesExactlyWhatTheMaskNames(t *testing.T) {
+func TestUpdateProgram(t *testing.T) {
 	w := newWorld(t)
 	type req = affiliatev1.UpdateProgramRequest
 	rules := func(r *affiliatev1.CommissionRules) *req { return &req{CommissionRules: r} }
@@ -87,7 +88,7 @@ func TestUpdateChangesExactlyWhatTheMaskNames(t *testing.T) {
 			p.RulesVersion, p.CommissionRules.FlatAmountCents = 2, proto.Int64(600)
 		}},
 		{"the same flat amount", rules(&affiliatev1.CommissionRules{FlatAmountCents: proto.Int64(500)}), []string{"commission_rules.flat_amount_cents"}, func(*affiliatev1.Program) {}},
-		{"empty objects, which leave no path", rules(&affiliatev1.CommissionRules{Recurring: &affiliatev1.Recurring{}}), nil, func(*affiliatev1.Program) {}},
+		{"an empty object without a path", rules(&affiliatev1.CommissionRules{Recurring: &affiliatev1.Recurring{}}), nil, func(*affiliatev1.Program) {}},
 		{"an empty object", rules(&affiliatev1.CommissionRules{}), []string{"commission_rules"}, func(*affiliatev1.Program) {}},
 		{"a whole object merges", rules(&affiliatev1.CommissionRules{HoldPeriodDays: proto.Int32(0)}), []string{"commission_rules"}, func(p *affiliatev1.Program) {
 			p.RulesVersion, p.CommissionRules.HoldPeriodDays = 2, proto.Int32(0)
@@ -96,7 +97,7 @@ func TestUpdateChangesExactlyWhatTheMaskNames(t *testing.T) {
 			p.RulesVersion = 2
 			p.CommissionRules.CommissionType, p.CommissionRules.Percentage, p.CommissionRules.FlatAmountCents = percentage, proto.Float64(12.34), nil
 		}},
-		{"rules' defaults", &req{}, []string{"commission_rules.hold_period_days", "commission_rules.auto_approval", "commission_rules.net_basis"}, func(p *affiliatev1.Program) {
+		{"rules reset one by one", &req{}, []string{"commission_rules.hold_period_days", "commission_rules.auto_approval", "commission_rules.net_basis"}, func(p *affiliatev1.Program) {
 			p.RulesVersion = 2
 			p.CommissionRules.HoldPeriodDays, p.CommissionRules.AutoApproval, p.CommissionRules.NetBasis = proto.Int32(30), proto.Bool(true), affiliatev1.NetBasis_NET_BASIS_GROSS
 		}},
@@ -110,8 +111,8 @@ func TestUpdateChangesExactlyWhatTheMaskNames(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w.t = t
-			before := w.create(full())
-			// The next case makes the same programme anew.
+			before := w.create(fullRequest())
+			// The next case creates the same programme again.
 			defer w.Exec(`delete from programs`)
 			defer w.Exec(`delete from program_rules`)
 			defer w.Exec(`delete from events`)
@@ -126,24 +127,24 @@ func TestUpdateChangesExactlyWhatTheMaskNames(t *testing.T) {
 				t.Fatal(err)
 			}
 			if later := got.UpdatedAt.AsTime().After(before.UpdatedAt.AsTime()); later != (changes == 1) {
-				t.Errorf("updated at %v, was %v", got.UpdatedAt.AsTime(), before.UpdatedAt.AsTime())
+				t.Errorf("updated at %v, before %v", got.UpdatedAt.AsTime(), before.UpdatedAt.AsTime())
 			}
 			want.UpdatedAt = got.UpdatedAt
 			if !proto.Equal(got, want) {
 				t.Errorf("got  %v\nwant %v", got, want)
 			}
-			if read, err := w.service.GetProgram(w.live(), &affiliatev1.GetProgramRequest{ProgramId: before.Id}); err != nil || !proto.Equal(read, got) {
+			if read, err := w.service.GetProgram(w.liveContext(), &affiliatev1.GetProgramRequest{ProgramId: before.Id}); err != nil || !proto.Equal(read, got) {
 				t.Errorf("read %v, %v", read, err)
 			}
 			if n := w.Count(`select count(*) from events`); n != changes {
 				t.Errorf("%d events", n)
 			}
-			// The edge and the links follow whatever changes.
+			// Each change is written to the edge directory.
 			if n := w.Count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'program' = $1`, before.Id); n != changes {
 				t.Errorf("%d jobs for the edge directory", n)
 			}
 			if n := w.Count(`select count(*) from audit_log where resource_id = $1 and action = 'program.update'`, before.Id); n != changes {
-				t.Errorf("%d lines in the audit log", n)
+				t.Errorf("%d audit records", n)
 			}
 			if n := w.Count(`select count(*) from program_rules where program_id = $1`, before.Id); n != int(want.RulesVersion) {
 				t.Errorf("%d versions of the rules", n)
@@ -152,9 +153,9 @@ func TestUpdateChangesExactlyWhatTheMaskNames(t *testing.T) {
 	}
 }
 
-func TestUpdateRefuses(t *testing.T) {
+func TestUpdateProgram_RejectsInvalidRequests(t *testing.T) {
 	w := newWorld(t)
-	p := w.create(full())
+	p := w.create(fullRequest())
 	type req = affiliatev1.UpdateProgramRequest
 	rules := func(r *affiliatev1.CommissionRules) *req { return &req{CommissionRules: r} }
 	for _, tc := range []struct {
@@ -163,12 +164,12 @@ func TestUpdateRefuses(t *testing.T) {
 		paths []string
 		field string
 	}{
-		{"an unknown path", &req{}, []string{"colour"}, "update_mask"},
+		{"unknown path", &req{}, []string{"colour"}, "update_mask"},
 		{"the status", &req{}, []string{"status"}, "update_mask"},
 		{"the id", &req{}, []string{"program_id"}, "update_mask"},
 		{"the mask", &req{}, []string{"update_mask"}, "update_mask"},
-		{"everything", &req{}, []string{"*"}, "update_mask"},
-		{"an unknown rule", &req{}, []string{"commission_rules.colour"}, "update_mask"},
+		{"an asterisk", &req{}, []string{"*"}, "update_mask"},
+		{"unknown rule", &req{}, []string{"commission_rules.colour"}, "update_mask"},
 		{"a field of a list's elements", &req{}, []string{"commission_rules.tiers.percentage"}, "update_mask"},
 		{"a field without a mask", &req{Name: "N"}, nil, "update_mask"},
 		{"a field deep inside without a mask", rules(&affiliatev1.CommissionRules{Recurring: &affiliatev1.Recurring{MaxMonths: proto.Int32(1)}}), nil, "update_mask"},
@@ -178,31 +179,31 @@ func TestUpdateRefuses(t *testing.T) {
 		{"a bad domain", &req{AllowedDomains: []string{"*.example", "*.*.example"}}, []string{"allowed_domains"}, "allowed_domains[1]"},
 		{"three decimals", rules(&affiliatev1.CommissionRules{CommissionType: percentage, Percentage: proto.Float64(1.005)}), []string{"commission_rules.commission_type", "commission_rules.percentage"}, "commission_rules.percentage"},
 		{"a cleared amount", &req{}, []string{"commission_rules.flat_amount_cents"}, "commission_rules.flat_amount_cents"},
-		{"a switch without its amount", rules(&affiliatev1.CommissionRules{CommissionType: percentage}), []string{"commission_rules.commission_type"}, "commission_rules.percentage"},
+		{"a new type without its rate", rules(&affiliatev1.CommissionRules{CommissionType: percentage}), []string{"commission_rules.commission_type"}, "commission_rules.percentage"},
 		{"a percentage of a flat programme", rules(&affiliatev1.CommissionRules{Percentage: proto.Float64(1)}), []string{"commission_rules.percentage"}, "commission_rules.percentage"},
-		{"the other type's amount", rules(&affiliatev1.CommissionRules{CommissionType: percentage, Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(1)}), []string{"commission_rules"}, "commission_rules.flat_amount_cents"},
+		{"the other type's rate", rules(&affiliatev1.CommissionRules{CommissionType: percentage, Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(1)}), []string{"commission_rules"}, "commission_rules.flat_amount_cents"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := w.update(p.Id, tc.req, tc.paths...)
 			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.field)
 		})
 	}
-	if read, err := w.service.GetProgram(w.live(), &affiliatev1.GetProgramRequest{ProgramId: p.Id}); err != nil || !proto.Equal(read, p) {
-		t.Errorf("refused updates left %v, %v", read, err)
+	if read, err := w.service.GetProgram(w.liveContext(), &affiliatev1.GetProgramRequest{ProgramId: p.Id}); err != nil || !proto.Equal(read, p) {
+		t.Errorf("after refused updates: %v, %v", read, err)
 	}
 }
 
-func TestCheckOfCreateNamesEverything(t *testing.T) {
+func TestCheck_CreateProgram(t *testing.T) {
 	service := program.New(nil, nil)
 	type rules = affiliatev1.CommissionRules
 	for _, tc := range []struct {
 		name  string
 		req   *affiliatev1.CreateProgramRequest
-		field string // empty: nothing is wrong
+		field string // empty if the request is valid
 	}{
-		{"the least", &affiliatev1.CreateProgramRequest{Name: "P"}, ""},
-		{"everything", full(), ""},
-		{"the other rules' defaults", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{HoldPeriodDays: proto.Int32(0)}}, ""},
+		{"only a name", &affiliatev1.CreateProgramRequest{Name: "P"}, ""},
+		{"all fields", fullRequest(), ""},
+		{"one rule", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{HoldPeriodDays: proto.Int32(0)}}, ""},
 		{"two decimals", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(33.33)}}, ""},
 		{"a sum of floats", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(0.1 + 0.2)}}, ""},
 		{"three decimals", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{Percentage: proto.Float64(33.333)}}, "commission_rules.percentage"},
@@ -212,7 +213,7 @@ func TestCheckOfCreateNamesEverything(t *testing.T) {
 		{"a flat type without amount", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{CommissionType: flat}}, "commission_rules.flat_amount_cents"},
 		{"a percentage type without amount", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{CommissionType: percentage}}, "commission_rules.percentage"},
 		{"a percentage with a flat amount", &affiliatev1.CreateProgramRequest{CommissionRules: &rules{CommissionType: percentage, Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(1)}}, "commission_rules.flat_amount_cents"},
-		{"no currency", &affiliatev1.CreateProgramRequest{Currency: proto.String("XYZ")}, "currency"},
+		{"unknown currency", &affiliatev1.CreateProgramRequest{Currency: proto.String("XYZ")}, "currency"},
 		{"gold", &affiliatev1.CreateProgramRequest{Currency: proto.String("XAU")}, "currency"},
 		{"a script", &affiliatev1.CreateProgramRequest{LandingUrl: proto.String("javascript:alert(1)")}, "landing_url"},
 		{"empty terms", &affiliatev1.CreateProgramRequest{TermsUrl: proto.String("")}, "terms_url"},
@@ -225,12 +226,8 @@ func TestCheckOfCreateNamesEverything(t *testing.T) {
 			}
 			continue
 		}
-		named := false
-		for _, v := range found {
-			named = named || v.Field == tc.field
-		}
-		if !named {
-			t.Errorf("%s: %v does not name %s", tc.name, found, tc.field)
+		if !slices.ContainsFunc(found, func(v affiliate.Violation) bool { return v.Field == tc.field }) {
+			t.Errorf("%s: %v has no violation of %s", tc.name, found, tc.field)
 		}
 	}
 
@@ -239,13 +236,13 @@ func TestCheckOfCreateNamesEverything(t *testing.T) {
 		CommissionRules: &rules{CommissionType: flat},
 	})
 	if len(all) != 5 {
-		t.Errorf("not everything at once: %v", all)
+		t.Errorf("%d violations, want all 5: %v", len(all), all)
 	}
 }
 
-// Two patches of different fields at a time both hold: each is relative to the
-// row that it finds.
-func TestParallelUpdatesDoNotUndoEachOther(t *testing.T) {
+// Updates of different fields run in parallel. Each update changes only its own field of
+// the row, so no update overwrites another one.
+func TestUpdateProgram_InParallelKeepsAllChanges(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	results := make(chan error, 30)
@@ -258,7 +255,7 @@ func TestParallelUpdatesDoNotUndoEachOther(t *testing.T) {
 				req.CommissionRules = &affiliatev1.CommissionRules{HoldPeriodDays: proto.Int32(int32(i))}
 				req.UpdateMask = &fieldmaskpb.FieldMask{Paths: []string{"commission_rules.hold_period_days"}}
 			}
-			_, err := w.service.UpdateProgram(w.live(), req)
+			_, err := w.service.UpdateProgram(w.liveContext(), req)
 			results <- err
 		}()
 	}
@@ -267,11 +264,11 @@ func TestParallelUpdatesDoNotUndoEachOther(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	got, err := w.service.GetProgram(w.live(), &affiliatev1.GetProgramRequest{ProgramId: p.Id})
+	got, err := w.service.GetProgram(w.liveContext(), &affiliatev1.GetProgramRequest{ProgramId: p.Id})
 	if err != nil || got.GetDescription() != "D" || got.RulesVersion != 16 {
 		t.Errorf("got %v, %v", got, err)
 	}
 	if n := w.Count(`select count(distinct convert_from(body, 'UTF8')::jsonb #> '{data,object,version}') from events`); n != w.Count(`select count(*) from events`) {
-		t.Error("two changes have one version")
+		t.Error("two changes have the same version")
 	}
 }

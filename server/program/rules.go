@@ -12,54 +12,56 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Paths of what a mask may name as a whole.
+// The mask paths of complete objects.
 const (
 	rulesField     = "commission_rules"
 	recurringField = rulesField + ".recurring"
 )
 
-// firstRules are the defaults with what the request says instead. The amount
-// that is given tells the type; a type that is given demands its amount, since
-// nobody who chose one by name wants a number of ours.
-func firstRules(rules *affiliatev1.CommissionRules, found *affiliate.Violations) affiliate.Rules {
+// initialRules returns the rules of a new programme: the default rules, changed by the
+// fields in the request. If the request has only a flat amount and no commission type, the
+// type is flat. If the request has a type, it must also have the type's rate, because the
+// default rate would probably not be what the merchant wants.
+func initialRules(rules *affiliatev1.CommissionRules, found *affiliate.Violations) affiliate.Rules {
 	if rules == nil {
 		return affiliate.DefaultRules()
 	}
-	patch := heldChanges(rules, found)
+	patch := presentFieldsPatch(rules, found)
 	if !patch.Type.Given && patch.FlatCents.Given && !patch.RateBps.Given {
 		patch.Type = affiliate.Set(affiliate.Flat)
 	}
-	made, wrong := affiliate.DefaultRules().Patch(patch)
+	initial, wrong := affiliate.DefaultRules().Patch(patch)
 	*found = append(*found, wrong...)
-	if patch.Type.Given && made.Type == affiliate.Percentage && !patch.RateBps.Given {
+	if patch.Type.Given && initial.Type == affiliate.Percentage && !patch.RateBps.Given {
 		found.Add(rulesField+".percentage", "is required when {commission_rules.commission_type} is percentage")
 	}
-	return made
+	return initial
 }
 
-// rulesPatchOf reads the part of a mask about commission_rules. The path of a
-// whole object merges what the object holds, or, without an object, goes back to
-// the defaults. What is wrong with the values has been refused before.
+// rulesPatchOf returns the changes of commission_rules that the mask's paths name. If a
+// path names a complete object, the fields that are present in the object are changed. If
+// that object is absent, its fields are reset to their defaults. Check has rejected
+// invalid values.
 func rulesPatchOf(rules *affiliatev1.CommissionRules, paths []string) affiliate.RulesPatch {
 	whole, recurring := slices.Contains(paths, rulesField), slices.Contains(paths, recurringField)
-	patch := rulesChanges(rules, func(path string) bool {
+	patch := fieldsPatch(rules, func(path string) bool {
 		full := rulesField + "." + path
 		merged := whole || recurring && strings.HasPrefix(full, recurringField+".")
-		return slices.Contains(paths, full) || merged && holds(rules, path)
+		return slices.Contains(paths, full) || merged && hasField(rules, path)
 	}, new(affiliate.Violations))
 	patch.Reset = whole && rules == nil
 	patch.Recurring.Reset = recurring && rules.GetRecurring() == nil
 	return patch
 }
 
-// heldChanges makes changes of all that the rules hold.
-func heldChanges(rules *affiliatev1.CommissionRules, found *affiliate.Violations) affiliate.RulesPatch {
-	return rulesChanges(rules, func(path string) bool { return holds(rules, path) }, found)
+// presentFieldsPatch returns the changes of all fields that are present in rules.
+func presentFieldsPatch(rules *affiliatev1.CommissionRules, found *affiliate.Violations) affiliate.RulesPatch {
+	return fieldsPatch(rules, func(path string) bool { return hasField(rules, path) }, found)
 }
 
-// holds reports whether the field at a path is there; the unspecified value of
-// an enum and an empty list count as absent.
-func holds(rules *affiliatev1.CommissionRules, path string) bool {
+// hasField reports whether the field at the path is present. The unspecified value of an
+// enum and an empty list count as absent.
+func hasField(rules *affiliatev1.CommissionRules, path string) bool {
 	m := rules.ProtoReflect()
 	for {
 		name, rest, nested := strings.Cut(path, ".")
@@ -71,66 +73,66 @@ func holds(rules *affiliatev1.CommissionRules, path string) bool {
 	}
 }
 
-// rulesChanges makes changes of the fields that named reports by their paths
-// inside the rules; a named field that the message does not hold is cleared.
-func rulesChanges(rules *affiliatev1.CommissionRules, named func(path string) bool, found *affiliate.Violations) affiliate.RulesPatch {
+// fieldsPatch returns the changes of the fields for whose path selected returns true. A
+// path is relative to the rules. A selected field that is absent in rules is cleared.
+func fieldsPatch(rules *affiliatev1.CommissionRules, selected func(path string) bool, found *affiliate.Violations) affiliate.RulesPatch {
 	var patch affiliate.RulesPatch
 	if rules == nil {
 		rules = &affiliatev1.CommissionRules{}
 	}
-	if named("commission_type") {
-		patch.Type = word[affiliate.CommissionType](server.Word(rules.GetCommissionType()))
+	if selected("commission_type") {
+		patch.Type = setOrClearWord[affiliate.CommissionType](server.Word(rules.GetCommissionType()))
 	}
-	if named("percentage") {
-		patch.RateBps = optional(server.OptionalBasisPoints(rules.Percentage, rulesField+".percentage", found))
+	if selected("percentage") {
+		patch.RateBps = setOrClear(server.OptionalBasisPoints(rules.Percentage, rulesField+".percentage", found))
 	}
-	if named("flat_amount_cents") {
-		patch.FlatCents = optional(rules.FlatAmountCents)
+	if selected("flat_amount_cents") {
+		patch.FlatCents = setOrClear(rules.FlatAmountCents)
 	}
-	if named("hold_period_days") {
-		patch.HoldDays = number(rules.HoldPeriodDays)
+	if selected("hold_period_days") {
+		patch.HoldDays = setOrClearInt(rules.HoldPeriodDays)
 	}
-	if named("auto_approval") {
-		patch.AutoApproval = optional(rules.AutoApproval)
+	if selected("auto_approval") {
+		patch.AutoApproval = setOrClear(rules.AutoApproval)
 	}
-	if named("net_basis") {
-		patch.NetBasis = word[affiliate.NetBasis](server.Word(rules.GetNetBasis()))
+	if selected("net_basis") {
+		patch.NetBasis = setOrClearWord[affiliate.NetBasis](server.Word(rules.GetNetBasis()))
 	}
-	patch.Recurring = recurringChanges(rules.GetRecurring(), named)
-	if named("later_percentage") {
-		patch.LaterRateBps = optional(server.OptionalBasisPoints(rules.LaterPercentage, rulesField+".later_percentage", found))
+	patch.Recurring = recurringFieldsPatch(rules.GetRecurring(), selected)
+	if selected("later_percentage") {
+		patch.LaterRateBps = setOrClear(server.OptionalBasisPoints(rules.LaterPercentage, rulesField+".later_percentage", found))
 	}
-	if named("min_order_cents") {
-		patch.MinOrderCents = optional(rules.MinOrderCents)
+	if selected("min_order_cents") {
+		patch.MinOrderCents = setOrClear(rules.MinOrderCents)
 	}
-	if named("cap_cents") {
-		patch.CapCents = optional(rules.CapCents)
+	if selected("cap_cents") {
+		patch.CapCents = setOrClear(rules.CapCents)
 	}
-	if named("tiers") {
+	if selected("tiers") {
 		patch.Tiers = affiliate.Set(tiersOf(rules.GetTiers(), found))
 	}
-	if named("products") {
+	if selected("products") {
 		patch.Products = affiliate.Set(productsOf(rules.GetProducts(), found))
 	}
-	if named("events") {
+	if selected("events") {
 		patch.Events = affiliate.Set(eventsOf(rules.GetEvents(), found))
 	}
 	return patch
 }
 
-func recurringChanges(recurring *affiliatev1.Recurring, named func(path string) bool) affiliate.RecurringPatch {
+func recurringFieldsPatch(recurring *affiliatev1.Recurring, selected func(path string) bool) affiliate.RecurringPatch {
 	var patch affiliate.RecurringPatch
 	if recurring == nil {
 		recurring = &affiliatev1.Recurring{}
 	}
-	if named("recurring.enabled") {
+	if selected("recurring.enabled") {
 		patch.Once = affiliate.Set(recurring.Enabled != nil && !recurring.GetEnabled())
 	}
-	if named("recurring.max_months") {
-		patch.MaxMonths = number(recurring.MaxMonths)
+	if selected("recurring.max_months") {
+		patch.MaxMonths = setOrClearInt(recurring.MaxMonths)
 	}
-	if named("recurring.max_payments") {
-		patch.MaxPayments = number(recurring.MaxPayments)
+	if selected("recurring.max_payments") {
+		patch.MaxPayments = setOrClearInt(recurring.MaxPayments)
 	}
 	return patch
 }

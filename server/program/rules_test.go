@@ -22,9 +22,9 @@ type (
 	recurring    = affiliatev1.Recurring
 )
 
-func TestRulesComeBackAsTheyWereGiven(t *testing.T) {
+func TestCreateProgram_StoresAllRules(t *testing.T) {
 	w := newWorld(t)
-	given := full().CommissionRules
+	given := fullRequest().CommissionRules
 	given.Tiers = []*tier{
 		{MinRevenueCents: proto.Int64(900_000), Percentage: proto.Float64(30)},
 		{MinRevenueCents: proto.Int64(0), Percentage: proto.Float64(0.01)},
@@ -34,7 +34,7 @@ func TestRulesComeBackAsTheyWereGiven(t *testing.T) {
 	want.Tiers = []*tier{given.Tiers[1], given.Tiers[2], given.Tiers[0]}
 	want.Recurring.Enabled = proto.Bool(true)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: given})
-	read, err := w.service.GetProgram(w.live(), &affiliatev1.GetProgramRequest{ProgramId: p.Id})
+	read, err := w.service.GetProgram(w.liveContext(), &affiliatev1.GetProgramRequest{ProgramId: p.Id})
 	if err != nil || !proto.Equal(p.CommissionRules, want) || !proto.Equal(read, p) {
 		t.Errorf("created %v\nread %v, %v\nwant rules %v", p, read, err, want)
 	}
@@ -44,9 +44,9 @@ func TestRulesComeBackAsTheyWereGiven(t *testing.T) {
 	}
 }
 
-// A mask names any depth: what an object holds merges, lists replace, and what
-// is named and absent is cleared.
-func TestUpdateOfRulesAtEveryDepth(t *testing.T) {
+// A mask can name fields at any depth. If it names an object, the present fields of the
+// object are merged. Lists are replaced. A field that is named but absent is cleared.
+func TestUpdateProgram_RulesAtEveryDepth(t *testing.T) {
 	w := newWorld(t)
 	noLimit := &recurring{Enabled: proto.Bool(true)}
 	for _, tc := range []struct {
@@ -63,12 +63,12 @@ func TestUpdateOfRulesAtEveryDepth(t *testing.T) {
 		{"recurring merges", &rulesMessage{Recurring: &recurring{MaxPayments: proto.Int32(2)}}, []string{"commission_rules.recurring"}, func(r *rulesMessage) { r.Recurring.MaxPayments = proto.Int32(2) }},
 		{"an empty recurring", &rulesMessage{Recurring: &recurring{}}, []string{"commission_rules.recurring"}, func(*rulesMessage) {}},
 		{"recurring inside the whole", &rulesMessage{Recurring: &recurring{MaxPayments: proto.Int32(2)}}, []string{"commission_rules"}, func(r *rulesMessage) { r.Recurring.MaxPayments = proto.Int32(2) }},
-		{"off", &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}, []string{"commission_rules.recurring.enabled"}, func(r *rulesMessage) { r.Recurring = &recurring{Enabled: proto.Bool(false)} }},
-		{"on by default", nil, []string{"commission_rules.recurring.enabled"}, func(*rulesMessage) {}},
+		{"recurring disabled", &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}, []string{"commission_rules.recurring.enabled"}, func(r *rulesMessage) { r.Recurring = &recurring{Enabled: proto.Bool(false)} }},
+		{"recurring enabled by default", nil, []string{"commission_rules.recurring.enabled"}, func(*rulesMessage) {}},
 		{"tiers replaced", &rulesMessage{Tiers: []*tier{{MinRevenueCents: proto.Int64(5), Percentage: proto.Float64(2)}, {MinRevenueCents: proto.Int64(1), Percentage: proto.Float64(1)}}}, []string{"commission_rules.tiers"}, func(r *rulesMessage) {
 			r.Tiers = []*tier{{MinRevenueCents: proto.Int64(1), Percentage: proto.Float64(1)}, {MinRevenueCents: proto.Int64(5), Percentage: proto.Float64(2)}}
 		}},
-		{"the same tiers", &rulesMessage{Tiers: full().CommissionRules.Tiers}, []string{"commission_rules.tiers"}, func(*rulesMessage) {}},
+		{"the same tiers", &rulesMessage{Tiers: fullRequest().CommissionRules.Tiers}, []string{"commission_rules.tiers"}, func(*rulesMessage) {}},
 		{"lists cleared", &rulesMessage{}, []string{"commission_rules.tiers", "commission_rules.products", "commission_rules.events"}, func(r *rulesMessage) { r.Tiers, r.Products, r.Events = nil, nil, nil }},
 		{"lists absent from the whole", &rulesMessage{}, []string{"commission_rules"}, func(*rulesMessage) {}},
 		{"a list inside the whole", &rulesMessage{Products: []*productRate{{ProductId: "B", Percentage: proto.Float64(0)}}}, []string{"commission_rules"}, func(r *rulesMessage) {
@@ -82,7 +82,7 @@ func TestUpdateOfRulesAtEveryDepth(t *testing.T) {
 		{"outside the mask", &rulesMessage{CapCents: proto.Int64(1), Recurring: &recurring{MaxMonths: proto.Int32(1)}}, []string{"commission_rules.hold_period_days"}, func(r *rulesMessage) { r.HoldPeriodDays = proto.Int32(30) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			before := w.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: full().CommissionRules})
+			before := w.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: fullRequest().CommissionRules})
 			want := proto.CloneOf(before.CommissionRules)
 			tc.change(want)
 			version := int32(1)
@@ -100,9 +100,9 @@ func TestUpdateOfRulesAtEveryDepth(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with rules is named by its own path, in a create and in an
-// update alike, and all at once.
-func TestCheckOfRulesNamesEveryPath(t *testing.T) {
+// Check reports the path of each invalid rule, all of them at once, and in the same way
+// for create and update requests.
+func TestCheck_ReportsThePathOfEachInvalidRule(t *testing.T) {
 	service := program.New(nil, nil)
 	ten, cents := proto.Float64(10), proto.Int64(10)
 	for _, tc := range []struct {
@@ -110,7 +110,7 @@ func TestCheckOfRulesNamesEveryPath(t *testing.T) {
 		rules *rulesMessage
 		want  []string
 	}{
-		{"everything at its best", full().CommissionRules, nil},
+		{"valid", fullRequest().CommissionRules, nil},
 		{"decimals", &rulesMessage{
 			LaterPercentage: proto.Float64(1.001),
 			Tiers:           []*tier{{MinConversions: cents, Percentage: proto.Float64(1.005)}},
@@ -125,7 +125,7 @@ func TestCheckOfRulesNamesEveryPath(t *testing.T) {
 		{"an event with both rates", &rulesMessage{Events: []*eventRate{{EventType: purchase, Percentage: ten, FlatAmountCents: cents}}}, []string{"commission_rules.events[0].flat_amount_cents"}},
 		{"an event twice", &rulesMessage{Events: []*eventRate{{EventType: signup}, {EventType: signup, FlatAmountCents: cents}}}, []string{"commission_rules.events[1].event_type"}},
 		{"no recurring payments, with limits", &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false), MaxMonths: proto.Int32(1), MaxPayments: proto.Int32(1)}}, []string{"commission_rules.recurring.max_months", "commission_rules.recurring.max_payments"}},
-		{"everything at once", &rulesMessage{
+		{"several violations", &rulesMessage{
 			Percentage: ten, FlatAmountCents: cents, Recurring: &recurring{Enabled: proto.Bool(false), MaxMonths: proto.Int32(1)},
 			Tiers: []*tier{{Percentage: proto.Float64(1.005)}}, Products: []*productRate{{ProductId: "a"}}, Events: []*eventRate{{EventType: signup}, {EventType: signup}},
 		}, []string{
@@ -134,24 +134,25 @@ func TestCheckOfRulesNamesEveryPath(t *testing.T) {
 		}},
 	} {
 		slices.Sort(tc.want)
-		for what, req := range map[string]proto.Message{
+		for method, req := range map[string]proto.Message{
 			"create": &affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: tc.rules},
 			"update": &affiliatev1.UpdateProgramRequest{CommissionRules: tc.rules, UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"commission_rules"}}},
 		} {
-			var named []string
+			var fields []string
 			for _, v := range service.Check(req) {
-				named = append(named, v.Field)
+				fields = append(fields, v.Field)
 			}
-			slices.Sort(named)
-			if !slices.Equal(named, tc.want) {
-				t.Errorf("%s, %s: %v, want %v", tc.name, what, named, tc.want)
+			slices.Sort(fields)
+			if !slices.Equal(fields, tc.want) {
+				t.Errorf("%s, %s: %v, want %v", tc.name, method, fields, tc.want)
 			}
 		}
 	}
 }
 
-// What only the rules in force make wrong is found with them.
-func TestUpdateOfRulesRefusesLimitsOfWhatIsOff(t *testing.T) {
+// A limit of recurring payments is invalid if the stored rules disable recurring payments.
+// Check cannot see this, so the store must reject the update.
+func TestUpdateProgram_RejectsLimitsOfDisabledRecurringPayments(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}})
 	limit := &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{Recurring: &recurring{MaxMonths: proto.Int32(1)}}}
@@ -179,7 +180,7 @@ func TestListProgramRules(t *testing.T) {
 	w.create(&affiliatev1.CreateProgramRequest{Name: "Another"})
 	list := func(page, size int32) *affiliatev1.ListProgramRulesResponse {
 		t.Helper()
-		got, err := w.service.ListProgramRules(w.live(), &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id, Page: &page, PageSize: &size})
+		got, err := w.service.ListProgramRules(w.liveContext(), &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id, Page: &page, PageSize: &size})
 		if err != nil || got.Total != 5 || got.Page != page || got.Limit != size {
 			t.Fatalf("%v, %v", got, err)
 		}
@@ -196,7 +197,7 @@ func TestListProgramRules(t *testing.T) {
 		t.Errorf("beyond the end %v", beyond)
 	}
 	for name, ctx := range map[string]context.Context{
-		"another mode": w.as(w.workspace, affiliate.ModeTest), "another workspace": w.as(w.NewWorkspace(), affiliate.ModeLive),
+		"another mode": w.asMerchant(w.workspace, affiliate.ModeTest), "another workspace": w.asMerchant(w.NewWorkspace(), affiliate.ModeLive),
 	} {
 		if got, err := w.service.ListProgramRules(ctx, &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id}); err == nil {
 			t.Errorf("%s: %v", name, got)
@@ -206,9 +207,9 @@ func TestListProgramRules(t *testing.T) {
 	}
 }
 
-// Rules that were stored before a rule existed read as its default, and saying
-// the default again is no change.
-func TestOldRulesReadAsDefaults(t *testing.T) {
+// Rules that were stored before a field existed are read with the field's default value.
+// An update that sets the default value changes nothing.
+func TestProgramRules_OldVersionsAreReadWithDefaults(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	old := `{"commission_type": "percentage", "rate_bps": 2000, "hold_period_days": 30, "auto_approval": true, "net_basis": "gross"}`

@@ -1,19 +1,17 @@
-// Package program serves a merchant's programmes, the versions of their rules,
+// Package program serves a merchant's programmes, the versions of their commission rules
 // and their groups of partners.
 //
 //	draft ──▶ active ◀──▶ paused
 //	  └─────────┴───────────┴──▶ archived
 //
-// It guarantees that a move happens only from a status that leads there, that a
-// patch changes exactly the fields that its mask names, and that commission
-// rules are never changed in place: what differs becomes the next version, and
-// commissions keep the one that made them. A group is deleted only when nobody is
-// in it.
+// It guarantees that a status changes only along the arrows of the drawing and that an
+// update changes exactly the fields that its mask names. A change of the commission rules
+// creates a new version of the rules. Existing commissions keep the version with which
+// they were computed. A group can be deleted only when no participant is in it.
 //
-// It does not promise that the edge refuses clicks of a paused programme from the
-// response on: the core waits at most 100 ms for the edge directory, the job of the
-// change repeats the write, and a collector uses a cached entry until Redis announces
-// the change.
+// It does not promise that the edge refuses clicks of a paused programme when the response
+// is sent. The core waits at most 100 ms for the write to the edge directory, and a job
+// repeats the write. A collector uses its cached entry until Redis announces the change.
 package program
 
 import (
@@ -25,7 +23,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Service is affiliate.v1.ProgramService.
+// Service implements affiliate.v1.ProgramService.
 type Service struct {
 	affiliatev1.UnimplementedProgramServiceServer
 
@@ -33,25 +31,25 @@ type Service struct {
 	now   func() time.Time
 }
 
-// New makes the service; now is its clock.
+// New returns a Service; now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// at is the instant of a change: UTC, to the millisecond, as the API shows it.
-func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// CreateProgram makes a draft.
+// CreateProgram creates a draft programme.
 func (s *Service) CreateProgram(ctx context.Context, req *affiliatev1.CreateProgramRequest) (*affiliatev1.Program, error) {
 	p, err := newProgram(req)
 	if err != nil {
 		return nil, err
 	}
-	at := s.at()
+	at := s.changeTime()
 	p.ID, p.Scope = affiliate.NewID[affiliate.Program](at), server.PrincipalFrom(ctx).Scope()
 	p.CreatedAt, p.UpdatedAt = at, at
-	return answer(s.store.CreateProgram(ctx, p, server.ActorFrom(ctx)))
+	return response(s.store.CreateProgram(ctx, p, server.ActorFrom(ctx)))
 }
 
-// ListPrograms pages through the programmes, newest first.
+// ListPrograms returns one page of the programmes, newest first.
 func (s *Service) ListPrograms(ctx context.Context, req *affiliatev1.ListProgramsRequest) (*affiliatev1.ListProgramsResponse, error) {
 	page := server.PageOf(req)
 	filter := affiliate.ProgramFilter{Status: affiliate.ProgramStatus(server.Word(req.GetStatus())), Search: req.GetSearch()}
@@ -65,44 +63,46 @@ func (s *Service) ListPrograms(ctx context.Context, req *affiliatev1.ListProgram
 	}
 	return &affiliatev1.ListProgramsResponse{
 		Data: data, Total: server.SearchTotal(ctx, total, filter.Search),
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 
-// GetProgram reads one programme.
+// GetProgram returns one programme.
 func (s *Service) GetProgram(ctx context.Context, req *affiliatev1.GetProgramRequest) (*affiliatev1.Program, error) {
 	id, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
-	return answer(s.store.Program(ctx, server.PrincipalFrom(ctx).Scope(), id))
+	return response(s.store.Program(ctx, server.PrincipalFrom(ctx).Scope(), id))
 }
 
-// UpdateProgram changes what the mask names.
+// UpdateProgram changes the fields that the update mask names.
 func (s *Service) UpdateProgram(ctx context.Context, req *affiliatev1.UpdateProgramRequest) (*affiliatev1.Program, error) {
 	id, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
-	return answer(s.store.UpdateProgram(ctx, server.PrincipalFrom(ctx).Scope(), id, patchOf(req), s.at(), server.ActorFrom(ctx)))
+	return response(s.store.UpdateProgram(ctx, server.PrincipalFrom(ctx).Scope(), id, patchOf(req), s.changeTime(), server.ActorFrom(ctx)))
 }
 
-// ActivateProgram opens a draft or paused programme.
+// ActivateProgram activates a draft or paused programme.
 func (s *Service) ActivateProgram(ctx context.Context, req *affiliatev1.ActivateProgramRequest) (*affiliatev1.Program, error) {
 	return s.move(ctx, req, affiliate.ProgramActive)
 }
 
-// PauseProgram stops clicks and commissions until it is activated again.
+// PauseProgram pauses an active programme. It has no clicks and commissions until it is
+// activated again.
 func (s *Service) PauseProgram(ctx context.Context, req *affiliatev1.PauseProgramRequest) (*affiliatev1.Program, error) {
 	return s.move(ctx, req, affiliate.ProgramPaused)
 }
 
-// ArchiveProgram ends a programme for good.
+// ArchiveProgram archives a programme. An archived programme cannot be activated again.
 func (s *Service) ArchiveProgram(ctx context.Context, req *affiliatev1.ArchiveProgramRequest) (*affiliatev1.Program, error) {
 	return s.move(ctx, req, affiliate.ProgramArchived)
 }
 
-// ListProgramRules pages through every version of the rules, newest first.
+// ListProgramRules returns one page of the versions of a programme's commission rules,
+// newest first.
 func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListProgramRulesRequest) (*affiliatev1.ListProgramRulesResponse, error) {
 	id, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListPro
 	data := make([]*affiliatev1.ProgramRules, len(versions))
 	for i, v := range versions {
 		data[i] = &affiliatev1.ProgramRules{
-			Version: int32(v.Version), //nolint:gosec // counts what people change by hand
+			Version: int32(v.Version), //nolint:gosec // users create the versions one by one
 			Rules:   server.Rules(v.Rules),
 			At:      server.Timestamp(v.At),
 			By:      v.By.String(),
@@ -124,22 +124,22 @@ func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListPro
 	}
 	return &affiliatev1.ListProgramRulesResponse{
 		Data: data, Total: total,
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 
-func (s *Service) move(ctx context.Context, req named, to affiliate.ProgramStatus) (*affiliatev1.Program, error) {
+func (s *Service) move(ctx context.Context, req programRequest, to affiliate.ProgramStatus) (*affiliatev1.Program, error) {
 	id, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
-	return answer(s.store.MoveProgram(ctx, server.PrincipalFrom(ctx).Scope(), id, to, s.at(), server.ActorFrom(ctx)))
+	return response(s.store.MoveProgram(ctx, server.PrincipalFrom(ctx).Scope(), id, to, s.changeTime(), server.ActorFrom(ctx)))
 }
 
-// named is a request about one programme.
-type named interface{ GetProgramId() string }
+// programRequest is a request whose path names a programme.
+type programRequest interface{ GetProgramId() string }
 
-func answer(p affiliate.Program, err error) (*affiliatev1.Program, error) {
+func response(p affiliate.Program, err error) (*affiliatev1.Program, error) {
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// world is a workspace in a database of its own.
+// world is a workspace in a new database.
 type world struct {
 	*pgtest.Fixture
 	t         *testing.T
@@ -40,21 +40,21 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func (w *world) as(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
+func (w *world) asMerchant(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
 	return server.WithPrincipal(w.t.Context(), server.Principal{
 		Kind: server.MerchantToken, User: w.user, Workspace: workspace, Role: affiliate.RoleOwner, Mode: mode,
 	})
 }
 
-// live is the context of most tests.
-func (w *world) live() context.Context { return w.as(w.workspace, affiliate.ModeLive) }
+// liveContext returns the context of a call in live mode by an owner of the workspace.
+func (w *world) liveContext() context.Context { return w.asMerchant(w.workspace, affiliate.ModeLive) }
 
 func (w *world) create(req *affiliatev1.CreateProgramRequest) *affiliatev1.Program {
 	w.t.Helper()
 	if wrong := w.service.Check(req); len(wrong) > 0 {
 		w.t.Fatalf("check: %v", wrong)
 	}
-	p, err := w.service.CreateProgram(w.live(), req)
+	p, err := w.service.CreateProgram(w.liveContext(), req)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func (w *world) update(id string, req *affiliatev1.UpdateProgramRequest, paths .
 	if wrong := w.service.Check(req); len(wrong) > 0 {
 		return nil, wrong.Err()
 	}
-	return w.service.UpdateProgram(w.live(), req)
+	return w.service.UpdateProgram(w.liveContext(), req)
 }
 
 func (w *world) move(ctx context.Context, verb, id string) (*affiliatev1.Program, error) {
@@ -82,7 +82,7 @@ func (w *world) move(ctx context.Context, verb, id string) (*affiliatev1.Program
 	}
 }
 
-func TestCreateFillsInTheDefaults(t *testing.T) {
+func TestCreateProgram_SetsDefaults(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "Späti Partner", WebsiteUrl: proto.String("https://WWW.Shop.example/start")})
 	at := server.Timestamp(w.now.Truncate(time.Millisecond))
@@ -102,17 +102,17 @@ func TestCreateFillsInTheDefaults(t *testing.T) {
 	if !proto.Equal(p, want) {
 		t.Errorf("created %v\n   want %v", p, want)
 	}
-	read, err := w.service.GetProgram(w.live(), &affiliatev1.GetProgramRequest{ProgramId: p.Id})
+	read, err := w.service.GetProgram(w.liveContext(), &affiliatev1.GetProgramRequest{ProgramId: p.Id})
 	if err != nil || !proto.Equal(read, want) {
 		t.Errorf("read %v, %v", read, err)
 	}
 	if w.Count(`select count(*) from program_rules where program_id = $1 and version = 1 and by = $2`, p.Id, w.user) != 1 ||
 		w.Count(`select count(*) from audit_log where resource_id = $1 and action = 'program.create' and actor = $2`, p.Id, w.user.String()) != 1 {
-		t.Error("no first rules, or no line in the audit log")
+		t.Error("the first version of the rules or the audit record is missing")
 	}
 }
 
-func TestCreateTakesWhatIsGiven(t *testing.T) {
+func TestCreateProgram_StoresAllFields(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{
 		Name: "P", Slug: proto.String("own"), Description: proto.String("D"), LandingUrl: proto.String("http://land.example"),
@@ -139,7 +139,7 @@ func TestCreateTakesWhatIsGiven(t *testing.T) {
 	}
 }
 
-func TestSlugs(t *testing.T) {
+func TestProgramSlugs_AreUnique(t *testing.T) {
 	w := newWorld(t)
 	for i, want := range []string{"acme", "acme-2", "acme-3"} {
 		if p := w.create(&affiliatev1.CreateProgramRequest{Name: "Acme"}); p.Slug != want {
@@ -147,10 +147,10 @@ func TestSlugs(t *testing.T) {
 		}
 	}
 	given := &affiliatev1.CreateProgramRequest{Name: "Other", Slug: proto.String("acme-2")}
-	_, err := w.service.CreateProgram(w.live(), given)
+	_, err := w.service.CreateProgram(w.liveContext(), given)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonSlugTaken)
-	for _, elsewhere := range []context.Context{w.as(w.workspace, affiliate.ModeTest), w.as(w.NewWorkspace(), affiliate.ModeLive)} {
-		if _, err := w.service.CreateProgram(elsewhere, given); err != nil {
+	for _, other := range []context.Context{w.asMerchant(w.workspace, affiliate.ModeTest), w.asMerchant(w.NewWorkspace(), affiliate.ModeLive)} {
+		if _, err := w.service.CreateProgram(other, given); err != nil {
 			t.Errorf("another mode or workspace: %v", err)
 		}
 	}
@@ -166,13 +166,13 @@ func TestSlugs(t *testing.T) {
 	}
 }
 
-func TestParallelNamesakesAllGetTheirSlug(t *testing.T) {
+func TestCreateProgram_SameNameInParallelGetsDifferentSlugs(t *testing.T) {
 	w := newWorld(t)
 	var wg sync.WaitGroup
 	slugs := make([]string, 40)
 	for i := range slugs {
 		wg.Go(func() {
-			p, err := w.service.CreateProgram(w.live(), &affiliatev1.CreateProgramRequest{Name: "Same"})
+			p, err := w.service.CreateProgram(w.liveContext(), &affiliatev1.CreateProgramRequest{Name: "Same"})
 			if err != nil {
 				t.Error(err)
 				return
@@ -187,20 +187,20 @@ func TestParallelNamesakesAllGetTheirSlug(t *testing.T) {
 	}
 }
 
-func TestListIsPagedNewestFirst(t *testing.T) {
+func TestListPrograms_PagesNewestFirst(t *testing.T) {
 	w := newWorld(t)
 	var ids []string
 	for i := range 5 {
 		w.now = w.now.Add(time.Second)
 		ids = append(ids, w.create(&affiliatev1.CreateProgramRequest{Name: fmt.Sprint("P", i), WebsiteUrl: proto.String("https://a.example")}).Id)
 	}
-	if _, err := w.move(w.live(), "activate", ids[1]); err != nil {
+	if _, err := w.move(w.liveContext(), "activate", ids[1]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.service.CreateProgram(w.as(w.workspace, affiliate.ModeTest), &affiliatev1.CreateProgramRequest{Name: "Other mode"}); err != nil {
+	if _, err := w.service.CreateProgram(w.asMerchant(w.workspace, affiliate.ModeTest), &affiliatev1.CreateProgramRequest{Name: "Other mode"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.service.CreateProgram(w.as(w.NewWorkspace(), affiliate.ModeLive), &affiliatev1.CreateProgramRequest{Name: "Other workspace"}); err != nil {
+	if _, err := w.service.CreateProgram(w.asMerchant(w.NewWorkspace(), affiliate.ModeLive), &affiliatev1.CreateProgramRequest{Name: "Other workspace"}); err != nil {
 		t.Fatal(err)
 	}
 	for _, tc := range []struct {
@@ -214,7 +214,7 @@ func TestListIsPagedNewestFirst(t *testing.T) {
 		{&affiliatev1.ListProgramsRequest{Status: affiliatev1.ProgramStatus_PROGRAM_STATUS_ACTIVE}, []string{ids[1]}, 1},
 		{&affiliatev1.ListProgramsRequest{Status: affiliatev1.ProgramStatus_PROGRAM_STATUS_PAUSED}, []string{}, 0},
 	} {
-		list, err := w.service.ListPrograms(w.live(), tc.req)
+		list, err := w.service.ListPrograms(w.liveContext(), tc.req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -226,12 +226,12 @@ func TestListIsPagedNewestFirst(t *testing.T) {
 			t.Errorf("%v: %v of %d, want %v of %d", tc.req, got, list.Total, tc.want, tc.total)
 		}
 	}
-	if list, _ := w.service.ListPrograms(w.live(), &affiliatev1.ListProgramsRequest{}); list.Page != 1 || list.Limit != 20 {
+	if list, _ := w.service.ListPrograms(w.liveContext(), &affiliatev1.ListProgramsRequest{}); list.Page != 1 || list.Limit != 20 {
 		t.Errorf("default page %d of %d", list.Page, list.Limit)
 	}
 }
 
-func TestForeignProgramsAreNotFound(t *testing.T) {
+func TestPrograms_OfOtherScopesAreNotFound(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", WebsiteUrl: proto.String("https://a.example")})
 	mask := &fieldmaskpb.FieldMask{Paths: []string{"name"}}
@@ -239,11 +239,11 @@ func TestForeignProgramsAreNotFound(t *testing.T) {
 		ctx context.Context
 		id  string
 	}{
-		"another mode":      {w.as(w.workspace, affiliate.ModeTest), p.Id},
-		"another workspace": {w.as(w.NewWorkspace(), affiliate.ModeLive), p.Id},
-		"unknown":           {w.live(), affiliate.NewID[affiliate.Program](w.now).String()},
-		"no UUID":           {w.live(), "42"},
-		"empty":             {w.live(), ""},
+		"another mode":      {w.asMerchant(w.workspace, affiliate.ModeTest), p.Id},
+		"another workspace": {w.asMerchant(w.NewWorkspace(), affiliate.ModeLive), p.Id},
+		"unknown":           {w.liveContext(), affiliate.NewID[affiliate.Program](w.now).String()},
+		"not a UUID":        {w.liveContext(), "42"},
+		"empty":             {w.liveContext(), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.GetProgram(tc.ctx, &affiliatev1.GetProgramRequest{ProgramId: tc.id})
@@ -258,7 +258,7 @@ func TestForeignProgramsAreNotFound(t *testing.T) {
 	}
 }
 
-func TestEveryMoveFromEveryStatus(t *testing.T) {
+func TestMoveProgram_FromEveryStatus(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", LandingUrl: proto.String("https://a.example")})
 	legal := map[string]string{
@@ -269,7 +269,7 @@ func TestEveryMoveFromEveryStatus(t *testing.T) {
 	for _, from := range []string{"draft", "active", "paused", "archived"} {
 		for _, verb := range []string{"activate", "pause", "archive"} {
 			w.Exec(`update programs set status = $2 where id = $1`, p.Id, from)
-			moved, err := w.move(w.live(), verb, p.Id)
+			moved, err := w.move(w.liveContext(), verb, p.Id)
 			if to, ok := legal[from+" "+verb]; ok {
 				if err != nil || server.Word(moved.Status) != to {
 					t.Errorf("%s %s: %v, %v", from, verb, moved, err)
@@ -283,65 +283,65 @@ func TestEveryMoveFromEveryStatus(t *testing.T) {
 	}
 }
 
-func TestActivationNeedsAPage(t *testing.T) {
+func TestActivateProgram_RequiresAWebPage(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
-	_, err := w.move(w.live(), "activate", p.Id)
+	_, err := w.move(w.liveContext(), "activate", p.Id)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "website_url")
 	if _, err := w.update(p.Id, &affiliatev1.UpdateProgramRequest{WebsiteUrl: proto.String("https://a.example")}, "website_url"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.move(w.live(), "activate", p.Id); err != nil {
+	if _, err := w.move(w.liveContext(), "activate", p.Id); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestOfParallelMovesOneHappens(t *testing.T) {
+func TestMoveProgram_InParallelSucceedsOnce(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", WebsiteUrl: proto.String("https://a.example")})
 	var wg sync.WaitGroup
 	errs := make([]error, 50)
 	for i := range errs {
-		wg.Go(func() { _, errs[i] = w.move(w.live(), "activate", p.Id) })
+		wg.Go(func() { _, errs[i] = w.move(w.liveContext(), "activate", p.Id) })
 	}
 	wg.Wait()
-	won := 0
+	succeeded := 0
 	for _, err := range errs {
 		if err == nil {
-			won++
+			succeeded++
 			continue
 		}
 		if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid); metadata["status"] != "active" {
-			t.Errorf("loser hears %v", metadata)
+			t.Errorf("metadata of a refusal: %v", metadata)
 		}
 	}
-	if won != 1 || w.Count(`select count(*) from events where type = 'program.updated'`) != 1 {
-		t.Errorf("%d of 50 activations happened", won)
+	if succeeded != 1 || w.Count(`select count(*) from events where type = 'program.updated'`) != 1 {
+		t.Errorf("%d of 50 activations succeeded", succeeded)
 	}
 }
 
-func TestChangesLeaveTheirTrace(t *testing.T) {
+func TestProgramChanges_AreRecordedAndPublished(t *testing.T) {
 	w := newWorld(t)
 	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", WebsiteUrl: proto.String("https://a.example")})
 	if _, err := w.update(p.Id, &affiliatev1.UpdateProgramRequest{Name: "Q"}, "name"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.move(w.live(), "activate", p.Id); err != nil {
+	if _, err := w.move(w.liveContext(), "activate", p.Id); err != nil {
 		t.Fatal(err)
 	}
-	type line struct{ Action, Before, After string }
+	type record struct{ Action, Before, After string }
 	rows, _ := w.SQL.Query(t.Context(), `select action, before::text, after::text from audit_log where resource_id = $1 and action <> 'program.create' and mode = 'live' order by id`, p.Id)
-	lines, err := pgx.CollectRows(rows, pgx.RowToStructByName[line])
+	records, err := pgx.CollectRows(rows, pgx.RowToStructByName[record])
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []line{
+	want := []record{
 		{"program.update", `{"name": "P"}`, `{"name": "Q"}`},
 		{"program.activate", `{"status": "draft"}`, `{"status": "active"}`},
 	}
-	slices.SortFunc(lines, func(a, b line) int { return strings.Compare(b.Action, a.Action) })
-	if !slices.Equal(lines, want) {
-		t.Errorf("audit log %v", lines)
+	slices.SortFunc(records, func(a, b record) int { return strings.Compare(b.Action, a.Action) })
+	if !slices.Equal(records, want) {
+		t.Errorf("audit log %v", records)
 	}
 
 	rows, _ = w.SQL.Query(t.Context(), `select body from events where type = 'program.updated'`)

@@ -11,7 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Check reports what is wrong with a request by itself and by the clock.
+// Check validates req as far as that is possible without the database.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
@@ -24,7 +24,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		case end == nil:
 		case !end.IsValid():
 			found.Add("expires_at", affiliate.MustBeTimestamp)
-		case !instant(end).After(s.at()):
+		case !toMillis(end).After(s.changeTime()):
 			found.Add("expires_at", affiliate.MustBeInFuture)
 		}
 	case *affiliatev1.UpdatePromoCodeRequest:
@@ -36,7 +36,8 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return found
 }
 
-// checkDiscount leaves numbers that no type knows to the annotations.
+// checkDiscount validates the discount's type, value and currency. The validation rules in
+// the proto file reject values that are invalid for all types, for example negative ones.
 func checkDiscount(req *affiliatev1.CreatePromoCodeRequest, found *affiliate.Violations) {
 	if req.DiscountValue == nil {
 		found.Add("discount_value", affiliate.IsRequired)
@@ -51,7 +52,7 @@ func checkDiscount(req *affiliatev1.CreatePromoCodeRequest, found *affiliate.Vio
 			found.Add("currency", "must be absent when {discount_type} is percentage")
 		}
 	case affiliatev1.DiscountType_DISCOUNT_TYPE_FIXED:
-		// Written so that NaN fails.
+		// The condition is also false if value is NaN.
 		if !(value == math.Trunc(value) && value <= affiliate.MaxAmountCents) {
 			found.Add("discount_value", "must be a whole number of minor units when {discount_type} is fixed")
 		}

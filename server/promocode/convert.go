@@ -34,33 +34,33 @@ func toProto(c affiliate.PromoCode) *affiliatev1.PromoCode {
 	}
 }
 
-func answer(c affiliate.PromoCode, err error) (*affiliatev1.PromoCode, error) {
+func response(c affiliate.PromoCode, err error) (*affiliatev1.PromoCode, error) {
 	if err != nil {
 		return nil, err
 	}
 	return toProto(c), nil
 }
 
-func pageOf(codes []affiliate.PromoCode, total int64, page affiliate.Page) *affiliatev1.ListPromoCodesResponse {
+func listResponse(codes []affiliate.PromoCode, total int64, page affiliate.Page) *affiliatev1.ListPromoCodesResponse {
 	data := make([]*affiliatev1.PromoCode, len(codes))
 	for i, c := range codes {
 		data[i] = toProto(c)
 	}
 	return &affiliatev1.ListPromoCodesResponse{
 		Data: data, Total: total,
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}
 }
 
-// newPromoCode is what the request says of a code; it has been checked. The
-// currency of a fixed discount may be left to the store.
+// newPromoCode returns the promo code of a create request. Check has validated the
+// request. If a fixed discount has no currency, the store sets it.
 func newPromoCode(req *affiliatev1.CreatePromoCodeRequest) affiliate.PromoCode {
 	c := affiliate.PromoCode{
 		Code:           affiliate.FoldPromoCode(req.GetCode()),
 		DiscountType:   affiliate.DiscountType(server.Word(req.GetDiscountType())),
 		DiscountValue:  int64(req.GetDiscountValue()),
 		MaxRedemptions: req.MaxRedemptions,
-		ExpiresAt:      instant(req.GetExpiresAt()),
+		ExpiresAt:      toMillis(req.GetExpiresAt()),
 	}
 	if c.DiscountType == affiliate.DiscountPercentage {
 		c.DiscountValue, _ = server.BasisPoints(req.GetDiscountValue())
@@ -71,8 +71,9 @@ func newPromoCode(req *affiliatev1.CreatePromoCodeRequest) affiliate.PromoCode {
 	return c.WithSync(req.GetSyncToProcessor())
 }
 
-// instant is a moment as the database keeps it.
-func instant(t *timestamppb.Timestamp) *time.Time {
+// toMillis converts an optional timestamp and truncates it to milliseconds, which is the
+// precision of the database.
+func toMillis(t *timestamppb.Timestamp) *time.Time {
 	if t == nil {
 		return nil
 	}
@@ -80,8 +81,8 @@ func instant(t *timestamppb.Timestamp) *time.Time {
 	return &at
 }
 
-// patchOf is the update as its mask words it; the mask has been checked. A named
-// field that the message does not hold is cleared.
+// patchOf returns the changes that the request's mask names. Check has validated the
+// mask. A field that the mask names and that is absent in the request is cleared.
 func patchOf(req *affiliatev1.UpdatePromoCodeRequest) affiliate.PromoCodePatch {
 	var patch affiliate.PromoCodePatch
 	for _, path := range req.GetUpdateMask().GetPaths() {
@@ -91,7 +92,7 @@ func patchOf(req *affiliatev1.UpdatePromoCodeRequest) affiliate.PromoCodePatch {
 		case "max_redemptions":
 			patch.MaxRedemptions = affiliate.Change[int64]{Given: true, Value: req.MaxRedemptions}
 		case "expires_at":
-			patch.ExpiresAt = affiliate.Change[time.Time]{Given: true, Value: instant(req.GetExpiresAt())}
+			patch.ExpiresAt = affiliate.Change[time.Time]{Given: true, Value: toMillis(req.GetExpiresAt())}
 		case "sync_to_processor":
 			patch.Sync = affiliate.Set(req.GetSyncToProcessor())
 		}

@@ -15,15 +15,15 @@ import (
 
 func TestListPromoCodes(t *testing.T) {
 	w := newWorld(t)
-	jane, john := w.joined(), w.joined()
+	jane, john := w.newParticipant(), w.newParticipant()
 	for i, code := range []string{"sale_1", "salex1", "Sale-2", "other"} {
-		w.later()
-		w.created([]string{jane, john}[i%2], code)
+		w.advance()
+		w.mustCreate([]string{jane, john}[i%2], code)
 	}
 	w.Exec(`update promo_codes set active = false where code = 'salex1'`)
 	other := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
 	elsewhere := w.join(w.workspace, affiliate.ModeLive, other, w.NewPartner("Jane"))
-	_, err := w.service.CreatePromoCode(w.live(), &affiliatev1.CreatePromoCodeRequest{
+	_, err := w.service.CreatePromoCode(w.asLiveMerchant(), &affiliatev1.CreatePromoCodeRequest{
 		ProgramId: other.String(), ParticipantId: elsewhere, Code: "sale-elsewhere", DiscountType: percentage,
 	})
 	if err != nil {
@@ -34,25 +34,25 @@ func TestListPromoCodes(t *testing.T) {
 		want  []string
 		total int64
 	}{
-		"all":                     {&affiliatev1.ListPromoCodesRequest{}, []string{"other", "sale-2", "salex1", "sale_1"}, 4},
-		"a page":                  {&affiliatev1.ListPromoCodesRequest{Page: proto.Int32(2), PageSize: proto.Int32(3)}, []string{"sale_1"}, 4},
-		"beyond the end":          {&affiliatev1.ListPromoCodesRequest{Page: proto.Int32(9)}, nil, 4},
-		"a participant's":         {&affiliatev1.ListPromoCodesRequest{ParticipantId: &jane}, []string{"sale-2", "sale_1"}, 2},
-		"another programme's":     {&affiliatev1.ListPromoCodesRequest{ParticipantId: &elsewhere}, nil, 0},
-		"active":                  {&affiliatev1.ListPromoCodesRequest{Active: proto.Bool(true)}, []string{"other", "sale-2", "sale_1"}, 3},
-		"not active":              {&affiliatev1.ListPromoCodesRequest{Active: proto.Bool(false)}, []string{"salex1"}, 1},
-		"a prefix, in any case":   {&affiliatev1.ListPromoCodesRequest{Search: proto.String("SALE")}, []string{"sale-2", "salex1", "sale_1"}, 3},
-		"no pattern":              {&affiliatev1.ListPromoCodesRequest{Search: proto.String("sale_")}, []string{"sale_1"}, 1},
-		"nothing has it":          {&affiliatev1.ListPromoCodesRequest{Search: proto.String("%")}, nil, 0},
-		"a page of what is found": {&affiliatev1.ListPromoCodesRequest{Search: proto.String("s"), PageSize: proto.Int32(1)}, []string{"sale-2"}, 3},
-		"all at once": {
+		"all":                           {&affiliatev1.ListPromoCodesRequest{}, []string{"other", "sale-2", "salex1", "sale_1"}, 4},
+		"a page":                        {&affiliatev1.ListPromoCodesRequest{Page: proto.Int32(2), PageSize: proto.Int32(3)}, []string{"sale_1"}, 4},
+		"beyond the end":                {&affiliatev1.ListPromoCodesRequest{Page: proto.Int32(9)}, nil, 4},
+		"one participant":               {&affiliatev1.ListPromoCodesRequest{ParticipantId: &jane}, []string{"sale-2", "sale_1"}, 2},
+		"other programme's participant": {&affiliatev1.ListPromoCodesRequest{ParticipantId: &elsewhere}, nil, 0},
+		"active":                        {&affiliatev1.ListPromoCodesRequest{Active: proto.Bool(true)}, []string{"other", "sale-2", "sale_1"}, 3},
+		"not active":                    {&affiliatev1.ListPromoCodesRequest{Active: proto.Bool(false)}, []string{"salex1"}, 1},
+		"prefix in upper case":          {&affiliatev1.ListPromoCodesRequest{Search: proto.String("SALE")}, []string{"sale-2", "salex1", "sale_1"}, 3},
+		"underscore is literal":         {&affiliatev1.ListPromoCodesRequest{Search: proto.String("sale_")}, []string{"sale_1"}, 1},
+		"percent sign is literal":       {&affiliatev1.ListPromoCodesRequest{Search: proto.String("%")}, nil, 0},
+		"page of a search":              {&affiliatev1.ListPromoCodesRequest{Search: proto.String("s"), PageSize: proto.Int32(1)}, []string{"sale-2"}, 3},
+		"all filters": {
 			&affiliatev1.ListPromoCodesRequest{Search: proto.String("sale"), ParticipantId: &john, Active: proto.Bool(false)},
 			[]string{"salex1"},
 			1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if codes, total := w.list(tc.req); total != tc.total || !slices.Equal(codes, tc.want) {
+			if codes, total := w.listCodes(tc.req); total != tc.total || !slices.Equal(codes, tc.want) {
 				t.Errorf("%v, total %d; want %v, %d", codes, total, tc.want, tc.total)
 			}
 		})
@@ -63,22 +63,22 @@ func TestListPartnerPromoCodes(t *testing.T) {
 	w := newWorld(t)
 	partner := w.NewPartner("Jane")
 	jane := w.join(w.workspace, affiliate.ModeLive, w.program, partner)
-	w.created(jane, "first")
-	w.created(w.joined(), "another")
+	w.mustCreate(jane, "first")
+	w.mustCreate(w.newParticipant(), "another")
 	stranger := w.NewWorkspace()
-	elsewhere, tests := w.NewProgram(affiliate.Scope{Workspace: stranger, Mode: affiliate.ModeLive}), w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeTest})
-	for _, at := range []struct {
+	elsewhere, inTestMode := w.NewProgram(affiliate.Scope{Workspace: stranger, Mode: affiliate.ModeLive}), w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeTest})
+	for _, c := range []struct {
 		ctx     context.Context
 		program affiliate.ProgramID
 		id      string
 		code    string
 	}{
-		{w.merchant(stranger, affiliate.ModeLive), elsewhere, w.join(stranger, affiliate.ModeLive, elsewhere, partner), "second"},
-		{w.merchant(w.workspace, affiliate.ModeTest), tests, w.join(w.workspace, affiliate.ModeTest, tests, partner), "tried"},
+		{w.asMerchant(stranger, affiliate.ModeLive), elsewhere, w.join(stranger, affiliate.ModeLive, elsewhere, partner), "second"},
+		{w.asMerchant(w.workspace, affiliate.ModeTest), inTestMode, w.join(w.workspace, affiliate.ModeTest, inTestMode, partner), "test-code"},
 	} {
-		w.later()
-		_, err := w.service.CreatePromoCode(at.ctx, &affiliatev1.CreatePromoCodeRequest{
-			ProgramId: at.program.String(), ParticipantId: at.id, Code: at.code, DiscountType: percentage,
+		w.advance()
+		_, err := w.service.CreatePromoCode(c.ctx, &affiliatev1.CreatePromoCodeRequest{
+			ProgramId: c.program.String(), ParticipantId: c.id, Code: c.code, DiscountType: percentage,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -95,11 +95,11 @@ func TestListPartnerPromoCodes(t *testing.T) {
 		"all":               {partner, affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{}, []string{"second", "first"}, 2},
 		"a page":            {partner, affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{Page: proto.Int32(2), PageSize: proto.Int32(1)}, []string{"first"}, 2},
 		"one programme":     {partner, affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{ProgramId: &own}, []string{"first"}, 1},
-		"the other mode":    {partner, affiliate.ModeTest, &affiliatev1.ListPartnerPromoCodesRequest{}, []string{"tried"}, 1},
+		"the other mode":    {partner, affiliate.ModeTest, &affiliatev1.ListPartnerPromoCodesRequest{}, []string{"test-code"}, 1},
 		"a stranger":        {w.NewPartner("Jane"), affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{}, nil, 0},
 		"a merchant's user": {w.user, affiliate.ModeLive, &affiliatev1.ListPartnerPromoCodesRequest{}, nil, 0},
 	} {
-		res, err := w.service.ListPartnerPromoCodes(w.partner(tc.partner, tc.mode), tc.req)
+		res, err := w.service.ListPartnerPromoCodes(w.asPartner(tc.partner, tc.mode), tc.req)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,28 +111,28 @@ func TestListPartnerPromoCodes(t *testing.T) {
 			t.Errorf("%s: %v, total %d; want %v, %d", name, codes, res.GetTotal(), tc.want, tc.total)
 		}
 	}
-	// The programme is of live mode.
-	_, err := w.service.ListPartnerPromoCodes(w.partner(partner, affiliate.ModeTest), &affiliatev1.ListPartnerPromoCodesRequest{ProgramId: &own})
+	// The programme is in live mode, so a call in test mode does not find it.
+	_, err := w.service.ListPartnerPromoCodes(w.asPartner(partner, affiliate.ModeTest), &affiliatev1.ListPartnerPromoCodesRequest{ProgramId: &own})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 
-func TestMerchantSeesItsOwnPromoCodesOnly(t *testing.T) {
+func TestPromoCodes_OfOtherScopesAreNotFound(t *testing.T) {
 	w := newWorld(t)
-	jane := w.joined()
-	c := w.created(jane, "may")
+	jane := w.newParticipant()
+	c := w.mustCreate(jane, "may")
 	second := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
 	stranger := w.NewWorkspace()
 	for name, tc := range map[string]struct {
 		ctx         context.Context
 		program, id string
 	}{
-		"another workspace":   {w.merchant(stranger, affiliate.ModeLive), w.program.String(), c.GetId()},
-		"the other mode":      {w.merchant(w.workspace, affiliate.ModeTest), w.program.String(), c.GetId()},
-		"a programme's no id": {w.live(), "programme", c.GetId()},
-		"no such programme":   {w.live(), affiliate.NewID[affiliate.Program](w.now).String(), c.GetId()},
-		"another programme":   {w.live(), second.String(), c.GetId()},
-		"a code's no id":      {w.live(), w.program.String(), "may"},
-		"no such code":        {w.live(), w.program.String(), affiliate.NewID[affiliate.PromoCode](w.now).String()},
+		"another workspace": {w.asMerchant(stranger, affiliate.ModeLive), w.program.String(), c.GetId()},
+		"the other mode":    {w.asMerchant(w.workspace, affiliate.ModeTest), w.program.String(), c.GetId()},
+		"bad programme id":  {w.asLiveMerchant(), "programme", c.GetId()},
+		"unknown programme": {w.asLiveMerchant(), affiliate.NewID[affiliate.Program](w.now).String(), c.GetId()},
+		"another programme": {w.asLiveMerchant(), second.String(), c.GetId()},
+		"bad code id":       {w.asLiveMerchant(), w.program.String(), "may"},
+		"unknown code":      {w.asLiveMerchant(), w.program.String(), affiliate.NewID[affiliate.PromoCode](w.now).String()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := w.service.GetPromoCode(tc.ctx, &affiliatev1.GetPromoCodeRequest{ProgramId: tc.program, PromoCodeId: tc.id})
@@ -142,7 +142,7 @@ func TestMerchantSeesItsOwnPromoCodesOnly(t *testing.T) {
 			_, err = w.service.DeletePromoCode(tc.ctx, &affiliatev1.DeletePromoCodeRequest{ProgramId: tc.program, PromoCodeId: tc.id})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			if tc.id != c.GetId() || tc.program == second.String() {
-				return // the programme is the caller's
+				return // the caller can list and create codes in this programme
 			}
 			_, err = w.service.ListPromoCodes(tc.ctx, &affiliatev1.ListPromoCodesRequest{ProgramId: tc.program})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
@@ -155,10 +155,10 @@ func TestMerchantSeesItsOwnPromoCodesOnly(t *testing.T) {
 	if w.Count(`select count(*) from promo_codes where active and version = 1`) != 1 || w.Count(`select count(*) from audit_log`) != 1 {
 		t.Error("something changed")
 	}
-	// The name is free in the other mode and in another workspace.
+	// The same code can be used in the other mode and in another workspace.
 	for i, scope := range []affiliate.Scope{{Workspace: w.workspace, Mode: affiliate.ModeTest}, {Workspace: stranger, Mode: affiliate.ModeLive}} {
 		program := w.NewProgram(scope)
-		_, err := w.service.CreatePromoCode(w.merchant(scope.Workspace, scope.Mode), &affiliatev1.CreatePromoCodeRequest{
+		_, err := w.service.CreatePromoCode(w.asMerchant(scope.Workspace, scope.Mode), &affiliatev1.CreatePromoCodeRequest{
 			ProgramId: program.String(), ParticipantId: w.join(scope.Workspace, scope.Mode, program, w.NewPartner("Jane")), Code: "MAY", DiscountType: fixed,
 		})
 		if err != nil {

@@ -1,15 +1,15 @@
-// Package promocode serves promo codes: what a buyer types to save something,
-// and what attributes the sale to the partner who has the code.
+// Package promocode serves promo codes. A buyer enters a promo code in the shop to get a
+// discount, and the sale is attributed to the partner who owns the code.
 //
-// It guarantees that a code, whatever its case, belongs to one participant of a
-// workspace and mode as long as it is there: of any number who want it at a time
-// one gets it. Code, participant and discount never change; the rest does by the
-// mask of an update.
+// It guarantees that a code belongs to only one participant of a workspace and mode until
+// it is deleted. Upper and lower case are not distinguished. If several requests create
+// the same code at the same time, one succeeds. The code, its participant and its discount
+// never change. The other fields can be updated.
 //
-// It does not decide whether a conversion may redeem a code: attribution does,
-// at the conversion's instant. Nor does it promise that the edge offers a new code
-// from the response on: the core waits at most 100 ms for the edge directory, and the
-// job of the change repeats the write.
+// It does not decide whether a conversion can redeem a code. Attribution decides this for
+// the time of the conversion. It does not promise that the edge directory has a new code
+// when the response is sent. The core waits at most 100 ms for that write, and a job
+// repeats it.
 package promocode
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Service is affiliate.v1.PromoCodeService.
+// Service implements affiliate.v1.PromoCodeService.
 type Service struct {
 	affiliatev1.UnimplementedPromoCodeServiceServer
 
@@ -29,13 +29,13 @@ type Service struct {
 	now   func() time.Time
 }
 
-// New makes the service; now is its clock.
+// New returns a Service; now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// at is the instant of a change: UTC, to the millisecond, as the API shows it.
-func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// ListPromoCodes pages through a programme's promo codes, newest first.
+// ListPromoCodes returns one page of a programme's promo codes, newest first.
 func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromoCodesRequest) (*affiliatev1.ListPromoCodesResponse, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -47,67 +47,68 @@ func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromo
 	}
 	page := server.PageOf(req)
 	codes, total, err := s.store.PromoCodes(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
-	if filter != (affiliate.PromoCodeFilter{}) { // the number of all codes is kept
+	if filter != (affiliate.PromoCodeFilter{}) { // without a filter, total is exact
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
-	return pageOf(codes, total, page), err
+	return listResponse(codes, total, page), err
 }
 
-// CreatePromoCode gives a participant a code.
+// CreatePromoCode creates a promo code for a participant.
 func (s *Service) CreatePromoCode(ctx context.Context, req *affiliatev1.CreatePromoCodeRequest) (*affiliatev1.PromoCode, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
 	participant, _ := affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
-	at := s.at()
+	at := s.changeTime()
 	code := newPromoCode(req)
 	code.ID, code.Scope = affiliate.NewID[affiliate.PromoCode](at), server.PrincipalFrom(ctx).Scope()
 	code.Program, code.Participant, code.CreatedAt = program, participant, at
-	return answer(s.store.CreatePromoCode(ctx, code, server.ActorFrom(ctx)))
+	return response(s.store.CreatePromoCode(ctx, code, server.ActorFrom(ctx)))
 }
 
-// GetPromoCode reads one promo code.
+// GetPromoCode returns one promo code.
 func (s *Service) GetPromoCode(ctx context.Context, req *affiliatev1.GetPromoCodeRequest) (*affiliatev1.PromoCode, error) {
-	program, id, err := ids(req)
+	program, id, err := pathIDs(req)
 	if err != nil {
 		return nil, err
 	}
-	return answer(s.store.PromoCode(ctx, server.PrincipalFrom(ctx).Scope(), program, id))
+	return response(s.store.PromoCode(ctx, server.PrincipalFrom(ctx).Scope(), program, id))
 }
 
-// UpdatePromoCode changes what is given.
+// UpdatePromoCode changes the fields that the update mask names.
 func (s *Service) UpdatePromoCode(ctx context.Context, req *affiliatev1.UpdatePromoCodeRequest) (*affiliatev1.PromoCode, error) {
-	program, id, err := ids(req)
+	program, id, err := pathIDs(req)
 	if err != nil {
 		return nil, err
 	}
 	scope := server.PrincipalFrom(ctx).Scope()
-	return answer(s.store.UpdatePromoCode(ctx, scope, program, id, patchOf(req), s.at(), server.ActorFrom(ctx)))
+	return response(s.store.UpdatePromoCode(ctx, scope, program, id, patchOf(req), s.changeTime(), server.ActorFrom(ctx)))
 }
 
-// DeletePromoCode ends a code and frees its name.
+// DeletePromoCode deletes a promo code. The same code can then be created again.
 func (s *Service) DeletePromoCode(ctx context.Context, req *affiliatev1.DeletePromoCodeRequest) (*affiliatev1.DeletePromoCodeResponse, error) {
-	program, id, err := ids(req)
+	program, id, err := pathIDs(req)
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.DeletePromoCode(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.at(), server.ActorFrom(ctx))
+	err = s.store.DeletePromoCode(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.changeTime(), server.ActorFrom(ctx))
 	return &affiliatev1.DeletePromoCodeResponse{}, err
 }
 
-// ListPartnerPromoCodes pages through the partner's own codes, newest first.
+// ListPartnerPromoCodes returns one page of the partner's own promo codes, newest first.
 func (s *Service) ListPartnerPromoCodes(ctx context.Context, req *affiliatev1.ListPartnerPromoCodesRequest) (*affiliatev1.ListPromoCodesResponse, error) {
-	var in *affiliate.ProgramID
+	var filter *affiliate.ProgramID
 	if program, ok := affiliate.ParseID[affiliate.Program](req.GetProgramId()); ok {
-		in = &program
+		filter = &program
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	codes, total, err := s.store.PartnerPromoCodes(ctx, caller.User, caller.Mode, in, page)
-	return pageOf(codes, server.Total(ctx, total), page), err
+	codes, total, err := s.store.PartnerPromoCodes(ctx, caller.User, caller.Mode, filter, page)
+	return listResponse(codes, server.Total(ctx, total), page), err
 }
 
-func ids(req interface {
+// pathIDs returns the ids of the programme and the promo code in the request's path.
+func pathIDs(req interface {
 	GetProgramId() string
 	GetPromoCodeId() string
 },

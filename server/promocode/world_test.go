@@ -36,34 +36,36 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// later is a moment after all that was done, so that lists have an order.
-func (w *world) later() { w.now = w.now.Add(time.Minute) }
+// advance moves the clock forward, so that lists have a defined order.
+func (w *world) advance() { w.now = w.now.Add(time.Minute) }
 
-// join makes a partner a participant.
+// join makes a partner a participant of a programme and returns the participant's id.
 func (w *world) join(workspace affiliate.WorkspaceID, mode affiliate.Mode, program affiliate.ProgramID, partner affiliate.UserID) string {
 	w.t.Helper()
 	return w.NewParticipant(affiliate.Scope{Workspace: workspace, Mode: mode}, program, partner, pgtest.Row{"status": "pending"}).ID.String()
 }
 
-func (w *world) joined() string {
+func (w *world) newParticipant() string {
 	w.t.Helper()
 	return w.join(w.workspace, affiliate.ModeLive, w.program, w.NewPartner("Jane"))
 }
 
-func (w *world) merchant(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
+func (w *world) asMerchant(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
 	return server.WithPrincipal(w.t.Context(), server.Principal{
 		Kind: server.MerchantToken, User: w.user, Workspace: workspace, Role: affiliate.RoleManager, Mode: mode,
 	})
 }
 
-func (w *world) live() context.Context { return w.merchant(w.workspace, affiliate.ModeLive) }
+func (w *world) asLiveMerchant() context.Context {
+	return w.asMerchant(w.workspace, affiliate.ModeLive)
+}
 
-func (w *world) partner(id affiliate.UserID, mode affiliate.Mode) context.Context {
+func (w *world) asPartner(id affiliate.UserID, mode affiliate.Mode) context.Context {
 	return server.WithPrincipal(w.t.Context(), server.Principal{Kind: server.PartnerToken, User: id, Mode: mode})
 }
 
-// checked reports what the interceptors would.
-func (w *world) checked(req proto.Message) error {
+// check runs the same checks as the interceptors before a call.
+func (w *world) check(req proto.Message) error {
 	if err := req.(interface{ ValidateAll() error }).ValidateAll(); err != nil {
 		return affiliate.Invalid("annotations", err.Error())
 	}
@@ -71,7 +73,7 @@ func (w *world) checked(req proto.Message) error {
 	return found.Err()
 }
 
-// create makes a code as the merchant does; change may be nil.
+// create creates a promo code as a merchant. change may be nil.
 func (w *world) create(participant, code string, change func(*affiliatev1.CreatePromoCodeRequest)) (*affiliatev1.PromoCode, error) {
 	req := &affiliatev1.CreatePromoCodeRequest{
 		ProgramId: w.program.String(), ParticipantId: participant, Code: code,
@@ -80,13 +82,13 @@ func (w *world) create(participant, code string, change func(*affiliatev1.Create
 	if change != nil {
 		change(req)
 	}
-	if err := w.checked(req); err != nil {
+	if err := w.check(req); err != nil {
 		return nil, err
 	}
-	return w.service.CreatePromoCode(w.live(), req)
+	return w.service.CreatePromoCode(w.asLiveMerchant(), req)
 }
 
-func (w *world) created(participant, code string) *affiliatev1.PromoCode {
+func (w *world) mustCreate(participant, code string) *affiliatev1.PromoCode {
 	w.t.Helper()
 	c, err := w.create(participant, code, nil)
 	if err != nil {
@@ -97,16 +99,16 @@ func (w *world) created(participant, code string) *affiliatev1.PromoCode {
 
 func (w *world) update(id string, req *affiliatev1.UpdatePromoCodeRequest) (*affiliatev1.PromoCode, error) {
 	req.ProgramId, req.PromoCodeId = w.program.String(), id
-	if err := w.checked(req); err != nil {
+	if err := w.check(req); err != nil {
 		return nil, err
 	}
-	return w.service.UpdatePromoCode(w.live(), req)
+	return w.service.UpdatePromoCode(w.asLiveMerchant(), req)
 }
 
-func (w *world) list(req *affiliatev1.ListPromoCodesRequest) (codes []string, total int64) {
+func (w *world) listCodes(req *affiliatev1.ListPromoCodesRequest) (codes []string, total int64) {
 	w.t.Helper()
 	req.ProgramId = w.program.String()
-	res, err := w.service.ListPromoCodes(w.live(), req)
+	res, err := w.service.ListPromoCodes(w.asLiveMerchant(), req)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -116,8 +118,8 @@ func (w *world) list(req *affiliatev1.ListPromoCodesRequest) (codes []string, to
 	return codes, res.GetTotal()
 }
 
-// trace is what changes of a code left: actions of the audit log,
-// events, and jobs for the edge.
+// trace returns what was recorded about a promo code: the actions in the audit log, the
+// types of the events, and the number of jobs that update the edge directory.
 func (w *world) trace(id string) (actions, events []string, jobs int) {
 	w.t.Helper()
 	events, _ = w.Events(id)
