@@ -12,7 +12,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Check reports what is wrong with a request by itself.
+// Check validates req as far as that is possible without the database.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {

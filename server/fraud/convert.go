@@ -14,12 +14,13 @@ func settingsOf(req *affiliatev1.PutFraudPolicyRequest) affiliate.FraudSettings 
 	return affiliate.FraudSettings{
 		DisabledRules:    distinct(req.GetDisabledRules()),
 		BlockedCountries: distinct(req.GetBlockedCountries()),
-		CouponSites:      distinct(folded(req.GetCouponSites())),
-		BrandTerms:       distinct(folded(req.GetBrandTerms())),
+		CouponSites:      distinct(lowercased(req.GetCouponSites())),
+		BrandTerms:       distinct(lowercased(req.GetBrandTerms())),
 	}
 }
 
-func folded(words []string) []string {
+// lowercased returns the words in lower case and without surrounding spaces.
+func lowercased(words []string) []string {
 	out := make([]string, len(words))
 	for i, word := range words {
 		out[i] = strings.ToLower(strings.TrimSpace(word))
@@ -27,15 +28,15 @@ func folded(words []string) []string {
 	return out
 }
 
-// distinct gives each word once, in the order given.
+// distinct returns words without duplicates, in their original order.
 func distinct(words []string) []string {
-	kept := make([]string, 0, len(words))
+	unique := make([]string, 0, len(words))
 	for _, word := range words {
-		if !slices.Contains(kept, word) {
-			kept = append(kept, word)
+		if !slices.Contains(unique, word) {
+			unique = append(unique, word)
 		}
 	}
-	return kept
+	return unique
 }
 
 func policyToProto(p affiliate.ProgramFraudPolicy) *affiliatev1.ProgramFraudPolicy {

@@ -13,9 +13,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (w *world) list(req *affiliatev1.ListFraudEventsRequest) (ids []string, total int64) {
+func (w *world) listEventIDs(req *affiliatev1.ListFraudEventsRequest) (ids []string, total int64) {
 	w.Helper()
-	page, err := w.service.ListFraudEvents(w.as(w.scope), req)
+	page, err := w.service.ListFraudEvents(w.callContext(w.scope), req)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -25,25 +25,25 @@ func (w *world) list(req *affiliatev1.ListFraudEventsRequest) (ids []string, tot
 	return ids, page.GetTotal()
 }
 
-func TestFraudEventsAreListed(t *testing.T) {
+func TestListFraudEvents(t *testing.T) {
 	w := newWorld(t)
 	var ids []string
-	event, commission := w.flagged()
+	event, commission := w.newFlaggedCommission()
 	ids = append(ids, event)
-	c, blocked, none := w.suspect(w.pat, w.program, affiliate.FraudBlock)
+	c, blocked, none := w.recordSuspiciousPurchase(w.pat, w.program, affiliate.FraudBlock)
 	ids = append(ids, blocked.ID.String())
 	autumn := w.NewProgram(w.scope, pgtest.Row{"name": "Autumn"})
 	sam := w.NewParticipant(w.scope, autumn, w.NewPartner("Sam"))
-	_, observed, _ := w.suspect(sam, autumn, affiliate.FraudObserve)
+	_, observed, _ := w.recordSuspiciousPurchase(sam, autumn, affiliate.FraudObserve)
 	ids = append(ids, observed.ID.String())
 	if _, err := w.resolve(event, dismissed, ptr("Known customer")); err != nil {
 		t.Fatal(err)
 	}
 	if none != nil {
-		t.Fatal("a blocked conversion earns")
+		t.Fatal("a blocked conversion has a commission")
 	}
 
-	page, err := w.service.ListFraudEvents(w.as(w.scope), &affiliatev1.ListFraudEventsRequest{})
+	page, err := w.service.ListFraudEvents(w.callContext(w.scope), &affiliatev1.ListFraudEventsRequest{})
 	if err != nil || page.GetTotal() != 3 || page.GetPage() != 1 || page.GetLimit() != 20 || len(page.GetData()) != 3 {
 		t.Fatalf("%v, %v", page, err)
 	}
@@ -69,37 +69,37 @@ func TestFraudEventsAreListed(t *testing.T) {
 		ids   []string
 		total int64
 	}{
-		"open":                    {&affiliatev1.ListFraudEventsRequest{Status: open}, []string{ids[2], ids[1]}, 2},
-		"dismissed":               {&affiliatev1.ListFraudEventsRequest{Status: dismissed}, []string{ids[0]}, 1},
-		"confirmed":               {&affiliatev1.ListFraudEventsRequest{Status: confirmed}, nil, 0},
-		"a programme's":           {&affiliatev1.ListFraudEventsRequest{ProgramId: ptr(w.program.String())}, []string{ids[1], ids[0]}, 2},
-		"a participant's":         {&affiliatev1.ListFraudEventsRequest{ParticipantId: ptr(sam.ID.String())}, []string{ids[2]}, 1},
-		"a programme's open ones": {&affiliatev1.ListFraudEventsRequest{ProgramId: ptr(w.program.String()), Status: open}, []string{ids[1]}, 1},
-		"the second page":         {&affiliatev1.ListFraudEventsRequest{Page: ptr(int32(2)), PageSize: ptr(int32(2))}, []string{ids[0]}, 3},
-		"beyond the end":          {&affiliatev1.ListFraudEventsRequest{Page: ptr(int32(9))}, nil, 3},
+		"open":                  {&affiliatev1.ListFraudEventsRequest{Status: open}, []string{ids[2], ids[1]}, 2},
+		"dismissed":             {&affiliatev1.ListFraudEventsRequest{Status: dismissed}, []string{ids[0]}, 1},
+		"confirmed":             {&affiliatev1.ListFraudEventsRequest{Status: confirmed}, nil, 0},
+		"one programme":         {&affiliatev1.ListFraudEventsRequest{ProgramId: ptr(w.program.String())}, []string{ids[1], ids[0]}, 2},
+		"one participant":       {&affiliatev1.ListFraudEventsRequest{ParticipantId: ptr(sam.ID.String())}, []string{ids[2]}, 1},
+		"open in one programme": {&affiliatev1.ListFraudEventsRequest{ProgramId: ptr(w.program.String()), Status: open}, []string{ids[1]}, 1},
+		"the second page":       {&affiliatev1.ListFraudEventsRequest{Page: ptr(int32(2)), PageSize: ptr(int32(2))}, []string{ids[0]}, 3},
+		"beyond the last page":  {&affiliatev1.ListFraudEventsRequest{Page: ptr(int32(9))}, nil, 3},
 	} {
-		if got, total := w.list(tc.req); !slices.Equal(got, tc.ids) || total != tc.total {
+		if got, total := w.listEventIDs(tc.req); !slices.Equal(got, tc.ids) || total != tc.total {
 			t.Errorf("%s: %q of %d", name, got, total)
 		}
 	}
 }
 
-func TestFraudEventsOfOthersAreNotFound(t *testing.T) {
+func TestFraudEvents_OfOtherScopesAreNotFound(t *testing.T) {
 	w := newWorld(t)
-	event, _ := w.flagged()
+	event, _ := w.newFlaggedCommission()
 	for name, scope := range map[string]affiliate.Scope{
 		"another workspace": {Workspace: w.NewWorkspace(), Mode: w.scope.Mode},
 		"the other mode":    {Workspace: w.scope.Workspace, Mode: affiliate.ModeTest},
 	} {
-		_, err := w.service.ListFraudEvents(w.as(scope), &affiliatev1.ListFraudEventsRequest{ProgramId: ptr(w.program.String())})
+		_, err := w.service.ListFraudEvents(w.callContext(scope), &affiliatev1.ListFraudEventsRequest{ProgramId: ptr(w.program.String())})
 		if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 			t.Errorf("%s, by programme: %v", name, err)
 		}
-		page, err := w.service.ListFraudEvents(w.as(scope), &affiliatev1.ListFraudEventsRequest{})
+		page, err := w.service.ListFraudEvents(w.callContext(scope), &affiliatev1.ListFraudEventsRequest{})
 		if err != nil || len(page.GetData()) != 0 || page.GetTotal() != 0 {
 			t.Errorf("%s: %v, %v", name, page, err)
 		}
-		_, err = w.service.ResolveFraudEvent(w.as(scope), &affiliatev1.ResolveFraudEventRequest{EventId: event, Outcome: confirmed})
+		_, err = w.service.ResolveFraudEvent(w.callContext(scope), &affiliatev1.ResolveFraudEventRequest{EventId: event, Outcome: confirmed})
 		if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -107,32 +107,32 @@ func TestFraudEventsOfOthersAreNotFound(t *testing.T) {
 	if _, err := w.resolve("no-uuid", confirmed, nil); pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 		t.Errorf("%v", err)
 	}
-	if _, total := w.list(&affiliatev1.ListFraudEventsRequest{Status: open}); total != 1 {
-		t.Errorf("%d are open", total)
+	if _, total := w.listEventIDs(&affiliatev1.ListFraudEventsRequest{Status: open}); total != 1 {
+		t.Errorf("%d open events", total)
 	}
 }
 
-func TestResolvingAFraudEvent(t *testing.T) {
+func TestResolveFraudEvent(t *testing.T) {
 	for name, tc := range map[string]struct {
-		before  string // what happened to the commission since
+		before  string // SQL that changes the commission before the event is resolved; may be empty
 		outcome affiliatev1.FraudEventStatus
 		status  string
 		reasons []string
-		event   affiliate.EventName // of the commission; empty: nothing happens to it
+		event   affiliate.EventName // expected event of the commission; empty if it must not change
 		action  string
 	}{
-		"confirmed":                  {"", confirmed, "rejected", []string{"fraud"}, affiliate.EventCommissionRejected, "commission.reject"},
-		"confirmed after approval":   {`update commissions set status = 'approved', needs_review = false, review_reasons = '{}'`, confirmed, "rejected", []string{}, affiliate.EventCommissionRejected, "commission.reject"},
-		"confirmed after payment":    {`update commissions set status = 'paid', needs_review = false, review_reasons = '{}'`, confirmed, "paid", []string{}, "", ""},
-		"confirmed after a refund":   {`update commissions set status = 'refunded'`, confirmed, "refunded", []string{"fraud"}, "", ""},
-		"dismissed":                  {"", dismissed, "pending", []string{}, affiliate.EventCommissionUpdated, "commission.clear_review"},
-		"dismissed, flagged besides": {`update commissions set review_reasons = '{fraud,participant_suspended}'`, dismissed, "pending", []string{"participant_suspended"}, affiliate.EventCommissionUpdated, "commission.clear_review"},
-		"dismissed, cleared before":  {`update commissions set needs_review = true, review_reasons = '{participant_suspended}'`, dismissed, "pending", []string{"participant_suspended"}, "", ""},
-		"dismissed after rejection":  {`update commissions set status = 'rejected'`, dismissed, "rejected", []string{"fraud"}, "", ""},
+		"confirmed":                 {"", confirmed, "rejected", []string{"fraud"}, affiliate.EventCommissionRejected, "commission.reject"},
+		"confirmed after approval":  {`update commissions set status = 'approved', needs_review = false, review_reasons = '{}'`, confirmed, "rejected", []string{}, affiliate.EventCommissionRejected, "commission.reject"},
+		"confirmed after payment":   {`update commissions set status = 'paid', needs_review = false, review_reasons = '{}'`, confirmed, "paid", []string{}, "", ""},
+		"confirmed after a refund":  {`update commissions set status = 'refunded'`, confirmed, "refunded", []string{"fraud"}, "", ""},
+		"dismissed":                 {"", dismissed, "pending", []string{}, affiliate.EventCommissionUpdated, "commission.clear_review"},
+		"dismissed, another flag":   {`update commissions set review_reasons = '{fraud,participant_suspended}'`, dismissed, "pending", []string{"participant_suspended"}, affiliate.EventCommissionUpdated, "commission.clear_review"},
+		"dismissed, flag removed":   {`update commissions set needs_review = true, review_reasons = '{participant_suspended}'`, dismissed, "pending", []string{"participant_suspended"}, "", ""},
+		"dismissed after rejection": {`update commissions set status = 'rejected'`, dismissed, "rejected", []string{"fraud"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			event, commission := w.flagged()
+			event, commission := w.newFlaggedCommission()
 			if tc.before != "" {
 				w.Exec(tc.before)
 			}
@@ -141,12 +141,12 @@ func TestResolvingAFraudEvent(t *testing.T) {
 				got.GetCommissionId() != commission.ID.String() {
 				t.Fatalf("%v, %v", got, err)
 			}
-			if status, reasons := w.commission(commission.ID); status != tc.status || !slices.Equal(reasons, tc.reasons) {
+			if status, reasons := w.commissionStatus(commission.ID); status != tc.status || !slices.Equal(reasons, tc.reasons) {
 				t.Errorf("%s, %q", status, reasons)
 			}
 			types, _ := w.Events(commission.ID.String())
-			told := types[len(types)-1]
-			if want := string(tc.event); want != "" && told != want || want == "" && told != string(affiliate.EventCommissionReviewRequired) {
+			last := types[len(types)-1]
+			if want := string(tc.event); want != "" && last != want || want == "" && last != string(affiliate.EventCommissionReviewRequired) {
 				t.Errorf("%q", types)
 			}
 			if got := w.AuditActions("fraud_event", event); !slices.Equal(got, []string{"fraud_event.resolve"}) {
@@ -161,34 +161,34 @@ func TestResolvingAFraudEvent(t *testing.T) {
 			}
 			if tc.status == "rejected" && tc.event != "" {
 				if n := w.Count(`select count(*) from commissions where rejection_code = 'fraud' and rejection_reason is null`); n != 1 {
-					t.Error("the rejection says something else")
+					t.Error("the rejection has another code, or a reason")
 				}
 			}
-			// What the person wrote is for the merchant's eyes.
+			// Events and the audit log must not contain the note: only the merchant reads it.
 			if n := w.Count(`select count(*) from events where convert_from(body, 'utf8') like '%Called%'`) +
 				w.Count(`select count(*) from audit_log where coalesce(before::text, '') || coalesce(after::text, '') like '%Called%'`); n != 0 {
-				t.Errorf("the note is told %d times", n)
+				t.Errorf("%d events and audit records contain the note", n)
 			}
 
 			_, err = w.resolve(event, dismissed, nil)
-			if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonFraudEventResolved); metadata["status"] != string(statusWord(tc.outcome)) {
+			if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonFraudEventResolved); metadata["status"] != string(domainStatus(tc.outcome)) {
 				t.Errorf("%v", metadata)
 			}
 		})
 	}
 }
 
-func statusWord(s affiliatev1.FraudEventStatus) affiliate.FraudEventStatus {
+func domainStatus(s affiliatev1.FraudEventStatus) affiliate.FraudEventStatus {
 	if s == confirmed {
 		return affiliate.FraudEventConfirmed
 	}
 	return affiliate.FraudEventDismissed
 }
 
-// A commission that its event has released goes its way by itself again.
-func TestDismissedCommissionIsApprovedByItself(t *testing.T) {
+// After its fraud event was dismissed, a commission is approved automatically again.
+func TestResolveFraudEvent_DismissedCommissionIsApprovedAutomatically(t *testing.T) {
 	w := newWorld(t)
-	event, commission := w.flagged()
+	event, commission := w.newFlaggedCommission()
 	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.Store), w.now(), 10); err != nil || sweep.Approved != 0 {
 		t.Fatalf("%+v, %v", sweep, err)
 	}
@@ -198,24 +198,24 @@ func TestDismissedCommissionIsApprovedByItself(t *testing.T) {
 	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.Store), w.now(), 10); err != nil || sweep.Approved != 1 {
 		t.Fatalf("%+v, %v", sweep, err)
 	}
-	if status, _ := w.commission(commission.ID); status != "approved" {
+	if status, _ := w.commissionStatus(commission.ID); status != "approved" {
 		t.Error(status)
 	}
 }
 
-func TestBlockedConversionsCanBeResolved(t *testing.T) {
+func TestResolveFraudEvent_OfBlockedConversion(t *testing.T) {
 	w := newWorld(t)
-	_, d, _ := w.suspect(w.pat, w.program, affiliate.FraudBlock)
+	_, d, _ := w.recordSuspiciousPurchase(w.pat, w.program, affiliate.FraudBlock)
 	if got, err := w.resolve(d.ID.String(), confirmed, nil); err != nil || got.GetStatus() != confirmed || got.CommissionId != nil || got.Note != nil {
 		t.Errorf("%v, %v", got, err)
 	}
 }
 
-func TestOfParallelResolutionsOneWins(t *testing.T) {
+func TestResolveFraudEvent_InParallelSucceedsOnce(t *testing.T) {
 	w := newWorld(t)
 	for range 5 {
-		event, commission := w.flagged()
-		var won, lost atomic.Int64
+		event, commission := w.newFlaggedCommission()
+		var succeeded, refused atomic.Int64
 		var wg sync.WaitGroup
 		for i := range 8 {
 			wg.Go(func() {
@@ -225,34 +225,34 @@ func TestOfParallelResolutionsOneWins(t *testing.T) {
 				}
 				switch _, err := w.resolve(event, outcome, nil); pgtest.ReasonOf(t, err) {
 				case "":
-					won.Add(1)
+					succeeded.Add(1)
 				case affiliate.ReasonFraudEventResolved:
-					lost.Add(1)
+					refused.Add(1)
 				default:
 					t.Error(err)
 				}
 			})
 		}
 		wg.Wait()
-		if won.Load() != 1 || lost.Load() != 7 {
-			t.Errorf("%d won, %d lost", won.Load(), lost.Load())
+		if succeeded.Load() != 1 || refused.Load() != 7 {
+			t.Errorf("%d succeeded, %d were refused", succeeded.Load(), refused.Load())
 		}
-		// created, review required, and what the winner did
+		// created, review required, and the event of the one resolution
 		if types, _ := w.Events(commission.ID.String()); len(types) != 3 {
 			t.Errorf("%q", types)
 		}
 		if n := w.Count(`select count(*) from commission_history where commission_id = $1`, commission.ID); n != 2 {
-			t.Errorf("%d lines of history", n)
+			t.Errorf("%d history records", n)
 		}
 	}
 }
 
-// A person at the commission and one at the event: both are served, the second on
-// what the first left.
-func TestResolvingRacesTheCommission(t *testing.T) {
+// One user confirms the event while another approves its commission. In either order the
+// commission ends rejected and nothing is owed.
+func TestResolveFraudEvent_InParallelWithApproval(t *testing.T) {
 	w := newWorld(t)
 	for range 5 {
-		event, commission := w.flagged()
+		event, commission := w.newFlaggedCommission()
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if _, err := w.resolve(event, confirmed, nil); err != nil {
@@ -269,11 +269,11 @@ func TestResolvingRacesTheCommission(t *testing.T) {
 			}
 		})
 		wg.Wait()
-		if status, _ := w.commission(commission.ID); status != "rejected" {
+		if status, _ := w.commissionStatus(commission.ID); status != "rejected" {
 			t.Error(status)
 		}
 		if cents := w.Count(`select coalesce(sum(amount_cents), 0) from ledger_entries where commission_id = $1`, commission.ID); cents != 0 {
-			t.Errorf("%d is owed", cents)
+			t.Errorf("the ledger has %d cents", cents)
 		}
 	}
 }

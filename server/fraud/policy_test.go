@@ -13,28 +13,28 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (w *world) get() *affiliatev1.ProgramFraudPolicy {
+func (w *world) getPolicy() *affiliatev1.ProgramFraudPolicy {
 	w.Helper()
-	p, err := w.service.GetFraudPolicy(w.as(w.scope), &affiliatev1.GetFraudPolicyRequest{ProgramId: w.program.String()})
+	p, err := w.service.GetFraudPolicy(w.callContext(w.scope), &affiliatev1.GetFraudPolicyRequest{ProgramId: w.program.String()})
 	if err != nil {
 		w.Fatal(err)
 	}
 	return p
 }
 
-func (w *world) put(req *affiliatev1.PutFraudPolicyRequest) *affiliatev1.ProgramFraudPolicy {
+func (w *world) putPolicy(req *affiliatev1.PutFraudPolicyRequest) *affiliatev1.ProgramFraudPolicy {
 	w.Helper()
 	req.ProgramId = w.program.String()
-	p, err := w.service.PutFraudPolicy(w.as(w.scope), req)
+	p, err := w.service.PutFraudPolicy(w.callContext(w.scope), req)
 	if err != nil {
 		w.Fatal(err)
 	}
 	return p
 }
 
-func TestPolicyOfANewProgramme(t *testing.T) {
+func TestGetFraudPolicy_OfNewProgramme(t *testing.T) {
 	w := newWorld(t)
-	p := w.get()
+	p := w.getPolicy()
 	if p.GetProgramId() != w.program.String() || p.GetPolicy() != affiliatev1.FraudPolicy_FRAUD_POLICY_FLAG || p.GetUpdatedAt() == nil ||
 		len(p.GetDisabledRules())+len(p.GetBlockedCountries())+len(p.GetCouponSites())+len(p.GetBrandTerms()) != 0 {
 		t.Errorf("%v", p)
@@ -45,10 +45,10 @@ func TestPolicyOfANewProgramme(t *testing.T) {
 	}
 }
 
-func TestPuttingAPolicyReplacesIt(t *testing.T) {
+func TestPutFraudPolicy_ReplacesThePolicy(t *testing.T) {
 	w := newWorld(t)
 	block := affiliatev1.FraudPolicy_FRAUD_POLICY_BLOCK
-	p := w.put(&affiliatev1.PutFraudPolicyRequest{
+	p := w.putPolicy(&affiliatev1.PutFraudPolicyRequest{
 		Policy: block, DisabledRules: []string{"bot_click", "bot_click"}, BlockedCountries: []string{"AQ"},
 		CouponSites: []string{" Coupons.Example", "coupons.example"}, BrandTerms: []string{"ACME Shop "},
 	})
@@ -61,7 +61,7 @@ func TestPuttingAPolicyReplacesIt(t *testing.T) {
 			t.Errorf("%v", rule)
 		}
 	}
-	if got := w.get(); !proto.Equal(got, p) {
+	if got := w.getPolicy(); !proto.Equal(got, p) {
 		t.Errorf("put %v, got %v", p, got)
 	}
 	object, previous := w.LastEvent(affiliate.EventProgramUpdated)
@@ -70,11 +70,11 @@ func TestPuttingAPolicyReplacesIt(t *testing.T) {
 	}
 	if n := w.Count(`select count(*) from audit_log where action = 'program.put_fraud_policy' and resource_id::text = $1
 		and before ->> 'fraud_policy' = 'flag' and after -> 'brand_terms' = '["acme shop"]' and actor = $2`, w.program.String(), w.user.String()); n != 1 {
-		t.Errorf("%d lines of the audit log", n)
+		t.Errorf("%d audit records", n)
 	}
 
-	// What is absent is empty.
-	p = w.put(&affiliatev1.PutFraudPolicyRequest{Policy: block})
+	// Fields that are absent from the request become empty.
+	p = w.putPolicy(&affiliatev1.PutFraudPolicyRequest{Policy: block})
 	if len(p.GetDisabledRules())+len(p.GetBlockedCountries())+len(p.GetCouponSites())+len(p.GetBrandTerms()) != 0 {
 		t.Errorf("%v", p)
 	}
@@ -83,11 +83,11 @@ func TestPuttingAPolicyReplacesIt(t *testing.T) {
 	}
 }
 
-func TestPuttingTheSamePolicyLeavesNoTrace(t *testing.T) {
+func TestPutFraudPolicy_SamePolicyIsNotRecorded(t *testing.T) {
 	w := newWorld(t)
 	req := &affiliatev1.PutFraudPolicyRequest{Policy: affiliatev1.FraudPolicy_FRAUD_POLICY_OBSERVE, BrandTerms: []string{"acme"}}
-	first := w.put(req)
-	if again := w.put(req); !proto.Equal(again, first) {
+	first := w.putPolicy(req)
+	if again := w.putPolicy(req); !proto.Equal(again, first) {
 		t.Errorf("%v became %v", first, again)
 	}
 	if types, _ := w.Events(); len(types) != 1 {
@@ -98,12 +98,12 @@ func TestPuttingTheSamePolicyLeavesNoTrace(t *testing.T) {
 	}
 }
 
-func TestParallelPutsAreAllKept(t *testing.T) {
+func TestPutFraudPolicy_InParallelAppliesEach(t *testing.T) {
 	w := newWorld(t)
 	var wg sync.WaitGroup
 	for _, terms := range [][]string{{"aa"}, {"bb"}, {"cc"}, {"dd"}} {
 		wg.Go(func() {
-			if _, err := w.service.PutFraudPolicy(w.as(w.scope), &affiliatev1.PutFraudPolicyRequest{
+			if _, err := w.service.PutFraudPolicy(w.callContext(w.scope), &affiliatev1.PutFraudPolicyRequest{
 				ProgramId: w.program.String(), Policy: affiliatev1.FraudPolicy_FRAUD_POLICY_FLAG, BrandTerms: terms,
 			}); err != nil {
 				t.Error(err)
@@ -114,13 +114,13 @@ func TestParallelPutsAreAllKept(t *testing.T) {
 	if version := w.Count(`select version from programs where id = $1`, w.program); version != 5 {
 		t.Errorf("version %d", version)
 	}
-	// Each saw the one before it.
+	// Each put recorded its predecessor's policy as the previous one.
 	if n := w.Count(`select count(*) from audit_log a where exists (select from audit_log b where b.before -> 'brand_terms' = a.after -> 'brand_terms')`); n != 3 {
-		t.Errorf("%d were replaced", n)
+		t.Errorf("%d policies were recorded as replaced", n)
 	}
 }
 
-func TestPoliciesOfOthersAreNotFound(t *testing.T) {
+func TestFraudPolicy_OfOtherScopesIsNotFound(t *testing.T) {
 	w := newWorld(t)
 	stranger := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: w.scope.Mode}
 	for name, tc := range map[string]struct {
@@ -130,13 +130,13 @@ func TestPoliciesOfOthersAreNotFound(t *testing.T) {
 		"another workspace": {stranger, w.program.String()},
 		"the other mode":    {affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeTest}, w.program.String()},
 		"unknown":           {w.scope, affiliate.NewID[affiliate.Program](start).String()},
-		"no UUID":           {w.scope, "spring"},
+		"not a UUID":        {w.scope, "spring"},
 	} {
-		_, err := w.service.GetFraudPolicy(w.as(tc.scope), &affiliatev1.GetFraudPolicyRequest{ProgramId: tc.program})
+		_, err := w.service.GetFraudPolicy(w.callContext(tc.scope), &affiliatev1.GetFraudPolicyRequest{ProgramId: tc.program})
 		if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 			t.Errorf("%s, get: %v", name, err)
 		}
-		_, err = w.service.PutFraudPolicy(w.as(tc.scope), &affiliatev1.PutFraudPolicyRequest{
+		_, err = w.service.PutFraudPolicy(w.callContext(tc.scope), &affiliatev1.PutFraudPolicyRequest{
 			ProgramId: tc.program, Policy: affiliatev1.FraudPolicy_FRAUD_POLICY_OFF,
 		})
 		if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
@@ -148,18 +148,18 @@ func TestPoliciesOfOthersAreNotFound(t *testing.T) {
 	}
 }
 
-func TestCheckNamesWhatIsWrong(t *testing.T) {
+func TestCheck_ReportsInvalidFields(t *testing.T) {
 	w := newWorld(t)
 	for name, tc := range map[string]struct {
 		req    proto.Message
 		fields []string
 	}{
-		"nothing":          {&affiliatev1.PutFraudPolicyRequest{DisabledRules: []string{"bot_click"}, CouponSites: []string{"Coupons.Example"}, BrandTerms: []string{"ab"}}, nil},
-		"unknown rules":    {&affiliatev1.PutFraudPolicyRequest{DisabledRules: []string{"bot_click", "luck"}}, []string{"disabled_rules[1]"}},
-		"no domain":        {&affiliatev1.PutFraudPolicyRequest{CouponSites: []string{"https://coupons.example/", "localhost", "a.example"}}, []string{"coupon_sites[0]", "coupon_sites[1]"}},
-		"blank terms":      {&affiliatev1.PutFraudPolicyRequest{BrandTerms: []string{"  "}}, []string{"brand_terms[0]"}},
-		"a policy too new": {&affiliatev1.PutFraudPolicyRequest{Policy: 99}, []string{"policy"}},
-		"a status too new": {&affiliatev1.ListFraudEventsRequest{Status: 99}, []string{"status"}},
+		"valid":          {&affiliatev1.PutFraudPolicyRequest{DisabledRules: []string{"bot_click"}, CouponSites: []string{"Coupons.Example"}, BrandTerms: []string{"ab"}}, nil},
+		"unknown rules":  {&affiliatev1.PutFraudPolicyRequest{DisabledRules: []string{"bot_click", "luck"}}, []string{"disabled_rules[1]"}},
+		"not domains":    {&affiliatev1.PutFraudPolicyRequest{CouponSites: []string{"https://coupons.example/", "localhost", "a.example"}}, []string{"coupon_sites[0]", "coupon_sites[1]"}},
+		"blank terms":    {&affiliatev1.PutFraudPolicyRequest{BrandTerms: []string{"  "}}, []string{"brand_terms[0]"}},
+		"unknown policy": {&affiliatev1.PutFraudPolicyRequest{Policy: 99}, []string{"policy"}},
+		"unknown status": {&affiliatev1.ListFraudEventsRequest{Status: 99}, []string{"status"}},
 	} {
 		var fields []string
 		for _, violation := range w.service.Check(tc.req) {

@@ -1,15 +1,17 @@
-// Package fraud serves a programme's fraud policy and what the fraud rules found.
+// Package fraud serves the fraud policy of a programme and its fraud events. A fraud
+// event records that the fraud rules gave a conversion a high score.
 //
-//	conversion ─▶ rules (affiliate/fraud) ─▶ score ≥ 50 ─▶ event, open ──confirmed──▶ its commission is rejected
-//	                                                            └──────dismissed──▶ its commission loses the flag
+//	conversion ─▶ rules (affiliate/fraud) ─▶ score ≥ 50 ─▶ open event ──confirmed──▶ commission is rejected
+//	                                                           └──────dismissed──▶ commission loses its fraud flag
 //
-// It guarantees that an event is resolved once, whoever else tries at the same
-// time, and that what a resolution does with a commission commits with it. A
-// policy holds for conversions that are decided after it was put; it touches none
-// that were.
+// It guarantees that an event is resolved only once, also when several users try at
+// the same time. The resolution and the change of the commission commit in one
+// transaction. A new policy applies to conversions that are attributed after the
+// policy was stored. It does not change earlier ones.
 //
-// It does not promise that a resolution moves a commission: one that has ended or
-// is paid meanwhile stays as it is, and blocked conversions have none.
+// It does not promise that a resolution changes a commission. A commission that was
+// paid, refunded or rejected before the resolution stays as it is. A blocked
+// conversion has no commission.
 package fraud
 
 import (
@@ -21,7 +23,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Service is affiliate.v1.FraudService.
+// Service implements affiliate.v1.FraudService.
 type Service struct {
 	affiliatev1.UnimplementedFraudServiceServer
 
@@ -29,13 +31,13 @@ type Service struct {
 	now   func() time.Time
 }
 
-// New makes the service; now is its clock.
+// New returns a Service; now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// at is the instant of a change: UTC, to the millisecond, as the API shows it.
-func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// GetFraudPolicy reads a programme's policy.
+// GetFraudPolicy returns a programme's policy.
 func (s *Service) GetFraudPolicy(ctx context.Context, req *affiliatev1.GetFraudPolicyRequest) (*affiliatev1.ProgramFraudPolicy, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -55,7 +57,7 @@ func (s *Service) PutFraudPolicy(ctx context.Context, req *affiliatev1.PutFraudP
 		return nil, err
 	}
 	policy, err := s.store.PutFraudPolicy(ctx, server.PrincipalFrom(ctx).Scope(), affiliate.ProgramFraudPolicy{
-		Program: program, Policy: affiliate.FraudPolicy(server.Word(req.GetPolicy())), Settings: settingsOf(req), UpdatedAt: s.at(),
+		Program: program, Policy: affiliate.FraudPolicy(server.Word(req.GetPolicy())), Settings: settingsOf(req), UpdatedAt: s.changeTime(),
 	}, server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
@@ -63,7 +65,7 @@ func (s *Service) PutFraudPolicy(ctx context.Context, req *affiliatev1.PutFraudP
 	return policyToProto(policy), nil
 }
 
-// ListFraudEvents pages through what the rules found, newest first.
+// ListFraudEvents returns one page of fraud events, newest first.
 func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFraudEventsRequest) (*affiliatev1.ListFraudEventsResponse, error) {
 	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	if err := wrong.Err(); err != nil {
@@ -87,11 +89,11 @@ func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFrau
 	}
 	return &affiliatev1.ListFraudEventsResponse{
 		Data: data, Total: server.Total(ctx, total),
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 
-// ResolveFraudEvent ends an open event. Errors: FRAUD_EVENT_RESOLVED.
+// ResolveFraudEvent confirms or dismisses an open event. Errors: FRAUD_EVENT_RESOLVED.
 func (s *Service) ResolveFraudEvent(ctx context.Context, req *affiliatev1.ResolveFraudEventRequest) (*affiliatev1.FraudEvent, error) {
 	id, err := server.PathID[affiliate.FraudEvent](req.GetEventId())
 	if err != nil {
@@ -100,7 +102,7 @@ func (s *Service) ResolveFraudEvent(ctx context.Context, req *affiliatev1.Resolv
 	event, err := s.store.ResolveFraudEvent(ctx, affiliate.FraudResolution{
 		Scope: server.PrincipalFrom(ctx).Scope(), Event: id,
 		Outcome: affiliate.FraudEventStatus(server.Word(req.GetOutcome())), Note: req.Note,
-		By: server.ActorFrom(ctx), At: s.at(),
+		By: server.ActorFrom(ctx), At: s.changeTime(),
 	})
 	if err != nil {
 		return nil, err

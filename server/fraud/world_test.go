@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// world is a workspace with a programme, a partner in it, and the service over a
-// real database.
+// world is a workspace with a programme, a participant, and the service on a real
+// database.
 type world struct {
 	*testing.T
 	*pgtest.Fixture
@@ -24,7 +24,7 @@ type world struct {
 	program affiliate.ProgramID
 	pat     pgtest.Participant
 	user    affiliate.UserID
-	tick    atomic.Int64 // every call happens a millisecond after the one before
+	tick    atomic.Int64 // milliseconds since start; each call of now adds one
 }
 
 var start = time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
@@ -45,16 +45,17 @@ func (w *world) now() time.Time {
 	return start.Add(time.Duration(w.tick.Add(1)) * time.Millisecond)
 }
 
-// as is the context of a call by a person of the scope.
-func (w *world) as(scope affiliate.Scope) context.Context {
+// callContext returns the context of a call by an owner of the scope's workspace.
+func (w *world) callContext(scope affiliate.Scope) context.Context {
 	return server.WithPrincipal(context.Background(), server.Principal{
 		Kind: server.MerchantToken, User: w.user, Workspace: scope.Workspace, Mode: scope.Mode, Role: affiliate.RoleOwner,
 	})
 }
 
-// suspect records a purchase of 100.00 that the rules suspect, by the programme's
-// policy: the click was a bot's, and a partner's address was used when certain.
-func (w *world) suspect(who pgtest.Participant, program affiliate.ProgramID, policy affiliate.FraudPolicy) (affiliate.Conversion, affiliate.Decision, *affiliate.Commission) {
+// recordSuspiciousPurchase records a purchase of 100.00 EUR under the given fraud policy.
+// The fraud rules report a signal because a bot made the click. With FraudBlock the buyer
+// also has the partner's e-mail address, so that the score is high enough to block.
+func (w *world) recordSuspiciousPurchase(participant pgtest.Participant, program affiliate.ProgramID, policy affiliate.FraudPolicy) (affiliate.Conversion, affiliate.Decision, *affiliate.Commission) {
 	w.Helper()
 	now := w.now()
 	click := affiliate.NewID[affiliate.Click](now)
@@ -65,7 +66,7 @@ func (w *world) suspect(who pgtest.Participant, program affiliate.ProgramID, pol
 		Rule: affiliate.RuleSnapshot{Version: 1, Rules: affiliate.Rules{
 			Type: affiliate.Percentage, RateBps: &rate, NetBasis: affiliate.Gross, AutoApproval: true,
 		}},
-		Participant: who.ID, Partner: who.Partner, ParticipantStatus: affiliate.ParticipantApproved,
+		Participant: participant.ID, Partner: participant.Partner, ParticipantStatus: affiliate.ParticipantApproved,
 	}
 	c := affiliate.Conversion{
 		ID: affiliate.NewID[affiliate.Conversion](now), Scope: w.scope, ExternalTransactionID: fmt.Sprintf("order-%d", w.tick.Load()),
@@ -98,18 +99,19 @@ func (w *world) suspect(who pgtest.Participant, program affiliate.ProgramID, pol
 	return c, recorded.Decision, recorded.Commission
 }
 
-// flagged is a suspect under the policy that flags, with the id of its event.
-func (w *world) flagged() (event string, commission affiliate.Commission) {
+// newFlaggedCommission records a suspicious purchase under the policy FraudFlag and
+// returns the id of its fraud event and its commission.
+func (w *world) newFlaggedCommission() (event string, commission affiliate.Commission) {
 	w.Helper()
-	_, d, made := w.suspect(w.pat, w.program, affiliate.FraudFlag)
-	return d.ID.String(), *made
+	_, d, created := w.recordSuspiciousPurchase(w.pat, w.program, affiliate.FraudFlag)
+	return d.ID.String(), *created
 }
 
 func (w *world) resolve(event string, outcome affiliatev1.FraudEventStatus, note *string) (*affiliatev1.FraudEvent, error) {
-	return w.service.ResolveFraudEvent(w.as(w.scope), &affiliatev1.ResolveFraudEventRequest{EventId: event, Outcome: outcome, Note: note})
+	return w.service.ResolveFraudEvent(w.callContext(w.scope), &affiliatev1.ResolveFraudEventRequest{EventId: event, Outcome: outcome, Note: note})
 }
 
-func (w *world) commission(id affiliate.CommissionID) (status string, reasons []string) {
+func (w *world) commissionStatus(id affiliate.CommissionID) (status string, reasons []string) {
 	w.Helper()
 	if err := w.SQL.QueryRow(w.Context(), `select status, review_reasons from commissions where id = $1`, id).Scan(&status, &reasons); err != nil {
 		w.Fatal(err)

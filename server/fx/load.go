@@ -1,10 +1,10 @@
-// Package fx loads rates of exchange from the operator's files. A percentage of
-// a sale in another currency than the programme's is converted by them.
+// Package fx loads exchange rates from the operator's files. The service uses them to
+// compute a percentage of a sale whose currency is not the programme's.
 //
-// It guarantees that a file is loaded whole or not at all, that a rate which is
-// loaded again stays one rate, and that what a file cannot mean is refused with
-// its line. It does not fetch rates: what writes the file, and how often, is the
-// operator's. It does not touch commissions that were computed by other rates.
+// It guarantees that a file is loaded completely or not at all, that loading a rate
+// again does not store it twice, and that a line which cannot be understood is reported
+// with its number. It does not fetch rates: the operator decides what writes the file
+// and how often. It does not change commissions that were computed with older rates.
 package fx
 
 import (
@@ -22,51 +22,53 @@ import (
 )
 
 const (
-	// Every is how often the file is looked at.
-	Every = time.Hour
-	// timeout bounds one load; thirty years of daily rates take some seconds.
+	// loadInterval is the time between two checks of the file.
+	loadInterval = time.Hour
+	// timeout limits one load. A file with thirty years of daily rates takes seconds.
 	timeout = 2 * time.Minute
 )
 
-// Store keeps the rates.
+// Store is the part of the database that stores the rates.
 type Store interface {
-	// LoadRates stores rates, in place of those of the same pair and date: all or
-	// none. Each pair and date occurs once.
+	// LoadRates stores all rates or none. A rate replaces the stored rate of the same
+	// currency pair and date. No pair and date may occur twice in rates.
 	LoadRates(ctx context.Context, rates []affiliate.FXRate, at time.Time) (affiliate.FXLoad, error)
 }
 
-// Read reads the rates of a file.
+// Read parses the file at path and returns its rates.
 func Read(path string) ([]affiliate.FXRate, error) {
 	rates, _, err := read(path)
 	return rates, err
 }
 
-// stamp tells whether a file is still the same.
-type stamp struct {
+// fileVersion identifies the content of a file: if it is equal, the file has not changed.
+type fileVersion struct {
 	modified time.Time
 	size     int64
 }
 
-func stampOf(info os.FileInfo) stamp { return stamp{modified: info.ModTime(), size: info.Size()} }
-
-func read(path string) (rates []affiliate.FXRate, of stamp, err error) {
-	file, err := os.Open(path) // #nosec G304 -- the operator names the file
-	if err != nil {
-		return nil, of, err
-	}
-	defer func() { _ = file.Close() }()
-	// Of the open file: another may take its name meanwhile.
-	info, err := file.Stat()
-	if err != nil {
-		return nil, of, err
-	}
-	if rates, err = Parse(file); err != nil {
-		return nil, of, fmt.Errorf("%s: %w", path, err)
-	}
-	return rates, stampOf(info), nil
+func versionOf(info os.FileInfo) fileVersion {
+	return fileVersion{modified: info.ModTime(), size: info.Size()}
 }
 
-// Worker works affiliate.LoadRates.
+func read(path string) (rates []affiliate.FXRate, version fileVersion, err error) {
+	file, err := os.Open(path) // #nosec G304 -- the operator names the file
+	if err != nil {
+		return nil, version, err
+	}
+	defer func() { _ = file.Close() }()
+	// Stat the open file, because the file at path can be replaced while it is read.
+	info, err := file.Stat()
+	if err != nil {
+		return nil, version, err
+	}
+	if rates, err = Parse(file); err != nil {
+		return nil, version, fmt.Errorf("%s: %w", path, err)
+	}
+	return rates, versionOf(info), nil
+}
+
+// Worker runs the job affiliate.LoadRates.
 type Worker struct {
 	river.WorkerDefaults[affiliate.LoadRates]
 	store Store
@@ -75,24 +77,24 @@ type Worker struct {
 	now   func() time.Time
 
 	mu     sync.Mutex
-	loaded stamp // of the file as this process loaded it
+	loaded fileVersion // the version that this process loaded last
 }
 
-// New makes the worker for the file at path; empty: there is none.
+// New returns a Worker that loads the file at path. With an empty path it does nothing.
 func New(store Store, path string, log *slog.Logger, now func() time.Time) *Worker {
 	return &Worker{store: store, path: path, log: log, now: now}
 }
 
-// PeriodicJob is the job as a River client inserts it by itself, one at a time.
-// It is tried once: the next run looks at the file again.
+// PeriodicJob returns the job that a River client inserts every hour. Only one runs at
+// a time. A failed job is not retried, because the next one checks the file again.
 func PeriodicJob() *river.PeriodicJob {
-	return server.OneAtATime(river.PeriodicInterval(Every), affiliate.LoadRates{}, true)
+	return server.OneAtATime(river.PeriodicInterval(loadInterval), affiliate.LoadRates{}, true)
 }
 
-// Timeout bounds one run.
+// Timeout returns the time limit of one run.
 func (w *Worker) Timeout(*river.Job[affiliate.LoadRates]) time.Duration { return timeout }
 
-// Work loads the file unless it is as this process has loaded it already.
+// Work loads the file unless this process has loaded the same version before.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.LoadRates]) error {
 	if w.path == "" {
 		return nil
@@ -101,21 +103,21 @@ func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.LoadRates]) er
 	defer w.mu.Unlock()
 	info, err := os.Stat(w.path)
 	if err != nil {
-		return fmt.Errorf("rates of exchange: %w", err)
+		return fmt.Errorf("exchange rates: %w", err)
 	}
-	if stampOf(info) == w.loaded {
+	if versionOf(info) == w.loaded {
 		return nil
 	}
 	rates, loaded, err := read(w.path)
 	if err != nil {
-		return fmt.Errorf("rates of exchange: %w", err)
+		return fmt.Errorf("exchange rates: %w", err)
 	}
 	changed, err := w.store.LoadRates(ctx, rates, w.now().UTC().Truncate(time.Millisecond))
 	if err != nil {
 		return err
 	}
 	w.loaded = loaded
-	w.log.LogAttrs(ctx, slog.LevelInfo, "rates of exchange loaded", slog.String("file", w.path),
+	w.log.LogAttrs(ctx, slog.LevelInfo, "exchange rates loaded", slog.String("file", w.path),
 		slog.Int("new", changed.New), slog.Int("changed", changed.Changed), slog.Int("same", changed.Same))
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 
 var noon = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 
-// rates is a file that tests write, and a worker that loads it.
+// rates is a file that the test writes, and the worker that loads it.
 type rates struct {
 	*testing.T
 	path   string
@@ -47,19 +47,19 @@ func (r *rates) write(at time.Time, body string) {
 
 func (r *rates) work() error { return r.worker.Work(r.Context(), &river.Job[affiliate.LoadRates]{}) }
 
-// counting counts loads, and fails as long as it is told to.
-type counting struct {
+// countingStore counts the loads. It returns err from each of them.
+type countingStore struct {
 	loads int
 	err   error
 }
 
-func (c *counting) LoadRates(_ context.Context, rates []affiliate.FXRate, _ time.Time) (affiliate.FXLoad, error) {
+func (c *countingStore) LoadRates(_ context.Context, rates []affiliate.FXRate, _ time.Time) (affiliate.FXLoad, error) {
 	c.loads++
 	return affiliate.FXLoad{New: len(rates)}, c.err
 }
 
-func TestTheFileIsLoadedWhenItHasChanged(t *testing.T) {
-	store := &counting{}
+func TestWorker_LoadsTheFileWhenItHasChanged(t *testing.T) {
+	store := &countingStore{}
 	r := newRates(t, store)
 	for i, step := range []struct {
 		change func()
@@ -67,12 +67,12 @@ func TestTheFileIsLoadedWhenItHasChanged(t *testing.T) {
 		fails  bool
 		loads  int
 	}{
-		{func() {}, nil, true, 0}, // there is no file
+		{func() {}, nil, true, 0}, // the file does not exist
 		{func() { r.write(noon, "date,base,quote,rate\n2026-03-09,EUR,USD,x\n") }, nil, true, 0},
 		{func() { r.write(noon, "date,base,quote,rate\n2026-03-09,EUR,USD,1\n") }, errors.New("no database"), true, 1},
 		{func() {}, nil, false, 2},
 		{func() {}, nil, false, 2},
-		{func() { r.write(noon.Add(time.Second), "date,base,quote,rate\n2026-03-09,EUR,USD,2\n") }, nil, false, 3}, // as long as before
+		{func() { r.write(noon.Add(time.Second), "date,base,quote,rate\n2026-03-09,EUR,USD,2\n") }, nil, false, 3}, // same size, later time
 		{func() { r.write(noon.Add(time.Second), "date,base,quote,rate\n2026-03-09,EUR,USD,2.5\n") }, nil, false, 4},
 		{func() {}, nil, false, 4},
 	} {
@@ -87,15 +87,15 @@ func TestTheFileIsLoadedWhenItHasChanged(t *testing.T) {
 	}
 }
 
-func TestWithoutAFileNothingIsLoaded(t *testing.T) {
-	store := &counting{}
+func TestWorker_LoadsNothingWithoutAPath(t *testing.T) {
+	store := &countingStore{}
 	worker := fx.New(store, "", slog.New(slog.DiscardHandler), time.Now)
 	if err := worker.Work(t.Context(), &river.Job[affiliate.LoadRates]{}); err != nil || store.loads != 0 {
 		t.Errorf("%v, %d loads", err, store.loads)
 	}
 }
 
-func TestAFileReachesTheDatabase(t *testing.T) {
+func TestWorker_StoresRatesInTheDatabase(t *testing.T) {
 	f := pgtest.Open(t, func() time.Time { return noon })
 	r := newRates(t, f.Store)
 	r.write(noon, "Date,USD,JPY\n2026-03-09,1.08,160\n2026-03-06,1.07,N/A\n")

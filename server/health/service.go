@@ -1,8 +1,8 @@
-// Package health answers load balancers.
+// Package health serves the liveness and readiness checks of load balancers.
 //
-// Liveness says that the process runs, and nothing else: a lost dependency is
-// no reason to restart it. Readiness says that the database and the cache
-// answered within a second.
+// Liveness means only that the process runs, because restarting it would not repair a
+// failed dependency. Readiness means that the database and the cache responded within a
+// second.
 package health
 
 import (
@@ -14,12 +14,12 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// probeTimeout bounds one look at one dependency.
+// probeTimeout is the time limit of one readiness check.
 const probeTimeout = time.Second
 
-// Probe asks one dependency whether it answers.
+// Probe checks whether one dependency is reachable.
 type Probe struct {
-	// Name is what the answer calls it: database, cache.
+	// Name is the dependency's name in the response: database or cache.
 	Name string
 	Ping func(context.Context) error
 }
@@ -30,15 +30,16 @@ type Service struct {
 	probes []Probe
 }
 
-// New makes the service.
+// New returns a Service.
 func New(probes ...Probe) *Service { return &Service{probes: probes} }
 
-// CheckLiveness always answers.
+// CheckLiveness always returns ok.
 func (s *Service) CheckLiveness(context.Context, *affiliatev1.CheckLivenessRequest) (*affiliatev1.HealthStatus, error) {
 	return &affiliatev1.HealthStatus{Status: "ok"}, nil
 }
 
-// CheckReadiness asks every dependency and names the first that is lost.
+// CheckReadiness checks all dependencies. Errors: SERVICE_UNAVAILABLE with the name of
+// the first dependency that failed.
 func (s *Service) CheckReadiness(ctx context.Context, _ *affiliatev1.CheckReadinessRequest) (*affiliatev1.HealthStatus, error) {
 	if err := s.Ready(ctx); err != nil {
 		return nil, err
@@ -46,26 +47,26 @@ func (s *Service) CheckReadiness(ctx context.Context, _ *affiliatev1.CheckReadin
 	return &affiliatev1.HealthStatus{Status: "ok"}, nil
 }
 
-// Ready is the same for the metrics port.
+// Ready is CheckReadiness for the readiness endpoint on the metrics port.
 func (s *Service) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	answers := make(chan string, len(s.probes))
+	failed := make(chan string, len(s.probes)) // the name, or "" if the probe succeeded
 	for _, p := range s.probes {
 		go func() {
 			if p.Ping(ctx) != nil {
-				answers <- p.Name
+				failed <- p.Name
 				return
 			}
-			answers <- ""
+			failed <- ""
 		}()
 	}
 	for range s.probes {
-		if lost := <-answers; lost != "" {
+		if name := <-failed; name != "" {
 			return &affiliate.Error{
 				Reason:   affiliate.ReasonServiceUnavailable,
-				Message:  fmt.Sprintf("The %s is not reachable.", lost),
-				Metadata: map[string]string{"dependency": lost, "retry_after": "1"},
+				Message:  fmt.Sprintf("The %s is not reachable.", name),
+				Metadata: map[string]string{"dependency": name, "retry_after": "1"},
 			}
 		}
 	}

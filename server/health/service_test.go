@@ -9,19 +9,19 @@ import (
 	"github.com/tributary-hq/tributary/server/health"
 )
 
-func TestReadinessNamesWhatIsLost(t *testing.T) {
-	well := func(context.Context) error { return nil }
-	lost := func(context.Context) error { return errors.New("refused") }
+func TestCheckReadiness_NamesTheFailedDependency(t *testing.T) {
+	reachable := func(context.Context) error { return nil }
+	refusing := func(context.Context) error { return errors.New("refused") }
 	hanging := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	cases := []struct {
 		name            string
 		database, cache func(context.Context) error
 		want            string
 	}{
-		{"both answer", well, well, ""},
-		{"database refuses", lost, well, "database"},
-		{"cache refuses", well, lost, "cache"},
-		{"cache hangs", well, hanging, "cache"},
+		{"both reachable", reachable, reachable, ""},
+		{"database refuses", refusing, reachable, "database"},
+		{"cache refuses", reachable, refusing, "cache"},
+		{"cache hangs", reachable, hanging, "cache"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestReadinessNamesWhatIsLost(t *testing.T) {
 			}
 		})
 	}
-	if resp, err := health.New(health.Probe{Name: "database", Ping: lost}).CheckLiveness(t.Context(), nil); err != nil || resp.GetStatus() != "ok" {
+	if resp, err := health.New(health.Probe{Name: "database", Ping: refusing}).CheckLiveness(t.Context(), nil); err != nil || resp.GetStatus() != "ok" {
 		t.Errorf("liveness: %v, %v", resp, err)
 	}
 }

@@ -1,14 +1,14 @@
-// Package seal encrypts what the database keeps and must not show: AES-256-GCM
-// under named keys.
+// Package seal encrypts secret values before they are stored in the database. It uses
+// AES-256-GCM with named keys.
 //
-// A sealed text is its key's name, a colon, a random nonce and the ciphertext
-// with its tag. The first key of the setting seals and all of them open, so a
-// key is rotated by putting a new one in front, and dropped once nothing that it
-// sealed is left. It guarantees that what was changed, cut or moved elsewhere
-// (other additional data) does not open.
+// A sealed value consists of the key's name, a colon, a random nonce, the ciphertext and
+// the authentication tag. The first key of the setting encrypts. All keys decrypt. To
+// rotate the keys, put a new key in front of the others. Remove an old key when no stored
+// value is encrypted with it. The package guarantees that a sealed value cannot be
+// decrypted if it was changed or truncated, or if the additional data is different.
 //
-// It does not hide how long a text is, and promises nothing about texts of
-// which more than 2^32 were sealed with one key.
+// It does not hide the length of a value. It gives no guarantee if more than 2^32 values
+// are encrypted with one key.
 package seal
 
 import (
@@ -23,23 +23,24 @@ import (
 )
 
 const (
-	// keySize makes it AES-256.
+	// keySize is the key size of AES-256 in bytes.
 	keySize = 32
-	// separator ends the key's name. It is the setting's own, so no name has it.
+	// separator ends the key's name in a sealed value. The setting uses the same separator,
+	// so no name contains it.
 	separator = ':'
 )
 
-// Keys seals and opens. Its methods are safe for concurrent use.
+// Keys encrypts and decrypts values. Its methods are safe for concurrent use.
 type Keys struct {
 	sealing string
 	keys    map[string]cipher.AEAD
 }
 
-var kidForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
+var kidPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
 
-// New reads TRIBUTARY_ENCRYPTION_KEYS: `kid:base64,…`, each key 32 bytes. The
-// error names everything that is wrong, by the entries' positions: a name may be
-// a key in the wrong place.
+// New parses the setting TRIBUTARY_ENCRYPTION_KEYS: `kid:base64,…`, where each key has 32
+// bytes. The error lists all faults by the position of their entry. It does not contain
+// the names of the keys, because a key could be in the place of a name by mistake.
 func New(keys string) (*Keys, error) {
 	k := &Keys{keys: map[string]cipher.AEAD{}}
 	var wrong []error
@@ -54,7 +55,7 @@ func New(keys string) (*Keys, error) {
 			fault("must be kid:base64")
 			continue
 		}
-		if !kidForm.MatchString(kid) {
+		if !kidPattern.MatchString(kid) {
 			fault("the kid must be 1 to 32 letters, digits, dots, dashes and underscores")
 		} else if first[kid] != 0 {
 			fault("has the kid of entry %d", first[kid])
@@ -92,26 +93,27 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// Seal encrypts plain. Only who knows the additional data, which is not kept,
-// can open it: the id of whom it belongs to keeps a text in its row.
+// Seal encrypts plain. The result can be decrypted only with the same additional data,
+// which is not part of the result. If aad is the owner's id, a value that is copied into
+// another owner's row cannot be decrypted.
 func (k *Keys) Seal(plain, aad []byte) []byte {
 	sealed := append([]byte(k.sealing), separator)
 	return k.keys[k.sealing].Seal(sealed, nil, plain, aad)
 }
 
-// Open decrypts what Seal made with the same additional data.
+// Open decrypts a result of Seal. aad must be the same as in the call of Seal.
 func (k *Keys) Open(sealed, aad []byte) ([]byte, error) {
 	kid, text, found := bytes.Cut(sealed, []byte{separator})
 	if !found {
-		return nil, errors.New("sealed text: names no key")
+		return nil, errors.New("sealed value: it has no key name")
 	}
 	key, ok := k.keys[string(kid)]
 	if !ok {
-		return nil, errors.New("sealed text: its key is not among ours")
+		return nil, errors.New("sealed value: its key is not configured")
 	}
 	plain, err := key.Open(nil, nil, text, aad)
 	if err != nil {
-		return nil, fmt.Errorf("sealed text: %w", err)
+		return nil, fmt.Errorf("sealed value: %w", err)
 	}
 	return plain, nil
 }

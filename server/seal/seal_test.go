@@ -9,7 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/server/seal"
 )
 
-// entry is a key of 32 equal bytes.
+// entry returns an entry of the setting whose key has 32 equal bytes.
 func entry(kid string, fill byte) string {
 	return kid + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, 32))
 }
@@ -23,7 +23,7 @@ func newKeys(t testing.TB, setting string) *seal.Keys {
 	return keys
 }
 
-func TestSealedTextOpensWithItsKeyAndItsOwner(t *testing.T) {
+func TestOpen_NeedsTheKeyAndTheAdditionalData(t *testing.T) {
 	keys := newKeys(t, entry("a", 1))
 	for _, plain := range []string{"", "x", strings.Repeat("long ", 1000)} {
 		sealed := keys.Seal([]byte(plain), []byte("owner"))
@@ -31,23 +31,23 @@ func TestSealedTextOpensWithItsKeyAndItsOwner(t *testing.T) {
 			t.Errorf("opened %q, %v", opened, err)
 		}
 		if plain != "" && bytes.Contains(sealed, []byte(plain)) && len(plain) > 1 {
-			t.Error("the plain text is in the sealed one")
+			t.Error("the sealed value contains the plain text")
 		}
 		if again := keys.Seal([]byte(plain), []byte("owner")); bytes.Equal(sealed, again) {
-			t.Error("two seals of one text are equal: the nonce is not random")
+			t.Error("two sealed values of one text are equal, so the nonce is not random")
 		}
 		for _, other := range []string{"", "Owner", "owner "} {
 			if _, err := keys.Open(sealed, []byte(other)); err == nil {
-				t.Errorf("opened for %q", other)
+				t.Errorf("opened with the additional data %q", other)
 			}
 		}
 	}
 }
 
-func TestRotation(t *testing.T) {
+func TestKeys_Rotation(t *testing.T) {
 	old := newKeys(t, entry("old", 1))
 	both := newKeys(t, entry("new", 2)+", "+entry("old", 1))
-	fresh := newKeys(t, entry("new", 2))
+	onlyNew := newKeys(t, entry("new", 2))
 	before := old.Seal([]byte("text"), nil)
 	after := both.Seal([]byte("text"), nil)
 
@@ -57,12 +57,12 @@ func TestRotation(t *testing.T) {
 		sealed []byte
 		opens  bool
 	}{
-		{"the old key's text with both", both, before, true},
-		{"the new key's text with both", both, after, true},
-		{"the new key's text with the new one", fresh, after, true},
-		{"the old key's text once it is dropped", fresh, before, false},
-		{"the new key's text with the old one", old, after, false},
-		{"a key's name on another's text", both, append([]byte("new:"), before[len("old:"):]...), false},
+		{"old key's value with both keys", both, before, true},
+		{"new key's value with both keys", both, after, true},
+		{"new key's value with the new key", onlyNew, after, true},
+		{"old key's value without the old key", onlyNew, before, false},
+		{"new key's value with the old key", old, after, false},
+		{"old key's value with the new key's name", both, append([]byte("new:"), before[len("old:"):]...), false},
 	} {
 		opened, err := tc.keys.Open(tc.sealed, nil)
 		if (err == nil) != tc.opens || tc.opens && string(opened) != "text" {
@@ -74,7 +74,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-func TestChangedTextDoesNotOpen(t *testing.T) {
+func TestOpen_RejectsChangedValues(t *testing.T) {
 	keys := newKeys(t, entry("a", 1))
 	sealed := keys.Seal([]byte("DE89370400440532013000"), []byte("owner"))
 	for i := range sealed {
@@ -86,15 +86,15 @@ func TestChangedTextDoesNotOpen(t *testing.T) {
 			}
 		}
 		if _, err := keys.Open(sealed[:i], []byte("owner")); err == nil {
-			t.Fatalf("opened when cut to %d bytes", i)
+			t.Fatalf("opened when truncated to %d bytes", i)
 		}
 	}
 	if _, err := keys.Open(append(sealed, 0), []byte("owner")); err == nil {
-		t.Fatal("opened with a byte more")
+		t.Fatal("opened with an additional byte")
 	}
 }
 
-func TestFaultsOfTheSettingAreNamedWithoutTheKeys(t *testing.T) {
+func TestNew_ErrorsDoNotContainTheKeys(t *testing.T) {
 	secret := base64.StdEncoding.EncodeToString([]byte("0123456789abcdefghijklmnopqrstuv"))
 	for _, tc := range []struct{ setting, want string }{
 		{"", "entry 1: must be kid:base64"},
@@ -121,20 +121,20 @@ func TestFaultsOfTheSettingAreNamedWithoutTheKeys(t *testing.T) {
 	}
 	_, err := seal.New("x," + "b:short," + entry("c", 1) + ",c:" + secret)
 	if err == nil || strings.Count(err.Error(), "entry ") != 4 {
-		t.Errorf("not everything at once: %v", err)
+		t.Errorf("the error does not list all 4 faults: %v", err)
 	}
 }
 
 func FuzzOpen(f *testing.F) {
 	keys := newKeys(f, entry("a", 1)+","+entry("b", 2))
 	aad := []byte("owner")
-	good := keys.Seal([]byte("text"), aad)
-	for _, seed := range [][]byte{nil, []byte("a"), []byte("a:"), []byte(":"), []byte("b:short"), good, good[1:], bytes.Repeat([]byte("a:"), 40)} {
+	valid := keys.Seal([]byte("text"), aad)
+	for _, seed := range [][]byte{nil, []byte("a"), []byte("a:"), []byte(":"), []byte("b:short"), valid, valid[1:], bytes.Repeat([]byte("a:"), 40)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, sealed []byte) {
-		// Whatever it is: no panic, and nothing opens but the one text that was
-		// sealed (by each process of the fuzzer with a nonce of its own).
+		// Open must not panic, and it must not decrypt any value except a sealed "text". The
+		// processes of the fuzzer seal it with different nonces.
 		if opened, err := keys.Open(sealed, aad); err == nil && string(opened) != "text" {
 			t.Fatalf("%q opened as %q", sealed, opened)
 		}

@@ -1,13 +1,14 @@
-// Package stats folds counts: what changes a count adds a delta beside the
-// change, and this job moves the deltas into the sums a moment later, so that
-// nobody who counts waits for another.
+// Package stats adds statistics deltas to the stored totals. A transaction that changes a
+// count, for example a new click, inserts a delta row instead of updating a total.
+// Transactions therefore never wait for each other because of a total. This job adds the
+// deltas to the totals every two seconds and deletes them.
 //
 //	clicks, conversions, refunds ──▶ stats_deltas ──▶ totals, hours
 //
-// It guarantees that a sum with the deltas that wait for it is exact at any
-// time, however many folders run, fail or die. It does not promise that a sum by
-// itself is up to date: after a crash the job may stand still until the queue
-// gives its lost run up, and readers add the deltas meanwhile.
+// It guarantees that a total plus its remaining deltas is exact at any time, also if
+// several jobs run, fail or crash. It does not promise that a total alone is up to date.
+// After a crash no job runs until the queue has detected the lost run. Readers therefore
+// always add the remaining deltas to the totals.
 package stats
 
 import (
@@ -25,22 +26,23 @@ import (
 const (
 	// Every is how often deltas are folded.
 	Every = 2 * time.Second
-	// batch bounds the deltas of one transaction.
-	batch = 20_000
-	// runFor is when a run that always finds more leaves the rest to the next,
-	// timeout ends one that meets a slow database.
-	runFor  = 30 * time.Second
+	// batchSize is the maximum number of deltas in one transaction.
+	batchSize = 20_000
+	// maxRunTime is the time after which a run starts no further batch and leaves the
+	// remaining deltas to the next run.
+	maxRunTime = 30 * time.Second
+	// timeout cancels a run, for example if the database is slow.
 	timeout = time.Minute
 )
 
-// Store does the work.
+// Store is the part of the database that the job uses.
 type Store interface {
-	// FoldStats moves up to limit deltas into the sums and tells how many. It may
-	// run in any number of processes at a time.
+	// FoldStats adds up to limit deltas to the totals and returns their number. It can run
+	// in several processes at the same time.
 	FoldStats(ctx context.Context, limit int) (folded int64, err error)
 }
 
-// Worker works affiliate.FoldStats.
+// Worker runs the job affiliate.FoldStats.
 type Worker struct {
 	river.WorkerDefaults[affiliate.FoldStats]
 	store Store
@@ -48,33 +50,33 @@ type Worker struct {
 	now   func() time.Time
 }
 
-// New makes the worker; now is its clock.
+// New returns a Worker; now is its clock.
 func New(store Store, log *slog.Logger, now func() time.Time) *Worker {
 	return &Worker{store: store, log: log, now: now}
 }
 
-// PeriodicJob is the job as a River client inserts it by itself, one at a time.
-// It is tried once: the next run does what this one left.
+// PeriodicJob returns the job that a River client inserts periodically. Only one runs at a
+// time. A failed job is not retried, because the next one processes the same deltas.
 func PeriodicJob() *river.PeriodicJob {
 	return server.OneAtATime(river.PeriodicInterval(Every), affiliate.FoldStats{}, true)
 }
 
-// Timeout bounds one run.
+// Timeout returns the time limit of one run.
 func (w *Worker) Timeout(*river.Job[affiliate.FoldStats]) time.Duration { return timeout }
 
-// Work folds until nothing waits, or until the run has lasted long enough.
+// Work adds deltas to the totals until no delta remains or maxRunTime has passed.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.FoldStats]) error {
 	started := w.now()
 	for {
-		folded, err := w.store.FoldStats(ctx, batch)
+		folded, err := w.store.FoldStats(ctx, batchSize)
 		if err != nil {
-			return fmt.Errorf("folding of counts: %w", err)
+			return fmt.Errorf("add statistics deltas to the totals: %w", err)
 		}
-		if folded < batch {
+		if folded < batchSize {
 			return nil
 		}
-		if lasted := w.now().Sub(started); lasted >= runFor {
-			w.log.LogAttrs(ctx, slog.LevelWarn, "counts come in faster than they are folded", slog.Duration("lasted", lasted))
+		if lasted := w.now().Sub(started); lasted >= maxRunTime {
+			w.log.LogAttrs(ctx, slog.LevelWarn, "statistics deltas arrive faster than they are processed", slog.Duration("lasted", lasted))
 			return nil
 		}
 	}

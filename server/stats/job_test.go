@@ -18,50 +18,50 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// waiting is a store in which so many deltas wait; each batch takes a second.
-type waiting struct {
+// pendingStore is a Store with a number of remaining deltas. Each batch takes a second.
+type pendingStore struct {
 	deltas  int64
 	batches int
 	clock   time.Time
-	fails   error
+	err     error
 }
 
-func (w *waiting) FoldStats(_ context.Context, limit int) (int64, error) {
+func (w *pendingStore) FoldStats(_ context.Context, limit int) (int64, error) {
 	w.batches++
 	w.clock = w.clock.Add(time.Second)
 	folded := min(w.deltas, int64(limit))
 	w.deltas -= folded
-	return folded, w.fails
+	return folded, w.err
 }
 
-func TestRunFoldsUntilNothingWaits(t *testing.T) {
+func TestWork_RunsUntilNoDeltaRemains(t *testing.T) {
 	broken := errors.New("broken")
 	for _, tc := range []struct {
 		name    string
-		store   waiting
+		store   pendingStore
 		batches int
 		left    int64
-		warns   bool
+		warning bool
 	}{
-		{"nothing", waiting{}, 1, 0, false},
-		{"a few", waiting{deltas: 3}, 1, 0, false},
-		{"exactly a batch", waiting{deltas: 20_000}, 2, 0, false},
-		{"batches", waiting{deltas: 100_001}, 6, 0, false},
-		{"more than a run can do", waiting{deltas: 31 * 20_000}, 30, 20_000, true},
-		{"a broken store", waiting{deltas: 50_000, fails: broken}, 1, 30_000, false},
+		{"no deltas", pendingStore{}, 1, 0, false},
+		{"a few", pendingStore{deltas: 3}, 1, 0, false},
+		{"exactly one batch", pendingStore{deltas: 20_000}, 2, 0, false},
+		{"several batches", pendingStore{deltas: 100_001}, 6, 0, false},
+		{"more than one run can process", pendingStore{deltas: 31 * 20_000}, 30, 20_000, true},
+		{"failing store", pendingStore{deltas: 50_000, err: broken}, 1, 30_000, false},
 	} {
 		var log bytes.Buffer
 		store := &tc.store
 		worker := stats.New(store, slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return store.clock })
 		err := worker.Work(t.Context(), nil)
-		if !errors.Is(err, tc.store.fails) || tc.store.batches != tc.batches || tc.store.deltas != tc.left || (log.Len() > 0) != tc.warns {
+		if !errors.Is(err, tc.store.err) || tc.store.batches != tc.batches || tc.store.deltas != tc.left || (log.Len() > 0) != tc.warning {
 			t.Errorf("%s: %d batches, %d left, %v, log %q", tc.name, tc.store.batches, tc.store.deltas, err, log.String())
 		}
 	}
 }
 
-// The queue takes the job as PeriodicJob makes it, and runs it.
-func TestJobRunsInTheQueue(t *testing.T) {
+// A River client accepts the job of PeriodicJob and runs it.
+func TestPeriodicJob_RunsInTheQueue(t *testing.T) {
 	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t)})
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestPartitionsStandAWeekAhead(t *testing.T) {
+func TestRun_CreatesClickPartitionsAWeekAhead(t *testing.T) {
 	ctx := t.Context()
 	url := pgtest.New(t)
 	store, err := postgres.Open(ctx, postgres.Config{URL: url})
@@ -50,7 +50,7 @@ func TestPartitionsStandAWeekAhead(t *testing.T) {
 		t.Errorf("%d partitions from %s to %s", count, first, last)
 	}
 	if log.Len() != 0 {
-		t.Errorf("an alarm without a cause: %s", &log)
+		t.Errorf("unexpected log: %s", &log)
 	}
 	if _, err := conn.Exec(ctx, `
 		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code,
@@ -62,42 +62,42 @@ func TestPartitionsStandAWeekAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(log.String(), "default partition") {
-		t.Error("a click without a partition raised no alarm")
+		t.Error("a click in the default partition was not logged")
 	}
 }
 
-// rolling says when a job begins to sum clicks up.
-type rolling struct {
+// rollObserver calls onRoll before each RollClicks.
+type rollObserver struct {
 	upkeep.Store
-	begins func()
+	onRoll func()
 }
 
-func (r rolling) RollClicks(ctx context.Context) (int64, bool, error) {
-	r.begins()
+func (r rollObserver) RollClicks(ctx context.Context) (int64, bool, error) {
+	r.onRoll()
 	return r.Store.RollClicks(ctx)
 }
 
-// A job takes what tells visitors apart from clicks of more than 90 days, and sums
-// up and drops days that ended 13 months ago. A table that is in use keeps it from
-// the one and not from the other, which comes first.
-func TestClicksGrowOld(t *testing.T) {
+// The job removes visitor data from clicks that are older than 90 days. It replaces days
+// that ended 13 months ago by their sums. While a transaction uses the table, the second
+// step fails. The first step runs before it and still succeeds.
+func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 	ctx := t.Context()
 	w := pgtest.Open(t, time.Now)
 	now := time.Now().UTC()
 	young, old := now.Add(-90*24*time.Hour+time.Minute), now.Add(-90*24*time.Hour-time.Minute)
-	telling := func() []string {
+	withVisitor := func() []string {
 		return w.Texts(`select (received_at > $1)::text from clicks where ip_hash is not null or ip_prefix is not null or ua_hash is not null`, old.Add(time.Second))
 	}
-	worker := upkeep.NewWorker(rolling{stores.Upkeep(w.Store), func() {
-		if left := telling(); len(left) != 1 {
-			t.Errorf("days are summed up before the purge: %v", left)
+	worker := upkeep.NewWorker(rollObserver{stores.Upkeep(w.Store), func() {
+		if left := withVisitor(); len(left) != 1 {
+			t.Errorf("days are replaced by sums before the purge: %v", left)
 		}
 	}}, slog.New(slog.DiscardHandler), func() time.Time { return now })
 	day := now.AddDate(0, -13, -2)
 	if _, err := w.Store.EnsureClickPartitions(ctx, day, day); err != nil {
 		t.Fatal(err)
 	}
-	if err := worker.Run(ctx); err != nil { // the days ahead, which need the table, too
+	if err := worker.Run(ctx); err != nil { // creates the other partitions, before the table is in use
 		t.Fatal(err)
 	}
 	for _, at := range []time.Time{young, old, day, now.AddDate(0, -14, 0)} {
@@ -112,7 +112,7 @@ func TestClicksGrowOld(t *testing.T) {
 	state := func() string {
 		return fmt.Sprint(
 			w.Count(`select count(*) from clicks`), w.Count(`select coalesce(sum(clicks), 0) from click_days`), w.Count(`select count(*) from click_dead_letters`),
-			telling(),
+			withVisitor(),
 		)
 	}
 	reader, err := w.SQL.Begin(ctx)
@@ -136,9 +136,9 @@ func TestClicksGrowOld(t *testing.T) {
 	}
 }
 
-// Weeks of events and deliveries stand ahead, those that nobody can ask for any
-// more go, and rows without a week raise an alarm.
-func TestEventsHaveTheirWeeks(t *testing.T) {
+// The job creates weekly partitions of events and deliveries in advance, drops old ones
+// and logs rows in the default partitions.
+func TestWork_MaintainsEventPartitions(t *testing.T) {
 	ctx := t.Context()
 	now := time.Now().UTC()
 	w := pgtest.Open(t, func() time.Time { return now })
@@ -157,9 +157,9 @@ func TestEventsHaveTheirWeeks(t *testing.T) {
 		t.Errorf("dropped %d times: %s", n, &log)
 	}
 	for _, table := range []string{"events", "webhook_deliveries"} {
-		// Those of a week ago, of today and of a week ahead.
+		// There are partitions for the weeks of 7 days ago, of today and of 7 days ahead.
 		if n := w.Count(`select count(*) from pg_class where relkind = 'r' and relname ~ ('^' || $1 || '_[0-9]{8}$')`, table); n != 3 {
-			t.Errorf("%s has %d weeks", table, n)
+			t.Errorf("%s has %d weekly partitions", table, n)
 		}
 	}
 	log.Reset()
@@ -167,7 +167,7 @@ func TestEventsHaveTheirWeeks(t *testing.T) {
 		"workspace_id": affiliate.NewID[affiliate.Workspace](now), "id": affiliate.NewID[affiliate.Event](now), "day": now.AddDate(0, 0, 20),
 		"mode": "live", "type": "payout.paid", "body": []byte("{}"), "created_at": now,
 	})
-	if err := worker.Run(ctx); err != nil || !strings.Contains(log.String(), "events or deliveries lie in a default partition") {
+	if err := worker.Run(ctx); err != nil || !strings.Contains(log.String(), "events or deliveries are in a default partition") {
 		t.Errorf("%v: %s", err, &log)
 	}
 }
