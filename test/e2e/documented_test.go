@@ -13,6 +13,7 @@ import (
 
 // operation is what the OpenAPI document says about a route.
 type operation struct {
+	id        string
 	segments  []string
 	responses map[string]any
 }
@@ -21,7 +22,10 @@ type operation struct {
 // come before parameters.
 var operations = sync.OnceValue(func() map[string][]operation {
 	var document struct {
-		Paths map[string]map[string]struct{ Responses map[string]any }
+		Paths map[string]map[string]struct {
+			OperationID string
+			Responses   map[string]any
+		}
 	}
 	if err := json.Unmarshal([]byte(openapi.Document), &document); err != nil {
 		panic(err)
@@ -30,7 +34,7 @@ var operations = sync.OnceValue(func() map[string][]operation {
 	for template, verbs := range document.Paths {
 		for verb, described := range verbs {
 			verb = strings.ToUpper(verb)
-			found[verb] = append(found[verb], operation{strings.Split(template, "/"), described.Responses})
+			found[verb] = append(found[verb], operation{described.OperationID, strings.Split(template, "/"), described.Responses})
 		}
 	}
 	return found

@@ -1,0 +1,209 @@
+package e2e_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// example is the request and the response of one operation, as the API reference shows it.
+type example struct {
+	// Method, URL and Headers are those of the request, without the credential.
+	Method  string            `json:"method"`
+	URL     string            `json:"url"`
+	Headers map[string]string `json:"headers,omitempty"`
+	// Credential is the kind of the credential: secretKey, accessToken, publicKey or "".
+	Credential string          `json:"credential,omitempty"`
+	Request    json.RawMessage `json:"request,omitempty"`
+	Status     int             `json:"status"`
+	Response   json.RawMessage `json:"response,omitempty"`
+	// Text is a response that is not JSON, for example CSV.
+	Text string `json:"text,omitempty"`
+}
+
+// recorder records an example of each operation that is called through it.
+type recorder struct {
+	t          *testing.T
+	sys        *system
+	normalizer *normalizer
+	examples   map[string]example
+}
+
+func newRecorder(t *testing.T, sys *system) *recorder {
+	t.Helper()
+	return &recorder{t: t, sys: sys, normalizer: newNormalizer(sys.clock.now()), examples: map[string]example{}}
+}
+
+// call calls the API and records the example. The request must succeed, and it must be the
+// only one of its operation.
+func (r *recorder) call(c caller, method, path string, body any) answer {
+	r.t.Helper()
+	base := r.sys.api
+	if path == "/v1/clicks" {
+		base = r.sys.edge
+	}
+	got := c.send(r.t, method, base+path, body)
+	if got.status < 200 || got.status > 299 {
+		r.t.Fatalf("%s: got status %d; body %s", got.what, got.status, got.body)
+	}
+	at, err := url.Parse(path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	operation := find(method, at.Path)
+	if operation == nil {
+		r.t.Fatalf("%s %s is not in the OpenAPI document", method, at.Path)
+	}
+	if _, ok := r.examples[operation.id]; ok {
+		r.t.Fatalf("%s has two examples", operation.id)
+	}
+	one := example{Method: method, URL: r.normalizer.text(path), Headers: map[string]string{}, Status: got.status}
+	for _, name := range []string{"X-Mode", "Idempotency-Key"} {
+		if value := c.header.Get(name); value != "" {
+			one.Headers[name] = r.normalizer.text(value)
+		}
+	}
+	one.Credential = credentialKind(c.header.Get("Authorization"))
+	if body != nil {
+		sent, err := json.Marshal(body)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		one.Request = r.json(string(sent))
+	}
+	switch {
+	case got.body == "":
+	case strings.HasPrefix(got.header.Get("Content-Type"), "application/json"):
+		one.Response = r.json(got.body)
+	default:
+		one.Text = r.normalizer.text(got.body)
+	}
+	r.examples[operation.id] = one
+	return got
+}
+
+func (r *recorder) json(text string) json.RawMessage {
+	r.t.Helper()
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, []byte(r.normalizer.text(text))); err != nil {
+		r.t.Fatal(err)
+	}
+	return compact.Bytes()
+}
+
+func credentialKind(authorization string) string {
+	credential := strings.TrimPrefix(authorization, "Bearer ")
+	switch {
+	case credential == "":
+		return ""
+	case strings.HasPrefix(credential, "sk_"):
+		return "secretKey"
+	case strings.HasPrefix(credential, "pk_"):
+		return "publicKey"
+	}
+	return "accessToken"
+}
+
+// normalizer replaces values that differ from run to run by fixed ones. The same value is
+// always replaced by the same one, so ids of different examples still match.
+type normalizer struct {
+	start time.Time
+	known map[string]string
+	count map[string]int
+}
+
+// referenceTime is the time of all examples.
+var referenceTime = time.Date(2026, time.March, 2, 9, 30, 0, 0, time.UTC)
+
+func newNormalizer(start time.Time) *normalizer {
+	return &normalizer{start: start, known: map[string]string{}, count: map[string]int{}}
+}
+
+var (
+	jwtPattern        = regexp.MustCompile(`eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+`)
+	keyPattern        = regexp.MustCompile(`\b([ps]k_(?:test|live))_[0-9A-Za-z]{20,}`)
+	secretPattern     = regexp.MustCompile(`whsec_[A-Za-z0-9+/=]+`)
+	eventPattern      = regexp.MustCompile(`\bevt_[0-9a-f]{32}\b`)
+	uuidPattern       = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+	longHexPattern    = regexp.MustCompile(`\b[0-9a-f]{30,64}\b`)
+	timePattern       = regexp.MustCompile(`\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z`)
+	datePattern       = regexp.MustCompile(`\b20\d\d-\d\d-\d\d\b`)
+	sentencePattern   = regexp.MustCompile(`\b\d{1,2} (?:January|February|March|April|May|June|July|August|September|October|November|December) 20\d\d at \d\d:\d\d:\d\d\.\d{3} UTC`)
+	shortLinkPattern  = regexp.MustCompile(`/r/[0-9A-Za-z]{10}\b`)
+	tokenFieldPattern = regexp.MustCompile(`"(refreshToken|token)":"([^"]+)"`)
+	last4Pattern      = regexp.MustCompile(`"last4":"[^"]{4}"`)
+	portPattern       = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	durationPattern   = regexp.MustCompile(`"(durationMs|latencyMs|responseTimeMs)":\d+`)
+)
+
+// text returns the text with all such values replaced.
+func (n *normalizer) text(s string) string {
+	s = tokenFieldPattern.ReplaceAllStringFunc(s, func(field string) string {
+		parts := tokenFieldPattern.FindStringSubmatch(field)
+		return `"` + parts[1] + `":"` + n.fixed("token", parts[2], "rt_3nPq8sVw1xYz5aBc%02d") + `"`
+	})
+	replace := func(pattern *regexp.Regexp, kind, format string) {
+		s = pattern.ReplaceAllStringFunc(s, func(value string) string { return n.fixed(kind, value, format) })
+	}
+	replace(jwtPattern, "jwt", "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzNmYyZSJ9.signature%02d")
+	s = keyPattern.ReplaceAllStringFunc(s, func(key string) string {
+		return n.fixed("key", key, keyPattern.FindStringSubmatch(key)[1]+"_7Hq2mVx9Lr4TzKp6Wd8Ns%02d")
+	})
+	replace(secretPattern, "secret", "whsec_C2FVsBQIhrscChlQIMV5b5sSYspob7o%02d")
+	replace(eventPattern, "event", "evt_01936f2e7c1a7a3b9d4e5f60718293%02x")
+	replace(uuidPattern, "uuid", "01936f2e-7c1a-7a3b-9d4e-5f60718293%02x")
+	replace(longHexPattern, "hex", "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df%02x")
+	s = timePattern.ReplaceAllStringFunc(s, func(value string) string {
+		at, err := time.Parse(time.RFC3339Nano, value)
+		if err != nil {
+			return value
+		}
+		return n.moved(at).Format("2006-01-02T15:04:05.000Z")
+	})
+	s = sentencePattern.ReplaceAllStringFunc(s, func(value string) string {
+		at, err := time.Parse("2 January 2006 at 15:04:05.000 UTC", value)
+		if err != nil {
+			return value
+		}
+		return n.moved(at).Format("2 January 2006 at 15:04:05.000 UTC")
+	})
+	s = datePattern.ReplaceAllStringFunc(s, func(value string) string {
+		at, err := time.Parse(time.DateOnly, value)
+		if err != nil || at.Year() == referenceTime.Year() && at.Month() == referenceTime.Month() {
+			return value
+		}
+		return n.moved(at.Add(n.start.Sub(n.start.Truncate(24 * time.Hour)))).Format(time.DateOnly)
+	})
+	replace(shortLinkPattern, "link", "/r/Vd8MepJ%03d")
+	s = last4Pattern.ReplaceAllString(s, `"last4":"Ns01"`)
+	s = portPattern.ReplaceAllString(s, "127.0.0.1:8443")
+	s = durationPattern.ReplaceAllString(s, `"$1":42`)
+	return s
+}
+
+// fixed returns the replacement of a value.
+func (n *normalizer) fixed(kind, value, format string) string {
+	for _, replacement := range n.known {
+		if replacement == value {
+			return value // replaced before
+		}
+	}
+	if known, ok := n.known[kind+value]; ok {
+		return known
+	}
+	n.count[kind]++
+	n.known[kind+value] = fmt.Sprintf(format, n.count[kind])
+	return n.known[kind+value]
+}
+
+// moved returns the time of an example: as many full days from the reference time as the
+// value is from the start of the run.
+func (n *normalizer) moved(at time.Time) time.Time {
+	days := int(at.Sub(n.start).Round(24*time.Hour) / (24 * time.Hour))
+	return referenceTime.AddDate(0, 0, days)
+}
