@@ -19,15 +19,17 @@ func (b *builder) click() (object, error) {
 		}
 		b.schemas[name] = schema
 	}
+	one := b.examples["registerClick"]
 	response := func(description string) object {
-		return object{{"description", description}, {"headers", ignoredFields}, {"content", jsonContent("Click")}}
+		return object{{"description", description}, {"headers", ignoredFields}, {"content", withExample(jsonContent("Click"), one.Response)}}
 	}
-	body := object{{"schema", reference("ClickRequest")}}
-	return append(object{
+	body := object{{"schema", reference("ClickRequest")}, {"example", one.Request}}
+	click := append(object{
 		{"tags", []string{clickTag}},
-		{"summary", "Registers a click."},
+		{"summary", title("registerClick")},
 		{"description", "Registers a click on a referral link. The collector serves this route. The public key is sent as a bearer token, " +
-			"in the header `X-Public-Key`, or as `public_key` in the body. Unknown keys of the body are ignored."},
+			"in the header `X-Public-Key`, or as `public_key` in the body. Unknown keys of the body are ignored.\n\n" +
+			zoneText("tracking") + " The body may have up to 8 KiB."},
 		{"operationId", "registerClick"},
 		{"security", []object{{{"publicKey", []string{}}}, {}}},
 		{"x-rate-limit-zone", "tracking"},
@@ -39,7 +41,9 @@ func (b *builder) click() (object, error) {
 		affiliate.ReasonValidation, affiliate.ReasonInvalidPublicKey, affiliate.ReasonForbidden, affiliate.ReasonHTTPSRequired,
 		affiliate.ReasonOriginNotAllowed, affiliate.ReasonNotFound, affiliate.ReasonPayloadTooLarge, affiliate.ReasonUnsupportedMediaType,
 		affiliate.ReasonRateLimitExceeded, affiliate.ReasonInternal, affiliate.ReasonServiceUnavailable,
-	})...)}), nil
+	})...)})
+	b.addCommand(&click, "registerClick")
+	return click, nil
 }
 
 func clickRequest() object {

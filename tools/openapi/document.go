@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"maps"
 	"net/http"
@@ -15,9 +16,18 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
+// introduction is the beginning of the reference.
+//
+//go:embed introduction.md
+var introduction string
+
 // build makes the document of the routes.
 func build(routes []contract.Route, prose *texts) (object, error) {
-	b := &builder{prose: prose, schemas: map[string]object{}, errors: map[string]object{}, origin: map[string]string{}, outputs: map[protoreflect.FullName]bool{}}
+	examples, err := readExamples()
+	if err != nil {
+		return nil, fmt.Errorf("examples.json: %w", err)
+	}
+	b := &builder{examples: examples, prose: prose, schemas: map[string]object{}, errors: map[string]object{}, origin: map[string]string{}, outputs: map[protoreflect.FullName]bool{}}
 	for _, r := range routes {
 		if r.RPC != nil && contract.SuccessStatus(r.FullMethod) != http.StatusNoContent {
 			b.collect(r.RPC.Output())
@@ -41,7 +51,7 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 		paths[path] = item
 		if tag := tagOf(r); !tagged[tag] {
 			tagged[tag] = true
-			entry := object{{"name", tag}}
+			entry := object{{"name", tag}, {"x-displayName", tagNames[tag]}}
 			if r.RPC != nil {
 				name := string(r.RPC.Parent().Name())
 				if text := withoutName(prose.tags[name], name); text != "" {
@@ -57,7 +67,7 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 	}
 	order = append(order, clickPath)
 	paths[clickPath] = object{{"post", click}}
-	tags = append(tags, object{{"name", clickTag}, {"description", "Registers clicks. The collector serves this route on an address of its own."}})
+	tags = append(tags, object{{"name", clickTag}, {"x-displayName", tagNames[clickTag]}, {"description", "Registers clicks. The collector serves this route on an address of its own."}})
 	slices.Sort(order)
 	var pathObject object
 	for _, path := range order {
@@ -77,13 +87,11 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 		{"info", object{
 			{"title", "Tributary API"},
 			{"version", "v1"},
-			{"description", "The API of Tributary, which runs affiliate programmes for merchants.\n\n" +
-				"Amounts are integers in minor units of their currency, for example cents. Timestamps are RFC 3339 in UTC with milliseconds. " +
-				"Every error has the schema Error: `code` is stable, `message` can change at any time. " +
-				"In a request, null counts as absent, except in a PATCH request, where it clears the field."},
+			{"description", introduction},
 		}},
 		{"servers", []object{{{"url", "/"}}}},
 		{"tags", tags},
+		{"x-tagGroups", menu()},
 		{"paths", pathObject},
 		{"components", object{
 			{"schemas", schemas},
@@ -117,8 +125,10 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 }
 
 type builder struct {
-	prose   *texts
-	schemas map[string]object
+	// examples has the examples by operation id.
+	examples map[string]example
+	prose    *texts
+	schemas  map[string]object
 	// errors are the error responses by their reasons.
 	errors map[string]object
 	// origin holds what each schema was made from, so that two never share a name.
@@ -131,7 +141,8 @@ func (b *builder) operation(r contract.Route) (object, error) {
 	key := strings.ToLower(r.Verb) + " " + r.Path()
 	operation := object{{"tags", []string{tagOf(r)}}}
 	if r.RPC == nil {
-		set(&operation, "summary", "Returns this document.")
+		set(&operation, "summary", title("getOpenAPI"))
+		set(&operation, "description", "Returns this document. There is no rate limit.")
 		set(&operation, "operationId", "getOpenAPI")
 		set(&operation, "security", []object{})
 		set(&operation, "responses", append(object{
@@ -139,22 +150,17 @@ func (b *builder) operation(r contract.Route) (object, error) {
 		}, b.refusals([]affiliate.Reason{affiliate.ReasonHTTPSRequired})...))
 		return operation, nil
 	}
-	if text := withoutName(b.prose.operations[key], string(r.RPC.Name())); text != "" {
-		summary, rest, _ := strings.Cut(strings.ReplaceAll(text, "\n", " "), ". ")
-		set(&operation, "summary", strings.TrimSuffix(summary, ".")+".")
-		if rest != "" {
-			set(&operation, "description", text)
-		}
-	}
 	id := strings.ToLower(string(r.RPC.Name()[:1])) + string(r.RPC.Name()[1:])
 	if r.Binding > 0 {
 		id += strconv.Itoa(r.Binding + 1)
 	}
-	set(&operation, "operationId", id)
 	policy, ok := server.PolicyOf(r.FullMethod)
 	if !ok {
 		return nil, fmt.Errorf("%s has no policy", r.FullMethod)
 	}
+	set(&operation, "summary", title(id))
+	set(&operation, "description", strings.TrimSpace(withoutName(b.prose.operations[key], string(r.RPC.Name()))+"\n\n"+limitText(r, policy.Zone)))
+	set(&operation, "operationId", id)
 	set(&operation, "security", security(policy))
 	if policy.Zone != server.ZoneNone {
 		set(&operation, "x-rate-limit-zone", string(policy.Zone))
@@ -171,14 +177,35 @@ func (b *builder) operation(r contract.Route) (object, error) {
 		if err != nil {
 			return nil, err
 		}
-		set(&operation, "requestBody", object{{"required", required}, {"content", jsonContent(name)}})
+		content := jsonContent(name)
+		if sent := b.examples[id].Request; sent != nil {
+			content = withExample(content, sent)
+		}
+		set(&operation, "requestBody", object{{"required", required}, {"content", content}})
 	}
-	responses, err := b.responses(r, policy)
+	responses, err := b.responses(r, policy, b.examples[id])
 	if err != nil {
 		return nil, err
 	}
 	set(&operation, "responses", responses)
+	b.addCommand(&operation, id)
 	return operation, nil
+}
+
+// addCommand adds the example as a curl command.
+func (b *builder) addCommand(operation *object, id string) {
+	if one, ok := b.examples[id]; ok {
+		set(operation, "x-codeSamples", []object{{{"lang", "Shell"}, {"label", "curl"}, {"source", one.command()}}})
+	}
+}
+
+// menu returns the groups of tags in the form of Redoc.
+func menu() []object {
+	var groups []object
+	for _, group := range tagGroups {
+		groups = append(groups, object{{"name", group.name}, {"tags", group.tags}})
+	}
+	return groups
 }
 
 func (b *builder) parameters(r contract.Route, policy server.Policy, key string) ([]any, error) {

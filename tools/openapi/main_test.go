@@ -60,12 +60,12 @@ func at(t *testing.T, value any, path ...string) any {
 func TestProseComesFromTheSwaggerFile(t *testing.T) {
 	doc := sampleDocument(t)
 	for want, path := range map[string][]string{
-		"Changes the given fields.":              {"paths", "/api/v1/programs/{programId}", "patch", "summary"},
-		"Changes the given fields. More <here>.": {"paths", "/api/v1/programs/{programId}", "patch", "description"},
-		"Lower case.":                            {"components", "schemas", "UpdateProgramRequest", "properties", "slug", "description"},
-		"A programme.":                           {"components", "schemas", "Program", "description"},
-		"ISO 4217":                               {"components", "schemas", "Program", "properties", "currency", "description"},
-		"The rules.":                             {"components", "schemas", "Program", "properties", "commissionRules", "description"},
+		"Update a programme": {"paths", "/api/v1/programs/{programId}", "patch", "summary"},
+		"Changes the given fields. More <here>.\n\nRate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.": {"paths", "/api/v1/programs/{programId}", "patch", "description"},
+		"Lower case.":  {"components", "schemas", "UpdateProgramRequest", "properties", "slug", "description"},
+		"A programme.": {"components", "schemas", "Program", "description"},
+		"ISO 4217":     {"components", "schemas", "Program", "properties", "currency", "description"},
+		"The rules.":   {"components", "schemas", "Program", "properties", "commissionRules", "description"},
 	} {
 		if got := at(t, doc, path...); got != want {
 			t.Errorf("%v: %v, want %q", path, got, want)

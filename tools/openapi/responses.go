@@ -26,7 +26,7 @@ func security(policy server.Policy) []object {
 }
 
 // responses describes every status that a route can respond with.
-func (b *builder) responses(r contract.Route, policy server.Policy) (object, error) {
+func (b *builder) responses(r contract.Route, policy server.Policy, one example) (object, error) {
 	status := contract.SuccessStatus(r.FullMethod)
 	success := object{{"description", http.StatusText(status)}}
 	var output string
@@ -39,6 +39,16 @@ func (b *builder) responses(r contract.Route, policy server.Policy) (object, err
 			return nil, err
 		}
 		set(&success, "content", jsonContent(output))
+	}
+	for i, m := range success {
+		if m.key != "content" {
+			continue
+		}
+		if one.Text != "" {
+			success[i].value = withExample(m.value.(object), one.Text)
+		} else if one.Response != nil {
+			success[i].value = withExample(m.value.(object), one.Response)
+		}
 	}
 	if contract.IgnoresUnknownKeys(r.FullMethod) {
 		set(&success, "headers", ignoredFields)
@@ -125,19 +135,21 @@ func (b *builder) refusals(list []affiliate.Reason) object {
 		slices.Sort(reasons)
 		name := strings.Join(reasons, "-")
 		if b.errors[name] == nil {
-			b.errors[name] = errorResponse(status, strings.Join(reasons, " or ")+".")
+			b.errors[name] = errorResponse(status, reasons)
 		}
 		set(&responses, strconv.Itoa(status), object{{"$ref", "#/components/responses/" + name}})
 	}
 	return responses
 }
 
-func errorResponse(status int, description string) object {
+func errorResponse(status int, codes []string) object {
 	headers := object{{"X-Request-Id", object{{"description", "The id of the request in the logs."}, {"schema", object{{"type", "string"}}}}}}
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
 		set(&headers, "Retry-After", object{{"description", "The number of seconds to wait before the next request."}, {"schema", object{{"type", "integer"}}}})
 	}
-	return object{{"description", description}, {"headers", headers}, {"content", jsonContent("Error")}}
+	first := errorspec.Of(affiliate.Reason(codes[0]))
+	content := withExample(jsonContent("Error"), errorExample(status, http.StatusText(status), codes[0], first.Message))
+	return object{{"description", meanings(codes)}, {"headers", headers}, {"content", content}}
 }
 
 func errorSchema() object {

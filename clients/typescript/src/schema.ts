@@ -9,18 +9,22 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the public key and the list of secret keys of the mode.
+         * List API keys
          * @description Returns the public key and the list of secret keys of the mode. Secret
          *     keys are shown with their prefix and last four characters only.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["getApiKeys"];
         put?: never;
         /**
-         * Creates a secret key.
+         * Create an API key
          * @description Creates a secret key. The response contains the key, which is not
          *     shown again.
          *
          *     Errors: API_KEY_LIMIT_EXCEEDED if the mode has ten active secret keys.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["createApiKey"];
         delete?: never;
@@ -40,11 +44,13 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Stops a secret key at once.
+         * Revoke an API key
          * @description Stops a secret key at once. Public keys cannot be revoked, only
          *     rolled.
          *
          *     Errors: NOT_FOUND if there is no such active secret key.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         delete: operations["revokeApiKey"];
         options?: never;
@@ -62,7 +68,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Replaces a secret or public key with a new one of the same name and expiry.
+         * Roll an API key
          * @description Replaces a secret or public key with a new one of the same name and
          *     expiry. The old key works until the grace period is over. Until then a secret key
          *     counts among the ten.
@@ -71,6 +77,8 @@ export interface paths {
          *       - NOT_FOUND: the key is not active, or was rolled before.
          *       - API_KEY_LIMIT_EXCEEDED: the mode has ten active secret keys, and the grace
          *         period is not 0.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["rollApiKey"];
         delete?: never;
@@ -87,9 +95,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns a click and the conversions that name it.
+         * Get an attributed click
          * @description Returns a click and the conversions that name it. Clicks are
          *     kept for 13 months.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["getAttributedClick"];
         put?: never;
@@ -108,11 +118,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the current decision about the conversion with an external transaction id.
+         * Find a decision by transaction id
          * @description Returns the current decision about the conversion with an external
          *     transaction id.
          *
          *     Errors: NOT_FOUND if no conversion has the id.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["findDecision"];
         put?: never;
@@ -130,7 +142,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the current decision about a conversion. */
+        /**
+         * Get a decision
+         * @description Returns the current decision about a conversion.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getDecision"];
         put?: never;
         post?: never;
@@ -148,10 +165,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns decisions, newest first.
+         * List decisions
          * @description Returns decisions, newest first. Superseded decisions are included.
          *
          *     Errors: NOT_FOUND if the programme of the filter does not exist in the mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listDecisions"];
         put?: never;
@@ -172,7 +191,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Returns the decision that a reported conversion would get now.
+         * Simulate an attribution
          * @description Returns the decision that a reported conversion would get now.
          *     It stores nothing. A real report can get another decision, because it waits a short
          *     time for a click that is not stored yet.
@@ -181,6 +200,8 @@ export interface paths {
          *       - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
          *       - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
          *         workspace.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["simulateAttribution"];
         delete?: never;
@@ -199,9 +220,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ends the session of a refresh token.
+         * Log out
          * @description Ends the session of a refresh token. Its access tokens stop working at once.
          *     The status is 204 even if there is no such session.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["logout"];
         delete?: never;
@@ -220,7 +243,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes the invited person a member of the workspace and starts a session.
+         * Accept an invitation to a workspace
          * @description Makes the invited person a member of the workspace and starts a
          *     session. The invitation determines the e-mail address and the role. The token works
          *     once.
@@ -228,6 +251,8 @@ export interface paths {
          *     Errors:
          *       - NOT_FOUND: the token is unknown, used, revoked or expired.
          *       - EMAIL_TAKEN: the address belongs to a member of a workspace.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["acceptInvite"];
         delete?: never;
@@ -246,7 +271,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Starts a session of a merchant account.
+         * Log in as a merchant
          * @description Starts a session of a merchant account. The response is the same for
          *     an unknown address and for a wrong password.
          *
@@ -254,6 +279,8 @@ export interface paths {
          *       - INVALID_CREDENTIALS: the address or the password is wrong.
          *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15
          *         minutes. The wait becomes longer with each further failure, up to 60 seconds.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["loginMerchant"];
         delete?: never;
@@ -272,9 +299,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ends the session of a refresh token.
+         * Log out as a merchant
          * @description Ends the session of a refresh token. Its access tokens stop working at once.
          *     The status is 204 even if there is no such session.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["logout2"];
         delete?: never;
@@ -293,13 +322,15 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Exchanges a merchant's refresh token for a new access token and a new refresh token.
+         * Refresh a merchant's session
          * @description Exchanges a merchant's refresh token for a new access token
          *     and a new refresh token. A refresh token works once. If it is used again, the whole
          *     session ends.
          *
          *     Errors: REFRESH_TOKEN_INVALID if the token is unknown, used, expired or revoked, or
          *     belongs to a partner.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["refreshMerchantSession"];
         delete?: never;
@@ -318,11 +349,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Creates a merchant account, a workspace with a public key in each mode, and a session.
+         * Register a merchant
          * @description Creates a merchant account, a workspace with a public key in each
          *     mode, and a session. The account is the owner of the workspace.
          *
          *     Errors: EMAIL_TAKEN if a merchant account with this address exists.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["registerMerchant"];
         delete?: never;
@@ -341,7 +374,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Starts a session of a partner account.
+         * Log in as a partner
          * @description Starts a session of a partner account. The response is the same for an
          *     unknown address and for a wrong password.
          *
@@ -349,6 +382,8 @@ export interface paths {
          *       - INVALID_CREDENTIALS: the address or the password is wrong.
          *       - RATE_LIMIT_EXCEEDED: there were ten failed logins for the address in 15
          *         minutes. The wait becomes longer with each further failure, up to 60 seconds.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["loginPartner"];
         delete?: never;
@@ -367,9 +402,11 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ends the session of a refresh token.
+         * Log out as a partner
          * @description Ends the session of a refresh token. Its access tokens stop working at once.
          *     The status is 204 even if there is no such session.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["logout3"];
         delete?: never;
@@ -388,13 +425,15 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Exchanges a partner's refresh token for a new access token and a new refresh token.
+         * Refresh a partner's session
          * @description Exchanges a partner's refresh token for a new access token
          *     and a new refresh token. A refresh token works once. If it is used again, the whole
          *     session ends.
          *
          *     Errors: REFRESH_TOKEN_INVALID if the token is unknown, used, expired or revoked, or
          *     belongs to a merchant.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["refreshPartnerSession"];
         delete?: never;
@@ -413,10 +452,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Creates a partner account and a session.
+         * Register a partner
          * @description Creates a partner account and a session.
          *
          *     Errors: EMAIL_TAKEN if a partner account with this address exists.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["registerPartner"];
         delete?: never;
@@ -435,12 +476,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Exchanges a refresh token of a merchant or partner for a new access token and a new refresh token.
+         * Refresh a session
          * @description Exchanges a refresh token of a merchant or partner for a new access
          *     token and a new refresh token. A refresh token works once. If it is used again, the
          *     whole session ends.
          *
          *     Errors: REFRESH_TOKEN_INVALID if the token is unknown, used, expired or revoked.
+         *
+         *     Rate limit: `auth`, by default 10 requests in 60 seconds per client address. The body may have up to 64 KiB.
          */
         post: operations["refreshSession"];
         delete?: never;
@@ -457,13 +500,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the commissions of all programmes of the mode, or of the programme in `programId`.
+         * List commissions
          * @description Returns the commissions of all programmes of the mode, or of the
          *     programme in `programId`.
          *
          *     Errors:
          *       - FORBIDDEN: the programme in `programId` belongs to another workspace.
          *       - NOT_FOUND: the programme or participant of a filter does not exist in the mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listCommissions"];
         put?: never;
@@ -482,7 +527,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Downloads the commissions of all programmes of the mode, or of the programme in `programId`, as a CSV file (RFC 4180).
+         * Export commissions
          * @description Downloads the commissions of all programmes of the mode, or of
          *     the programme in `programId`, as a CSV file (RFC 4180). It accepts the filters and
          *     the sort order of the list. All rows come from one snapshot of the data.
@@ -490,6 +535,8 @@ export interface paths {
          *     Errors:
          *       - FORBIDDEN: the programme in `programId` belongs to another workspace.
          *       - NOT_FOUND: the programme or participant of a filter does not exist in the mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["exportCommissions"];
         put?: never;
@@ -508,13 +555,15 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Counts and sums the commissions of all programmes of the mode, or of the programme in `programId`.
+         * Get commission totals
          * @description Counts and sums the commissions of all programmes of the mode,
          *     or of the programme in `programId`.
          *
          *     Errors:
          *       - FORBIDDEN: the programme in `programId` belongs to another workspace.
          *       - NOT_FOUND: the programme or participant of a filter does not exist in the mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["getCommissionStats"];
         put?: never;
@@ -533,16 +582,18 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the conversions of the mode, newest first.
+         * List conversions
          * @description Returns the conversions of the mode, newest first.
          *
          *     Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
          *     mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listConversions"];
         put?: never;
         /**
-         * Records one conversion and attributes it.
+         * Report a conversion
          * @description Records one conversion and attributes it.
          *
          *     A `click_id` or `promo_code` that cannot be resolved is not an error: the
@@ -560,6 +611,8 @@ export interface paths {
          *       - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
          *         workspace.
          *       - CONVERSION_DUPLICATE: the `external_transaction_id` is already recorded.
+         *
+         *     Rate limit: `conversions`, by default 120 requests in 60 seconds per secret key. The body may have up to 64 KiB.
          */
         post: operations["reportConversion"];
         delete?: never;
@@ -578,7 +631,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Records up to 500 conversions in one request.
+         * Report several conversions
          * @description Records up to 500 conversions in one request. Each item is
          *     validated and recorded separately. Items with the same customer or the same
          *     `external_transaction_id` are recorded in the order of the request, other items in
@@ -592,6 +645,8 @@ export interface paths {
          *       - VALIDATION_ERROR: the body is not an object with a list of 1 to 500 objects.
          *       - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
          *       - BULK_ALL_FAILED: no item was recorded. The body has the results too.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 4096 KiB.
          */
         post: operations["reportConversions"];
         delete?: never;
@@ -610,7 +665,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Reports that a sale was refunded, in full or in part.
+         * Report a refund
          * @description Reports that a sale was refunded, in full or in part. The
          *     commission of the sale is lowered to what the rest of the sale earns. Only the
          *     refunded total matters, so several refunds can be reported in any order.
@@ -623,6 +678,8 @@ export interface paths {
          *       - REFUND_DUPLICATE: the `external_refund_id` was reported before.
          *       - REFUND_EXCEEDS_AMOUNT: the refund exceeds the part of the sale that is not
          *         refunded yet.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["refundConversion"];
         delete?: never;
@@ -638,7 +695,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns one conversion with its refunds. */
+        /**
+         * Get a conversion
+         * @description Returns one conversion with its refunds.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getConversion"];
         put?: never;
         post?: never;
@@ -655,7 +717,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the current decision about a conversion, for the dashboard. */
+        /**
+         * Get the attribution of a conversion
+         * @description Returns the current decision about a conversion, for the
+         *     dashboard.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getConversionAttribution"];
         put?: never;
         post?: never;
@@ -675,7 +743,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Attributes a conversion to another participant of the mode.
+         * Reattribute a conversion
          * @description Attributes a conversion to another participant of the mode. A
          *     new decision replaces the current one. The commission of the previous participant
          *     is rejected or, if it was paid, clawed back. A new commission is computed with the
@@ -686,6 +754,8 @@ export interface paths {
          *       - VALIDATION_ERROR: the participant does not exist in the mode, or already earns
          *         a commission by this conversion.
          *       - PARTICIPANT_ERASED: the new participant's data was erased.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["reattributeConversion"];
         delete?: never;
@@ -702,11 +772,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the fraud events of the mode, newest first.
+         * List fraud events
          * @description Returns the fraud events of the mode, newest first.
          *
          *     Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
          *     mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listFraudEvents"];
         put?: never;
@@ -727,13 +799,15 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Closes an open fraud event.
+         * Resolve a fraud event
          * @description Closes an open fraud event. The outcome `confirmed` rejects the
          *     commission with the code `fraud`, unless it is paid, rejected or refunded. The
          *     outcome `dismissed` removes the review reason of the fraud rules from the
          *     commission.
          *
          *     Errors: FRAUD_EVENT_RESOLVED if the event is not open.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["resolveFraudEvent"];
         delete?: never;
@@ -750,9 +824,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns 200 while the process runs.
+         * Check that the service runs
          * @description Returns 200 while the process runs. It does not check the database or
          *     the cache.
+         *
+         *     There is no rate limit.
          */
         get: operations["checkLiveness"];
         put?: never;
@@ -771,10 +847,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns 200 if the database and the cache are reachable.
+         * Check that the service is ready
          * @description Returns 200 if the database and the cache are reachable.
          *
          *     Errors: SERVICE_UNAVAILABLE if one of them is not reachable. The response names it.
+         *
+         *     There is no rate limit.
          */
         get: operations["checkReadiness"];
         put?: never;
@@ -792,7 +870,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns this document. */
+        /**
+         * Get the OpenAPI document
+         * @description Returns this document. There is no rate limit.
+         */
         get: operations["getOpenAPI"];
         put?: never;
         post?: never;
@@ -810,11 +891,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the partner's clicks, conversions and revenue in a period.
+         * Get a partner's summary
          * @description Returns the partner's clicks, conversions and revenue in a
          *     period.
          *
          *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["getPartnerSummary"];
         put?: never;
@@ -832,7 +915,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns what the partner is owed and has earned, per currency. */
+        /**
+         * Get a partner's balances
+         * @description Returns what the partner is owed and has earned, per currency.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getPartnerBalances"];
         put?: never;
         post?: never;
@@ -850,10 +938,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the partner's own commissions.
+         * List partner commissions
          * @description Returns the partner's own commissions.
          *
          *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listPartnerCommissions"];
         put?: never;
@@ -874,7 +964,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes the calling partner an approved participant of the programme that the invitation belongs to.
+         * Accept an invitation to a programme
          * @description Makes the calling partner an approved participant of the
          *     programme that the invitation belongs to. The token works once, for any partner who
          *     has it.
@@ -886,6 +976,8 @@ export interface paths {
          *       - APPLICATION_DUPLICATE: the partner is or was a participant of the programme.
          *       - REFERRAL_CODE_TAKEN: the referral code of the invitation is or was used in the
          *         workspace and mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["acceptParticipantInvite"];
         delete?: never;
@@ -902,11 +994,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the partner's own entries of all programmes of the mode, newest first, and the partner's balances.
+         * List a partner's ledger entries
          * @description Returns the partner's own entries of all programmes of the mode,
          *     newest first, and the partner's balances.
          *
          *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listPartnerLedger"];
         put?: never;
@@ -925,16 +1019,18 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the partner's own links in the mode, newest first.
+         * List partner links
          * @description Returns the partner's own links in the mode, newest first. Deleted
          *     links are not included.
          *
          *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listPartnerLinks"];
         put?: never;
         /**
-         * Creates a link for the partner that calls it.
+         * Create a partner link
          * @description Creates a link for the partner that calls it.
          *
          *     Errors:
@@ -948,6 +1044,8 @@ export interface paths {
          *         default link.
          *       - REFERRAL_CODE_TAKEN: the code is or was used in the merchant's workspace and
          *         mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["createPartnerLink"];
         delete?: never;
@@ -967,19 +1065,21 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Deletes the partner's own link.
+         * Delete a partner link
          * @description Deletes the partner's own link. Its URLs stop working, and its
          *     code cannot be used again.
          *
          *     Errors:
          *       - VALIDATION_ERROR: it is the default link, which cannot be deleted.
          *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         delete: operations["deletePartnerLink"];
         options?: never;
         head?: never;
         /**
-         * Changes the given fields of the partner's own link.
+         * Update a partner link
          * @description Changes the given fields of the partner's own link. A field that
          *     is absent keeps its value, and null clears it. The code cannot be changed.
          *
@@ -988,6 +1088,8 @@ export interface paths {
          *         domains.
          *       - PARTICIPANT_ERASED: the participant's data was erased.
          *       - PROGRAM_STATE_INVALID: the programme is archived.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["updatePartnerLink"];
         trace?: never;
@@ -1006,9 +1108,11 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Sets how the partner is paid.
+         * Set the payout method
          * @description Sets how the partner is paid. The account is stored encrypted, and
          *     responses contain only a masked form of it.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["setPayoutMethod"];
         trace?: never;
@@ -1021,11 +1125,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the partner's own payouts in the mode, newest first.
+         * List partner payouts
          * @description Returns the partner's own payouts in the mode, newest first.
          *     Payouts that were never confirmed are not included.
          *
          *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listPartnerPayouts"];
         put?: never;
@@ -1043,7 +1149,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the partner's account. */
+        /**
+         * Get the partner's profile
+         * @description Returns the partner's account.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getPartnerProfile"];
         put?: never;
         post?: never;
@@ -1051,10 +1162,12 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Changes the given fields of the partner's account.
+         * Update the partner's profile
          * @description Changes the given fields of the partner's account. A field
          *     that is absent keeps its value, and null clears it. Merchants see a new name at
          *     once.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["updatePartnerProfile"];
         trace?: never;
@@ -1066,7 +1179,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the programmes in which the partner takes part, whatever their status, or the active public programmes, newest first. */
+        /**
+         * List partner programmes
+         * @description Returns the programmes in which the partner takes part,
+         *     whatever their status, or the active public programmes, newest first.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["listPartnerPrograms"];
         put?: never;
         post?: never;
@@ -1083,7 +1202,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns one programme in which the partner takes part, or an active public one. */
+        /**
+         * Get a partner programme
+         * @description Returns one programme in which the partner takes part, or an
+         *     active public one.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getPartnerProgram"];
         put?: never;
         post?: never;
@@ -1103,7 +1228,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes the calling partner a participant of an active programme in the mode of the header `X-Mode`.
+         * Apply to a programme
          * @description Makes the calling partner a participant of an active programme in the mode of
          *     the header `X-Mode`. The programme must be public, or have an open invitation for
          *     the partner's e-mail address. The participant is `pending`, or `approved` if the
@@ -1116,6 +1241,8 @@ export interface paths {
          *       - APPLICATION_DUPLICATE: the partner has applied to this programme before.
          *       - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
          *         mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["apply"];
         delete?: never;
@@ -1132,11 +1259,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the partner's own promo codes in the mode, newest first.
+         * List partner promo codes
          * @description Returns the partner's own promo codes in the mode, newest
          *     first.
          *
          *     Errors: NOT_FOUND if the partner does not take part in the programme of the filter.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listPartnerPromoCodes"];
         put?: never;
@@ -1155,11 +1284,13 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the payouts of the mode, newest first.
+         * List payouts
          * @description Returns the payouts of the mode, newest first.
          *
          *     Errors: NOT_FOUND if the programme, participant or batch of a filter does not exist
          *     in the mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listPayouts"];
         put?: never;
@@ -1177,11 +1308,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the batches of the mode, newest first. */
+        /**
+         * List payout batches
+         * @description Returns the batches of the mode, newest first.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["listPayoutBatches"];
         put?: never;
         /**
-         * Creates a batch of draft payouts from everything that is payable.
+         * Create a payout batch
          * @description Creates a batch of draft payouts from everything that is payable.
          *
          *     The header Idempotency-Key is required. A repeated request with the same key and
@@ -1195,6 +1331,8 @@ export interface paths {
          *       - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
          *       - NOT_FOUND: a programme does not exist in the mode.
          *       - PAYOUT_STATE_INVALID: nothing is payable.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["createPayoutBatch"];
         delete?: never;
@@ -1210,7 +1348,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns one batch. */
+        /**
+         * Get a payout batch
+         * @description Returns one batch.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getPayoutBatch"];
         put?: never;
         post?: never;
@@ -1230,12 +1373,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cancels all draft and pending payouts of a batch.
+         * Cancel a payout batch
          * @description Cancels all draft and pending payouts of a batch. Their
          *     commissions become payable again.
          *
          *     Errors: PAYOUT_STATE_INVALID if a payout of the batch is processing or paid, or if
          *     no payout is left to cancel.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["cancelPayoutBatch"];
         delete?: never;
@@ -1254,12 +1399,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Confirms a draft batch: its payouts become `pending`.
+         * Confirm a payout batch
          * @description Confirms a draft batch: its payouts become `pending`. All
          *     payouts are computed again before. Commissions that are no longer payable leave
          *     them, and payouts that fall below the minimum are canceled.
          *
          *     Errors: PAYOUT_STATE_INVALID if the batch is not a draft.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["confirmPayoutBatch"];
         delete?: never;
@@ -1276,7 +1423,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Downloads the payouts of a confirmed batch as a CSV file for the payment provider.
+         * Export a payout batch
          * @description Downloads the payouts of a confirmed batch as a CSV file for the
          *     payment provider. It changes the status of the pending payouts to `processing`.
          *     They are computed again before, as in the confirmation. The file contains all
@@ -1284,6 +1431,8 @@ export interface paths {
          *     only payouts with that method.
          *
          *     Errors: PAYOUT_STATE_INVALID if the batch is not confirmed or is finished.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["exportPayoutBatch"];
         put?: never;
@@ -1304,11 +1453,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Returns the payouts that a new batch would contain, and the accounts that would be left out, with the reason.
+         * Preview payouts
          * @description Returns the payouts that a new batch would contain, and the accounts
          *     that would be left out, with the reason. It changes nothing.
          *
          *     Errors: NOT_FOUND if a programme does not exist in the mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["previewPayouts"];
         delete?: never;
@@ -1324,7 +1475,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns one payout with its commissions. */
+        /**
+         * Get a payout
+         * @description Returns one payout with its commissions.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getPayout"];
         put?: never;
         post?: never;
@@ -1348,11 +1504,13 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Cancels a draft, pending or failed payout.
+         * Cancel a payout
          * @description Cancels a draft, pending or failed payout. Its commissions become
          *     payable again.
          *
          *     Errors: PAYOUT_STATE_INVALID if the payout has another status.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["cancelPayout"];
         trace?: never;
@@ -1371,11 +1529,13 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Records that a pending or processing payout could not be paid.
+         * Mark a payout as failed
          * @description Records that a pending or processing payout could not be paid. Its
          *     commissions become payable again.
          *
          *     Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["markPayoutFailed"];
         trace?: never;
@@ -1394,11 +1554,13 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Records that the money of a pending or processing payout has arrived.
+         * Mark a payout as paid
          * @description Records that the money of a pending or processing payout has
          *     arrived. Its commissions become `paid`.
          *
          *     Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["markPayoutPaid"];
         trace?: never;
@@ -1417,13 +1579,15 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Makes a failed payout pending again.
+         * Retry a payout
          * @description Makes a failed payout pending again. It contains those of its
          *     commissions that are still payable and in no other payout, and everything else that
          *     is due to the participant now.
          *
          *     Errors: PAYOUT_STATE_INVALID if the payout is not failed, or if nothing of it is
          *     payable.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["retryPayout"];
         trace?: never;
@@ -1435,14 +1599,21 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the programmes of the mode, newest first. */
+        /**
+         * List programmes
+         * @description Returns the programmes of the mode, newest first.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["listPrograms"];
         put?: never;
         /**
-         * Creates a programme with the status `draft`.
+         * Create a programme
          * @description Creates a programme with the status `draft`.
          *
          *     Errors: SLUG_TAKEN if another programme of the workspace and mode has the slug.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["createProgram"];
         delete?: never;
@@ -1458,7 +1629,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns one programme. */
+        /**
+         * Get a programme
+         * @description Returns one programme.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getProgram"];
         put?: never;
         post?: never;
@@ -1466,7 +1642,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Changes the given fields of a programme.
+         * Update a programme
          * @description Changes the given fields of a programme. A field that is absent keeps
          *     its value. Null clears a field or resets it to its default. An object changes only
          *     the fields that it contains, and an array replaces the old one. A change of
@@ -1477,6 +1653,8 @@ export interface paths {
          *       - SLUG_TAKEN: another programme of the workspace and mode has the slug.
          *       - PROGRAM_STATE_INVALID: the currency cannot change, because the programme has
          *         commissions.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["updateProgram"];
         trace?: never;
@@ -1491,12 +1669,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Activates a draft or paused programme.
+         * Activate a programme
          * @description Activates a draft or paused programme.
          *
          *     Errors:
          *       - PROGRAM_STATE_INVALID: the programme is active or archived.
          *       - VALIDATION_ERROR: the programme has neither a `websiteUrl` nor a `landingUrl`.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         post: operations["activateProgram"];
         delete?: never;
@@ -1515,10 +1695,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ends a programme permanently.
+         * Archive a programme
          * @description Ends a programme permanently. Its records remain readable.
          *
          *     Errors: PROGRAM_STATE_INVALID if the programme is archived already.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         post: operations["archiveProgram"];
         delete?: never;
@@ -1535,12 +1717,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the commissions of one programme.
+         * List the commissions of a programme
          * @description Returns the commissions of one programme.
          *
          *     Errors:
          *       - FORBIDDEN: the programme belongs to another workspace.
          *       - NOT_FOUND: the programme or participant does not exist in the mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listProgramCommissions"];
         put?: never;
@@ -1565,7 +1749,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Approves up to 100 commissions of a programme, each in a transaction of its own.
+         * Approve several commissions
          * @description Approves up to 100 commissions of a programme, each in a
          *     transaction of its own. It never approves during a hold period. An id that occurs
          *     more than once counts once.
@@ -1574,6 +1758,8 @@ export interface paths {
          *
          *     Errors: BULK_ALL_FAILED if no commission was approved. The body has the results
          *     too.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["bulkApproveCommissions"];
         trace?: never;
@@ -1592,7 +1778,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Rejects up to 100 commissions of a programme, each in a transaction of its own.
+         * Reject several commissions
          * @description Rejects up to 100 commissions of a programme, each in a
          *     transaction of its own. An id that occurs more than once counts once.
          *
@@ -1600,6 +1786,8 @@ export interface paths {
          *
          *     Errors: BULK_ALL_FAILED if no commission was rejected. The body has the results
          *     too.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["bulkRejectCommissions"];
         trace?: never;
@@ -1612,7 +1800,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Downloads the commissions of one programme as a CSV file (RFC 4180).
+         * Export the commissions of a programme
          * @description Downloads the commissions of one programme as a CSV file
          *     (RFC 4180). It accepts the filters and the sort order of the list. All rows come
          *     from one snapshot of the data.
@@ -1620,6 +1808,8 @@ export interface paths {
          *     Errors:
          *       - FORBIDDEN: the programme belongs to another workspace.
          *       - NOT_FOUND: the programme or participant does not exist in the mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["exportProgramCommissions"];
         put?: never;
@@ -1638,12 +1828,14 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Counts and sums the commissions of one programme.
+         * Get the commission totals of a programme
          * @description Counts and sums the commissions of one programme.
          *
          *     Errors:
          *       - FORBIDDEN: the programme belongs to another workspace.
          *       - NOT_FOUND: the programme or participant does not exist in the mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["getProgramCommissionStats"];
         put?: never;
@@ -1661,7 +1853,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns one commission with its rules, its attribution and its history. */
+        /**
+         * Get a commission
+         * @description Returns one commission with its rules, its attribution and its
+         *     history.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getCommission"];
         put?: never;
         post?: never;
@@ -1685,13 +1883,15 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Approves a pending commission whose hold period is over.
+         * Approve a commission
          * @description Approves a pending commission whose hold period is over. It also
          *     clears a review flag.
          *
          *     Errors:
          *       - COMMISSION_NOT_PENDING: the commission is not pending.
          *       - COMMISSION_HOLD_ACTIVE: the hold period is not over.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["approveCommission"];
         trace?: never;
@@ -1710,7 +1910,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Approves a pending commission before its hold period is over.
+         * Approve a commission early
          * @description Approves a pending commission before its hold period is
          *     over. The commission is not paid out before the hold period ends. The reason is
          *     stored and never shown to the partner.
@@ -1719,6 +1919,8 @@ export interface paths {
          *       - COMMISSION_NOT_PENDING: the commission is not pending.
          *       - COMMISSION_NEEDS_REVIEW: the commission is flagged for review.
          *       - COMMISSION_HOLD_NOT_ACTIVE: the commission has no hold period, or it is over.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["approveCommissionEarly"];
         trace?: never;
@@ -1737,12 +1939,14 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Removes the review flag and all review reasons of a pending or approved commission.
+         * Clear the review flag of a commission
          * @description Removes the review flag and all review reasons of a pending
          *     or approved commission. The status does not change.
          *
          *     Errors: COMMISSION_NOT_FLAGGED if the commission is not flagged, or is rejected,
          *     paid or refunded.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["clearCommissionReview"];
         trace?: never;
@@ -1761,11 +1965,13 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Rejects a pending or approved commission, also during its hold period.
+         * Reject a commission
          * @description Rejects a pending or approved commission, also during its hold
          *     period.
          *
          *     Errors: COMMISSION_TERMINAL if the commission is rejected, paid or refunded.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["rejectCommission"];
         trace?: never;
@@ -1777,12 +1983,19 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the fraud policy of a programme, with all fraud rules. */
+        /**
+         * Get the fraud policy
+         * @description Returns the fraud policy of a programme, with all fraud rules.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getFraudPolicy"];
         /**
-         * Replaces the fraud policy of a programme.
+         * Set the fraud policy
          * @description Replaces the fraud policy of a programme. A list that is absent
          *     becomes empty.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         put: operations["putFraudPolicy"];
         post?: never;
@@ -1799,16 +2012,23 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the groups of a programme, sorted by name. */
+        /**
+         * List groups
+         * @description Returns the groups of a programme, sorted by name.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["listGroups"];
         put?: never;
         /**
-         * Creates a group, whose participants have a common rate.
+         * Create a group
          * @description Creates a group, whose participants have a common rate.
          *
          *     Errors:
          *       - VALIDATION_ERROR: another group of the programme has the name.
          *       - PROGRAM_STATE_INVALID: the programme is archived.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["createGroup"];
         delete?: never;
@@ -1828,23 +2048,27 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Deletes a group that has no participants.
+         * Delete a group
          * @description Deletes a group that has no participants.
          *
          *     Errors: GROUP_IN_USE if participants are in the group, or if an open invitation
          *     names it.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         delete: operations["deleteGroup"];
         options?: never;
         head?: never;
         /**
-         * Changes the given fields of a group.
+         * Update a group
          * @description Changes the given fields of a group. Existing commissions do not
          *     change.
          *
          *     Errors:
          *       - VALIDATION_ERROR: another group of the programme has the name.
          *       - PROGRAM_STATE_INVALID: the programme is archived.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["updateGroup"];
         trace?: never;
@@ -1857,16 +2081,18 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the links of a programme, newest first.
+         * List links
          * @description Returns the links of a programme, newest first. Deleted links are not
          *     included.
          *
          *     Errors: NOT_FOUND if the participant of the filter does not exist in the mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listLinks"];
         put?: never;
         /**
-         * Creates a link for a participant of the programme.
+         * Create a link
          * @description Creates a link for a participant of the programme.
          *
          *     Errors:
@@ -1877,6 +2103,8 @@ export interface paths {
          *       - PROGRAM_STATE_INVALID: the programme is archived.
          *       - LINK_LIMIT_EXCEEDED: the participant has 50 links besides the default link.
          *       - REFERRAL_CODE_TAKEN: the code is or was used in the workspace and mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["createLink"];
         delete?: never;
@@ -1892,12 +2120,17 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns one link. */
+        /**
+         * Get a link
+         * @description Returns one link.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getLink"];
         put?: never;
         post?: never;
         /**
-         * Deletes a link.
+         * Delete a link
          * @description Deletes a link. Its URLs stop working, and its code cannot be used
          *     again.
          *
@@ -1905,12 +2138,14 @@ export interface paths {
          *       - VALIDATION_ERROR: it is the participant's default link, which cannot be
          *         deleted.
          *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         delete: operations["deleteLink"];
         options?: never;
         head?: never;
         /**
-         * Changes the given fields of a link.
+         * Update a link
          * @description Changes the given fields of a link. A field that is absent keeps its
          *     value, and null clears it. The code cannot be changed.
          *
@@ -1919,6 +2154,8 @@ export interface paths {
          *         domains.
          *       - PARTICIPANT_ERASED: the participant's data was erased.
          *       - PROGRAM_STATE_INVALID: the programme is archived.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["updateLink"];
         trace?: never;
@@ -1931,10 +2168,12 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the participants of a programme.
+         * List partners
          * @description Returns the participants of a programme.
          *
          *     Errors: NOT_FOUND if the programme has no group with the id in `groupId`.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listParticipants"];
         put?: never;
@@ -1959,7 +2198,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Approves up to 100 participants of a programme, each in a transaction of its own.
+         * Approve several partners
          * @description Approves up to 100 participants of a programme, each in a
          *     transaction of its own. An id that occurs more than once counts once.
          *
@@ -1967,6 +2206,8 @@ export interface paths {
          *
          *     Errors: BULK_ALL_FAILED if no participant was approved. The body has the results
          *     too.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["bulkApproveParticipants"];
         trace?: never;
@@ -1985,7 +2226,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Rejects up to 100 participants of a programme, each in a transaction of its own.
+         * Reject several partners
          * @description Rejects up to 100 participants of a programme, each in a
          *     transaction of its own. An id that occurs more than once counts once.
          *
@@ -1993,6 +2234,8 @@ export interface paths {
          *
          *     Errors: BULK_ALL_FAILED if no participant was rejected. The body has the results
          *     too.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["bulkRejectParticipants"];
         trace?: never;
@@ -2007,7 +2250,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Invites an e-mail address to a programme, which can be private.
+         * Invite a partner
          * @description Invites an e-mail address to a programme, which can be private.
          *     The response contains a token, which the merchant sends to the partner. The token
          *     is valid for 7 days. An earlier invitation of the same address ends.
@@ -2018,6 +2261,8 @@ export interface paths {
          *         mode.
          *       - APPLICATION_DUPLICATE: a partner with this address is a participant already.
          *       - PROGRAM_STATE_INVALID: the programme is archived.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["inviteParticipant"];
         delete?: never;
@@ -2034,9 +2279,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the invitations of a programme that can still be accepted, newest first.
+         * List partner invitations
          * @description Returns the invitations of a programme that can still be
          *     accepted, newest first. Their tokens are not included.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listParticipantInvites"];
         put?: never;
@@ -2058,10 +2305,12 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Ends an invitation.
+         * Revoke a partner invitation
          * @description Ends an invitation. Its token stops working.
          *
          *     Errors: NOT_FOUND if there is no such invitation, or if it has ended.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         delete: operations["revokeParticipantInvite"];
         options?: never;
@@ -2076,7 +2325,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns one participant. */
+        /**
+         * Get a partner
+         * @description Returns one participant.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getParticipant"];
         put?: never;
         post?: never;
@@ -2084,7 +2338,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Changes the given fields of a participant.
+         * Update a partner
          * @description Changes the given fields of a participant. A field that is absent
          *     keeps its value, null clears it, and an array replaces the old one. A replaced
          *     referral code keeps working for the participant and cannot be used by another one.
@@ -2094,6 +2348,8 @@ export interface paths {
          *       - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
          *         mode.
          *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["updateParticipant"];
         trace?: never;
@@ -2112,13 +2368,15 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Approves a pending or rejected participant.
+         * Approve a partner
          * @description Approves a pending or rejected participant. From then on the
          *     participant's conversions earn commissions.
          *
          *     Errors:
          *       - PARTICIPANT_STATE_INVALID: the participant is approved or suspended.
          *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["approveParticipant"];
         trace?: never;
@@ -2130,15 +2388,23 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the entries of a participant, newest first, and the participant's balances. */
+        /**
+         * List ledger entries
+         * @description Returns the entries of a participant, newest first, and the
+         *     participant's balances.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["listLedger"];
         put?: never;
         /**
-         * Adds a bonus or an adjustment to a participant's ledger.
+         * Create a ledger entry
          * @description Adds a bonus or an adjustment to a participant's ledger. It is
          *     settled with the next payout in its currency.
          *
          *     Errors: PARTICIPANT_ERASED if the participant's data was erased.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["createLedgerEntry"];
         delete?: never;
@@ -2161,13 +2427,15 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Ends a suspension.
+         * Reinstate a partner
          * @description Ends a suspension. It also removes the review reason
          *     `participant_suspended` from pending commissions.
          *
          *     Errors:
          *       - PARTICIPANT_STATE_INVALID: the participant is not suspended.
          *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["reinstateParticipant"];
         trace?: never;
@@ -2186,13 +2454,15 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Rejects a pending participant.
+         * Reject a partner
          * @description Rejects a pending participant. The partner cannot apply again,
          *     but the merchant can still approve the participant.
          *
          *     Errors:
          *       - PARTICIPANT_STATE_INVALID: the participant is not pending.
          *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["rejectParticipant"];
         trace?: never;
@@ -2211,7 +2481,7 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Suspends an approved participant.
+         * Suspend a partner
          * @description Suspends an approved participant. Links keep working and clicks
          *     are recorded, but new conversions earn no commission. Pending commissions are
          *     flagged for review with the reason `participant_suspended`, and the participant
@@ -2220,6 +2490,8 @@ export interface paths {
          *     Errors:
          *       - PARTICIPANT_STATE_INVALID: the participant is not approved.
          *       - PARTICIPANT_ERASED: the participant's data was erased.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["suspendParticipant"];
         trace?: never;
@@ -2234,11 +2506,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Pauses an active programme.
+         * Pause a programme
          * @description Pauses an active programme. Until it is activated again, its links
          *     return 404, no clicks are registered, and conversions are not attributed to it.
          *
          *     Errors: PROGRAM_STATE_INVALID if the programme is not active.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         post: operations["pauseProgram"];
         delete?: never;
@@ -2255,16 +2529,18 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the promo codes of a programme, newest first.
+         * List promo codes
          * @description Returns the promo codes of a programme, newest first. Deleted codes
          *     are not included.
          *
          *     Errors: NOT_FOUND if the participant of the filter does not exist in the mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listPromoCodes"];
         put?: never;
         /**
-         * Creates a promo code for a participant of the programme.
+         * Create a promo code
          * @description Creates a promo code for a participant of the programme.
          *
          *     Errors:
@@ -2273,6 +2549,8 @@ export interface paths {
          *       - PARTICIPANT_ERASED: the participant's data was erased.
          *       - PROGRAM_STATE_INVALID: the programme is archived.
          *       - PROMO_CODE_TAKEN: the code is used in the workspace and mode.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["createPromoCode"];
         delete?: never;
@@ -2288,25 +2566,34 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns one promo code. */
+        /**
+         * Get a promo code
+         * @description Returns one promo code.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getPromoCode"];
         put?: never;
         post?: never;
         /**
-         * Deletes a promo code.
+         * Delete a promo code
          * @description Deletes a promo code. The code can be used for a new promo code.
          *     Conversions that it attributed do not change.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         delete: operations["deletePromoCode"];
         options?: never;
         head?: never;
         /**
-         * Changes the given fields of a promo code.
+         * Update a promo code
          * @description Changes the given fields of a promo code. A field that is absent
          *     keeps its value, and null clears it. The code, the participant and the discount
          *     cannot be changed.
          *
          *     Errors: PARTICIPANT_ERASED if the participant's data was erased.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["updatePromoCode"];
         trace?: never;
@@ -2318,7 +2605,13 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns all versions of a programme's commission rules, newest first. */
+        /**
+         * List versions of the commission rules
+         * @description Returns all versions of a programme's commission rules, newest
+         *     first.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["listProgramRules"];
         put?: never;
         post?: never;
@@ -2335,11 +2628,16 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the endpoints of the mode, newest first. */
+        /**
+         * List webhooks
+         * @description Returns the endpoints of the mode, newest first.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["listWebhooks"];
         put?: never;
         /**
-         * Creates an endpoint.
+         * Create a webhook
          * @description Creates an endpoint. The response contains the signing secret, which
          *     is not shown again.
          *
@@ -2349,6 +2647,8 @@ export interface paths {
          *       - WEBHOOK_URL_UNRESOLVABLE: the host name does not resolve.
          *       - WEBHOOK_URL_PRIVATE_IP: the host resolves to a private or reserved address.
          *       - WEBHOOK_ENDPOINT_LIMIT_EXCEEDED: the mode has 10 endpoints.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["createWebhook"];
         delete?: never;
@@ -2364,7 +2664,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the events that endpoints can subscribe to. */
+        /**
+         * List event types
+         * @description Returns the events that endpoints can subscribe to.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["listEventTypes"];
         put?: never;
         post?: never;
@@ -2381,22 +2686,31 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns one endpoint, without its signing secret. */
+        /**
+         * Get a webhook
+         * @description Returns one endpoint, without its signing secret.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getWebhook"];
         put?: never;
         post?: never;
         /**
-         * Deletes an endpoint.
+         * Delete a webhook
          * @description Deletes an endpoint. Its waiting deliveries are canceled.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         delete: operations["deleteWebhook"];
         options?: never;
         head?: never;
         /**
-         * Changes the given fields of an endpoint.
+         * Update a webhook
          * @description Changes the given fields of an endpoint. The URL cannot be changed.
          *     If the endpoint is disabled, its waiting deliveries are canceled. If it is enabled
          *     again, its failure counts begin at 0.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["updateWebhook"];
         trace?: never;
@@ -2409,9 +2723,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the deliveries of an endpoint in the last 30 days, newest first.
+         * List deliveries
          * @description Returns the deliveries of an endpoint in the last 30 days, newest
          *     first. Bodies are not included.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listDeliveries"];
         put?: never;
@@ -2429,7 +2745,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns one delivery with its attempts. */
+        /**
+         * Get a delivery
+         * @description Returns one delivery with its attempts.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getDelivery"];
         put?: never;
         post?: never;
@@ -2449,12 +2770,14 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes one more attempt of a delivery now.
+         * Retry a delivery
          * @description Makes one more attempt of a delivery now. If the delivery is waiting,
          *     the attempt replaces the next scheduled one. If the delivery has ended, no further
          *     attempts follow.
          *
          *     Errors: WEBHOOK_DISABLED if the endpoint is disabled.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         post: operations["retryDelivery"];
         delete?: never;
@@ -2473,11 +2796,13 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Sends the deliveries of a time range again, each with a new retry schedule.
+         * Send missed deliveries again
          * @description Sends the deliveries of a time range again, each with a new retry
          *     schedule. The status is 202, and the deliveries are sent in the background.
          *
          *     Errors: WEBHOOK_DISABLED if the endpoint is disabled.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["recoverDeliveries"];
         delete?: never;
@@ -2496,10 +2821,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Creates a new signing secret.
+         * Rotate the signing secret
          * @description Creates a new signing secret. The response contains it; it is
          *     not shown again. For 24 hours, deliveries are signed with both the new and the
          *     previous secret, unless `expireImmediately` is true. Older secrets stop at once.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["rotateWebhookSecret"];
         delete?: never;
@@ -2518,10 +2845,12 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Sends the event `webhook.ping` to an endpoint and returns the outcome.
+         * Send a test event
          * @description Sends the event `webhook.ping` to an endpoint and returns the outcome.
          *     It waits up to 10 seconds. It also works for a disabled endpoint, and the ping does
          *     not appear in the list of deliveries.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         post: operations["testWebhook"];
         delete?: never;
@@ -2537,7 +2866,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the settings of the workspace. */
+        /**
+         * Get the workspace
+         * @description Returns the settings of the workspace.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["getWorkspace"];
         put?: never;
         post?: never;
@@ -2545,10 +2879,12 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Changes the given settings.
+         * Update the workspace
          * @description Changes the given settings. A field that is absent keeps its value,
          *     null clears it, and an array replaces the old one. A new currency or time zone does
          *     not change existing records.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["updateWorkspace"];
         trace?: never;
@@ -2561,9 +2897,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the changes that were made in the mode and in the workspace as a whole, newest first.
+         * List the audit log
          * @description Returns the changes that were made in the mode and in the workspace as
          *     a whole, newest first. Entries are never changed.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listAuditLog"];
         put?: never;
@@ -2582,9 +2920,11 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Downloads the audit log as a CSV file (RFC 4180).
+         * Export the audit log
          * @description Downloads the audit log as a CSV file (RFC 4180). It accepts the
          *     filters of the list.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["exportAuditLog"];
         put?: never;
@@ -2603,14 +2943,16 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Returns the invitations that can still be accepted, newest first.
+         * List invitations
          * @description Returns the invitations that can still be accepted, newest first. Their
          *     tokens are not included.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         get: operations["listInvites"];
         put?: never;
         /**
-         * Invites an e-mail address to become a member.
+         * Create an invitation
          * @description Invites an e-mail address to become a member. The response contains a
          *     token, which the caller sends to the invited person. The token is valid for 7 days.
          *     An earlier invitation of the same address ends.
@@ -2618,6 +2960,8 @@ export interface paths {
          *     Errors:
          *       - EMAIL_TAKEN: the address belongs to a member of this or another workspace.
          *       - FORBIDDEN: an admin invites an owner, or replaces an invitation of an owner.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["createInvite"];
         delete?: never;
@@ -2637,12 +2981,14 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Ends an invitation.
+         * Revoke an invitation
          * @description Ends an invitation. Its token stops working.
          *
          *     Errors:
          *       - NOT_FOUND: there is no such invitation, or it has ended.
          *       - FORBIDDEN: an admin revokes an invitation of an owner.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         delete: operations["revokeInvite"];
         options?: never;
@@ -2657,7 +3003,12 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Returns the members of the workspace, oldest first. */
+        /**
+         * List members
+         * @description Returns the members of the workspace, oldest first.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
         get: operations["listMembers"];
         put?: never;
         post?: never;
@@ -2678,7 +3029,7 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * Removes a member.
+         * Remove a member
          * @description Removes a member. The member's sessions end at once, and so do the
          *     invitations that the member made. Owners and admins can remove themselves to leave
          *     the workspace.
@@ -2687,12 +3038,14 @@ export interface paths {
          *       - NOT_FOUND: the workspace has no such member.
          *       - FORBIDDEN: an admin removes an owner.
          *       - LAST_OWNER: the workspace would have no owner.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
          */
         delete: operations["removeMember"];
         options?: never;
         head?: never;
         /**
-         * Gives a member another role.
+         * Update a member
          * @description Gives a member another role. The role applies from the member's next
          *     request. Open invitations that the member made, and could not make with the new
          *     role, end.
@@ -2701,6 +3054,8 @@ export interface paths {
          *       - NOT_FOUND: the workspace has no such member.
          *       - FORBIDDEN: an admin changes the role of an owner, or makes a member an owner.
          *       - LAST_OWNER: the workspace would have no owner.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         patch: operations["updateMember"];
         trace?: never;
@@ -2715,13 +3070,15 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes another member an owner and the caller an admin.
+         * Transfer the ownership
          * @description Makes another member an owner and the caller an admin. Open
          *     invitations of owners that the caller made end. Only owners can call it.
          *
          *     Errors:
          *       - NOT_FOUND: the workspace has no such member.
          *       - VALIDATION_ERROR: the member is the caller.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
         post: operations["transferOwnership"];
         delete?: never;
@@ -2740,8 +3097,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Registers a click.
+         * Register a click
          * @description Registers a click on a referral link. The collector serves this route. The public key is sent as a bearer token, in the header `X-Public-Key`, or as `public_key` in the body. Unknown keys of the body are ignored.
+         *
+         *     Rate limit: `tracking`, by default 1000 requests in 60 seconds per public key. The body may have up to 8 KiB.
          */
         post: operations["registerClick"];
         delete?: never;
@@ -7579,7 +7938,7 @@ export interface components {
         };
     };
     responses: {
-        /** @description API_KEY_LIMIT_EXCEEDED. */
+        /** @description - `API_KEY_LIMIT_EXCEEDED`: Ten active secret keys is the most a mode can have. */
         API_KEY_LIMIT_EXCEEDED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7587,10 +7946,22 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 422,
+                 *       "message": "Ten active secret keys is the most a mode can have.",
+                 *       "error": "Unprocessable Entity",
+                 *       "code": "API_KEY_LIMIT_EXCEEDED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description APPLICATION_DUPLICATE or PROGRAM_STATE_INVALID or REFERRAL_CODE_TAKEN. */
+        /**
+         * @description - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
+         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
+         *     - `APPLICATION_DUPLICATE`: You have already applied to this programme.
+         */
         "APPLICATION_DUPLICATE-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7598,10 +7969,21 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "You have already applied to this programme.",
+                 *       "error": "Conflict",
+                 *       "code": "APPLICATION_DUPLICATE"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description APPLICATION_DUPLICATE or REFERRAL_CODE_TAKEN. */
+        /**
+         * @description - `REFERRAL_CODE_TAKEN`: This referral code is in use.
+         *     - `APPLICATION_DUPLICATE`: You have already applied to this programme.
+         */
         "APPLICATION_DUPLICATE-REFERRAL_CODE_TAKEN": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7609,10 +7991,21 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "You have already applied to this programme.",
+                 *       "error": "Conflict",
+                 *       "code": "APPLICATION_DUPLICATE"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description COMMISSION_HOLD_ACTIVE or COMMISSION_NOT_PENDING. */
+        /**
+         * @description - `COMMISSION_NOT_PENDING`: The commission is not pending.
+         *     - `COMMISSION_HOLD_ACTIVE`: The commission's refund hold has not ended.
+         */
         "COMMISSION_HOLD_ACTIVE-COMMISSION_NOT_PENDING": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7620,10 +8013,22 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The commission's refund hold has not ended.",
+                 *       "error": "Conflict",
+                 *       "code": "COMMISSION_HOLD_ACTIVE"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description COMMISSION_HOLD_NOT_ACTIVE or COMMISSION_NEEDS_REVIEW or COMMISSION_NOT_PENDING. */
+        /**
+         * @description - `COMMISSION_NOT_PENDING`: The commission is not pending.
+         *     - `COMMISSION_NEEDS_REVIEW`: The commission needs review first.
+         *     - `COMMISSION_HOLD_NOT_ACTIVE`: No hold is active: approve it plainly.
+         */
         "COMMISSION_HOLD_NOT_ACTIVE-COMMISSION_NEEDS_REVIEW-COMMISSION_NOT_PENDING": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7631,10 +8036,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "No hold is active: approve it plainly.",
+                 *       "error": "Conflict",
+                 *       "code": "COMMISSION_HOLD_NOT_ACTIVE"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description COMMISSION_NOT_FLAGGED. */
+        /** @description - `COMMISSION_NOT_FLAGGED`: The commission is not flagged for review. */
         COMMISSION_NOT_FLAGGED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7642,10 +8055,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The commission is not flagged for review.",
+                 *       "error": "Conflict",
+                 *       "code": "COMMISSION_NOT_FLAGGED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description COMMISSION_TERMINAL. */
+        /** @description - `COMMISSION_TERMINAL`: The commission is in a final status. */
         COMMISSION_TERMINAL: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7653,10 +8074,21 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The commission is in a final status.",
+                 *       "error": "Conflict",
+                 *       "code": "COMMISSION_TERMINAL"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description CONVERSION_DUPLICATE or IDEMPOTENCY_KEY_REUSED. */
+        /**
+         * @description - `CONVERSION_DUPLICATE`: A conversion with this external_transaction_id exists.
+         *     - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request.
+         */
         "CONVERSION_DUPLICATE-IDEMPOTENCY_KEY_REUSED": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7664,10 +8096,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "A conversion with this external_transaction_id exists.",
+                 *       "error": "Conflict",
+                 *       "code": "CONVERSION_DUPLICATE"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description EMAIL_TAKEN. */
+        /** @description - `EMAIL_TAKEN`: An account with this e-mail address exists. */
         EMAIL_TAKEN: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7675,10 +8115,21 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "An account with this e-mail address exists.",
+                 *       "error": "Conflict",
+                 *       "code": "EMAIL_TAKEN"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description FORBIDDEN or HTTPS_REQUIRED. */
+        /**
+         * @description - `FORBIDDEN`: This credential may not do that.
+         *     - `HTTPS_REQUIRED`: Use HTTPS.
+         */
         "FORBIDDEN-HTTPS_REQUIRED": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7686,10 +8137,22 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 403,
+                 *       "message": "This credential may not do that.",
+                 *       "error": "Forbidden",
+                 *       "code": "FORBIDDEN"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description FORBIDDEN or HTTPS_REQUIRED or ORIGIN_NOT_ALLOWED. */
+        /**
+         * @description - `FORBIDDEN`: This credential may not do that.
+         *     - `HTTPS_REQUIRED`: Use HTTPS.
+         *     - `ORIGIN_NOT_ALLOWED`: This origin may not register clicks.
+         */
         "FORBIDDEN-HTTPS_REQUIRED-ORIGIN_NOT_ALLOWED": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7697,10 +8160,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 403,
+                 *       "message": "This credential may not do that.",
+                 *       "error": "Forbidden",
+                 *       "code": "FORBIDDEN"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description FRAUD_EVENT_RESOLVED. */
+        /** @description - `FRAUD_EVENT_RESOLVED`: The fraud event was resolved before. */
         FRAUD_EVENT_RESOLVED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7708,10 +8179,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The fraud event was resolved before.",
+                 *       "error": "Conflict",
+                 *       "code": "FRAUD_EVENT_RESOLVED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description GROUP_IN_USE. */
+        /** @description - `GROUP_IN_USE`: Partners are in this group. */
         GROUP_IN_USE: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7719,10 +8198,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "Partners are in this group.",
+                 *       "error": "Conflict",
+                 *       "code": "GROUP_IN_USE"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description HTTPS_REQUIRED. */
+        /** @description - `HTTPS_REQUIRED`: Use HTTPS. */
         HTTPS_REQUIRED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7730,10 +8217,21 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 403,
+                 *       "message": "Use HTTPS.",
+                 *       "error": "Forbidden",
+                 *       "code": "HTTPS_REQUIRED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description IDEMPOTENCY_KEY_REQUIRED or VALIDATION_ERROR. */
+        /**
+         * @description - `VALIDATION_ERROR`: The request is not valid.
+         *     - `IDEMPOTENCY_KEY_REQUIRED`: This request needs the header Idempotency-Key.
+         */
         "IDEMPOTENCY_KEY_REQUIRED-VALIDATION_ERROR": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7741,10 +8239,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 400,
+                 *       "message": "This request needs the header Idempotency-Key.",
+                 *       "error": "Bad Request",
+                 *       "code": "IDEMPOTENCY_KEY_REQUIRED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description IDEMPOTENCY_KEY_REUSED. */
+        /** @description - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request. */
         IDEMPOTENCY_KEY_REUSED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7752,10 +8258,21 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "This Idempotency-Key was used for another request.",
+                 *       "error": "Conflict",
+                 *       "code": "IDEMPOTENCY_KEY_REUSED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description IDEMPOTENCY_KEY_REUSED or PAYOUT_STATE_INVALID. */
+        /**
+         * @description - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request.
+         *     - `PAYOUT_STATE_INVALID`: The payout does not allow this in its status.
+         */
         "IDEMPOTENCY_KEY_REUSED-PAYOUT_STATE_INVALID": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7763,10 +8280,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "This Idempotency-Key was used for another request.",
+                 *       "error": "Conflict",
+                 *       "code": "IDEMPOTENCY_KEY_REUSED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description INTERNAL_ERROR. */
+        /** @description - `INTERNAL_ERROR`: Something went wrong on our side. */
         INTERNAL_ERROR: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7774,10 +8299,21 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 500,
+                 *       "message": "Something went wrong on our side.",
+                 *       "error": "Internal Server Error",
+                 *       "code": "INTERNAL_ERROR"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description INVALID_API_KEY or UNAUTHORIZED. */
+        /**
+         * @description - `UNAUTHORIZED`: A valid access token is required.
+         *     - `INVALID_API_KEY`: A valid secret key is required.
+         */
         "INVALID_API_KEY-UNAUTHORIZED": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7785,10 +8321,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 401,
+                 *       "message": "A valid secret key is required.",
+                 *       "error": "Unauthorized",
+                 *       "code": "INVALID_API_KEY"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description INVALID_CREDENTIALS. */
+        /** @description - `INVALID_CREDENTIALS`: E-mail or password is wrong. */
         INVALID_CREDENTIALS: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7796,10 +8340,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 401,
+                 *       "message": "E-mail or password is wrong.",
+                 *       "error": "Unauthorized",
+                 *       "code": "INVALID_CREDENTIALS"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description INVALID_PUBLIC_KEY. */
+        /** @description - `INVALID_PUBLIC_KEY`: A valid public key is required. */
         INVALID_PUBLIC_KEY: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7807,10 +8359,21 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 401,
+                 *       "message": "A valid public key is required.",
+                 *       "error": "Unauthorized",
+                 *       "code": "INVALID_PUBLIC_KEY"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description INVALID_SECRET_KEY or UNAUTHORIZED. */
+        /**
+         * @description - `UNAUTHORIZED`: A valid access token is required.
+         *     - `INVALID_SECRET_KEY`: A valid secret key is required.
+         */
         "INVALID_SECRET_KEY-UNAUTHORIZED": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7818,10 +8381,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 401,
+                 *       "message": "A valid secret key is required.",
+                 *       "error": "Unauthorized",
+                 *       "code": "INVALID_SECRET_KEY"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description LAST_OWNER. */
+        /** @description - `LAST_OWNER`: A workspace keeps at least one owner. */
         LAST_OWNER: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7829,10 +8400,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "A workspace keeps at least one owner.",
+                 *       "error": "Conflict",
+                 *       "code": "LAST_OWNER"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description LINK_LIMIT_EXCEEDED. */
+        /** @description - `LINK_LIMIT_EXCEEDED`: Fifty links is the most a participant can have. */
         LINK_LIMIT_EXCEEDED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7840,10 +8419,21 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 422,
+                 *       "message": "Fifty links is the most a participant can have.",
+                 *       "error": "Unprocessable Entity",
+                 *       "code": "LINK_LIMIT_EXCEEDED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description MODE_MISMATCH or NO_ATTRIBUTION_SIGNAL. */
+        /**
+         * @description - `NO_ATTRIBUTION_SIGNAL`: Give click_id or promo_code.
+         *     - `MODE_MISMATCH`: The signal belongs to the other mode.
+         */
         "MODE_MISMATCH-NO_ATTRIBUTION_SIGNAL": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7851,10 +8441,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 422,
+                 *       "message": "The signal belongs to the other mode.",
+                 *       "error": "Unprocessable Entity",
+                 *       "code": "MODE_MISMATCH"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description NOT_FOUND. */
+        /** @description - `NOT_FOUND`: Not found. */
         NOT_FOUND: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7862,10 +8460,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 404,
+                 *       "message": "Not found.",
+                 *       "error": "Not Found",
+                 *       "code": "NOT_FOUND"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description PARTICIPANT_ERASED. */
+        /** @description - `PARTICIPANT_ERASED`: The participant's data has been erased. */
         PARTICIPANT_ERASED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7873,10 +8479,21 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The participant's data has been erased.",
+                 *       "error": "Conflict",
+                 *       "code": "PARTICIPANT_ERASED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description PARTICIPANT_ERASED or PARTICIPANT_STATE_INVALID. */
+        /**
+         * @description - `PARTICIPANT_STATE_INVALID`: The participant's status does not allow that.
+         *     - `PARTICIPANT_ERASED`: The participant's data has been erased.
+         */
         "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7884,10 +8501,23 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The participant's data has been erased.",
+                 *       "error": "Conflict",
+                 *       "code": "PARTICIPANT_ERASED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description PARTICIPANT_ERASED or PARTICIPANT_STATE_INVALID or PROGRAM_STATE_INVALID or REFERRAL_CODE_TAKEN. */
+        /**
+         * @description - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
+         *     - `PARTICIPANT_STATE_INVALID`: The participant's status does not allow that.
+         *     - `PARTICIPANT_ERASED`: The participant's data has been erased.
+         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
+         */
         "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7895,10 +8525,22 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The participant's data has been erased.",
+                 *       "error": "Conflict",
+                 *       "code": "PARTICIPANT_ERASED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description PARTICIPANT_ERASED or PARTICIPANT_STATE_INVALID or PROMO_CODE_TAKEN. */
+        /**
+         * @description - `PARTICIPANT_STATE_INVALID`: The participant's status does not allow that.
+         *     - `PARTICIPANT_ERASED`: The participant's data has been erased.
+         *     - `PROMO_CODE_TAKEN`: This promo code is in use.
+         */
         "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROMO_CODE_TAKEN": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7906,10 +8548,21 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The participant's data has been erased.",
+                 *       "error": "Conflict",
+                 *       "code": "PARTICIPANT_ERASED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description PARTICIPANT_ERASED or REFERRAL_CODE_TAKEN. */
+        /**
+         * @description - `PARTICIPANT_ERASED`: The participant's data has been erased.
+         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
+         */
         "PARTICIPANT_ERASED-REFERRAL_CODE_TAKEN": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7917,10 +8570,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The participant's data has been erased.",
+                 *       "error": "Conflict",
+                 *       "code": "PARTICIPANT_ERASED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description PAYLOAD_TOO_LARGE. */
+        /** @description - `PAYLOAD_TOO_LARGE`: The request body is too large. */
         PAYLOAD_TOO_LARGE: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7928,10 +8589,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 413,
+                 *       "message": "The request body is too large.",
+                 *       "error": "Request Entity Too Large",
+                 *       "code": "PAYLOAD_TOO_LARGE"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description PAYOUT_STATE_INVALID. */
+        /** @description - `PAYOUT_STATE_INVALID`: The payout does not allow this in its status. */
         PAYOUT_STATE_INVALID: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7939,10 +8608,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The payout does not allow this in its status.",
+                 *       "error": "Conflict",
+                 *       "code": "PAYOUT_STATE_INVALID"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description PROGRAM_STATE_INVALID. */
+        /** @description - `PROGRAM_STATE_INVALID`: The programme's status does not allow that. */
         PROGRAM_STATE_INVALID: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7950,10 +8627,21 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The programme's status does not allow that.",
+                 *       "error": "Conflict",
+                 *       "code": "PROGRAM_STATE_INVALID"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description PROGRAM_STATE_INVALID or SLUG_TAKEN. */
+        /**
+         * @description - `SLUG_TAKEN`: Another programme has this slug.
+         *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
+         */
         "PROGRAM_STATE_INVALID-SLUG_TAKEN": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7961,10 +8649,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The programme's status does not allow that.",
+                 *       "error": "Conflict",
+                 *       "code": "PROGRAM_STATE_INVALID"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description RATE_LIMIT_EXCEEDED. */
+        /** @description - `RATE_LIMIT_EXCEEDED`: Too many requests. */
         RATE_LIMIT_EXCEEDED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7974,10 +8670,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 429,
+                 *       "message": "Too many requests.",
+                 *       "error": "Too Many Requests",
+                 *       "code": "RATE_LIMIT_EXCEEDED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description REFRESH_TOKEN_INVALID. */
+        /** @description - `REFRESH_TOKEN_INVALID`: The refresh token is not valid. */
         REFRESH_TOKEN_INVALID: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7985,10 +8689,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 401,
+                 *       "message": "The refresh token is not valid.",
+                 *       "error": "Unauthorized",
+                 *       "code": "REFRESH_TOKEN_INVALID"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description REFUND_DUPLICATE. */
+        /** @description - `REFUND_DUPLICATE`: This refund was reported before. */
         REFUND_DUPLICATE: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7996,10 +8708,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "This refund was reported before.",
+                 *       "error": "Conflict",
+                 *       "code": "REFUND_DUPLICATE"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description REFUND_EXCEEDS_AMOUNT. */
+        /** @description - `REFUND_EXCEEDS_AMOUNT`: The refund exceeds what is left of the sale. */
         REFUND_EXCEEDS_AMOUNT: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -8007,10 +8727,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 422,
+                 *       "message": "The refund exceeds what is left of the sale.",
+                 *       "error": "Unprocessable Entity",
+                 *       "code": "REFUND_EXCEEDS_AMOUNT"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description SERVICE_UNAVAILABLE. */
+        /** @description - `SERVICE_UNAVAILABLE`: The service is not available at the moment. */
         SERVICE_UNAVAILABLE: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -8020,10 +8748,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 503,
+                 *       "message": "The service is not available at the moment.",
+                 *       "error": "Service Unavailable",
+                 *       "code": "SERVICE_UNAVAILABLE"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description SLUG_TAKEN. */
+        /** @description - `SLUG_TAKEN`: Another programme has this slug. */
         SLUG_TAKEN: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -8031,10 +8767,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "Another programme has this slug.",
+                 *       "error": "Conflict",
+                 *       "code": "SLUG_TAKEN"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description UNAUTHORIZED. */
+        /** @description - `UNAUTHORIZED`: A valid access token is required. */
         UNAUTHORIZED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -8042,10 +8786,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 401,
+                 *       "message": "A valid access token is required.",
+                 *       "error": "Unauthorized",
+                 *       "code": "UNAUTHORIZED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description UNSUPPORTED_MEDIA_TYPE. */
+        /** @description - `UNSUPPORTED_MEDIA_TYPE`: Send application/json without Content-Encoding. */
         UNSUPPORTED_MEDIA_TYPE: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -8053,10 +8805,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 415,
+                 *       "message": "Send application/json without Content-Encoding.",
+                 *       "error": "Unsupported Media Type",
+                 *       "code": "UNSUPPORTED_MEDIA_TYPE"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description VALIDATION_ERROR. */
+        /** @description - `VALIDATION_ERROR`: The request is not valid. */
         VALIDATION_ERROR: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -8064,10 +8824,24 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 400,
+                 *       "message": "The request is not valid.",
+                 *       "error": "Bad Request",
+                 *       "code": "VALIDATION_ERROR",
+                 *       "details": [
+                 *         {
+                 *           "field": "page",
+                 *           "message": "page must be at least 1."
+                 *         }
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description WEBHOOK_DISABLED. */
+        /** @description - `WEBHOOK_DISABLED`: The webhook endpoint is off. */
         WEBHOOK_DISABLED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -8075,10 +8849,23 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The webhook endpoint is off.",
+                 *       "error": "Conflict",
+                 *       "code": "WEBHOOK_DISABLED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description WEBHOOK_ENDPOINT_LIMIT_EXCEEDED or WEBHOOK_URL_NOT_HTTPS or WEBHOOK_URL_PRIVATE_IP or WEBHOOK_URL_UNRESOLVABLE. */
+        /**
+         * @description - `WEBHOOK_ENDPOINT_LIMIT_EXCEEDED`: Ten webhook endpoints is the most a mode can have.
+         *     - `WEBHOOK_URL_NOT_HTTPS`: A webhook URL must use https.
+         *     - `WEBHOOK_URL_PRIVATE_IP`: The webhook URL leads to a private or reserved address.
+         *     - `WEBHOOK_URL_UNRESOLVABLE`: The host of the webhook URL does not resolve.
+         */
         "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED-WEBHOOK_URL_NOT_HTTPS-WEBHOOK_URL_PRIVATE_IP-WEBHOOK_URL_UNRESOLVABLE": {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -8086,10 +8873,18 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 422,
+                 *       "message": "Ten webhook endpoints is the most a mode can have.",
+                 *       "error": "Unprocessable Entity",
+                 *       "code": "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description WEBHOOK_NOT_FOUND. */
+        /** @description - `WEBHOOK_NOT_FOUND`: There is no such webhook endpoint. */
         WEBHOOK_NOT_FOUND: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -8097,6 +8892,14 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
+                /**
+                 * @example {
+                 *       "statusCode": 404,
+                 *       "message": "There is no such webhook endpoint.",
+                 *       "error": "Not Found",
+                 *       "code": "WEBHOOK_NOT_FOUND"
+                 *     }
+                 */
                 "application/json": components["schemas"]["Error"];
             };
         };
@@ -8129,6 +8932,33 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "mode": "test",
+                     *       "publicKey": "pk_test_7Hq2mVx9Lr4TzKp6Wd8Ns03",
+                     *       "secretKeys": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829308",
+                     *           "name": "Shop server",
+                     *           "prefix": "sk_test_",
+                     *           "last4": "Ns01",
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "lastUsedAt": null,
+                     *           "expiresAt": null
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829307",
+                     *           "name": "Shop server",
+                     *           "prefix": "sk_test_",
+                     *           "last4": "Ns01",
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "lastUsedAt": null,
+                     *           "expiresAt": "2026-03-03T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "publicKeyId": "01936f2e-7c1a-7a3b-9d4e-5f6071829309"
+                     *     }
+                     */
                     "application/json": components["schemas"]["ApiKeys"];
                 };
             };
@@ -8152,6 +8982,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Shop server"
+                 *     }
+                 */
                 "application/json": components["schemas"]["CreateApiKeyRequest"];
             };
         };
@@ -8162,6 +8997,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829307",
+                     *       "name": "Shop server",
+                     *       "prefix": "sk_test_",
+                     *       "last4": "Ns01",
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "lastUsedAt": null,
+                     *       "expiresAt": null,
+                     *       "secretKey": "sk_test_7Hq2mVx9Lr4TzKp6Wd8Ns01",
+                     *       "publicKey": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["CreatedApiKey"];
                 };
             };
@@ -8222,6 +9070,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "graceHours": 24
+                 *     }
+                 */
                 "application/json": components["schemas"]["RollApiKeyRequest"];
             };
         };
@@ -8232,6 +9085,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829308",
+                     *       "name": "Shop server",
+                     *       "prefix": "sk_test_",
+                     *       "last4": "Ns01",
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "lastUsedAt": null,
+                     *       "expiresAt": null,
+                     *       "secretKey": "sk_test_7Hq2mVx9Lr4TzKp6Wd8Ns02",
+                     *       "publicKey": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["CreatedApiKey"];
                 };
             };
@@ -8264,6 +9130,50 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "workspace_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
+                     *       "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *       "referral_code": "ada",
+                     *       "mode": "test",
+                     *       "landing_url": "https://shop.example/beans",
+                     *       "referrer_domain": "blog.example",
+                     *       "utm_source": null,
+                     *       "utm_medium": null,
+                     *       "utm_campaign": null,
+                     *       "utm_term": null,
+                     *       "utm_content": null,
+                     *       "sub_id": null,
+                     *       "language": "en",
+                     *       "is_bot": false,
+                     *       "bot_reason": null,
+                     *       "consent": "granted",
+                     *       "received_at": "2026-03-02T09:30:00.000Z",
+                     *       "created_at": "2026-03-02T09:30:00.000Z",
+                     *       "expires_at": "2026-04-01T09:30:00.000Z",
+                     *       "conversions": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *           "external_transaction_id": "order-1001",
+                     *           "attributed": true,
+                     *           "reason_code": "CLICK_MATCHED",
+                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
+                     *           "created_at": "2026-03-02T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "country": null,
+                     *       "region": null,
+                     *       "device": "desktop",
+                     *       "browser": "Firefox",
+                     *       "os": "Windows",
+                     *       "is_unique": true,
+                     *       "paid_platform": null,
+                     *       "converted_at": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["AttributedClick"];
                 };
             };
@@ -8296,6 +9206,161 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
+                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *       "attributed": true,
+                     *       "method": "click",
+                     *       "reason_code": "CLICK_MATCHED",
+                     *       "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *       "engine_version": "3",
+                     *       "decided_at": "2026-03-02T09:30:00.000Z",
+                     *       "inputs": {
+                     *         "mode": "test",
+                     *         "event_type": "purchase",
+                     *         "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *         "amount_cents": 4900,
+                     *         "currency": "USD",
+                     *         "tax_cents": 400,
+                     *         "shipping_cents": 0,
+                     *         "fee_cents": 0,
+                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *         "promo_code": null
+                     *       },
+                     *       "program": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *         "window_days": 30,
+                     *         "model": "last_click",
+                     *         "precedence": "click_first"
+                     *       },
+                     *       "candidates": [
+                     *         {
+                     *           "type": "click",
+                     *           "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *           "promo_code": null,
+                     *           "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "at": "2026-03-02T09:30:00.000Z",
+                     *           "expires_at": "2026-04-01T09:30:00.000Z",
+                     *           "eligible": true,
+                     *           "rejected_because": null,
+                     *           "customer_id": null
+                     *         }
+                     *       ],
+                     *       "steps": [
+                     *         {
+                     *           "order": 1,
+                     *           "check": "click.known",
+                     *           "outcome": "passed",
+                     *           "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931b"
+                     *         },
+                     *         {
+                     *           "order": 2,
+                     *           "check": "click.not_after_event",
+                     *           "outcome": "passed",
+                     *           "detail": "click 2026-03-02T09:30:00.000Z, event 2026-03-02T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "order": 3,
+                     *           "check": "click.inside_window",
+                     *           "outcome": "passed",
+                     *           "detail": "event 2026-03-02T09:30:00.000Z, window ends 2026-04-01T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "order": 4,
+                     *           "check": "program.active",
+                     *           "outcome": "passed",
+                     *           "detail": "programme is active"
+                     *         },
+                     *         {
+                     *           "order": 5,
+                     *           "check": "participant.not_erased",
+                     *           "outcome": "passed",
+                     *           "detail": "participant 01936f2e-7c1a-7a3b-9d4e-5f607182930d"
+                     *         },
+                     *         {
+                     *           "order": 6,
+                     *           "check": "participant.approved",
+                     *           "outcome": "passed",
+                     *           "detail": "participant is approved"
+                     *         },
+                     *         {
+                     *           "order": 7,
+                     *           "check": "rules.pay_for_event",
+                     *           "outcome": "passed",
+                     *           "detail": "event is purchase"
+                     *         },
+                     *         {
+                     *           "order": 8,
+                     *           "check": "rules.order_large_enough",
+                     *           "outcome": "passed",
+                     *           "detail": "order 49.00 USD, minimum 5.00 USD"
+                     *         },
+                     *         {
+                     *           "order": 9,
+                     *           "check": "fraud.score",
+                     *           "outcome": "passed",
+                     *           "detail": "score 40, policy flag"
+                     *         }
+                     *       ],
+                     *       "rule": {
+                     *         "override": {
+                     *           "rate_bps": 2500
+                     *         },
+                     *         "rules": {
+                     *           "auto_approval": false,
+                     *           "cap_cents": 20000,
+                     *           "commission_type": "percentage",
+                     *           "hold_period_days": 14,
+                     *           "later_rate_bps": 1000,
+                     *           "min_order_cents": 500,
+                     *           "net_basis": "gross",
+                     *           "rate_bps": 2250,
+                     *           "recurring": {
+                     *             "max_months": 12
+                     *           },
+                     *           "tiers": [
+                     *             {
+                     *               "min_conversions": 10,
+                     *               "rate_bps": 2500
+                     *             }
+                     *           ]
+                     *         },
+                     *         "source": "participant",
+                     *         "version": 2
+                     *       },
+                     *       "calculation": {
+                     *         "base_amount_cents": 4900,
+                     *         "base_currency": "USD",
+                     *         "net_basis": "gross",
+                     *         "source": "participant",
+                     *         "rate_bps": 2500,
+                     *         "flat_amount_cents": null,
+                     *         "parts": [],
+                     *         "fx_rate": null,
+                     *         "fx_date": null,
+                     *         "rounding": "half_up",
+                     *         "capped_at_order_cap": false,
+                     *         "capped_at_base": false,
+                     *         "amount_cents": 1225,
+                     *         "currency": "USD",
+                     *         "review_reasons": [],
+                     *         "brought": {
+                     *           "conversions": 0,
+                     *           "revenue_cents": 0
+                     *         }
+                     *       },
+                     *       "fraud": [
+                     *         {
+                     *           "rule": "same_ip_prefix_as_partner",
+                     *           "score": 40,
+                     *           "evidence": "The partner used its account from the buyer's network within 24 hours before."
+                     *         }
+                     *       ],
+                     *       "supersedes": null,
+                     *       "superseded_by": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Decision"];
                 };
             };
@@ -8325,6 +9390,161 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
+                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *       "attributed": true,
+                     *       "method": "click",
+                     *       "reason_code": "CLICK_MATCHED",
+                     *       "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *       "engine_version": "3",
+                     *       "decided_at": "2026-03-02T09:30:00.000Z",
+                     *       "inputs": {
+                     *         "mode": "test",
+                     *         "event_type": "purchase",
+                     *         "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *         "amount_cents": 4900,
+                     *         "currency": "USD",
+                     *         "tax_cents": 400,
+                     *         "shipping_cents": 0,
+                     *         "fee_cents": 0,
+                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *         "promo_code": null
+                     *       },
+                     *       "program": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *         "window_days": 30,
+                     *         "model": "last_click",
+                     *         "precedence": "click_first"
+                     *       },
+                     *       "candidates": [
+                     *         {
+                     *           "type": "click",
+                     *           "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *           "promo_code": null,
+                     *           "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "at": "2026-03-02T09:30:00.000Z",
+                     *           "expires_at": "2026-04-01T09:30:00.000Z",
+                     *           "eligible": true,
+                     *           "rejected_because": null,
+                     *           "customer_id": null
+                     *         }
+                     *       ],
+                     *       "steps": [
+                     *         {
+                     *           "order": 1,
+                     *           "check": "click.known",
+                     *           "outcome": "passed",
+                     *           "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931b"
+                     *         },
+                     *         {
+                     *           "order": 2,
+                     *           "check": "click.not_after_event",
+                     *           "outcome": "passed",
+                     *           "detail": "click 2026-03-02T09:30:00.000Z, event 2026-03-02T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "order": 3,
+                     *           "check": "click.inside_window",
+                     *           "outcome": "passed",
+                     *           "detail": "event 2026-03-02T09:30:00.000Z, window ends 2026-04-01T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "order": 4,
+                     *           "check": "program.active",
+                     *           "outcome": "passed",
+                     *           "detail": "programme is active"
+                     *         },
+                     *         {
+                     *           "order": 5,
+                     *           "check": "participant.not_erased",
+                     *           "outcome": "passed",
+                     *           "detail": "participant 01936f2e-7c1a-7a3b-9d4e-5f607182930d"
+                     *         },
+                     *         {
+                     *           "order": 6,
+                     *           "check": "participant.approved",
+                     *           "outcome": "passed",
+                     *           "detail": "participant is approved"
+                     *         },
+                     *         {
+                     *           "order": 7,
+                     *           "check": "rules.pay_for_event",
+                     *           "outcome": "passed",
+                     *           "detail": "event is purchase"
+                     *         },
+                     *         {
+                     *           "order": 8,
+                     *           "check": "rules.order_large_enough",
+                     *           "outcome": "passed",
+                     *           "detail": "order 49.00 USD, minimum 5.00 USD"
+                     *         },
+                     *         {
+                     *           "order": 9,
+                     *           "check": "fraud.score",
+                     *           "outcome": "passed",
+                     *           "detail": "score 40, policy flag"
+                     *         }
+                     *       ],
+                     *       "rule": {
+                     *         "override": {
+                     *           "rate_bps": 2500
+                     *         },
+                     *         "rules": {
+                     *           "auto_approval": false,
+                     *           "cap_cents": 20000,
+                     *           "commission_type": "percentage",
+                     *           "hold_period_days": 14,
+                     *           "later_rate_bps": 1000,
+                     *           "min_order_cents": 500,
+                     *           "net_basis": "gross",
+                     *           "rate_bps": 2250,
+                     *           "recurring": {
+                     *             "max_months": 12
+                     *           },
+                     *           "tiers": [
+                     *             {
+                     *               "min_conversions": 10,
+                     *               "rate_bps": 2500
+                     *             }
+                     *           ]
+                     *         },
+                     *         "source": "participant",
+                     *         "version": 2
+                     *       },
+                     *       "calculation": {
+                     *         "base_amount_cents": 4900,
+                     *         "base_currency": "USD",
+                     *         "net_basis": "gross",
+                     *         "source": "participant",
+                     *         "rate_bps": 2500,
+                     *         "flat_amount_cents": null,
+                     *         "parts": [],
+                     *         "fx_rate": null,
+                     *         "fx_date": null,
+                     *         "rounding": "half_up",
+                     *         "capped_at_order_cap": false,
+                     *         "capped_at_base": false,
+                     *         "amount_cents": 1225,
+                     *         "currency": "USD",
+                     *         "review_reasons": [],
+                     *         "brought": {
+                     *           "conversions": 0,
+                     *           "revenue_cents": 0
+                     *         }
+                     *       },
+                     *       "fraud": [
+                     *         {
+                     *           "rule": "same_ip_prefix_as_partner",
+                     *           "score": 40,
+                     *           "evidence": "The partner used its account from the buyer's network within 24 hours before."
+                     *         }
+                     *       ],
+                     *       "supersedes": null,
+                     *       "superseded_by": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Decision"];
                 };
             };
@@ -8394,6 +9614,168 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
+                     *           "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *           "attributed": true,
+                     *           "method": "click",
+                     *           "reason_code": "CLICK_MATCHED",
+                     *           "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *           "engine_version": "3",
+                     *           "decided_at": "2026-03-02T09:30:00.000Z",
+                     *           "inputs": {
+                     *             "mode": "test",
+                     *             "event_type": "purchase",
+                     *             "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *             "amount_cents": 4900,
+                     *             "currency": "USD",
+                     *             "tax_cents": 400,
+                     *             "shipping_cents": 0,
+                     *             "fee_cents": 0,
+                     *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *             "promo_code": null
+                     *           },
+                     *           "program": {
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *             "window_days": 30,
+                     *             "model": "last_click",
+                     *             "precedence": "click_first"
+                     *           },
+                     *           "candidates": [
+                     *             {
+                     *               "type": "click",
+                     *               "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *               "promo_code": null,
+                     *               "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *               "at": "2026-03-02T09:30:00.000Z",
+                     *               "expires_at": "2026-04-01T09:30:00.000Z",
+                     *               "eligible": true,
+                     *               "rejected_because": null,
+                     *               "customer_id": null
+                     *             }
+                     *           ],
+                     *           "steps": [
+                     *             {
+                     *               "order": 1,
+                     *               "check": "click.known",
+                     *               "outcome": "passed",
+                     *               "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931b"
+                     *             },
+                     *             {
+                     *               "order": 2,
+                     *               "check": "click.not_after_event",
+                     *               "outcome": "passed",
+                     *               "detail": "click 2026-03-02T09:30:00.000Z, event 2026-03-02T09:30:00.000Z"
+                     *             },
+                     *             {
+                     *               "order": 3,
+                     *               "check": "click.inside_window",
+                     *               "outcome": "passed",
+                     *               "detail": "event 2026-03-02T09:30:00.000Z, window ends 2026-04-01T09:30:00.000Z"
+                     *             },
+                     *             {
+                     *               "order": 4,
+                     *               "check": "program.active",
+                     *               "outcome": "passed",
+                     *               "detail": "programme is active"
+                     *             },
+                     *             {
+                     *               "order": 5,
+                     *               "check": "participant.not_erased",
+                     *               "outcome": "passed",
+                     *               "detail": "participant 01936f2e-7c1a-7a3b-9d4e-5f607182930d"
+                     *             },
+                     *             {
+                     *               "order": 6,
+                     *               "check": "participant.approved",
+                     *               "outcome": "passed",
+                     *               "detail": "participant is approved"
+                     *             },
+                     *             {
+                     *               "order": 7,
+                     *               "check": "rules.pay_for_event",
+                     *               "outcome": "passed",
+                     *               "detail": "event is purchase"
+                     *             },
+                     *             {
+                     *               "order": 8,
+                     *               "check": "rules.order_large_enough",
+                     *               "outcome": "passed",
+                     *               "detail": "order 49.00 USD, minimum 5.00 USD"
+                     *             },
+                     *             {
+                     *               "order": 9,
+                     *               "check": "fraud.score",
+                     *               "outcome": "passed",
+                     *               "detail": "score 40, policy flag"
+                     *             }
+                     *           ],
+                     *           "rule": {
+                     *             "override": {
+                     *               "rate_bps": 2500
+                     *             },
+                     *             "rules": {
+                     *               "auto_approval": false,
+                     *               "cap_cents": 20000,
+                     *               "commission_type": "percentage",
+                     *               "hold_period_days": 14,
+                     *               "later_rate_bps": 1000,
+                     *               "min_order_cents": 500,
+                     *               "net_basis": "gross",
+                     *               "rate_bps": 2250,
+                     *               "recurring": {
+                     *                 "max_months": 12
+                     *               },
+                     *               "tiers": [
+                     *                 {
+                     *                   "min_conversions": 10,
+                     *                   "rate_bps": 2500
+                     *                 }
+                     *               ]
+                     *             },
+                     *             "source": "participant",
+                     *             "version": 2
+                     *           },
+                     *           "calculation": {
+                     *             "base_amount_cents": 4900,
+                     *             "base_currency": "USD",
+                     *             "net_basis": "gross",
+                     *             "source": "participant",
+                     *             "rate_bps": 2500,
+                     *             "flat_amount_cents": null,
+                     *             "parts": [],
+                     *             "fx_rate": null,
+                     *             "fx_date": null,
+                     *             "rounding": "half_up",
+                     *             "capped_at_order_cap": false,
+                     *             "capped_at_base": false,
+                     *             "amount_cents": 1225,
+                     *             "currency": "USD",
+                     *             "review_reasons": [],
+                     *             "brought": {
+                     *               "conversions": 0,
+                     *               "revenue_cents": 0
+                     *             }
+                     *           },
+                     *           "fraud": [
+                     *             {
+                     *               "rule": "same_ip_prefix_as_partner",
+                     *               "score": 40,
+                     *               "evidence": "The partner used its account from the buyer's network within 24 hours before."
+                     *             }
+                     *           ],
+                     *           "supersedes": null,
+                     *           "superseded_by": null
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListDecisionsResponse"];
                 };
             };
@@ -8415,6 +9797,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "amount_cents": 12000,
+                 *       "currency": "USD",
+                 *       "event_type": "purchase",
+                 *       "promo_code": "ADA10"
+                 *     }
+                 */
                 "application/json": components["schemas"]["SimulateAttributionRequest"];
             };
         };
@@ -8425,6 +9815,149 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "decision_id": null,
+                     *       "conversion_id": null,
+                     *       "attributed": true,
+                     *       "method": "promo_code",
+                     *       "reason_code": "PROMO_CODE_MATCHED",
+                     *       "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose promo code \"ada10\" was used. The promo code belongs to programme \"Coffee friends\".",
+                     *       "engine_version": "3",
+                     *       "decided_at": "2026-03-02T09:30:00.000Z",
+                     *       "inputs": {
+                     *         "mode": "test",
+                     *         "event_type": "purchase",
+                     *         "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *         "amount_cents": 12000,
+                     *         "currency": "USD",
+                     *         "tax_cents": 0,
+                     *         "shipping_cents": 0,
+                     *         "fee_cents": 0,
+                     *         "click_id": null,
+                     *         "promo_code": "ada10"
+                     *       },
+                     *       "program": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *         "window_days": 30,
+                     *         "model": "last_click",
+                     *         "precedence": "click_first"
+                     *       },
+                     *       "candidates": [
+                     *         {
+                     *           "type": "promo_code",
+                     *           "click_id": null,
+                     *           "promo_code": "ada10",
+                     *           "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "at": null,
+                     *           "expires_at": null,
+                     *           "eligible": true,
+                     *           "rejected_because": null,
+                     *           "customer_id": null
+                     *         }
+                     *       ],
+                     *       "steps": [
+                     *         {
+                     *           "order": 1,
+                     *           "check": "promo_code.known",
+                     *           "outcome": "passed",
+                     *           "detail": "promo code ada10"
+                     *         },
+                     *         {
+                     *           "order": 2,
+                     *           "check": "promo_code.usable",
+                     *           "outcome": "passed",
+                     *           "detail": "active, used 2 of 200 times"
+                     *         },
+                     *         {
+                     *           "order": 3,
+                     *           "check": "program.active",
+                     *           "outcome": "passed",
+                     *           "detail": "programme is active"
+                     *         },
+                     *         {
+                     *           "order": 4,
+                     *           "check": "participant.not_erased",
+                     *           "outcome": "passed",
+                     *           "detail": "participant 01936f2e-7c1a-7a3b-9d4e-5f607182930d"
+                     *         },
+                     *         {
+                     *           "order": 5,
+                     *           "check": "participant.approved",
+                     *           "outcome": "passed",
+                     *           "detail": "participant is approved"
+                     *         },
+                     *         {
+                     *           "order": 6,
+                     *           "check": "rules.pay_for_event",
+                     *           "outcome": "passed",
+                     *           "detail": "event is purchase"
+                     *         },
+                     *         {
+                     *           "order": 7,
+                     *           "check": "rules.order_large_enough",
+                     *           "outcome": "passed",
+                     *           "detail": "order 120.00 USD, minimum 5.00 USD"
+                     *         },
+                     *         {
+                     *           "order": 8,
+                     *           "check": "fraud.score",
+                     *           "outcome": "passed",
+                     *           "detail": "score 0, policy flag"
+                     *         }
+                     *       ],
+                     *       "rule": {
+                     *         "override": {
+                     *           "rate_bps": 2500
+                     *         },
+                     *         "rules": {
+                     *           "auto_approval": false,
+                     *           "cap_cents": 20000,
+                     *           "commission_type": "percentage",
+                     *           "hold_period_days": 14,
+                     *           "later_rate_bps": 1000,
+                     *           "min_order_cents": 500,
+                     *           "net_basis": "gross",
+                     *           "rate_bps": 2250,
+                     *           "recurring": {
+                     *             "max_months": 12
+                     *           },
+                     *           "tiers": [
+                     *             {
+                     *               "min_conversions": 10,
+                     *               "rate_bps": 2500
+                     *             }
+                     *           ]
+                     *         },
+                     *         "source": "participant",
+                     *         "version": 2
+                     *       },
+                     *       "calculation": {
+                     *         "base_amount_cents": 12000,
+                     *         "base_currency": "USD",
+                     *         "net_basis": "gross",
+                     *         "source": "participant",
+                     *         "rate_bps": 2500,
+                     *         "flat_amount_cents": null,
+                     *         "parts": [],
+                     *         "fx_rate": null,
+                     *         "fx_date": null,
+                     *         "rounding": "half_up",
+                     *         "capped_at_order_cap": false,
+                     *         "capped_at_base": false,
+                     *         "amount_cents": 3000,
+                     *         "currency": "USD",
+                     *         "review_reasons": [],
+                     *         "brought": {
+                     *           "conversions": 3,
+                     *           "revenue_cents": 16400
+                     *         }
+                     *       },
+                     *       "fraud": [],
+                     *       "supersedes": null,
+                     *       "superseded_by": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Decision"];
                 };
             };
@@ -8448,6 +9981,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "refreshToken": "rt_3nPq8sVw1xYz5aBc11"
+                 *     }
+                 */
                 "application/json": components["schemas"]["LogoutRequest"];
             };
         };
@@ -8477,6 +10015,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Finn Weber",
+                 *       "password": "a long password of Finn",
+                 *       "token": "rt_3nPq8sVw1xYz5aBc08"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AcceptInviteRequest"];
             };
         };
@@ -8487,6 +10032,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzNmYyZSJ9.signature08",
+                     *       "refreshToken": "rt_3nPq8sVw1xYz5aBc09",
+                     *       "tokenType": "Bearer",
+                     *       "expiresIn": 900,
+                     *       "user": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829305",
+                     *         "kind": "merchant",
+                     *         "email": "finn@northwind.example",
+                     *         "name": "Finn Weber",
+                     *         "country": null,
+                     *         "role": "finance",
+                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *       },
+                     *       "workspace": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
+                     *         "name": "Northwind Coffee",
+                     *         "currency": "USD",
+                     *         "timezone": "Europe/Berlin",
+                     *         "createdAt": "2026-03-02T09:30:00.000Z",
+                     *         "allowedOrigins": [
+                     *           "https://shop.example",
+                     *           "https://*.shop.example"
+                     *         ],
+                     *         "originPolicy": "observe",
+                     *         "testMailRedirect": null,
+                     *         "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["SessionResponse"];
                 };
             };
@@ -8510,6 +10086,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "mia@northwind.example",
+                 *       "password": "correct horse battery"
+                 *     }
+                 */
                 "application/json": components["schemas"]["LoginRequest"];
             };
         };
@@ -8520,6 +10102,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzNmYyZSJ9.signature03",
+                     *       "refreshToken": "rt_3nPq8sVw1xYz5aBc03",
+                     *       "tokenType": "Bearer",
+                     *       "expiresIn": 900,
+                     *       "user": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *         "kind": "merchant",
+                     *         "email": "mia@northwind.example",
+                     *         "name": "Mia Berg",
+                     *         "country": null,
+                     *         "role": "owner",
+                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *       },
+                     *       "workspace": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
+                     *         "name": "Northwind Coffee",
+                     *         "currency": "USD",
+                     *         "timezone": "UTC",
+                     *         "createdAt": "2026-03-02T09:30:00.000Z",
+                     *         "allowedOrigins": [],
+                     *         "originPolicy": "observe",
+                     *         "testMailRedirect": null,
+                     *         "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["SessionResponse"];
                 };
             };
@@ -8542,6 +10152,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "refreshToken": "rt_3nPq8sVw1xYz5aBc04"
+                 *     }
+                 */
                 "application/json": components["schemas"]["LogoutRequest"];
             };
         };
@@ -8571,6 +10186,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "refreshToken": "rt_3nPq8sVw1xYz5aBc01"
+                 *     }
+                 */
                 "application/json": components["schemas"]["RefreshSessionRequest"];
             };
         };
@@ -8581,6 +10201,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzNmYyZSJ9.signature02",
+                     *       "refreshToken": "rt_3nPq8sVw1xYz5aBc02",
+                     *       "tokenType": "Bearer",
+                     *       "expiresIn": 900,
+                     *       "user": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *         "kind": "merchant",
+                     *         "email": "mia@northwind.example",
+                     *         "name": "Mia Berg",
+                     *         "country": null,
+                     *         "role": "owner",
+                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *       },
+                     *       "workspace": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
+                     *         "name": "Northwind Coffee",
+                     *         "currency": "USD",
+                     *         "timezone": "UTC",
+                     *         "createdAt": "2026-03-02T09:30:00.000Z",
+                     *         "allowedOrigins": [],
+                     *         "originPolicy": "observe",
+                     *         "testMailRedirect": null,
+                     *         "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["SessionResponse"];
                 };
             };
@@ -8603,6 +10251,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "mia@northwind.example",
+                 *       "name": "Mia Berg",
+                 *       "password": "correct horse battery",
+                 *       "workspaceName": "Northwind Coffee"
+                 *     }
+                 */
                 "application/json": components["schemas"]["RegisterMerchantRequest"];
             };
         };
@@ -8613,6 +10269,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzNmYyZSJ9.signature01",
+                     *       "refreshToken": "rt_3nPq8sVw1xYz5aBc01",
+                     *       "tokenType": "Bearer",
+                     *       "expiresIn": 900,
+                     *       "user": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *         "kind": "merchant",
+                     *         "email": "mia@northwind.example",
+                     *         "name": "Mia Berg",
+                     *         "country": null,
+                     *         "role": "owner",
+                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *       },
+                     *       "workspace": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
+                     *         "name": "Northwind Coffee",
+                     *         "currency": "USD",
+                     *         "timezone": "UTC",
+                     *         "createdAt": "2026-03-02T09:30:00.000Z",
+                     *         "allowedOrigins": [],
+                     *         "originPolicy": "observe",
+                     *         "testMailRedirect": null,
+                     *         "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["SessionResponse"];
                 };
             };
@@ -8635,6 +10319,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "ada@blog.example",
+                 *       "password": "a long password of Ada"
+                 *     }
+                 */
                 "application/json": components["schemas"]["LoginRequest"];
             };
         };
@@ -8645,6 +10335,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzNmYyZSJ9.signature07",
+                     *       "refreshToken": "rt_3nPq8sVw1xYz5aBc07",
+                     *       "tokenType": "Bearer",
+                     *       "expiresIn": 900,
+                     *       "user": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *         "kind": "partner",
+                     *         "email": "ada@blog.example",
+                     *         "name": "Ada Lindqvist",
+                     *         "country": "SE",
+                     *         "role": null,
+                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *       },
+                     *       "workspace": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["SessionResponse"];
                 };
             };
@@ -8667,6 +10375,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "refreshToken": "rt_3nPq8sVw1xYz5aBc07"
+                 *     }
+                 */
                 "application/json": components["schemas"]["LogoutRequest"];
             };
         };
@@ -8696,6 +10409,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "refreshToken": "rt_3nPq8sVw1xYz5aBc05"
+                 *     }
+                 */
                 "application/json": components["schemas"]["RefreshSessionRequest"];
             };
         };
@@ -8706,6 +10424,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzNmYyZSJ9.signature06",
+                     *       "refreshToken": "rt_3nPq8sVw1xYz5aBc06",
+                     *       "tokenType": "Bearer",
+                     *       "expiresIn": 900,
+                     *       "user": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *         "kind": "partner",
+                     *         "email": "ada@blog.example",
+                     *         "name": "Ada Lindqvist",
+                     *         "country": "SE",
+                     *         "role": null,
+                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *       },
+                     *       "workspace": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["SessionResponse"];
                 };
             };
@@ -8728,6 +10464,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "country": "SE",
+                 *       "email": "ada@blog.example",
+                 *       "name": "Ada Lindqvist",
+                 *       "password": "a long password of Ada"
+                 *     }
+                 */
                 "application/json": components["schemas"]["RegisterPartnerRequest"];
             };
         };
@@ -8738,6 +10482,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzNmYyZSJ9.signature05",
+                     *       "refreshToken": "rt_3nPq8sVw1xYz5aBc05",
+                     *       "tokenType": "Bearer",
+                     *       "expiresIn": 900,
+                     *       "user": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *         "kind": "partner",
+                     *         "email": "ada@blog.example",
+                     *         "name": "Ada Lindqvist",
+                     *         "country": "SE",
+                     *         "role": null,
+                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *       },
+                     *       "workspace": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["SessionResponse"];
                 };
             };
@@ -8760,6 +10522,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "refreshToken": "rt_3nPq8sVw1xYz5aBc03"
+                 *     }
+                 */
                 "application/json": components["schemas"]["RefreshSessionRequest"];
             };
         };
@@ -8770,6 +10537,34 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "accessToken": "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzNmYyZSJ9.signature04",
+                     *       "refreshToken": "rt_3nPq8sVw1xYz5aBc04",
+                     *       "tokenType": "Bearer",
+                     *       "expiresIn": 900,
+                     *       "user": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *         "kind": "merchant",
+                     *         "email": "mia@northwind.example",
+                     *         "name": "Mia Berg",
+                     *         "country": null,
+                     *         "role": "owner",
+                     *         "createdAt": "2026-03-02T09:30:00.000Z"
+                     *       },
+                     *       "workspace": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
+                     *         "name": "Northwind Coffee",
+                     *         "currency": "USD",
+                     *         "timezone": "UTC",
+                     *         "createdAt": "2026-03-02T09:30:00.000Z",
+                     *         "allowedOrigins": [],
+                     *         "originPolicy": "observe",
+                     *         "testMailRedirect": null,
+                     *         "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["SessionResponse"];
                 };
             };
@@ -8843,6 +10638,60 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "programName": "Coffee friends",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *           "partnerName": "Ada Lindqvist",
+                     *           "partnerEmail": "ada@blog.example",
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *           "externalTransactionId": "order-1001",
+                     *           "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *           "promoCode": null,
+                     *           "customerRef": "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *           "mode": "test",
+                     *           "status": "approved",
+                     *           "commissionType": "percentage",
+                     *           "eventType": "purchase",
+                     *           "rateBps": 2500,
+                     *           "flatAmountCents": null,
+                     *           "amountCents": 1225,
+                     *           "originalAmountCents": 1225,
+                     *           "reversedAmountCents": 0,
+                     *           "currency": "USD",
+                     *           "baseAmountCents": 4900,
+                     *           "saleAmountCents": 4900,
+                     *           "saleCurrency": "USD",
+                     *           "fxRate": null,
+                     *           "fxDate": null,
+                     *           "recurringIndex": 1,
+                     *           "needsReview": false,
+                     *           "reviewReasons": [],
+                     *           "disputeStatus": "none",
+                     *           "holdUntil": "2026-03-16T09:30:00.000Z",
+                     *           "holdActive": false,
+                     *           "rejectionReason": null,
+                     *           "rejectionCode": null,
+                     *           "approvedAt": "2026-03-16T09:30:00.000Z",
+                     *           "approvedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "rejectedAt": null,
+                     *           "paidAt": null,
+                     *           "refundedAt": null,
+                     *           "payoutId": null,
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-16T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListCommissionsResponse"];
                 };
             };
@@ -8909,6 +10758,10 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example id,createdAt,status,commissionType,programName,partnerName,amountCents,currency,saleAmountCents,saleCurrency,externalTransactionId,promoCode,needsReview,holdUntil,approvedAt,rejectedAt,paidAt,refundedAt,payoutId
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182931e","2026-03-02T09:30:00.000Z","approved","percentage","Coffee friends","Ada Lindqvist",1225,"USD",4900,"USD","order-1001",,false,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,,
+                     */
                     "text/csv": string;
                 };
             };
@@ -8968,6 +10821,44 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "totalCount": 1,
+                     *       "totalAmountCents": 1225,
+                     *       "currency": "USD",
+                     *       "averageAmountCents": 1225,
+                     *       "needsReviewCount": 0,
+                     *       "byStatus": {
+                     *         "pending": {
+                     *           "count": 0,
+                     *           "amountCents": 0
+                     *         },
+                     *         "approved": {
+                     *           "count": 1,
+                     *           "amountCents": 1225
+                     *         },
+                     *         "rejected": {
+                     *           "count": 0,
+                     *           "amountCents": 0
+                     *         },
+                     *         "paid": {
+                     *           "count": 0,
+                     *           "amountCents": 0
+                     *         },
+                     *         "refunded": {
+                     *           "count": 0,
+                     *           "amountCents": 0
+                     *         }
+                     *       },
+                     *       "byCurrency": [
+                     *         {
+                     *           "currency": "USD",
+                     *           "count": 1,
+                     *           "amountCents": 1225
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["CommissionStats"];
                 };
             };
@@ -9044,6 +10935,75 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *           "workspace_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
+                     *           "mode": "test",
+                     *           "event_type": "purchase",
+                     *           "external_transaction_id": "order-1001",
+                     *           "amount_cents": 4900,
+                     *           "currency": "USD",
+                     *           "tax_cents": 400,
+                     *           "shipping_cents": 0,
+                     *           "fee_cents": 0,
+                     *           "discount_cents": 0,
+                     *           "refunded_amount_cents": 0,
+                     *           "status": "recorded",
+                     *           "source": "api",
+                     *           "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *           "created_at": "2026-03-02T09:30:00.000Z",
+                     *           "attributed": true,
+                     *           "attribution": {
+                     *             "method": "click",
+                     *             "reason_code": "CLICK_MATCHED",
+                     *             "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *             "promo_code": null,
+                     *             "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *             "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *             "clicked_at": "2026-03-02T09:30:00.000Z",
+                     *             "expires_at": "2026-04-01T09:30:00.000Z",
+                     *             "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d"
+                     *           },
+                     *           "commission": {
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *             "status": "pending",
+                     *             "amount_cents": 1225,
+                     *             "currency": "USD",
+                     *             "hold_until": "2026-03-16T09:30:00.000Z",
+                     *             "needs_review": false
+                     *           },
+                     *           "fraud": {
+                     *             "flagged": false,
+                     *             "signals": [
+                     *               {
+                     *                 "rule": "same_ip_prefix_as_partner",
+                     *                 "score": 40,
+                     *                 "evidence": "The partner used its account from the buyer's network within 24 hours before."
+                     *               }
+                     *             ]
+                     *           },
+                     *           "fraud_score": 40,
+                     *           "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *           "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *           "promo_code": null,
+                     *           "customer_ref": "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *           "subscription_id": null,
+                     *           "is_recurring": false,
+                     *           "recurring_index": 1,
+                     *           "sub_id": null
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListConversionsResponse"];
                 };
             };
@@ -9068,6 +11028,17 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "amount_cents": 4900,
+                 *       "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                 *       "currency": "USD",
+                 *       "customer_id": "customer-77",
+                 *       "event_type": "purchase",
+                 *       "external_transaction_id": "order-1001",
+                 *       "tax_cents": 400
+                 *     }
+                 */
                 "application/json": components["schemas"]["ReportConversionRequest"];
             };
         };
@@ -9080,6 +11051,49 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *       "event_type": "purchase",
+                     *       "external_transaction_id": "order-1001",
+                     *       "amount_cents": 4900,
+                     *       "currency": "USD",
+                     *       "mode": "test",
+                     *       "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *       "created_at": "2026-03-02T09:30:00.000Z",
+                     *       "attributed": true,
+                     *       "attribution": {
+                     *         "method": "click",
+                     *         "reason_code": "CLICK_MATCHED",
+                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *         "promo_code": null,
+                     *         "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *         "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *         "clicked_at": "2026-03-02T09:30:00.000Z",
+                     *         "expires_at": "2026-04-01T09:30:00.000Z",
+                     *         "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d"
+                     *       },
+                     *       "commission": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *         "status": "pending",
+                     *         "amount_cents": 1225,
+                     *         "currency": "USD",
+                     *         "hold_until": "2026-03-16T09:30:00.000Z",
+                     *         "needs_review": false
+                     *       },
+                     *       "fraud": {
+                     *         "flagged": false,
+                     *         "signals": [
+                     *           {
+                     *             "rule": "same_ip_prefix_as_partner",
+                     *             "score": 40,
+                     *             "evidence": "The partner used its account from the buyer's network within 24 hours before."
+                     *           }
+                     *         ]
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["ReportConversionResponse"];
                 };
             };
@@ -9107,6 +11121,27 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "conversions": [
+                 *         {
+                 *           "amount_cents": 9900,
+                 *           "currency": "USD",
+                 *           "event_type": "purchase",
+                 *           "external_transaction_id": "order-1002",
+                 *           "promo_code": "ADA10"
+                 *         },
+                 *         {
+                 *           "amount_cents": 4900,
+                 *           "currency": "USD",
+                 *           "customer_id": "customer-77",
+                 *           "event_type": "renewal",
+                 *           "external_transaction_id": "order-1003",
+                 *           "promo_code": "ADA10"
+                 *         }
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["ReportConversionsRequest"];
             };
         };
@@ -9119,6 +11154,107 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 2,
+                     *         "succeeded": 2,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "index": 0,
+                     *           "external_transaction_id": "order-1002",
+                     *           "success": true,
+                     *           "status_code": 201,
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *           "conversion": {
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *             "event_type": "purchase",
+                     *             "external_transaction_id": "order-1002",
+                     *             "amount_cents": 9900,
+                     *             "currency": "USD",
+                     *             "mode": "test",
+                     *             "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *             "created_at": "2026-03-02T09:30:00.000Z",
+                     *             "attributed": true,
+                     *             "attribution": {
+                     *               "method": "promo_code",
+                     *               "reason_code": "PROMO_CODE_MATCHED",
+                     *               "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose promo code \"ada10\" was used. The promo code belongs to programme \"Coffee friends\".",
+                     *               "click_id": null,
+                     *               "promo_code": "ada10",
+                     *               "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *               "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *               "clicked_at": null,
+                     *               "expires_at": null,
+                     *               "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829320"
+                     *             },
+                     *             "commission": {
+                     *               "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
+                     *               "status": "pending",
+                     *               "amount_cents": 2475,
+                     *               "currency": "USD",
+                     *               "hold_until": "2026-03-16T09:30:00.000Z",
+                     *               "needs_review": false
+                     *             },
+                     *             "fraud": {
+                     *               "flagged": false,
+                     *               "signals": []
+                     *             }
+                     *           },
+                     *           "code": null,
+                     *           "message": null,
+                     *           "details": []
+                     *         },
+                     *         {
+                     *           "index": 1,
+                     *           "external_transaction_id": "order-1003",
+                     *           "success": true,
+                     *           "status_code": 201,
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829322",
+                     *           "conversion": {
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829322",
+                     *             "event_type": "renewal",
+                     *             "external_transaction_id": "order-1003",
+                     *             "amount_cents": 4900,
+                     *             "currency": "USD",
+                     *             "mode": "test",
+                     *             "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *             "created_at": "2026-03-02T09:30:00.000Z",
+                     *             "attributed": true,
+                     *             "attribution": {
+                     *               "method": "promo_code",
+                     *               "reason_code": "PROMO_CODE_MATCHED",
+                     *               "explanation": "The renewal on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose promo code \"ada10\" was used. The promo code belongs to programme \"Coffee friends\". An earlier event of the customer ranks lower.",
+                     *               "click_id": null,
+                     *               "promo_code": "ada10",
+                     *               "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *               "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *               "clicked_at": null,
+                     *               "expires_at": null,
+                     *               "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829323"
+                     *             },
+                     *             "commission": {
+                     *               "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829324",
+                     *               "status": "pending",
+                     *               "amount_cents": 1225,
+                     *               "currency": "USD",
+                     *               "hold_until": "2026-03-16T09:30:00.000Z",
+                     *               "needs_review": false
+                     *             },
+                     *             "fraud": {
+                     *               "flagged": false,
+                     *               "signals": []
+                     *             }
+                     *           },
+                     *           "code": null,
+                     *           "message": null,
+                     *           "details": []
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ReportConversionsResponse"];
                 };
             };
@@ -9130,6 +11266,107 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 2,
+                     *         "succeeded": 2,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "index": 0,
+                     *           "external_transaction_id": "order-1002",
+                     *           "success": true,
+                     *           "status_code": 201,
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *           "conversion": {
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *             "event_type": "purchase",
+                     *             "external_transaction_id": "order-1002",
+                     *             "amount_cents": 9900,
+                     *             "currency": "USD",
+                     *             "mode": "test",
+                     *             "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *             "created_at": "2026-03-02T09:30:00.000Z",
+                     *             "attributed": true,
+                     *             "attribution": {
+                     *               "method": "promo_code",
+                     *               "reason_code": "PROMO_CODE_MATCHED",
+                     *               "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose promo code \"ada10\" was used. The promo code belongs to programme \"Coffee friends\".",
+                     *               "click_id": null,
+                     *               "promo_code": "ada10",
+                     *               "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *               "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *               "clicked_at": null,
+                     *               "expires_at": null,
+                     *               "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829320"
+                     *             },
+                     *             "commission": {
+                     *               "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
+                     *               "status": "pending",
+                     *               "amount_cents": 2475,
+                     *               "currency": "USD",
+                     *               "hold_until": "2026-03-16T09:30:00.000Z",
+                     *               "needs_review": false
+                     *             },
+                     *             "fraud": {
+                     *               "flagged": false,
+                     *               "signals": []
+                     *             }
+                     *           },
+                     *           "code": null,
+                     *           "message": null,
+                     *           "details": []
+                     *         },
+                     *         {
+                     *           "index": 1,
+                     *           "external_transaction_id": "order-1003",
+                     *           "success": true,
+                     *           "status_code": 201,
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829322",
+                     *           "conversion": {
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829322",
+                     *             "event_type": "renewal",
+                     *             "external_transaction_id": "order-1003",
+                     *             "amount_cents": 4900,
+                     *             "currency": "USD",
+                     *             "mode": "test",
+                     *             "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *             "created_at": "2026-03-02T09:30:00.000Z",
+                     *             "attributed": true,
+                     *             "attribution": {
+                     *               "method": "promo_code",
+                     *               "reason_code": "PROMO_CODE_MATCHED",
+                     *               "explanation": "The renewal on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose promo code \"ada10\" was used. The promo code belongs to programme \"Coffee friends\". An earlier event of the customer ranks lower.",
+                     *               "click_id": null,
+                     *               "promo_code": "ada10",
+                     *               "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *               "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *               "clicked_at": null,
+                     *               "expires_at": null,
+                     *               "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829323"
+                     *             },
+                     *             "commission": {
+                     *               "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829324",
+                     *               "status": "pending",
+                     *               "amount_cents": 1225,
+                     *               "currency": "USD",
+                     *               "hold_until": "2026-03-16T09:30:00.000Z",
+                     *               "needs_review": false
+                     *             },
+                     *             "fraud": {
+                     *               "flagged": false,
+                     *               "signals": []
+                     *             }
+                     *           },
+                     *           "code": null,
+                     *           "message": null,
+                     *           "details": []
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ReportConversionsResponse"];
                 };
             };
@@ -9162,6 +11399,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "amount_cents": 3300,
+                 *       "external_refund_id": "refund-1",
+                 *       "external_transaction_id": "order-1002",
+                 *       "reason": "One of three returned"
+                 *     }
+                 */
                 "application/json": components["schemas"]["RefundConversionRequest"];
             };
         };
@@ -9174,6 +11419,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829325",
+                     *       "status": "applied",
+                     *       "external_refund_id": "refund-1",
+                     *       "external_transaction_id": "order-1002",
+                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *       "amount_cents": 3300,
+                     *       "currency": "USD",
+                     *       "refunded_amount_cents": 3300,
+                     *       "reason": "One of three returned",
+                     *       "commission": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
+                     *         "status": "pending",
+                     *         "amount_cents": 1650,
+                     *         "reversed_amount_cents": 825,
+                     *         "currency": "USD"
+                     *       },
+                     *       "created_at": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Refund"];
                 };
             };
@@ -9185,6 +11451,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829325",
+                     *       "status": "applied",
+                     *       "external_refund_id": "refund-1",
+                     *       "external_transaction_id": "order-1002",
+                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931f",
+                     *       "amount_cents": 3300,
+                     *       "currency": "USD",
+                     *       "refunded_amount_cents": 3300,
+                     *       "reason": "One of three returned",
+                     *       "commission": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829321",
+                     *         "status": "pending",
+                     *         "amount_cents": 1650,
+                     *         "reversed_amount_cents": 825,
+                     *         "currency": "USD"
+                     *       },
+                     *       "created_at": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Refund"];
                 };
             };
@@ -9220,6 +11507,72 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *       "workspace_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
+                     *       "mode": "test",
+                     *       "event_type": "purchase",
+                     *       "external_transaction_id": "order-1001",
+                     *       "amount_cents": 4900,
+                     *       "currency": "USD",
+                     *       "tax_cents": 400,
+                     *       "shipping_cents": 0,
+                     *       "fee_cents": 0,
+                     *       "discount_cents": 0,
+                     *       "refunded_amount_cents": 0,
+                     *       "status": "recorded",
+                     *       "source": "api",
+                     *       "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *       "created_at": "2026-03-02T09:30:00.000Z",
+                     *       "attributed": true,
+                     *       "attribution": {
+                     *         "method": "click",
+                     *         "reason_code": "CLICK_MATCHED",
+                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *         "promo_code": null,
+                     *         "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *         "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *         "clicked_at": "2026-03-02T09:30:00.000Z",
+                     *         "expires_at": "2026-04-01T09:30:00.000Z",
+                     *         "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d"
+                     *       },
+                     *       "commission": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *         "status": "pending",
+                     *         "amount_cents": 1225,
+                     *         "currency": "USD",
+                     *         "hold_until": "2026-03-16T09:30:00.000Z",
+                     *         "needs_review": false
+                     *       },
+                     *       "fraud": {
+                     *         "flagged": false,
+                     *         "signals": [
+                     *           {
+                     *             "rule": "same_ip_prefix_as_partner",
+                     *             "score": 40,
+                     *             "evidence": "The partner used its account from the buyer's network within 24 hours before."
+                     *           }
+                     *         ]
+                     *       },
+                     *       "fraud_score": 40,
+                     *       "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *       "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "promo_code": null,
+                     *       "customer_ref": "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *       "subscription_id": null,
+                     *       "is_recurring": false,
+                     *       "recurring_index": 1,
+                     *       "sub_id": null,
+                     *       "product_ids": [],
+                     *       "line_items": [],
+                     *       "metadata": null,
+                     *       "refunds": []
+                     *     }
+                     */
                     "application/json": components["schemas"]["Conversion"];
                 };
             };
@@ -9252,6 +11605,161 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
+                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *       "attributed": true,
+                     *       "method": "click",
+                     *       "reason_code": "CLICK_MATCHED",
+                     *       "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *       "engine_version": "3",
+                     *       "decided_at": "2026-03-02T09:30:00.000Z",
+                     *       "inputs": {
+                     *         "mode": "test",
+                     *         "event_type": "purchase",
+                     *         "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *         "amount_cents": 4900,
+                     *         "currency": "USD",
+                     *         "tax_cents": 400,
+                     *         "shipping_cents": 0,
+                     *         "fee_cents": 0,
+                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *         "promo_code": null
+                     *       },
+                     *       "program": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *         "window_days": 30,
+                     *         "model": "last_click",
+                     *         "precedence": "click_first"
+                     *       },
+                     *       "candidates": [
+                     *         {
+                     *           "type": "click",
+                     *           "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *           "promo_code": null,
+                     *           "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "at": "2026-03-02T09:30:00.000Z",
+                     *           "expires_at": "2026-04-01T09:30:00.000Z",
+                     *           "eligible": true,
+                     *           "rejected_because": null,
+                     *           "customer_id": null
+                     *         }
+                     *       ],
+                     *       "steps": [
+                     *         {
+                     *           "order": 1,
+                     *           "check": "click.known",
+                     *           "outcome": "passed",
+                     *           "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931b"
+                     *         },
+                     *         {
+                     *           "order": 2,
+                     *           "check": "click.not_after_event",
+                     *           "outcome": "passed",
+                     *           "detail": "click 2026-03-02T09:30:00.000Z, event 2026-03-02T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "order": 3,
+                     *           "check": "click.inside_window",
+                     *           "outcome": "passed",
+                     *           "detail": "event 2026-03-02T09:30:00.000Z, window ends 2026-04-01T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "order": 4,
+                     *           "check": "program.active",
+                     *           "outcome": "passed",
+                     *           "detail": "programme is active"
+                     *         },
+                     *         {
+                     *           "order": 5,
+                     *           "check": "participant.not_erased",
+                     *           "outcome": "passed",
+                     *           "detail": "participant 01936f2e-7c1a-7a3b-9d4e-5f607182930d"
+                     *         },
+                     *         {
+                     *           "order": 6,
+                     *           "check": "participant.approved",
+                     *           "outcome": "passed",
+                     *           "detail": "participant is approved"
+                     *         },
+                     *         {
+                     *           "order": 7,
+                     *           "check": "rules.pay_for_event",
+                     *           "outcome": "passed",
+                     *           "detail": "event is purchase"
+                     *         },
+                     *         {
+                     *           "order": 8,
+                     *           "check": "rules.order_large_enough",
+                     *           "outcome": "passed",
+                     *           "detail": "order 49.00 USD, minimum 5.00 USD"
+                     *         },
+                     *         {
+                     *           "order": 9,
+                     *           "check": "fraud.score",
+                     *           "outcome": "passed",
+                     *           "detail": "score 40, policy flag"
+                     *         }
+                     *       ],
+                     *       "rule": {
+                     *         "override": {
+                     *           "rate_bps": 2500
+                     *         },
+                     *         "rules": {
+                     *           "auto_approval": false,
+                     *           "cap_cents": 20000,
+                     *           "commission_type": "percentage",
+                     *           "hold_period_days": 14,
+                     *           "later_rate_bps": 1000,
+                     *           "min_order_cents": 500,
+                     *           "net_basis": "gross",
+                     *           "rate_bps": 2250,
+                     *           "recurring": {
+                     *             "max_months": 12
+                     *           },
+                     *           "tiers": [
+                     *             {
+                     *               "min_conversions": 10,
+                     *               "rate_bps": 2500
+                     *             }
+                     *           ]
+                     *         },
+                     *         "source": "participant",
+                     *         "version": 2
+                     *       },
+                     *       "calculation": {
+                     *         "base_amount_cents": 4900,
+                     *         "base_currency": "USD",
+                     *         "net_basis": "gross",
+                     *         "source": "participant",
+                     *         "rate_bps": 2500,
+                     *         "flat_amount_cents": null,
+                     *         "parts": [],
+                     *         "fx_rate": null,
+                     *         "fx_date": null,
+                     *         "rounding": "half_up",
+                     *         "capped_at_order_cap": false,
+                     *         "capped_at_base": false,
+                     *         "amount_cents": 1225,
+                     *         "currency": "USD",
+                     *         "review_reasons": [],
+                     *         "brought": {
+                     *           "conversions": 0,
+                     *           "revenue_cents": 0
+                     *         }
+                     *       },
+                     *       "fraud": [
+                     *         {
+                     *           "rule": "same_ip_prefix_as_partner",
+                     *           "score": 40,
+                     *           "evidence": "The partner used its account from the buyer's network within 24 hours before."
+                     *         }
+                     *       ],
+                     *       "supersedes": null,
+                     *       "superseded_by": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["Decision"];
                 };
             };
@@ -9278,6 +11786,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
+                 *       "reason": "The buyer named Ben's blog."
+                 *     }
+                 */
                 "application/json": components["schemas"]["ReattributeConversionRequest"];
             };
         };
@@ -9288,6 +11802,43 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
+                     *       "event_type": "purchase",
+                     *       "external_transaction_id": "order-1004",
+                     *       "amount_cents": 2500,
+                     *       "currency": "USD",
+                     *       "mode": "test",
+                     *       "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *       "created_at": "2026-03-02T09:30:00.000Z",
+                     *       "attributed": true,
+                     *       "attribution": {
+                     *         "method": "manual",
+                     *         "reason_code": "MANUALLY_REASSIGNED",
+                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC has been assigned by hand to a partner of programme \"Coffee friends\".",
+                     *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *         "promo_code": null,
+                     *         "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *         "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
+                     *         "clicked_at": null,
+                     *         "expires_at": null,
+                     *         "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829327"
+                     *       },
+                     *       "commission": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829328",
+                     *         "status": "pending",
+                     *         "amount_cents": 563,
+                     *         "currency": "USD",
+                     *         "hold_until": "2026-03-16T09:30:00.000Z",
+                     *         "needs_review": false
+                     *       },
+                     *       "fraud": {
+                     *         "flagged": false,
+                     *         "signals": []
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["ReportConversionResponse"];
                 };
             };
@@ -9349,6 +11900,50 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932c",
+                     *           "mode": "test",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "programName": "Coffee friends",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "partnerName": "Ada Lindqvist",
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932d",
+                     *           "externalTransactionId": "order-1006",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932e",
+                     *           "score": 100,
+                     *           "signals": [
+                     *             {
+                     *               "rule": "self_referral_email",
+                     *               "score": 100,
+                     *               "evidence": "The buyer's e-mail address is the partner's."
+                     *             },
+                     *             {
+                     *               "rule": "self_referral_domain",
+                     *               "score": 60,
+                     *               "evidence": "Buyer and partner have e-mail addresses of the same domain."
+                     *             },
+                     *             {
+                     *               "rule": "same_ip_prefix_as_partner",
+                     *               "score": 40,
+                     *               "evidence": "The partner used its account from the buyer's network within 24 hours before."
+                     *             }
+                     *           ],
+                     *           "action": "flagged",
+                     *           "status": "open",
+                     *           "note": null,
+                     *           "resolvedBy": null,
+                     *           "resolvedAt": null,
+                     *           "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 2,
+                     *       "page": 1,
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListFraudEventsResponse"];
                 };
             };
@@ -9375,6 +11970,12 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "note": "A colleague bought it.",
+                 *       "outcome": "dismissed"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ResolveFraudEventRequest"];
             };
         };
@@ -9385,6 +11986,43 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932c",
+                     *       "mode": "test",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932d",
+                     *       "externalTransactionId": "order-1006",
+                     *       "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932e",
+                     *       "score": 100,
+                     *       "signals": [
+                     *         {
+                     *           "rule": "self_referral_email",
+                     *           "score": 100,
+                     *           "evidence": "The buyer's e-mail address is the partner's."
+                     *         },
+                     *         {
+                     *           "rule": "self_referral_domain",
+                     *           "score": 60,
+                     *           "evidence": "Buyer and partner have e-mail addresses of the same domain."
+                     *         },
+                     *         {
+                     *           "rule": "same_ip_prefix_as_partner",
+                     *           "score": 40,
+                     *           "evidence": "The partner used its account from the buyer's network within 24 hours before."
+                     *         }
+                     *       ],
+                     *       "action": "flagged",
+                     *       "status": "dismissed",
+                     *       "note": "A colleague bought it.",
+                     *       "resolvedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "resolvedAt": "2026-03-02T09:30:00.000Z",
+                     *       "createdAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["FraudEvent"];
                 };
             };
@@ -9415,6 +12053,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "status": "ok"
+                     *     }
+                     */
                     "application/json": components["schemas"]["HealthStatus"];
                 };
             };
@@ -9439,6 +12082,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "status": "ok"
+                     *     }
+                     */
                     "application/json": components["schemas"]["HealthStatus"];
                 };
             };
@@ -9505,6 +12153,21 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "clicks": 1,
+                     *       "signups": 0,
+                     *       "conversions": 9,
+                     *       "conversionRate": 9,
+                     *       "byCurrency": [
+                     *         {
+                     *           "currency": "USD",
+                     *           "revenueCents": 31400,
+                     *           "commissionCents": 6600
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["PartnerSummary"];
                 };
             };
@@ -9535,6 +12198,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "balances": [
+                     *         {
+                     *           "currency": "USD",
+                     *           "balanceCents": 2475,
+                     *           "pendingCents": 4125,
+                     *           "paidCents": 0
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["PartnerBalances"];
                 };
             };
@@ -9597,6 +12272,71 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "programName": "Coffee friends",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "mode": "test",
+                     *           "status": "approved",
+                     *           "commissionType": "percentage",
+                     *           "eventType": "purchase",
+                     *           "rateBps": 2500,
+                     *           "flatAmountCents": null,
+                     *           "amountCents": 1225,
+                     *           "originalAmountCents": 1225,
+                     *           "reversedAmountCents": 0,
+                     *           "currency": "USD",
+                     *           "saleAmountCents": 4900,
+                     *           "saleCurrency": "USD",
+                     *           "recurringIndex": 1,
+                     *           "promoCode": null,
+                     *           "holdUntil": "2026-03-16T09:30:00.000Z",
+                     *           "holdActive": false,
+                     *           "rejectionCode": null,
+                     *           "approvedAt": "2026-03-16T09:30:00.000Z",
+                     *           "rejectedAt": null,
+                     *           "paidAt": null,
+                     *           "refundedAt": null,
+                     *           "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "programName": "Coffee friends",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "mode": "test",
+                     *           "status": "approved",
+                     *           "commissionType": "percentage",
+                     *           "eventType": "purchase",
+                     *           "rateBps": 2500,
+                     *           "flatAmountCents": null,
+                     *           "amountCents": 625,
+                     *           "originalAmountCents": 625,
+                     *           "reversedAmountCents": 0,
+                     *           "currency": "USD",
+                     *           "saleAmountCents": 2500,
+                     *           "saleCurrency": "USD",
+                     *           "recurringIndex": null,
+                     *           "promoCode": null,
+                     *           "holdUntil": "2026-03-16T09:30:00.000Z",
+                     *           "holdActive": false,
+                     *           "rejectionCode": null,
+                     *           "approvedAt": "2026-03-16T09:30:00.000Z",
+                     *           "rejectedAt": null,
+                     *           "paidAt": null,
+                     *           "refundedAt": null,
+                     *           "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 3,
+                     *       "page": 1,
+                     *       "limit": 2
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListPartnerCommissionsResponse"];
                 };
             };
@@ -9621,6 +12361,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "token": "rt_3nPq8sVw1xYz5aBc10"
+                 *     }
+                 */
                 "application/json": components["schemas"]["AcceptParticipantInviteRequest"];
             };
         };
@@ -9631,6 +12376,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "partnerEmail": "ada@blog.example",
+                     *       "status": "approved",
+                     *       "referralCode": "ada",
+                     *       "applicationAnswers": {},
+                     *       "termsAcceptedAt": null,
+                     *       "appliedAt": "2026-03-02T09:30:00.000Z",
+                     *       "approvedAt": "2026-03-02T09:30:00.000Z",
+                     *       "rejectedAt": null,
+                     *       "rejectionReason": null,
+                     *       "suspendedAt": null,
+                     *       "suspensionReason": null,
+                     *       "erasedAt": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "groupId": null,
+                     *       "commissionOverride": null,
+                     *       "tags": [],
+                     *       "note": null,
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "revenueCents": 0,
+                     *       "commissionCents": 0,
+                     *       "balanceCents": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["Participant"];
                 };
             };
@@ -9689,6 +12465,49 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829337",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "programName": "Coffee friends",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "mode": "test",
+                     *           "type": "bonus",
+                     *           "amountCents": 2500,
+                     *           "currency": "USD",
+                     *           "commissionId": null,
+                     *           "payoutId": null,
+                     *           "reason": "For the first ten customers",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829338",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "programName": "Coffee friends",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "mode": "test",
+                     *           "type": "commission_approved",
+                     *           "amountCents": 625,
+                     *           "currency": "USD",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
+                     *           "payoutId": null,
+                     *           "reason": null,
+                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 4,
+                     *       "page": 1,
+                     *       "limit": 2,
+                     *       "balances": [
+                     *         {
+                     *           "currency": "USD",
+                     *           "balanceCents": 4975
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListPartnerLedgerResponse"];
                 };
             };
@@ -9728,6 +12547,59 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "code": "ada-grinders",
+                     *           "destinationUrl": "https://shop.example/grinders",
+                     *           "url": "https://shop.example/grinders?via=ada-grinders&sub_id=newsletter-8",
+                     *           "shortUrl": "https://go.example/r/Vd8MepJ003",
+                     *           "subId": "newsletter-8",
+                     *           "utm": {
+                     *             "source": null,
+                     *             "medium": null,
+                     *             "campaign": null,
+                     *             "term": null,
+                     *             "content": null
+                     *           },
+                     *           "isDefault": false,
+                     *           "clicks": 0,
+                     *           "conversions": 0,
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "code": "ada",
+                     *           "destinationUrl": "https://shop.example",
+                     *           "url": "https://shop.example?via=ada",
+                     *           "shortUrl": "https://go.example/r/Vd8MepJ002",
+                     *           "subId": null,
+                     *           "utm": {
+                     *             "source": null,
+                     *             "medium": null,
+                     *             "campaign": null,
+                     *             "term": null,
+                     *             "content": null
+                     *           },
+                     *           "isDefault": true,
+                     *           "clicks": 0,
+                     *           "conversions": 0,
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 2,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListLinksResponse"];
                 };
             };
@@ -9752,6 +12624,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "code": "ada-grinders",
+                 *       "destinationUrl": "https://shop.example/grinders",
+                 *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                 *       "subId": "newsletter-7"
+                 *     }
+                 */
                 "application/json": components["schemas"]["CreatePartnerLinkRequest"];
             };
         };
@@ -9762,6 +12642,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "code": "ada-grinders",
+                     *       "destinationUrl": "https://shop.example/grinders",
+                     *       "url": "https://shop.example/grinders?via=ada-grinders&sub_id=newsletter-7",
+                     *       "shortUrl": "https://go.example/r/Vd8MepJ003",
+                     *       "subId": "newsletter-7",
+                     *       "utm": {
+                     *         "source": null,
+                     *         "medium": null,
+                     *         "campaign": null,
+                     *         "term": null,
+                     *         "content": null
+                     *       },
+                     *       "isDefault": false,
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Link"];
                 };
             };
@@ -9824,6 +12728,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "subId": "newsletter-8"
+                 *     }
+                 */
                 "application/json": components["schemas"]["UpdatePartnerLinkRequest"];
             };
         };
@@ -9834,6 +12743,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829318",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "code": "ada-grinders",
+                     *       "destinationUrl": "https://shop.example/grinders",
+                     *       "url": "https://shop.example/grinders?via=ada-grinders&sub_id=newsletter-8",
+                     *       "shortUrl": "https://go.example/r/Vd8MepJ003",
+                     *       "subId": "newsletter-8",
+                     *       "utm": {
+                     *         "source": null,
+                     *         "medium": null,
+                     *         "campaign": null,
+                     *         "term": null,
+                     *         "content": null
+                     *       },
+                     *       "isDefault": false,
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Link"];
                 };
             };
@@ -9861,6 +12794,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "account": "ada@blog.example",
+                 *       "method": "paypal"
+                 *     }
+                 */
                 "application/json": components["schemas"]["SetPayoutMethodRequest"];
             };
         };
@@ -9871,6 +12810,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "method": "paypal",
+                     *       "accountHint": "a***@blog.example",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["PayoutMethodDetails"];
                 };
             };
@@ -9928,6 +12874,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "programName": "Coffee friends",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "mode": "test",
+                     *           "amountCents": 4975,
+                     *           "currency": "USD",
+                     *           "status": "paid",
+                     *           "method": "paypal",
+                     *           "reference": "transfer-42",
+                     *           "periodStart": "2026-03-02T09:30:00.000Z",
+                     *           "periodEnd": "2026-03-16T09:30:00.000Z",
+                     *           "commissionCount": 3,
+                     *           "adjustmentCents": 2500,
+                     *           "failureReason": null,
+                     *           "initiatedAt": "2026-03-16T09:30:00.000Z",
+                     *           "paidAt": "2026-03-16T09:30:00.000Z",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListPartnerPayoutsResponse"];
                 };
             };
@@ -9958,6 +12933,22 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "email": "ada@blog.example",
+                     *       "name": "Ada Lindqvist",
+                     *       "country": "SE",
+                     *       "companyName": "Lindqvist Media",
+                     *       "websiteUrl": "https://blog.example",
+                     *       "payoutMethod": {
+                     *         "method": "paypal",
+                     *         "accountHint": "a***@blog.example",
+                     *         "updatedAt": "2026-03-16T09:30:00.000Z"
+                     *       },
+                     *       "createdAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["PartnerProfile"];
                 };
             };
@@ -9981,6 +12972,12 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "companyName": "Lindqvist Media",
+                 *       "websiteUrl": "https://blog.example"
+                 *     }
+                 */
                 "application/json": components["schemas"]["UpdatePartnerProfileRequest"];
             };
         };
@@ -9991,6 +12988,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "email": "ada@blog.example",
+                     *       "name": "Ada Lindqvist",
+                     *       "country": "SE",
+                     *       "companyName": "Lindqvist Media",
+                     *       "websiteUrl": "https://blog.example",
+                     *       "payoutMethod": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["PartnerProfile"];
                 };
             };
@@ -10039,6 +13048,76 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "name": "Coffee friends",
+                     *           "merchantName": "Northwind Coffee",
+                     *           "description": "Earn 20 percent on fresh beans.",
+                     *           "status": "active",
+                     *           "mode": "test",
+                     *           "websiteUrl": "https://shop.example",
+                     *           "landingUrl": null,
+                     *           "currency": "USD",
+                     *           "attributionWindowDays": 30,
+                     *           "commissionRules": {
+                     *             "commissionType": "percentage",
+                     *             "percentage": 22.5,
+                     *             "flatAmountCents": null,
+                     *             "holdPeriodDays": 14,
+                     *             "autoApproval": false,
+                     *             "netBasis": "gross",
+                     *             "recurring": {
+                     *               "enabled": true,
+                     *               "maxMonths": 12,
+                     *               "maxPayments": null
+                     *             },
+                     *             "laterPercentage": 10,
+                     *             "minOrderCents": 500,
+                     *             "capCents": 20000,
+                     *             "tiers": [
+                     *               {
+                     *                 "minConversions": 10,
+                     *                 "minRevenueCents": null,
+                     *                 "percentage": 25
+                     *               }
+                     *             ],
+                     *             "products": [],
+                     *             "events": []
+                     *           },
+                     *           "minPayoutCents": 0,
+                     *           "payoutTermDays": 0,
+                     *           "termsUrl": null,
+                     *           "isPublic": true,
+                     *           "participation": {
+                     *             "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *             "status": "approved",
+                     *             "referralCode": "ada",
+                     *             "url": "https://shop.example?via=ada",
+                     *             "shortUrl": "https://go.example/r/Vd8MepJ002",
+                     *             "commissionRate": {
+                     *               "percentage": 25,
+                     *               "flatAmountCents": null
+                     *             },
+                     *             "clicks": 1,
+                     *             "conversions": 9,
+                     *             "commissionCents": 6600,
+                     *             "balanceCents": 2475,
+                     *             "appliedAt": "2026-03-02T09:30:00.000Z",
+                     *             "approvedAt": "2026-03-02T09:30:00.000Z",
+                     *             "rejectedAt": null,
+                     *             "suspendedAt": null
+                     *           },
+                     *           "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListPartnerProgramsResponse"];
                 };
             };
@@ -10070,6 +13149,69 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "name": "Coffee friends",
+                     *       "merchantName": "Northwind Coffee",
+                     *       "description": "Earn 20 percent on fresh beans.",
+                     *       "status": "active",
+                     *       "mode": "test",
+                     *       "websiteUrl": "https://shop.example",
+                     *       "landingUrl": null,
+                     *       "currency": "USD",
+                     *       "attributionWindowDays": 30,
+                     *       "commissionRules": {
+                     *         "commissionType": "percentage",
+                     *         "percentage": 22.5,
+                     *         "flatAmountCents": null,
+                     *         "holdPeriodDays": 14,
+                     *         "autoApproval": false,
+                     *         "netBasis": "gross",
+                     *         "recurring": {
+                     *           "enabled": true,
+                     *           "maxMonths": 12,
+                     *           "maxPayments": null
+                     *         },
+                     *         "laterPercentage": 10,
+                     *         "minOrderCents": 500,
+                     *         "capCents": 20000,
+                     *         "tiers": [
+                     *           {
+                     *             "minConversions": 10,
+                     *             "minRevenueCents": null,
+                     *             "percentage": 25
+                     *           }
+                     *         ],
+                     *         "products": [],
+                     *         "events": []
+                     *       },
+                     *       "minPayoutCents": 0,
+                     *       "payoutTermDays": 0,
+                     *       "termsUrl": null,
+                     *       "isPublic": true,
+                     *       "participation": {
+                     *         "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *         "status": "approved",
+                     *         "referralCode": "ada",
+                     *         "url": "https://shop.example?via=ada",
+                     *         "shortUrl": "https://go.example/r/Vd8MepJ002",
+                     *         "commissionRate": {
+                     *           "percentage": 25,
+                     *           "flatAmountCents": null
+                     *         },
+                     *         "clicks": 1,
+                     *         "conversions": 9,
+                     *         "commissionCents": 6600,
+                     *         "balanceCents": 2475,
+                     *         "appliedAt": "2026-03-02T09:30:00.000Z",
+                     *         "approvedAt": "2026-03-02T09:30:00.000Z",
+                     *         "rejectedAt": null,
+                     *         "suspendedAt": null
+                     *       },
+                     *       "createdAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["PartnerProgram"];
                 };
             };
@@ -10096,6 +13238,14 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "answers": {
+                 *         "audience": "Readers of a coffee blog"
+                 *       },
+                 *       "referralCode": "ben"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ApplyRequest"];
             };
         };
@@ -10106,6 +13256,39 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829310",
+                     *       "partnerName": "Ben",
+                     *       "partnerEmail": "ben@partner.example",
+                     *       "status": "pending",
+                     *       "referralCode": "ben",
+                     *       "applicationAnswers": {
+                     *         "audience": "Readers of a coffee blog"
+                     *       },
+                     *       "termsAcceptedAt": null,
+                     *       "appliedAt": "2026-03-02T09:30:00.000Z",
+                     *       "approvedAt": null,
+                     *       "rejectedAt": null,
+                     *       "rejectionReason": null,
+                     *       "suspendedAt": null,
+                     *       "suspensionReason": null,
+                     *       "erasedAt": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "groupId": null,
+                     *       "commissionOverride": null,
+                     *       "tags": [],
+                     *       "note": null,
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "revenueCents": 0,
+                     *       "commissionCents": 0,
+                     *       "balanceCents": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["Participant"];
                 };
             };
@@ -10148,6 +13331,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "code": "ada10",
+                     *           "discountType": "percentage",
+                     *           "discountValue": 10,
+                     *           "currency": null,
+                     *           "maxRedemptions": 200,
+                     *           "redemptions": 0,
+                     *           "expiresAt": null,
+                     *           "active": true,
+                     *           "syncToProcessor": false,
+                     *           "syncStatus": "none",
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListPromoCodesResponse"];
                 };
             };
@@ -10208,6 +13417,39 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *           "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "programName": "Coffee friends",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "partnerName": "Ada Lindqvist",
+                     *           "mode": "test",
+                     *           "amountCents": 4975,
+                     *           "currency": "USD",
+                     *           "status": "processing",
+                     *           "method": "paypal",
+                     *           "reference": null,
+                     *           "periodStart": "2026-03-02T09:30:00.000Z",
+                     *           "periodEnd": "2026-03-16T09:30:00.000Z",
+                     *           "commissionCount": 3,
+                     *           "adjustmentCents": 2500,
+                     *           "failureReason": null,
+                     *           "taxFormStatus": "none",
+                     *           "initiatedAt": "2026-03-16T09:30:00.000Z",
+                     *           "paidAt": null,
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-16T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListPayoutsResponse"];
                 };
             };
@@ -10247,6 +13489,42 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *           "mode": "test",
+                     *           "status": "processing",
+                     *           "cutoff": "2026-03-16T09:30:00.000Z",
+                     *           "payoutCount": 1,
+                     *           "totals": [
+                     *             {
+                     *               "currency": "USD",
+                     *               "payoutCount": 1,
+                     *               "amountCents": 4975
+                     *             }
+                     *           ],
+                     *           "byStatus": {
+                     *             "draft": 0,
+                     *             "pending": 0,
+                     *             "processing": 1,
+                     *             "paid": 0,
+                     *             "failed": 0,
+                     *             "canceled": 0
+                     *           },
+                     *           "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "confirmedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "confirmedAt": "2026-03-16T09:30:00.000Z",
+                     *           "completedAt": null
+                     *         }
+                     *       ],
+                     *       "total": 2,
+                     *       "page": 1,
+                     *       "limit": 1
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListPayoutBatchesResponse"];
                 };
             };
@@ -10272,6 +13550,13 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "programIds": [
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["CreatePayoutBatchRequest"];
             };
         };
@@ -10282,6 +13567,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "mode": "test",
+                     *       "status": "draft",
+                     *       "cutoff": "2026-03-16T09:30:00.000Z",
+                     *       "payoutCount": 1,
+                     *       "totals": [
+                     *         {
+                     *           "currency": "USD",
+                     *           "payoutCount": 1,
+                     *           "amountCents": 4975
+                     *         }
+                     *       ],
+                     *       "byStatus": {
+                     *         "draft": 1,
+                     *         "pending": 0,
+                     *         "processing": 0,
+                     *         "paid": 0,
+                     *         "failed": 0,
+                     *         "canceled": 0
+                     *       },
+                     *       "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "confirmedBy": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "confirmedAt": null,
+                     *       "completedAt": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["PayoutBatch"];
                 };
             };
@@ -10316,6 +13630,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "mode": "test",
+                     *       "status": "processing",
+                     *       "cutoff": "2026-03-16T09:30:00.000Z",
+                     *       "payoutCount": 1,
+                     *       "totals": [
+                     *         {
+                     *           "currency": "USD",
+                     *           "payoutCount": 1,
+                     *           "amountCents": 4975
+                     *         }
+                     *       ],
+                     *       "byStatus": {
+                     *         "draft": 0,
+                     *         "pending": 0,
+                     *         "processing": 1,
+                     *         "paid": 0,
+                     *         "failed": 0,
+                     *         "canceled": 0
+                     *       },
+                     *       "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "confirmedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "confirmedAt": "2026-03-16T09:30:00.000Z",
+                     *       "completedAt": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["PayoutBatch"];
                 };
             };
@@ -10352,6 +13695,29 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
+                     *       "mode": "test",
+                     *       "status": "canceled",
+                     *       "cutoff": "2026-03-16T09:30:00.000Z",
+                     *       "payoutCount": 1,
+                     *       "totals": [],
+                     *       "byStatus": {
+                     *         "draft": 0,
+                     *         "pending": 0,
+                     *         "processing": 0,
+                     *         "paid": 0,
+                     *         "failed": 0,
+                     *         "canceled": 1
+                     *       },
+                     *       "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "confirmedBy": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "confirmedAt": null,
+                     *       "completedAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["PayoutBatch"];
                 };
             };
@@ -10391,6 +13757,35 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "mode": "test",
+                     *       "status": "confirmed",
+                     *       "cutoff": "2026-03-16T09:30:00.000Z",
+                     *       "payoutCount": 1,
+                     *       "totals": [
+                     *         {
+                     *           "currency": "USD",
+                     *           "payoutCount": 1,
+                     *           "amountCents": 4975
+                     *         }
+                     *       ],
+                     *       "byStatus": {
+                     *         "draft": 0,
+                     *         "pending": 1,
+                     *         "processing": 0,
+                     *         "paid": 0,
+                     *         "failed": 0,
+                     *         "canceled": 0
+                     *       },
+                     *       "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "confirmedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "confirmedAt": "2026-03-16T09:30:00.000Z",
+                     *       "completedAt": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["PayoutBatch"];
                 };
             };
@@ -10429,6 +13824,10 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example Recipient,Amount,Currency,Customer ID,Note,Recipient wallet
+                     *     "ada@blog.example","49.75","USD","b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df02","Coffee friends","PAYPAL"
+                     */
                     "text/csv": string;
                 };
             };
@@ -10454,6 +13853,13 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "programIds": [
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["PreviewPayoutsRequest"];
             };
         };
@@ -10464,6 +13870,36 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "programName": "Coffee friends",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "partnerName": "Ada Lindqvist",
+                     *           "currency": "USD",
+                     *           "commissionCount": 3,
+                     *           "commissionCents": 2475,
+                     *           "adjustmentCents": 2500,
+                     *           "amountCents": 4975,
+                     *           "method": "paypal",
+                     *           "excludedBecause": null
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20,
+                     *       "cutoff": "2026-03-16T09:30:00.000Z",
+                     *       "totals": [
+                     *         {
+                     *           "currency": "USD",
+                     *           "payoutCount": 1,
+                     *           "amountCents": 4975
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["PayoutPreview"];
                 };
             };
@@ -10497,6 +13933,53 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "mode": "test",
+                     *       "amountCents": 4975,
+                     *       "currency": "USD",
+                     *       "status": "paid",
+                     *       "method": "paypal",
+                     *       "reference": "transfer-42",
+                     *       "periodStart": "2026-03-02T09:30:00.000Z",
+                     *       "periodEnd": "2026-03-16T09:30:00.000Z",
+                     *       "commissionCount": 3,
+                     *       "adjustmentCents": 2500,
+                     *       "failureReason": null,
+                     *       "taxFormStatus": "none",
+                     *       "initiatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "paidAt": "2026-03-16T09:30:00.000Z",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "commissions": [
+                     *         {
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932f",
+                     *           "amountCents": 625,
+                     *           "externalTransactionId": "order-1007",
+                     *           "approvedAt": "2026-03-02T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *           "amountCents": 1225,
+                     *           "externalTransactionId": "order-1001",
+                     *           "approvedAt": "2026-03-16T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
+                     *           "amountCents": 625,
+                     *           "externalTransactionId": "order-1010",
+                     *           "approvedAt": "2026-03-16T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "accountHint": "a***@blog.example"
+                     *     }
+                     */
                     "application/json": components["schemas"]["PayoutDetail"];
                 };
             };
@@ -10533,6 +14016,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "mode": "test",
+                     *       "amountCents": 1000,
+                     *       "currency": "USD",
+                     *       "status": "canceled",
+                     *       "method": "paypal",
+                     *       "reference": null,
+                     *       "periodStart": null,
+                     *       "periodEnd": null,
+                     *       "commissionCount": 0,
+                     *       "adjustmentCents": 1000,
+                     *       "failureReason": null,
+                     *       "taxFormStatus": "none",
+                     *       "initiatedAt": null,
+                     *       "paidAt": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Payout"];
                 };
             };
@@ -10562,6 +14071,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "reason": "The account does not exist."
+                 *     }
+                 */
                 "application/json": components["schemas"]["MarkPayoutFailedRequest"];
             };
         };
@@ -10572,6 +14086,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "mode": "test",
+                     *       "amountCents": 4975,
+                     *       "currency": "USD",
+                     *       "status": "failed",
+                     *       "method": "paypal",
+                     *       "reference": null,
+                     *       "periodStart": "2026-03-02T09:30:00.000Z",
+                     *       "periodEnd": "2026-03-16T09:30:00.000Z",
+                     *       "commissionCount": 3,
+                     *       "adjustmentCents": 2500,
+                     *       "failureReason": "The account does not exist.",
+                     *       "taxFormStatus": "none",
+                     *       "initiatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "paidAt": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Payout"];
                 };
             };
@@ -10601,6 +14141,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "reference": "transfer-42"
+                 *     }
+                 */
                 "application/json": components["schemas"]["MarkPayoutPaidRequest"];
             };
         };
@@ -10611,6 +14156,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "mode": "test",
+                     *       "amountCents": 4975,
+                     *       "currency": "USD",
+                     *       "status": "paid",
+                     *       "method": "paypal",
+                     *       "reference": "transfer-42",
+                     *       "periodStart": "2026-03-02T09:30:00.000Z",
+                     *       "periodEnd": "2026-03-16T09:30:00.000Z",
+                     *       "commissionCount": 3,
+                     *       "adjustmentCents": 2500,
+                     *       "failureReason": null,
+                     *       "taxFormStatus": "none",
+                     *       "initiatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "paidAt": "2026-03-16T09:30:00.000Z",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Payout"];
                 };
             };
@@ -10650,6 +14221,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "mode": "test",
+                     *       "amountCents": 4975,
+                     *       "currency": "USD",
+                     *       "status": "pending",
+                     *       "method": "paypal",
+                     *       "reference": null,
+                     *       "periodStart": "2026-03-02T09:30:00.000Z",
+                     *       "periodEnd": "2026-03-16T09:30:00.000Z",
+                     *       "commissionCount": 3,
+                     *       "adjustmentCents": 2500,
+                     *       "failureReason": null,
+                     *       "taxFormStatus": "none",
+                     *       "initiatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "paidAt": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Payout"];
                 };
             };
@@ -10694,6 +14291,68 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "name": "Coffee friends",
+                     *           "slug": "coffee-friends",
+                     *           "description": "Earn 20 percent on fresh beans.",
+                     *           "status": "active",
+                     *           "mode": "test",
+                     *           "websiteUrl": "https://shop.example",
+                     *           "allowedDomains": [
+                     *             "shop.example",
+                     *             "*.shop.example"
+                     *           ],
+                     *           "landingUrl": null,
+                     *           "currency": "USD",
+                     *           "attributionWindowDays": 30,
+                     *           "attributionModel": "last_click",
+                     *           "linkParam": "via",
+                     *           "autoApprovePartners": false,
+                     *           "isPublic": true,
+                     *           "commissionRules": {
+                     *             "commissionType": "percentage",
+                     *             "percentage": 22.5,
+                     *             "flatAmountCents": null,
+                     *             "holdPeriodDays": 14,
+                     *             "autoApproval": false,
+                     *             "netBasis": "gross",
+                     *             "recurring": {
+                     *               "enabled": true,
+                     *               "maxMonths": 12,
+                     *               "maxPayments": null
+                     *             },
+                     *             "laterPercentage": 10,
+                     *             "minOrderCents": 500,
+                     *             "capCents": 20000,
+                     *             "tiers": [
+                     *               {
+                     *                 "minConversions": 10,
+                     *                 "minRevenueCents": null,
+                     *                 "percentage": 25
+                     *               }
+                     *             ],
+                     *             "products": [],
+                     *             "events": []
+                     *           },
+                     *           "rulesVersion": 2,
+                     *           "termsUrl": null,
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *           "signalPrecedence": "click_first",
+                     *           "minPayoutCents": 0,
+                     *           "payoutTermDays": 0,
+                     *           "fraudPolicy": "flag"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListProgramsResponse"];
                 };
             };
@@ -10717,6 +14376,35 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "allowedDomains": [
+                 *         "shop.example",
+                 *         "*.shop.example"
+                 *       ],
+                 *       "attributionWindowDays": 30,
+                 *       "commissionRules": {
+                 *         "autoApproval": false,
+                 *         "capCents": 20000,
+                 *         "holdPeriodDays": 14,
+                 *         "laterPercentage": 10,
+                 *         "minOrderCents": 500,
+                 *         "percentage": 20,
+                 *         "recurring": {
+                 *           "maxMonths": 12
+                 *         },
+                 *         "tiers": [
+                 *           {
+                 *             "minConversions": 10,
+                 *             "percentage": 25
+                 *           }
+                 *         ]
+                 *       },
+                 *       "isPublic": true,
+                 *       "name": "Coffee friends",
+                 *       "websiteUrl": "https://shop.example"
+                 *     }
+                 */
                 "application/json": components["schemas"]["CreateProgramRequest"];
             };
         };
@@ -10727,6 +14415,61 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "name": "Coffee friends",
+                     *       "slug": "coffee-friends",
+                     *       "description": null,
+                     *       "status": "draft",
+                     *       "mode": "test",
+                     *       "websiteUrl": "https://shop.example",
+                     *       "allowedDomains": [
+                     *         "shop.example",
+                     *         "*.shop.example"
+                     *       ],
+                     *       "landingUrl": null,
+                     *       "currency": "USD",
+                     *       "attributionWindowDays": 30,
+                     *       "attributionModel": "last_click",
+                     *       "linkParam": "via",
+                     *       "autoApprovePartners": false,
+                     *       "isPublic": true,
+                     *       "commissionRules": {
+                     *         "commissionType": "percentage",
+                     *         "percentage": 20,
+                     *         "flatAmountCents": null,
+                     *         "holdPeriodDays": 14,
+                     *         "autoApproval": false,
+                     *         "netBasis": "gross",
+                     *         "recurring": {
+                     *           "enabled": true,
+                     *           "maxMonths": 12,
+                     *           "maxPayments": null
+                     *         },
+                     *         "laterPercentage": 10,
+                     *         "minOrderCents": 500,
+                     *         "capCents": 20000,
+                     *         "tiers": [
+                     *           {
+                     *             "minConversions": 10,
+                     *             "minRevenueCents": null,
+                     *             "percentage": 25
+                     *           }
+                     *         ],
+                     *         "products": [],
+                     *         "events": []
+                     *       },
+                     *       "rulesVersion": 1,
+                     *       "termsUrl": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "signalPrecedence": "click_first",
+                     *       "minPayoutCents": 0,
+                     *       "payoutTermDays": 0,
+                     *       "fraudPolicy": "flag"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Program"];
                 };
             };
@@ -10761,6 +14504,61 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "name": "Coffee friends",
+                     *       "slug": "coffee-friends",
+                     *       "description": "Earn 20 percent on fresh beans.",
+                     *       "status": "active",
+                     *       "mode": "test",
+                     *       "websiteUrl": "https://shop.example",
+                     *       "allowedDomains": [
+                     *         "shop.example",
+                     *         "*.shop.example"
+                     *       ],
+                     *       "landingUrl": null,
+                     *       "currency": "USD",
+                     *       "attributionWindowDays": 30,
+                     *       "attributionModel": "last_click",
+                     *       "linkParam": "via",
+                     *       "autoApprovePartners": false,
+                     *       "isPublic": true,
+                     *       "commissionRules": {
+                     *         "commissionType": "percentage",
+                     *         "percentage": 22.5,
+                     *         "flatAmountCents": null,
+                     *         "holdPeriodDays": 14,
+                     *         "autoApproval": false,
+                     *         "netBasis": "gross",
+                     *         "recurring": {
+                     *           "enabled": true,
+                     *           "maxMonths": 12,
+                     *           "maxPayments": null
+                     *         },
+                     *         "laterPercentage": 10,
+                     *         "minOrderCents": 500,
+                     *         "capCents": 20000,
+                     *         "tiers": [
+                     *           {
+                     *             "minConversions": 10,
+                     *             "minRevenueCents": null,
+                     *             "percentage": 25
+                     *           }
+                     *         ],
+                     *         "products": [],
+                     *         "events": []
+                     *       },
+                     *       "rulesVersion": 2,
+                     *       "termsUrl": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "signalPrecedence": "click_first",
+                     *       "minPayoutCents": 0,
+                     *       "payoutTermDays": 0,
+                     *       "fraudPolicy": "flag"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Program"];
                 };
             };
@@ -10787,6 +14585,14 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "commissionRules": {
+                 *         "percentage": 22.5
+                 *       },
+                 *       "description": "Earn 20 percent on fresh beans."
+                 *     }
+                 */
                 "application/json": components["schemas"]["UpdateProgramRequest"];
             };
         };
@@ -10797,6 +14603,61 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "name": "Coffee friends",
+                     *       "slug": "coffee-friends",
+                     *       "description": "Earn 20 percent on fresh beans.",
+                     *       "status": "active",
+                     *       "mode": "test",
+                     *       "websiteUrl": "https://shop.example",
+                     *       "allowedDomains": [
+                     *         "shop.example",
+                     *         "*.shop.example"
+                     *       ],
+                     *       "landingUrl": null,
+                     *       "currency": "USD",
+                     *       "attributionWindowDays": 30,
+                     *       "attributionModel": "last_click",
+                     *       "linkParam": "via",
+                     *       "autoApprovePartners": false,
+                     *       "isPublic": true,
+                     *       "commissionRules": {
+                     *         "commissionType": "percentage",
+                     *         "percentage": 22.5,
+                     *         "flatAmountCents": null,
+                     *         "holdPeriodDays": 14,
+                     *         "autoApproval": false,
+                     *         "netBasis": "gross",
+                     *         "recurring": {
+                     *           "enabled": true,
+                     *           "maxMonths": 12,
+                     *           "maxPayments": null
+                     *         },
+                     *         "laterPercentage": 10,
+                     *         "minOrderCents": 500,
+                     *         "capCents": 20000,
+                     *         "tiers": [
+                     *           {
+                     *             "minConversions": 10,
+                     *             "minRevenueCents": null,
+                     *             "percentage": 25
+                     *           }
+                     *         ],
+                     *         "products": [],
+                     *         "events": []
+                     *       },
+                     *       "rulesVersion": 2,
+                     *       "termsUrl": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "signalPrecedence": "click_first",
+                     *       "minPayoutCents": 0,
+                     *       "payoutTermDays": 0,
+                     *       "fraudPolicy": "flag"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Program"];
                 };
             };
@@ -10832,6 +14693,61 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "name": "Coffee friends",
+                     *       "slug": "coffee-friends",
+                     *       "description": null,
+                     *       "status": "active",
+                     *       "mode": "test",
+                     *       "websiteUrl": "https://shop.example",
+                     *       "allowedDomains": [
+                     *         "shop.example",
+                     *         "*.shop.example"
+                     *       ],
+                     *       "landingUrl": null,
+                     *       "currency": "USD",
+                     *       "attributionWindowDays": 30,
+                     *       "attributionModel": "last_click",
+                     *       "linkParam": "via",
+                     *       "autoApprovePartners": false,
+                     *       "isPublic": true,
+                     *       "commissionRules": {
+                     *         "commissionType": "percentage",
+                     *         "percentage": 20,
+                     *         "flatAmountCents": null,
+                     *         "holdPeriodDays": 14,
+                     *         "autoApproval": false,
+                     *         "netBasis": "gross",
+                     *         "recurring": {
+                     *           "enabled": true,
+                     *           "maxMonths": 12,
+                     *           "maxPayments": null
+                     *         },
+                     *         "laterPercentage": 10,
+                     *         "minOrderCents": 500,
+                     *         "capCents": 20000,
+                     *         "tiers": [
+                     *           {
+                     *             "minConversions": 10,
+                     *             "minRevenueCents": null,
+                     *             "percentage": 25
+                     *           }
+                     *         ],
+                     *         "products": [],
+                     *         "events": []
+                     *       },
+                     *       "rulesVersion": 1,
+                     *       "termsUrl": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "signalPrecedence": "click_first",
+                     *       "minPayoutCents": 0,
+                     *       "payoutTermDays": 0,
+                     *       "fraudPolicy": "flag"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Program"];
                 };
             };
@@ -10867,6 +14783,61 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "name": "Coffee friends",
+                     *       "slug": "coffee-friends",
+                     *       "description": "Earn 22.5 percent on fresh beans.",
+                     *       "status": "archived",
+                     *       "mode": "test",
+                     *       "websiteUrl": "https://shop.example",
+                     *       "allowedDomains": [
+                     *         "shop.example",
+                     *         "*.shop.example"
+                     *       ],
+                     *       "landingUrl": null,
+                     *       "currency": "USD",
+                     *       "attributionWindowDays": 30,
+                     *       "attributionModel": "last_click",
+                     *       "linkParam": "via",
+                     *       "autoApprovePartners": false,
+                     *       "isPublic": true,
+                     *       "commissionRules": {
+                     *         "commissionType": "percentage",
+                     *         "percentage": 22.5,
+                     *         "flatAmountCents": null,
+                     *         "holdPeriodDays": 14,
+                     *         "autoApproval": false,
+                     *         "netBasis": "gross",
+                     *         "recurring": {
+                     *           "enabled": true,
+                     *           "maxMonths": 12,
+                     *           "maxPayments": null
+                     *         },
+                     *         "laterPercentage": 10,
+                     *         "minOrderCents": 500,
+                     *         "capCents": 20000,
+                     *         "tiers": [
+                     *           {
+                     *             "minConversions": 10,
+                     *             "minRevenueCents": null,
+                     *             "percentage": 25
+                     *           }
+                     *         ],
+                     *         "products": [],
+                     *         "events": []
+                     *       },
+                     *       "rulesVersion": 2,
+                     *       "termsUrl": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "signalPrecedence": "click_first",
+                     *       "minPayoutCents": 0,
+                     *       "payoutTermDays": 0,
+                     *       "fraudPolicy": "flag"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Program"];
                 };
             };
@@ -10942,6 +14913,62 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829329",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "programName": "Coffee friends",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *           "partnerName": "Ada Lindqvist",
+                     *           "partnerEmail": "ada@blog.example",
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932a",
+                     *           "externalTransactionId": "order-1005",
+                     *           "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *           "promoCode": null,
+                     *           "customerRef": null,
+                     *           "mode": "test",
+                     *           "status": "pending",
+                     *           "commissionType": "percentage",
+                     *           "eventType": "purchase",
+                     *           "rateBps": 2500,
+                     *           "flatAmountCents": null,
+                     *           "amountCents": 625,
+                     *           "originalAmountCents": 625,
+                     *           "reversedAmountCents": 0,
+                     *           "currency": "USD",
+                     *           "baseAmountCents": 2500,
+                     *           "saleAmountCents": 2500,
+                     *           "saleCurrency": "USD",
+                     *           "fxRate": null,
+                     *           "fxDate": null,
+                     *           "recurringIndex": null,
+                     *           "needsReview": true,
+                     *           "reviewReasons": [
+                     *             "fraud"
+                     *           ],
+                     *           "disputeStatus": "none",
+                     *           "holdUntil": "2026-03-16T09:30:00.000Z",
+                     *           "holdActive": true,
+                     *           "rejectionReason": null,
+                     *           "rejectionCode": null,
+                     *           "approvedAt": null,
+                     *           "approvedBy": null,
+                     *           "rejectedAt": null,
+                     *           "paidAt": null,
+                     *           "refundedAt": null,
+                     *           "payoutId": null,
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListCommissionsResponse"];
                 };
             };
@@ -10968,6 +14995,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "commissionIds": [
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829336"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["BulkApproveCommissionsRequest"];
             };
         };
@@ -10978,6 +15012,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "approved",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["BulkCommissionsResponse"];
                 };
             };
@@ -10987,6 +15040,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "approved",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["BulkCommissionsResponse"];
                 };
             };
@@ -11024,6 +15096,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "code": "order_canceled",
+                 *       "commissionIds": [
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829335"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["BulkRejectCommissionsRequest"];
             };
         };
@@ -11034,6 +15114,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "rejected",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["BulkCommissionsResponse"];
                 };
             };
@@ -11043,6 +15142,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "rejected",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["BulkCommissionsResponse"];
                 };
             };
@@ -11120,6 +15238,10 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example id,createdAt,status,commissionType,programName,partnerName,amountCents,currency,saleAmountCents,saleCurrency,externalTransactionId,promoCode,needsReview,holdUntil,approvedAt,rejectedAt,paidAt,refundedAt,payoutId
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182931e","2026-03-02T09:30:00.000Z","approved","percentage","Coffee friends","Ada Lindqvist",1225,"USD",4900,"USD","order-1001",,false,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,,
+                     */
                     "text/csv": string;
                 };
             };
@@ -11179,6 +15301,44 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "totalCount": 3,
+                     *       "totalAmountCents": 2475,
+                     *       "currency": "USD",
+                     *       "averageAmountCents": 825,
+                     *       "needsReviewCount": 0,
+                     *       "byStatus": {
+                     *         "pending": {
+                     *           "count": 0,
+                     *           "amountCents": 0
+                     *         },
+                     *         "approved": {
+                     *           "count": 3,
+                     *           "amountCents": 2475
+                     *         },
+                     *         "rejected": {
+                     *           "count": 0,
+                     *           "amountCents": 0
+                     *         },
+                     *         "paid": {
+                     *           "count": 0,
+                     *           "amountCents": 0
+                     *         },
+                     *         "refunded": {
+                     *           "count": 0,
+                     *           "amountCents": 0
+                     *         }
+                     *       },
+                     *       "byCurrency": [
+                     *         {
+                     *           "currency": "USD",
+                     *           "count": 3,
+                     *           "amountCents": 2475
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["CommissionStats"];
                 };
             };
@@ -11212,6 +15372,115 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "partnerEmail": "ada@blog.example",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *       "externalTransactionId": "order-1001",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "promoCode": null,
+                     *       "customerRef": "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *       "mode": "test",
+                     *       "status": "approved",
+                     *       "commissionType": "percentage",
+                     *       "eventType": "purchase",
+                     *       "rateBps": 2500,
+                     *       "flatAmountCents": null,
+                     *       "amountCents": 1225,
+                     *       "originalAmountCents": 1225,
+                     *       "reversedAmountCents": 0,
+                     *       "currency": "USD",
+                     *       "baseAmountCents": 4900,
+                     *       "saleAmountCents": 4900,
+                     *       "saleCurrency": "USD",
+                     *       "fxRate": null,
+                     *       "fxDate": null,
+                     *       "recurringIndex": 1,
+                     *       "needsReview": false,
+                     *       "reviewReasons": [],
+                     *       "disputeStatus": "none",
+                     *       "holdUntil": "2026-03-16T09:30:00.000Z",
+                     *       "holdActive": false,
+                     *       "rejectionReason": null,
+                     *       "rejectionCode": null,
+                     *       "approvedAt": "2026-03-16T09:30:00.000Z",
+                     *       "approvedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "rejectedAt": null,
+                     *       "paidAt": null,
+                     *       "refundedAt": null,
+                     *       "payoutId": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "overrideReason": null,
+                     *       "overrideBy": null,
+                     *       "ruleSnapshot": {
+                     *         "version": 2,
+                     *         "rules": {
+                     *           "commissionType": "percentage",
+                     *           "percentage": 22.5,
+                     *           "flatAmountCents": null,
+                     *           "holdPeriodDays": 14,
+                     *           "autoApproval": false,
+                     *           "netBasis": "gross",
+                     *           "recurring": {
+                     *             "enabled": true,
+                     *             "maxMonths": 12,
+                     *             "maxPayments": null
+                     *           },
+                     *           "laterPercentage": 10,
+                     *           "minOrderCents": 500,
+                     *           "capCents": 20000,
+                     *           "tiers": [
+                     *             {
+                     *               "minConversions": 10,
+                     *               "minRevenueCents": null,
+                     *               "percentage": 25
+                     *             }
+                     *           ],
+                     *           "products": [],
+                     *           "events": []
+                     *         },
+                     *         "commissionOverride": {
+                     *           "percentage": 25,
+                     *           "flatAmountCents": null
+                     *         },
+                     *         "groupId": null,
+                     *         "groupName": null,
+                     *         "groupRate": null,
+                     *         "source": "participant"
+                     *       },
+                     *       "attribution": {
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
+                     *         "method": "click",
+                     *         "reasonCode": "CLICK_MATCHED",
+                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "clickedAt": "2026-03-02T09:30:00.000Z",
+                     *         "expiresAt": "2026-04-01T09:30:00.000Z"
+                     *       },
+                     *       "history": [
+                     *         {
+                     *           "at": "2026-03-02T09:30:00.000Z",
+                     *           "actor": "system",
+                     *           "from": null,
+                     *           "to": "pending",
+                     *           "reason": null
+                     *         },
+                     *         {
+                     *           "at": "2026-03-16T09:30:00.000Z",
+                     *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "from": "pending",
+                     *           "to": "approved",
+                     *           "reason": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Commission"];
                 };
             };
@@ -11249,6 +15518,115 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "partnerEmail": "ada@blog.example",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
+                     *       "externalTransactionId": "order-1001",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "promoCode": null,
+                     *       "customerRef": "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *       "mode": "test",
+                     *       "status": "approved",
+                     *       "commissionType": "percentage",
+                     *       "eventType": "purchase",
+                     *       "rateBps": 2500,
+                     *       "flatAmountCents": null,
+                     *       "amountCents": 1225,
+                     *       "originalAmountCents": 1225,
+                     *       "reversedAmountCents": 0,
+                     *       "currency": "USD",
+                     *       "baseAmountCents": 4900,
+                     *       "saleAmountCents": 4900,
+                     *       "saleCurrency": "USD",
+                     *       "fxRate": null,
+                     *       "fxDate": null,
+                     *       "recurringIndex": 1,
+                     *       "needsReview": false,
+                     *       "reviewReasons": [],
+                     *       "disputeStatus": "none",
+                     *       "holdUntil": "2026-03-16T09:30:00.000Z",
+                     *       "holdActive": false,
+                     *       "rejectionReason": null,
+                     *       "rejectionCode": null,
+                     *       "approvedAt": "2026-03-16T09:30:00.000Z",
+                     *       "approvedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "rejectedAt": null,
+                     *       "paidAt": null,
+                     *       "refundedAt": null,
+                     *       "payoutId": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "overrideReason": null,
+                     *       "overrideBy": null,
+                     *       "ruleSnapshot": {
+                     *         "version": 2,
+                     *         "rules": {
+                     *           "commissionType": "percentage",
+                     *           "percentage": 22.5,
+                     *           "flatAmountCents": null,
+                     *           "holdPeriodDays": 14,
+                     *           "autoApproval": false,
+                     *           "netBasis": "gross",
+                     *           "recurring": {
+                     *             "enabled": true,
+                     *             "maxMonths": 12,
+                     *             "maxPayments": null
+                     *           },
+                     *           "laterPercentage": 10,
+                     *           "minOrderCents": 500,
+                     *           "capCents": 20000,
+                     *           "tiers": [
+                     *             {
+                     *               "minConversions": 10,
+                     *               "minRevenueCents": null,
+                     *               "percentage": 25
+                     *             }
+                     *           ],
+                     *           "products": [],
+                     *           "events": []
+                     *         },
+                     *         "commissionOverride": {
+                     *           "percentage": 25,
+                     *           "flatAmountCents": null
+                     *         },
+                     *         "groupId": null,
+                     *         "groupName": null,
+                     *         "groupRate": null,
+                     *         "source": "participant"
+                     *       },
+                     *       "attribution": {
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
+                     *         "method": "click",
+                     *         "reasonCode": "CLICK_MATCHED",
+                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "clickedAt": "2026-03-02T09:30:00.000Z",
+                     *         "expiresAt": "2026-04-01T09:30:00.000Z"
+                     *       },
+                     *       "history": [
+                     *         {
+                     *           "at": "2026-03-02T09:30:00.000Z",
+                     *           "actor": "system",
+                     *           "from": null,
+                     *           "to": "pending",
+                     *           "reason": null
+                     *         },
+                     *         {
+                     *           "at": "2026-03-16T09:30:00.000Z",
+                     *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "from": "pending",
+                     *           "to": "approved",
+                     *           "reason": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Commission"];
                 };
             };
@@ -11279,6 +15657,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "reason": "Agreed with the partner."
+                 *     }
+                 */
                 "application/json": components["schemas"]["ApproveCommissionEarlyRequest"];
             };
         };
@@ -11289,6 +15672,115 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932f",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "partnerEmail": "ada@blog.example",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829330",
+                     *       "externalTransactionId": "order-1007",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "promoCode": null,
+                     *       "customerRef": null,
+                     *       "mode": "test",
+                     *       "status": "approved",
+                     *       "commissionType": "percentage",
+                     *       "eventType": "purchase",
+                     *       "rateBps": 2500,
+                     *       "flatAmountCents": null,
+                     *       "amountCents": 625,
+                     *       "originalAmountCents": 625,
+                     *       "reversedAmountCents": 0,
+                     *       "currency": "USD",
+                     *       "baseAmountCents": 2500,
+                     *       "saleAmountCents": 2500,
+                     *       "saleCurrency": "USD",
+                     *       "fxRate": null,
+                     *       "fxDate": null,
+                     *       "recurringIndex": null,
+                     *       "needsReview": false,
+                     *       "reviewReasons": [],
+                     *       "disputeStatus": "none",
+                     *       "holdUntil": "2026-03-16T09:30:00.000Z",
+                     *       "holdActive": true,
+                     *       "rejectionReason": null,
+                     *       "rejectionCode": null,
+                     *       "approvedAt": "2026-03-02T09:30:00.000Z",
+                     *       "approvedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "rejectedAt": null,
+                     *       "paidAt": null,
+                     *       "refundedAt": null,
+                     *       "payoutId": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "overrideReason": "Agreed with the partner.",
+                     *       "overrideBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "ruleSnapshot": {
+                     *         "version": 2,
+                     *         "rules": {
+                     *           "commissionType": "percentage",
+                     *           "percentage": 22.5,
+                     *           "flatAmountCents": null,
+                     *           "holdPeriodDays": 14,
+                     *           "autoApproval": false,
+                     *           "netBasis": "gross",
+                     *           "recurring": {
+                     *             "enabled": true,
+                     *             "maxMonths": 12,
+                     *             "maxPayments": null
+                     *           },
+                     *           "laterPercentage": 10,
+                     *           "minOrderCents": 500,
+                     *           "capCents": 20000,
+                     *           "tiers": [
+                     *             {
+                     *               "minConversions": 10,
+                     *               "minRevenueCents": null,
+                     *               "percentage": 25
+                     *             }
+                     *           ],
+                     *           "products": [],
+                     *           "events": []
+                     *         },
+                     *         "commissionOverride": {
+                     *           "percentage": 25,
+                     *           "flatAmountCents": null
+                     *         },
+                     *         "groupId": null,
+                     *         "groupName": null,
+                     *         "groupRate": null,
+                     *         "source": "participant"
+                     *       },
+                     *       "attribution": {
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829331",
+                     *         "method": "click",
+                     *         "reasonCode": "CLICK_MATCHED",
+                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "clickedAt": "2026-03-02T09:30:00.000Z",
+                     *         "expiresAt": "2026-04-01T09:30:00.000Z"
+                     *       },
+                     *       "history": [
+                     *         {
+                     *           "at": "2026-03-02T09:30:00.000Z",
+                     *           "actor": "system",
+                     *           "from": null,
+                     *           "to": "pending",
+                     *           "reason": null
+                     *         },
+                     *         {
+                     *           "at": "2026-03-02T09:30:00.000Z",
+                     *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "from": "pending",
+                     *           "to": "approved",
+                     *           "reason": "Agreed with the partner."
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Commission"];
                 };
             };
@@ -11319,6 +15811,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "note": "Known customer."
+                 *     }
+                 */
                 "application/json": components["schemas"]["ClearCommissionReviewRequest"];
             };
         };
@@ -11329,6 +15826,115 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829329",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "partnerEmail": "ada@blog.example",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932a",
+                     *       "externalTransactionId": "order-1005",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "promoCode": null,
+                     *       "customerRef": null,
+                     *       "mode": "test",
+                     *       "status": "pending",
+                     *       "commissionType": "percentage",
+                     *       "eventType": "purchase",
+                     *       "rateBps": 2500,
+                     *       "flatAmountCents": null,
+                     *       "amountCents": 625,
+                     *       "originalAmountCents": 625,
+                     *       "reversedAmountCents": 0,
+                     *       "currency": "USD",
+                     *       "baseAmountCents": 2500,
+                     *       "saleAmountCents": 2500,
+                     *       "saleCurrency": "USD",
+                     *       "fxRate": null,
+                     *       "fxDate": null,
+                     *       "recurringIndex": null,
+                     *       "needsReview": false,
+                     *       "reviewReasons": [],
+                     *       "disputeStatus": "none",
+                     *       "holdUntil": "2026-03-16T09:30:00.000Z",
+                     *       "holdActive": true,
+                     *       "rejectionReason": null,
+                     *       "rejectionCode": null,
+                     *       "approvedAt": null,
+                     *       "approvedBy": null,
+                     *       "rejectedAt": null,
+                     *       "paidAt": null,
+                     *       "refundedAt": null,
+                     *       "payoutId": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "overrideReason": null,
+                     *       "overrideBy": null,
+                     *       "ruleSnapshot": {
+                     *         "version": 2,
+                     *         "rules": {
+                     *           "commissionType": "percentage",
+                     *           "percentage": 22.5,
+                     *           "flatAmountCents": null,
+                     *           "holdPeriodDays": 14,
+                     *           "autoApproval": false,
+                     *           "netBasis": "gross",
+                     *           "recurring": {
+                     *             "enabled": true,
+                     *             "maxMonths": 12,
+                     *             "maxPayments": null
+                     *           },
+                     *           "laterPercentage": 10,
+                     *           "minOrderCents": 500,
+                     *           "capCents": 20000,
+                     *           "tiers": [
+                     *             {
+                     *               "minConversions": 10,
+                     *               "minRevenueCents": null,
+                     *               "percentage": 25
+                     *             }
+                     *           ],
+                     *           "products": [],
+                     *           "events": []
+                     *         },
+                     *         "commissionOverride": {
+                     *           "percentage": 25,
+                     *           "flatAmountCents": null
+                     *         },
+                     *         "groupId": null,
+                     *         "groupName": null,
+                     *         "groupRate": null,
+                     *         "source": "participant"
+                     *       },
+                     *       "attribution": {
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932b",
+                     *         "method": "click",
+                     *         "reasonCode": "CLICK_MATCHED",
+                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "clickedAt": "2026-03-02T09:30:00.000Z",
+                     *         "expiresAt": "2026-04-01T09:30:00.000Z"
+                     *       },
+                     *       "history": [
+                     *         {
+                     *           "at": "2026-03-02T09:30:00.000Z",
+                     *           "actor": "system",
+                     *           "from": null,
+                     *           "to": "pending",
+                     *           "reason": null
+                     *         },
+                     *         {
+                     *           "at": "2026-03-02T09:30:00.000Z",
+                     *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "from": "pending",
+                     *           "to": "pending",
+                     *           "reason": "Known customer."
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Commission"];
                 };
             };
@@ -11359,6 +15965,12 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "code": "test_order",
+                 *       "reason": "The order was a test."
+                 *     }
+                 */
                 "application/json": components["schemas"]["RejectCommissionRequest"];
             };
         };
@@ -11369,6 +15981,115 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "partnerEmail": "ada@blog.example",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829333",
+                     *       "externalTransactionId": "order-1008",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "promoCode": null,
+                     *       "customerRef": null,
+                     *       "mode": "test",
+                     *       "status": "rejected",
+                     *       "commissionType": "percentage",
+                     *       "eventType": "purchase",
+                     *       "rateBps": 2500,
+                     *       "flatAmountCents": null,
+                     *       "amountCents": 625,
+                     *       "originalAmountCents": 625,
+                     *       "reversedAmountCents": 0,
+                     *       "currency": "USD",
+                     *       "baseAmountCents": 2500,
+                     *       "saleAmountCents": 2500,
+                     *       "saleCurrency": "USD",
+                     *       "fxRate": null,
+                     *       "fxDate": null,
+                     *       "recurringIndex": null,
+                     *       "needsReview": false,
+                     *       "reviewReasons": [],
+                     *       "disputeStatus": "none",
+                     *       "holdUntil": "2026-03-16T09:30:00.000Z",
+                     *       "holdActive": true,
+                     *       "rejectionReason": "The order was a test.",
+                     *       "rejectionCode": "test_order",
+                     *       "approvedAt": null,
+                     *       "approvedBy": null,
+                     *       "rejectedAt": "2026-03-02T09:30:00.000Z",
+                     *       "paidAt": null,
+                     *       "refundedAt": null,
+                     *       "payoutId": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "overrideReason": null,
+                     *       "overrideBy": null,
+                     *       "ruleSnapshot": {
+                     *         "version": 2,
+                     *         "rules": {
+                     *           "commissionType": "percentage",
+                     *           "percentage": 22.5,
+                     *           "flatAmountCents": null,
+                     *           "holdPeriodDays": 14,
+                     *           "autoApproval": false,
+                     *           "netBasis": "gross",
+                     *           "recurring": {
+                     *             "enabled": true,
+                     *             "maxMonths": 12,
+                     *             "maxPayments": null
+                     *           },
+                     *           "laterPercentage": 10,
+                     *           "minOrderCents": 500,
+                     *           "capCents": 20000,
+                     *           "tiers": [
+                     *             {
+                     *               "minConversions": 10,
+                     *               "minRevenueCents": null,
+                     *               "percentage": 25
+                     *             }
+                     *           ],
+                     *           "products": [],
+                     *           "events": []
+                     *         },
+                     *         "commissionOverride": {
+                     *           "percentage": 25,
+                     *           "flatAmountCents": null
+                     *         },
+                     *         "groupId": null,
+                     *         "groupName": null,
+                     *         "groupRate": null,
+                     *         "source": "participant"
+                     *       },
+                     *       "attribution": {
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829334",
+                     *         "method": "click",
+                     *         "reasonCode": "CLICK_MATCHED",
+                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "clickedAt": "2026-03-02T09:30:00.000Z",
+                     *         "expiresAt": "2026-04-01T09:30:00.000Z"
+                     *       },
+                     *       "history": [
+                     *         {
+                     *           "at": "2026-03-02T09:30:00.000Z",
+                     *           "actor": "system",
+                     *           "from": null,
+                     *           "to": "pending",
+                     *           "reason": null
+                     *         },
+                     *         {
+                     *           "at": "2026-03-02T09:30:00.000Z",
+                     *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "from": "pending",
+                     *           "to": "rejected",
+                     *           "reason": "The order was a test."
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Commission"];
                 };
             };
@@ -11404,6 +16125,107 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "policy": "flag",
+                     *       "disabledRules": [
+                     *         "click_to_convert"
+                     *       ],
+                     *       "blockedCountries": [],
+                     *       "couponSites": [
+                     *         "coupons.example"
+                     *       ],
+                     *       "brandTerms": [],
+                     *       "rules": [
+                     *         {
+                     *           "name": "self_referral_email",
+                     *           "score": 100,
+                     *           "description": "The buyer's e-mail address is the partner's. Text after a plus sign, and dots in Gmail addresses, are ignored.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "bot_click",
+                     *           "score": 70,
+                     *           "description": "The click was made by a bot.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "same_device_as_partner",
+                     *           "score": 60,
+                     *           "description": "The partner used its account with the buyer's browser from the buyer's network within the last 30 days.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "self_referral_domain",
+                     *           "score": 60,
+                     *           "description": "Buyer and partner have e-mail addresses of the same domain, which is not a public mail provider.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "blocked_country",
+                     *           "score": 50,
+                     *           "description": "The click came from one of the blocked countries. The country is only known if the collector has a file of networks and their countries.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "paid_search",
+                     *           "score": 50,
+                     *           "description": "The click came from an ad of a search engine, according to the ad's click id or the campaign parameters, or from a search engine with one of the programme's brand terms in the campaign parameters.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "click_to_convert",
+                     *           "score": 40,
+                     *           "description": "The conversion happened less than 5 seconds after its click.",
+                     *           "enabled": false
+                     *         },
+                     *         {
+                     *           "name": "conversion_velocity",
+                     *           "score": 40,
+                     *           "description": "The partner has more than 10 conversions within one hour.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "duplicate_customer",
+                     *           "score": 40,
+                     *           "description": "The same customer has converted for another partner of the programme before.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "same_ip_prefix_as_partner",
+                     *           "score": 40,
+                     *           "description": "The partner used its account from the buyer's network within the last 24 hours.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "click_velocity",
+                     *           "score": 30,
+                     *           "description": "More than 100 clicks came from the click's address within one hour.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "disposable_email",
+                     *           "score": 30,
+                     *           "description": "The buyer's e-mail address belongs to a provider of throw-away addresses.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "no_click_signals",
+                     *           "score": 10,
+                     *           "description": "The conversion has a promo code but no click, and the partner is one of the coupon sites.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "refund_rate",
+                     *           "score": 0,
+                     *           "description": "More than 30 % of the partner's last 20 conversions were refunded. The rule has no score, but the commission needs review.",
+                     *           "enabled": true
+                     *         }
+                     *       ],
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["ProgramFraudPolicy"];
                 };
             };
@@ -11430,6 +16252,17 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "couponSites": [
+                 *         "coupons.example"
+                 *       ],
+                 *       "disabledRules": [
+                 *         "click_to_convert"
+                 *       ],
+                 *       "policy": "flag"
+                 *     }
+                 */
                 "application/json": components["schemas"]["PutFraudPolicyRequest"];
             };
         };
@@ -11440,6 +16273,107 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "policy": "flag",
+                     *       "disabledRules": [
+                     *         "click_to_convert"
+                     *       ],
+                     *       "blockedCountries": [],
+                     *       "couponSites": [
+                     *         "coupons.example"
+                     *       ],
+                     *       "brandTerms": [],
+                     *       "rules": [
+                     *         {
+                     *           "name": "self_referral_email",
+                     *           "score": 100,
+                     *           "description": "The buyer's e-mail address is the partner's. Text after a plus sign, and dots in Gmail addresses, are ignored.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "bot_click",
+                     *           "score": 70,
+                     *           "description": "The click was made by a bot.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "same_device_as_partner",
+                     *           "score": 60,
+                     *           "description": "The partner used its account with the buyer's browser from the buyer's network within the last 30 days.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "self_referral_domain",
+                     *           "score": 60,
+                     *           "description": "Buyer and partner have e-mail addresses of the same domain, which is not a public mail provider.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "blocked_country",
+                     *           "score": 50,
+                     *           "description": "The click came from one of the blocked countries. The country is only known if the collector has a file of networks and their countries.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "paid_search",
+                     *           "score": 50,
+                     *           "description": "The click came from an ad of a search engine, according to the ad's click id or the campaign parameters, or from a search engine with one of the programme's brand terms in the campaign parameters.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "click_to_convert",
+                     *           "score": 40,
+                     *           "description": "The conversion happened less than 5 seconds after its click.",
+                     *           "enabled": false
+                     *         },
+                     *         {
+                     *           "name": "conversion_velocity",
+                     *           "score": 40,
+                     *           "description": "The partner has more than 10 conversions within one hour.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "duplicate_customer",
+                     *           "score": 40,
+                     *           "description": "The same customer has converted for another partner of the programme before.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "same_ip_prefix_as_partner",
+                     *           "score": 40,
+                     *           "description": "The partner used its account from the buyer's network within the last 24 hours.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "click_velocity",
+                     *           "score": 30,
+                     *           "description": "More than 100 clicks came from the click's address within one hour.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "disposable_email",
+                     *           "score": 30,
+                     *           "description": "The buyer's e-mail address belongs to a provider of throw-away addresses.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "no_click_signals",
+                     *           "score": 10,
+                     *           "description": "The conversion has a promo code but no click, and the partner is one of the coupon sites.",
+                     *           "enabled": true
+                     *         },
+                     *         {
+                     *           "name": "refund_rate",
+                     *           "score": 0,
+                     *           "description": "More than 30 % of the partner's last 20 conversions were refunded. The rule has no score, but the commission needs review.",
+                     *           "enabled": true
+                     *         }
+                     *       ],
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["ProgramFraudPolicy"];
                 };
             };
@@ -11481,6 +16415,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930b",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "name": "Ambassadors",
+                     *           "percentage": 32.5,
+                     *           "flatAmountCents": null,
+                     *           "participants": 0,
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListGroupsResponse"];
                 };
             };
@@ -11507,6 +16460,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "name": "Ambassadors",
+                 *       "percentage": 30
+                 *     }
+                 */
                 "application/json": components["schemas"]["CreateGroupRequest"];
             };
         };
@@ -11517,6 +16476,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930b",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "name": "Ambassadors",
+                     *       "percentage": 30,
+                     *       "flatAmountCents": null,
+                     *       "participants": 0,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Group"];
                 };
             };
@@ -11580,6 +16551,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "percentage": 32.5
+                 *     }
+                 */
                 "application/json": components["schemas"]["UpdateGroupRequest"];
             };
         };
@@ -11590,6 +16566,18 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930b",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "name": "Ambassadors",
+                     *       "percentage": 32.5,
+                     *       "flatAmountCents": null,
+                     *       "participants": 0,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Group"];
                 };
             };
@@ -11635,6 +16623,59 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829316",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "code": "ada-beans",
+                     *           "destinationUrl": "https://shop.example/beans",
+                     *           "url": "https://shop.example/beans?via=ada-beans&sub_id=spring&utm_source=ada&utm_medium=blog",
+                     *           "shortUrl": "https://go.example/r/Vd8MepJ001",
+                     *           "subId": "spring",
+                     *           "utm": {
+                     *             "source": "ada",
+                     *             "medium": "blog",
+                     *             "campaign": null,
+                     *             "term": null,
+                     *             "content": null
+                     *           },
+                     *           "isDefault": false,
+                     *           "clicks": 0,
+                     *           "conversions": 0,
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "code": "ada",
+                     *           "destinationUrl": "https://shop.example",
+                     *           "url": "https://shop.example?via=ada",
+                     *           "shortUrl": "https://go.example/r/Vd8MepJ002",
+                     *           "subId": null,
+                     *           "utm": {
+                     *             "source": null,
+                     *             "medium": null,
+                     *             "campaign": null,
+                     *             "term": null,
+                     *             "content": null
+                     *           },
+                     *           "isDefault": true,
+                     *           "clicks": 0,
+                     *           "conversions": 0,
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 2,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListLinksResponse"];
                 };
             };
@@ -11661,6 +16702,17 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "code": "ada-beans",
+                 *       "destinationUrl": "https://shop.example/beans",
+                 *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                 *       "utm": {
+                 *         "medium": "blog",
+                 *         "source": "ada"
+                 *       }
+                 *     }
+                 */
                 "application/json": components["schemas"]["CreateLinkRequest"];
             };
         };
@@ -11671,6 +16723,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829316",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "code": "ada-beans",
+                     *       "destinationUrl": "https://shop.example/beans",
+                     *       "url": "https://shop.example/beans?via=ada-beans&utm_source=ada&utm_medium=blog",
+                     *       "shortUrl": "https://go.example/r/Vd8MepJ001",
+                     *       "subId": null,
+                     *       "utm": {
+                     *         "source": "ada",
+                     *         "medium": "blog",
+                     *         "campaign": null,
+                     *         "term": null,
+                     *         "content": null
+                     *       },
+                     *       "isDefault": false,
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Link"];
                 };
             };
@@ -11708,6 +16784,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829316",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "code": "ada-beans",
+                     *       "destinationUrl": "https://shop.example/beans",
+                     *       "url": "https://shop.example/beans?via=ada-beans&sub_id=spring&utm_source=ada&utm_medium=blog",
+                     *       "shortUrl": "https://go.example/r/Vd8MepJ001",
+                     *       "subId": "spring",
+                     *       "utm": {
+                     *         "source": "ada",
+                     *         "medium": "blog",
+                     *         "campaign": null,
+                     *         "term": null,
+                     *         "content": null
+                     *       },
+                     *       "isDefault": false,
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Link"];
                 };
             };
@@ -11768,6 +16868,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "subId": "spring"
+                 *     }
+                 */
                 "application/json": components["schemas"]["UpdateLinkRequest"];
             };
         };
@@ -11778,6 +16883,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829316",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "code": "ada-beans",
+                     *       "destinationUrl": "https://shop.example/beans",
+                     *       "url": "https://shop.example/beans?via=ada-beans&sub_id=spring&utm_source=ada&utm_medium=blog",
+                     *       "shortUrl": "https://go.example/r/Vd8MepJ001",
+                     *       "subId": "spring",
+                     *       "utm": {
+                     *         "source": "ada",
+                     *         "medium": "blog",
+                     *         "campaign": null,
+                     *         "term": null,
+                     *         "content": null
+                     *       },
+                     *       "isDefault": false,
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Link"];
                 };
             };
@@ -11836,6 +16965,75 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829313",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829315",
+                     *           "partnerName": "Dan",
+                     *           "partnerEmail": "dan@partner.example",
+                     *           "status": "approved",
+                     *           "referralCode": "dan",
+                     *           "applicationAnswers": {},
+                     *           "termsAcceptedAt": null,
+                     *           "appliedAt": "2026-03-02T09:30:00.000Z",
+                     *           "approvedAt": "2026-03-02T09:30:00.000Z",
+                     *           "rejectedAt": null,
+                     *           "rejectionReason": null,
+                     *           "suspendedAt": null,
+                     *           "suspensionReason": null,
+                     *           "erasedAt": null,
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *           "groupId": null,
+                     *           "commissionOverride": null,
+                     *           "tags": [],
+                     *           "note": null,
+                     *           "clicks": 0,
+                     *           "conversions": 0,
+                     *           "revenueCents": 0,
+                     *           "commissionCents": 0,
+                     *           "balanceCents": 0
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829310",
+                     *           "partnerName": "Ben",
+                     *           "partnerEmail": "ben@partner.example",
+                     *           "status": "approved",
+                     *           "referralCode": "ben",
+                     *           "applicationAnswers": {
+                     *             "audience": "Readers of a coffee blog"
+                     *           },
+                     *           "termsAcceptedAt": null,
+                     *           "appliedAt": "2026-03-02T09:30:00.000Z",
+                     *           "approvedAt": "2026-03-02T09:30:00.000Z",
+                     *           "rejectedAt": null,
+                     *           "rejectionReason": null,
+                     *           "suspendedAt": null,
+                     *           "suspensionReason": null,
+                     *           "erasedAt": null,
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *           "groupId": null,
+                     *           "commissionOverride": null,
+                     *           "tags": [],
+                     *           "note": null,
+                     *           "clicks": 0,
+                     *           "conversions": 0,
+                     *           "revenueCents": 0,
+                     *           "commissionCents": 0,
+                     *           "balanceCents": 0
+                     *         }
+                     *       ],
+                     *       "total": 3,
+                     *       "page": 1,
+                     *       "limit": 2
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListParticipantsResponse"];
                 };
             };
@@ -11862,6 +17060,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "participantIds": [
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829313"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["BulkApproveParticipantsRequest"];
             };
         };
@@ -11872,6 +17077,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f6071829313",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "approved",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["BulkParticipantsResponse"];
                 };
             };
@@ -11881,6 +17105,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f6071829313",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "approved",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["BulkParticipantsResponse"];
                 };
             };
@@ -11918,6 +17161,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "participantIds": [
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829314"
+                 *       ],
+                 *       "reason": "No answer to our questions."
+                 *     }
+                 */
                 "application/json": components["schemas"]["BulkRejectParticipantsRequest"];
             };
         };
@@ -11928,6 +17179,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f6071829314",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "rejected",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["BulkParticipantsResponse"];
                 };
             };
@@ -11937,6 +17207,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "summary": {
+                     *         "total": 1,
+                     *         "succeeded": 1,
+                     *         "failed": 0
+                     *       },
+                     *       "results": [
+                     *         {
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f6071829314",
+                     *           "success": true,
+                     *           "statusCode": 200,
+                     *           "status": "rejected",
+                     *           "code": null,
+                     *           "message": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["BulkParticipantsResponse"];
                 };
             };
@@ -11974,6 +17263,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "ada@blog.example",
+                 *       "referralCode": "ada"
+                 *     }
+                 */
                 "application/json": components["schemas"]["InviteParticipantRequest"];
             };
         };
@@ -11984,6 +17279,19 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930c",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "email": "ada@blog.example",
+                     *       "groupId": null,
+                     *       "referralCode": "ada",
+                     *       "invitedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "expiresAt": "2026-03-09T09:30:00.000Z",
+                     *       "token": "rt_3nPq8sVw1xYz5aBc10"
+                     *     }
+                     */
                     "application/json": components["schemas"]["CreatedParticipantInvite"];
                 };
             };
@@ -12026,6 +17334,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930c",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "email": "ada@blog.example",
+                     *           "groupId": null,
+                     *           "referralCode": "ada",
+                     *           "invitedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "expiresAt": "2026-03-09T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListParticipantInvitesResponse"];
                 };
             };
@@ -12092,6 +17419,42 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "partnerEmail": "ada@blog.example",
+                     *       "status": "approved",
+                     *       "referralCode": "ada",
+                     *       "applicationAnswers": {},
+                     *       "termsAcceptedAt": null,
+                     *       "appliedAt": "2026-03-02T09:30:00.000Z",
+                     *       "approvedAt": "2026-03-02T09:30:00.000Z",
+                     *       "rejectedAt": null,
+                     *       "rejectionReason": null,
+                     *       "suspendedAt": null,
+                     *       "suspensionReason": null,
+                     *       "erasedAt": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "groupId": null,
+                     *       "commissionOverride": {
+                     *         "percentage": 25,
+                     *         "flatAmountCents": null
+                     *       },
+                     *       "tags": [
+                     *         "press"
+                     *       ],
+                     *       "note": "Met at the coffee fair",
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "revenueCents": 0,
+                     *       "commissionCents": 0,
+                     *       "balanceCents": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["Participant"];
                 };
             };
@@ -12119,6 +17482,17 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "commissionOverride": {
+                 *         "percentage": 25
+                 *       },
+                 *       "note": "Met at the coffee fair",
+                 *       "tags": [
+                 *         "press"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["UpdateParticipantRequest"];
             };
         };
@@ -12129,6 +17503,42 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "partnerEmail": "ada@blog.example",
+                     *       "status": "approved",
+                     *       "referralCode": "ada",
+                     *       "applicationAnswers": {},
+                     *       "termsAcceptedAt": null,
+                     *       "appliedAt": "2026-03-02T09:30:00.000Z",
+                     *       "approvedAt": "2026-03-02T09:30:00.000Z",
+                     *       "rejectedAt": null,
+                     *       "rejectionReason": null,
+                     *       "suspendedAt": null,
+                     *       "suspensionReason": null,
+                     *       "erasedAt": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "groupId": null,
+                     *       "commissionOverride": {
+                     *         "percentage": 25,
+                     *         "flatAmountCents": null
+                     *       },
+                     *       "tags": [
+                     *         "press"
+                     *       ],
+                     *       "note": "Met at the coffee fair",
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "revenueCents": 0,
+                     *       "commissionCents": 0,
+                     *       "balanceCents": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["Participant"];
                 };
             };
@@ -12169,6 +17579,39 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829310",
+                     *       "partnerName": "Ben",
+                     *       "partnerEmail": "ben@partner.example",
+                     *       "status": "approved",
+                     *       "referralCode": "ben",
+                     *       "applicationAnswers": {
+                     *         "audience": "Readers of a coffee blog"
+                     *       },
+                     *       "termsAcceptedAt": null,
+                     *       "appliedAt": "2026-03-02T09:30:00.000Z",
+                     *       "approvedAt": "2026-03-02T09:30:00.000Z",
+                     *       "rejectedAt": null,
+                     *       "rejectionReason": null,
+                     *       "suspendedAt": null,
+                     *       "suspensionReason": null,
+                     *       "erasedAt": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "groupId": null,
+                     *       "commissionOverride": null,
+                     *       "tags": [],
+                     *       "note": null,
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "revenueCents": 0,
+                     *       "commissionCents": 0,
+                     *       "balanceCents": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["Participant"];
                 };
             };
@@ -12228,6 +17671,49 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829337",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "mode": "test",
+                     *           "type": "bonus",
+                     *           "amountCents": 2500,
+                     *           "currency": "USD",
+                     *           "commissionId": null,
+                     *           "payoutId": null,
+                     *           "reason": "For the first ten customers",
+                     *           "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829338",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "mode": "test",
+                     *           "type": "commission_approved",
+                     *           "amountCents": 625,
+                     *           "currency": "USD",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
+                     *           "payoutId": null,
+                     *           "reason": null,
+                     *           "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 4,
+                     *       "page": 1,
+                     *       "limit": 2,
+                     *       "balances": [
+                     *         {
+                     *           "currency": "USD",
+                     *           "balanceCents": 4975
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListLedgerResponse"];
                 };
             };
@@ -12255,6 +17741,13 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "amountCents": 2500,
+                 *       "reason": "For the first ten customers",
+                 *       "type": "bonus"
+                 *     }
+                 */
                 "application/json": components["schemas"]["CreateLedgerEntryRequest"];
             };
         };
@@ -12265,6 +17758,22 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829337",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "mode": "test",
+                     *       "type": "bonus",
+                     *       "amountCents": 2500,
+                     *       "currency": "USD",
+                     *       "commissionId": null,
+                     *       "payoutId": null,
+                     *       "reason": "For the first ten customers",
+                     *       "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["LedgerEntry"];
                 };
             };
@@ -12305,6 +17814,39 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829310",
+                     *       "partnerName": "Ben",
+                     *       "partnerEmail": "ben@partner.example",
+                     *       "status": "approved",
+                     *       "referralCode": "ben",
+                     *       "applicationAnswers": {
+                     *         "audience": "Readers of a coffee blog"
+                     *       },
+                     *       "termsAcceptedAt": null,
+                     *       "appliedAt": "2026-03-02T09:30:00.000Z",
+                     *       "approvedAt": "2026-03-02T09:30:00.000Z",
+                     *       "rejectedAt": null,
+                     *       "rejectionReason": null,
+                     *       "suspendedAt": null,
+                     *       "suspensionReason": null,
+                     *       "erasedAt": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "groupId": null,
+                     *       "commissionOverride": null,
+                     *       "tags": [],
+                     *       "note": null,
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "revenueCents": 0,
+                     *       "commissionCents": 0,
+                     *       "balanceCents": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["Participant"];
                 };
             };
@@ -12335,6 +17877,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "reason": "The site is not about coffee."
+                 *     }
+                 */
                 "application/json": components["schemas"]["RejectParticipantRequest"];
             };
         };
@@ -12345,6 +17892,37 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829311",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829312",
+                     *       "partnerName": "Cleo",
+                     *       "partnerEmail": "cleo@partner.example",
+                     *       "status": "rejected",
+                     *       "referralCode": "cleo",
+                     *       "applicationAnswers": {},
+                     *       "termsAcceptedAt": null,
+                     *       "appliedAt": "2026-03-02T09:30:00.000Z",
+                     *       "approvedAt": null,
+                     *       "rejectedAt": "2026-03-02T09:30:00.000Z",
+                     *       "rejectionReason": "The site is not about coffee.",
+                     *       "suspendedAt": null,
+                     *       "suspensionReason": null,
+                     *       "erasedAt": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "groupId": null,
+                     *       "commissionOverride": null,
+                     *       "tags": [],
+                     *       "note": null,
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "revenueCents": 0,
+                     *       "commissionCents": 0,
+                     *       "balanceCents": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["Participant"];
                 };
             };
@@ -12375,6 +17953,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "reason": "Advertises on coupon sites."
+                 *     }
+                 */
                 "application/json": components["schemas"]["SuspendParticipantRequest"];
             };
         };
@@ -12385,6 +17968,39 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829310",
+                     *       "partnerName": "Ben",
+                     *       "partnerEmail": "ben@partner.example",
+                     *       "status": "suspended",
+                     *       "referralCode": "ben",
+                     *       "applicationAnswers": {
+                     *         "audience": "Readers of a coffee blog"
+                     *       },
+                     *       "termsAcceptedAt": null,
+                     *       "appliedAt": "2026-03-02T09:30:00.000Z",
+                     *       "approvedAt": "2026-03-02T09:30:00.000Z",
+                     *       "rejectedAt": null,
+                     *       "rejectionReason": null,
+                     *       "suspendedAt": "2026-03-02T09:30:00.000Z",
+                     *       "suspensionReason": "Advertises on coupon sites.",
+                     *       "erasedAt": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "groupId": null,
+                     *       "commissionOverride": null,
+                     *       "tags": [],
+                     *       "note": null,
+                     *       "clicks": 0,
+                     *       "conversions": 0,
+                     *       "revenueCents": 0,
+                     *       "commissionCents": 0,
+                     *       "balanceCents": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["Participant"];
                 };
             };
@@ -12420,6 +18036,61 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "name": "Coffee friends",
+                     *       "slug": "coffee-friends",
+                     *       "description": "Earn 22.5 percent on fresh beans.",
+                     *       "status": "paused",
+                     *       "mode": "test",
+                     *       "websiteUrl": "https://shop.example",
+                     *       "allowedDomains": [
+                     *         "shop.example",
+                     *         "*.shop.example"
+                     *       ],
+                     *       "landingUrl": null,
+                     *       "currency": "USD",
+                     *       "attributionWindowDays": 30,
+                     *       "attributionModel": "last_click",
+                     *       "linkParam": "via",
+                     *       "autoApprovePartners": false,
+                     *       "isPublic": true,
+                     *       "commissionRules": {
+                     *         "commissionType": "percentage",
+                     *         "percentage": 22.5,
+                     *         "flatAmountCents": null,
+                     *         "holdPeriodDays": 14,
+                     *         "autoApproval": false,
+                     *         "netBasis": "gross",
+                     *         "recurring": {
+                     *           "enabled": true,
+                     *           "maxMonths": 12,
+                     *           "maxPayments": null
+                     *         },
+                     *         "laterPercentage": 10,
+                     *         "minOrderCents": 500,
+                     *         "capCents": 20000,
+                     *         "tiers": [
+                     *           {
+                     *             "minConversions": 10,
+                     *             "minRevenueCents": null,
+                     *             "percentage": 25
+                     *           }
+                     *         ],
+                     *         "products": [],
+                     *         "events": []
+                     *       },
+                     *       "rulesVersion": 2,
+                     *       "termsUrl": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "signalPrecedence": "click_first",
+                     *       "minPayoutCents": 0,
+                     *       "payoutTermDays": 0,
+                     *       "fraudPolicy": "flag"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Program"];
                 };
             };
@@ -12468,6 +18139,32 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "code": "ada10",
+                     *           "discountType": "percentage",
+                     *           "discountValue": 10,
+                     *           "currency": null,
+                     *           "maxRedemptions": 200,
+                     *           "redemptions": 0,
+                     *           "expiresAt": null,
+                     *           "active": true,
+                     *           "syncToProcessor": false,
+                     *           "syncStatus": "none",
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListPromoCodesResponse"];
                 };
             };
@@ -12494,6 +18191,15 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "code": "ADA10",
+                 *       "discountType": "percentage",
+                 *       "discountValue": 10,
+                 *       "maxRedemptions": 100,
+                 *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d"
+                 *     }
+                 */
                 "application/json": components["schemas"]["CreatePromoCodeRequest"];
             };
         };
@@ -12504,6 +18210,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "code": "ada10",
+                     *       "discountType": "percentage",
+                     *       "discountValue": 10,
+                     *       "currency": null,
+                     *       "maxRedemptions": 100,
+                     *       "redemptions": 0,
+                     *       "expiresAt": null,
+                     *       "active": true,
+                     *       "syncToProcessor": false,
+                     *       "syncStatus": "none",
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["PromoCode"];
                 };
             };
@@ -12540,6 +18265,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "code": "ada10",
+                     *       "discountType": "percentage",
+                     *       "discountValue": 10,
+                     *       "currency": null,
+                     *       "maxRedemptions": 200,
+                     *       "redemptions": 0,
+                     *       "expiresAt": null,
+                     *       "active": true,
+                     *       "syncToProcessor": false,
+                     *       "syncStatus": "none",
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["PromoCode"];
                 };
             };
@@ -12600,6 +18344,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "maxRedemptions": 200
+                 *     }
+                 */
                 "application/json": components["schemas"]["UpdatePromoCodeRequest"];
             };
         };
@@ -12610,6 +18359,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829319",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "code": "ada10",
+                     *       "discountType": "percentage",
+                     *       "discountValue": 10,
+                     *       "currency": null,
+                     *       "maxRedemptions": 200,
+                     *       "redemptions": 0,
+                     *       "expiresAt": null,
+                     *       "active": true,
+                     *       "syncToProcessor": false,
+                     *       "syncStatus": "none",
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["PromoCode"];
                 };
             };
@@ -12652,6 +18420,75 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "version": 2,
+                     *           "rules": {
+                     *             "commissionType": "percentage",
+                     *             "percentage": 22.5,
+                     *             "flatAmountCents": null,
+                     *             "holdPeriodDays": 14,
+                     *             "autoApproval": false,
+                     *             "netBasis": "gross",
+                     *             "recurring": {
+                     *               "enabled": true,
+                     *               "maxMonths": 12,
+                     *               "maxPayments": null
+                     *             },
+                     *             "laterPercentage": 10,
+                     *             "minOrderCents": 500,
+                     *             "capCents": 20000,
+                     *             "tiers": [
+                     *               {
+                     *                 "minConversions": 10,
+                     *                 "minRevenueCents": null,
+                     *                 "percentage": 25
+                     *               }
+                     *             ],
+                     *             "products": [],
+                     *             "events": []
+                     *           },
+                     *           "at": "2026-03-02T09:30:00.000Z",
+                     *           "by": "01936f2e-7c1a-7a3b-9d4e-5f6071829301"
+                     *         },
+                     *         {
+                     *           "version": 1,
+                     *           "rules": {
+                     *             "commissionType": "percentage",
+                     *             "percentage": 20,
+                     *             "flatAmountCents": null,
+                     *             "holdPeriodDays": 14,
+                     *             "autoApproval": false,
+                     *             "netBasis": "gross",
+                     *             "recurring": {
+                     *               "enabled": true,
+                     *               "maxMonths": 12,
+                     *               "maxPayments": null
+                     *             },
+                     *             "laterPercentage": 10,
+                     *             "minOrderCents": 500,
+                     *             "capCents": 20000,
+                     *             "tiers": [
+                     *               {
+                     *                 "minConversions": 10,
+                     *                 "minRevenueCents": null,
+                     *                 "percentage": 25
+                     *               }
+                     *             ],
+                     *             "products": [],
+                     *             "events": []
+                     *           },
+                     *           "at": "2026-03-02T09:30:00.000Z",
+                     *           "by": "01936f2e-7c1a-7a3b-9d4e-5f6071829301"
+                     *         }
+                     *       ],
+                     *       "total": 2,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListProgramRulesResponse"];
                 };
             };
@@ -12689,6 +18526,31 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *           "url": "https://127.0.0.1:8443/hook",
+                     *           "description": "Bookkeeping",
+                     *           "subscriptions": [
+                     *             "*"
+                     *           ],
+                     *           "active": true,
+                     *           "mode": "test",
+                     *           "status": "healthy",
+                     *           "disabledReason": null,
+                     *           "consecutiveFailures": 0,
+                     *           "lastDeliveryAt": "2026-03-16T09:30:00.000Z",
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-16T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListWebhooksResponse"];
                 };
             };
@@ -12712,6 +18574,16 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "description": "Bookkeeping",
+                 *       "subscriptions": [
+                 *         "commission.*",
+                 *         "program.updated"
+                 *       ],
+                 *       "url": "https://127.0.0.1:8443/hook"
+                 *     }
+                 */
                 "application/json": components["schemas"]["CreateWebhookRequest"];
             };
         };
@@ -12722,6 +18594,26 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "url": "https://127.0.0.1:8443/hook",
+                     *       "description": "Bookkeeping",
+                     *       "subscriptions": [
+                     *         "commission.*",
+                     *         "program.updated"
+                     *       ],
+                     *       "active": true,
+                     *       "mode": "test",
+                     *       "status": "healthy",
+                     *       "disabledReason": null,
+                     *       "consecutiveFailures": 0,
+                     *       "lastDeliveryAt": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "signingSecret": "whsec_C2FVsBQIhrscChlQIMV5b5sSYspob7o01"
+                     *     }
+                     */
                     "application/json": components["schemas"]["CreatedWebhook"];
                 };
             };
@@ -12754,6 +18646,139 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "name": "conversion.created",
+                     *           "description": "A conversion was recorded, whether or not it was credited to a participant."
+                     *         },
+                     *         {
+                     *           "name": "conversion.refunded",
+                     *           "description": "The payment of a conversion was refunded, in full or in part."
+                     *         },
+                     *         {
+                     *           "name": "conversion.fraud_detected",
+                     *           "description": "Fraud rules found something suspicious in a conversion."
+                     *         },
+                     *         {
+                     *           "name": "conversion.reattributed",
+                     *           "description": "A conversion was attributed again, by a person or because its click arrived late."
+                     *         },
+                     *         {
+                     *           "name": "commission.created",
+                     *           "description": "A conversion earned a participant a commission."
+                     *         },
+                     *         {
+                     *           "name": "commission.approved",
+                     *           "description": "A commission was approved, by a person or automatically after its hold period."
+                     *         },
+                     *         {
+                     *           "name": "commission.rejected",
+                     *           "description": "A commission was rejected."
+                     *         },
+                     *         {
+                     *           "name": "commission.paid",
+                     *           "description": "The payout of a commission was paid."
+                     *         },
+                     *         {
+                     *           "name": "commission.refunded",
+                     *           "description": "A commission was reduced or taken back, because its conversion was refunded, disputed or attributed again."
+                     *         },
+                     *         {
+                     *           "name": "commission.updated",
+                     *           "description": "A commission no longer needs review, or needs it for fewer reasons."
+                     *         },
+                     *         {
+                     *           "name": "commission.review_required",
+                     *           "description": "A commission was flagged for a person to review."
+                     *         },
+                     *         {
+                     *           "name": "commission.disputed",
+                     *           "description": "The payment that earned a commission was disputed. Not sent by this version yet."
+                     *         },
+                     *         {
+                     *           "name": "commission.dispute_resolved",
+                     *           "description": "The dispute about the payment that earned a commission ended. Not sent by this version yet."
+                     *         },
+                     *         {
+                     *           "name": "participant.applied",
+                     *           "description": "A partner applied to a programme, or accepted an invitation to it."
+                     *         },
+                     *         {
+                     *           "name": "participant.approved",
+                     *           "description": "A partner was approved in a programme."
+                     *         },
+                     *         {
+                     *           "name": "participant.rejected",
+                     *           "description": "A partner's application was rejected."
+                     *         },
+                     *         {
+                     *           "name": "participant.suspended",
+                     *           "description": "A participant was suspended."
+                     *         },
+                     *         {
+                     *           "name": "participant.reinstated",
+                     *           "description": "A suspended participant was reinstated."
+                     *         },
+                     *         {
+                     *           "name": "participant.erased",
+                     *           "description": "The personal data of a participant was erased. Not sent by this version yet."
+                     *         },
+                     *         {
+                     *           "name": "payout.created",
+                     *           "description": "A payout was created as part of a batch."
+                     *         },
+                     *         {
+                     *           "name": "payout.processing",
+                     *           "description": "A payout was exported, so that it can be sent to the partner."
+                     *         },
+                     *         {
+                     *           "name": "payout.paid",
+                     *           "description": "A payout was paid."
+                     *         },
+                     *         {
+                     *           "name": "payout.failed",
+                     *           "description": "A payout could not be paid."
+                     *         },
+                     *         {
+                     *           "name": "payout.canceled",
+                     *           "description": "A payout was canceled."
+                     *         },
+                     *         {
+                     *           "name": "link.created",
+                     *           "description": "A referral link was created, or the default link of a new participant."
+                     *         },
+                     *         {
+                     *           "name": "link.updated",
+                     *           "description": "A referral link was changed."
+                     *         },
+                     *         {
+                     *           "name": "promo_code.created",
+                     *           "description": "A promo code was created."
+                     *         },
+                     *         {
+                     *           "name": "promo_code.deactivated",
+                     *           "description": "A promo code was deactivated or deleted, or its participant was suspended."
+                     *         },
+                     *         {
+                     *           "name": "program.updated",
+                     *           "description": "The settings, rules or status of a programme changed."
+                     *         },
+                     *         {
+                     *           "name": "gdpr.export_ready",
+                     *           "description": "An export of personal data is ready for download. Not sent by this version yet."
+                     *         },
+                     *         {
+                     *           "name": "gdpr.buyer_erasure_completed",
+                     *           "description": "The personal data of a buyer was erased. Not sent by this version yet."
+                     *         }
+                     *       ],
+                     *       "total": 31,
+                     *       "page": 1,
+                     *       "limit": 31
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListEventTypesResponse"];
                 };
             };
@@ -12785,6 +18810,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "url": "https://127.0.0.1:8443/hook",
+                     *       "description": "Bookkeeping",
+                     *       "subscriptions": [
+                     *         "*"
+                     *       ],
+                     *       "active": true,
+                     *       "mode": "test",
+                     *       "status": "healthy",
+                     *       "disabledReason": null,
+                     *       "consecutiveFailures": 0,
+                     *       "lastDeliveryAt": "2026-03-16T09:30:00.000Z",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Webhook"];
                 };
             };
@@ -12843,6 +18886,13 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "subscriptions": [
+                 *         "*"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["UpdateWebhookRequest"];
             };
         };
@@ -12853,6 +18903,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "url": "https://127.0.0.1:8443/hook",
+                     *       "description": "Bookkeeping",
+                     *       "subscriptions": [
+                     *         "*"
+                     *       ],
+                     *       "active": true,
+                     *       "mode": "test",
+                     *       "status": "healthy",
+                     *       "disabledReason": null,
+                     *       "consecutiveFailures": 0,
+                     *       "lastDeliveryAt": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Webhook"];
                 };
             };
@@ -12907,6 +18975,27 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *           "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
+                     *           "eventType": "program.updated",
+                     *           "status": "delivered",
+                     *           "attemptCount": 1,
+                     *           "httpStatusCode": 204,
+                     *           "errorMessage": null,
+                     *           "nextAttemptAt": null,
+                     *           "createdAt": "2026-03-16T09:30:00.000Z",
+                     *           "completedAt": "2026-03-16T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListDeliveriesResponse"];
                 };
             };
@@ -12940,6 +19029,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *       "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
+                     *       "eventType": "program.updated",
+                     *       "status": "delivered",
+                     *       "attemptCount": 1,
+                     *       "httpStatusCode": 204,
+                     *       "errorMessage": null,
+                     *       "nextAttemptAt": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "completedAt": "2026-03-16T09:30:00.000Z",
+                     *       "requestUrl": "https://127.0.0.1:8443/hook",
+                     *       "attempts": [
+                     *         {
+                     *           "number": 1,
+                     *           "startedAt": "2026-03-16T09:30:00.000Z",
+                     *           "durationMs": 42,
+                     *           "httpStatusCode": 204,
+                     *           "errorMessage": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["DeliveryDetail"];
                 };
             };
@@ -12973,6 +19086,30 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *       "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
+                     *       "eventType": "program.updated",
+                     *       "status": "delivered",
+                     *       "attemptCount": 1,
+                     *       "httpStatusCode": 204,
+                     *       "errorMessage": null,
+                     *       "nextAttemptAt": "2026-03-16T09:30:00.000Z",
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "completedAt": "2026-03-16T09:30:00.000Z",
+                     *       "requestUrl": "https://127.0.0.1:8443/hook",
+                     *       "attempts": [
+                     *         {
+                     *           "number": 1,
+                     *           "startedAt": "2026-03-16T09:30:00.000Z",
+                     *           "durationMs": 42,
+                     *           "httpStatusCode": 204,
+                     *           "errorMessage": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["DeliveryDetail"];
                 };
             };
@@ -13002,6 +19139,15 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "since": "2026-03-16T09:30:00.000Z",
+                 *       "statuses": [
+                 *         "failed",
+                 *         "dead_lettered"
+                 *       ]
+                 *     }
+                 */
                 "application/json": components["schemas"]["RecoverDeliveriesRequest"];
             };
         };
@@ -13012,6 +19158,11 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "queued": 0
+                     *     }
+                     */
                     "application/json": components["schemas"]["RecoverDeliveriesResponse"];
                 };
             };
@@ -13041,6 +19192,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "expireImmediately": false
+                 *     }
+                 */
                 "application/json": components["schemas"]["RotateWebhookSecretRequest"];
             };
         };
@@ -13051,6 +19207,25 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "url": "https://127.0.0.1:8443/hook",
+                     *       "description": "Bookkeeping",
+                     *       "subscriptions": [
+                     *         "*"
+                     *       ],
+                     *       "active": true,
+                     *       "mode": "test",
+                     *       "status": "healthy",
+                     *       "disabledReason": null,
+                     *       "consecutiveFailures": 0,
+                     *       "lastDeliveryAt": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "signingSecret": "whsec_C2FVsBQIhrscChlQIMV5b5sSYspob7o02"
+                     *     }
+                     */
                     "application/json": components["schemas"]["CreatedWebhook"];
                 };
             };
@@ -13085,6 +19260,13 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "success": true,
+                     *       "httpStatusCode": 204,
+                     *       "errorMessage": null
+                     *     }
+                     */
                     "application/json": components["schemas"]["TestWebhookResponse"];
                 };
             };
@@ -13117,6 +19299,22 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
+                     *       "name": "Northwind Coffee",
+                     *       "currency": "USD",
+                     *       "timezone": "Europe/Berlin",
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "allowedOrigins": [
+                     *         "https://shop.example",
+                     *         "https://*.shop.example"
+                     *       ],
+                     *       "originPolicy": "observe",
+                     *       "testMailRedirect": null,
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Workspace"];
                 };
             };
@@ -13140,6 +19338,16 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "allowedOrigins": [
+                 *         "https://shop.example",
+                 *         "https://*.shop.example"
+                 *       ],
+                 *       "currency": "USD",
+                 *       "timezone": "Europe/Berlin"
+                 *     }
+                 */
                 "application/json": components["schemas"]["UpdateWorkspaceRequest"];
             };
         };
@@ -13150,6 +19358,22 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
+                     *       "name": "Northwind Coffee",
+                     *       "currency": "USD",
+                     *       "timezone": "Europe/Berlin",
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "allowedOrigins": [
+                     *         "https://shop.example",
+                     *         "https://*.shop.example"
+                     *       ],
+                     *       "originPolicy": "observe",
+                     *       "testMailRedirect": null,
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Workspace"];
                 };
             };
@@ -13214,6 +19438,51 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *           "at": "2026-03-16T09:30:00.000Z",
+                     *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "actorName": "Mia Berg",
+                     *           "action": "program.archive",
+                     *           "resourceType": "program",
+                     *           "resourceId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "before": {
+                     *             "status": "paused"
+                     *           },
+                     *           "after": {
+                     *             "status": "archived"
+                     *           },
+                     *           "ipPrefix": "127.0.0.0/24",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "mode": "test"
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "at": "2026-03-16T09:30:00.000Z",
+                     *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "actorName": "Mia Berg",
+                     *           "action": "program.pause",
+                     *           "resourceType": "program",
+                     *           "resourceId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "before": {
+                     *             "status": "active"
+                     *           },
+                     *           "after": {
+                     *             "status": "paused"
+                     *           },
+                     *           "ipPrefix": "127.0.0.0/24",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *           "mode": "test"
+                     *         }
+                     *       ],
+                     *       "total": 7,
+                     *       "page": 1,
+                     *       "limit": 2
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListAuditLogResponse"];
                 };
             };
@@ -13271,6 +19540,10 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829342","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829343","{""status"": ""active""}","{""status"": ""paused""}"
+                     */
                     "text/csv": string;
                 };
             };
@@ -13308,6 +19581,23 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829304",
+                     *           "email": "finn@northwind.example",
+                     *           "role": "finance",
+                     *           "invitedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "expiresAt": "2026-03-09T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 1,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListInvitesResponse"];
                 };
             };
@@ -13331,6 +19621,12 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "email": "finn@northwind.example",
+                 *       "role": "finance"
+                 *     }
+                 */
                 "application/json": components["schemas"]["CreateInviteRequest"];
             };
         };
@@ -13341,6 +19637,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829304",
+                     *       "email": "finn@northwind.example",
+                     *       "role": "finance",
+                     *       "invitedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "expiresAt": "2026-03-09T09:30:00.000Z",
+                     *       "token": "rt_3nPq8sVw1xYz5aBc08"
+                     *     }
+                     */
                     "application/json": components["schemas"]["CreatedInvite"];
                 };
             };
@@ -13412,6 +19719,29 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "data": [
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "name": "Mia Berg",
+                     *           "email": "mia@northwind.example",
+                     *           "role": "owner",
+                     *           "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829305",
+                     *           "name": "Finn Weber",
+                     *           "email": "finn@northwind.example",
+                     *           "role": "finance",
+                     *           "createdAt": "2026-03-02T09:30:00.000Z"
+                     *         }
+                     *       ],
+                     *       "total": 2,
+                     *       "page": 1,
+                     *       "limit": 20
+                     *     }
+                     */
                     "application/json": components["schemas"]["ListMembersResponse"];
                 };
             };
@@ -13470,6 +19800,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "role": "admin"
+                 *     }
+                 */
                 "application/json": components["schemas"]["UpdateMemberRequest"];
             };
         };
@@ -13480,6 +19815,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829305",
+                     *       "name": "Finn Weber",
+                     *       "email": "finn@northwind.example",
+                     *       "role": "admin",
+                     *       "createdAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Member"];
                 };
             };
@@ -13507,6 +19851,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "memberId": "01936f2e-7c1a-7a3b-9d4e-5f6071829305"
+                 *     }
+                 */
                 "application/json": components["schemas"]["TransferOwnershipRequest"];
             };
         };
@@ -13517,6 +19866,15 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829305",
+                     *       "name": "Finn Weber",
+                     *       "email": "finn@northwind.example",
+                     *       "role": "owner",
+                     *       "createdAt": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
                     "application/json": components["schemas"]["Member"];
                 };
             };
@@ -13540,7 +19898,25 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "consent": "granted",
+                 *       "language": "en",
+                 *       "referral_code": "ada",
+                 *       "referrer": "https://blog.example/espresso",
+                 *       "url": "https://shop.example/beans"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ClickRequest"];
+                /**
+                 * @example {
+                 *       "consent": "granted",
+                 *       "language": "en",
+                 *       "referral_code": "ada",
+                 *       "referrer": "https://blog.example/espresso",
+                 *       "url": "https://shop.example/beans"
+                 *     }
+                 */
                 "text/plain": components["schemas"]["ClickRequest"];
             };
         };
@@ -13553,6 +19929,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "mode": "test",
+                     *       "recorded": true,
+                     *       "deduplicated": false,
+                     *       "expires_at": "2026-04-01T09:30:00.000Z",
+                     *       "attribution_window_days": 30,
+                     *       "cookie_max_age": 2592000,
+                     *       "attribution_model": "last_click",
+                     *       "discount": {
+                     *         "promo_code": "ada10",
+                     *         "type": "percentage",
+                     *         "value": 10
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["Click"];
                 };
             };
@@ -13564,6 +19958,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "mode": "test",
+                     *       "recorded": true,
+                     *       "deduplicated": false,
+                     *       "expires_at": "2026-04-01T09:30:00.000Z",
+                     *       "attribution_window_days": 30,
+                     *       "cookie_max_age": 2592000,
+                     *       "attribution_model": "last_click",
+                     *       "discount": {
+                     *         "promo_code": "ada10",
+                     *         "type": "percentage",
+                     *         "value": 10
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["Click"];
                 };
             };

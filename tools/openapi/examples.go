@@ -1,0 +1,114 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"strings"
+
+	"github.com/tributary-hq/tributary/httpedge/errorspec"
+)
+
+// recorded has an example of each operation, by operation id. The test of test/e2e that
+// writes the file describes its fields.
+//
+//go:embed examples.json
+var recorded []byte
+
+type example struct {
+	Method, URL string
+	Headers     map[string]string
+	Credential  string
+	Request     json.RawMessage
+	Status      int
+	Response    json.RawMessage
+	Text        string
+}
+
+func readExamples() (map[string]example, error) {
+	var examples map[string]example
+	if err := json.Unmarshal(recorded, &examples); err != nil {
+		return nil, err
+	}
+	for id, one := range examples {
+		if one.Request == nil {
+			continue
+		}
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, one.Request); err != nil {
+			return nil, err
+		}
+		one.Request = compact.Bytes()
+		examples[id] = one
+	}
+	return examples, nil
+}
+
+// withExample adds an example to each media type of a content object.
+func withExample(content object, value any) object {
+	with := make(object, 0, len(content))
+	for _, m := range content {
+		with = append(with, member{m.key, append(append(object{}, m.value.(object)...), member{"example", value})})
+	}
+	return with
+}
+
+// credentials are the placeholders of credentials in commands.
+var credentials = map[string]string{
+	"secretKey": "$TRIBUTARY_SECRET_KEY", "accessToken": "$ACCESS_TOKEN", "publicKey": "$TRIBUTARY_PUBLIC_KEY",
+}
+
+// command returns the request of an example as a curl command.
+func (e example) command() string {
+	base := "https://api.example.com"
+	if strings.HasPrefix(e.URL, "/v1/") {
+		base = "https://collect.example.com"
+	}
+	lines := []string{"curl --fail-with-body"}
+	if e.Method != "GET" && (e.Method != "POST" || e.Request == nil) {
+		lines[0] += " -X " + e.Method
+	}
+	lines[0] += " '" + base + e.URL + "'"
+	if e.Credential != "" {
+		lines = append(lines, `-H "Authorization: Bearer `+credentials[e.Credential]+`"`)
+	}
+	for _, name := range []string{"X-Mode", "Idempotency-Key"} {
+		if value := e.Headers[name]; value != "" {
+			lines = append(lines, "-H '"+name+": "+value+"'")
+		}
+	}
+	if e.Request != nil {
+		lines = append(lines, "-H 'Content-Type: application/json'", "-d '"+strings.ReplaceAll(indented(e.Request), "'", `'\''`)+"'")
+	}
+	return strings.Join(lines, " \\\n  ")
+}
+
+func indented(text json.RawMessage) string {
+	var out bytes.Buffer
+	if err := json.Indent(&out, text, "  ", "  "); err != nil {
+		return string(text)
+	}
+	return out.String()
+}
+
+// errorExample is the body of an error with one of the codes.
+func errorExample(status int, statusText, code, message string) object {
+	body := object{{"statusCode", status}, {"message", message}, {"error", statusText}, {"code", code}}
+	if code == "VALIDATION_ERROR" {
+		set(&body, "details", []object{{{"field", "page"}, {"message", "page must be at least 1."}}})
+	}
+	return body
+}
+
+// meanings lists error codes with their standard messages, in Markdown.
+func meanings(codes []string) string {
+	var lines []string
+	for _, spec := range errorspec.All() {
+		for _, code := range codes {
+			if string(spec.Reason) == code {
+				lines = append(lines, strings.TrimSpace("- `"+code+"`: "+spec.Message))
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}

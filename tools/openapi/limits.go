@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/gateway/contract"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// limitText returns the rate limit and the body limit of a route as sentences.
+func limitText(r contract.Route, zone server.Zone) string {
+	var sentences []string
+	if zone == server.ZoneNone {
+		sentences = append(sentences, "There is no rate limit.")
+	} else {
+		sentences = append(sentences, zoneText(string(zone)))
+	}
+	if r.HasBody {
+		sentences = append(sentences, fmt.Sprintf("The body may have up to %d KiB.", contract.BodyLimit(r.FullMethod)>>10))
+	}
+	return strings.Join(sentences, " ")
+}
+
+// zoneText describes a zone with its default, which the settings define.
+func zoneText(zone string) string {
+	field, of := reflect.StructField{}, map[string]string{"conversions": "per secret key", "auth": "per client address", "general": "per user or key", "tracking": "per public key"}
+	if zone == "tracking" {
+		field, _ = reflect.TypeFor[settings.Collector]().FieldByName("Tracking")
+	} else {
+		field, _ = reflect.TypeFor[settings.Limits]().FieldByName(strings.ToUpper(zone[:1]) + zone[1:])
+	}
+	return fmt.Sprintf("Rate limit: `%s`, by default %s requests in 60 seconds %s.", zone, field.Tag.Get("envDefault"), of[zone])
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"strings"
+	"unicode"
+)
+
+// titles are the summaries of operations whose ids do not read well as a title.
+var titles = map[string]string{
+	"getOpenAPI":                "Get the OpenAPI document",
+	"registerMerchant":          "Register a merchant",
+	"registerPartner":           "Register a partner",
+	"loginMerchant":             "Log in as a merchant",
+	"loginPartner":              "Log in as a partner",
+	"refreshMerchantSession":    "Refresh a merchant's session",
+	"refreshPartnerSession":     "Refresh a partner's session",
+	"refreshSession":            "Refresh a session",
+	"logout":                    "Log out",
+	"logout2":                   "Log out as a merchant",
+	"logout3":                   "Log out as a partner",
+	"acceptInvite":              "Accept an invitation to a workspace",
+	"acceptParticipantInvite":   "Accept an invitation to a programme",
+	"apply":                     "Apply to a programme",
+	"listLedger":                "List ledger entries",
+	"listPartnerLedger":         "List a partner's ledger entries",
+	"getApiKeys":                "List API keys",
+	"checkLiveness":             "Check that the service runs",
+	"checkReadiness":            "Check that the service is ready",
+	"findDecision":              "Find a decision by transaction id",
+	"approveCommissionEarly":    "Approve a commission early",
+	"bulkApproveCommissions":    "Approve several commissions",
+	"bulkRejectCommissions":     "Reject several commissions",
+	"bulkApproveParticipants":   "Approve several partners",
+	"bulkRejectParticipants":    "Reject several partners",
+	"clearCommissionReview":     "Clear the review flag of a commission",
+	"reportConversion":          "Report a conversion",
+	"reportConversions":         "Report several conversions",
+	"refundConversion":          "Report a refund",
+	"testWebhook":               "Send a test event",
+	"recoverDeliveries":         "Send missed deliveries again",
+	"rotateWebhookSecret":       "Rotate the signing secret",
+	"listEventTypes":            "List event types",
+	"markPayoutPaid":            "Mark a payout as paid",
+	"markPayoutFailed":          "Mark a payout as failed",
+	"putFraudPolicy":            "Set the fraud policy",
+	"getFraudPolicy":            "Get the fraud policy",
+	"registerClick":             "Register a click",
+	"previewPayouts":            "Preview payouts",
+	"transferOwnership":         "Transfer the ownership",
+	"setPayoutMethod":           "Set the payout method",
+	"getWorkspace":              "Get the workspace",
+	"updateWorkspace":           "Update the workspace",
+	"listAuditLog":              "List the audit log",
+	"exportAuditLog":            "Export the audit log",
+	"exportCommissions":         "Export commissions",
+	"exportProgramCommissions":  "Export the commissions of a programme",
+	"getCommissionStats":        "Get commission totals",
+	"getProgramCommissionStats": "Get the commission totals of a programme",
+	"listProgramCommissions":    "List the commissions of a programme",
+	"listProgramRules":          "List versions of the commission rules",
+	"getPartnerSummary":         "Get a partner's summary",
+	"getPartnerBalances":        "Get a partner's balances",
+	"getPartnerProfile":         "Get the partner's profile",
+	"updatePartnerProfile":      "Update the partner's profile",
+	"getConversionAttribution":  "Get the attribution of a conversion",
+}
+
+// names are the words of ids that titles write differently.
+var names = map[string]string{"api": "API", "program": "programme", "programs": "programmes", "participant": "partner", "participants": "partners", "invites": "invitations", "invite": "invitation"}
+
+// title returns the summary of an operation: "List promo codes" of listPromoCodes. A noun
+// in the singular gets an article.
+func title(id string) string {
+	if text, ok := titles[id]; ok {
+		return text
+	}
+	var words []string
+	for _, r := range id {
+		if unicode.IsUpper(r) || len(words) == 0 {
+			words = append(words, "")
+		}
+		words[len(words)-1] += string(unicode.ToLower(r))
+	}
+	verb, noun := words[0], words[1:]
+	for i, word := range noun {
+		if name, ok := names[word]; ok {
+			noun[i] = name
+		}
+	}
+	if last := noun[len(noun)-1]; !strings.HasSuffix(last, "s") {
+		article := "a"
+		if strings.ContainsRune("aeiouA", rune(noun[0][0])) {
+			article = "an"
+		}
+		noun = append([]string{article}, noun...)
+	}
+	return strings.ToUpper(verb[:1]) + verb[1:] + " " + strings.Join(noun, " ")
+}
+
+// A tagGroup is a part of the reference's menu.
+type tagGroup struct {
+	name string
+	tags []string
+}
+
+// tagGroups has every tag once, in the order of the reference.
+var tagGroups = []tagGroup{
+	{"Merchant's server", []string{"Conversion", "Attribution", "Tracking"}},
+	{"Merchant's dashboard", []string{"Program", "Participant", "Link", "PromoCode", "Commission", "Fraud", "Ledger", "Payout", "Webhook", "Workspace"}},
+	{"Partners", []string{"Partner"}},
+	{"Accounts and system", []string{"Account", "Health", "Document"}},
+}
+
+// tagNames are the names of tags in the reference.
+var tagNames = map[string]string{
+	"Account": "Accounts and sessions", "Attribution": "Attribution", "Commission": "Commissions", "Conversion": "Conversions", "Document": "OpenAPI document",
+	"Fraud": "Fraud", "Health": "Health", "Ledger": "Ledger", "Link": "Links", "Participant": "Partners in a programme", "Partner": "For partners", "Payout": "Payouts",
+	"Program": "Programmes", "PromoCode": "Promo codes", "Tracking": "Clicks", "Webhook": "Webhooks", "Workspace": "Workspace",
+}
