@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// authorityName and authorityKeyName are the files of the private authority in
-	// the folder. The core trusts the first; the second signs listeners.
+	// authorityName and authorityKeyName are the files of the certificate authority in the
+	// folder. The core trusts the certificate; the key signs certificates of receivers.
 	authorityName    = "webhook-ca.pem"
 	authorityKeyName = "webhook-ca.key"
 
 	authorityLasts   = 365 * 24 * time.Hour
 	certificateLasts = 30 * 24 * time.Hour
-	// clockSlack lets certificates begin a moment ago.
+	// clockSlack is how long before now certificates begin to be valid.
 	clockSlack = time.Hour
 )
 
@@ -35,8 +35,8 @@ func readAuthority(certificate, key string) (tls.Certificate, error) {
 	return tls.LoadX509KeyPair(certificate, key)
 }
 
-// loadAuthority returns the authority of a folder, and makes it when a part of it is
-// missing or broken, or it would end before a certificate that it signs now.
+// loadAuthority returns the authority of a folder. It creates a new one if a file is missing
+// or damaged, or if the authority would expire before a certificate that it signs now.
 func loadAuthority(certificate, key string, now time.Time) (tls.Certificate, error) {
 	kept, err := readAuthority(certificate, key)
 	if err == nil && now.Add(certificateLasts).Before(kept.Leaf.NotAfter) {
@@ -46,7 +46,7 @@ func loadAuthority(certificate, key string, now time.Time) (tls.Certificate, err
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	// Whoever gets hold of the key can vouch for this machine only.
+	// A stolen key can sign certificates for loopback only.
 	_, loopback4, _ := net.ParseCIDR("127.0.0.0/8")
 	_, loopback6, _ := net.ParseCIDR("::1/128")
 	template := &x509.Certificate{
@@ -69,7 +69,7 @@ func loadAuthority(certificate, key string, now time.Time) (tls.Certificate, err
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	// The key first: without its certificate it is only a key.
+	// The key is written first, because a key without a certificate has no effect.
 	err = errors.Join(
 		writeFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})),
 		writeFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
@@ -145,7 +145,7 @@ func writeReceiverCertificate(path string, args []string, out io.Writer) error {
 	return err
 }
 
-// trusting is a pool of the authority alone.
+// trusting returns a pool with the authority only.
 func trusting(authority tls.Certificate) *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(authority.Leaf)

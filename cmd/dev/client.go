@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// seedAddress is the address that seeding is counted under: requests of the
-	// person at the terminal keep their own limits. It is one of those reserved
-	// for documentation, and counts because loopback is a trusted proxy.
+	// seedAddress is the client address of requests that create demo data, so that
+	// they do not use up the rate limit of the developer. It is an address for
+	// documentation. The service accepts it because loopback is a trusted proxy.
 	seedAddress = "192.0.2.1"
-	// pollEvery is how often something that is about to happen is looked at.
+	// pollEvery is the pause between two checks of a condition.
 	pollEvery = 50 * time.Millisecond
-	// visitorAgent is that of a person: Go's own would make the demo's click a bot's.
+	// visitorAgent is a browser's user agent. With Go's own the click would count as a bot's.
 	visitorAgent = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
-	// callTimeout bounds one request.
+	// callTimeout limits one request.
 	callTimeout = 30 * time.Second
 )
 
-// refusal is an answer that is no success: the service's error envelope.
+// refusal is an error response of the service.
 type refusal struct {
 	Status  int    `json:"statusCode"`
 	Code    string `json:"code"`
@@ -63,16 +63,15 @@ func refused(err error, codes ...string) bool {
 	return false
 }
 
-// caller is somebody who calls the public interface. Its zero credential calls
-// without one.
+// caller is a client of the REST API. With an empty credential it sends none.
 type caller struct {
 	url        string
 	credential string
-	// mode is what X-Mode says; empty: not sent.
+	// mode is the value of X-Mode; if it is empty the header is not sent.
 	mode string
-	// address is what requests are counted under; empty: seedAddress.
+	// address is the client address of requests. Default: seedAddress.
 	address string
-	// say tells the person at the terminal of a wait; nil: nobody is told.
+	// say prints a message to the terminal; nil prints nothing.
 	say func(format string, args ...any)
 }
 
@@ -82,8 +81,8 @@ func (c caller) in(mode string) caller { c.mode = mode; return c }
 
 func (c caller) from(address string) caller { c.address = address; return c }
 
-// call sends one request, body and answer as JSON where they are not nil. It
-// comes back when told to, as long as ctx lasts.
+// call sends a request with body as JSON and decodes the response into answer; both may
+// be nil. It repeats the request after Retry-After until ctx ends.
 func (c caller) call(ctx context.Context, method, path string, body, answer any) error {
 	for {
 		err := c.try(ctx, method, path, body, answer)
@@ -140,7 +139,7 @@ func (c caller) try(ctx context.Context, method, path string, body, answer any) 
 	}
 	if reply.StatusCode >= http.StatusBadRequest {
 		r := &refusal{Status: reply.StatusCode, Message: string(text), what: what}
-		_ = json.Unmarshal(text, r) // what is no envelope stays as it is
+		_ = json.Unmarshal(text, r) // other responses leave r unchanged
 		seconds, _ := strconv.Atoi(reply.Header.Get("Retry-After"))
 		r.wait = time.Duration(seconds) * time.Second
 		return r
@@ -154,7 +153,7 @@ func (c caller) try(ctx context.Context, method, path string, body, answer any) 
 	return nil
 }
 
-// ready waits until path answers with success.
+// ready waits until path responds with success.
 func (c caller) ready(ctx context.Context, path string) error {
 	for {
 		err := c.try(ctx, http.MethodGet, path, nil, nil)

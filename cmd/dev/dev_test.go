@@ -22,7 +22,7 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// playDev makes this test binary play the command.
+// playDev makes this test binary run the command.
 const playDev = "TRIBUTARY_DEV_TEST_PLAY"
 
 func TestMain(m *testing.M) {
@@ -34,12 +34,12 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	startsWithin = 3 * time.Minute // a machine that runs every other test beside this
+	startsWithin = 3 * time.Minute // other tests run at the same time
 	stopsWithin  = time.Minute
 )
 
-// plainEnv is the environment without anything of ours, every port free to
-// choose, and room for more starts in a minute than a person makes.
+// plainEnv returns the environment without variables of this project, with free ports and a
+// limit that many starts in a minute do not reach.
 func plainEnv(extra ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(line string) bool {
 		return strings.HasPrefix(line, "TRIBUTARY_") || strings.HasPrefix(line, "DEMO_")
@@ -72,7 +72,7 @@ func devCommand(t *testing.T, dir string, env []string, args ...string) *exec.Cm
 	return cmd
 }
 
-// running is a dev that has printed its walk.
+// running is a dev process that has printed its walk.
 type running struct {
 	cmd    *exec.Cmd
 	walk   string
@@ -114,7 +114,7 @@ func start(t *testing.T, dir string, env []string) *running {
 				walked <- strings.Join(lines, "\n") + "\n"
 			}
 		}
-		_ = r.cmd.Wait() // the process state says how it ended
+		_ = r.cmd.Wait() // the process state has the result
 		close(r.ended)
 	}()
 	select {
@@ -156,8 +156,7 @@ func (r *running) stop(t *testing.T) {
 	}
 }
 
-// take runs the walk as it was printed and wants it to end in an approved
-// commission.
+// take runs the printed walk and fails the test unless it ends with an approved commission.
 func (r *running) take(t *testing.T, shell string) {
 	t.Helper()
 	cmd := exec.Command(shell, "-c", r.walk)
@@ -179,7 +178,7 @@ func variables(t *testing.T, dir string) map[string]string {
 	return values
 }
 
-// get reads a page of the private port.
+// get returns a page of the metrics port.
 func get(t *testing.T, url string) string {
 	t.Helper()
 	reply, err := http.Get(url) //nolint:gosec // an address of this test
@@ -237,14 +236,14 @@ func TestRunWalkRestartReset(t *testing.T) {
 		}
 	}
 
-	// A run that is killed leaves nothing in the way of the next.
+	// A killed run does not prevent the next one.
 	r = start(t, dir, plainEnv())
 	if err := r.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	r.wait(t)
 
-	// Sourced before the start, as a shell that was used for the walk has it.
+	// The shell has sourced .dev/env before the start.
 	var sourced []string
 	for name, value := range first {
 		sourced = append(sourced, name+"="+value)
@@ -273,7 +272,7 @@ func TestRunWalkRestartReset(t *testing.T) {
 	}
 }
 
-// shutDown ends the Redis at an address.
+// shutDown stops the Redis at an address.
 func shutDown(t *testing.T, address string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", hostOf(t, address))
@@ -286,7 +285,7 @@ func shutDown(t *testing.T, address string) {
 	}
 }
 
-// sourcedAlike checks that shells read of the file what readVariables does.
+// sourcedAlike fails the test unless shells and readVariables read the same values.
 func sourcedAlike(t *testing.T, file string, want map[string]string) {
 	t.Helper()
 	for _, shell := range []string{"sh", "bash"} {
@@ -336,7 +335,7 @@ func TestDemoRecoversOnNamedServers(t *testing.T) {
 	r := start(t, dir, env)
 	first := variables(t, dir)
 
-	// What a person may do to the demo while it runs.
+	// A developer may suspend the partner and pause the programme.
 	merchant := login(t, first)
 	base := "/api/v1/programs/" + first[programName]
 	place := onlyParticipant(t, merchant, base)
@@ -375,17 +374,17 @@ func TestDemoRecoversOnNamedServers(t *testing.T) {
 	}
 	r.take(t, "bash")
 	r.stop(t)
-	if !strings.Contains(r.printed(), "made a fresh demo merchant, "+fresh[merchantEmailName]) {
+	if !strings.Contains(r.printed(), "created a new demo merchant, "+fresh[merchantEmailName]) {
 		t.Errorf("it does not say so:\n%s", r.printed())
 	}
 
-	// The database is lost, the passwords are not. Redis still knows the keys and
-	// codes of the one before.
+	// The database is lost, the passwords are not. Redis still has the keys and codes of
+	// the lost database.
 	env = plainEnv(databaseURLName+"="+pgtest.New(t), redisURLName+"="+redisURL)
 	r = start(t, dir, env)
 	r.take(t, "bash")
 	r.stop(t)
-	if !strings.Contains(r.printed(), "made it anew") {
+	if !strings.Contains(r.printed(), "created it again") {
 		t.Errorf("it does not say so:\n%s", r.printed())
 	}
 
@@ -407,7 +406,7 @@ func onlyParticipant(t *testing.T, merchant caller, base string) participant {
 	return list.Data[0]
 }
 
-// hold listens at a server's address, which has to be free.
+// hold listens at a server's address, which must be free.
 func hold(t *testing.T, address string) net.Listener {
 	t.Helper()
 	listener, err := net.Listen("tcp", hostOf(t, address))
@@ -417,7 +416,7 @@ func hold(t *testing.T, address string) net.Listener {
 	return listener
 }
 
-// hostOf is where the server of a URL listens.
+// hostOf returns host and port of a URL.
 func hostOf(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)

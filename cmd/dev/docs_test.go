@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// root is the folder of the module, as seen from this test.
+// root is the folder of the module, relative to this test.
 const root = "../.."
 
 func read(t *testing.T, path string) string {
@@ -32,13 +32,13 @@ func TestReadmeHasTheWalk(t *testing.T) {
 	}
 }
 
-// settingNames are the names of settings in a text. NAME_FILE is NAME.
+// settingNames returns the names of settings in a text. NAME_FILE counts as NAME.
 func settingNames(text string) map[string]bool {
 	names := map[string]bool{}
 	for _, name := range regexp.MustCompile(`TRIBUTARY_[A-Z0-9_]*[A-Z0-9]`).FindAllString(text, -1) {
 		names[strings.TrimSuffix(name, "_FILE")] = true
 	}
-	delete(names, "TRIBUTARY_NAME") // stands for any of them in comments
+	delete(names, "TRIBUTARY_NAME") // a placeholder in comments
 	return names
 }
 

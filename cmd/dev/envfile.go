@@ -13,13 +13,13 @@ import (
 // variable is one line of a file of shell variables.
 type variable struct{ name, value string }
 
-// exportLine is a line as writeVariables writes it, or as a person would add it.
+// exportLine matches an assignment, with or without export.
 var exportLine = regexp.MustCompile(`^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$`)
 
-// readVariables reads a file of shell variables. A file that is not there has
-// none; a line that is no assignment is passed over. Nothing is expanded.
+// readVariables reads a file of shell variables. A missing file has none. Lines that are
+// not assignments are ignored. Values are not expanded.
 func readVariables(path string) (map[string]string, error) {
-	body, err := os.ReadFile(path) // #nosec G304 -- a name of ours in the data folder
+	body, err := os.ReadFile(path) // #nosec G304 -- a fixed name in the data folder
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[string]string{}, nil
 	}
@@ -35,8 +35,8 @@ func readVariables(path string) (map[string]string, error) {
 	return values, nil
 }
 
-// writeVariables writes a file that sh and bash can source, readable by its
-// owner only. A reader sees the file before or the file after, never a part.
+// writeVariables writes a file that sh and bash can source, with mode 0600. It replaces the
+// file atomically.
 func writeVariables(path, heading string, vars []variable) error {
 	var text strings.Builder
 	for line := range strings.Lines(heading) {
@@ -45,14 +45,14 @@ func writeVariables(path, heading string, vars []variable) error {
 	text.WriteByte('\n')
 	for _, v := range vars {
 		if strings.ContainsAny(v.value, "\x00\n") {
-			return fmt.Errorf("%s: %s cannot stand on one line", path, v.name)
+			return fmt.Errorf("%s: %s contains a line break or a zero byte", path, v.name)
 		}
 		fmt.Fprintf(&text, "export %s=%s\n", v.name, quote(v.value))
 	}
 	return writeFile(path, []byte(text.String()))
 }
 
-// writeFile replaces a file as a whole; its owner alone may read it.
+// writeFile replaces a file atomically. The new file has mode 0600.
 func writeFile(path string, body []byte) (err error) {
 	// CreateTemp gives mode 0600.
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
@@ -74,11 +74,10 @@ func writeFile(path string, body []byte) (err error) {
 	return os.Rename(f.Name(), path)
 }
 
-// quote makes one word of the shell that means s. Inside single quotes nothing
-// is special but their end.
+// quote returns s as one word of the shell, in single quotes.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// unquote undoes quote. A word without quotes is taken as it stands.
+// unquote reverses quote. It returns a word without quotes unchanged.
 func unquote(word string) string {
 	if len(word) < 2 || word[0] != '\'' || word[len(word)-1] != '\'' {
 		return word

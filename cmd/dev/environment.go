@@ -25,7 +25,7 @@ const (
 	loopback = "127.0.0.0/8,::1/128"
 )
 
-// ports are the variables that say where a run listens, and their defaults.
+// ports are the variables of the listening addresses, with their defaults.
 var ports = []variable{
 	{"TRIBUTARY_API_LISTEN", "127.0.0.1:8080"},
 	{"TRIBUTARY_COLLECTOR_LISTEN", "127.0.0.1:8081"},
@@ -34,14 +34,14 @@ var ports = []variable{
 	{shopListenName, "127.0.0.1:8082"},
 }
 
-// shopListenName is the demo shop's port: no process but this one has it.
+// shopListenName is the variable of the demo shop's address. Only dev has a shop.
 const shopListenName = "TRIBUTARY_SHOP_LISTEN"
 
-// environment is what this run goes by: the process' environment, and what it
-// leaves out from secrets and the defaults of development.
+// environment returns the settings of this run: those of the process' environment, and
+// for missing ones the secrets and the defaults of development.
 //
-// A server's address that last repeats is of the private servers of a run before
-// and counts as unset: so .dev/env may be sourced before this starts.
+// A database address that equals the one in last belongs to the private servers of the
+// previous run and is ignored, so a shell that sourced .dev/env can start the next run.
 func environment(lines []string, secrets, last map[string]string) map[string]string {
 	values := map[string]string{}
 	for _, line := range lines {
@@ -54,7 +54,7 @@ func environment(lines []string, secrets, last map[string]string) map[string]str
 			delete(values, name)
 		}
 	}
-	// Everything is served in plain text here.
+	// A development run does not use TLS.
 	for name := range values {
 		if strings.HasPrefix(name, "TRIBUTARY_TLS_") || strings.HasPrefix(name, "TRIBUTARY_GRPC_TLS_") {
 			delete(values, name)
@@ -78,20 +78,20 @@ func environment(lines []string, secrets, last map[string]string) map[string]str
 		if missing(allowHTTPName) {
 			values[allowHTTPName] = "true"
 		}
-		// dev listen is there. A service that others reach must not be made to call
-		// this machine.
+		// For dev listen. If other machines can reach the API, webhooks must not be able
+		// to call this machine.
 		if missing(webhookAllowName) {
 			values[webhookAllowName] = loopback
 		}
 	}
-	// There is no balancer that has to see the collector leave.
+	// No load balancer has to notice that the collector stops.
 	if missing(shutdownDelayName) {
 		values[shutdownDelayName] = "0s"
 	}
 	return values
 }
 
-// allLoopback reports whether only this machine reaches the ports.
+// allLoopback reports whether all ports listen on loopback only.
 func allLoopback(values map[string]string) bool {
 	for _, port := range ports {
 		host, _, err := net.SplitHostPort(values[port.name])
@@ -106,10 +106,10 @@ func allLoopback(values map[string]string) bool {
 	return true
 }
 
-// private stands for the address of a server that this run starts itself.
+// private is the placeholder for the address of a server that this run starts.
 const private = "redis://private"
 
-// configure reads the settings of both parts out of environment.
+// configure reads the settings of core and collector from environment.
 func configure(environment map[string]string) (settings.Core, collector.Config, error) {
 	values := maps.Clone(environment)
 	for _, name := range []string{databaseURLName, redisURLName} {
@@ -124,12 +124,12 @@ func configure(environment map[string]string) (settings.Core, collector.Config, 
 	core, err := settings.Parse[settings.Core](lines)
 	clicks, edgeErr := settings.Parse[settings.Collector](lines)
 	if err == nil {
-		// Both read the same variables: one list of faults is enough.
+		// Both read the same variables, so one list of faults is enough.
 		err = edgeErr
 	}
 	if err == nil && !core.AllowHTTP {
-		err = fmt.Errorf("%s: make run serves plain HTTP; it allows that by itself when every port is on loopback, "+
-			"elsewhere set %[1]s=true", allowHTTPName)
+		err = fmt.Errorf("%s: make run serves plain HTTP. This is allowed if every port is on loopback; "+
+			"otherwise set %[1]s=true", allowHTTPName)
 	}
 	return core, edge.Config(clicks), err
 }
@@ -137,8 +137,8 @@ func configure(environment map[string]string) (settings.Core, collector.Config, 
 // listeners are the open ports of a run, in the order of ports.
 type listeners [5]net.Listener
 
-// listen opens every port, before anything is started: a port that is taken is
-// said at once.
+// listen opens all ports before anything is started, so that a port in use is reported
+// immediately.
 func listen(environment map[string]string) (listeners, error) {
 	var open listeners
 	var faults []error
@@ -147,7 +147,7 @@ func listen(environment map[string]string) (listeners, error) {
 		l, err := net.Listen("tcp", address) //nolint:noctx // binds and returns at once
 		switch {
 		case errors.Is(err, syscall.EADDRINUSE):
-			faults = append(faults, fmt.Errorf("%s is taken: stop what listens there, or set %s to another address", address, port.name))
+			faults = append(faults, fmt.Errorf("%s is in use: stop the program that listens there, or set %s to another address", address, port.name))
 		case err != nil:
 			faults = append(faults, fmt.Errorf("%s: %w", port.name, err))
 		default:
@@ -161,16 +161,16 @@ func listen(environment map[string]string) (listeners, error) {
 	return open, nil
 }
 
-// close ends those that no server has taken over.
+// close closes the listeners that no server has closed.
 func (l listeners) close() {
 	for _, one := range l {
 		if one != nil {
-			_ = one.Close() // a server that served it has closed it
+			_ = one.Close() // an error means that a server has closed it
 		}
 	}
 }
 
-// address is where a client on this machine reaches a listener.
+// address returns the address at which clients on this machine reach a listener.
 func address(l net.Listener) string {
 	addr := l.Addr().(*net.TCPAddr)
 	host := addr.IP.String()

@@ -15,25 +15,25 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// folderName is where everything of a run is kept, below the working directory.
+// folderName is the folder of all data of a run, in the working directory.
 const folderName = ".dev"
 
-// lockWithin bounds the wait for the folder: a process that was killed holds it
-// until the kernel has taken it apart.
+// lockWithin limits the wait for the lock. A killed process holds it until the kernel
+// has removed the process.
 const lockWithin = time.Second
 
-// removeTimeout bounds the wait for servers that are still ending in the folder
-// that reset removes: those of a run that was killed.
+// removeTimeout limits the wait for servers of a killed run that still use the folder
+// which reset removes.
 const removeTimeout = 10 * time.Second
 
-// folder is the data of make run, held by this process alone.
+// folder is the data folder of make run. This process has locked it.
 type folder struct {
 	path string // absolute
 	lock *os.File
 }
 
-// openFolder makes the folder when it is missing and takes it. The lock ends
-// with the process, however that ends.
+// openFolder creates the folder if it is missing and locks it. The lock ends with the
+// process, even if the process is killed.
 func openFolder(path string) (*folder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -50,12 +50,12 @@ func openFolder(path string) (*folder, error) {
 		if lock != nil {
 			return &folder{path: path, lock: lock}, nil
 		}
-		// Another process reset the folder while we waited at its door.
+		// Another process removed the folder before this one locked it.
 	}
 }
 
-// makeFolder lets the user postgres pass through to its cluster, whatever the
-// umask says; the files beside it are closed one by one.
+// makeFolder creates the folder so that the user postgres can reach its data, whatever the
+// umask is. Each file in the folder has mode 0600.
 func makeFolder(path string) error {
 	err := os.Mkdir(path, 0o711)
 	if errors.Is(err, fs.ErrExist) {
@@ -67,10 +67,10 @@ func makeFolder(path string) error {
 	return os.Chmod(path, 0o711)
 }
 
-// takeLock returns nil without an error when the file was removed meanwhile: a
-// lock on it would keep nobody out.
+// takeLock locks the file at path. It returns nil without an error if the file was removed
+// before it was locked, because such a lock has no effect.
 func takeLock(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // #nosec G304 -- a name of ours in the data folder
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // #nosec G304 -- a fixed name in the data folder
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // the folder was removed
 	}
@@ -111,17 +111,17 @@ func takeLock(path string) (*os.File, error) {
 
 func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
 
-// dataOf is the folder of a private server: below this one, or where the server
-// can reach it.
+// dataOf returns the data folder of a private server: in this folder, or elsewhere if the
+// server cannot read this one.
 func (f *folder) dataOf(server string) (string, error) { return servers.DataDir(f.file(server)) }
 
 func (f *folder) close() error { return f.lock.Close() }
 
-// reset forgets everything that a run keeps at path. What was written to servers
-// that the environment named stays there.
+// reset deletes the data of a run at path. Data on servers that the environment named
+// remains.
 func reset(path string, out io.Writer) (err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		fmt.Fprintln(out, "There is nothing to forget.")
+		fmt.Fprintln(out, "There is nothing to delete.")
 		return nil
 	}
 	f, err := openFolder(path)
@@ -141,11 +141,11 @@ func reset(path string, out io.Writer) (err error) {
 	if err := remove(f.path); err != nil {
 		return err
 	}
-	fmt.Fprintln(out, "Forgot", f.path)
+	fmt.Fprintln(out, "Deleted", f.path)
 	return nil
 }
 
-// remove is os.RemoveAll for a folder in which something may still be ending.
+// remove is os.RemoveAll that repeats while servers still write into the folder.
 func remove(path string) error {
 	giveUp := time.Now().Add(removeTimeout)
 	for {

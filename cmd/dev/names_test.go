@@ -9,8 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/cmd/settings"
 )
 
-// Every variable of make run is known to all binaries, so that a shell which has
-// sourced .dev/env can start them.
+// All programs know every variable of make run, so that a shell which has sourced .dev/env
+// can start them.
 func TestVariablesOfARunAreKnownSettings(t *testing.T) {
 	var environ []string
 	for _, v := range append(system{}.variables(nil), ports...) {

@@ -19,13 +19,13 @@ import (
 )
 
 const (
-	// logName is the log of our own parts.
+	// logName is the name of the log of core, gateway and collector.
 	logName = "tributary"
-	// seedWithin bounds the time from the first request to a ready demo.
+	// seedWithin limits the creation of the demo data.
 	seedWithin = 2 * time.Minute
 )
 
-// run serves until ctx ends, which is no error, or a part dies.
+// run serves until ctx ends, which is not an error, or until a part fails.
 func run(ctx context.Context, path string, environ []string, out io.Writer) (err error) {
 	f, err := openFolder(path)
 	if err != nil {
@@ -65,15 +65,15 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 	if err == nil {
 		err = serve(ctx, f, d, open, core, edge, out)
 	} else if ctx.Err() != nil {
-		return nil // asked to stop while they started
+		return nil // stopped while the servers started
 	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
-		return nil // asked to stop before everything ran
+		return nil // stopped before everything ran
 	}
 	return err
 }
 
-// serve runs our parts on the databases, and the demo beside them.
+// serve runs core, gateway, collector and demo shop on the databases.
 func serve(
 	ctx context.Context, f *folder, d *databases, open listeners, core settings.Core, edge collector.Config, out io.Writer,
 ) error {
@@ -84,7 +84,7 @@ func serve(
 	if edge.Cache.URL == private {
 		edge.Cache.URL = d.redisURL
 	}
-	// Nobody balances a demo; its clicks survive like anybody's.
+	// There is no load balancer. Clicks are durable as in production.
 	edge.ShutdownDelay = 0
 	if edge.JournalDir == "" {
 		edge.JournalDir = f.file("journal")
@@ -131,7 +131,7 @@ func serve(
 		if err := show(ctx, f, at, site, out); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("demo: %w", err)
 		}
-		return nil // shown, or cut short: then the reason is another's
+		return nil // if ctx ended, another part reports the reason
 	})
 	return group.Wait()
 }
@@ -143,7 +143,7 @@ func named(part string, err error) error {
 	return nil
 }
 
-// show brings the demo into order and says where everything is.
+// show creates missing demo data and prints the addresses and the walk.
 func show(ctx context.Context, f *folder, at system, site *shop, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(ctx, seedWithin)
 	defer cancel()
@@ -166,7 +166,7 @@ func show(ctx context.Context, f *folder, at system, site *shop, out io.Writer) 
 	}
 	fmt.Fprintln(out, "  demo data …")
 	err = d.seed(ctx)
-	// What was made is kept even when the rest could not be.
+	// Data that was created is kept even if the rest failed.
 	err = errors.Join(err, writeVariables(f.file("env"), envHeading, at.variables(d.values)))
 	if err != nil {
 		return err

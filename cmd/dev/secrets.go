@@ -20,8 +20,8 @@ hashed addresses no longer match and what is encrypted is lost; make reset
 forgets it with the data.
 `
 
-// loadSecrets returns the keys that the service needs, and makes those that the
-// file at path lacks.
+// loadSecrets returns the keys of the service. It creates the keys that the file at path
+// does not have.
 func loadSecrets(path string) (map[string]string, error) {
 	secrets, err := readVariables(path)
 	if err != nil {

@@ -23,14 +23,14 @@ const (
 
 	demoWebsite = "https://shop.example/"
 
-	// codeKnownWithin bounds the wait for a new referral code to reach the edge.
+	// codeKnownWithin limits the wait until a new referral code works at the collector.
 	codeKnownWithin = 10 * time.Second
 )
 
-// demoModes are the modes of the keys. The programme is of the first.
+// demoModes are the modes of the keys. The programmes are in the first.
 var demoModes = []string{"test", "live"}
 
-// publicKeyName and secretKeyName are the variables of a mode's keys.
+// publicKeyName and secretKeyName return the variables of a mode's keys.
 func publicKeyName(mode string) string { return "DEMO_PK_" + strings.ToUpper(mode) }
 func secretKeyName(mode string) string { return "DEMO_SK_" + strings.ToUpper(mode) }
 
@@ -40,13 +40,12 @@ var demoNames = []string{
 	"DEMO_PK_TEST", "DEMO_SK_TEST", "DEMO_PK_LIVE", "DEMO_SK_LIVE",
 }
 
-// demo is a merchant with two programmes and partners in them, made through the
-// public interface like anybody's.
+// demo creates a merchant with two programmes and partners through the public API.
 type demo struct {
 	api, collector caller
-	// values are the variables: as they were kept, and then as they are.
+	// values are the variables of .dev/env. seed updates them.
 	values map[string]string
-	// say tells the person at the terminal what is not as it was.
+	// say prints what has changed since the last run.
 	say func(format string, args ...any)
 }
 
@@ -70,9 +69,9 @@ type participant struct {
 	ReferralCode string `json:"referralCode"`
 }
 
-// seed brings the demo to where the walk begins: what was kept and still holds
-// stays, what is missing is made, what was stopped is started again. It can be
-// repeated, and cut short anywhere.
+// seed creates the data that the walk needs. It keeps existing data, creates missing data,
+// and reactivates a paused programme and a suspended partner. It can be repeated, also
+// after an interruption.
 func (d *demo) seed(ctx context.Context) error {
 	merchant, err := d.account(ctx, "merchant", merchantEmailName, merchantPasswordName, merchantEmail,
 		map[string]string{"name": "Mia Merchant", "workspaceName": "Demo shop"})
@@ -100,9 +99,8 @@ func (d *demo) seed(ctx context.Context) error {
 	return d.seedClub(ctx, asMerchant.in(mode))
 }
 
-// account logs in with what was kept. Where the database does not know that,
-// the account is made; where the address belongs to somebody whose password was
-// not kept, under a new address.
+// account logs in with the stored credentials. If the database does not have the account,
+// it creates one; if the address is taken and the password is lost, it uses a new address.
 func (d *demo) account(ctx context.Context, kind, emailName, passwordName, address string, about map[string]string) (session, error) {
 	var s session
 	base := "/api/v1/auth/" + kind
@@ -126,24 +124,24 @@ func (d *demo) account(ctx context.Context, kind, emailName, passwordName, addre
 		}
 		switch {
 		case email != address:
-			d.say("The password of %s is not kept in .dev/env any more: made a fresh demo %s, %s.", address, kind, email)
+			d.say("The password of %s is no longer in .dev/env: created a new demo %s, %s.", address, kind, email)
 		case kept:
-			d.say("The database does not know the demo %s that .dev/env names: made it anew.", kind)
+			d.say("The database does not have the demo %s of .dev/env: created it again.", kind)
 		}
 		d.values[emailName], d.values[passwordName] = email, password
 		return s, nil
 	}
-	return s, fmt.Errorf("no free address for the demo %s", kind)
+	return s, fmt.Errorf("no address is free for the demo %s", kind)
 }
 
-// fresh is an address like this one that nobody has.
+// fresh returns a new address with the same host.
 func fresh(address string) string {
 	user, host, _ := strings.Cut(address, "@")
 	return user + "-" + strings.ToLower(rand.Text()[:8]) + "@" + host
 }
 
-// keys reads the public key of a mode and makes a secret key unless the kept one
-// is still listed. A list shows the end of a secret key, never the whole.
+// keys reads the public key of a mode and creates a secret key, unless the stored one is
+// still in the list. The list shows only the end of a secret key.
 func (d *demo) keys(ctx context.Context, merchant caller, mode string) error {
 	var keys struct {
 		PublicKey  string `json:"publicKey"`
@@ -170,8 +168,7 @@ func (d *demo) keys(ctx context.Context, merchant caller, mode string) error {
 	return err
 }
 
-// program finds or makes a programme without a hold whose commissions wait for
-// the merchant.
+// program finds or creates a programme without hold period and automatic approval.
 func (d *demo) program(ctx context.Context, merchant caller) error {
 	var p program
 	id := d.values[programName]
@@ -187,7 +184,7 @@ func (d *demo) program(ctx context.Context, merchant caller) error {
 			"name":       "Demo programme",
 			"slug":       "demo-" + strings.ToLower(rand.Text()[:8]),
 			"websiteUrl": demoWebsite,
-			// Partner, visitor and buyer are one machine here, and quick ones.
+			// Partner, visitor and buyer use the same machine, within seconds.
 			"fraudPolicy": "observe",
 			"commissionRules": map[string]any{
 				"commissionType": "percentage",
@@ -210,7 +207,7 @@ func (d *demo) program(ctx context.Context, merchant caller) error {
 	return merchant.call(ctx, http.MethodPost, "/api/v1/programs/"+p.ID+"/activate", nil, nil)
 }
 
-// participant finds or makes the partner's place in the programme, approved.
+// participant finds or creates the partner's participation and approves it.
 func (d *demo) participant(ctx context.Context, merchant, partner caller, partnerID string) error {
 	base := "/api/v1/programs/" + d.values[programName] + "/partners"
 	place, err := find(ctx, merchant, base, partnerID)
@@ -240,7 +237,7 @@ func (d *demo) participant(ctx context.Context, merchant, partner caller, partne
 	return nil
 }
 
-// find looks through a programme's participants for a partner.
+// find returns a partner's participation in a programme, the zero value if there is none.
 func find(ctx context.Context, merchant caller, base, partnerID string) (participant, error) {
 	const pageSize = 100
 	for page := 1; ; page++ {

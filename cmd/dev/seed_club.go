@@ -11,16 +11,16 @@ import (
 // clubProgramName is the variable of the demo's second programme.
 const clubProgramName = "DEMO_CLUB_PROGRAM_ID"
 
-// member is a partner of the club, as the demo wants it to stand there.
+// member describes a partner of the second programme.
 type member struct {
 	name, status, group string
-	// promoCode is given to the partner; empty: none.
+	// promoCode is the partner's promo code; empty means none.
 	promoCode string
-	// override is a rate of the partner's own in percent; 0: none.
+	// override is the partner's own rate in percent; 0 means none.
 	override int
 }
 
-// club is a dozen partners in every state. The groups are those of clubGroups.
+// club has partners in every state. Their groups are in clubGroups.
 var club = []member{
 	{name: "Ada Affiliate", status: "approved", group: "Ambassadors", promoCode: "ADA10"},
 	{name: "Bo Blogger", status: "approved", group: "Ambassadors"},
@@ -36,11 +36,11 @@ var club = []member{
 	{name: "Lea Lister", status: "suspended"},
 }
 
-// clubGroups are the groups and their percentages.
+// clubGroups has the groups with their percentages.
 var clubGroups = map[string]int{"Ambassadors": 30, "Bloggers": 25}
 
-// seedClub makes the second programme: tiers, products, limits, groups, and the
-// club in it. What is there stays as it is.
+// seedClub creates the second programme with tiers, products, limits, groups and partners.
+// It does not change existing data.
 func (d *demo) seedClub(ctx context.Context, merchant caller) error {
 	var p program
 	if id := d.values[clubProgramName]; id != "" {
@@ -54,7 +54,7 @@ func (d *demo) seedClub(ctx context.Context, merchant caller) error {
 			"name":        "Coffee club",
 			"description": "Beans by subscription. Thirty percent for our ambassadors.",
 			"websiteUrl":  demoWebsite + "club",
-			// Partner, visitor and buyer are one machine here, and quick ones.
+			// Partner, visitor and buyer use the same machine, within seconds.
 			"fraudPolicy":    "observe",
 			"allowedDomains": []string{"shop.example", "*.shop.example"},
 			"commissionRules": map[string]any{
@@ -86,17 +86,17 @@ func (d *demo) seedClub(ctx context.Context, merchant caller) error {
 	if err != nil {
 		return err
 	}
-	var there struct {
+	var existing struct {
 		Data []struct {
 			participant
 			PartnerName string `json:"partnerName"`
 		} `json:"data"`
 	}
-	if err := merchant.call(ctx, http.MethodGet, base+"/partners?pageSize=100", nil, &there); err != nil {
+	if err := merchant.call(ctx, http.MethodGet, base+"/partners?pageSize=100", nil, &existing); err != nil {
 		return err
 	}
 	places := map[string]participant{}
-	for _, place := range there.Data {
+	for _, place := range existing.Data {
 		places[place.PartnerName] = place.participant
 	}
 	for i, m := range club {
@@ -107,7 +107,7 @@ func (d *demo) seedClub(ctx context.Context, merchant caller) error {
 	return nil
 }
 
-// clubGroups makes the groups that are missing and returns their ids by name.
+// clubGroups creates missing groups and returns the ids of all by name.
 func (d *demo) clubGroups(ctx context.Context, merchant caller, base string) (map[string]string, error) {
 	var list struct {
 		Data []struct {
@@ -137,9 +137,8 @@ func (d *demo) clubGroups(ctx context.Context, merchant caller, base string) (ma
 	return ids, nil
 }
 
-// seedMember brings one partner to its place. A place that is there has been
-// made before, and whatever became of it stays, but for a start that was cut
-// short: such a one is pending still.
+// seedMember creates one partner with its participation, unless it exists. A pending
+// participation is completed: an earlier start may have been interrupted.
 func (d *demo) seedMember(ctx context.Context, merchant caller, programID string, i int, m member, place participant, groups map[string]string) error {
 	if place.ID != "" && (place.Status != "pending" || m.status == "pending") {
 		return nil
@@ -187,11 +186,11 @@ func (d *demo) seedMember(ctx context.Context, merchant caller, programID string
 	return nil
 }
 
-// clubAccount registers a partner of the club, or logs in when a start that was
-// cut short has done so. All of them have the demo partner's password.
+// clubAccount registers a partner, or logs in if an interrupted start has registered it.
+// All have the password of the demo partner.
 func (d *demo) clubAccount(ctx context.Context, programID string, i int, m member) (caller, error) {
 	var s session
-	// Registrations are counted per address; each of these people has an own one.
+	// Registrations count per client address, so each partner has its own.
 	api := d.api.from(fmt.Sprintf("198.51.100.%d", i+1))
 	first, _, _ := strings.Cut(strings.ToLower(m.name), " ")
 	credentials := map[string]string{

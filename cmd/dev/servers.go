@@ -21,36 +21,36 @@ const (
 	postgresName = "postgres"
 	redisName    = "redis"
 
-	// stopServer bounds the graceful end of one private server.
+	// stopServer limits the graceful stop of a private server.
 	stopServer = 20 * time.Second
 )
 
-const serversHeading = `Where the private servers were the last time. A variable of the environment
-with one of these values counts as unset.
+const serversHeading = `The addresses of the private servers of the last run. A variable of the
+environment with one of these values is ignored.
 `
 
-// databases are the Postgres and the Redis of a run.
+// databases holds the Postgres and the Redis of a run.
 type databases struct {
 	postgresURL, redisURL string
-	// What this run has started; nil for a server that the environment names.
+	// The servers that this run has started; nil if the environment names the server.
 	postgres, redis *privateServer
 }
 
-// privateServer is a running server and the file that gets what it prints.
+// privateServer is a running server with the file of its output.
 type privateServer struct {
 	*servers.Server
 	log *os.File
 }
 
-// startDatabases takes the servers at the given addresses, and starts its own for
-// each that is private. Stop the result, error or not.
+// startDatabases uses the servers at the given addresses and starts a server for each
+// address that is private. The caller must stop the result, also after an error.
 func startDatabases(ctx context.Context, f *folder, postgresURL, redisURL string) (*databases, error) {
 	d := &databases{postgresURL: postgresURL, redisURL: redisURL}
 	last, err := readVariables(f.file("servers"))
 	if err != nil {
 		return d, err
 	}
-	// Both at once: each may have to recover.
+	// They start in parallel, because each may have to recover.
 	group, ctx := errgroup.WithContext(ctx)
 	if d.postgresURL == private {
 		group.Go(func() (err error) {
@@ -87,7 +87,7 @@ func startDatabases(ctx context.Context, f *folder, postgresURL, redisURL string
 	})
 }
 
-// start starts a server with the folder and the log that belong to its name.
+// start starts a server with the folder and the log of its name.
 func (f *folder) start(name string, start func(dir string, log *os.File) (*servers.Server, error)) (*privateServer, error) {
 	dir, err := f.dataOf(name)
 	if err != nil {
@@ -104,20 +104,19 @@ func (f *folder) start(name string, start func(dir string, log *os.File) (*serve
 	return &privateServer{Server: server, log: log}, nil
 }
 
-// newLog begins a log anew: it is about this run.
+// newLog creates an empty log for this run.
 func (f *folder) newLog(name string) (*os.File, error) {
 	return os.OpenFile(f.file(name+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// atSamePort starts a private server at the port that it had the last time, so what
-// was sourced or written down then keeps working; at any, when another program has
-// that one now.
+// atSamePort starts a private server at its last port, so that addresses which were
+// sourced or written down still work. If another program uses the port, it uses any.
 func atSamePort(last string, start func(port int) (*servers.Server, error)) (*servers.Server, error) {
 	u, err := url.Parse(last)
 	if err != nil {
 		return start(0)
 	}
-	port, _ := strconv.Atoi(u.Port()) // 0: none
+	port, _ := strconv.Atoi(u.Port()) // 0 if there is none
 	server, err := start(port)
 	if port != 0 && servers.PortTaken(err) {
 		return start(0)
@@ -125,7 +124,7 @@ func atSamePort(last string, start func(port int) (*servers.Server, error)) (*se
 	return server, err
 }
 
-// watch returns when one of our servers ends by itself, or ctx does.
+// watch returns when a private server ends by itself, or when ctx ends.
 func (d *databases) watch(ctx context.Context) error {
 	var postgresEnded, redisEnded <-chan struct{}
 	if d.postgres != nil {
@@ -144,8 +143,8 @@ func (d *databases) watch(ctx context.Context) error {
 	}
 }
 
-// stop ends what this run has started: Redis before Postgres, as the clicks flow.
-// One that had ended by itself has been reported by watch.
+// stop stops the servers that this run has started, Redis before Postgres. watch has
+// reported servers that ended by themselves.
 func (d *databases) stop() error {
 	var faults []error
 	for _, server := range []*privateServer{d.redis, d.postgres} {

@@ -19,32 +19,32 @@ import (
 // serveShop serves the shop until ctx ends.
 func serveShop(ctx context.Context, listener net.Listener, site http.Handler, log *slog.Logger) error {
 	server := httpedge.NewServer(site, log)
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // nobody waits for a demo page
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // pages of the demo need no graceful end
 	defer stop()
 	return httpedge.Serve(server, listener, nil)
 }
 
-// shopPage is the merchant's page: the browser script, a product, and what its
-// server says after a purchase.
+// shopPage is the merchant's page, with the browser script, a product, and the result of a
+// purchase.
 //
 //go:embed shop.html
 var shopPage string
 
 var shopTemplate = template.Must(template.New("shop").Funcs(template.FuncMap{"price": price}).Parse(shopPage))
 
-// shop is a merchant's website with the demo's keys: the page loads the browser
-// script, and the server reports a purchase with the click that the script left in
-// the cookie. It shows what a merchant has to write, and nothing else.
+// shop is a merchant's website with the demo's keys. The page loads the browser script,
+// and the server reports a purchase with the click id from the script's cookie. It
+// contains only the code that a merchant has to write.
 type shop struct {
 	api       caller
 	collector string
 
 	mu sync.RWMutex
-	// values are the demo's variables; nil until the demo is seeded.
+	// values are the demo's variables; nil until the demo data exists.
 	values map[string]string
 }
 
-// open lets visitors in.
+// open makes the shop serve visitors.
 func (s *shop) open(values map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,13 +57,13 @@ func (s *shop) value(name string) string {
 	return s.values[name]
 }
 
-// What the demo's product costs.
+// The price of the demo's product.
 const (
 	shopCents    = 4900
 	shopCurrency = "USD"
 )
 
-// reported is the part of a recorded conversion that the shop shows.
+// reported has the fields of a recorded conversion that the shop shows.
 type reported struct {
 	Attributed  bool `json:"attributed"`
 	Attribution struct {
@@ -76,7 +76,7 @@ type reported struct {
 	} `json:"commission"`
 }
 
-// ServeHTTP answers the page and, at /buy, the purchase.
+// ServeHTTP serves the page and, at /buy, the purchase.
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.value(referralCodeName) == "":
@@ -90,7 +90,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// buy is what a merchant's server does after a payment.
+// buy reports the purchase, as a merchant's server does after a payment.
 func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 	order := map[string]any{
 		"event_type":              "purchase",
@@ -119,7 +119,7 @@ func (s *shop) page(w http.ResponseWriter, sold *reported, note string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
-	// An error here is the visitor's connection.
+	// An error means that the visitor's connection has ended.
 	_ = shopTemplate.Execute(w, map[string]any{
 		"Script": s.collector + "/v1/script.js",
 		"Key":    s.value(publicKeyName(demoModes[0])),
@@ -130,7 +130,7 @@ func (s *shop) page(w http.ResponseWriter, sold *reported, note string) {
 	})
 }
 
-// price prints an amount of a currency with two decimals.
+// price formats an amount of a currency with two decimals.
 func price(cents int64, currency string) string {
 	return fmt.Sprintf("%d.%02d %s", cents/100, cents%100, currency)
 }

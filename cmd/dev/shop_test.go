@@ -16,11 +16,11 @@ import (
 // screenshotName makes the test write README's picture of the shop.
 const screenshotName = "UPDATE_SCREENSHOT"
 
-// shopWithin bounds one step on a machine that runs every other test beside this.
+// shopWithin limits one step. Other tests run at the same time.
 const shopWithin = 30 * time.Second
 
-// buyInTheShop is a visitor with a browser: lands by the partner's link, buys, and
-// sees the commission.
+// buyInTheShop opens the partner's link in a browser, buys, and checks that the page shows
+// the commission.
 func buyInTheShop(t *testing.T, values map[string]string) {
 	t.Helper()
 	ctx, stop, err := browser.Start(t.Context())
@@ -41,7 +41,7 @@ func buyInTheShop(t *testing.T, values map[string]string) {
 		t.Helper()
 		script := fmt.Sprintf("(document.querySelector(%q) || {}).textContent || ''", selector)
 		for deadline := time.Now().Add(shopWithin); ; time.Sleep(20 * time.Millisecond) {
-			// While a page gives way to the next there is nothing to ask.
+			// During a navigation there is no document to query.
 			text, err := chromedp.Run(tab, chromedp.Evaluate[string](script))
 			if err == nil && text != "" && strings.Contains(text, wanted) {
 				return text

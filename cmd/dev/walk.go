@@ -8,18 +8,17 @@ import (
 	"strings"
 )
 
-const envHeading = `Where Tributary runs and how to get in, for: source .dev/env
-Written by make run at each start. The programme and the referral code are of
-test mode: REST calls about them carry X-Mode: test.
+const envHeading = `Addresses, logins and keys of the demo, for: source .dev/env
+make run writes this file at each start. The programme and the referral code are in
+test mode, so REST calls need the header X-Mode: test.
 `
 
 const listenHint = "To see webhooks, in another terminal: go run ./cmd/dev listen [--forward-to http://127.0.0.1:3000/hooks]"
 
-// walkHeading and a blank line stand before the walk, a blank line after it.
+// walkHeading and a blank line are printed before the walk, a blank line after it.
 const walkHeading = "From a click to an approved commission. Paste into another terminal, line by line:"
 
-// walk are lines for any shell with curl, sed and grep. Each of them stands
-// alone; together they can be repeated as often as one likes.
+// walk returns commands for any shell with curl, sed and grep. They can be repeated.
 func walk(env string) []string {
 	return []string{
 		`. ` + env,
@@ -37,7 +36,7 @@ func walk(env string) []string {
 	}
 }
 
-// system is where a run can be reached.
+// system has the addresses of a run.
 type system struct {
 	api, collector, grpc, metrics, shop string // addresses
 	postgresURL, redisURL               string
@@ -47,10 +46,10 @@ func (s system) apiURL() string { return "http://" + s.api }
 
 func (s system) collectorURL() string { return "http://" + s.collector }
 
-// shopURL is the partner's link to the demo shop.
+// shopURL returns the partner's link to the demo shop.
 func (s system) shopURL(code string) string { return "http://" + s.shop + "/?via=" + code }
 
-// variables are what .dev/env holds.
+// variables returns the contents of .dev/env.
 func (s system) variables(demo map[string]string) []variable {
 	vars := []variable{
 		{"TRIBUTARY_API_URL", s.apiURL()},
@@ -67,7 +66,7 @@ func (s system) variables(demo map[string]string) []variable {
 	return vars
 }
 
-// announce prints all that a newcomer needs.
+// announce prints addresses, logins, keys and the walk.
 func announce(out io.Writer, f *folder, s system, demo map[string]string) {
 	rows := func(rows ...[2]string) {
 		for _, row := range rows {
@@ -99,7 +98,7 @@ func announce(out io.Writer, f *folder, s system, demo map[string]string) {
 	fmt.Fprint(out, strings.Join(walk(quote(env)), "\n"), "\n\n")
 }
 
-// withoutPassword is for the terminal; the file has the whole address.
+// withoutPassword returns an address for the terminal. .dev/env has the complete one.
 func withoutPassword(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme == "" {
