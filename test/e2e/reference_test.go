@@ -75,7 +75,7 @@ type referenceWalk struct {
 	sys *system
 
 	anonymous, merchant, server, partner caller
-	program, participant, link           string
+	program, participant                 string
 	applied                              string // a second partner's participation
 	promo                                string
 	click, conversion                    string

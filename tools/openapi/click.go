@@ -53,12 +53,15 @@ func clickRequest() object {
 		{"required", []string{"referral_code"}},
 		{"properties", object{
 			{"referral_code", object{
-				{"type", "string"}, {"minLength", 1}, {"maxLength", 100},
+				{"type", "string"},
+				{"minLength", 1},
+				{"maxLength", 100},
 				{"description", "The referral code in the page's URL. Case is ignored."},
 			}},
 			{"public_key", described(stringType(), "The public key, for senders that cannot set headers.")},
 			{"click_id", object{
-				{"type", "string"}, {"format", "uuid"},
+				{"type", "string"},
+				{"format", "uuid"},
 				{"description", "A UUIDv7 that the sender proposes as the click id. It is used if its time is within 5 minutes of now; otherwise the collector issues another id."},
 			}},
 			{"url", described(stringType(), "The landing page. Only its origin and path are stored.")},
@@ -72,7 +75,8 @@ func clickRequest() object {
 				{"content", stringType()},
 			}}, {"description", "The campaign parameters of the landing page."}}},
 			{"consent", object{
-				{"type", "string"}, {"enum", []string{"granted", "denied", "unknown"}},
+				{"type", "string"},
+				{"enum", []string{"granted", "denied", "unknown"}},
 				{"description", "The visitor's consent. If it is `denied`, no data about the visitor's address is stored."},
 			}},
 			{"screen", described(stringType(), "The size of the visitor's screen.")},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	_ "embed"
 	"encoding/json"
+	"net/http"
 	"strings"
 
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
@@ -65,7 +66,7 @@ func (e example) command() string {
 		base = "https://collect.example.com"
 	}
 	lines := []string{"curl --fail-with-body"}
-	if e.Method != "GET" && (e.Method != "POST" || e.Request == nil) {
+	if e.Method != http.MethodGet && (e.Method != http.MethodPost || e.Request == nil) {
 		lines[0] += " -X " + e.Method
 	}
 	lines[0] += " '" + base + e.URL + "'"

@@ -24,13 +24,17 @@ func limitText(r contract.Route, zone server.Zone) string {
 	return strings.Join(sentences, " ")
 }
 
+// limitSubjects says for each zone how its requests are counted.
+var limitSubjects = map[string]string{
+	"conversions": "per secret key", "auth": "per client address", "general": "per user or key", "tracking": "per public key",
+}
+
 // zoneText describes a zone with its default, which the settings define.
 func zoneText(zone string) string {
-	field, of := reflect.StructField{}, map[string]string{"conversions": "per secret key", "auth": "per client address", "general": "per user or key", "tracking": "per public key"}
+	limits, name := reflect.TypeFor[settings.Limits](), strings.ToUpper(zone[:1])+zone[1:]
 	if zone == "tracking" {
-		field, _ = reflect.TypeFor[settings.Collector]().FieldByName("Tracking")
-	} else {
-		field, _ = reflect.TypeFor[settings.Limits]().FieldByName(strings.ToUpper(zone[:1]) + zone[1:])
+		limits = reflect.TypeFor[settings.Collector]()
 	}
-	return fmt.Sprintf("Rate limit: `%s`, by default %s requests in 60 seconds %s.", zone, field.Tag.Get("envDefault"), of[zone])
+	field, _ := limits.FieldByName(name)
+	return fmt.Sprintf("Rate limit: `%s`, by default %s requests in 60 seconds %s.", zone, field.Tag.Get("envDefault"), limitSubjects[zone])
 }
