@@ -8,22 +8,23 @@ import (
 )
 
 const (
-	// cacheFor bounds how long a change can stay unseen when its message is lost.
+	// cacheFor is the maximum age of a cache entry. A Reader that has not received the
+	// message about a change uses the old entry for this long at most.
 	cacheFor = 30 * time.Second
-	// cacheEntries bounds the cache. An entry takes about 400 bytes.
+	// cacheEntries is the maximum number of entries. An entry takes about 400 bytes.
 	cacheEntries = 50_000
 )
 
-// cache holds entries that were found and can be used, for at most cacheFor. If it is
-// full, it evicts the oldest entry, which expires first. Reads use Peek, which leaves that
-// order alone and needs no exclusive lock.
+// cache stores usable entries for at most cacheFor. If it is full, it evicts the oldest
+// entry, which is also the first to expire. Reads use Peek, which does not change the
+// order of the entries and therefore needs no exclusive lock.
 type cache struct {
 	now func() time.Time
 
 	mu      sync.RWMutex
 	entries *simplelru.LRU[string, cacheEntry]
-	// drops counts calls of drop and dropAll: an entry that was read before a drop
-	// may be older than the change that caused it.
+	// drops counts the calls of drop and dropAll. put compares it, because an entry that
+	// was read before a drop may be older than the change that caused the drop.
 	drops uint64
 }
 
@@ -33,7 +34,7 @@ type cacheEntry struct {
 }
 
 func newCache(now func() time.Time) *cache {
-	entries, _ := simplelru.NewLRU[string, cacheEntry](cacheEntries, nil) // fails only without a size
+	entries, _ := simplelru.NewLRU[string, cacheEntry](cacheEntries, nil) // fails only if the size is not positive
 	return &cache{now: now, entries: entries}
 }
 
@@ -47,14 +48,14 @@ func (c *cache) get(key string) (value any, ok bool) {
 	return entry.value, true
 }
 
-// generation returns the number of drops so far, for put.
+// generation returns the present number of drops. The caller passes it to put.
 func (c *cache) generation() uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.drops
 }
 
-// put stores value unless something was dropped since generation was taken.
+// put stores a value unless an entry was dropped after the call of generation.
 func (c *cache) put(key string, value any, generation uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,24 +21,24 @@ func TestCache_IsBounded(t *testing.T) {
 	}
 	writers.Wait()
 	if n := c.entries.Len(); n != cacheEntries {
-		t.Errorf("%d entries", n)
+		t.Errorf("the cache has %d entries, want %d", n, cacheEntries)
 	}
 }
 
-func TestCache_KeepsNoEntryThatWasReadBeforeADrop(t *testing.T) {
+func TestCache_RejectsEntryThatWasReadBeforeDrop(t *testing.T) {
 	c := newCache(time.Now)
 	before := c.generation()
 	c.drop("another")
 	if c.put("anna", "old", before); c.entries.Len() != 0 {
-		t.Error("an entry of before the drop was cached")
+		t.Error("an entry that was read before the drop was cached")
 	}
 	if c.put("anna", "new", c.generation()); c.entries.Len() != 1 {
-		t.Error("an entry of after the drop was not cached")
+		t.Error("an entry that was read after the drop was not cached")
 	}
 }
 
-// A request must not get the result of a read that began before it.
-func TestLookups_AreSharedOnlyByRequestsThatArriveBeforeTheRead(t *testing.T) {
+// A request must not receive the result of a read that has started before the request.
+func TestLookups_ShareOnlyReadsThatStartLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLookups()
 		var reads atomic.Int64
@@ -56,38 +56,38 @@ func TestLookups_AreSharedOnlyByRequestsThatArriveBeforeTheRead(t *testing.T) {
 		first, second := make(chan struct{}), make(chan struct{})
 		before, during, late := make(chan int64, 1), make(chan int64, 5), make(chan int64, 1)
 		go request(first, before)
-		synctest.Wait() // the first read has begun
+		synctest.Wait() // the first read has started
 		for range 5 {
 			go request(second, during)
 		}
 		synctest.Wait()
 		if reads.Load() != 1 {
-			t.Fatalf("%d reads at the same time", reads.Load())
+			t.Fatalf("%d reads run at the same time, want 1", reads.Load())
 		}
 		close(first)
 		if got := <-before; got != 1 {
-			t.Errorf("the first request got read %d", got)
+			t.Errorf("the first request received the result of read %d", got)
 		}
-		synctest.Wait() // the second read has begun
+		synctest.Wait() // the second read has started
 		go request(second, late)
 		synctest.Wait()
 		close(second)
 		for range 5 {
 			if got := <-during; got != 2 {
-				t.Errorf("a request that came during the first read got read %d", got)
+				t.Errorf("a request that arrived during the first read received the result of read %d", got)
 			}
 		}
 		if got := <-late; got != 3 || reads.Load() != 3 {
-			t.Errorf("a request that came during the second read got read %d of %d", got, reads.Load())
+			t.Errorf("a request that arrived during the second read received the result of read %d of %d", got, reads.Load())
 		}
 		synctest.Wait()
 		if len(l.last) != 0 {
-			t.Errorf("%d finished reads are kept", len(l.last))
+			t.Errorf("%d finished reads are still stored", len(l.last))
 		}
 	})
 }
 
-// Each request waits for one timeout at most when Redis is gone.
+// If Redis does not respond, each request must wait for at most one timeout.
 func TestLookups_FailTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLookups()
@@ -110,7 +110,7 @@ func TestLookups_FailTogether(t *testing.T) {
 		close(release)
 		requests.Wait()
 		if reads.Load() != 1 {
-			t.Errorf("%d reads", reads.Load())
+			t.Errorf("%d reads were made, want 1", reads.Load())
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-func TestTheDirectoryOnEachKindOfRedis(t *testing.T) {
+func TestDirectoryOnEachKindOfRedis(t *testing.T) {
 	t.Parallel()
 	on := func(test func(*testing.T, clickstream.Endpoint)) func(*testing.T, string, string) {
 		return func(t *testing.T, url, kind string) {
@@ -24,22 +24,22 @@ func TestTheDirectoryOnEachKindOfRedis(t *testing.T) {
 	}
 	redistest.OnEachKind(
 		t,
-		redistest.Behaviour{Name: "the newest version wins", Test: on(newestVersionWinsInAnyOrder)},
-		redistest.Behaviour{Name: "a change is heard of", Test: on(aListeningReaderHearsOfAChange)},
-		redistest.Behaviour{Name: "a link is heard of", Test: on(aListeningReaderHearsOfALink)},
-		redistest.Behaviour{Name: "links", Test: on(linksAreFoundAbsentOrUnknown)},
-		redistest.Behaviour{Name: "a rebuild counts when nothing was lost", Test: on(rebuildCountsOnlyWhenNothingWasLostMeanwhile)},
-		redistest.Behaviour{Name: "a batch meets a forgotten script", Test: on(aBatchMeetsAForgottenScript)},
+		redistest.Behaviour{Name: "newest version remains", Test: on(testNewestVersionRemains)},
+		redistest.Behaviour{Name: "subscribed reader drops changed code", Test: on(testSubscribedReaderDropsChangedCode)},
+		redistest.Behaviour{Name: "subscribed reader drops changed link", Test: on(testSubscribedReaderDropsChangedLink)},
+		redistest.Behaviour{Name: "links", Test: on(testLinks)},
+		redistest.Behaviour{Name: "rebuild is not complete after a loss", Test: on(testRebuildIsNotCompleteAfterLoss)},
+		redistest.Behaviour{Name: "batch after a script flush", Test: on(testBatchAfterScriptFlush)},
 	)
 }
 
-func aBatchMeetsAForgottenScript(t *testing.T, at clickstream.Endpoint) {
+func testBatchAfterScriptFlush(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	f := newFixtureAt(t, at)
 	ctx := t.Context()
-	f.complete(t)
-	if at.Kind != clickstream.Single { // whose server is shared with other tests
-		f.everywhere(t, func(ctx context.Context, server redis.UniversalClient) error { return server.ScriptFlush(ctx).Err() })
+	f.markComplete(t)
+	if at.Kind != clickstream.Single { // the single server is shared with other tests
+		f.onEachMaster(t, func(ctx context.Context, server redis.UniversalClient) error { return server.ScriptFlush(ctx).Err() })
 	}
 	batch := f.writer.Batch()
 	for i := range 1000 {
@@ -53,9 +53,10 @@ func aBatchMeetsAForgottenScript(t *testing.T, at clickstream.Endpoint) {
 	}
 }
 
-// The node of a cluster that has the directory dies and comes back: what is cached
-// goes on, the rest is unknown, and afterwards changes are heard of as before.
-func TestChangesAreHeardAgainWhenTheirNodeIsBack(t *testing.T) {
+// The node of a cluster that has the directory dies and restarts. While it is dead,
+// entries that are not cached are unknown. After the restart, the reader must receive
+// changes again.
+func TestReader_ReceivesChangesAfterNodeRestart(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t)
 	f := newFixtureAt(t, clickstream.Endpoint{URL: c.URL, Kind: clickstream.Cluster})
@@ -64,28 +65,28 @@ func TestChangesAreHeardAgainWhenTheirNodeIsBack(t *testing.T) {
 	running.Go(func() { f.reader.Run(ctx) })
 	defer running.Wait()
 	defer cancel()
-	f.complete(t)
-	heard := func(version int64, window int32) {
+	f.markComplete(t)
+	awaitChange := func(version int64, window int32) {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			// Until it is back, and until its breaker lets a call through.
+			// Repeat the write until the node runs and its circuit breaker is closed.
 			err := f.writer.PutReferralCode(ctx, version, scope, "anna", code(window))
 			entry, state := f.reader.ReferralCode(ctx, scope, "anna")
 			if err == nil && state == directory.Found && entry.AttributionWindowDays == window {
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("never heard of window %d: %v %v, %v", window, entry, state, err)
+				t.Fatalf("the reader has not received window %d: %v %v, %v", window, entry, state, err)
 			}
 		}
 	}
-	heard(1, 30)
+	awaitChange(1, 30)
 	owner := c.Owner("{directory}:complete")
 	owner.Kill9()
 	if _, state := f.reader.ReferralCode(ctx, scope, "bert"); state != directory.Blind {
-		t.Errorf("without its node: %v", state)
+		t.Errorf("while the node is dead, the state is %v, want Blind", state)
 	}
 	owner.Restart()
-	heard(2, 60)
-	heard(3, 90)
+	awaitChange(2, 60)
+	awaitChange(3, 90)
 }

@@ -25,7 +25,7 @@ type fixture struct {
 	client redis.UniversalClient
 	writer *directory.Writer
 	reader *directory.Reader
-	clock  atomic.Int64 // nanoseconds added to the real clock
+	clock  atomic.Int64 // nanoseconds that are added to the real time
 }
 
 func newFixture(t testing.TB, url string) *fixture {
@@ -45,7 +45,8 @@ func newFixtureAt(t testing.TB, at clickstream.Endpoint) *fixture {
 	return f
 }
 
-func (f *fixture) complete(t testing.TB) {
+// markComplete makes the directory complete.
+func (f *fixture) markComplete(t testing.TB) {
 	t.Helper()
 	rebuild, err := f.writer.BeginRebuild(t.Context())
 	if err != nil {
@@ -56,8 +57,8 @@ func (f *fixture) complete(t testing.TB) {
 	}
 }
 
-// everywhere does something to the server, or to each master of a cluster.
-func (f *fixture) everywhere(t testing.TB, do func(context.Context, redis.UniversalClient) error) {
+// onEachMaster calls do for the server, or for each master of a cluster.
+func (f *fixture) onEachMaster(t testing.TB, do func(context.Context, redis.UniversalClient) error) {
 	t.Helper()
 	if cluster, ok := f.client.(*redis.ClusterClient); ok {
 		check(t, cluster.ForEachMaster(t.Context(), func(ctx context.Context, master *redis.Client) error { return do(ctx, master) }))
@@ -77,30 +78,30 @@ func check(t testing.TB, err error) {
 	}
 }
 
-func TestBlindUntilComplete(t *testing.T) {
+func TestReader_IsBlindUntilComplete(t *testing.T) {
 	f := newFixture(t, redistest.New(t))
 	ctx := t.Context()
 	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Blind {
-		t.Errorf("without the marker: %v", state)
+		t.Errorf("without the marker, the state of a missing code is %v", state)
 	}
 	check(t, f.writer.PutReferralCode(ctx, 1, scope, "Anna", code(30)))
 	if entry, state := f.reader.ReferralCode(ctx, scope, "ANNA"); state != directory.Found || entry.AttributionWindowDays != 30 {
-		t.Errorf("what is there is there, marker or not: %v %v", entry, state)
+		t.Errorf("without the marker, an existing code is not found: %v %v", entry, state)
 	}
-	f.complete(t)
+	f.markComplete(t)
 	if _, state := f.reader.ReferralCode(ctx, scope, "bert"); state != directory.Absent {
-		t.Errorf("with the marker: %v", state)
+		t.Errorf("with the marker, the state of a missing code is %v", state)
 	}
 	other := affiliate.Scope{Workspace: scope.Workspace, Mode: scope.Mode.Other()}
 	if _, state := f.reader.ReferralCode(ctx, other, "anna"); state != directory.Absent {
-		t.Errorf("the other mode: %v", state)
+		t.Errorf("in the other mode, the state of the code is %v", state)
 	}
 }
 
-func TestPublicAndSigningKeys(t *testing.T) {
+func TestReader_FindsPublicAndSigningKeys(t *testing.T) {
 	f := newFixture(t, redistest.New(t))
 	ctx, digest := t.Context(), sha256.Sum256([]byte("pk"))
-	f.complete(t)
+	f.markComplete(t)
 	check(t, f.writer.PutPublicKey(ctx, 1, digest, &edgev1.PublicKeyEntry{WorkspaceId: scope.Workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST}))
 	if entry, state := f.reader.PublicKey(ctx, digest); state != directory.Found || entry.Mode != edgev1.Mode_MODE_TEST {
 		t.Error(entry, state)
@@ -111,12 +112,13 @@ func TestPublicAndSigningKeys(t *testing.T) {
 	}
 }
 
-func newestVersionWinsInAnyOrder(t *testing.T, at clickstream.Endpoint) {
+func testNewestVersionRemains(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	f := newFixtureAt(t, at)
 	ctx := t.Context()
-	f.complete(t)
-	// Around the places where a comparison in floats or in words would slip.
+	f.markComplete(t)
+	// Comparing these versions as floating point numbers or as text would give wrong
+	// results.
 	versions := []int64{1, 9, 10, 999_999_999, 1_000_000_000, 1<<53 - 1, 1 << 53, 1<<53 + 1, 1<<63 - 2, 1<<63 - 1}
 	for round := range 20 {
 		name := string(rune('a' + round))
@@ -129,23 +131,23 @@ func newestVersionWinsInAnyOrder(t *testing.T, at clickstream.Endpoint) {
 	}
 }
 
-func TestDeletionIsAVersionToo(t *testing.T) {
+func TestWriter_DeletionHasAVersion(t *testing.T) {
 	f := newFixture(t, redistest.New(t))
 	ctx := t.Context()
 	check(t, f.writer.DeleteReferralCode(ctx, 5, scope, "anna"))
 	check(t, f.writer.PutReferralCode(ctx, 4, scope, "anna", code(30)))
 	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Absent {
-		t.Errorf("an older write undid a deletion: %v", state)
+		t.Errorf("after a deletion and an older write, the state is %v", state)
 	}
 	f = newFixture(t, redistest.New(t))
 	check(t, f.writer.DeleteReferralCode(ctx, 5, scope, "anna"))
 	check(t, f.writer.PutReferralCode(ctx, 6, scope, "anna", code(30)))
 	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Found {
-		t.Errorf("a code that was made again: %v", state)
+		t.Errorf("after a deletion and a newer write, the state is %v", state)
 	}
 }
 
-func TestFoundEntriesAreCachedFor30Seconds(t *testing.T) {
+func TestReader_CachesFoundEntriesFor30Seconds(t *testing.T) {
 	f := newFixture(t, redistest.New(t))
 	ctx := t.Context()
 	window := func() int32 {
@@ -166,15 +168,16 @@ func TestFoundEntriesAreCachedFor30Seconds(t *testing.T) {
 	}
 	f.clock.Store(int64(31 * time.Second))
 	if got := window(); got != 60 {
-		t.Errorf("after 30 s: %d", got)
+		t.Errorf("after 31 s, the window is %d, want 60", got)
 	}
 }
 
-// Nothing is published to these readers: each of them reads what it cannot use again.
-func TestEntriesWorkAsSoonAsTheyAreWritten(t *testing.T) {
+// The reader of this test is not subscribed to changes. It must still find new and
+// activated entries at once, because it does not cache absent and inactive entries.
+func TestReader_FindsNewEntriesAtOnce(t *testing.T) {
 	f := newFixture(t, redistest.New(t))
 	ctx, digest := t.Context(), sha256.Sum256([]byte("pk"))
-	f.complete(t)
+	f.markComplete(t)
 	paused := &edgev1.ReferralCodeEntry{ProgramId: []byte("p")}
 	for name, c := range map[string]struct {
 		write func() error
@@ -204,18 +207,18 @@ func TestEntriesWorkAsSoonAsTheyAreWritten(t *testing.T) {
 		check(t, f.writer.PutReferralCode(ctx, 1, scope, "bert", paused))
 		check(t, f.writer.PutLink(ctx, 1, "1111111111", &edgev1.LinkEntry{}))
 		if c.works() {
-			t.Errorf("%s works before it is written", name)
+			t.Errorf("%s works before the write", name)
 		}
 		check(t, c.write())
 		if !c.works() {
-			t.Errorf("%s does not work after it was written", name)
+			t.Errorf("%s does not work after the write", name)
 		}
 	}
 }
 
-func TestAnEntryIsSeenByEveryRequestThatFollowsItsWrite(t *testing.T) {
+func TestReader_RequestsAfterWriteFindEntry(t *testing.T) {
 	f := newFixture(t, redistest.New(t))
-	f.complete(t)
+	f.markComplete(t)
 	for round := range 20 {
 		name := "code" + strconv.Itoa(round)
 		var written, missed atomic.Bool
@@ -239,12 +242,12 @@ func TestAnEntryIsSeenByEveryRequestThatFollowsItsWrite(t *testing.T) {
 		written.Store(true)
 		requests.Wait()
 		if missed.Load() {
-			t.Fatalf("round %d: a request that followed the write did not find the entry", round)
+			t.Fatalf("round %d: a request after the write did not find the entry", round)
 		}
 	}
 }
 
-func aListeningReaderHearsOfAChange(t *testing.T, at clickstream.Endpoint) {
+func testSubscribedReaderDropsChangedCode(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	f := newFixtureAt(t, at)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -252,9 +255,9 @@ func aListeningReaderHearsOfAChange(t *testing.T, at clickstream.Endpoint) {
 	running.Go(func() { f.reader.Run(ctx) })
 	defer running.Wait()
 	defer cancel()
-	f.complete(t)
+	f.markComplete(t)
 
-	windowIs := func(want int32) {
+	awaitWindow := func(want int32) {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 			entry, state := f.reader.ReferralCode(ctx, scope, "anna")
@@ -262,21 +265,22 @@ func aListeningReaderHearsOfAChange(t *testing.T, at clickstream.Endpoint) {
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("never heard of window %d: %v %v", want, entry, state)
+				t.Fatalf("the reader has not received window %d: %v %v", want, entry, state)
 			}
 		}
 	}
 	check(t, f.writer.PutReferralCode(ctx, 1, scope, "anna", code(30)))
-	windowIs(30)
+	awaitWindow(30)
 	check(t, f.writer.PutReferralCode(ctx, 2, scope, "anna", code(60)))
-	windowIs(60)
+	awaitWindow(60)
 	batch := f.writer.Batch()
 	batch.PutReferralCode(3, scope, "anna", code(90))
 	check(t, batch.Flush(ctx))
-	windowIs(90)
+	awaitWindow(90)
 
-	// Messages are lost while the subscription is cut, so its return drops everything.
-	f.everywhere(t, func(ctx context.Context, server redis.UniversalClient) error {
+	// Messages are lost while the subscription is interrupted. Therefore the reader must
+	// drop its whole cache when it has subscribed again.
+	f.onEachMaster(t, func(ctx context.Context, server redis.UniversalClient) error {
 		return server.Do(ctx, "client", "kill", "type", "pubsub").Err()
 	})
 	check(t, f.client.Eval(ctx, `return redis.call('DEL', KEYS[1])`, []string{"{directory}:code:" + scope.Workspace.String() + ":test:anna"}).Err())
@@ -285,12 +289,12 @@ func aListeningReaderHearsOfAChange(t *testing.T, at clickstream.Endpoint) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the cache outlived its subscription")
+			t.Fatal("the reader did not drop its cache after it had subscribed again")
 		}
 	}
 }
 
-func rebuildCountsOnlyWhenNothingWasLostMeanwhile(t *testing.T, at clickstream.Endpoint) {
+func testRebuildIsNotCompleteAfterLoss(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	f := newFixtureAt(t, at)
 	ctx := t.Context()
@@ -301,9 +305,9 @@ func rebuildCountsOnlyWhenNothingWasLostMeanwhile(t *testing.T, at clickstream.E
 		batch.PutReferralCode(1, scope, string(rune('a'+i%26))+time.Duration(i).String(), code(30))
 	}
 	check(t, batch.Flush(ctx))
-	f.everywhere(t, func(ctx context.Context, server redis.UniversalClient) error { return server.FlushDB(ctx).Err() })
+	f.onEachMaster(t, func(ctx context.Context, server redis.UniversalClient) error { return server.FlushDB(ctx).Err() })
 	if done, err := f.writer.MarkComplete(ctx, rebuild); err != nil || done {
-		t.Fatalf("an emptied directory was called complete: %v %v", done, err)
+		t.Fatalf("MarkComplete of a flushed directory returned %v, %v", done, err)
 	}
 	if complete, err := f.writer.Complete(ctx); err != nil || complete {
 		t.Fatal(complete, err)
@@ -311,7 +315,7 @@ func rebuildCountsOnlyWhenNothingWasLostMeanwhile(t *testing.T, at clickstream.E
 	second, err := f.writer.BeginRebuild(ctx)
 	check(t, err)
 	if done, _ := f.writer.MarkComplete(ctx, rebuild); done {
-		t.Fatal("an overtaken rebuild completed")
+		t.Fatal("a rebuild was completed after a newer one had begun")
 	}
 	if done, err := f.writer.MarkComplete(ctx, second); err != nil || !done {
 		t.Fatal(done, err)
@@ -321,7 +325,7 @@ func rebuildCountsOnlyWhenNothingWasLostMeanwhile(t *testing.T, at clickstream.E
 	}
 }
 
-func TestBatchSurvivesAForgottenScript(t *testing.T) {
+func TestBatch_FlushAfterScriptFlush(t *testing.T) {
 	server := redistest.Start(t)
 	f := newFixture(t, server.URL)
 	ctx := t.Context()
@@ -334,14 +338,14 @@ func TestBatchSurvivesAForgottenScript(t *testing.T) {
 		t.Error(state)
 	}
 	if batch.Len() != 0 {
-		t.Error("a flushed batch is empty")
+		t.Error("the batch is not empty after Flush")
 	}
 
 	server.Kill9()
 	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Found {
-		t.Error("cached entries outlive Redis")
+		t.Error("without Redis, a cached entry is not found")
 	}
 	if _, state := f.reader.ReferralCode(ctx, scope, "carla"); state != directory.Blind {
-		t.Error("an entry that is not cached cannot be absent without Redis")
+		t.Error("without Redis, the state of an entry that is not cached is not Blind")
 	}
 }

@@ -1,24 +1,34 @@
-// Package directory is the edge's copy of public keys, referral codes, short links
-// and signing keys: what a collector needs to answer a click without a database.
+// Package directory stores a copy of the public keys, referral codes, short links and
+// signing keys in Redis. With this copy, the collectors can process a click without the
+// database.
 //
-//	core (Postgres is the truth) ── Writer ──▶ Redis ──▶ Reader (cache) ── collectors
-//	                                  └─ publishes each change ──▶ ┘
+//	core (reads Postgres) ── Writer ──▶ Redis ──▶ Reader (cache) ── collectors
+//	                           └─ publishes each change ──▶ ┘
 //
-// Every value carries a version that its writer took before it read the truth, and
-// a write is refused if a newer version is stored. So any race of writers ends with
-// the newest state. A deletion is stored as a value. A marker key says that the
-// directory is complete; without it a missing entry does not count as absent.
+// Every value has a version. The writer obtains the version before it reads the state
+// from Postgres. A write has no effect if a newer version is stored. Therefore the newest
+// state remains, whatever the order of the writes. A deletion is stored as a value with a
+// version. A marker key exists if the directory is complete. Without the marker, a
+// missing entry does not count as absent.
 //
-// Guarantees: Absent means that the core has written it so. While Redis does not
-// answer, or while the directory is rebuilt after a loss of data, the result is
-// Blind. An entry that did not exist or was not active works at every Reader as soon
-// as its write is acknowledged, because Readers cache usable entries only. A change
-// of a usable entry reaches a connected Reader when Redis publishes it, and any
-// Reader within 30 seconds.
+// The package guarantees:
 //
-// Limits: the directory can be wrong if Redis evicts single keys (maxmemory-policy
-// must be noeviction), and a deletion may not survive the loss of Redis's last
-// second of writes. The core's sweep repairs both.
+//   - The result Absent means that the entry does not exist in the core's data. If Redis
+//     does not respond, or if the directory is being rebuilt after a loss of data, the
+//     result is Blind.
+//   - A new or activated entry works for every Reader as soon as its write is
+//     acknowledged, because Readers cache only usable entries.
+//   - A change of a usable entry reaches a connected Reader when Redis publishes it, and
+//     every Reader within 30 seconds.
+//
+// It does not guarantee:
+//
+//   - If Redis evicts single keys, the directory is wrong. The maxmemory-policy must be
+//     noeviction.
+//   - If Redis loses its last second of writes, a deletion can be lost.
+//
+// The core compares the directory with Postgres at regular intervals and repairs both
+// faults.
 package directory
 
 import (
@@ -29,31 +39,31 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The braces put all keys into one Cluster slot, so that one MGET reads an entry and
-// the marker at the same instant.
+// The text in braces puts all keys into the same slot of a Cluster, so that one MGET can
+// read an entry and the marker at the same time.
 const (
 	keyPrefix  = "{directory}:"
 	markerKey  = keyPrefix + "complete"
 	rebuildKey = keyPrefix + "rebuild"
 	signingKey = keyPrefix + "signing-keys"
 	channel    = keyPrefix + "changed"
-	// everything is the message that drops whole caches.
+	// everything is the message after which Readers drop their whole caches.
 	everything = "*"
 )
 
-// keySpace is the size of the buffer on the stack in which a key is built. Longer
-// keys need a second allocation.
-const keySpace = 192
+// keyBufferSize is the size of the stack buffer in which a key is built. A longer key
+// needs a second allocation.
+const keyBufferSize = 192
 
 func publicKeyKey(digest [32]byte) string {
-	var space [keySpace]byte
-	key := append(space[:0], keyPrefix+"pk:"...)
+	var buffer [keyBufferSize]byte
+	key := append(buffer[:0], keyPrefix+"pk:"...)
 	return string(hex.AppendEncode(key, digest[:]))
 }
 
 func referralCodeKey(scope affiliate.Scope, code string) string {
-	var space [keySpace]byte
-	key := append(space[:0], keyPrefix+"code:"...)
+	var buffer [keyBufferSize]byte
+	key := append(buffer[:0], keyPrefix+"code:"...)
 	key = append(key, scope.Workspace.String()...)
 	key = append(key, ':')
 	key = append(key, scope.Mode...)
@@ -63,8 +73,8 @@ func referralCodeKey(scope affiliate.Scope, code string) string {
 
 func linkKey(key string) string { return keyPrefix + "link:" + key }
 
-// A stored value is a version of nineteen decimal digits, one flag and the protobuf.
-// The version is text because Lua's numbers cannot hold every int64.
+// A stored value consists of the version as 19 decimal digits, a flag and the marshalled
+// protobuf message. The version is text because Lua numbers cannot represent every int64.
 const (
 	versionDigits = 19
 	flagPresent   = '+'
@@ -79,8 +89,8 @@ func encodeVersion(version int64) (string, error) {
 	return "0000000000000000000"[len(digits):] + digits, nil
 }
 
-// decode splits a stored value. present is false for a tombstone. ok is false for a
-// value that this package did not write.
+// decode splits a stored value. present is false for a deleted entry. ok is false if the
+// value does not have the format of this package.
 func decode(stored string) (payload string, present, ok bool) {
 	if len(stored) <= versionDigits {
 		return "", false, false

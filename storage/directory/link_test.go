@@ -17,42 +17,43 @@ func link(target string) *edgev1.LinkEntry {
 	return &edgev1.LinkEntry{WorkspaceId: scope.Workspace.UUID[:], ReferralCode: "anna", TargetUrl: target, Active: true}
 }
 
+// target returns the target URL of a link and the state of the look-up.
 func (f *fixture) target(t testing.TB, key string) (string, directory.State) {
 	t.Helper()
 	entry, state := f.reader.Link(t.Context(), key)
 	return entry.GetTargetUrl(), state
 }
 
-func linksAreFoundAbsentOrUnknown(t *testing.T, at clickstream.Endpoint) {
+func testLinks(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	f := newFixtureAt(t, at)
 	ctx := t.Context()
 	if _, state := f.target(t, "Anna000key"); state != directory.Blind {
-		t.Errorf("without the marker: %v", state)
+		t.Errorf("without the marker, the state of a missing link is %v", state)
 	}
 	check(t, f.writer.PutLink(ctx, 1, "Anna000key", link("https://a.example/")))
 	if target, state := f.target(t, "Anna000key"); state != directory.Found || target != "https://a.example/" {
-		t.Errorf("what is there is there, marker or not: %q %v", target, state)
+		t.Errorf("without the marker, an existing link is not found: %q %v", target, state)
 	}
-	f.complete(t)
+	f.markComplete(t)
 	if _, state := f.target(t, "anna000key"); state != directory.Absent {
-		t.Errorf("lower and upper case are two keys: %v", state)
+		t.Errorf("the state of a key in other case is %v, want Absent", state)
 	}
-	// Absent links are read again each time.
+	// The reader must not cache that a link is absent.
 	check(t, f.writer.PutLink(ctx, 2, "anna000key", link("https://b.example/")))
 	if target, state := f.target(t, "anna000key"); state != directory.Found || target != "https://b.example/" {
-		t.Errorf("after it was written: %q %v", target, state)
+		t.Errorf("after the write, the link is not found: %q %v", target, state)
 	}
-	// A link and a code of the same text are two entries.
+	// A link and a referral code with the same text are different entries.
 	if _, state := f.reader.ReferralCode(ctx, scope, "Anna000key"); state != directory.Absent {
-		t.Errorf("a code of a link's key: %v", state)
+		t.Errorf("the state of a code with the text of a link's key is %v", state)
 	}
 }
 
-func TestTheNewestStateOfALinkWins(t *testing.T) {
+func TestWriter_NewestVersionOfLinkRemains(t *testing.T) {
 	f := newFixture(t, redistest.New(t))
 	ctx := t.Context()
-	f.complete(t)
+	f.markComplete(t)
 	for round := range 10 {
 		key := string(rune('a'+round)) + "000000000"
 		for _, version := range rand.Perm(6) {
@@ -76,12 +77,12 @@ func TestTheNewestStateOfALinkWins(t *testing.T) {
 		check(t, batch.Flush(ctx))
 		fresh := directory.NewReader(f.client, time.Now)
 		if entry, state := fresh.Link(ctx, key); state != directory.Found || entry.TargetUrl != "https://c.example/" {
-			t.Fatalf("round %d, made again: %v %v", round, entry, state)
+			t.Fatalf("round %d, after a newer write: %v %v", round, entry, state)
 		}
 	}
 }
 
-func aListeningReaderHearsOfALink(t *testing.T, at clickstream.Endpoint) {
+func testSubscribedReaderDropsChangedLink(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	f := newFixtureAt(t, at)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -89,43 +90,43 @@ func aListeningReaderHearsOfALink(t *testing.T, at clickstream.Endpoint) {
 	running.Go(func() { f.reader.Run(ctx) })
 	defer running.Wait()
 	defer cancel()
-	f.complete(t)
-	is := func(want string, wanted directory.State) {
+	f.markComplete(t)
+	awaitLink := func(wantTarget string, wantState directory.State) {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 			target, state := f.target(t, "Anna000key")
-			if state == wanted && target == want {
+			if state == wantState && target == wantTarget {
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("never %q %v, but %q %v", want, wanted, target, state)
+				t.Fatalf("got %q %v, want %q %v", target, state, wantTarget, wantState)
 			}
 		}
 	}
-	is("", directory.Absent)
+	awaitLink("", directory.Absent)
 	check(t, f.writer.PutLink(ctx, 1, "Anna000key", link("https://a.example/")))
-	is("https://a.example/", directory.Found)
+	awaitLink("https://a.example/", directory.Found)
 	batch := f.writer.Batch()
 	batch.PutLink(2, "Anna000key", link("https://b.example/"))
 	check(t, batch.Flush(ctx))
-	is("https://b.example/", directory.Found)
+	awaitLink("https://b.example/", directory.Found)
 	check(t, f.writer.DeleteLink(ctx, 3, "Anna000key"))
-	is("", directory.Absent)
+	awaitLink("", directory.Absent)
 }
 
-func TestACachedLinkOutlivesRedis(t *testing.T) {
+func TestReader_FindsCachedLinkWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
 	f := newFixture(t, server.URL)
-	f.complete(t)
+	f.markComplete(t)
 	check(t, f.writer.PutLink(t.Context(), 1, "Anna000key", link("https://a.example/")))
 	if _, state := f.target(t, "Anna000key"); state != directory.Found {
 		t.Fatal(state)
 	}
 	server.Kill9()
 	if _, state := f.target(t, "Anna000key"); state != directory.Found {
-		t.Error("a cached link did not outlive Redis")
+		t.Error("without Redis, a cached link is not found")
 	}
 	if _, state := f.target(t, "0000000000"); state != directory.Blind {
-		t.Error("a link that is not cached cannot be absent without Redis")
+		t.Error("without Redis, the state of a link that is not cached is not Blind")
 	}
 }

@@ -2,40 +2,41 @@ package directory
 
 import "sync"
 
-// lookups lets requests for one key that wait at the same time share one read from
-// Redis. A request shares a read only if the read begins after the request arrived,
-// so that its result includes every write that was acknowledged before the request
-// was sent. At most one read per key runs and at most one waits for it.
+// lookups lets simultaneous requests for a key share one read from Redis. A request
+// shares a read only if the read starts after the request has arrived. Therefore the
+// result includes every write that was acknowledged before the request was sent. For each
+// key, at most one read runs and at most one read waits for it to end.
 type lookups struct {
 	mu   sync.Mutex
-	last map[string]*sharedLookup // the newest unfinished one of each key
+	last map[string]*sharedLookup // the newest unfinished read of each key
 }
 
-// sharedLookup is one read. Its result is set before done is closed.
+// sharedLookup is a read that several requests share. value and state are set before done
+// is closed.
 type sharedLookup struct {
-	begun bool // guarded by lookups.mu
-	done  chan struct{}
-	value any
-	state State
+	started bool // guarded by lookups.mu
+	done    chan struct{}
+	value   any
+	state   State
 }
 
 func newLookups() *lookups { return &lookups{last: make(map[string]*sharedLookup)} }
 
-// do returns the result of a read that began after the call. After a read without
-// a result the requests that waited for it get none either: each of them would wait
-// for the same timeout again.
+// do returns the result of a read that has started after the call of do. If the running
+// read fails, the read that waits for it is not made, and its requests fail too.
+// Otherwise they would wait for the same timeout again.
 func (l *lookups) do(key string, read func() (any, State)) (any, State) {
 	l.mu.Lock()
 	running := l.last[key]
-	if running != nil && !running.begun {
+	if running != nil && !running.started {
 		l.mu.Unlock()
 		<-running.done
 		return running.value, running.state
 	}
-	own := &sharedLookup{begun: running == nil, done: make(chan struct{}), state: Blind}
+	own := &sharedLookup{started: running == nil, done: make(chan struct{}), state: Blind}
 	l.last[key] = own
 	l.mu.Unlock()
-	// A read that panics still ends the wait of the others.
+	// Deferred, so that the other requests do not wait forever if read panics.
 	defer func() {
 		l.mu.Lock()
 		if l.last[key] == own {
@@ -48,7 +49,7 @@ func (l *lookups) do(key string, read func() (any, State)) (any, State) {
 	if running != nil {
 		<-running.done
 		l.mu.Lock()
-		own.begun = true
+		own.started = true
 		l.mu.Unlock()
 		if running.state == Blind {
 			return nil, Blind

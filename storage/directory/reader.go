@@ -11,36 +11,36 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
-// State is the outcome of a look-up.
+// State is the result of a look-up.
 type State int
 
-// The outcomes.
+// The results of a look-up.
 const (
-	// Blind: Redis did not answer, or the entry is not there and the directory is
-	// not complete.
+	// Blind means that it is unknown whether the entry exists. Redis did not respond, or
+	// the entry is missing and the directory is not complete.
 	Blind State = iota
-	// Found: the entry is there.
+	// Found means that the entry exists.
 	Found
-	// Absent: the directory is complete and the entry is not in it.
+	// Absent means that the entry does not exist. The directory is complete.
 	Absent
 )
 
-// lookupTimeout bounds one read. A click waits for two reads at most, then it is
-// accepted unresolved.
+// lookupTimeout is the timeout of one read. A click waits for at most two reads. Then it
+// is accepted without the entry.
 const lookupTimeout = 250 * time.Millisecond
 
-// Reader looks up entries and caches those that can be used: active codes and
-// links, keys that are not revoked. Absent and inactive entries are read from Redis
-// each time, so that an entry works as soon as Redis has it. Reader is safe for
-// concurrent use. The entries it returns are shared and must not be changed.
+// Reader looks up entries. It caches usable entries: active codes, active links and keys
+// that are not revoked. It reads absent and unusable entries from Redis each time, so
+// that an entry works as soon as it is in Redis. A Reader is safe for concurrent use. The
+// entries that it returns are shared and must not be changed.
 type Reader struct {
 	client  redis.UniversalClient
 	cache   *cache
 	lookups *lookups
 }
 
-// NewReader reads through a client of clickstream.Connect. Without Run, a cached
-// entry can be 30 seconds old.
+// NewReader returns a Reader. The client must come from clickstream.Connect. If Run is
+// not called, cached entries can be up to 30 seconds old.
 func NewReader(client redis.UniversalClient, now func() time.Time) *Reader {
 	return &Reader{client: client, cache: newCache(now), lookups: newLookups()}
 }
@@ -50,24 +50,24 @@ func (r *Reader) PublicKey(ctx context.Context, digest [32]byte) (*edgev1.Public
 	return lookup(ctx, r, publicKeyKey(digest), func(key *edgev1.PublicKeyEntry) bool { return !key.Revoked })
 }
 
-// ReferralCode looks up the programme and participant of a code. Codes are
+// ReferralCode looks up the programme and participant of a referral code. Codes are
 // case-insensitive.
 func (r *Reader) ReferralCode(ctx context.Context, scope affiliate.Scope, code string) (*edgev1.ReferralCodeEntry, State) {
 	return lookup(ctx, r, referralCodeKey(scope, code), (*edgev1.ReferralCodeEntry).GetActive)
 }
 
-// Link looks up the target of a short link. Keys of links are case-sensitive.
+// Link looks up the target of a short link. The keys of links are case-sensitive.
 func (r *Reader) Link(ctx context.Context, key string) (*edgev1.LinkEntry, State) {
 	return lookup(ctx, r, linkKey(key), (*edgev1.LinkEntry).GetActive)
 }
 
-// SigningKeys looks up the public halves of the access token keys.
+// SigningKeys looks up the public keys that verify access tokens.
 func (r *Reader) SigningKeys(ctx context.Context) (*edgev1.SigningKeys, State) {
 	return lookup(ctx, r, signingKey, func(*edgev1.SigningKeys) bool { return true })
 }
 
-// lookup reads an entry from the cache or from Redis. It caches an entry that
-// usable accepts.
+// lookup reads an entry from the cache or from Redis. It caches the entry if usable
+// returns true.
 func lookup[T any, M interface {
 	*T
 	proto.Message
@@ -76,11 +76,12 @@ func lookup[T any, M interface {
 		return value.(M), Found
 	}
 	value, state := r.lookups.do(key, func() (any, State) {
-		// The read that this one waited for may have cached the entry.
+		// An earlier read, which this read has waited for, may have cached the entry.
 		if value, ok := r.cache.get(key); ok {
 			return value, Found
 		}
-		// Other requests may share the read, so it outlives this request.
+		// Other requests may share the read, so it must not end when this request is
+		// canceled.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 		defer cancel()
 		generation := r.cache.generation()
@@ -124,12 +125,12 @@ func (r *Reader) fetch(ctx context.Context, key string) (payload string, state S
 	return "", Absent
 }
 
-// resubscribeDelay is the pause after a subscription that ended.
+// resubscribeDelay is the pause between the end of a subscription and the next one.
 const resubscribeDelay = 500 * time.Millisecond
 
-// Run drops cached entries when a change of them is published, until ctx ends.
-// Messages that were published while no subscription existed are lost, so each new
-// subscription drops the whole cache.
+// Run subscribes to changes until ctx ends. It drops a cached entry when a change of the
+// entry is published. Messages that are published without a subscription are lost, so
+// each new subscription drops the whole cache.
 func (r *Reader) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.listen(ctx)
@@ -143,8 +144,8 @@ func (r *Reader) Run(ctx context.Context) {
 func (r *Reader) listen(ctx context.Context) {
 	subscription := r.client.Subscribe(ctx, channel)
 	defer func() { _ = subscription.Close() }()
-	// The library pings a silent connection, reconnects and subscribes again. It
-	// delivers a Subscription each time.
+	// The library pings an idle connection. If the connection is broken, it reconnects,
+	// subscribes again and delivers a Subscription to the channel.
 	messages := subscription.ChannelWithSubscriptions(redis.WithChannelHealthCheckInterval(3 * time.Second))
 	for {
 		select {

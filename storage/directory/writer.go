@@ -14,10 +14,10 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
-// setIfNewer stores ARGV[1]..ARGV[2] under KEYS[1] unless the stored version is at
-// least as new. It returns 1 if it stored the value. ARGV[3], if not empty, is the
-// channel on which it publishes the change. The script does both, so that no writer
-// can fail between them.
+// setIfNewer stores the version ARGV[1] and the value ARGV[2] under KEYS[1], unless the
+// stored version is equal or newer. It returns 1 if it has stored the value. If ARGV[3]
+// is not empty, it is the channel on which the script publishes the change. One script
+// does both, so that a writer cannot fail between the two steps.
 var setIfNewer = redis.NewScript(`
 local stored = redis.call('GET', KEYS[1])
 if stored then
@@ -34,8 +34,9 @@ end
 return 1
 `)
 
-// markComplete sets the marker KEYS[1] only while KEYS[2] still holds the rebuild
-// ARGV[1]. It then publishes on ARGV[2] that everything changed.
+// markComplete sets the marker KEYS[1] if KEYS[2] still contains the rebuild token
+// ARGV[1]. It then publishes a message on the channel ARGV[2] that makes Readers drop
+// their caches.
 var markComplete = redis.NewScript(`
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then
   return 0
@@ -46,30 +47,32 @@ redis.call('PUBLISH', ARGV[2], '*')
 return 1
 `)
 
-// Writer writes the directory; only the core has one. A version is a number taken
-// before the state that it describes was read, so that a higher number never carries
-// an older state. Versions start at 1.
+// Writer writes the directory. Only the core uses it. The caller must obtain the version
+// of an entry before it reads the state of the entry, so that a higher version never
+// belongs to an older state. Versions start at 1.
 type Writer struct{ client redis.UniversalClient }
 
-// NewWriter writes through client.
+// NewWriter returns a Writer that uses client.
 func NewWriter(client redis.UniversalClient) *Writer { return &Writer{client: client} }
 
-// PutPublicKey writes the workspace of a public key, or its end (entry.Revoked).
+// PutPublicKey writes the workspace and mode of a public key, or that the key is revoked
+// (entry.Revoked).
 func (w *Writer) PutPublicKey(ctx context.Context, version int64, digest [32]byte, entry *edgev1.PublicKeyEntry) error {
 	return w.put(ctx, version, publicKeyKey(digest), entry)
 }
 
-// PutReferralCode writes the programme and participant of a code.
+// PutReferralCode writes the programme and participant of a referral code.
 func (w *Writer) PutReferralCode(ctx context.Context, version int64, scope affiliate.Scope, code string, entry *edgev1.ReferralCodeEntry) error {
 	return w.put(ctx, version, referralCodeKey(scope, code), entry)
 }
 
-// DeleteReferralCode writes that a code does not exist.
+// DeleteReferralCode writes that a referral code does not exist.
 func (w *Writer) DeleteReferralCode(ctx context.Context, version int64, scope affiliate.Scope, code string) error {
 	return w.put(ctx, version, referralCodeKey(scope, code), nil)
 }
 
-// PutLink writes the target of a short link. Its key is unique over the deployment.
+// PutLink writes the target of a short link. The key of a link is unique in the whole
+// deployment, so there is no scope.
 func (w *Writer) PutLink(ctx context.Context, version int64, key string, entry *edgev1.LinkEntry) error {
 	return w.put(ctx, version, linkKey(key), entry)
 }
@@ -79,7 +82,7 @@ func (w *Writer) DeleteLink(ctx context.Context, version int64, key string) erro
 	return w.put(ctx, version, linkKey(key), nil)
 }
 
-// PutSigningKeys publishes the public halves of the access token keys.
+// PutSigningKeys writes the public keys that verify access tokens.
 func (w *Writer) PutSigningKeys(ctx context.Context, version int64, keys *edgev1.SigningKeys) error {
 	return w.put(ctx, version, signingKey, keys)
 }
@@ -106,18 +109,18 @@ func encode(version int64, entry proto.Message) (digits string, value []byte, er
 	return digits, value, err
 }
 
-// Complete reports whether the marker is there. Without it the core has to rebuild:
-// BeginRebuild, Batches with all entries, MarkComplete.
+// Complete reports whether the marker exists. If it does not, the core must rebuild the
+// directory: it calls BeginRebuild, writes all entries in batches and calls MarkComplete.
 func (w *Writer) Complete(ctx context.Context) (bool, error) {
 	n, err := w.client.Exists(ctx, markerKey).Result()
 	return n == 1, err
 }
 
-// Rebuild identifies one attempt to fill the directory. Its token is stored in Redis
-// beside the entries, so it is lost together with them.
+// Rebuild identifies one attempt to fill the directory. Its token is stored in the same
+// Redis as the entries, so Redis cannot lose all entries without the token.
 type Rebuild struct{ token string }
 
-// BeginRebuild starts an attempt. An earlier attempt can no longer complete.
+// BeginRebuild starts a rebuild. An earlier rebuild can no longer be completed.
 func (w *Writer) BeginRebuild(ctx context.Context) (Rebuild, error) {
 	rebuild := Rebuild{token: rand.Text()}
 	if err := w.client.Set(ctx, rebuildKey, rebuild.token, 0).Err(); err != nil {
@@ -126,9 +129,9 @@ func (w *Writer) BeginRebuild(ctx context.Context) (Rebuild, error) {
 	return rebuild, nil
 }
 
-// MarkComplete sets the marker if nothing was lost since rebuild began. False means
-// that Redis was emptied in between or that another rebuild has begun; the caller has
-// to check Complete again.
+// MarkComplete sets the marker and returns true if the rebuild is still valid. It returns
+// false if Redis has lost its data since the rebuild began, or if another rebuild has
+// begun. The caller must then check Complete again.
 func (w *Writer) MarkComplete(ctx context.Context, rebuild Rebuild) (bool, error) {
 	n, err := markComplete.Run(ctx, w.client, []string{markerKey, rebuildKey}, rebuild.token, channel).Int()
 	if err != nil {
@@ -137,11 +140,12 @@ func (w *Writer) MarkComplete(ctx context.Context, rebuild Rebuild) (bool, error
 	return n == 1, nil
 }
 
-// Batch collects writes for one round trip. Not safe for concurrent use.
+// Batch collects writes and sends them in one round trip. It is not safe for concurrent
+// use.
 type Batch struct {
 	writer *Writer
-	// channel is where each write is published by itself. If it is empty, Flush
-	// publishes one message, which drops the whole caches of readers.
+	// channel is the channel on which each write is published. If it is empty, Flush
+	// publishes only one message, after which Readers drop their whole caches.
 	channel string
 	writes  []batchWrite
 	err     error
@@ -152,44 +156,45 @@ type batchWrite struct {
 	value       []byte
 }
 
-// Batch starts an empty batch for many entries: readers drop their whole caches. A
-// thousand writes are a good size.
+// Batch returns an empty batch for many entries. After its Flush, Readers drop their
+// whole caches. A thousand writes are a good size.
 func (w *Writer) Batch() *Batch { return &Batch{writer: w} }
 
-// Changes starts an empty batch for a few entries: readers drop these only.
+// Changes returns an empty batch for a few entries. After its Flush, Readers drop only
+// these entries from their caches.
 func (w *Writer) Changes() *Batch { return &Batch{writer: w, channel: channel} }
 
-// PutPublicKey adds a Writer.PutPublicKey.
+// PutPublicKey adds the write of Writer.PutPublicKey to the batch.
 func (b *Batch) PutPublicKey(version int64, digest [32]byte, entry *edgev1.PublicKeyEntry) {
 	b.add(version, publicKeyKey(digest), entry)
 }
 
-// PutReferralCode adds a Writer.PutReferralCode.
+// PutReferralCode adds the write of Writer.PutReferralCode to the batch.
 func (b *Batch) PutReferralCode(version int64, scope affiliate.Scope, code string, entry *edgev1.ReferralCodeEntry) {
 	b.add(version, referralCodeKey(scope, code), entry)
 }
 
-// DeleteReferralCode adds a Writer.DeleteReferralCode.
+// DeleteReferralCode adds the write of Writer.DeleteReferralCode to the batch.
 func (b *Batch) DeleteReferralCode(version int64, scope affiliate.Scope, code string) {
 	b.add(version, referralCodeKey(scope, code), nil)
 }
 
-// PutLink adds a Writer.PutLink.
+// PutLink adds the write of Writer.PutLink to the batch.
 func (b *Batch) PutLink(version int64, key string, entry *edgev1.LinkEntry) {
 	b.add(version, linkKey(key), entry)
 }
 
-// DeleteLink adds a Writer.DeleteLink.
+// DeleteLink adds the write of Writer.DeleteLink to the batch.
 func (b *Batch) DeleteLink(version int64, key string) {
 	b.add(version, linkKey(key), nil)
 }
 
-// PutSigningKeys adds a Writer.PutSigningKeys.
+// PutSigningKeys adds the write of Writer.PutSigningKeys to the batch.
 func (b *Batch) PutSigningKeys(version int64, keys *edgev1.SigningKeys) {
 	b.add(version, signingKey, keys)
 }
 
-// Len returns the number of writes that wait for Flush.
+// Len returns the number of writes in the batch.
 func (b *Batch) Len() int { return len(b.writes) }
 
 func (b *Batch) add(version int64, key string, entry proto.Message) {
@@ -198,8 +203,8 @@ func (b *Batch) add(version int64, key string, entry proto.Message) {
 	b.writes = append(b.writes, batchWrite{key: key, digits: digits, value: value})
 }
 
-// Flush sends the collected writes and empties the batch. After an error some of them
-// may have been stored; repeating them is harmless.
+// Flush sends the collected writes and empties the batch. After an error, some of the
+// writes may have been stored. It is safe to repeat them.
 func (b *Batch) Flush(ctx context.Context) error {
 	writes, err := b.writes, b.err
 	b.writes, b.err = nil, nil
@@ -208,8 +213,9 @@ func (b *Batch) Flush(ctx context.Context) error {
 	}
 	changed, err := b.send(ctx, writes)
 	if err != nil && strings.Contains(err.Error(), "NOSCRIPT") {
-		// Redis lost the script (a restart, a failover). EVAL loads it at the node of the
-		// keys; SCRIPT LOAD would have to reach every node of a Cluster.
+		// Redis does not have the script, for example after a restart or a failover. EVAL
+		// loads it on the node that has the keys. SCRIPT LOAD would have to be sent to
+		// every node of a Cluster.
 		var stored int
 		first := writes[0]
 		stored, err = setIfNewer.Eval(ctx, b.writer.client, []string{first.key}, first.digits, first.value, b.channel).Int()
