@@ -359,7 +359,7 @@ func TestCommission_AndItsHistoryAreOfOneInstant(t *testing.T) {
 	}, l.participant())
 	// The store has one connection. Its statements are prepared before the table is
 	// locked.
-	store := l.Store.Traced(t, l.URL, nil)
+	store := l.Store.WithTracer(t, l.URL, nil)
 	if _, err := store.Commission(t.Context(), c.Scope, c.Program, c.ID); err != nil {
 		t.Fatal(err)
 	}

@@ -12,26 +12,29 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Lists of commissions. A page in the default order, narrowed or not, is read
-// from an index in that order and costs its size and its offset within one day:
-// the counts of commission_counts tell in which day it begins. Sorted by anything
-// else it costs one pass over the rows that the filter leaves. The total is a sum
-// of counts. A search finds its rows through indexes of its own (migration 0003)
-// and costs as much as it has matches; its total stops at
-// affiliate.MaxSearchTotal.
+// Lists of commissions. A page in the default order, filtered or not, is read from an
+// index that has this order. The counts in commission_counts show on which day the page
+// begins. The cost of a page is therefore its size and its offset within one day. In
+// any other order, the cost is one pass over the rows that match the filter. The total
+// is a sum of counts.
 //
-// A page and its total are of one snapshot.
+// A search finds its rows through its own indexes (migration 0003). Its cost grows with
+// the number of matches. Its total stops at affiliate.MaxSearchTotal.
+//
+// A page and its total are read in one snapshot.
 
-// planned makes Postgres plan the statement for the values at hand. A generic
-// plan knows neither how large the workspace is nor how common the prefix, and
-// cannot use an index for a pattern that it does not see.
+// planned makes Postgres plan the statement for the actual arguments. A generic plan
+// considers neither the size of the workspace nor how common a prefix is, and it cannot
+// use an index for a LIKE pattern.
 const planned = pgx.QueryExecModeCacheDescribe
 
-// maxSearchPartners bounds the partners whose commissions a search looks up by index.
-// If more share the prefix, each commission's partner is looked at instead.
+// maxSearchPartners bounds the partners whose commissions a search finds through an
+// index. If more partners match the prefix, the search compares the partner of each
+// commission instead.
 const maxSearchPartners = 10_000
 
-// commissionSorts are the sort keys of a list, over c and, for names, u.
+// commissionSorts maps the sort keys of a list to expressions over commissions c and,
+// for names, users u.
 var commissionSorts = map[affiliate.CommissionSort]string{
 	affiliate.SortCreatedAt:      "c.created_at",
 	affiliate.SortAmountCents:    "c.amount_cents",
@@ -41,8 +44,8 @@ var commissionSorts = map[affiliate.CommissionSort]string{
 	affiliate.SortPartnerName:    "lower(u.name)",
 }
 
-// commissionSortOf is what follows ORDER BY. The tie-breaker is spelled out even
-// where it repeats the key, and Postgres drops the repetition.
+// commissionSortOf returns the ORDER BY list. It always ends with the same tie-breaker.
+// Postgres ignores columns that occur twice.
 func commissionSortOf(order affiliate.CommissionOrder) string {
 	direction := " desc"
 	if order.Ascending {
@@ -51,7 +54,7 @@ func commissionSortOf(order affiliate.CommissionOrder) string {
 	return commissionSorts[order.By] + direction + ", c.created_at desc, c.id desc"
 }
 
-// Commissions is one page of a list and how many rows all its pages have.
+// Commissions returns one page of a list and the number of rows on all its pages.
 func (s *Store) Commissions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
 ) (items []affiliate.CommissionItem, total int64, err error) {
@@ -69,7 +72,7 @@ func (s *Store) Commissions(
 	return items, total, err
 }
 
-// listCommissions is Commissions without a search.
+// listCommissions returns a page of a list without a search.
 func listCommissions(
 	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
 ) ([]affiliate.CommissionItem, int64, error) {
@@ -86,9 +89,9 @@ func listCommissions(
 	return items, total, err
 }
 
-// startOfPage counts what the filter leaves, and finds a filter and an offset that
-// lead to the page by passing over as little as possible: in the order of age, the
-// rows of one day.
+// startOfPage counts the rows that match the filter. It also returns a filter and an
+// offset that lead to the page and skip as few rows as possible. In the order of
+// creation, these are rows of a single day.
 func startOfPage(
 	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
 ) (within affiliate.CommissionFilter, offset, total int64, err error) {
@@ -128,7 +131,7 @@ func startOfPage(
 	return filter, offset, total, nil
 }
 
-// searchCommissions is Commissions with a search.
+// searchCommissions returns a page of a list with a search.
 func searchCommissions(
 	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
 ) ([]affiliate.CommissionItem, int64, error) {
@@ -141,15 +144,14 @@ func searchCommissions(
 		return nil, 0, err
 	}
 	if n := int64(len(items)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// The list ends on this page.
+		// This is the last page, so its end is the total.
 		return items, page.Offset() + n, nil
 	}
 	total, err := countFound(ctx, tx, where)
 	return items, total, err
 }
 
-// countFound counts what a search finds, up to one more than
-// affiliate.MaxSearchTotal.
+// countFound counts the results of a search, up to affiliate.MaxSearchTotal + 1.
 func countFound(ctx context.Context, tx pgx.Tx, where conditions) (total int64, err error) {
 	args := append([]any{planned}, where.args...)
 	if err := tx.QueryRow(ctx, commissionTotalSQL(where, affiliate.MaxSearchTotal), args...).Scan(&total); err != nil {
@@ -158,7 +160,7 @@ func countFound(ctx context.Context, tx pgx.Tx, where conditions) (total int64, 
 	return total, nil
 }
 
-// commissionTotalSQL is the statement for a total up to most.
+// commissionTotalSQL returns the statement for a total up to most.
 func commissionTotalSQL(where conditions, most int64) string {
 	return CountUpTo(most, `from commissions c where `+where.sql())
 }
@@ -169,11 +171,11 @@ func readCommissions(
 	args := append([]any{planned}, where.args...)
 	rows, err := tx.Query(ctx, commissionPageSQL(where, order), append(args, size, offset)...)
 	if err != nil {
-		return nil, fmt.Errorf("commissions: %w", err)
+		return nil, fmt.Errorf("read commissions: %w", err)
 	}
 	items, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[affiliate.CommissionItem])
 	if err != nil {
-		return nil, fmt.Errorf("commissions: %w", err)
+		return nil, fmt.Errorf("read commissions: %w", err)
 	}
 	for i := range items {
 		items[i].Scope = scope
@@ -181,9 +183,9 @@ func readCommissions(
 	return items, nil
 }
 
-// commissionPageSQL is the statement for a page, whose last two arguments are its
-// size and offset. The names of programmes and partners are joined to the rows of
-// the page only.
+// commissionPageSQL returns the statement for a page. Its last two arguments are the
+// size and the offset of the page. It joins the names of programmes and partners only
+// to the rows of the page.
 func commissionPageSQL(where conditions, order affiliate.CommissionOrder) string {
 	from, sort := "commissions c", commissionSortOf(order)
 	if order.By == affiliate.SortPartnerName {
@@ -198,13 +200,14 @@ func commissionPageSQL(where conditions, order affiliate.CommissionOrder) string
 		order by ` + sort
 }
 
-// conditions are the terms of a WHERE clause with their arguments.
+// conditions are the terms of a WHERE clause and their arguments.
 type conditions struct {
 	terms []string
 	args  []any
 }
 
-// add appends a term; each ? in it stands for the next of args.
+// add appends a term. Each ? in the term is replaced by a placeholder for the next of
+// args.
 func (c *conditions) add(term string, args ...any) {
 	for _, arg := range args {
 		term = strings.Replace(term, "?", c.placeholder(1), 1)
@@ -213,12 +216,12 @@ func (c *conditions) add(term string, args ...any) {
 	c.terms = append(c.terms, term)
 }
 
-// placeholder is the name of the nth argument after those that are there.
+// placeholder returns the placeholder for the nth argument that is appended next.
 func (c *conditions) placeholder(n int) string { return fmt.Sprintf("$%d", len(c.args)+n) }
 
 func (c *conditions) sql() string { return strings.Join(c.terms, " and ") }
 
-// within adds that a column lies in a period.
+// within adds the condition that a column lies in a period.
 func (c *conditions) within(column string, p affiliate.Period) {
 	if p.From != nil {
 		c.add(column+" >= ?", *p.From)
@@ -228,8 +231,9 @@ func (c *conditions) within(column string, p affiliate.Period) {
 	}
 }
 
-// countedConditions are those of a filter that commissions and commission_counts,
-// either as c, both understand: all but dates and search.
+// countedConditions returns the conditions of a filter that apply to both commissions
+// and commission_counts, each with the alias c. Dates and the search are not among
+// them.
 func countedConditions(scope affiliate.Scope, filter affiliate.CommissionFilter) conditions {
 	var where conditions
 	where.add("c.workspace_id = ?", scope.Workspace)
@@ -238,14 +242,15 @@ func countedConditions(scope affiliate.Scope, filter affiliate.CommissionFilter)
 		where.add("c.program_id = ?", *filter.Program)
 	}
 	if filter.Participant != nil {
-		// commission_counts have no participants: spansFor counts their rows.
+		// commission_counts has no participants. With this condition spansFor counts
+		// the rows of commissions.
 		where.add("c.participant_id = ?", *filter.Participant)
 	}
 	if filter.Status != "" {
 		where.add("c.status = ?", filter.Status)
 	}
 	if filter.NeedsReview != nil {
-		// Without a parameter, so that the partial index of flagged rows fits.
+		// No parameter here: the partial index of flagged rows only matches a constant.
 		if *filter.NeedsReview {
 			where.add("c.needs_review")
 		} else {
@@ -255,7 +260,8 @@ func countedConditions(scope affiliate.Scope, filter affiliate.CommissionFilter)
 	return where
 }
 
-// commissionConditions say which rows of c the filter leaves.
+// commissionConditions returns the conditions for the rows of commissions c that match
+// the filter.
 func commissionConditions(ctx context.Context, db Queryer, scope affiliate.Scope, filter affiliate.CommissionFilter) (conditions, error) {
 	where := countedConditions(scope, filter)
 	where.within("c.created_at", filter.Created)
@@ -294,10 +300,10 @@ func commissionConditions(ctx context.Context, db Queryer, scope affiliate.Scope
 	return where, nil
 }
 
-// searchPartners are the participants whose partner's name, or address, starts
-// as the pattern says, up to one more than maxSearchPartners. They are looked up
-// beforehand because only a list of
-// values can be combined with the other indexes of a search.
+// searchPartners returns the participants whose partner's name or email address starts
+// with the prefix, up to maxSearchPartners + 1. A separate query finds them first,
+// because Postgres can combine only a list of values with the other indexes of a
+// search.
 func searchPartners(ctx context.Context, db Queryer, scope affiliate.Scope, pattern string, hideEmails bool) ([]affiliate.ParticipantID, error) {
 	const byName = `
 		select p.id from users u
@@ -325,11 +331,11 @@ func searchPartners(ctx context.Context, db Queryer, scope affiliate.Scope, patt
 
 var likeEscapes = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 
-// likePrefix is the LIKE pattern for texts that start with prefix.
+// likePrefix returns the LIKE pattern for texts that start with prefix.
 func likePrefix(prefix string) string { return likeEscapes.Replace(prefix) + "%" }
 
-// idRange is the first and the last id that start with prefix; ok is false when
-// none can.
+// idRange returns the first and the last id that start with prefix. ok is false if no
+// id can start with it.
 func idRange(prefix string) (first, last uuid.UUID, ok bool) {
 	const zeros, fs = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 	if len(prefix) > len(zeros) {

@@ -18,9 +18,9 @@ const lockCommissionsSQL = `
 	order by c.id
 	for update of c`
 
-// LockCommission locks a commission of a programme, with the payout that holds it and
-// was not sent yet, and waits for other transactions that have them locked. Errors:
-// NOT_FOUND.
+// LockCommission locks a commission of a programme. If the commission is in a payout
+// that was not sent yet, it locks that payout too. It waits for other transactions that
+// have locked them. Errors: NOT_FOUND.
 func (tx *Tx) LockCommission(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.LockedCommission, error) {
@@ -28,8 +28,9 @@ func (tx *Tx) LockCommission(
 	return oneLocked(found, err, program)
 }
 
-// TryLockCommission locks a pending commission, which no payout holds, without
-// waiting: a commission that another transaction has locked is NOT_FOUND.
+// TryLockCommission locks a pending commission without waiting. A pending commission is
+// in no payout. Errors: NOT_FOUND, also if another transaction has locked the
+// commission.
 func (tx *Tx) TryLockCommission(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.LockedCommission, error) {
@@ -47,9 +48,9 @@ func oneLocked(found []affiliate.LockedCommission, err error, program affiliate.
 	return found[0], nil
 }
 
-// lockCommissions locks commissions in the order of their ids. A transaction locks
-// all its commissions in one such call, so that two transactions cannot deadlock.
-// Ids that do not exist are missing from the result.
+// lockCommissions locks commissions in the order of their ids. A transaction locks all
+// its commissions in one call, so that two transactions cannot deadlock. Ids that do
+// not exist are missing from the result.
 func lockCommissions(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, ids []affiliate.CommissionID,
 ) ([]affiliate.LockedCommission, error) {
@@ -79,8 +80,8 @@ func collectLocked(rows pgx.Rows, scope affiliate.Scope) ([]affiliate.LockedComm
 
 // ApplyCommissionChanges writes changes of locked commissions and everything that
 // follows from them: payouts, history, ledger, balances, counts, events and audit
-// lines. A
-// transaction calls it once, after its last lock, with all its changes.
+// records. A transaction calls it once, with all its changes, after it has taken its
+// last lock.
 func (tx *Tx) ApplyCommissionChanges(ctx context.Context, changes ...affiliate.CommissionChange) error {
 	if err := followCommissions(ctx, tx, changes...); err != nil {
 		return err
@@ -105,16 +106,17 @@ func (tx *Tx) ApplyCommissionChanges(ctx context.Context, changes ...affiliate.C
 	return nil
 }
 
-// CommissionDetail reads a commission as this transaction has left it. Errors:
-// NOT_FOUND.
+// CommissionDetail returns a commission with the changes that this transaction has
+// made. Errors: NOT_FOUND.
 func (tx *Tx) CommissionDetail(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.CommissionDetail, error) {
 	return commissionDetail(ctx, tx, scope, program, id)
 }
 
-// selectDue reads the next commissions that look due, of all workspaces. It continues
-// after the last row seen, so that rows that stay due do not hide later ones.
+// selectDue reads the next commissions of all workspaces that look due. It continues
+// after the last row of the previous page. Otherwise rows that cannot be approved would
+// come back in every page and hide later rows.
 const selectDue = `
 	select c.workspace_id as workspace, c.mode, c.program_id as program, c.id, c.auto_approve_at
 	from commissions c
@@ -128,9 +130,10 @@ const selectDue = `
 	order by c.auto_approve_at, c.id
 	limit $4`
 
-// DueCommissions reads up to limit commissions of all workspaces that look due for
-// automatic approval at now, in the order of AutoApproveAt, from the one after the
-// given one on. Nothing is locked, so the caller checks again under a lock.
+// DueCommissions returns up to limit commissions of all workspaces that look due for
+// automatic approval at now. They are ordered by AutoApproveAt and start after the
+// given commission. DueCommissions locks nothing, so the caller must lock each
+// commission and check it again.
 func (s *Store) DueCommissions(
 	ctx context.Context, now time.Time, after affiliate.DueCommission, limit int,
 ) ([]affiliate.DueCommission, error) {

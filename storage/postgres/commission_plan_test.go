@@ -13,8 +13,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// Rows enough that Postgres prefers an index for a reason: ownRows in the
-// world's workspace, one in ten in its programme, and more of others.
+// The numbers of rows are large enough that Postgres prefers an index because of its
+// cost. ownRows are in the fixture's workspace, one in ten of them in its programme.
+// otherRows are in each of two other scopes.
 const (
 	ownRows   = 11_000
 	otherRows = 20_000
@@ -23,7 +24,8 @@ const (
 func newLargeCommissionWorld(t *testing.T) *commissionWorld {
 	t.Helper()
 	w := newCommissionWorld(t)
-	// The rows of other aggregates do not matter here, nor do their keys.
+	// Foreign keys are turned off because the rows that they refer to do not matter
+	// here.
 	w.exec(`set session_replication_role = replica`)
 	w.exec(`
 		insert into users (id, kind, email, password_hash, name, created_at)
@@ -84,7 +86,7 @@ func (w *commissionWorld) plan(sql string, args ...any) string {
 	return strings.Join(lines, "\n")
 }
 
-// exportPlan is the plan of an export, under what its transaction sets.
+// exportPlan returns the plan of an export with the settings of its transaction.
 func (w *commissionWorld) exportPlan(sql postgres.CommissionSQL) string {
 	w.t.Helper()
 	w.exec("begin")
@@ -97,7 +99,7 @@ func (w *commissionWorld) exportPlan(sql postgres.CommissionSQL) string {
 
 func (w *commissionWorld) checkPlan(what, explained string, has, hasNot []string) {
 	w.t.Helper()
-	// Nodes in one line, so that a node can be named with the one below it.
+	// The plan on one line, so that a test can look for a node followed by its child.
 	plan := strings.Join(strings.Fields(explained), " ")
 	for _, part := range has {
 		if !strings.Contains(plan, part) {
@@ -111,8 +113,8 @@ func (w *commissionWorld) checkPlan(what, explained string, has, hasNot []string
 	}
 }
 
-// They share a world, which takes a while to fill.
-func TestCommissionPlansAndTotals(t *testing.T) {
+// The checks share one fixture because it takes long to fill.
+func TestCommissions_PlansAndTotals(t *testing.T) {
 	t.Parallel()
 	w := newLargeCommissionWorld(t)
 	checkCommissionPlans(t, w)
@@ -123,7 +125,7 @@ func TestCommissionPlansAndTotals(t *testing.T) {
 func checkCommissionPlans(t *testing.T, w *commissionWorld) {
 	t.Helper()
 	yes := true
-	// Nine days from noon to noon: with ragged ends.
+	// Nine days from noon to noon, so that the first and the last day are incomplete.
 	from, before := w.now.AddDate(0, 0, -9), w.now
 	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
 	oldest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: true}
@@ -134,7 +136,7 @@ func checkCommissionPlans(t *testing.T, w *commissionWorld) {
 		w.scope.Workspace, w.scope.Mode).Scan(&participant); err != nil {
 		t.Fatal(err)
 	}
-	walks := append([]string{"Bitmap"}, scans...)
+	sortingScans := append([]string{"Bitmap"}, scans...)
 	counts := []string{"commission_counts_pkey"}
 
 	for _, c := range []struct {
@@ -152,7 +154,7 @@ func checkCommissionPlans(t *testing.T, w *commissionWorld) {
 			affiliate.CommissionFilter{},
 			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_age on commissions c"},
-			walks, counts, counts,
+			sortingScans, counts, counts,
 		},
 		{
 			"a deep page",
@@ -160,7 +162,7 @@ func checkCommissionPlans(t *testing.T, w *commissionWorld) {
 			newest,
 			affiliate.Page{Number: 400, Size: 20},
 			[]string{"Limit -> Index Scan using commissions_by_age on commissions c", "created_at < '"},
-			walks, counts, counts,
+			sortingScans, counts, counts,
 		},
 		{
 			"a deep page, oldest first",
@@ -175,21 +177,21 @@ func checkCommissionPlans(t *testing.T, w *commissionWorld) {
 			affiliate.CommissionFilter{Status: affiliate.CommissionPending},
 			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_status on commissions c"},
-			walks, counts, counts,
+			sortingScans, counts, counts,
 		},
 		{
 			"one programme",
 			affiliate.CommissionFilter{Program: &w.program},
 			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_program on commissions c"},
-			walks, counts, counts,
+			sortingScans, counts, counts,
 		},
 		{
 			"a range of instants",
 			affiliate.CommissionFilter{Created: affiliate.Period{From: &from, Before: &before}},
 			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_age on commissions c"},
-			walks,
+			sortingScans,
 			append([]string{"Index Only Scan using commissions_by_age on commissions"}, counts...),
 			append([]string{"commissions_by_age"}, counts...),
 		},
@@ -198,7 +200,7 @@ func checkCommissionPlans(t *testing.T, w *commissionWorld) {
 			affiliate.CommissionFilter{Status: affiliate.CommissionApproved, Created: affiliate.Period{From: &from, Before: &before}},
 			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_"},
-			walks,
+			sortingScans,
 			append([]string{"Index Only Scan using commissions_by_status on commissions"}, counts...),
 			counts,
 		},
@@ -216,7 +218,7 @@ func checkCommissionPlans(t *testing.T, w *commissionWorld) {
 			affiliate.CommissionFilter{NeedsReview: &yes},
 			newest, first,
 			[]string{"Limit -> Index Scan using commissions_flagged on commissions c"},
-			walks, counts, counts,
+			sortingScans, counts, counts,
 		},
 		{
 			"search for an order",
@@ -258,37 +260,38 @@ func checkCommissionPlans(t *testing.T, w *commissionWorld) {
 			w.checkPlan(c.name+", export", w.plan(sql.Export, sql.ExportArgs...), found, []string{"Seq Scan on commissions", "commissions_by_age"})
 			continue
 		}
-		// What an export reads all of, it may read as it likes; never more.
+		// An export reads all matching rows, in any way except by a scan of the table.
 		w.checkPlan(c.name+", export", w.exportPlan(sql), nil, scans)
 	}
 
-	// A deep page passes over less than a day's rows.
+	// A deep page skips less than a day's rows.
 	sql, err := w.store.CommissionSQL(t.Context(), w.scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 400, Size: 20})
 	if offset, ok := sql.PageArgs[len(sql.PageArgs)-1].(int64); err != nil || !ok || offset >= 24*60 {
-		t.Errorf("a deep page passes over %d rows, %v", offset, err)
+		t.Errorf("a deep page skips %d rows, %v", offset, err)
 	}
 
-	// The first row of an export goes out before the last one is read.
+	// An export must return its first row before it has read the last one.
 	sql, err = w.store.CommissionSQL(t.Context(), w.scope, affiliate.CommissionFilter{}, newest, first)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.checkPlan("export of everything", w.exportPlan(sql), []string{"Index Scan using commissions_by_age on commissions c"}, []string{"Sort"})
 
-	// A prefix that half of the workspace shares is cheaper to walk than to look
-	// up, and its page must not sort what it does not show.
+	// If half of the workspace matches the prefix, a scan in the order of the list is
+	// cheaper than the search indexes. The page must not sort rows that it does not
+	// show.
 	sql, err = w.store.CommissionSQL(t.Context(), w.scope, affiliate.CommissionFilter{Search: "order"}, newest, first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.checkPlan("search for everything", w.plan(sql.Page, sql.PageArgs...), []string{"Limit -> Index Scan using commissions_by_age on commissions c"}, walks)
+	w.checkPlan("search for everything", w.plan(sql.Page, sql.PageArgs...), []string{"Limit -> Index Scan using commissions_by_age on commissions c"}, sortingScans)
 
 	w.checkPlan("sweep", w.plan(postgres.SelectDue, w.now, time.Time{}, affiliate.CommissionID{}, 1000),
 		[]string{"commissions_due"}, scans)
 	w.checkPlan("lock", w.plan(postgres.LockCommissionsSQL, w.scope.Workspace, w.scope.Mode, []affiliate.CommissionID{{}}),
 		[]string{"Index Scan using commissions_pkey on commissions"}, scans)
 	update, args := postgres.UpdateCommissionsSQL(affiliate.Commission{Scope: w.scope}, affiliate.Commission{})
-	w.checkPlan("change", w.plan(update, args...), []string{"Nested Loop -> Values Scan on \"*VALUES*\" -> Index Scan using commissions_pkey on commissions"}, walks)
+	w.checkPlan("change", w.plan(update, args...), []string{"Nested Loop -> Values Scan on \"*VALUES*\" -> Index Scan using commissions_pkey on commissions"}, sortingScans)
 }
 
 func checkCommissionTotals(t *testing.T, w *commissionWorld) {
@@ -304,16 +307,16 @@ func checkCommissionTotals(t *testing.T, w *commissionWorld) {
 	}
 	for i := range all {
 		if all[i].ID != items[i].ID {
-			t.Fatal("however many match, the newest come first")
+			t.Fatal("the first page of the search does not have the newest commissions")
 		}
 	}
 	_, beyond, err := w.store.Commissions(t.Context(), w.scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 2000, Size: 100})
 	if err != nil || beyond != affiliate.MaxSearchTotal+1 {
-		t.Errorf("beyond the end: total %d, %v", beyond, err)
+		t.Errorf("page after the end: total %d, %v", beyond, err)
 	}
 }
 
-// checkPendingPlans comes last: it leaves the connection with another plan mode.
+// checkPendingPlans must run last because it changes the plan mode of the connection.
 func checkPendingPlans(t *testing.T, w *commissionWorld) {
 	t.Helper()
 	var participant affiliate.ParticipantID
@@ -334,7 +337,8 @@ func checkPendingPlans(t *testing.T, w *commissionWorld) {
 			"after": w.now.AddDate(0, -1, 0), "after_id": affiliate.CommissionID{}, "since": w.now,
 			"code": "participant_suspended", "limit": postgres.ReviewChunk,
 		})
-		// From where the block before ended; a handful may be sorted.
+		// The plan continues from where the previous chunk ended. It may sort the rows
+		// of one chunk.
 		w.checkPlan(mode, plan, []string{"commissions_by_partner_status", "ROW(created_at, id) >", "commission_history_pkey"}, []string{"Seq Scan"})
 	}
 }

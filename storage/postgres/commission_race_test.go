@@ -17,8 +17,9 @@ func isRefusal(err error, reason affiliate.Reason) bool {
 	return errors.As(err, &refusal) && refusal.Reason == reason
 }
 
-// checkBooks compares what is kept beside the commissions with the commissions.
-func (w *commissionWorld) checkBooks() {
+// checkTotals compares the stored counts, ledger entries and balances with the
+// commissions.
+func (w *commissionWorld) checkTotals() {
 	w.t.Helper()
 	const counts = `
 		with kept as (
@@ -36,7 +37,7 @@ func (w *commissionWorld) checkBooks() {
 		)
 		select count(*) from ((table kept except table real) union all (table real except table kept)) d`
 	if n := w.count(counts); n != 0 {
-		w.t.Errorf("%d groups are not counted as they are", n)
+		w.t.Errorf("%d groups have wrong counts", n)
 	}
 	const ledger = `
 		with owed as (
@@ -51,14 +52,14 @@ func (w *commissionWorld) checkBooks() {
 			(table owed except table entries) union all (table entries except table owed)
 			union all (table entries except table balances) union all (table balances except table entries)) d`
 	if n := w.count(ledger); n != 0 {
-		w.t.Errorf("%d balances are not what is owed", n)
+		w.t.Errorf("%d balances differ from the amounts owed", n)
 	}
 	const each = `
 		select count(*) from commissions c
 		where (case when status in ('approved', 'paid') then amount_cents else 0 end) <>
 			(select coalesce(sum(amount_cents), 0) from ledger_entries e where e.workspace_id = c.workspace_id and e.commission_id = c.id)`
 	if n := w.count(each); n != 0 {
-		w.t.Errorf("%d commissions do not have their entries", n)
+		w.t.Errorf("%d commissions have ledger entries that do not sum to the amount owed", n)
 	}
 }
 
@@ -69,11 +70,11 @@ func (w *commissionWorld) move(c affiliate.Commission, t affiliate.CommissionTra
 	return err
 }
 
-// race makes n of each attempt at once and tells how many of each succeeded; the
-// others have to be refused for one of the reasons.
+// race runs each attempt n times, all at once. It returns, for each attempt, how often
+// it succeeded. The test fails if an attempt fails for another than the given reasons.
 func (w *commissionWorld) race(n int, reasons []affiliate.Reason, attempts ...func() error) []int {
 	w.t.Helper()
-	start, won := make(chan struct{}), make([]int, len(attempts))
+	start, successes := make(chan struct{}), make([]int, len(attempts))
 	var lock sync.Mutex
 	var group sync.WaitGroup
 	for i, attempt := range attempts {
@@ -84,7 +85,7 @@ func (w *commissionWorld) race(n int, reasons []affiliate.Reason, attempts ...fu
 				lock.Lock()
 				defer lock.Unlock()
 				if err == nil {
-					won[i]++
+					successes[i]++
 					return
 				}
 				for _, reason := range reasons {
@@ -98,25 +99,25 @@ func (w *commissionWorld) race(n int, reasons []affiliate.Reason, attempts ...fu
 	}
 	close(start)
 	group.Wait()
-	return won
+	return successes
 }
 
-// checkTrace holds a commission to a number of moves: as many lines of history,
-// events and jobs, whoever made them.
+// checkTrace checks that a commission has one history entry, one event and one version
+// per move.
 func (w *commissionWorld) checkTrace(c affiliate.Commission, moves int) {
 	w.t.Helper()
 	for what, n := range map[string]int{
-		"lines of history": w.count(`select count(*) from commission_history where commission_id = $1 and seq > 1`, c.ID),
-		"events":           w.count(`select count(*) from events where convert_from(body, 'utf8')::jsonb #>> '{data,object,id}' = $1::text`, c.ID.String()),
-		"versions":         w.count(`select version - 1 from commissions where id = $1`, c.ID),
+		"history entries": w.count(`select count(*) from commission_history where commission_id = $1 and seq > 1`, c.ID),
+		"events":          w.count(`select count(*) from events where convert_from(body, 'utf8')::jsonb #>> '{data,object,id}' = $1::text`, c.ID.String()),
+		"versions":        w.count(`select version - 1 from commissions where id = $1`, c.ID),
 	} {
 		if n != moves {
-			w.t.Errorf("%d moves, %d %s", moves, n, what)
+			w.t.Errorf("%d moves, but %d %s", moves, n, what)
 		}
 	}
 }
 
-func TestMovesThatRaceHaveOneWinner(t *testing.T) {
+func TestMove_ConcurrentMovesHaveOneWinner(t *testing.T) {
 	t.Parallel()
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
@@ -139,24 +140,25 @@ func TestMovesThatRaceHaveOneWinner(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			commission := w.commission(participant, partner, c.change)
-			won := w.race(c.n, over,
+			successes := w.race(c.n, over,
 				func() error { return w.move(commission, c.first) },
 				func() error { return w.move(commission, reject) })
-			// What is approved may still be rejected, so a reject wins in the end.
-			if won[0] > 1 || won[1] != 1 {
-				t.Errorf("%v succeeded", won)
+			// An approved commission can still be rejected, so exactly one reject
+			// succeeds.
+			if successes[0] > 1 || successes[1] != 1 {
+				t.Errorf("%v succeeded", successes)
 			}
-			w.checkTrace(commission, won[0]+won[1])
+			w.checkTrace(commission, successes[0]+successes[1])
 		})
 	}
 	t.Run("approve and approve", func(t *testing.T) {
 		commission := w.commission(participant, partner, nil)
-		if won := w.race(50, over, func() error { return w.move(commission, approve) }); won[0] != 1 {
-			t.Errorf("%v succeeded", won)
+		if successes := w.race(50, over, func() error { return w.move(commission, approve) }); successes[0] != 1 {
+			t.Errorf("%v succeeded", successes)
 		}
 		w.checkTrace(commission, 1)
 		if n := w.count(`select count(*) from ledger_entries where commission_id = $1 and amount_cents = 200`, commission.ID); n != 1 {
-			t.Errorf("%d entries", n)
+			t.Errorf("%d ledger entries, want 1", n)
 		}
 	})
 	t.Run("approve and sweep", func(t *testing.T) {
@@ -173,23 +175,23 @@ func TestMovesThatRaceHaveOneWinner(t *testing.T) {
 	})
 	t.Run("clear the flag and approve", func(t *testing.T) {
 		commission := w.commission(participant, partner, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"x"} })
-		won := w.race(10, append(over, affiliate.ReasonCommissionNotFlagged),
+		successes := w.race(10, append(over, affiliate.ReasonCommissionNotFlagged),
 			func() error { return w.move(commission, clearFlag) },
 			func() error { return w.move(commission, approve) })
-		if won[0] > 1 || won[1] != 1 {
-			t.Errorf("%v succeeded", won)
+		if successes[0] > 1 || successes[1] != 1 {
+			t.Errorf("%v succeeded", successes)
 		}
 		events := w.count(`select count(*) from events where convert_from(body, 'utf8')::jsonb #>> '{data,object,id}' = $1::text and type in ('commission.updated', 'commission.approved')`, commission.ID.String())
-		if events != won[0]+won[1] {
-			t.Errorf("%d events of %v moves", events, won)
+		if events != successes[0]+successes[1] {
+			t.Errorf("%d events for %v moves", events, successes)
 		}
 	})
-	w.checkBooks()
+	w.checkTotals()
 }
 
-// Whatever is done with commissions, in whatever order and by however many at a
-// time, the counts are counts and the balances are what is owed.
-func TestCountsAndBalancesFollowRandomMoves(t *testing.T) {
+// After random moves by several goroutines, the counts and balances must match the
+// commissions.
+func TestMove_KeepsCountsAndBalancesConsistent(t *testing.T) {
 	t.Parallel()
 	w := newCommissionWorld(t)
 	r := rand.New(rand.NewPCG(11, 12))
@@ -242,10 +244,10 @@ func TestCountsAndBalancesFollowRandomMoves(t *testing.T) {
 	group.Wait()
 	for _, move := range moves {
 		if made[move] == 0 {
-			t.Errorf("%s was never made", move)
+			t.Errorf("the move %s was never made", move)
 		}
 	}
-	w.checkBooks()
+	w.checkTotals()
 	var now []affiliate.Commission
 	for _, c := range all {
 		detail, err := w.store.Commission(t.Context(), w.scope, w.program, c.ID)

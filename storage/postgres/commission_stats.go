@@ -9,9 +9,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// CommissionStats counts and sums what a filter leaves, as one instant has it;
-// with a search up to affiliate.MaxSearchTotal of them. Errors: NOT_FOUND for the
-// filter's programme and participant.
+// CommissionStats counts and sums the commissions that match a filter, in one snapshot.
+// With a search it stops after affiliate.MaxSearchTotal commissions. Errors: NOT_FOUND
+// for the filter's programme and participant.
 func (s *Store) CommissionStats(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter) (stats affiliate.CommissionStats, err error) {
 	if err := s.checkFilter(ctx, scope, nil, filter.Participant, nil); err != nil {
 		return stats, err
@@ -40,18 +40,19 @@ func (s *Store) CommissionStats(ctx context.Context, scope affiliate.Scope, filt
 	return stats, err
 }
 
-// currencyOf is the programme's currency; without one the workspace's.
+// currencyOf returns the currency of the programme, or of the workspace if program is
+// nil.
 func currencyOf(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, program *affiliate.ProgramID) (string, error) {
 	const (
-		ofProgram   = `select currency from programs where workspace_id = $1 and mode = $2 and id = $3`
-		ofWorkspace = `select currency from workspaces where id = $1`
+		programCurrency   = `select currency from programs where workspace_id = $1 and mode = $2 and id = $3`
+		workspaceCurrency = `select currency from workspaces where id = $1`
 	)
 	type row struct{ Currency string }
 	if program != nil {
-		found, err := OneRow[row](tx.Query(ctx, ofProgram, scope.Workspace, scope.Mode, *program))
+		found, err := OneRow[row](tx.Query(ctx, programCurrency, scope.Workspace, scope.Mode, *program))
 		return found.Currency, err
 	}
-	found, err := OneRow[row](tx.Query(ctx, ofWorkspace, scope.Workspace))
+	found, err := OneRow[row](tx.Query(ctx, workspaceCurrency, scope.Workspace))
 	return found.Currency, err
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// commissionWorld is a workspace with one programme, and commissions in it that
-// tests make as they need.
+// commissionWorld is a workspace with one programme. Tests add the commissions that
+// they need.
 type commissionWorld struct {
 	t       *testing.T
 	url     string
@@ -62,9 +62,9 @@ func (w *commissionWorld) exec(sql string, args ...any) {
 	}
 }
 
-// followEverything makes an endpoint that gets a delivery of each event.
-func (w *commissionWorld) followEverything() {
-	w.exec(followEverything, w.scope.Workspace, w.scope.Mode, w.now)
+// subscribeToEverything creates an endpoint that receives all events.
+func (w *commissionWorld) subscribeToEverything() {
+	w.exec(insertFullSubscription, w.scope.Workspace, w.scope.Mode, w.now)
 }
 
 func (w *commissionWorld) row(table string, values map[string]any) {
@@ -104,7 +104,8 @@ func (w *commissionWorld) participant(standing affiliate.ParticipantStatus, eras
 	return id, user
 }
 
-// commission stores a pending commission that is due, as change leaves it.
+// commission stores a pending commission that is due for approval. change can modify it
+// before.
 func (w *commissionWorld) commission(participant affiliate.ParticipantID, partner affiliate.UserID, change func(*affiliate.Commission)) affiliate.Commission {
 	w.t.Helper()
 	rate := int64(2000)
@@ -139,7 +140,7 @@ func (w *commissionWorld) commission(participant affiliate.ParticipantID, partne
 	return c
 }
 
-func TestCommissionIsReadAsItWasWritten(t *testing.T) {
+func TestCommission_RoundTripsEveryField(t *testing.T) {
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	at := func(n int) *time.Time { t := w.now.Add(time.Duration(n) * time.Minute); return &t }
@@ -158,7 +159,7 @@ func TestCommissionIsReadAsItWasWritten(t *testing.T) {
 		c.Payout = payoutRef(w.now)
 		c.Version = 7
 	})
-	// A column that is neither written nor read back must not hide in a nil.
+	// Every field is set, so that a column that is neither written nor read shows up.
 	v := reflect.ValueOf(written)
 	for i := range v.NumField() {
 		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "FlatCents" {
@@ -194,9 +195,9 @@ func TestCommissionIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
-// The sweep's guards, in SQL, and the domain's rule, in Go, say the same of
-// every combination.
-func TestSweepApprovesExactlyWhatTheDomainCallsDue(t *testing.T) {
+// The SQL conditions of the sweep and the domain's rule in Go must agree for every
+// combination of states.
+func TestApproveDue_ApprovesWhatTheDomainCallsDue(t *testing.T) {
 	t.Parallel()
 	w := newCommissionWorld(t)
 	before, later := w.now.Add(-time.Millisecond), w.now.Add(time.Millisecond)
@@ -253,20 +254,20 @@ func TestSweepApprovesExactlyWhatTheDomainCallsDue(t *testing.T) {
 		}
 	}
 	if n := w.count(`select count(*) from commissions where status = 'approved' and approved_by = 'system' and version = 2 and approved_at = $1 and updated_at = $1`, w.now); n != len(want) {
-		t.Errorf("%d rows say so, want %d", n, len(want))
+		t.Errorf("%d rows are approved by the system, want %d", n, len(want))
 	}
 	if n := w.count(`select count(*) from events where type = 'commission.approved'`); n != len(want) {
 		t.Errorf("%d events, want %d", n, len(want))
 	}
 	if n := w.count(`select count(*) from audit_log`); n != 0 {
-		t.Errorf("the audit log tells of people, not of %d sweeps", n)
+		t.Errorf("%d audit records of automatic approvals, want none", n)
 	}
 	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, total); err != nil || sweep != (affiliate.CommissionSweep{}) {
 		t.Errorf("a second sweep: %+v %v", sweep, err)
 	}
 }
 
-func TestSweepIsBoundedAndNoFailureStopsIt(t *testing.T) {
+func TestApproveDue_IsLimitedAndContinuesAfterFailures(t *testing.T) {
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	for i := range 12 {
@@ -275,7 +276,8 @@ func TestSweepIsBoundedAndNoFailureStopsIt(t *testing.T) {
 			c.AutoApproveAt = &due
 		})
 		if i < 4 {
-			// The oldest four cannot be approved: their history has that line.
+			// The four oldest cannot be approved: a history entry with their next
+			// version exists.
 			w.row("commission_history", map[string]any{
 				"workspace_id": w.scope.Workspace, "commission_id": c.ID, "seq": 2, "at": w.now, "actor": "x", "to_status": "x", "amount_cents": 1,
 			})
@@ -291,17 +293,17 @@ func TestSweepIsBoundedAndNoFailureStopsIt(t *testing.T) {
 		}
 	}
 	if n := w.count(`select count(*) from commissions where status = 'pending'`); n != 4 {
-		t.Errorf("%d are left, want the four that fail", n)
+		t.Errorf("%d are still pending, want the four that fail", n)
 	}
 	if n := w.count(`select count(*) from events`); n != 8 {
-		t.Errorf("%d events, want 8: none of a move that was rolled back", n)
+		t.Errorf("%d events, want 8, none of them from a rolled back move", n)
 	}
 }
 
-func TestParallelSweepsApproveEachCommissionOnce(t *testing.T) {
+func TestApproveDue_ParallelSweepsApproveOnce(t *testing.T) {
 	t.Parallel()
 	w := newCommissionWorld(t)
-	w.followEverything()
+	w.subscribeToEverything()
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	const rows, sweeps = 150, 6
 	for range rows {
@@ -337,21 +339,21 @@ func TestParallelSweepsApproveEachCommissionOnce(t *testing.T) {
 	}
 }
 
-func TestSweepPassesWhatSomebodyWorksOn(t *testing.T) {
+func TestApproveDue_SkipsLockedCommissions(t *testing.T) {
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
-	held := w.commission(participant, partner, nil)
+	locked := w.commission(participant, partner, nil)
 	w.commission(participant, partner, nil)
 	tx, err := w.owner.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), `select from commissions where id = $1 for update`, held.ID); err != nil {
+	if _, err := tx.Exec(t.Context(), `select from commissions where id = $1 for update`, locked.ID); err != nil {
 		t.Fatal(err)
 	}
 	sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, 10)
 	if err != nil || sweep.Approved != 1 || sweep.Skipped != 1 {
-		t.Errorf("%+v %v, want one approved and one left", sweep, err)
+		t.Errorf("%+v %v, want one approved and one skipped", sweep, err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -361,7 +363,7 @@ func TestSweepPassesWhatSomebodyWorksOn(t *testing.T) {
 	}
 }
 
-func TestProgramScopeIsOfAnyWorkspace(t *testing.T) {
+func TestProgramScope_FindsProgrammeOfAnyWorkspace(t *testing.T) {
 	w := newCommissionWorld(t)
 	if scope, err := w.store.ProgramScope(t.Context(), w.program); err != nil || scope != w.scope {
 		t.Errorf("%v %v", scope, err)

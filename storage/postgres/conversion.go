@@ -14,56 +14,56 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// recording is a report on its way into the database.
-type recording struct {
+// pendingReport is a report on its way into the database.
+type pendingReport struct {
 	affiliate.Report
-	attempt
+	reportState
 }
 
-// attempt is what becomes of a report in a transaction, which may start over. One
+// reportState is what becomes of a report in a transaction, which may start over. One
 // with an error is out of its batch, and so is one that was answered under its key
 // before (Recorded.Replay).
-type attempt struct {
+type reportState struct {
 	recorded affiliate.ReportResult
 	err      error
 
-	claimed bool // its key, by this transaction
-	known   bool // its external id, before
+	keyClaimed bool // its key, by this transaction
+	duplicate   bool // its external id, before
 	outcome
-	refunds refunding
+	refunds refundChanges
 	changes []affiliate.CommissionChange
 }
 
-func (r *recording) out() bool { return r.err != nil || r.recorded.Replay != nil }
+func (r *pendingReport) dropped() bool { return r.err != nil || r.recorded.Replay != nil }
 
-// in are those of a batch that are not out of it.
-func in(batch []*recording) []*recording {
-	return slices.DeleteFunc(slices.Clone(batch), (*recording).out)
+// remaining are those of a batch that are not out of it.
+func remaining(batch []*pendingReport) []*pendingReport {
+	return slices.DeleteFunc(slices.Clone(batch), (*pendingReport).dropped)
 }
 
-// recordTogether decides about conversions, stores them with the decisions, the
+// recordBatch decides about conversions, stores them with the decisions, the
 // commissions that they earn and all that follows, and tells the world: in one
 // transaction, and in as many round trips for many as for one. No two of them may
-// want the same (wantsOf). A refusal is one report's own: the others go on
+// want the same (exclusiveKeys). A refusal is one report's own: the others go on
 // without it. An error is about all, and nothing is stored then; committing says
 // that COMMIT may have been sent, so that this is not known.
-func (s *Store) recordTogether(ctx context.Context, pool *pgxpool.Pool, all []*recording) (committing bool, err error) {
+func (s *Store) recordBatch(ctx context.Context, pool *pgxpool.Pool, all []*pendingReport) (committing bool, err error) {
 	// All batches take what others may want too in one order.
-	slices.SortFunc(all, func(a, b *recording) int {
+	slices.SortFunc(all, func(a, b *pendingReport) int {
 		return cmp.Or(a.Conversion.Scope.Compare(b.Conversion.Scope), cmp.Compare(a.Conversion.ExternalTransactionID, b.Conversion.ExternalTransactionID))
 	})
 	err = s.inTx(ctx, pool, func(tx *Tx) error {
 		committing = false
 		for _, r := range all {
-			r.attempt = attempt{outcome: outcome{signals: signals{of: r.Conversion, found: r.Inputs}}}
+			r.reportState = reportState{outcome: outcome{signals: signals{conversion: r.Conversion, inputs: r.Inputs}}}
 		}
 		if err := claimKeys(ctx, tx, all); err != nil {
 			return err
 		}
-		if err := decideTogether(ctx, tx, in(all)); err != nil {
+		if err := decideBatch(ctx, tx, remaining(all)); err != nil {
 			return err
 		}
-		if err := insertTogether(ctx, tx, in(all)); err != nil {
+		if err := insertBatch(ctx, tx, remaining(all)); err != nil {
 			return err
 		}
 		if err := s.writeOutcomes(ctx, tx, all); err != nil {
@@ -75,9 +75,9 @@ func (s *Store) recordTogether(ctx context.Context, pool *pgxpool.Pool, all []*r
 	return committing, err
 }
 
-// decideTogether completes the inputs with what is found under locks that last
+// decideBatch completes the inputs with what is found under locks that last
 // until all is stored, and asks the reports' Decide.
-func decideTogether(ctx context.Context, tx *Tx, batch []*recording) error {
+func decideBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 	all := make([]*signals, len(batch))
 	for i, r := range batch {
 		all[i] = &r.signals
@@ -86,49 +86,49 @@ func decideTogether(ctx context.Context, tx *Tx, batch []*recording) error {
 		return err
 	}
 	facts := &pgx.Batch{}
-	queueKnown(facts, batch)
+	queueDuplicates(facts, batch)
 	queueFacts(facts, all...)
 	if err := tx.SendBatch(ctx, facts).Close(); err != nil {
 		return fmt.Errorf("facts: %w", err)
 	}
 	for i, r := range batch {
-		r.countAmong(batch[:i])
+		r.countEarlierInBatch(batch[:i])
 		r.decide()
 	}
 	return nil
 }
 
-// countAmong counts the conversions of one batch that are not stored yet among
+// countEarlierInBatch counts the conversions of one batch that are not stored yet among
 // those of an hour, as if they had been recorded one after the other.
-func (r *recording) countAmong(before []*recording) {
+func (r *pendingReport) countEarlierInBatch(before []*pendingReport) {
 	for _, other := range before {
-		if other.out() || other.known || !other.decision.Attributed {
+		if other.dropped() || other.duplicate || !other.decision.Attributed {
 			continue
 		}
 		of := *other.decision.Participant
-		facts, ok := r.found.FraudFacts[of]
-		if at := other.of.OccurredAt; ok && at.After(r.of.OccurredAt.Add(-time.Hour)) && !at.After(r.of.OccurredAt) {
+		facts, ok := r.inputs.FraudFacts[of]
+		if at := other.conversion.OccurredAt; ok && at.After(r.conversion.OccurredAt.Add(-time.Hour)) && !at.After(r.conversion.OccurredAt) {
 			facts.ConversionsInHour++
-			r.found.FraudFacts[of] = facts
+			r.inputs.FraudFacts[of] = facts
 		}
 	}
 }
 
 // decide turns a panic into the report's own failure: of the conversions of a
 // batch none depends on another.
-func (r *recording) decide() {
+func (r *pendingReport) decide() {
 	defer func() {
 		if p := recover(); p != nil {
 			r.err = fmt.Errorf("decide about conversion %s: panic: %v\n%s", r.Conversion.ID, p, debug.Stack())
 		}
 	}()
-	r.decision, r.commission, r.err = r.Decide(r.found)
+	r.decision, r.commission, r.err = r.Decide(r.inputs)
 }
 
-// knownConversions tells which external ids are taken: one probe each. The order
+// selectDuplicates tells which external ids are taken: one probe each. The order
 // leaves one index to the planner, also while the table is too small for telling
 // them apart: connections keep their plans.
-const knownConversions = `
+const selectDuplicates = `
 	select t.id
 	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)
 	cross join lateral (
@@ -137,14 +137,14 @@ const knownConversions = `
 		order by c.external_transaction_id
 		limit 1) as c`
 
-// queueKnown notes what is a duplicate already. Whatever becomes one from now on
+// queueDuplicates notes what is a duplicate already. Whatever becomes one from now on
 // shows when it is inserted.
-func queueKnown(batch *pgx.Batch, all []*recording) {
-	queueAbout(batch, knownConversions, all, func(r *recording) { r.known = true })
+func queueDuplicates(batch *pgx.Batch, all []*pendingReport) {
+	queueForReports(batch, selectDuplicates, all, func(r *pendingReport) { r.duplicate = true })
 }
 
-// queueAbout runs a statement that picks some of the reports by their external ids.
-func queueAbout(batch *pgx.Batch, statement string, all []*recording, picked func(*recording)) {
+// queueForReports runs a statement that picks some of the reports by their external ids.
+func queueForReports(batch *pgx.Batch, statement string, all []*pendingReport, picked func(*pendingReport)) {
 	var workspaces []affiliate.WorkspaceID
 	var modes []affiliate.Mode
 	var external []string
@@ -165,9 +165,9 @@ func queueAbout(batch *pgx.Batch, statement string, all []*recording, picked fun
 	})
 }
 
-// insertTogether inserts what is no duplicate, and applies refunds that came
+// insertBatch inserts what is no duplicate, and applies refunds that came
 // earlier.
-func insertTogether(ctx context.Context, tx *Tx, batch []*recording) error {
+func insertBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 	rows := make([]newConversionRow, 0, len(batch))
 	for _, r := range batch {
 		row, err := insertedConversion(r.Conversion, r.decision)
@@ -187,13 +187,13 @@ func insertTogether(ctx context.Context, tx *Tx, batch []*recording) error {
 			return err
 		})
 	}
-	queueAbout(statements, refundsWait, batch, func(r *recording) { refunded[r.Conversion.ID] = true })
+	queueForReports(statements, selectParkedFor, batch, func(r *pendingReport) { refunded[r.Conversion.ID] = true })
 	if err := tx.SendBatch(ctx, statements).Close(); err != nil {
 		return fmt.Errorf("conversions: %w", err)
 	}
 	for _, r := range batch {
 		c := r.Conversion
-		r.refunds = refunding{sale: c, decision: r.decision, at: c.CreatedAt}
+		r.refunds = refundChanges{sale: c, decision: r.decision, at: c.CreatedAt}
 		switch {
 		case !inserted[c.ID]:
 			r.err = affiliate.Refuse(affiliate.ReasonConversionDuplicate)
@@ -211,15 +211,15 @@ func insertTogether(ctx context.Context, tx *Tx, batch []*recording) error {
 		if r.changes, err = affiliate.BeginCommission(r.commission, r.refunds.sale, affiliate.System, nil, c.CreatedAt); err != nil {
 			return err
 		}
-		r.recorded = affiliate.ReportResult{Conversion: r.refunds.sale, Decision: r.decision, Commission: outcomeOf(r.changes)}
+		r.recorded = affiliate.ReportResult{Conversion: r.refunds.sale, Decision: r.decision, Commission: commissionAfter(r.changes)}
 	}
 	return nil
 }
 
 // queueUndo takes back what a transaction has done so far for a report that is out
 // of it.
-func (r *recording) queueUndo(batch *pgx.Batch) {
-	if r.claimed {
+func (r *pendingReport) queueUndo(batch *pgx.Batch) {
+	if r.keyClaimed {
 		queueRelease(batch, r.Conversion.Scope, *r.Key)
 	}
 	if r.newCustomer {
@@ -233,7 +233,7 @@ const awaitClick = `
 
 // writeOutcomes writes what follows from a batch. The outcomes of the reports that are
 // recorded are stored under their keys; the keys of the others are released.
-func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*recording) error {
+func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*pendingReport) error {
 	batch := &pgx.Batch{}
 	var outcomes []outcome
 	var changes []affiliate.CommissionChange
@@ -241,14 +241,14 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*recording) err
 	var jobs []affiliate.Job
 	for _, r := range all {
 		c := r.Conversion
-		if r.out() {
+		if r.dropped() {
 			r.queueUndo(batch)
 			continue
 		}
 		outcomes, changes = append(outcomes, r.outcome), append(changes, r.changes...)
 		told := append([]affiliate.Event{c.Event(affiliate.EventConversionCreated, r.decision, c.CreatedAt)}, r.refunds.events...)
 		events = append(events, outcomeEvents(told, c, r.decision, r.changes)...)
-		jobs = append(jobs, usedUp(c.Scope, r.found, r.decision)...)
+		jobs = append(jobs, redemptionJobs(c.Scope, r.inputs, r.decision)...)
 		if r.AwaitUntil != nil {
 			batch.Queue(awaitClick, c.Scope.Workspace, c.Click, c.ID, c.Scope.Mode, c.CreatedAt, *r.AwaitUntil)
 		}
@@ -262,7 +262,7 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*recording) err
 	if err := tx.queueEvents(batch, events...); err != nil {
 		return err
 	}
-	for _, r := range in(all) {
+	for _, r := range remaining(all) {
 		r.refunds.queue(batch)
 		if r.Key == nil {
 			continue
@@ -271,7 +271,7 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*recording) err
 		if err != nil {
 			return err
 		}
-		queueAnswer(batch, r.Conversion.Scope, r.Key, stored)
+		queueResponse(batch, r.Conversion.Scope, r.Key, stored)
 	}
 	queueSettlement(batch, changes...)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
@@ -280,8 +280,8 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*recording) err
 	return tx.Enqueue(ctx, jobs...)
 }
 
-// outcomeOf is a commission as its changes leave it; nil without any.
-func outcomeOf(changes []affiliate.CommissionChange) *affiliate.Commission {
+// commissionAfter is a commission as its changes leave it; nil without any.
+func commissionAfter(changes []affiliate.CommissionChange) *affiliate.Commission {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -307,13 +307,13 @@ func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 			commissions = append(commissions, *o.commission)
 		}
 		if o.decision.Attributed {
-			deltas = append(deltas, o.decision.StatsDeltas(o.of, o.commission)...)
+			deltas = append(deltas, o.decision.StatsDeltas(o.conversion, o.commission)...)
 		}
 	}
 	queueCommissions(batch, commissions...)
 	queueDeltas(batch, deltas...)
 	for _, o := range all {
-		c, d := o.of, o.decision
+		c, d := o.conversion, o.decision
 		if err := queueFraudEvent(batch, c, d, o.commission); err != nil {
 			return err
 		}
@@ -321,23 +321,23 @@ func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 			queueRedemption(batch, c.Scope, *d.Redeems)
 		}
 		if d.Attributed && c.CustomerRef != nil {
-			queueBound(batch, o)
+			queueBindingAndPayment(batch, o)
 		}
 	}
 	return nil
 }
 
-// queueBound binds the customer of an attributed conversion, unless somebody has
+// queueBindingAndPayment binds the customer of an attributed conversion, unless somebody has
 // brought them before, and counts a payment.
-func queueBound(batch *pgx.Batch, o outcome) {
-	c, d := o.of, o.decision
-	if o.found.Customer.Binding == nil {
-		earner := winnerOf(o.found, d)
+func queueBindingAndPayment(batch *pgx.Batch, o outcome) {
+	c, d := o.conversion, o.decision
+	if o.inputs.Customer.Binding == nil {
+		earner := attributedEarner(o.inputs, d)
 		binding := affiliate.Binding{
 			BoundAt: c.OccurredAt, SignalAt: c.OccurredAt, WindowEndsAt: affiliate.WindowEnd(c.OccurredAt, earner.WindowDays), Earner: earner,
 		}
 		if *d.Method == affiliate.ByClick {
-			binding.SignalAt = o.found.FoundClick.ReceivedAt
+			binding.SignalAt = o.inputs.FoundClick.ReceivedAt
 		}
 		queueBinding(batch, c, binding)
 	}
@@ -346,8 +346,8 @@ func queueBound(batch *pgx.Batch, o outcome) {
 	}
 }
 
-// winnerOf is whom a decision attributes to.
-func winnerOf(in affiliate.AttributionInputs, d affiliate.Decision) affiliate.Earner {
+// attributedEarner is whom a decision attributes to.
+func attributedEarner(in affiliate.AttributionInputs, d affiliate.Decision) affiliate.Earner {
 	switch *d.Method {
 	case affiliate.ByClick:
 		return in.FoundClick.Earner
@@ -369,9 +369,9 @@ func outcomeEvents(events []affiliate.Event, c affiliate.Conversion, d affiliate
 	return append(events, fraudEvents(c, d)...)
 }
 
-// usedUp tells the edge of a code whose last redemption a decision takes: it must
+// redemptionJobs tells the edge of a code whose last redemption a decision takes: it must
 // not be offered any longer.
-func usedUp(scope affiliate.Scope, in affiliate.AttributionInputs, d affiliate.Decision) []affiliate.Job {
+func redemptionJobs(scope affiliate.Scope, in affiliate.AttributionInputs, d affiliate.Decision) []affiliate.Job {
 	code := in.FoundPromoCode
 	if d.Redeems == nil || code.MaxRedemptions == nil || code.Redemptions+1 < *code.MaxRedemptions {
 		return nil

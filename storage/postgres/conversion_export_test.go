@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The statements whose plans are asserted.
+// Statements whose plans are checked.
 const (
 	SelectClicksSQL    = selectClicks
 	StoredAwaitedSQL   = selectStoredAwaited
@@ -21,26 +21,26 @@ const (
 	FindParticipantSQL = findParticipant
 )
 
-// Recorders is how many batches are at work at the same time.
-const Recorders = recorders
+// RecordConcurrency is the number of batches that are recorded at the same time.
+const RecordConcurrency = recordConcurrency
 
-// Recording is how many batches are at work.
-func (s *Store) Recording() int {
+// RunningBatches returns the number of batches that are being recorded.
+func (s *Store) RunningBatches() int {
 	s.recorder.mu.Lock()
 	defer s.recorder.mu.Unlock()
 	return s.recorder.running
 }
 
-// Waiting is how many reports wait for the next batch.
-func (s *Store) Waiting() int {
+// WaitingReports returns the number of reports that wait for the next batch.
+func (s *Store) WaitingReports() int {
 	s.recorder.mu.Lock()
 	defer s.recorder.mu.Unlock()
 	return len(s.recorder.waiting)
 }
 
-// Traced is a store of the same database whose connections tell a tracer what
-// they do.
-func (s *Store) Traced(t *testing.T, url string, tracer pgx.QueryTracer) *Store {
+// WithTracer returns a store with one connection to the same database, whose queries
+// are reported to a tracer.
+func (s *Store) WithTracer(t *testing.T, url string, tracer pgx.QueryTracer) *Store {
 	t.Helper()
 	return s.with(t, url, func(config *pgxpool.Config) {
 		config.MaxConns = 1
@@ -48,8 +48,8 @@ func (s *Store) Traced(t *testing.T, url string, tracer pgx.QueryTracer) *Store 
 	})
 }
 
-// Through is a store of the same database behind another network.
-func (s *Store) Through(t *testing.T, url string, dial pgconn.DialFunc) *Store {
+// WithDialer returns a store of the same database that connects through dial.
+func (s *Store) WithDialer(t *testing.T, url string, dial pgconn.DialFunc) *Store {
 	t.Helper()
 	return s.with(t, url, func(config *pgxpool.Config) { config.ConnConfig.DialFunc = dial })
 }
@@ -67,5 +67,5 @@ func (s *Store) with(t *testing.T, url string, set func(*pgxpool.Config)) *Store
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return newStore(&DB{pool: pool, gathered: pool, jobs: s.jobs, onDeliveries: s.onDeliveries, onDirectoryChange: s.onDirectoryChange})
+	return newStore(&DB{pool: pool, groups: pool, jobs: s.jobs, onDeliveries: s.onDeliveries, onDirectoryChange: s.onDirectoryChange})
 }

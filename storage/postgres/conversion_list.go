@@ -12,13 +12,15 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Lists of conversions, newest first. Each condition has an index that it leads
-// and that has the order of the list; several of them meet in one of these. What
-// lies before a page is skipped in the index alone, so that a page costs its
-// offset there and its size in rows, which are looked up by their keys. The total
-// is counted in the same index and stops at affiliate.MaxTotal.
+// Lists of conversions, newest first. For each filter condition there is an index that
+// starts with the condition's column and has the order of the list. With several
+// conditions, Postgres uses one of these indexes. Rows before the page are skipped in
+// the index alone. The cost of a page is its offset in index entries and its size in
+// rows, which are read by their primary keys. The total is counted in the same index
+// and stops at affiliate.MaxTotal.
 //
-// A page and its total are two statements: a conversion that is recorded in
+// A page and its total are read by two statements. A conversion that is recorded
+// between them is only in the second result.
 // between is in one of them only.
 const (
 	whereConversions = `
@@ -36,7 +38,7 @@ const (
 		limit @limit offset @offset`
 )
 
-// conversionItemColumns are a conversionItemRow, from conversions c with
+// conversionItemColumns are the fields of conversionItemRow, from conversions c with
 // conversionOutcome.
 const conversionItemColumns = `
 	c.id, c.external_transaction_id, c.event_type, c.amount_cents, coalesce(c.currency, '') as currency,
@@ -48,8 +50,8 @@ const conversionItemColumns = `
 	m.id as commission_id, m.status as commission_status, m.amount_cents as commission_cents, m.currency as commission_currency,
 	m.hold_until, m.needs_review, coalesce(f.action, '') as fraud_action`
 
-// conversionOutcome is the decision in force, what is earned by it, and what fraud
-// rules made of it: their event has the decision's id.
+// conversionOutcome joins the decision in force, the commission and the fraud event of
+// a conversion. The fraud event has the id of the decision.
 const conversionOutcome = `
 	join attribution_decisions d on d.workspace_id = c.workspace_id and d.id = c.decision_id
 	left join commissions m on m.workspace_id = c.workspace_id and m.decision_id = c.decision_id
@@ -59,7 +61,7 @@ const conversionPage = `
 	join conversions c on c.workspace_id = @workspace and c.mode = @mode and c.id = k.id` + conversionOutcome + `
 	order by c.created_at desc, c.id desc`
 
-// conversionListSQL are the statements for a page and for the total.
+// conversionListSQL returns the statements for a page and for the total.
 func conversionListSQL(filter affiliate.ConversionFilter) (page, count string) {
 	var where strings.Builder
 	where.WriteString(whereConversions)
@@ -92,9 +94,9 @@ func conversionListArgs(scope affiliate.Scope, filter affiliate.ConversionFilter
 	}
 }
 
-// Conversions reads one page of a mode's conversions, newest first, and counts
-// all pages up to affiliate.MaxTotal rows. Errors: NOT_FOUND for the
-// filter's programme and participant.
+// Conversions returns one page of a mode's conversions, newest first, and the number of
+// rows on all pages, up to affiliate.MaxTotal. Errors: NOT_FOUND for the filter's
+// programme and participant.
 func (s *Store) Conversions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.ConversionFilter, page affiliate.Page,
 ) ([]affiliate.ConversionItem, int64, error) {
@@ -106,10 +108,10 @@ func (s *Store) Conversions(
 	rows, err := s.pool.Query(ctx, list, planned, args)
 	items, err := AllRows(rows, err, func(r conversionItemRow) affiliate.ConversionItem { return r.item(scope) })
 	if err != nil {
-		return nil, 0, fmt.Errorf("conversions: %w", err)
+		return nil, 0, fmt.Errorf("read conversions: %w", err)
 	}
 	if n := int64(len(items)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// The list ends on this page.
+		// This is the last page, so its end is the total.
 		return items, page.Offset() + n, nil
 	}
 	var total int64
@@ -119,7 +121,7 @@ func (s *Store) Conversions(
 	return items, total, nil
 }
 
-// Conversion reads one conversion with its refunds, all of one instant. Errors:
+// Conversion returns one conversion with its refunds, read in one statement. Errors:
 // NOT_FOUND.
 func (s *Store) Conversion(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.ConversionDetail, error) {
 	const read = `
@@ -198,12 +200,12 @@ type conversionItemRow struct {
 	ClickedAt      *time.Time
 	ExpiresAt      *time.Time
 
-	// Nil, all of them, where nothing is earned.
+	// The following fields are nil if the conversion has no commission.
 	CommissionID       *affiliate.CommissionID
 	CommissionStatus   *affiliate.CommissionStatus
 	CommissionCents    *int64
 	CommissionCurrency *string
-	HoldUntil          *time.Time // also nil without a hold
+	HoldUntil          *time.Time // also nil if the commission has no hold period
 	NeedsReview        *bool
 }
 

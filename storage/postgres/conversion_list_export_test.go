@@ -6,10 +6,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// DropExpiredKeysSQL is a statement whose plan is asserted.
+// DropExpiredKeysSQL is a statement whose plan is checked.
 const DropExpiredKeysSQL = dropExpiredKeys
 
-// ConversionListSQL are the statements of a list, with the arguments of both.
+// ConversionListSQL returns the two statements of a list and the arguments of both.
 func ConversionListSQL(scope affiliate.Scope, filter affiliate.ConversionFilter, page affiliate.Page) (list, count string, args pgx.NamedArgs) {
 	list, count = conversionListSQL(filter)
 	return list, count, conversionListArgs(scope, filter, page)

@@ -16,8 +16,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// conversionWorld is a workspace with conversions of two programmes with ten
-// participants each; its other mode and another workspace have some, too.
+// conversionWorld is a workspace with conversions of two programmes that have ten
+// participants each. The other mode of the workspace and another workspace have
+// conversions too.
 type conversionWorld struct {
 	*testing.T
 	*pgtest.Fixture
@@ -26,9 +27,9 @@ type conversionWorld struct {
 	participants []affiliate.ParticipantID
 }
 
-// newConversionWorld makes rows conversions, and a third of that for each of the
-// others, the newest at salesDay and step between them. Of 20 one is not
-// attributed, and of 10 one is a lead.
+// newConversionWorld stores rows conversions in the fixture's scope and a third of that
+// number in each other scope. The newest is at salesDay, the others follow at intervals
+// of step. One in 20 is not attributed, and one in 10 is a lead.
 func newConversionWorld(t *testing.T, rows int, step time.Duration) *conversionWorld {
 	t.Helper()
 	w := &conversionWorld{T: t}
@@ -90,7 +91,7 @@ func (w *conversionWorld) plan(sql string, args pgx.NamedArgs) string {
 	return strings.Join(lines, "\n")
 }
 
-func TestConversionListsReadTheirIndexes(t *testing.T) {
+func TestConversions_ReadIndexes(t *testing.T) {
 	t.Parallel()
 	w := newConversionWorld(t, 12_000, time.Minute)
 	w.VacuumAnalyze()
@@ -118,22 +119,22 @@ func TestConversionListsReadTheirIndexes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			list, count, args := postgres.ConversionListSQL(w.scope, c.filter, c.page)
 			page := inOneLine(w.plan(list, args))
-			// The page's keys come in order from the index alone.
+			// The keys of the page come from the index alone, in order.
 			want := "Limit -> Index Only Scan using " + c.index
 			if c.index == "conversions_external" {
 				want = "Index Scan using " + c.index
 			}
 			if !strings.Contains(page, want) || strings.Contains(page, "Seq Scan") {
-				t.Errorf("the page: no %q in %s", want, page)
+				t.Errorf("plan of the page: no %q in %s", want, page)
 			}
 			for _, other := range []string{"conversions_pkey", "attribution_decisions_pkey", "commissions_decision"} {
 				if !strings.Contains(page, other) {
-					t.Errorf("the page: no %q in %s", other, page)
+					t.Errorf("plan of the page: no %q in %s", other, page)
 				}
 			}
-			// Whichever index it is, every condition is in it.
+			// The index covers every condition, whichever index it is.
 			if total := inOneLine(w.plan(count, args)); !strings.Contains(total, "Index Only Scan") || strings.Contains(total, "Filter") {
-				t.Errorf("the total: %s", total)
+				t.Errorf("plan of the total: %s", total)
 			}
 		})
 	}
@@ -149,10 +150,10 @@ func TestConversionListsReadTheirIndexes(t *testing.T) {
 	}
 }
 
-// Every page of every filter is what a walk over all rows gives.
-func TestConversionListsGiveEachRowOnce(t *testing.T) {
+// Every page of every filter must have what a scan of all rows returns.
+func TestConversions_ReturnEachRowOnce(t *testing.T) {
 	t.Parallel()
-	// Many share an instant.
+	// Many conversions have the same time.
 	w := newConversionWorld(t, 300, 0)
 	random := rand.New(rand.NewPCG(3, 5))
 	w.Exec(`update conversions set created_at = created_at - (amount_cents % 7) * interval '1 hour'`)
@@ -203,7 +204,7 @@ func TestConversionListsGiveEachRowOnce(t *testing.T) {
 		var want []affiliate.ConversionID
 		for _, r := range all {
 			if f.Created.Contains(r.At) && (f.Attributed == nil || *f.Attributed == r.Attributed) && (f.EventType == "" || f.EventType == r.Event) &&
-				(f.ExternalTransactionID == "" || f.ExternalTransactionID == r.External) && given(f.Program, r.Program) && given(f.Participant, r.Participant) {
+				(f.ExternalTransactionID == "" || f.ExternalTransactionID == r.External) && matchesID(f.Program, r.Program) && matchesID(f.Participant, r.Participant) {
 				want = append(want, r.ID)
 			}
 		}
@@ -226,9 +227,9 @@ func TestConversionListsGiveEachRowOnce(t *testing.T) {
 	}
 }
 
-func given[T comparable](want, got *T) bool { return want == nil || got != nil && *want == *got }
+func matchesID[T comparable](want, got *T) bool { return want == nil || got != nil && *want == *got }
 
-func TestEndedIdempotencyKeysAreDropped(t *testing.T) {
+func TestDropExpiredIdempotencyKeys(t *testing.T) {
 	w := &conversionWorld{T: t}
 	w.Fixture = pgtest.Open(t, func() time.Time { return salesDay })
 	scope := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest}
@@ -245,7 +246,7 @@ func TestEndedIdempotencyKeysAreDropped(t *testing.T) {
 		}
 	}
 	if left := w.Texts(`select key from idempotency_keys`); !slices.Equal(left, []string{"4"}) {
-		t.Errorf("%v are left", left)
+		t.Errorf("the keys %v are left, want only 4", left)
 	}
 
 	w.Exec(`

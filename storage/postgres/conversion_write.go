@@ -145,7 +145,7 @@ type newDecisionRow struct {
 func queueDecisions(batch *pgx.Batch, all ...outcome) error {
 	rows := make([]newDecisionRow, len(all))
 	for i, o := range all {
-		d, scope := o.decision, o.of.Scope
+		d, scope := o.decision, o.conversion.Scope
 		trace, err := json.Marshal(d.Trace)
 		if err != nil {
 			return fmt.Errorf("trace: %w", err)

@@ -28,13 +28,13 @@ type newCustomerRow struct {
 
 // queueCustomers locks the customers that conversions name, in one order.
 func queueCustomers(batch *pgx.Batch, all []*signals) {
-	named := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.of.CustomerRef == nil })
+	named := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.conversion.CustomerRef == nil })
 	slices.SortFunc(named, func(a, b *signals) int {
-		return cmp.Or(a.of.Scope.Compare(b.of.Scope), cmp.Compare(*a.of.CustomerRef, *b.of.CustomerRef))
+		return cmp.Or(a.conversion.Scope.Compare(b.conversion.Scope), cmp.Compare(*a.conversion.CustomerRef, *b.conversion.CustomerRef))
 	})
 	rows := make([]newCustomerRow, len(named))
 	for i, s := range named {
-		rows[i] = newCustomerRow{WorkspaceID: s.of.Scope.Workspace, Mode: s.of.Scope.Mode, Ref: s.of.CustomerRef, CreatedAt: s.of.CreatedAt}
+		rows[i] = newCustomerRow{WorkspaceID: s.conversion.Scope.Workspace, Mode: s.conversion.Scope.Mode, Ref: s.conversion.CustomerRef, CreatedAt: s.conversion.CreatedAt}
 	}
 	for _, q := range lockCustomers.queue(batch, rows...) {
 		these := named[:q.n]

@@ -36,12 +36,12 @@ const statementTimeout = 10 * time.Second
 const (
 	// queueConns bounds the connections of the job queue, one of which listens.
 	queueConns = 6
-	// sendingConns bounds those of the webhook sender, which reads, stores outcomes
+	// senderConns bounds those of the webhook sender, which reads, stores outcomes
 	// and renews its leases at the same time.
-	sendingConns = 4
-	// gatheredConns is twice the number of groups that are at work at a time, so that
+	senderConns = 4
+	// groupConns is twice the number of groups that are at work at a time, so that
 	// a connection that hangs can be replaced.
-	gatheredConns = 2 * (recorders + 2)
+	groupConns = 2 * (recordConcurrency + 2)
 )
 
 // Config says how to connect.
@@ -58,15 +58,15 @@ type Config struct {
 type DB struct {
 	// pool serves calls, jobs and ingestion.
 	pool *pgxpool.Pool
-	// gathered serves groups of gathered calls, which therefore never wait for a
+	// groups serves groups of gathered calls, which therefore never wait for a
 	// connection of pool. Its statements have generic plans.
-	gathered *pgxpool.Pool
+	groups *pgxpool.Pool
 	// queue serves the job queue's own bookkeeping with synchronous_commit off: if a
 	// crash loses the completion of a job, the job runs once more.
 	queue *pgxpool.Pool
-	// sending serves the webhook sender, with generic plans and synchronous_commit
+	// sender serves the webhook sender, with generic plans and synchronous_commit
 	// off: if a crash loses the outcome of an attempt, the attempt is repeated.
-	sending *pgxpool.Pool
+	sender *pgxpool.Pool
 	// jobs inserts jobs.
 	jobs *river.Client[pgx.Tx]
 
@@ -102,9 +102,9 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		settings map[string]string
 	}{
 		{&db.pool, cfg.MaxConns, nil},
-		{&db.gathered, gatheredConns, bounded},
+		{&db.groups, groupConns, bounded},
 		{&db.queue, queueConns, asynchronous},
-		{&db.sending, sendingConns, sending},
+		{&db.sender, senderConns, sending},
 	} {
 		var err error
 		if *open.pool, err = connect(ctx, cfg.URL, open.conns, open.settings); err != nil {
@@ -162,7 +162,7 @@ func prepareConn(ctx context.Context, conn *pgx.Conn) error {
 
 // Close waits for connections in use and closes all of them.
 func (db *DB) Close() {
-	for _, pool := range []*pgxpool.Pool{db.pool, db.gathered, db.queue, db.sending} {
+	for _, pool := range []*pgxpool.Pool{db.pool, db.groups, db.queue, db.sender} {
 		if pool != nil {
 			pool.Close()
 		}
@@ -178,7 +178,7 @@ func (db *DB) Pool() *pgxpool.Pool { return db.pool }
 
 // SendingPool returns the pool of the webhook sender, for statements outside a
 // transaction.
-func (db *DB) SendingPool() *pgxpool.Pool { return db.sending }
+func (db *DB) SendingPool() *pgxpool.Pool { return db.sender }
 
 // OnDeliveries registers a callback that runs after each commit with the endpoints
 // that received new deliveries. The callback must not block. It does not run for

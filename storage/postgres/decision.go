@@ -43,7 +43,7 @@ type decisionRow struct {
 // storedTrace keeps the rules beside the trace as they stand there.
 type storedTrace struct {
 	affiliate.Trace
-	rule json.RawMessage
+	ruleJSON json.RawMessage
 }
 
 // UnmarshalJSON reads a trace.
@@ -56,7 +56,7 @@ func (t *storedTrace) UnmarshalJSON(stored []byte) error {
 		return err
 	}
 	if raw.Rule != nil {
-		t.rule = *raw.Rule
+		t.ruleJSON = *raw.Rule
 	}
 	return json.Unmarshal(stored, &t.Trace)
 }
@@ -68,11 +68,11 @@ func (r decisionRow) record() affiliate.DecisionRecord {
 			Explanation: r.Explanation, EngineVersion: r.EngineVersion, DecidedAt: r.DecidedAt.UTC(),
 			Supersedes: r.Supersedes, Trace: r.Trace.Trace,
 		},
-		RuleJSON: r.Trace.rule, CustomerRef: r.CustomerRef, SupersededBy: r.SupersededBy,
+		RuleJSON: r.Trace.ruleJSON, CustomerRef: r.CustomerRef, SupersededBy: r.SupersededBy,
 	}
 }
 
-const decisionOf = `
+const selectDecision = `
 	select ` + decisionColumns + `
 	from conversions c
 	join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
@@ -80,10 +80,10 @@ const decisionOf = `
 
 // Decision reads the decision in force about a conversion. Errors: NOT_FOUND.
 func (s *Store) Decision(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.DecisionRecord, error) {
-	return readDecision(s.pool.Query(ctx, decisionOf, scope.Workspace, scope.Mode, id))
+	return readDecision(s.pool.Query(ctx, selectDecision, scope.Workspace, scope.Mode, id))
 }
 
-const decisionOfExternal = `
+const selectDecisionOfExternal = `
 	select ` + decisionColumns + `
 	from conversions c
 	join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
@@ -91,7 +91,7 @@ const decisionOfExternal = `
 
 // DecisionOfExternal is Decision by the merchant's own id. Errors: NOT_FOUND.
 func (s *Store) DecisionOfExternal(ctx context.Context, scope affiliate.Scope, external string) (affiliate.DecisionRecord, error) {
-	return readDecision(s.pool.Query(ctx, decisionOfExternal, scope.Workspace, scope.Mode, external))
+	return readDecision(s.pool.Query(ctx, selectDecisionOfExternal, scope.Workspace, scope.Mode, external))
 }
 
 func readDecision(rows pgx.Rows, err error) (affiliate.DecisionRecord, error) {
@@ -168,9 +168,9 @@ func decisionListSQL(where conditions) (page, count string) {
 	return page, CountUpTo(affiliate.MaxTotal, `from attribution_decisions d where `+where.sql())
 }
 
-// seeClick reads one partition: clicked_at is the time inside the id. What
+// selectClick reads one partition: clicked_at is the time inside the id. What
 // identifies the visitor is not read.
-const seeClick = `
+const selectClick = `
 	select x.program_id, x.participant_id, x.link_id, x.referral_code, x.received_at, x.expires_at, x.created_at,
 		coalesce(x.landing_url, '') as landing_url, coalesce(x.referrer_domain, '') as referrer_domain,
 		coalesce(x.utm_source, '') as utm_source, coalesce(x.utm_medium, '') as utm_medium,
@@ -205,7 +205,7 @@ func (s *Store) AttributedClick(ctx context.Context, scope affiliate.Scope, id a
 	}
 	click := affiliate.AttributedClick{Click: affiliate.Click{ID: id, Scope: scope, ClickedAt: clickedAt}}
 	batch := &pgx.Batch{}
-	batch.Queue(seeClick, scope.Workspace, scope.Mode, id, clickedAt).Query(func(rows pgx.Rows) error {
+	batch.Queue(selectClick, scope.Workspace, scope.Mode, id, clickedAt).Query(func(rows pgx.Rows) error {
 		return collectClick(rows, &click)
 	})
 	batch.Queue(conversionsOfClick, scope.Workspace, scope.Mode, id, affiliate.MaxClickConversions).Query(func(rows pgx.Rows) (err error) {

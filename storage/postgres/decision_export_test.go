@@ -4,9 +4,9 @@ import "github.com/tributary-hq/tributary/affiliate"
 
 // The statements whose plans are asserted.
 const (
-	DecisionOfSQL         = decisionOf
-	DecisionOfExternalSQL = decisionOfExternal
-	SeeClickSQL           = seeClick
+	DecisionOfSQL         = selectDecision
+	DecisionOfExternalSQL = selectDecisionOfExternal
+	SeeClickSQL           = selectClick
 	ConversionsOfClickSQL = conversionsOfClick
 )
 

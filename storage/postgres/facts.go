@@ -7,10 +7,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// learnFacts reads, in one round trip, what decisions need to know besides their
+// readFacts reads, in one round trip, what decisions need to know besides their
 // signals. It comes behind lockSignals, because it depends on whom the signals
 // lead to.
-func learnFacts(ctx context.Context, tx pgx.Tx, all ...*signals) error {
+func readFacts(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 	batch := &pgx.Batch{}
 	queueFacts(batch, all...)
 	if batch.Len() == 0 {
@@ -26,6 +26,6 @@ func learnFacts(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 func queueFacts(batch *pgx.Batch, all ...*signals) {
 	queueFraudFacts(batch, all)
 	for _, s := range all {
-		queueRates(batch, s.of, &s.found)
+		queueRates(batch, s.conversion, &s.inputs)
 	}
 }

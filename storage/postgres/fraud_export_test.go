@@ -18,7 +18,7 @@ const (
 // FindFraudFactsSQL is the statement as Postgres gets it.
 func FindFraudFactsSQL(t *testing.T) string {
 	t.Helper()
-	sql, _, err := (&fraudQuestions{}).args().RewriteQuery(t.Context(), nil, findFraudFacts, nil)
+	sql, _, err := (&fraudQuery{}).args().RewriteQuery(t.Context(), nil, findFraudFacts, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 // brought. It counts what came before a conversion, which is itself not among it:
 // it is not stored yet, or not attributed.
 //
-// The arguments are fraudQuestions.args: the candidates, and the networks and devices
+// The arguments are fraudQuery.args: the candidates, and the networks and devices
 // of the buyers by the number n of their conversion.
 //
 // conversion_velocity looks at what happened within an hour, and not at what was
@@ -85,7 +85,7 @@ const countFromAddress = `
 // queueFraudFacts learns what fraud rules look at of those who may earn. Nothing
 // is read where no programme's rules would be asked.
 func queueFraudFacts(batch *pgx.Batch, all []*signals) {
-	var asked fraudQuestions
+	var asked fraudQuery
 	for n, s := range all {
 		asked.add(n, s)
 	}
@@ -97,9 +97,9 @@ func queueFraudFacts(batch *pgx.Batch, all []*signals) {
 	queueFromAddress(batch, all)
 }
 
-// fraudQuestions are the arguments of findFraudFacts: one element of each slice for
+// fraudQuery are the arguments of findFraudFacts: one element of each slice for
 // each candidate of the conversion with the number n.
-type fraudQuestions struct {
+type fraudQuery struct {
 	n                  []int
 	workspaces         []affiliate.WorkspaceID
 	modes              []affiliate.Mode
@@ -112,7 +112,7 @@ type fraudQuestions struct {
 	networks, devices  buyerOrigins
 }
 
-func (q *fraudQuestions) args() pgx.NamedArgs {
+func (q *fraudQuery) args() pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"n": q.n, "workspaces": q.workspaces, "modes": q.modes,
 		"participants": q.participants, "programs": q.programs, "partners": q.partners,
@@ -123,26 +123,26 @@ func (q *fraudQuestions) args() pgx.NamedArgs {
 	}
 }
 
-func (q *fraudQuestions) add(n int, s *signals) {
-	c, candidates := s.of, s.found.FraudCandidates()
+func (q *fraudQuery) add(n int, s *signals) {
+	c, candidates := s.conversion, s.inputs.FraudCandidates()
 	if len(candidates) == 0 {
 		return
 	}
-	s.found.FraudFacts = map[affiliate.ParticipantID]fraud.Facts{}
+	s.inputs.FraudFacts = map[affiliate.ParticipantID]fraud.Facts{}
 	for _, earner := range candidates {
-		s.found.FraudFacts[earner.Participant] = addressFacts(c, earner)
+		s.inputs.FraudFacts[earner.Participant] = addressFacts(c, earner)
 		q.n, q.workspaces, q.modes = append(q.n, n), append(q.workspaces, c.Scope.Workspace), append(q.modes, c.Scope.Mode)
 		q.participants, q.programs = append(q.participants, earner.Participant), append(q.programs, earner.Program)
 		q.partners = append(q.partners, earner.Partner)
 		q.reported, q.occurred = append(q.reported, c.CreatedAt), append(q.occurred, c.OccurredAt)
 		q.customers, q.emails = append(q.customers, c.CustomerRef), append(q.emails, c.CustomerEmailHash)
 	}
-	q.addBuyer(n, c, s.found.FoundClick)
+	q.addBuyer(n, c, s.inputs.FoundClick)
 }
 
 // addBuyer adds from where the buyer came, as far as it can be compared with the
 // origins of partners: what the merchant reported, and what the edge saw.
-func (q *fraudQuestions) addBuyer(n int, c affiliate.Conversion, click *affiliate.FoundClick) {
+func (q *fraudQuery) addBuyer(n int, c affiliate.Conversion, click *affiliate.FoundClick) {
 	q.addOrigin(n, c.Buyer.IPPrefix, c.Buyer.AgentHashes...)
 	if click == nil || click.Mode != c.Scope.Mode {
 		return
@@ -155,7 +155,7 @@ func (q *fraudQuestions) addBuyer(n int, c affiliate.Conversion, click *affiliat
 	}
 }
 
-func (q *fraudQuestions) addOrigin(n int, network string, agents ...[]byte) {
+func (q *fraudQuery) addOrigin(n int, network string, agents ...[]byte) {
 	if network == "" {
 		return
 	}
@@ -183,29 +183,29 @@ func (o *buyerOrigins) add(n int, prefix string, agent []byte) {
 func queueFromAddress(batch *pgx.Batch, all []*signals) {
 	var asked []int
 	for n, s := range all {
-		click := s.found.FoundClick
-		if click == nil || s.found.FraudFacts == nil || click.Mode != s.found.Mode || len(click.Traits.IPHash) == 0 {
+		click := s.inputs.FoundClick
+		if click == nil || s.inputs.FraudFacts == nil || click.Mode != s.inputs.Mode || len(click.Traits.IPHash) == 0 {
 			continue
 		}
 		// A copy: the click may be used for another try.
 		counted := *click
-		s.found.FoundClick = &counted
+		s.inputs.FoundClick = &counted
 		asked = append(asked, n)
 	}
-	timeOf := func(i int) time.Time { at, _ := all[asked[i]].found.Click.Time(); return at }
+	timeOf := func(i int) time.Time { at, _ := all[asked[i]].inputs.Click.Time(); return at }
 	eachSpan(len(asked), timeOf, func(these []int, first, last time.Time) {
 		numbers, workspaces := make([]int, len(these)), make([]affiliate.WorkspaceID, len(these))
 		modes, addresses, times := make([]affiliate.Mode, len(these)), make([][]byte, len(these)), make([]time.Time, len(these))
 		for j, i := range these {
 			s := all[asked[i]]
-			numbers[j], workspaces[j], modes[j] = asked[i], s.of.Scope.Workspace, s.of.Scope.Mode
-			addresses[j], times[j] = s.found.FoundClick.Traits.IPHash, timeOf(i)
+			numbers[j], workspaces[j], modes[j] = asked[i], s.conversion.Scope.Workspace, s.conversion.Scope.Mode
+			addresses[j], times[j] = s.inputs.FoundClick.Traits.IPHash, timeOf(i)
 		}
 		batch.Queue(countFromAddress, numbers, workspaces, modes, addresses, times, first.Add(-time.Hour), last, fraud.MaxClicksInHour+1).
 			Query(func(rows pgx.Rows) error {
 				var n, clicks int
 				_, err := pgx.ForEachRow(rows, []any{&n, &clicks}, func() error {
-					all[n].found.FoundClick.ClicksFromAddress = clicks
+					all[n].inputs.FoundClick.ClicksFromAddress = clicks
 					return nil
 				})
 				return err
@@ -226,7 +226,7 @@ func collectFraudFacts(rows pgx.Rows, all []*signals) error {
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[factsRow])
 	for _, row := range found {
-		into := all[row.N].found.FraudFacts
+		into := all[row.N].inputs.FraudFacts
 		facts := into[row.ParticipantID]
 		facts.ConversionsInHour = row.Conversions + 1
 		facts.Recent, facts.Refunded = row.Recent, row.Refunded

@@ -136,7 +136,7 @@ func TestFactsAreReadOnlyWhereRulesWillAsk(t *testing.T) {
 		s.exec(`update clicks set ip_hash = $2 where id = $1`, click, tc.hash)
 		asked := &statements{}
 		traced := *s
-		traced.store = s.store.Traced(t, s.url, asked)
+		traced.store = s.store.WithTracer(t, s.url, asked)
 		if err := traced.record(fmt.Sprintf("order-%d", i), click); err != nil {
 			t.Fatal(err)
 		}

@@ -16,20 +16,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// gatherer lets calls that are made at the same time share their work: those that
+// callGrouper lets calls that are made at the same time share their work: those that
 // come while some are at work wait and are the next ones. Nobody waits for
 // company, so a single call is at work at once.
-type gatherer[T comparable] struct {
-	most   int // calls at work together
-	atOnce int // such groups
+type callGrouper[T comparable] struct {
+	maxCalls   int // calls at work together
+	maxGroups int // such groups
 	// timeout ends the work for a group, and then for what is repeated of it: callers
 	// may go before.
 	timeout time.Duration
-	// together is for groups, alone for calls that are repeated one by one.
-	together, alone *pgxpool.Pool
-	// wants is what a call wants for itself alone; nil: nothing. No two of a group
+	// groupPool is for groups, alone for calls that are repeated one by one.
+	groupPool, singlePool *pgxpool.Pool
+	// exclusive is what a call wants for itself alone; nil: nothing. No two of a group
 	// want the same, so that each finds what the one before has left.
-	wants func(T) []want
+	exclusive func(T) []exclusiveKey
 	// work does what a group wants. An error is about all of it: nothing was done,
 	// or, when it is final, something may have been.
 	work func(ctx context.Context, pool *pgxpool.Pool, group []T) (final bool, err error)
@@ -40,13 +40,13 @@ type gatherer[T comparable] struct {
 }
 
 type call[T any] struct {
-	of   T
+	arg   T
 	err  error         // of its group
 	done chan struct{} // closed behind err
 }
 
-// want is something that one call of a group can have.
-type want struct {
+// exclusiveKey is something that one call of a group can have.
+type exclusiveKey struct {
 	scope      affiliate.Scope
 	kind, name string
 }
@@ -54,11 +54,11 @@ type want struct {
 // do comes back when the call's work is done, with the error of its group, or when
 // the context ends. A call that was not at work by then never will be; of others it
 // is unknown.
-func (g *gatherer[T]) do(ctx context.Context, of T) error {
-	c := &call[T]{of: of, done: make(chan struct{})}
+func (g *callGrouper[T]) do(ctx context.Context, of T) error {
+	c := &call[T]{arg: of, done: make(chan struct{})}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, c)
-	if g.running < g.atOnce {
+	if g.running < g.maxGroups {
 		g.running++
 		go g.run()
 	}
@@ -75,32 +75,32 @@ func (g *gatherer[T]) do(ctx context.Context, of T) error {
 }
 
 // run works until nothing waits.
-func (g *gatherer[T]) run() {
+func (g *callGrouper[T]) run() {
 	for {
-		group := g.take()
+		group := g.nextGroup()
 		if len(group) == 0 {
 			return
 		}
-		g.serve(group)
+		g.runGroup(group)
 	}
 }
 
-// take picks the next group; none when nothing waits, and whoever asks is at its
+// nextGroup picks the next group; none when nothing waits, and whoever asks is at its
 // end then.
-func (g *gatherer[T]) take() []*call[T] {
+func (g *callGrouper[T]) nextGroup() []*call[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var group, later []*call[T]
-	taken := map[want]bool{}
+	taken := map[exclusiveKey]bool{}
 	for i, c := range g.waiting {
-		if len(group) == g.most {
+		if len(group) == g.maxCalls {
 			later = append(later, g.waiting[i:]...)
 			break
 		}
 		alone := true
-		if g.wants != nil {
+		if g.exclusive != nil {
 			// What comes behind one that has to wait may not overtake it.
-			for _, w := range g.wants(c.of) {
+			for _, w := range g.exclusive(c.arg) {
 				alone = alone && !taken[w]
 				taken[w] = true
 			}
@@ -118,23 +118,23 @@ func (g *gatherer[T]) take() []*call[T] {
 	return group
 }
 
-// aloneAtOnce bounds the calls of one group that are repeated at the same time.
-const aloneAtOnce = 8
+// maxParallelSingles bounds the calls of one group that are repeated at the same time.
+const maxParallelSingles = 8
 
-// serve works for a group. When that fails, and nothing was done, each of its calls
+// runGroup works for a group. When that fails, and nothing was done, each of its calls
 // is repeated alone, so that one for which it cannot be done, or that waits for a
 // lock, keeps none of the others from theirs; the next group goes on meanwhile.
 // When the database does not answer at all, it would not do so then.
-func (g *gatherer[T]) serve(group []*call[T]) {
+func (g *callGrouper[T]) runGroup(group []*call[T]) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
 	defer cancel()
 	all := make([]T, len(group))
 	for i, c := range group {
-		all[i] = c.of
+		all[i] = c.arg
 	}
-	final, err := g.try(ctx, g.together, all)
-	if err != nil && !final && answered(err) {
-		go g.repeat(group)
+	final, err := g.runWork(ctx, g.groupPool, all)
+	if err != nil && !final && reachedDatabase(err) {
+		go g.runEach(group)
 		return
 	}
 	for _, c := range group {
@@ -143,15 +143,15 @@ func (g *gatherer[T]) serve(group []*call[T]) {
 	}
 }
 
-// repeat works for calls one by one.
-func (g *gatherer[T]) repeat(group []*call[T]) {
+// runEach works for calls one by one.
+func (g *callGrouper[T]) runEach(group []*call[T]) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
 	defer cancel()
 	var some errgroup.Group
-	some.SetLimit(aloneAtOnce)
+	some.SetLimit(maxParallelSingles)
 	for _, c := range group {
 		some.Go(func() error {
-			_, c.err = g.try(ctx, g.alone, []T{c.of})
+			_, c.err = g.runWork(ctx, g.singlePool, []T{c.arg})
 			close(c.done)
 			return nil
 		})
@@ -159,8 +159,8 @@ func (g *gatherer[T]) repeat(group []*call[T]) {
 	_ = some.Wait()
 }
 
-// try is work, of which a panic is a failure like others.
-func (g *gatherer[T]) try(ctx context.Context, pool *pgxpool.Pool, group []T) (final bool, err error) {
+// runWork is work, of which a panic is a failure like others.
+func (g *callGrouper[T]) runWork(ctx context.Context, pool *pgxpool.Pool, group []T) (final bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -169,9 +169,9 @@ func (g *gatherer[T]) try(ctx context.Context, pool *pgxpool.Pool, group []T) (f
 	return g.work(ctx, pool, group)
 }
 
-// answered reports whether an error is about what was asked for, and not about the
+// reachedDatabase reports whether an error is about what was asked for, and not about the
 // way to the database.
-func answered(err error) bool {
+func reachedDatabase(err error) bool {
 	var connectErr *pgconn.ConnectError
 	return !errors.As(err, &connectErr) && !pgconn.Timeout(err)
 }
@@ -184,14 +184,14 @@ const (
 
 // Lookups lets look-ups that are made at the same time share a round trip on
 // connections of their own. An element is a look-up with room for its result.
-type Lookups[T comparable] struct{ gatherer gatherer[T] }
+type Lookups[T comparable] struct{ grouper callGrouper[T] }
 
 // NewLookups returns Lookups that read with the given function, which fills in the
 // results of a group and must have no other effect. The function runs for one group
 // at a time.
 func NewLookups[T comparable](db *DB, read func(ctx context.Context, pool *pgxpool.Pool, group []T) error) *Lookups[T] {
-	return &Lookups[T]{gatherer[T]{
-		most: maxLookups, atOnce: 1, timeout: lookupTimeout, together: db.gathered, alone: db.pool,
+	return &Lookups[T]{callGrouper[T]{
+		maxCalls: maxLookups, maxGroups: 1, timeout: lookupTimeout, groupPool: db.groups, singlePool: db.pool,
 		work: func(ctx context.Context, pool *pgxpool.Pool, group []T) (final bool, err error) {
 			return false, read(ctx, pool, group)
 		},
@@ -200,4 +200,4 @@ func NewLookups[T comparable](db *DB, read func(ctx context.Context, pool *pgxpo
 
 // Do returns once the look-up has its result, or with the error of its group, or
 // when the context ends.
-func (l *Lookups[T]) Do(ctx context.Context, lookup T) error { return l.gatherer.do(ctx, lookup) }
+func (l *Lookups[T]) Do(ctx context.Context, lookup T) error { return l.grouper.do(ctx, lookup) }

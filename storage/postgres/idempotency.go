@@ -47,13 +47,13 @@ func (tx *Tx) ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate
 		return nil, nil
 	}
 	// The claim has locked the row, ended or not, so it is still there.
-	return answerUnder(ctx, tx, scope, key)
+	return readResponse(ctx, tx, scope, key)
 }
 
 // StoreResponse stores the response under a key that the transaction has claimed.
 func (tx *Tx) StoreResponse(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey, response []byte) error {
 	batch := &pgx.Batch{}
-	queueAnswer(batch, scope, &key, response)
+	queueResponse(batch, scope, &key, response)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("idempotency key: %w", err)
 	}
@@ -62,27 +62,27 @@ func (tx *Tx) StoreResponse(ctx context.Context, scope affiliate.Scope, key affi
 
 // claimKeys is ClaimKey for the reports of a batch that have one: each gets its
 // own answer, or its own refusal.
-func claimKeys(ctx context.Context, tx *Tx, all []*recording) error {
-	keyed := slices.DeleteFunc(slices.Clone(all), func(r *recording) bool { return r.Key == nil })
+func claimKeys(ctx context.Context, tx *Tx, all []*pendingReport) error {
+	keyed := slices.DeleteFunc(slices.Clone(all), func(r *pendingReport) bool { return r.Key == nil })
 	if len(keyed) == 0 {
 		return nil
 	}
-	slices.SortFunc(keyed, func(a, b *recording) int {
+	slices.SortFunc(keyed, func(a, b *pendingReport) int {
 		return cmp.Or(a.Conversion.Scope.Compare(b.Conversion.Scope), cmp.Compare(a.Key.Method, b.Key.Method), cmp.Compare(a.Key.Key, b.Key.Key))
 	})
 	batch := &pgx.Batch{}
 	for _, r := range keyed {
-		queueClaim(batch, r.Conversion.Scope, *r.Key, &r.claimed)
+		queueClaim(batch, r.Conversion.Scope, *r.Key, &r.keyClaimed)
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("idempotency keys: %w", err)
 	}
 	for _, r := range keyed {
-		if r.claimed {
+		if r.keyClaimed {
 			continue
 		}
 		var err error
-		r.recorded.Replay, err = answerUnder(ctx, tx, r.Conversion.Scope, *r.Key)
+		r.recorded.Replay, err = readResponse(ctx, tx, r.Conversion.Scope, *r.Key)
 		var refusal *affiliate.Error
 		switch {
 		case errors.As(err, &refusal):
@@ -94,8 +94,8 @@ func claimKeys(ctx context.Context, tx *Tx, all []*recording) error {
 	return nil
 }
 
-// answerUnder reads what a key got that has not ended; nil without one.
-func answerUnder(ctx context.Context, q Queryer, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error) {
+// readResponse reads what a key got that has not ended; nil without one.
+func readResponse(ctx context.Context, q Queryer, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error) {
 	const read = `
 		select fingerprint, response
 		from idempotency_keys
@@ -124,7 +124,7 @@ func answerUnder(ctx context.Context, q Queryer, scope affiliate.Scope, key affi
 // It waits for nobody: a twin that is at work has not answered.
 // IDEMPOTENCY_KEY_REUSED: the key came with another request.
 func (s *Store) Replay(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error) {
-	return answerUnder(ctx, s.pool, scope, key)
+	return readResponse(ctx, s.pool, scope, key)
 }
 
 // ClaimKey binds a key to a request whose things have answers of their own
@@ -174,9 +174,9 @@ func (s *Store) DropExpiredIdempotencyKeys(ctx context.Context, now time.Time, l
 	return tag.RowsAffected(), nil
 }
 
-// queueAnswer keeps what a claimed key answered, in the transaction that claimed
+// queueResponse keeps what a claimed key answered, in the transaction that claimed
 // it.
-func queueAnswer(batch *pgx.Batch, scope affiliate.Scope, key *affiliate.IdempotencyKey, response []byte) {
+func queueResponse(batch *pgx.Batch, scope affiliate.Scope, key *affiliate.IdempotencyKey, response []byte) {
 	if key == nil {
 		return
 	}

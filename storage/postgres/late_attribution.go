@@ -24,7 +24,7 @@ const supersede = `
 func (tx *Tx) LockAwaited(
 	ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs,
 ) (affiliate.StoredConversion, affiliate.AttributionInputs, error) {
-	sees := signals{of: c, found: in}
+	sees := signals{conversion: c, inputs: in}
 	if err := lockSignals(ctx, tx, &sees); err != nil {
 		return affiliate.StoredConversion{}, in, err
 	}
@@ -36,8 +36,8 @@ func (tx *Tx) LockAwaited(
 	if err != nil {
 		return stored, in, err
 	}
-	err = learnFacts(ctx, tx, &sees)
-	return stored, sees.found, err
+	err = readFacts(ctx, tx, &sees)
+	return stored, sees.inputs, err
 }
 
 // ApplyLateAttribution puts a decision about a locked conversion in force, with
@@ -48,7 +48,7 @@ func (tx *Tx) ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribut
 		return err
 	}
 	batch.Queue(deleteAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
-	if err := queueOutcomes(batch, outcome{signals{of: c, found: l.Inputs}, d, l.NewCommission}); err != nil {
+	if err := queueOutcomes(batch, outcome{signals{conversion: c, inputs: l.Inputs}, d, l.NewCommission}); err != nil {
 		return err
 	}
 	queueSettlement(batch, l.Changes...)
@@ -63,7 +63,7 @@ func (tx *Tx) ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribut
 	if err := tx.Publish(ctx, outcomeEvents(events, c, d, l.Changes)...); err != nil {
 		return err
 	}
-	return tx.Enqueue(ctx, usedUp(c.Scope, l.Inputs, d)...)
+	return tx.Enqueue(ctx, redemptionJobs(c.Scope, l.Inputs, d)...)
 }
 
 // queueSupersede puts a decision about a locked conversion in force.
@@ -83,5 +83,5 @@ func queueSupersede(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decisi
 		}
 		return nil
 	})
-	return queueDecisions(batch, outcome{signals: signals{of: c}, decision: d})
+	return queueDecisions(batch, outcome{signals: signals{conversion: c}, decision: d})
 }

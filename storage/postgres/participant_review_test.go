@@ -148,7 +148,7 @@ func (w *commissionWorld) checkReview(when string, flagged, requiredEvents, upda
 			w.t.Errorf("%s: %s: %d, want %d", when, what, n, c.want)
 		}
 	}
-	w.checkBooks()
+	w.checkTotals()
 }
 
 // However many commissions wait, a suspension flags one block of them, and each
@@ -157,7 +157,7 @@ func TestSuspendingFlagsAnyNumberInBlocks(t *testing.T) {
 	t.Parallel()
 	const n = 1200
 	w := newCommissionWorld(t)
-	w.followEverything()
+	w.subscribeToEverything()
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	oldest := w.commission(participant, partner, nil)
 	w.copies(oldest, n-1)
@@ -220,7 +220,7 @@ func TestReinstatingEndsWhatASuspensionBegan(t *testing.T) {
 	t.Parallel()
 	const n, chunk = 1200, postgres.ReviewChunk
 	w := newCommissionWorld(t)
-	w.followEverything()
+	w.subscribeToEverything()
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	w.copies(w.commission(participant, partner, nil), n-1)
 	for _, move := range []affiliate.ParticipantMove{affiliate.SuspendParticipant, affiliate.ReinstateParticipant} {
@@ -287,7 +287,7 @@ func TestASuspensionDoesNotWorkForTheNext(t *testing.T) {
 func TestSuspendingFewLeavesNoJob(t *testing.T) {
 	t.Parallel()
 	w := newCommissionWorld(t)
-	w.followEverything()
+	w.subscribeToEverything()
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	w.copies(w.commission(participant, partner, nil), postgres.ReviewChunk-2)
 	if err := w.moveParticipant(participant, affiliate.SuspendParticipant); err != nil {

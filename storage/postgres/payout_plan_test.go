@@ -221,7 +221,7 @@ func TestPayoutStatementsUseTheirIndexes(t *testing.T) {
 func TestLargeBatchesAreWhole(t *testing.T) {
 	t.Parallel()
 	w := newPayoutWorld(t, 600, 18, 0)
-	w.Exec(followEverything, w.scope.Workspace, w.scope.Mode, w.now)
+	w.Exec(insertFullSubscription, w.scope.Workspace, w.scope.Mode, w.now)
 	b := w.batch()
 	by := affiliate.Actor{User: &w.user}
 	b, err := w.Store.ConfirmPayoutBatch(t.Context(), w.scope, b.ID, w.now, by)

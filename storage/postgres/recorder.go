@@ -8,11 +8,11 @@ import (
 )
 
 const (
-	// recordedTogether bounds the conversions of one transaction.
-	recordedTogether = 64
-	// recorders is how many such transactions are at work at the same time in a
+	// maxRecordBatch bounds the conversions of one transaction.
+	maxRecordBatch = 64
+	// recordConcurrency is how many such transactions are at work at the same time in a
 	// process. More of them are smaller ones, and use no less of the processor.
-	recorders     = 1
+	recordConcurrency     = 1
 	recordTimeout = 30 * time.Second
 )
 
@@ -29,29 +29,29 @@ const (
 // when the external id is taken; IDEMPOTENCY_KEY_REUSED. Nothing is stored then.
 // Whoever does not wait for the end cannot know either.
 func (s *Store) RecordConversion(ctx context.Context, report affiliate.Report) (affiliate.ReportResult, error) {
-	r := &recording{Report: report}
+	r := &pendingReport{Report: report}
 	if err := s.recorder.do(ctx, r); err != nil {
 		return affiliate.ReportResult{}, err
 	}
 	return r.recorded, r.err
 }
 
-// wantsOf is what a report wants for itself alone. Conversions of one customer,
+// exclusiveKeys is what a report wants for itself alone. Conversions of one customer,
 // buyer or promo code are decided one after the other.
-func wantsOf(r *recording) []want {
+func exclusiveKeys(r *pendingReport) []exclusiveKey {
 	c := r.Conversion
-	wants := []want{{c.Scope, "conversion", c.ExternalTransactionID}}
+	wants := []exclusiveKey{{c.Scope, "conversion", c.ExternalTransactionID}}
 	if c.CustomerRef != nil {
-		wants = append(wants, want{c.Scope, "customer", *c.CustomerRef})
+		wants = append(wants, exclusiveKey{c.Scope, "customer", *c.CustomerRef})
 	}
 	if c.CustomerEmailHash != nil {
-		wants = append(wants, want{c.Scope, "buyer", string(c.CustomerEmailHash)})
+		wants = append(wants, exclusiveKey{c.Scope, "buyer", string(c.CustomerEmailHash)})
 	}
 	if c.PromoCode != nil {
-		wants = append(wants, want{c.Scope, "promo code", *c.PromoCode})
+		wants = append(wants, exclusiveKey{c.Scope, "promo code", *c.PromoCode})
 	}
 	if r.Key != nil {
-		wants = append(wants, want{c.Scope, r.Key.Method, r.Key.Key})
+		wants = append(wants, exclusiveKey{c.Scope, r.Key.Method, r.Key.Key})
 	}
 	return wants
 }

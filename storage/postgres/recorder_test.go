@@ -53,7 +53,7 @@ func (s *sales) together(store *postgres.Store, reports ...affiliate.Report) []e
 	}
 	click := s.click(salesDay.Add(-24 * time.Hour))
 	var busy sync.WaitGroup
-	for i := range postgres.Recorders {
+	for i := range postgres.RecordConcurrency {
 		ref := fmt.Sprint("held-", i)
 		if _, err := holder.Exec(s.Context(), `
 			insert into customers (workspace_id, mode, ref, created_at) values ($1, $2, $3, $4)
@@ -70,13 +70,13 @@ func (s *sales) together(store *postgres.Store, reports ...affiliate.Report) []e
 			}
 		})
 		// One at a time, or one transaction would take both.
-		s.eventually(func() bool { return store.Recording() == i+1 && store.Waiting() == 0 })
+		s.eventually(func() bool { return store.RunningBatches() == i+1 && store.WaitingReports() == 0 })
 	}
 	outcomes := make([]error, len(reports))
 	var waiting sync.WaitGroup
 	for i, r := range reports {
 		waiting.Go(func() { _, outcomes[i] = store.RecordConversion(s.Context(), r) })
-		s.eventually(func() bool { return store.Waiting() == i+1 })
+		s.eventually(func() bool { return store.WaitingReports() == i+1 })
 	}
 	if err := holder.Rollback(s.Context()); err != nil {
 		s.Fatal(err)
@@ -170,7 +170,7 @@ func TestReportsAtTheSameTimeShareATransaction(t *testing.T) {
 	if n := s.count(`idempotency_keys where convert_from(response, 'UTF8')::jsonb #>> '{conversion,external_transaction_id}' = 'keyed'`); n != 1 || s.count(`idempotency_keys`) != 1 {
 		t.Errorf("%d keys of %d are the kept one", n, s.count(`idempotency_keys`))
 	}
-	const recorded = 2 + postgres.Recorders + 31
+	const recorded = 2 + postgres.RecordConcurrency + 31
 	if n := s.count(`conversions`); n != recorded || s.count(`attribution_decisions`) != recorded || s.count(`commission_history`) != recorded || s.count(`events`) != 2*recorded {
 		t.Errorf("%d conversions, want %d with their decisions, histories and events", n, recorded)
 	}
@@ -187,8 +187,8 @@ func TestABatchOfTwoWorkspaces(t *testing.T) {
 	mine, theirs := s.report("order-1", click), s.report("order-1", click)
 	stranger := affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](salesDay), Mode: s.scope.Mode}
 	s.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'Other', 'EUR', 'UTC', $2, $2)`, stranger.Workspace, salesDay)
-	s.exec(followEverything, s.scope.Workspace, s.scope.Mode, salesDay)
-	s.exec(followEverything, stranger.Workspace, stranger.Mode, salesDay)
+	s.exec(insertFullSubscription, s.scope.Workspace, s.scope.Mode, salesDay)
+	s.exec(insertFullSubscription, stranger.Workspace, stranger.Mode, salesDay)
 	theirs.Conversion.Scope, theirs.Inputs.FoundClick = stranger, nil
 	theirs.Decide = decideAt(theirs.Conversion, salesDay)
 	for i, err := range s.together(s.store, mine, theirs) {
@@ -272,7 +272,7 @@ func TestAHeldLockKeepsOnlyThoseWaitingWhoWantIt(t *testing.T) {
 			t.Errorf("held: %v", err)
 		}
 	})
-	s.eventually(func() bool { return s.store.Recording() == 1 && s.store.Waiting() == 0 })
+	s.eventually(func() bool { return s.store.RunningBatches() == 1 && s.store.WaitingReports() == 0 })
 	for i := range 5 {
 		r := s.report(fmt.Sprint("order-", i), click)
 		free.Go(func() {
@@ -362,12 +362,12 @@ func TestABatchThatLosesItsConnection(t *testing.T) {
 			}
 			network := &cut{word: tc.word, answered: tc.answered}
 			network.done.Store(true) // for those that hold the others up
-			store := s.store.Through(t, s.url, network.dial)
+			store := s.store.WithDialer(t, s.url, network.dial)
 			decide, armed := reports[0].Decide, false
 			reports[0].Decide = func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 				if !armed {
 					armed = true
-					s.eventually(func() bool { return store.Recording() == 1 })
+					s.eventually(func() bool { return store.RunningBatches() == 1 })
 					network.begun.Store(1)
 					network.done.Store(false)
 				}
@@ -434,7 +434,7 @@ func TestAReportThatWasWithdrawnIsNotRecorded(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	s.eventually(func() bool { return s.store.Recording() == 1 && s.store.Waiting() == 0 })
+	s.eventually(func() bool { return s.store.RunningBatches() == 1 && s.store.WaitingReports() == 0 })
 	if _, err := s.store.RecordConversion(gone, report); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}

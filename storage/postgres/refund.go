@@ -51,8 +51,8 @@ const updateRefunded = `
 	update conversions set refunded_amount_cents = $4, status = $5, version = $6
 	where workspace_id = $1 and mode = $2 and id = $3`
 
-// refundsWait tells for which sales refunds wait: one probe each.
-const refundsWait = `
+// selectParkedFor tells for which sales refunds wait: one probe each.
+const selectParkedFor = `
 	select t.id
 	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)
 	cross join lateral (
@@ -73,7 +73,7 @@ func (s *Store) RefundConversion(ctx context.Context, refund affiliate.Refund) (
 		if err != nil || sale == nil {
 			return err
 		}
-		refunds := sale.refunding(refund.CreatedAt)
+		refunds := sale.refundChanges(refund.CreatedAt)
 		for _, parked := range sale.parked {
 			refunds.applyParked(parked)
 		}
@@ -96,7 +96,7 @@ func (s *Store) ApplyParkedRefunds(ctx context.Context, waiting affiliate.Parked
 		if err != nil || sale == nil || len(sale.parked) == 0 {
 			return err
 		}
-		refunds := sale.refunding(at)
+		refunds := sale.refundChanges(at)
 		for _, parked := range sale.parked {
 			refunds.applyParked(parked)
 		}
@@ -121,7 +121,7 @@ func lockRefundedSale(
 ) (*refundedSale, error) {
 	var sale *refundedSale
 	var parked []affiliate.Refund
-	var decisions []decisionTold
+	var decisions []decisionSummary
 	var earned []affiliate.CommissionID
 	var except affiliate.RefundID
 	batch := &pgx.Batch{}
@@ -148,7 +148,7 @@ func lockRefundedSale(
 		join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
 		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
 	batch.Queue(inForce, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) (err error) {
-		decisions, err = pgx.CollectRows(rows, pgx.RowToStructByName[decisionTold])
+		decisions, err = pgx.CollectRows(rows, pgx.RowToStructByName[decisionSummary])
 		return err
 	})
 	const earnedByIt = `
@@ -180,8 +180,8 @@ func lockRefundedSale(
 	return sale, nil
 }
 
-// decisionTold is what events tell of a decision.
-type decisionTold struct {
+// decisionSummary is what events tell of a decision.
+type decisionSummary struct {
 	ID          affiliate.DecisionID
 	Method      *affiliate.Method
 	Reason      affiliate.AttributionReason
@@ -190,7 +190,7 @@ type decisionTold struct {
 	ExpiresAt   *time.Time
 }
 
-func (r decisionTold) decision(of affiliate.StoredConversion) affiliate.Decision {
+func (r decisionSummary) decision(of affiliate.StoredConversion) affiliate.Decision {
 	return affiliate.Decision{
 		ID: r.ID, Conversion: of.ID, Attributed: of.Attributed, Method: r.Method, Reason: r.Reason, Explanation: r.Explanation,
 		Program: of.Program, Participant: of.Participant, Link: of.Link, ClickedAt: r.ClickedAt, ExpiresAt: r.ExpiresAt,
@@ -218,9 +218,9 @@ func lockParked(ctx context.Context, tx *Tx, scope affiliate.Scope, external str
 	return parked, nil
 }
 
-// refunding is a conversion to which refunds are being applied in memory, with
+// refundChanges is a conversion to which refunds are being applied in memory, with
 // what follows but for its commission, which follows the total of them all.
-type refunding struct {
+type refundChanges struct {
 	sale     affiliate.Conversion // as the refunds leave it
 	decision affiliate.Decision   // in force
 	at       time.Time
@@ -230,28 +230,28 @@ type refunding struct {
 	events  []affiliate.Event
 }
 
-func (s *refundedSale) refunding(at time.Time) *refunding {
-	return &refunding{sale: s.Conversion, decision: s.decision, at: at}
+func (s *refundedSale) refundChanges(at time.Time) *refundChanges {
+	return &refundChanges{sale: s.Conversion, decision: s.decision, at: at}
 }
 
 // apply refuses a refund that exceeds what is left: REFUND_EXCEEDS_AMOUNT.
-func (r *refunding) apply(refund affiliate.Refund) (affiliate.Refund, error) {
+func (r *refundChanges) apply(refund affiliate.Refund) (affiliate.Refund, error) {
 	after, gave, refusal := r.sale.Refund(refund.RequestedCents)
 	if refusal != nil {
 		return refund, refusal
 	}
-	return r.take(refund, after, gave), nil
+	return r.record(refund, after, gave), nil
 }
 
 // applyParked gives back what is left at most.
-func (r *refunding) applyParked(refund affiliate.Refund) {
+func (r *refundChanges) applyParked(refund affiliate.Refund) {
 	after, gave := r.sale.RefundParked(refund.RequestedCents)
-	r.take(refund, after, gave)
+	r.record(refund, after, gave)
 }
 
-// take notes what a refund has done. What the merchant gave back of its revenue
+// record notes what a refund has done. What the merchant gave back of its revenue
 // leaves the counts in this hour; the conversion stays counted.
-func (r *refunding) take(refund affiliate.Refund, after affiliate.Conversion, gave int64) affiliate.Refund {
+func (r *refundChanges) record(refund affiliate.Refund, after affiliate.Conversion, gave int64) affiliate.Refund {
 	before := r.sale
 	r.sale = after
 	refund.Conversion, refund.AmountCents, refund.AppliedAt = &after.ID, &gave, &r.at
@@ -270,7 +270,7 @@ func (r *refunding) take(refund affiliate.Refund, after affiliate.Conversion, ga
 }
 
 // queue writes the conversion, the refunds and the counts.
-func (r *refunding) queue(batch *pgx.Batch) {
+func (r *refundChanges) queue(batch *pgx.Batch) {
 	if len(r.applied) == 0 {
 		return
 	}
@@ -290,7 +290,7 @@ func (r *refunding) queue(batch *pgx.Batch) {
 
 // writeRefunds stores applied refunds and all that follows, tells the world, and
 // gives the commission as they leave it.
-func (s *Store) writeRefunds(ctx context.Context, tx *Tx, sale *refundedSale, refunds *refunding) (*affiliate.Commission, error) {
+func (s *Store) writeRefunds(ctx context.Context, tx *Tx, sale *refundedSale, refunds *refundChanges) (*affiliate.Commission, error) {
 	var changes []affiliate.CommissionChange
 	var commission *affiliate.Commission
 	if sale.earned != nil {

@@ -2,8 +2,8 @@ package postgres
 
 // The statements of refunds whose plans are asserted.
 const (
-	RefundsWaitSQL        = refundsWait
-	KnownConversionsSQL   = knownConversions
+	RefundsWaitSQL        = selectParkedFor
+	KnownConversionsSQL   = selectDuplicates
 	LockParkedSQL         = lockParkedSQL
 	LockSaleSQL           = lockSale
 	PageParkedSQL         = pageParked

@@ -31,8 +31,8 @@ const findPromoCode = `
 
 // signals are a conversion and what is found of what it names.
 type signals struct {
-	of          affiliate.Conversion
-	found       affiliate.AttributionInputs
+	conversion          affiliate.Conversion
+	inputs       affiliate.AttributionInputs
 	newCustomer bool // its row was made by this transaction
 }
 
@@ -44,19 +44,19 @@ type signals struct {
 func lockSignals(ctx context.Context, tx *Tx, all ...*signals) error {
 	batch := &pgx.Batch{}
 	queueCustomers(batch, all)
-	coded := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.of.PromoCode == nil })
+	coded := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.conversion.PromoCode == nil })
 	slices.SortFunc(coded, func(a, b *signals) int {
-		return cmp.Or(a.of.Scope.Compare(b.of.Scope), cmp.Compare(*a.of.PromoCode, *b.of.PromoCode))
+		return cmp.Or(a.conversion.Scope.Compare(b.conversion.Scope), cmp.Compare(*a.conversion.PromoCode, *b.conversion.PromoCode))
 	})
 	for _, s := range coded {
-		batch.Queue(lockPromoCode, s.of.Scope.Workspace, s.of.Scope.Mode, s.of.PromoCode)
+		batch.Queue(lockPromoCode, s.conversion.Scope.Workspace, s.conversion.Scope.Mode, s.conversion.PromoCode)
 	}
 	for _, s := range all {
-		if s.of.CustomerRef != nil {
-			s.found.Customer = queueCustomer(batch, s.of.Scope, *s.of.CustomerRef)
+		if s.conversion.CustomerRef != nil {
+			s.inputs.Customer = queueCustomer(batch, s.conversion.Scope, *s.conversion.CustomerRef)
 		}
-		if s.of.PromoCode != nil {
-			queuePromoCode(batch, s.of, &s.found)
+		if s.conversion.PromoCode != nil {
+			queuePromoCode(batch, s.conversion, &s.inputs)
 		}
 	}
 	if batch.Len() == 0 {

@@ -212,7 +212,7 @@ func TestConversionByClickTakesNoSignalRoundTrip(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
 	counter := &batchCounter{}
-	store := s.store.Traced(t, s.url, counter)
+	store := s.store.WithTracer(t, s.url, counter)
 	record := func(external string, ref *string) {
 		found, err := store.FindClick(t.Context(), s.scope.Workspace, click)
 		if err != nil {

@@ -9,25 +9,25 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// SeeSignals finds what lockSignals and learnFacts find for a conversion, as one
+// SeeSignals finds what lockSignals and readFacts find for a conversion, as one
 // snapshot has it. It locks nothing, waits for nobody, and cannot write: the
 // transaction is read-only. So what it finds may change before anybody decides.
 func (s *Store) SeeSignals(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (affiliate.AttributionInputs, error) {
-	seen := signals{of: c, found: in}
+	seen := signals{conversion: c, inputs: in}
 	err := s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		batch := &pgx.Batch{}
 		if c.CustomerRef != nil {
-			seen.found.Customer = queueCustomer(batch, c.Scope, *c.CustomerRef)
+			seen.inputs.Customer = queueCustomer(batch, c.Scope, *c.CustomerRef)
 		}
 		if c.PromoCode != nil {
-			queuePromoCode(batch, c, &seen.found)
+			queuePromoCode(batch, c, &seen.inputs)
 		}
 		if batch.Len() > 0 {
 			if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 				return fmt.Errorf("signals: %w", err)
 			}
 		}
-		return learnFacts(ctx, tx, &seen)
+		return readFacts(ctx, tx, &seen)
 	})
-	return seen.found, err
+	return seen.inputs, err
 }

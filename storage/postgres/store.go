@@ -4,15 +4,15 @@ package postgres
 // exported method is one transaction. Its methods are safe for concurrent use.
 type Store struct {
 	*DB
-	recorder gatherer[*recording]
+	recorder callGrouper[*pendingReport]
 	clicks   *Lookups[*clickLookup]
 }
 
 func newStore(db *DB) *Store {
 	s := &Store{DB: db}
-	s.recorder = gatherer[*recording]{
-		most: recordedTogether, atOnce: recorders, timeout: recordTimeout, together: db.gathered, alone: db.pool,
-		wants: wantsOf, work: s.recordTogether,
+	s.recorder = callGrouper[*pendingReport]{
+		maxCalls: maxRecordBatch, maxGroups: recordConcurrency, timeout: recordTimeout, groupPool: db.groups, singlePool: db.pool,
+		exclusive: exclusiveKeys, work: s.recordBatch,
 	}
 	s.clicks = NewLookups(db, findClicks)
 	return s

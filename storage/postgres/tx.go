@@ -42,7 +42,7 @@ func (db *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 // InSendingTx is InTx on a connection of the webhook sender, whose commits do not wait
 // for the disk.
 func (db *DB) InSendingTx(ctx context.Context, fn func(tx *Tx) error) error {
-	return db.inTx(ctx, db.sending, fn)
+	return db.inTx(ctx, db.sender, fn)
 }
 
 // inTx is InTx on a connection of the given pool.

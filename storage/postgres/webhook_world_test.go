@@ -8,9 +8,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// followEverything makes an endpoint of a workspace and a mode that gets a delivery
+// subscribeToEverything makes an endpoint of a workspace and a mode that gets a delivery
 // of each event.
-const followEverything = `
+const insertFullSubscription = `
 	insert into webhook_endpoints (workspace_id, id, mode, url, subscriptions, active, created_at, updated_at, version)
 	values ($1, gen_random_uuid(), $2, 'https://example.com/', '{*}', true, $3, $3, 1)`
 
