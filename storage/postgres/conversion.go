@@ -14,21 +14,21 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// pendingReport is a report on its way into the database.
+// pendingReport is a report that is being recorded.
 type pendingReport struct {
 	affiliate.Report
 	reportState
 }
 
-// reportState is what becomes of a report in a transaction, which may start over. One
-// with an error is out of its batch, and so is one that was answered under its key
-// before (Recorded.Replay).
+// reportState is the state of a report within one attempt of the transaction. Each
+// attempt starts with a new state. A report is dropped from its batch if it has an
+// error, or if its idempotency key already has a stored response (ReportResult.Replay).
 type reportState struct {
 	recorded affiliate.ReportResult
 	err      error
 
-	keyClaimed bool // its key, by this transaction
-	duplicate   bool // its external id, before
+	keyClaimed bool // this transaction inserted the idempotency key
+	duplicate  bool // the external id was already recorded
 	outcome
 	refunds refundChanges
 	changes []affiliate.CommissionChange
@@ -36,19 +36,21 @@ type reportState struct {
 
 func (r *pendingReport) dropped() bool { return r.err != nil || r.recorded.Replay != nil }
 
-// remaining are those of a batch that are not out of it.
+// remaining returns the reports of a batch that are not dropped.
 func remaining(batch []*pendingReport) []*pendingReport {
 	return slices.DeleteFunc(slices.Clone(batch), (*pendingReport).dropped)
 }
 
-// recordBatch decides about conversions, stores them with the decisions, the
-// commissions that they earn and all that follows, and tells the world: in one
-// transaction, and in as many round trips for many as for one. No two of them may
-// want the same (exclusiveKeys). A refusal is one report's own: the others go on
-// without it. An error is about all, and nothing is stored then; committing says
-// that COMMIT may have been sent, so that this is not known.
+// recordBatch decides about conversions and stores them with their decisions, their
+// commissions, events and everything else that follows. It uses one transaction, and
+// the number of round trips does not depend on the number of conversions. No two
+// reports may have the same exclusive key (exclusiveKeys).
+//
+// If a report is refused, only that report fails; the others are recorded. An error
+// that recordBatch returns is about the whole batch, and then nothing is stored. If
+// committing is also true, COMMIT may have been sent, so the outcome is unknown.
 func (s *Store) recordBatch(ctx context.Context, pool *pgxpool.Pool, all []*pendingReport) (committing bool, err error) {
-	// All batches take what others may want too in one order.
+	// All batches lock shared rows in the same order.
 	slices.SortFunc(all, func(a, b *pendingReport) int {
 		return cmp.Or(a.Conversion.Scope.Compare(b.Conversion.Scope), cmp.Compare(a.Conversion.ExternalTransactionID, b.Conversion.ExternalTransactionID))
 	})
@@ -75,8 +77,8 @@ func (s *Store) recordBatch(ctx context.Context, pool *pgxpool.Pool, all []*pend
 	return committing, err
 }
 
-// decideBatch completes the inputs with what is found under locks that last
-// until all is stored, and asks the reports' Decide.
+// decideBatch completes the inputs of each report and calls its Decide function. The
+// rows that it reads stay locked until the transaction ends.
 func decideBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 	all := make([]*signals, len(batch))
 	for i, r := range batch {
@@ -89,7 +91,7 @@ func decideBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 	queueDuplicates(facts, batch)
 	queueFacts(facts, all...)
 	if err := tx.SendBatch(ctx, facts).Close(); err != nil {
-		return fmt.Errorf("facts: %w", err)
+		return fmt.Errorf("read facts for decisions: %w", err)
 	}
 	for i, r := range batch {
 		r.countEarlierInBatch(batch[:i])
@@ -98,24 +100,25 @@ func decideBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 	return nil
 }
 
-// countEarlierInBatch counts the conversions of one batch that are not stored yet among
-// those of an hour, as if they had been recorded one after the other.
+// countEarlierInBatch adds conversions of the same batch to the number of conversions
+// in the last hour, as if they had been recorded before this one. They are not stored
+// yet, so the database cannot count them.
 func (r *pendingReport) countEarlierInBatch(before []*pendingReport) {
 	for _, other := range before {
 		if other.dropped() || other.duplicate || !other.decision.Attributed {
 			continue
 		}
-		of := *other.decision.Participant
-		facts, ok := r.inputs.FraudFacts[of]
+		participant := *other.decision.Participant
+		facts, ok := r.inputs.FraudFacts[participant]
 		if at := other.conversion.OccurredAt; ok && at.After(r.conversion.OccurredAt.Add(-time.Hour)) && !at.After(r.conversion.OccurredAt) {
 			facts.ConversionsInHour++
-			r.inputs.FraudFacts[of] = facts
+			r.inputs.FraudFacts[participant] = facts
 		}
 	}
 }
 
-// decide turns a panic into the report's own failure: of the conversions of a
-// batch none depends on another.
+// decide calls Decide. A panic becomes the error of this report only, because the
+// reports of a batch do not depend on each other.
 func (r *pendingReport) decide() {
 	defer func() {
 		if p := recover(); p != nil {
@@ -125,9 +128,10 @@ func (r *pendingReport) decide() {
 	r.decision, r.commission, r.err = r.Decide(r.inputs)
 }
 
-// selectDuplicates tells which external ids are taken: one probe each. The order
-// leaves one index to the planner, also while the table is too small for telling
-// them apart: connections keep their plans.
+// selectDuplicates returns the reports whose external id is already recorded. It probes
+// the index once per report. The order by clause leaves the planner only one index to
+// choose from. This matters while the table is small and several indexes look equally
+// good, because connections keep their plans.
 const selectDuplicates = `
 	select t.id
 	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)
@@ -137,13 +141,14 @@ const selectDuplicates = `
 		order by c.external_transaction_id
 		limit 1) as c`
 
-// queueDuplicates notes what is a duplicate already. Whatever becomes one from now on
-// shows when it is inserted.
+// queueDuplicates marks the reports whose conversion was recorded before. A conversion
+// that another transaction records later is detected by the insert.
 func queueDuplicates(batch *pgx.Batch, all []*pendingReport) {
 	queueForReports(batch, selectDuplicates, all, func(r *pendingReport) { r.duplicate = true })
 }
 
-// queueForReports runs a statement that picks some of the reports by their external ids.
+// queueForReports runs a statement that selects some of the reports by their external
+// ids, and calls picked for each.
 func queueForReports(batch *pgx.Batch, statement string, all []*pendingReport, picked func(*pendingReport)) {
 	var workspaces []affiliate.WorkspaceID
 	var modes []affiliate.Mode
@@ -165,8 +170,8 @@ func queueForReports(batch *pgx.Batch, statement string, all []*pendingReport, p
 	})
 }
 
-// insertBatch inserts what is no duplicate, and applies refunds that came
-// earlier.
+// insertBatch inserts the conversions that are not duplicates. It applies refunds that
+// arrived before their conversion.
 func insertBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 	rows := make([]newConversionRow, 0, len(batch))
 	for _, r := range batch {
@@ -189,7 +194,7 @@ func insertBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 	}
 	queueForReports(statements, selectParkedFor, batch, func(r *pendingReport) { refunded[r.Conversion.ID] = true })
 	if err := tx.SendBatch(ctx, statements).Close(); err != nil {
-		return fmt.Errorf("conversions: %w", err)
+		return fmt.Errorf("insert conversions: %w", err)
 	}
 	for _, r := range batch {
 		c := r.Conversion
@@ -216,8 +221,7 @@ func insertBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 	return nil
 }
 
-// queueUndo takes back what a transaction has done so far for a report that is out
-// of it.
+// queueUndo deletes the rows that this transaction has inserted for a dropped report.
 func (r *pendingReport) queueUndo(batch *pgx.Batch) {
 	if r.keyClaimed {
 		queueRelease(batch, r.Conversion.Scope, *r.Key)
@@ -231,8 +235,9 @@ const awaitClick = `
 	insert into awaited_clicks (workspace_id, click_id, conversion_id, mode, created_at, expires_at)
 	values ($1, $2, $3, $4, $5, $6)`
 
-// writeOutcomes writes what follows from a batch. The outcomes of the reports that are
-// recorded are stored under their keys; the keys of the others are released.
+// writeOutcomes writes everything that follows from the recorded conversions. It stores
+// the response of each recorded report under its idempotency key, and it deletes the
+// keys of the dropped reports.
 func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*pendingReport) error {
 	batch := &pgx.Batch{}
 	var outcomes []outcome
@@ -246,8 +251,8 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*pendingReport)
 			continue
 		}
 		outcomes, changes = append(outcomes, r.outcome), append(changes, r.changes...)
-		told := append([]affiliate.Event{c.Event(affiliate.EventConversionCreated, r.decision, c.CreatedAt)}, r.refunds.events...)
-		events = append(events, outcomeEvents(told, c, r.decision, r.changes)...)
+		recorded := append([]affiliate.Event{c.Event(affiliate.EventConversionCreated, r.decision, c.CreatedAt)}, r.refunds.events...)
+		events = append(events, outcomeEvents(recorded, c, r.decision, r.changes)...)
 		jobs = append(jobs, redemptionJobs(c.Scope, r.inputs, r.decision)...)
 		if r.AwaitUntil != nil {
 			batch.Queue(awaitClick, c.Scope.Workspace, c.Click, c.ID, c.Scope.Mode, c.CreatedAt, *r.AwaitUntil)
@@ -275,12 +280,13 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*pendingReport)
 	}
 	queueSettlement(batch, changes...)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("conversions: %w", err)
+		return fmt.Errorf("write conversion outcomes: %w", err)
 	}
 	return tx.Enqueue(ctx, jobs...)
 }
 
-// commissionAfter is a commission as its changes leave it; nil without any.
+// commissionAfter returns the commission after its last change, or nil if there is
+// none.
 func commissionAfter(changes []affiliate.CommissionChange) *affiliate.Commission {
 	if len(changes) == 0 {
 		return nil
@@ -288,17 +294,16 @@ func commissionAfter(changes []affiliate.CommissionChange) *affiliate.Commission
 	return &changes[len(changes)-1].After
 }
 
-// outcome is what was decided about a conversion by its signals, and the
-// commission that it earns, as it begins.
+// outcome is the decision about a conversion and the new commission that it earns.
 type outcome struct {
 	signals
 	decision   affiliate.Decision
-	commission *affiliate.Commission // nil: nothing is earned
+	commission *affiliate.Commission // nil if the conversion earns nothing
 }
 
-// queueOutcomes adds what decisions by signals cause beside the conversions
-// themselves: commissions, suspicions, redemptions, bindings, and counts. What
-// follows from the commissions (queueSettlement) is the caller's.
+// queueOutcomes adds the writes that follow from decisions to a batch: commissions,
+// fraud events, redemptions, customer bindings and stats. The caller queues the
+// conversions, and the settlement of the commissions (queueSettlement).
 func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 	var commissions []affiliate.Commission
 	var deltas []affiliate.StatsDelta
@@ -327,8 +332,9 @@ func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 	return nil
 }
 
-// queueBindingAndPayment binds the customer of an attributed conversion, unless somebody has
-// brought them before, and counts a payment.
+// queueBindingAndPayment binds the customer of an attributed conversion to the
+// participant, unless the customer is already bound. It also counts a recurring
+// payment.
 func queueBindingAndPayment(batch *pgx.Batch, o outcome) {
 	c, d := o.conversion, o.decision
 	if o.inputs.Customer.Binding == nil {
@@ -346,7 +352,8 @@ func queueBindingAndPayment(batch *pgx.Batch, o outcome) {
 	}
 }
 
-// attributedEarner is whom a decision attributes to.
+// attributedEarner returns the participant to whom a decision attributes the
+// conversion.
 func attributedEarner(in affiliate.AttributionInputs, d affiliate.Decision) affiliate.Earner {
 	switch *d.Method {
 	case affiliate.ByClick:
@@ -358,10 +365,11 @@ func attributedEarner(in affiliate.AttributionInputs, d affiliate.Decision) affi
 	case affiliate.ByHand:
 		return *in.Assigned
 	}
-	panic("postgres: nobody is found by " + string(*d.Method))
+	panic("postgres: unexpected attribution method " + string(*d.Method))
 }
 
-// outcomeEvents are the events of a conversion and those of what it causes.
+// outcomeEvents appends the events of a conversion's commission and of its fraud
+// signals.
 func outcomeEvents(events []affiliate.Event, c affiliate.Conversion, d affiliate.Decision, changes []affiliate.CommissionChange) []affiliate.Event {
 	for _, change := range changes {
 		events = append(events, change.Events()...)
@@ -369,8 +377,8 @@ func outcomeEvents(events []affiliate.Event, c affiliate.Conversion, d affiliate
 	return append(events, fraudEvents(c, d)...)
 }
 
-// redemptionJobs tells the edge of a code whose last redemption a decision takes: it must
-// not be offered any longer.
+// redemptionJobs returns a job that updates the edge directory if a decision uses the
+// last redemption of a promo code. The edge must no longer offer that code.
 func redemptionJobs(scope affiliate.Scope, in affiliate.AttributionInputs, d affiliate.Decision) []affiliate.Job {
 	code := in.FoundPromoCode
 	if d.Redeems == nil || code.MaxRedemptions == nil || code.Redemptions+1 < *code.MaxRedemptions {

@@ -1,15 +1,15 @@
-// Package postgres is the access to Postgres: connection pools, transactions,
-// migrations, the mapping of SQLSTATE codes, and the rows that every aggregate
-// writes in its transactions (events with their deliveries, jobs, audit log).
+// Package postgres gives access to Postgres. It has the connection pools, transactions
+// and migrations, maps SQLSTATE codes to errors, and writes the rows that all
+// aggregates have in common: events with their deliveries, jobs, and the audit log.
 //
-// Each aggregate has a sub-package of its own with its SQL, row mapping and
-// locking. Store holds the aggregates that do not have one yet.
+// Each aggregate has its own sub-package with its SQL, row mapping and locking. Store
+// holds the aggregates that do not have a sub-package yet.
 //
-// Guaranteed: every statement on a workspace's rows names workspace and mode. A
-// refusal is returned as *affiliate.Error, every other failure as it is. Events,
-// jobs and audit lines commit together with the change that causes them.
+// Guarantees: every statement on a workspace's rows filters by workspace and mode. A
+// refusal is returned as *affiliate.Error, any other failure as it is. Events, jobs and
+// audit records commit together with the change that causes them.
 //
-// Not promised: after a lost connection during COMMIT it is unknown whether the
+// Not guaranteed: if the connection is lost during COMMIT, it is unknown whether the
 // transaction has committed.
 package postgres
 
@@ -29,22 +29,22 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// statementTimeout ends a statement that would hold a connection for longer. No
-// call of the API needs as much.
+// statementTimeout stops a statement that holds a connection for too long. API calls
+// need much less time.
 const statementTimeout = 10 * time.Second
 
 const (
 	// queueConns bounds the connections of the job queue, one of which listens.
 	queueConns = 6
-	// senderConns bounds those of the webhook sender, which reads, stores outcomes
-	// and renews its leases at the same time.
+	// senderConns bounds the connections of the webhook sender, which reads, stores
+	// outcomes and renews its leases at the same time.
 	senderConns = 4
-	// groupConns is twice the number of groups that are at work at a time, so that
-	// a connection that hangs can be replaced.
+	// groupConns is twice the number of groups that run at the same time, so that a
+	// connection that hangs can be replaced.
 	groupConns = 2 * (recordConcurrency + 2)
 )
 
-// Config says how to connect.
+// Config has the connection settings.
 type Config struct {
 	// URL is a libpq connection string.
 	URL string
@@ -58,14 +58,14 @@ type Config struct {
 type DB struct {
 	// pool serves calls, jobs and ingestion.
 	pool *pgxpool.Pool
-	// groups serves groups of gathered calls, which therefore never wait for a
+	// groups serves groups of calls (callGrouper), which therefore never wait for a
 	// connection of pool. Its statements have generic plans.
 	groups *pgxpool.Pool
 	// queue serves the job queue's own bookkeeping with synchronous_commit off: if a
 	// crash loses the completion of a job, the job runs once more.
 	queue *pgxpool.Pool
-	// sender serves the webhook sender, with generic plans and synchronous_commit
-	// off: if a crash loses the outcome of an attempt, the attempt is repeated.
+	// sender serves the webhook sender, with generic plans and synchronous_commit off:
+	// if a crash loses the outcome of an attempt, the attempt is repeated.
 	sender *pgxpool.Pool
 	// jobs inserts jobs.
 	jobs *river.Client[pgx.Tx]
@@ -124,8 +124,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return newStore(db), nil
 }
 
-// connect makes a pool whose connections have these settings besides the common
-// ones. The first statement opens the first connection.
+// connect creates a pool whose connections have the given settings in addition to the
+// common ones. It does not connect; the first statement does.
 func connect(ctx context.Context, url string, conns int32, settings map[string]string) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -152,8 +152,8 @@ func connect(ctx context.Context, url string, conns int32, settings map[string]s
 	return pool, nil
 }
 
-// prepareConn registers the id types on a new connection and gives up the rights of
-// the login role.
+// prepareConn registers the id types on a new connection and switches from the login
+// role to the service's restricted role.
 func prepareConn(ctx context.Context, conn *pgx.Conn) error {
 	registerIDs(conn.TypeMap())
 	_, err := conn.Exec(ctx, "set role "+appRole)
@@ -169,7 +169,7 @@ func (db *DB) Close() {
 	}
 }
 
-// Ping reports whether the database answers.
+// Ping reports whether the database responds.
 func (db *DB) Ping(ctx context.Context) error { return db.pool.Ping(ctx) }
 
 // Pool returns the pool that calls and jobs share, for statements outside a
@@ -193,9 +193,9 @@ func (db *DB) OnDirectoryChange(callback func(affiliate.SyncDirectory)) {
 	db.onDirectoryChange = callback
 }
 
-// WorkerClient makes a River client that works the jobs whose workers cfg names. It
-// sets the schema and the indexes that River rebuilds from time to time; queues and
-// workers are the caller's.
+// WorkerClient creates a River client that works the jobs whose workers cfg names. It
+// sets the schema and the indexes that River rebuilds from time to time. The caller
+// sets queues and workers.
 func (db *DB) WorkerClient(cfg *river.Config) (*river.Client[pgx.Tx], error) {
 	cfg.Schema = queueSchema
 	cfg.ReindexerIndexNames = slices.DeleteFunc(river.ReindexerIndexNamesDefault(), func(name string) bool {

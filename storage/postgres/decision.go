@@ -11,8 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// decisionColumns are a decisionRow, from attribution_decisions d. Whatever else
-// a decision has stands in its trace.
+// decisionColumns are the fields of decisionRow, from attribution_decisions d. The
+// other parts of a decision are in its trace.
 const decisionColumns = `
 	d.id, d.conversion_id, d.attributed, d.method, d.reason_code, d.explanation, d.engine_version, d.trace,
 	d.supersedes, d.decided_at,
@@ -40,15 +40,15 @@ type decisionRow struct {
 	CustomerRef   *string
 }
 
-// storedTrace keeps the rules beside the trace as they stand there.
+// storedTrace is a trace. It also keeps the rules as the JSON that was stored.
 type storedTrace struct {
 	affiliate.Trace
 	ruleJSON json.RawMessage
 }
 
-// UnmarshalJSON reads a trace.
+// UnmarshalJSON decodes a stored trace.
 func (t *storedTrace) UnmarshalJSON(stored []byte) error {
-	// A pointer stays nil for null, where a RawMessage would hold the word.
+	// The pointer is nil for null. A plain RawMessage would contain the text null.
 	var raw struct {
 		Rule *json.RawMessage `json:"rule"`
 	}
@@ -78,7 +78,7 @@ const selectDecision = `
 	join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
 	where c.workspace_id = $1 and c.mode = $2 and c.id = $3`
 
-// Decision reads the decision in force about a conversion. Errors: NOT_FOUND.
+// Decision returns the decision in force about a conversion. Errors: NOT_FOUND.
 func (s *Store) Decision(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.DecisionRecord, error) {
 	return readDecision(s.pool.Query(ctx, selectDecision, scope.Workspace, scope.Mode, id))
 }
@@ -89,7 +89,8 @@ const selectDecisionOfExternal = `
 	join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
 	where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
 
-// DecisionOfExternal is Decision by the merchant's own id. Errors: NOT_FOUND.
+// DecisionOfExternal returns the decision in force about the conversion with the
+// merchant's own id. Errors: NOT_FOUND.
 func (s *Store) DecisionOfExternal(ctx context.Context, scope affiliate.Scope, external string) (affiliate.DecisionRecord, error) {
 	return readDecision(s.pool.Query(ctx, selectDecisionOfExternal, scope.Workspace, scope.Mode, external))
 }
@@ -99,9 +100,10 @@ func readDecision(rows pgx.Rows, err error) (affiliate.DecisionRecord, error) {
 	return row.record(), err
 }
 
-// Decisions reads one page, newest first, superseded ones too, and counts all
-// pages up to affiliate.MaxTotal. The two are two statements: a decision
-// that is made in between is in one of them only.
+// Decisions returns one page of decisions, newest first, including superseded ones, and
+// the number of rows on all pages, up to affiliate.MaxTotal. A page and its total are
+// read by two statements. A decision that is made between them is only in the second
+// result.
 func (s *Store) Decisions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.DecisionFilter, page affiliate.Page,
 ) ([]affiliate.DecisionRecord, int64, error) {
@@ -114,10 +116,10 @@ func (s *Store) Decisions(
 	rows, err := s.pool.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
 	decisions, err := AllRows(rows, err, decisionRow.record)
 	if err != nil {
-		return nil, 0, fmt.Errorf("decisions: %w", err)
+		return nil, 0, fmt.Errorf("read decisions: %w", err)
 	}
 	if n := int64(len(decisions)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// The list ends on this page.
+		// This is the last page, so its end is the total.
 		return decisions, page.Offset() + n, nil
 	}
 	var total int64
@@ -127,15 +129,17 @@ func (s *Store) Decisions(
 	return decisions, total, nil
 }
 
-// decisionConditions say which rows of d the filter leaves. The programme's
-// column is set for what is attributed alone, the trace names it wherever a
+// decisionConditions returns the conditions for the rows of attribution_decisions d
+// that match the filter. The column program_id is only set for attributed conversions.
+// The programme filter therefore uses the trace, which has the programme whenever a
 // signal led to one.
 func decisionConditions(scope affiliate.Scope, filter affiliate.DecisionFilter) conditions {
 	var where conditions
 	where.add("d.workspace_id = ?", scope.Workspace)
 	where.add("d.mode = ?", scope.Mode)
 	if filter.Attributed != nil {
-		// Without a parameter, so that the partial index of refusals fits.
+		// No parameter here: the partial index of unattributed decisions only matches a
+		// constant.
 		if *filter.Attributed {
 			where.add("d.attributed")
 		} else {
@@ -157,8 +161,8 @@ func decisionConditions(scope affiliate.Scope, filter affiliate.DecisionFilter) 
 	return where
 }
 
-// decisionListSQL are the statements for a page, whose last two arguments are
-// its size and offset, and for the total.
+// decisionListSQL returns the statements for a page and for the total. The last two
+// arguments of the first are the size and offset of the page.
 func decisionListSQL(where conditions) (page, count string) {
 	const newest = ` order by d.decided_at desc, d.id desc`
 	page = `select ` + decisionColumns + ` from (
@@ -168,8 +172,8 @@ func decisionListSQL(where conditions) (page, count string) {
 	return page, CountUpTo(affiliate.MaxTotal, `from attribution_decisions d where `+where.sql())
 }
 
-// selectClick reads one partition: clicked_at is the time inside the id. What
-// identifies the visitor is not read.
+// selectClick reads one partition, because clicked_at is the time inside the id. It
+// does not read the columns that identify the visitor.
 const selectClick = `
 	select x.program_id, x.participant_id, x.link_id, x.referral_code, x.received_at, x.expires_at, x.created_at,
 		coalesce(x.landing_url, '') as landing_url, coalesce(x.referrer_domain, '') as referrer_domain,
@@ -195,12 +199,12 @@ const conversionsOfClick = `
 	order by created_at, id
 	limit $4`
 
-// AttributedClick reads a stored click of the mode and the conversions that name
-// it. Errors: NOT_FOUND.
+// AttributedClick returns a stored click of the mode and the conversions that name it.
+// Errors: NOT_FOUND.
 func (s *Store) AttributedClick(ctx context.Context, scope affiliate.Scope, id affiliate.ClickID) (affiliate.AttributedClick, error) {
 	clickedAt, ok := id.Time()
 	if !ok {
-		// Ids of other versions are never given out.
+		// The service only issues ids of version 7, which contain a time.
 		return affiliate.AttributedClick{}, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	click := affiliate.AttributedClick{Click: affiliate.Click{ID: id, Scope: scope, ClickedAt: clickedAt}}

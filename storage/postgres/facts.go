@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// readFacts reads, in one round trip, what decisions need to know besides their
-// signals. It comes behind lockSignals, because it depends on whom the signals
-// lead to.
+// readFacts reads, in one round trip, what decisions need in addition to their signals.
+// It must run after lockSignals because it depends on the participants to whom the
+// signals lead.
 func readFacts(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 	batch := &pgx.Batch{}
 	queueFacts(batch, all...)
@@ -17,12 +17,12 @@ func readFacts(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 		return nil
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("facts: %w", err)
+		return fmt.Errorf("read facts for decisions: %w", err)
 	}
 	return nil
 }
 
-// queueFacts reads what fraud rules look at, and rates of exchange.
+// queueFacts reads the facts for fraud rules and the exchange rates.
 func queueFacts(batch *pgx.Batch, all ...*signals) {
 	queueFraudFacts(batch, all)
 	for _, s := range all {

@@ -10,16 +10,18 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
-// findFraudFacts learns about candidates of any number of conversions in one
-// statement: a few probes of an index each, bounded whatever a participant has
-// brought. It counts what came before a conversion, which is itself not among it:
-// it is not stored yet, or not attributed.
+// findFraudFacts reads the facts about the candidates of any number of conversions. It
+// is one statement with a few index probes per candidate. Their cost is bounded,
+// however many conversions a participant has. It counts earlier conversions. The
+// conversion itself is never among them, because it is not stored yet or not
+// attributed.
 //
-// The arguments are fraudQuery.args: the candidates, and the networks and devices
-// of the buyers by the number n of their conversion.
+// The arguments are fraudQuery.args: the candidates, and the networks and devices of
+// the buyers. n is the number of the conversion to which they belong.
 //
-// conversion_velocity looks at what happened within an hour, and not at what was
-// reported in it: a day's sales that are reported at once are no burst.
+// The rule conversion_velocity uses the time at which the conversions occurred, not
+// only the time of the report. If a merchant reports a day's sales at once, that is not
+// a burst.
 const findFraudFacts = `
 	select t.n, t.participant_id, hour.conversions, recent.conversions as recent, recent.refunded,
 		exists (
@@ -65,9 +67,9 @@ const findFraudFacts = `
 		) as c
 	) as recent`
 
-// countFromAddress counts clicks from an address in the hour before each of some
-// clicks. The hours are ones of ids' times, which pick the partitions: $6 and $7
-// are the ends of them all.
+// countFromAddress counts the clicks from the address of each given click in the hour
+// before it. The time of a click is the time in its id. $6 and $7 are the bounds of all
+// these hours; they select the partitions.
 const countFromAddress = `
 	select t.n, c.clicks
 	from unnest($1::integer[], $2::uuid[], $3::text[], $4::bytea[], $5::timestamptz[]) as t (n, workspace_id, mode, ip_hash, clicked_at)
@@ -82,23 +84,23 @@ const countFromAddress = `
 		) as c
 	) as c`
 
-// queueFraudFacts learns what fraud rules look at of those who may earn. Nothing
-// is read where no programme's rules would be asked.
+// queueFraudFacts reads the facts that fraud rules need about the candidates. It reads
+// nothing if no candidate's programme has fraud rules.
 func queueFraudFacts(batch *pgx.Batch, all []*signals) {
-	var asked fraudQuery
+	var query fraudQuery
 	for n, s := range all {
-		asked.add(n, s)
+		query.add(n, s)
 	}
-	if len(asked.n) == 0 {
+	if len(query.n) == 0 {
 		return
 	}
-	batch.Queue(findFraudFacts, asked.args()).
+	batch.Queue(findFraudFacts, query.args()).
 		Query(func(rows pgx.Rows) error { return collectFraudFacts(rows, all) })
 	queueFromAddress(batch, all)
 }
 
-// fraudQuery are the arguments of findFraudFacts: one element of each slice for
-// each candidate of the conversion with the number n.
+// fraudQuery has the arguments of findFraudFacts. The slices from n to emails have one
+// element per candidate; n is the number of the candidate's conversion.
 type fraudQuery struct {
 	n                  []int
 	workspaces         []affiliate.WorkspaceID
@@ -140,16 +142,16 @@ func (q *fraudQuery) add(n int, s *signals) {
 	q.addBuyer(n, c, s.inputs.FoundClick)
 }
 
-// addBuyer adds from where the buyer came, as far as it can be compared with the
-// origins of partners: what the merchant reported, and what the edge saw.
+// addBuyer adds the networks and devices of the buyer that can be compared with those
+// of partners: the ones that the merchant reported, and the ones of the click.
 func (q *fraudQuery) addBuyer(n int, c affiliate.Conversion, click *affiliate.FoundClick) {
 	q.addOrigin(n, c.Buyer.IPPrefix, c.Buyer.AgentHashes...)
 	if click == nil || click.Mode != c.Scope.Mode {
 		return
 	}
 	q.addOrigin(n, click.Traits.IPPrefix, click.Traits.UAHash)
-	// The address of a conversion is not kept: its agent is looked for where the
-	// click came from.
+	// The address of the conversion is not known. The reported agent is combined with
+	// the network of the click.
 	if c.Buyer.IPPrefix == "" {
 		q.addOrigin(n, click.Traits.IPPrefix, c.Buyer.AgentHashes...)
 	}
@@ -167,8 +169,8 @@ func (q *fraudQuery) addOrigin(n int, network string, agents ...[]byte) {
 	}
 }
 
-// buyerOrigins are networks, or devices as networks and agents, of the
-// conversions with the numbers n.
+// buyerOrigins are networks, or pairs of a network and a user agent. n is the number of
+// the conversion to which each belongs.
 type buyerOrigins struct {
 	n        []int
 	prefixes []string
@@ -179,26 +181,27 @@ func (o *buyerOrigins) add(n int, prefix string, agent []byte) {
 	o.n, o.prefixes, o.agents = append(o.n, n), append(o.prefixes, prefix), append(o.agents, agent)
 }
 
-// queueFromAddress counts the clicks from the addresses of found clicks.
+// queueFromAddress counts the clicks from the address of each found click.
 func queueFromAddress(batch *pgx.Batch, all []*signals) {
-	var asked []int
+	var numbered []int
 	for n, s := range all {
 		click := s.inputs.FoundClick
 		if click == nil || s.inputs.FraudFacts == nil || click.Mode != s.inputs.Mode || len(click.Traits.IPHash) == 0 {
 			continue
 		}
-		// A copy: the click may be used for another try.
+		// The click is copied because the caller may use the original for another
+		// attempt.
 		counted := *click
 		s.inputs.FoundClick = &counted
-		asked = append(asked, n)
+		numbered = append(numbered, n)
 	}
-	timeOf := func(i int) time.Time { at, _ := all[asked[i]].inputs.Click.Time(); return at }
-	eachSpan(len(asked), timeOf, func(these []int, first, last time.Time) {
-		numbers, workspaces := make([]int, len(these)), make([]affiliate.WorkspaceID, len(these))
-		modes, addresses, times := make([]affiliate.Mode, len(these)), make([][]byte, len(these)), make([]time.Time, len(these))
-		for j, i := range these {
-			s := all[asked[i]]
-			numbers[j], workspaces[j], modes[j] = asked[i], s.conversion.Scope.Workspace, s.conversion.Scope.Mode
+	timeOf := func(i int) time.Time { at, _ := all[numbered[i]].inputs.Click.Time(); return at }
+	eachSpan(len(numbered), timeOf, func(indexes []int, first, last time.Time) {
+		numbers, workspaces := make([]int, len(indexes)), make([]affiliate.WorkspaceID, len(indexes))
+		modes, addresses, times := make([]affiliate.Mode, len(indexes)), make([][]byte, len(indexes)), make([]time.Time, len(indexes))
+		for j, i := range indexes {
+			s := all[numbered[i]]
+			numbers[j], workspaces[j], modes[j] = numbered[i], s.conversion.Scope.Workspace, s.conversion.Scope.Mode
 			addresses[j], times[j] = s.inputs.FoundClick.Traits.IPHash, timeOf(i)
 		}
 		batch.Queue(countFromAddress, numbers, workspaces, modes, addresses, times, first.Add(-time.Hour), last, fraud.MaxClicksInHour+1).
@@ -237,7 +240,7 @@ func collectFraudFacts(rows pgx.Rows, all []*signals) error {
 	return err
 }
 
-// addressFacts compare the e-mail addresses of buyer and partner.
+// addressFacts compares the email addresses of the buyer and the partner.
 func addressFacts(c affiliate.Conversion, earner affiliate.Earner) fraud.Facts {
 	var facts fraud.Facts
 	if _, domain, ok := affiliate.FoldEmail(earner.PartnerEmail); ok {

@@ -12,17 +12,18 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A refund is always stored as a parked one and applied by a transaction that
-// holds its conversion: at once where the conversion is there, else by the one
-// that records the conversion. The two may miss each other, since neither sees
-// what the other has not committed; the sweep finds what they missed.
+// Every refund is first stored as a parked refund. A transaction that has locked the
+// refund's conversion then applies it. If the conversion exists, this is the same
+// transaction; otherwise it is the one that records the conversion. When a refund and
+// its conversion are stored at the same time, neither transaction sees the other's
+// uncommitted row. A periodic sweep applies such refunds (KnownParkedSales).
 
-// parkedBatch bounds how many parked refunds one transaction applies; the sweep
-// applies the others.
+// parkedBatch bounds how many parked refunds one transaction applies. The sweep applies
+// the rest.
 const parkedBatch = 100
 
-// insertRefund inserts nothing when the refund's id is taken: the one place where
-// a duplicate is decided, parked ones included.
+// insertRefund inserts nothing if the refund's external id exists already. This is the
+// only check for duplicates, for parked refunds too.
 const insertRefund = `
 	insert into refunds (workspace_id, id, mode, external_refund_id, external_transaction_id, asked_cents, reason, created_at, expires_at)
 	values (@workspace, @id, @mode, @external_refund_id, @external_transaction_id, @asked_cents, @reason, @created_at, @expires_at)
@@ -34,7 +35,7 @@ const lockSale = `
 	where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3
 	for no key update`
 
-// lockParkedSQL locks the refunds that wait for a sale, but for one.
+// lockParkedSQL locks the parked refunds of a sale, except the one with the id $4.
 const lockParkedSQL = `
 	select id, external_refund_id, external_transaction_id, asked_cents as requested_cents, reason, created_at, expires_at
 	from refunds
@@ -51,7 +52,8 @@ const updateRefunded = `
 	update conversions set refunded_amount_cents = $4, status = $5, version = $6
 	where workspace_id = $1 and mode = $2 and id = $3`
 
-// selectParkedFor tells for which sales refunds wait: one probe each.
+// selectParkedFor returns the conversions that have parked refunds. It probes the index
+// once per conversion.
 const selectParkedFor = `
 	select t.id
 	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)
@@ -61,10 +63,10 @@ const selectParkedFor = `
 			and r.conversion_id is null
 		limit 1) as r`
 
-// RefundConversion records a refund and applies it, or parks it when its
-// conversion is not there. Refunds of one conversion are applied one after the
-// other, those that were parked first. Errors: REFUND_DUPLICATE,
-// REFUND_EXCEEDS_AMOUNT; nothing is stored then.
+// RefundConversion stores a refund and applies it. If its conversion does not exist,
+// the refund stays parked. Refunds of one conversion are applied one after the other,
+// parked ones first. Errors: REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT. In these cases
+// nothing is stored.
 func (s *Store) RefundConversion(ctx context.Context, refund affiliate.Refund) (affiliate.RefundOutcome, error) {
 	var outcome affiliate.RefundOutcome
 	err := s.InTx(ctx, func(tx *Tx) error {
@@ -87,8 +89,8 @@ func (s *Store) RefundConversion(ctx context.Context, refund affiliate.Refund) (
 	return outcome, err
 }
 
-// ApplyParkedRefunds applies refunds that wait for a sale, if it is there by now.
-// Any number of calls at a time apply each refund once.
+// ApplyParkedRefunds applies the parked refunds of a sale if its conversion exists now.
+// Concurrent calls apply each refund only once.
 func (s *Store) ApplyParkedRefunds(ctx context.Context, waiting affiliate.ParkedSale, at time.Time) error {
 	scope := affiliate.Scope{Workspace: waiting.Workspace, Mode: waiting.Mode}
 	return s.InTx(ctx, func(tx *Tx) error {
@@ -105,17 +107,18 @@ func (s *Store) ApplyParkedRefunds(ctx context.Context, waiting affiliate.Parked
 	})
 }
 
-// refundedSale is a conversion that refunds are applied to, with the refunds that
-// wait for it; all of it is locked.
+// refundedSale is a conversion to which refunds are applied, and its parked refunds.
+// All these rows are locked.
 type refundedSale struct {
 	affiliate.StoredConversion
-	decision affiliate.Decision          // in force: what events tell of it
+	decision affiliate.Decision          // the decision in force; events contain it
 	parked   []affiliate.Refund          // oldest first
-	earned   *affiliate.LockedCommission // by that decision, whatever its status
+	earned   *affiliate.LockedCommission // the commission of that decision, in any status
 }
 
-// lockRefundedSale locks a sale, if it is there, and stores a new refund between
-// the sale and the refunds that wait for it: REFUND_DUPLICATE. Two round trips.
+// lockRefundedSale locks the conversion if it exists, stores the new refund if there is
+// one, and locks the parked refunds, in this order. It needs two round trips. It
+// returns nil if the conversion does not exist. Errors: REFUND_DUPLICATE.
 func lockRefundedSale(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, external string, refund *affiliate.Refund,
 ) (*refundedSale, error) {
@@ -142,26 +145,26 @@ func lockRefundedSale(
 		}).Exec(func(tag pgconn.CommandTag) error { return unlessNone(tag, nil, affiliate.ReasonRefundDuplicate) })
 	}
 	queueParked(batch, scope, external, except, &parked)
-	const inForce = `
+	const decisionInForce = `
 		select d.id, d.method, d.reason_code as reason, d.explanation, d.clicked_at, d.expires_at
 		from conversions c
 		join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
 		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
-	batch.Queue(inForce, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(decisionInForce, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) (err error) {
 		decisions, err = pgx.CollectRows(rows, pgx.RowToStructByName[decisionSummary])
 		return err
 	})
-	const earnedByIt = `
+	const commissionInForce = `
 		select m.id
 		from conversions c
 		join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id
 		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
-	batch.Queue(earnedByIt, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(commissionInForce, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) (err error) {
 		earned, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
 		return err
 	})
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("refund: %w", err)
+		return nil, fmt.Errorf("lock the refunded conversion: %w", err)
 	}
 	if sale == nil {
 		return nil, nil
@@ -180,7 +183,7 @@ func lockRefundedSale(
 	return sale, nil
 }
 
-// decisionSummary is what events tell of a decision.
+// decisionSummary has the fields of a decision that events contain.
 type decisionSummary struct {
 	ID          affiliate.DecisionID
 	Method      *affiliate.Method
@@ -197,7 +200,7 @@ func (r decisionSummary) decision(of affiliate.StoredConversion) affiliate.Decis
 	}
 }
 
-// queueParked locks refunds that wait for a sale, oldest first.
+// queueParked locks the parked refunds of a sale, oldest first.
 func queueParked(batch *pgx.Batch, scope affiliate.Scope, external string, except affiliate.RefundID, parked *[]affiliate.Refund) {
 	batch.Queue(lockParkedSQL, scope.Workspace, scope.Mode, external, except, parkedBatch).Query(func(rows pgx.Rows) (err error) {
 		*parked, err = pgx.CollectRows(rows, pgx.RowToStructByNameLax[affiliate.Refund])
@@ -208,21 +211,21 @@ func queueParked(batch *pgx.Batch, scope affiliate.Scope, external string, excep
 	})
 }
 
-// lockParked is queueParked in a round trip of its own.
+// lockParked does the same as queueParked in its own round trip.
 func lockParked(ctx context.Context, tx *Tx, scope affiliate.Scope, external string) (parked []affiliate.Refund, err error) {
 	batch := &pgx.Batch{}
 	queueParked(batch, scope, external, affiliate.RefundID{}, &parked)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("parked refunds: %w", err)
+		return nil, fmt.Errorf("read parked refunds: %w", err)
 	}
 	return parked, nil
 }
 
-// refundChanges is a conversion to which refunds are being applied in memory, with
-// what follows but for its commission, which follows the total of them all.
+// refundChanges collects the changes that refunds make to a conversion, in memory. The
+// commission is not among them, because it depends on the total of all refunds.
 type refundChanges struct {
-	sale     affiliate.Conversion // as the refunds leave it
-	decision affiliate.Decision   // in force
+	sale     affiliate.Conversion // after the refunds that were applied
+	decision affiliate.Decision   // the decision in force
 	at       time.Time
 
 	applied []affiliate.Refund
@@ -234,42 +237,43 @@ func (s *refundedSale) refundChanges(at time.Time) *refundChanges {
 	return &refundChanges{sale: s.Conversion, decision: s.decision, at: at}
 }
 
-// apply refuses a refund that exceeds what is left: REFUND_EXCEEDS_AMOUNT.
+// apply applies a new refund. Errors: REFUND_EXCEEDS_AMOUNT if the refund exceeds the
+// remaining amount.
 func (r *refundChanges) apply(refund affiliate.Refund) (affiliate.Refund, error) {
-	after, gave, refusal := r.sale.Refund(refund.RequestedCents)
+	after, cents, refusal := r.sale.Refund(refund.RequestedCents)
 	if refusal != nil {
 		return refund, refusal
 	}
-	return r.record(refund, after, gave), nil
+	return r.record(refund, after, cents), nil
 }
 
-// applyParked gives back what is left at most.
+// applyParked applies a parked refund, limited to the remaining amount.
 func (r *refundChanges) applyParked(refund affiliate.Refund) {
-	after, gave := r.sale.RefundParked(refund.RequestedCents)
-	r.record(refund, after, gave)
+	after, cents := r.sale.RefundParked(refund.RequestedCents)
+	r.record(refund, after, cents)
 }
 
-// record notes what a refund has done. What the merchant gave back of its revenue
-// leaves the counts in this hour; the conversion stays counted.
-func (r *refundChanges) record(refund affiliate.Refund, after affiliate.Conversion, gave int64) affiliate.Refund {
+// record adds an applied refund to the changes. The refunded revenue is subtracted from
+// the stats of the current hour. The conversion stays counted.
+func (r *refundChanges) record(refund affiliate.Refund, after affiliate.Conversion, cents int64) affiliate.Refund {
 	before := r.sale
 	r.sale = after
-	refund.Conversion, refund.AmountCents, refund.AppliedAt = &after.ID, &gave, &r.at
+	refund.Conversion, refund.AmountCents, refund.AppliedAt = &after.ID, &cents, &r.at
 	r.applied = append(r.applied, refund)
 	if after.Version == before.Version {
 		return refund
 	}
 	r.events = append(r.events, after.RefundedEvent(before, r.decision, r.at))
-	if d := r.decision; d.Attributed && after.EventType.Priced() && gave > 0 {
+	if d := r.decision; d.Attributed && after.EventType.Priced() && cents > 0 {
 		r.deltas = append(r.deltas, affiliate.StatsDelta{
 			Scope: after.Scope, Program: *d.Program, Participant: *d.Participant, Link: d.Link, At: r.at,
-			Currency: after.Sale.Paid.Currency, RevenueCents: -gave,
+			Currency: after.Sale.Paid.Currency, RevenueCents: -cents,
 		})
 	}
 	return refund
 }
 
-// queue writes the conversion, the refunds and the counts.
+// queue writes the conversion, the refunds and the stats.
 func (r *refundChanges) queue(batch *pgx.Batch) {
 	if len(r.applied) == 0 {
 		return
@@ -280,7 +284,7 @@ func (r *refundChanges) queue(batch *pgx.Batch) {
 		batch.Queue(applyRefund, c.Scope.Workspace, c.Scope.Mode, refund.ID, c.ID, refund.AmountCents, refund.AppliedAt).
 			Exec(func(tag pgconn.CommandTag) error {
 				if tag.RowsAffected() == 0 {
-					return fmt.Errorf("refund %s changed under its lock", refund.ID)
+					return fmt.Errorf("refund %s is already applied although it was locked as parked", refund.ID)
 				}
 				return nil
 			})
@@ -288,8 +292,8 @@ func (r *refundChanges) queue(batch *pgx.Batch) {
 	queueDeltas(batch, r.deltas...)
 }
 
-// writeRefunds stores applied refunds and all that follows, tells the world, and
-// gives the commission as they leave it.
+// writeRefunds stores applied refunds and everything that follows from them, including
+// the events. It returns the commission after the refunds.
 func (s *Store) writeRefunds(ctx context.Context, tx *Tx, sale *refundedSale, refunds *refundChanges) (*affiliate.Commission, error) {
 	var changes []affiliate.CommissionChange
 	var commission *affiliate.Commission
@@ -307,7 +311,7 @@ func (s *Store) writeRefunds(ctx context.Context, tx *Tx, sale *refundedSale, re
 	refunds.queue(batch)
 	queueSettlement(batch, changes...)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("refund: %w", err)
+		return nil, fmt.Errorf("write refunds: %w", err)
 	}
 	events := refunds.events
 	for _, change := range changes {
@@ -316,9 +320,9 @@ func (s *Store) writeRefunds(ctx context.Context, tx *Tx, sale *refundedSale, re
 	return commission, tx.Publish(ctx, events...)
 }
 
-// pageParked reads sales that refunds wait for, of all workspaces, and whether
-// they are there by now: one probe each, which the limited lateral keeps the
-// planner from turning into a walk through all conversions.
+// pageParked reads sales that have parked refunds, of all workspaces, and whether their
+// conversions exist. It probes the index once per sale. The lateral with a limit keeps
+// the planner from scanning all conversions.
 const pageParked = `
 	select p.workspace_id as workspace, p.mode, p.external_transaction_id, c.known is not null as known
 	from (
@@ -336,10 +340,10 @@ const pageParked = `
 	) as c on true
 	order by p.workspace_id, p.mode, p.external_transaction_id`
 
-// KnownParkedSales looks through up to limit sales of the whole deployment that
-// follow after and that refunds wait for, and gives those that are recorded by
-// now. next is where the following call goes on; zero means that the end was
-// reached.
+// KnownParkedSales returns sales, of the whole deployment, that have parked refunds and
+// whose conversions exist now. One call checks up to limit sales, starting after the
+// given sale. next is the position for the following call. It is the zero value after
+// the last sale.
 func (s *Store) KnownParkedSales(
 	ctx context.Context, after affiliate.ParkedSale, limit int,
 ) (known []affiliate.ParkedSale, next affiliate.ParkedSale, err error) {
@@ -350,7 +354,7 @@ func (s *Store) KnownParkedSales(
 	rows, err := s.pool.Query(ctx, pageParked, after.Workspace, after.Mode, after.ExternalTransactionID, limit)
 	page, err := AllRows(rows, err, func(r parkedRow) parkedRow { return r })
 	if err != nil {
-		return nil, next, fmt.Errorf("parked refunds: %w", err)
+		return nil, next, fmt.Errorf("read parked refunds: %w", err)
 	}
 	for _, row := range page {
 		if row.Known {
@@ -373,8 +377,8 @@ const dropExpiredRefunds = `
 		for update skip locked) as expired
 	where r.workspace_id = expired.workspace_id and r.id = expired.id`
 
-// DropExpiredRefunds gives up on up to limit parked refunds of the whole
-// deployment whose time is over, and tells how many it was.
+// DropExpiredRefunds deletes up to limit expired parked refunds, of the whole
+// deployment, and returns how many it deleted.
 func (s *Store) DropExpiredRefunds(ctx context.Context, now time.Time, limit int) (int64, error) {
 	tag, err := s.pool.Exec(ctx, dropExpiredRefunds, now, limit)
 	return tag.RowsAffected(), err

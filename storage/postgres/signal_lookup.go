@@ -13,15 +13,16 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// lockPromoCode comes before findPromoCode for the reason that findBinding gives.
+// lockPromoCode must run before findPromoCode. See findBinding for the reason.
 const lockPromoCode = `
 	select from promo_codes
 	where workspace_id = $1 and mode = $2 and code = $3
 	for no key update`
 
-// findPromoCode prefers the mode's own code, and gives the other mode's only where
-// it has none: a signal of the other mode has to be told from an unknown one. Only
-// the own one is ever locked.
+// findPromoCode returns the code of the conversion's mode. If that mode has none, it
+// returns the code of the other mode, because the decision must distinguish a code of
+// the other mode from an unknown code. Only a code of the conversion's own mode is ever
+// locked.
 const findPromoCode = `
 	select x.id, x.mode, x.active, x.expires_at, x.max_redemptions, x.redemptions, ` + earnerColumns + `
 	from promo_codes x` + earnerOfX + `
@@ -29,26 +30,26 @@ const findPromoCode = `
 	order by x.mode = $2 desc
 	limit 1`
 
-// signals are a conversion and what is found of what it names.
+// signals is a conversion and the inputs of its decision, which its signals lead to.
 type signals struct {
-	conversion          affiliate.Conversion
-	inputs       affiliate.AttributionInputs
-	newCustomer bool // its row was made by this transaction
+	conversion  affiliate.Conversion
+	inputs      affiliate.AttributionInputs
+	newCustomer bool // this transaction inserted the customer
 }
 
-// lockSignals finds, in one round trip, the customers and the promo codes that
-// conversions name, and keeps both from changing until the transaction ends. All
-// transactions take them in this order, customers before promo codes and each by
-// their names, and before everything else that they lock, so that none waits for
-// another in a circle. No two of the conversions name the same.
+// lockSignals reads and locks, in one round trip, the customers and promo codes that
+// conversions name. The locks last until the transaction ends. Every transaction takes
+// these locks before any other lock and in the same order: customers before promo
+// codes, each sorted by scope and name. This prevents deadlocks. No two of the
+// conversions may name the same customer or promo code.
 func lockSignals(ctx context.Context, tx *Tx, all ...*signals) error {
 	batch := &pgx.Batch{}
 	queueCustomers(batch, all)
-	coded := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.conversion.PromoCode == nil })
-	slices.SortFunc(coded, func(a, b *signals) int {
+	withCode := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.conversion.PromoCode == nil })
+	slices.SortFunc(withCode, func(a, b *signals) int {
 		return cmp.Or(a.conversion.Scope.Compare(b.conversion.Scope), cmp.Compare(*a.conversion.PromoCode, *b.conversion.PromoCode))
 	})
-	for _, s := range coded {
+	for _, s := range withCode {
 		batch.Queue(lockPromoCode, s.conversion.Scope.Workspace, s.conversion.Scope.Mode, s.conversion.PromoCode)
 	}
 	for _, s := range all {
@@ -63,12 +64,12 @@ func lockSignals(ctx context.Context, tx *Tx, all ...*signals) error {
 		return nil
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("signals: %w", err)
+		return fmt.Errorf("lock customers and promo codes: %w", err)
 	}
 	return nil
 }
 
-// queuePromoCode finds the promo code that a conversion names.
+// queuePromoCode reads the promo code that a conversion names.
 func queuePromoCode(batch *pgx.Batch, c affiliate.Conversion, into *affiliate.AttributionInputs) {
 	batch.Queue(findPromoCode, c.Scope.Workspace, c.Scope.Mode, c.PromoCode).Query(func(rows pgx.Rows) (err error) {
 		into.FoundPromoCode, err = collectPromoCode(rows)
@@ -97,8 +98,8 @@ func collectPromoCode(rows pgx.Rows) (*affiliate.FoundPromoCode, error) {
 	}, nil
 }
 
-// redeem uses up one redemption. The code is locked and was seen to have one
-// left; the condition holds the database to it.
+// redeem uses up one redemption. The code is locked, and the decision has checked that
+// a redemption is left. The condition makes sure of it.
 const redeem = `
 	update promo_codes set redemptions = redemptions + 1
 	where workspace_id = $1 and mode = $2 and id = $3 and (max_redemptions is null or redemptions < max_redemptions)`

@@ -16,44 +16,47 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// callGrouper lets calls that are made at the same time share their work: those that
-// come while some are at work wait and are the next ones. Nobody waits for
-// company, so a single call is at work at once.
+// callGrouper processes calls that are made at the same time in groups. Calls that
+// arrive while a group is running wait and form the next group. A call never waits for
+// others to arrive, so a single call runs at once.
 type callGrouper[T comparable] struct {
-	maxCalls   int // calls at work together
-	maxGroups int // such groups
-	// timeout ends the work for a group, and then for what is repeated of it: callers
-	// may go before.
+	maxCalls  int // maximum number of calls in a group
+	maxGroups int // maximum number of groups that run at the same time
+	// timeout bounds the work for a group, and then the work for its calls if they are
+	// repeated one by one. The work does not stop when a caller's context ends.
 	timeout time.Duration
-	// groupPool is for groups, alone for calls that are repeated one by one.
+	// groupPool serves groups. singlePool serves calls that are repeated one by one.
 	groupPool, singlePool *pgxpool.Pool
-	// exclusive is what a call wants for itself alone; nil: nothing. No two of a group
-	// want the same, so that each finds what the one before has left.
+	// exclusive returns the keys that a call needs exclusively; nil means no keys. No
+	// two calls of a group have the same key, so that each call sees the changes of the
+	// call before it.
 	exclusive func(T) []exclusiveKey
-	// work does what a group wants. An error is about all of it: nothing was done,
-	// or, when it is final, something may have been.
+	// work processes a group. An error applies to the whole group. If final is false,
+	// nothing was done. If final is true, the work may have been done in spite of the
+	// error.
 	work func(ctx context.Context, pool *pgxpool.Pool, group []T) (final bool, err error)
 
 	mu      sync.Mutex
-	waiting []*call[T] // in the order in which they came
-	running int        // groups
+	waiting []*call[T] // in the order of arrival
+	running int        // number of running groups
 }
 
 type call[T any] struct {
-	arg   T
-	err  error         // of its group
-	done chan struct{} // closed behind err
+	arg  T
+	err  error         // the error of the group
+	done chan struct{} // closed after err is set
 }
 
-// exclusiveKey is something that one call of a group can have.
+// exclusiveKey names something that only one call of a group may use.
 type exclusiveKey struct {
 	scope      affiliate.Scope
 	kind, name string
 }
 
-// do comes back when the call's work is done, with the error of its group, or when
-// the context ends. A call that was not at work by then never will be; of others it
-// is unknown.
+// do returns the error of the call's group when the work is done, or the context's
+// error when the context ends. If the context ends while the call is still waiting, the
+// call is never processed. If the call is already being processed, its outcome is
+// unknown.
 func (g *callGrouper[T]) do(ctx context.Context, of T) error {
 	c := &call[T]{arg: of, done: make(chan struct{})}
 	g.mu.Lock()
@@ -74,7 +77,7 @@ func (g *callGrouper[T]) do(ctx context.Context, of T) error {
 	}
 }
 
-// run works until nothing waits.
+// run processes groups until no call waits.
 func (g *callGrouper[T]) run() {
 	for {
 		group := g.nextGroup()
@@ -85,8 +88,9 @@ func (g *callGrouper[T]) run() {
 	}
 }
 
-// nextGroup picks the next group; none when nothing waits, and whoever asks is at its
-// end then.
+// nextGroup removes the next group from the waiting calls. It returns no calls if none
+// waits. The calling goroutine must then end, because it is no longer counted as
+// running.
 func (g *callGrouper[T]) nextGroup() []*call[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,15 +101,16 @@ func (g *callGrouper[T]) nextGroup() []*call[T] {
 			later = append(later, g.waiting[i:]...)
 			break
 		}
-		alone := true
+		free := true
 		if g.exclusive != nil {
-			// What comes behind one that has to wait may not overtake it.
-			for _, w := range g.exclusive(c.arg) {
-				alone = alone && !taken[w]
-				taken[w] = true
+			// The keys of a waiting call are taken too, so that a later call with the
+			// same key cannot overtake it.
+			for _, key := range g.exclusive(c.arg) {
+				free = free && !taken[key]
+				taken[key] = true
 			}
 		}
-		if alone {
+		if free {
 			group = append(group, c)
 		} else {
 			later = append(later, c)
@@ -121,10 +126,10 @@ func (g *callGrouper[T]) nextGroup() []*call[T] {
 // maxParallelSingles bounds the calls of one group that are repeated at the same time.
 const maxParallelSingles = 8
 
-// runGroup works for a group. When that fails, and nothing was done, each of its calls
-// is repeated alone, so that one for which it cannot be done, or that waits for a
-// lock, keeps none of the others from theirs; the next group goes on meanwhile.
-// When the database does not answer at all, it would not do so then.
+// runGroup processes a group. If the group fails and nothing was done, each call is
+// repeated on its own in the background, while the next group starts. A call that
+// cannot succeed, or that waits for a lock, then does not hold up the others. Calls are
+// not repeated if the database could not be reached.
 func (g *callGrouper[T]) runGroup(group []*call[T]) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
 	defer cancel()
@@ -143,7 +148,7 @@ func (g *callGrouper[T]) runGroup(group []*call[T]) {
 	}
 }
 
-// runEach works for calls one by one.
+// runEach processes calls one by one.
 func (g *callGrouper[T]) runEach(group []*call[T]) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
 	defer cancel()
@@ -159,7 +164,7 @@ func (g *callGrouper[T]) runEach(group []*call[T]) {
 	_ = some.Wait()
 }
 
-// runWork is work, of which a panic is a failure like others.
+// runWork calls work and turns a panic into an error.
 func (g *callGrouper[T]) runWork(ctx context.Context, pool *pgxpool.Pool, group []T) (final bool, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -169,8 +174,8 @@ func (g *callGrouper[T]) runWork(ctx context.Context, pool *pgxpool.Pool, group 
 	return g.work(ctx, pool, group)
 }
 
-// reachedDatabase reports whether an error is about what was asked for, and not about the
-// way to the database.
+// reachedDatabase reports whether an error came from the database, rather than from the
+// connection or a timeout.
 func reachedDatabase(err error) bool {
 	var connectErr *pgconn.ConnectError
 	return !errors.As(err, &connectErr) && !pgconn.Timeout(err)
@@ -182,13 +187,12 @@ const (
 	lookupTimeout = 5 * time.Second
 )
 
-// Lookups lets look-ups that are made at the same time share a round trip on
-// connections of their own. An element is a look-up with room for its result.
+// Lookups combines look-ups that are made at the same time into one round trip. It uses
+// connections of its own. Each element is a look-up with a field for its result.
 type Lookups[T comparable] struct{ grouper callGrouper[T] }
 
-// NewLookups returns Lookups that read with the given function, which fills in the
-// results of a group and must have no other effect. The function runs for one group
-// at a time.
+// NewLookups returns Lookups that call read for each group. read fills in the results
+// of the group and must have no other effect. It runs for one group at a time.
 func NewLookups[T comparable](db *DB, read func(ctx context.Context, pool *pgxpool.Pool, group []T) error) *Lookups[T] {
 	return &Lookups[T]{callGrouper[T]{
 		maxCalls: maxLookups, maxGroups: 1, timeout: lookupTimeout, groupPool: db.groups, singlePool: db.pool,
@@ -198,6 +202,6 @@ func NewLookups[T comparable](db *DB, read func(ctx context.Context, pool *pgxpo
 	}}
 }
 
-// Do returns once the look-up has its result, or with the error of its group, or
-// when the context ends.
+// Do returns when the look-up has its result, with the error of its group, or when the
+// context ends.
 func (l *Lookups[T]) Do(ctx context.Context, lookup T) error { return l.grouper.do(ctx, lookup) }
