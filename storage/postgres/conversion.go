@@ -227,7 +227,7 @@ func (r *pendingReport) queueUndo(batch *pgx.Batch) {
 		queueRelease(batch, r.Conversion.Scope, *r.Key)
 	}
 	if r.newCustomer {
-		batch.Queue(forgetCustomer, r.Conversion.Scope.Workspace, r.Conversion.Scope.Mode, r.Conversion.CustomerRef)
+		batch.Queue(deleteCustomer, r.Conversion.Scope.Workspace, r.Conversion.Scope.Mode, r.Conversion.CustomerRef)
 	}
 }
 

@@ -23,14 +23,14 @@ type sales struct {
 	*testing.T
 	url         string
 	store       *postgres.Store
-	sql         *pgx.Conn // as the service's role
+	sql         *pgx.Conn // connected with the service's role
 	scope       affiliate.Scope
 	program     affiliate.ProgramID
 	participant affiliate.ParticipantID
-	link        affiliate.LinkID // the participant's default one
+	link        affiliate.LinkID // the participant's default link
 }
 
-// salesDay is in the middle of the day whose partition the tests look at.
+// salesDay is noon of the day whose partition the tests check.
 var salesDay = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 
 func newSales(t *testing.T) *sales {
@@ -84,7 +84,7 @@ func (s *sales) count(from string, args ...any) (n int) {
 	return n
 }
 
-// click stores a click received at an instant and gives its id.
+// click stores a click that was received at the given instant and returns its id.
 func (s *sales) click(receivedAt time.Time) affiliate.ClickID {
 	s.Helper()
 	id := affiliate.NewID[affiliate.Click](receivedAt)
@@ -95,7 +95,8 @@ func (s *sales) click(receivedAt time.Time) affiliate.ClickID {
 	return id
 }
 
-// record stores a purchase that names a click, awaited when it is not found.
+// record stores a purchase that names a click. If the click is not found, the
+// conversion waits for it.
 func (s *sales) record(external string, click affiliate.ClickID) error {
 	s.Helper()
 	r := s.report(external, click)
@@ -107,7 +108,7 @@ func (s *sales) record(external string, click affiliate.ClickID) error {
 	return err
 }
 
-// decideAt decides as the service does.
+// decideAt returns a Decide function that does the same as the service's.
 func decideAt(c affiliate.Conversion, at time.Time) affiliate.Decide {
 	return func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 		d := affiliate.Attribute(in)
@@ -120,7 +121,7 @@ func decideAt(c affiliate.Conversion, at time.Time) affiliate.Decide {
 	}
 }
 
-func TestFindClickGivesEverythingThatADecisionNeeds(t *testing.T) {
+func TestFindClick_ReturnsInputsOfDecision(t *testing.T) {
 	s := newSales(t)
 	id := s.click(salesDay)
 	found, err := s.store.FindClick(t.Context(), s.scope.Workspace, id)
@@ -146,7 +147,7 @@ func TestFindClickGivesEverythingThatADecisionNeeds(t *testing.T) {
 	}
 }
 
-func TestClicksAndEarnersOfOthersAreNotFound(t *testing.T) {
+func TestFindClick_ChecksWorkspaceModeAndProgramme(t *testing.T) {
 	s := newSales(t)
 	id := s.click(salesDay)
 	stranger := affiliate.NewID[affiliate.Workspace](salesDay)
@@ -181,9 +182,9 @@ func nilOr[T any](found *T, err error) (any, error) {
 	return found, err
 }
 
-// The plans of both lookups, with the values known to the planner and without:
-// one partition, its unique index, nothing else of clicks.
-func TestClickLookupsReadOnePartitionByIndex(t *testing.T) {
+// Checks the plans of both look-ups, as custom and as generic plans. They must open one
+// partition, through its unique index, and no other part of clicks.
+func TestFindClick_ReadsOnePartitionByIndex(t *testing.T) {
 	s := newSales(t)
 	for day := range 5 {
 		s.exec(`
@@ -205,8 +206,8 @@ func TestClickLookupsReadOnePartitionByIndex(t *testing.T) {
 			"awaited": fmt.Sprintf("awaited('{%s}', '{%s}', '{%s}')", s.scope.Workspace, id, at),
 		} {
 			plan := s.explain(execute)
-			// A partition that was pruned when the values became known stays in the
-			// plan as never executed.
+			// A partition that is pruned at run time stays in the plan as "never
+			// executed".
 			var scans []string
 			for _, line := range plan {
 				if strings.Contains(line, " on clicks") && !strings.Contains(line, "never executed") {
@@ -217,7 +218,8 @@ func TestClickLookupsReadOnePartitionByIndex(t *testing.T) {
 				t.Errorf("%s, %s:\n%s", mode, name, strings.Join(plan, "\n"))
 			}
 			for _, key := range []string{"programs", "participants"} {
-				// programs have two keys that start with or are the id.
+				// programs has two indexes that fit: one starts with id, the other is
+				// id alone.
 				probe := regexp.MustCompile(`Index Scan using ` + key + `_\w+ on ` + key + ` .*\n\s+Index Cond: .*\bid = `)
 				if name == "one" && !probe.MatchString(strings.Join(plan, "\n")) {
 					t.Errorf("%s, %s:\n%s", mode, key, strings.Join(plan, "\n"))
@@ -227,7 +229,8 @@ func TestClickLookupsReadOnePartitionByIndex(t *testing.T) {
 	}
 }
 
-// manyParticipants fills the workspace, so that the planner has to choose.
+// manyParticipants fills the workspace with rows, so that a table scan is more
+// expensive than an index.
 func (s *sales) manyParticipants(n int) {
 	s.Helper()
 	s.exec(`
@@ -256,7 +259,7 @@ func (s *sales) asOwner() *pgx.Conn {
 	return conn
 }
 
-// explain runs a prepared statement and gives its plan.
+// explain runs a prepared statement and returns its plan.
 func (s *sales) explain(execute string) []string {
 	s.Helper()
 	rows, err := s.sql.Query(s.Context(), `explain (analyze, costs off, timing off, summary off) execute `+execute)
@@ -270,7 +273,7 @@ func (s *sales) explain(execute string) []string {
 	return lines
 }
 
-func TestRecordConversionIsAllOrNothing(t *testing.T) {
+func TestRecordConversion_StoresEverythingOrNothing(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
 	found, err := s.store.FindClick(t.Context(), s.scope.Workspace, click)
@@ -291,26 +294,26 @@ func TestRecordConversionIsAllOrNothing(t *testing.T) {
 	if err := s.record("order-1", affiliate.NewID[affiliate.Click](salesDay)); !errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)) {
 		t.Errorf("duplicate that would be awaited: %v", err)
 	}
-	// A commission that the schema refuses takes everything down with it.
+	// If the schema rejects the commission, nothing of the conversion is stored.
 	c := affiliate.Conversion{
 		ID: affiliate.NewID[affiliate.Conversion](salesDay), Scope: s.scope, ExternalTransactionID: "order-2", EventType: affiliate.Purchase,
 		OccurredAt: salesDay, CreatedAt: salesDay, Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded, Click: &click, Version: 1,
 	}
 	in := affiliate.AttributionInputs{Mode: s.scope.Mode, EventType: c.EventType, OccurredAt: salesDay, Click: &click, FoundClick: found}
-	impossible := func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+	decideInvalid := func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 		d, commission, err := decideAt(c, salesDay)(in)
 		commission.AmountCents = commission.OriginalAmountCents + 1
 		return d, commission, err
 	}
-	if _, err := s.store.RecordConversion(t.Context(), affiliate.Report{Conversion: c, Inputs: in, Decide: impossible}); err == nil {
-		t.Error("an impossible commission was stored")
+	if _, err := s.store.RecordConversion(t.Context(), affiliate.Report{Conversion: c, Inputs: in, Decide: decideInvalid}); err == nil {
+		t.Error("an invalid commission was stored")
 	}
 	if after := s.everything(); !slices.Equal(after, before) {
 		t.Errorf("before %v, after %v", before, after)
 	}
 }
 
-// everything counts what a conversion can leave behind.
+// everything returns the number of rows in each table that a conversion can change.
 func (s *sales) everything() (counts []int) {
 	s.Helper()
 	for _, table := range []string{"conversions", "attribution_decisions", "commissions", "commission_history", "events", "awaited_clicks", "stats_deltas"} {
@@ -319,7 +322,7 @@ func (s *sales) everything() (counts []int) {
 	return counts
 }
 
-func TestLateAttributionSupersedesTheDecisionInForce(t *testing.T) {
+func TestApplyLateAttribution_SupersedesDecisionInForce(t *testing.T) {
 	s := newSales(t)
 	click := affiliate.NewID[affiliate.Click](salesDay.Add(-time.Hour))
 	if err := s.record("order-1", click); err != nil {
@@ -358,14 +361,14 @@ func TestLateAttributionSupersedesTheDecisionInForce(t *testing.T) {
 		t.Errorf("%v in force, %v", inForce, err)
 	}
 	if err := attribute(func(affiliate.DecisionID) affiliate.DecisionID { return w.Decision }); err == nil {
-		t.Error("a decision was superseded that was not in force")
+		t.Error("a decision that was not in force was superseded")
 	}
 	if n := s.count(`attribution_decisions`); n != 2 {
 		t.Errorf("%d decisions", n)
 	}
 }
 
-func TestStoringAnAwaitedClickMakesOneJob(t *testing.T) {
+func TestStoreClicks_EnqueuesOneJobPerAwaitedClick(t *testing.T) {
 	s := newSales(t)
 	awaited := []affiliate.ClickID{affiliate.NewID[affiliate.Click](salesDay), affiliate.NewID[affiliate.Click](salesDay)}
 	for i, click := range []affiliate.ClickID{awaited[0], awaited[0], awaited[1]} {
@@ -390,15 +393,15 @@ func TestStoringAnAwaitedClickMakesOneJob(t *testing.T) {
 		t.Errorf("%d jobs", n)
 	}
 	if n := s.count(`river.river_job where kind = 'attribute_awaited'`); n != 2 {
-		t.Errorf("%d jobs in all", n)
+		t.Errorf("%d jobs in total", n)
 	}
 }
 
-func TestArrivedClicksWalksThroughAllPages(t *testing.T) {
+func TestArrivedClicks_ReadsAllPages(t *testing.T) {
 	s := newSales(t)
 	arrived := map[affiliate.ClickID]bool{}
 	for i := range 25 {
-		// Every fifth has arrived; one of them twice awaited.
+		// Every fifth click is stored. Two conversions wait for one of these clicks.
 		click := affiliate.NewID[affiliate.Click](salesDay.Add(-time.Duration(i) * time.Hour))
 		if err := s.record(fmt.Sprint("order-", i), click); err != nil {
 			t.Fatal(err)
@@ -436,11 +439,11 @@ func TestArrivedClicksWalksThroughAllPages(t *testing.T) {
 		}
 	}
 	if len(arrived) > 0 {
-		t.Errorf("%d not found", len(arrived))
+		t.Errorf("%d arrived clicks were not found", len(arrived))
 	}
 }
 
-func TestDropExpiredAwaitedIsBounded(t *testing.T) {
+func TestDropExpiredAwaited_RespectsLimit(t *testing.T) {
 	s := newSales(t)
 	for i := range 5 {
 		if err := s.record(fmt.Sprint("order-", i), affiliate.NewID[affiliate.Click](salesDay)); err != nil {

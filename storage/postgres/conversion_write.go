@@ -10,9 +10,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// insertConversions inserts the conversions whose external id is not taken and
-// returns their ids. It is the only check for duplicates, so of parallel reports one
-// wins.
+// insertConversions inserts the conversions whose external id does not exist yet and
+// returns their ids. This is the only check for duplicates. Of several concurrent
+// reports, exactly one succeeds.
 var insertConversions = rowsOf[newConversionRow](`
 	insert into conversions (%[1]s)
 	values %[2]s
@@ -61,15 +61,15 @@ type newConversionRow struct {
 	RecurringIndex        *int                        `db:"recurring_index"`
 }
 
-// insertedConversion is the row of a conversion with the decision about it.
+// insertedConversion returns the row of a conversion and of the decision about it.
 func insertedConversion(c affiliate.Conversion, d affiliate.Decision) (newConversionRow, error) {
 	lineItems, err := optionalList(c.LineItems)
 	if err != nil {
-		return newConversionRow{}, fmt.Errorf("line items: %w", err)
+		return newConversionRow{}, fmt.Errorf("encode line items: %w", err)
 	}
 	signals, err := json.Marshal(d.Fraud)
 	if err != nil {
-		return newConversionRow{}, fmt.Errorf("fraud signals: %w", err)
+		return newConversionRow{}, fmt.Errorf("encode fraud signals: %w", err)
 	}
 	var currency *string // null for an event without an amount
 	if c.Sale.Paid.Currency != "" {
@@ -148,7 +148,7 @@ func queueDecisions(batch *pgx.Batch, all ...outcome) error {
 		d, scope := o.decision, o.conversion.Scope
 		trace, err := json.Marshal(d.Trace)
 		if err != nil {
-			return fmt.Errorf("trace: %w", err)
+			return fmt.Errorf("encode trace: %w", err)
 		}
 		rows[i] = newDecisionRow{
 			WorkspaceID:   scope.Workspace,

@@ -10,8 +10,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// lockCustomers inserts the rows of customers that do not exist yet and locks all of
-// them until the transaction ends, so that events of one customer are decided one
+// lockCustomers inserts customers that do not exist yet and locks all given customers
+// until the transaction ends. Conversions of one customer are therefore decided one
 // after the other.
 var lockCustomers = rowsOf[newCustomerRow](`
 	insert into customers as u (%[1]s)
@@ -26,7 +26,7 @@ type newCustomerRow struct {
 	CreatedAt   time.Time             `db:"created_at"`
 }
 
-// queueCustomers locks the customers that conversions name, in one order.
+// queueCustomers locks the customers that conversions name, in a fixed order.
 func queueCustomers(batch *pgx.Batch, all []*signals) {
 	named := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.conversion.CustomerRef == nil })
 	slices.SortFunc(named, func(a, b *signals) int {
@@ -37,26 +37,26 @@ func queueCustomers(batch *pgx.Batch, all []*signals) {
 		rows[i] = newCustomerRow{WorkspaceID: s.conversion.Scope.Workspace, Mode: s.conversion.Scope.Mode, Ref: s.conversion.CustomerRef, CreatedAt: s.conversion.CreatedAt}
 	}
 	for _, q := range lockCustomers.queue(batch, rows...) {
-		these := named[:q.n]
+		part := named[:q.n]
 		named = named[q.n:]
 		q.Query(func(rows pgx.Rows) error {
-			made, err := pgx.CollectRows(rows, pgx.RowTo[bool])
-			for i, isNew := range made {
-				these[i].newCustomer = isNew
+			inserted, err := pgx.CollectRows(rows, pgx.RowTo[bool])
+			for i, isNew := range inserted {
+				part[i].newCustomer = isNew
 			}
 			return err
 		})
 	}
 }
 
-// forgetCustomer is for the transaction that has made the row and has no use for
-// it.
-const forgetCustomer = `
+// deleteCustomer deletes a customer that the same transaction has inserted and does not
+// need.
+const deleteCustomer = `
 	delete from customers where workspace_id = $1 and mode = $2 and ref = $3`
 
-// findBinding reads whom a customer is bound to. It has to be a statement of its
-// own behind the one that locks: a statement that had to wait for a lock sees
-// other rows as they were before the wait.
+// findBinding reads the participant to whom a customer is bound. It must be a separate
+// statement that runs after lockCustomers. A statement that waits for a lock still
+// reads other rows as they were before the wait.
 const findBinding = `
 	select x.bound_at, x.signal_at, x.window_ends_at, ` + earnerColumns + `
 	from customers x` + earnerOfX + `
@@ -67,7 +67,7 @@ const findPayments = `
 	from customer_payments
 	where workspace_id = $1 and mode = $2 and ref = $3`
 
-// queueCustomer reads what is known of a customer whose row is locked.
+// queueCustomer reads the binding and the payments of a locked customer.
 func queueCustomer(batch *pgx.Batch, scope affiliate.Scope, ref string) *affiliate.FoundCustomer {
 	found := &affiliate.FoundCustomer{}
 	batch.Queue(findBinding, scope.Workspace, scope.Mode, ref).Query(func(rows pgx.Rows) error {
@@ -91,7 +91,8 @@ func queueCustomer(batch *pgx.Batch, scope affiliate.Scope, ref string) *affilia
 	return found
 }
 
-// bindCustomer is for the transaction that holds the customer's row.
+// bindCustomer binds a customer to a participant. The transaction has locked the
+// customer.
 const bindCustomer = `
 	update customers
 	set program_id = $4, participant_id = $5, conversion_id = $6, bound_at = $7, signal_at = $8, window_ends_at = $9
@@ -102,9 +103,9 @@ func queueBinding(batch *pgx.Batch, c affiliate.Conversion, to affiliate.Binding
 		to.BoundAt, to.SignalAt, to.WindowEndsAt)
 }
 
-// paymentsBefore counts what a customer had paid in each programme before a
-// conversion: the number of one that is decided anew does not depend on where it
-// has been meanwhile.
+// paymentsBefore counts the payments that a customer had made to each programme before
+// a conversion. When a conversion is decided again, its number therefore does not
+// depend on its earlier attributions.
 const paymentsBefore = `
 	select program_id, count(*)::integer as count, min(occurred_at) as first_at
 	from conversions
@@ -117,7 +118,7 @@ func queuePaymentsBefore(batch *pgx.Batch, c affiliate.Conversion, found *affili
 	})
 }
 
-// collectPayments puts what was read in the place of what is there.
+// collectPayments replaces found.Payments by the rows.
 func collectPayments(rows pgx.Rows, found *affiliate.FoundCustomer) error {
 	found.Payments = map[affiliate.ProgramID]affiliate.CustomerPayments{}
 	var program affiliate.ProgramID
@@ -136,10 +137,11 @@ const countPayment = `
 	on conflict (workspace_id, mode, ref, program_id) do update
 	set payments = p.payments + 1, first_at = least(p.first_at, excluded.first_at)`
 
-// recountPayments counts anew what a customer has paid in some programmes, from
-// the conversions themselves: taking one away can change which was the first.
+// The two statements of queueRecount, which counts a customer's payments to some
+// programmes again, from the conversions. A simple decrement would not do, because
+// removing a payment can change which one was the first.
 const (
-	forgetPayments = `
+	deletePayments = `
 		delete from customer_payments where workspace_id = $1 and mode = $2 and ref = $3 and program_id = any($4)`
 	recountPayments = `
 		insert into customer_payments (workspace_id, mode, ref, program_id, payments, first_at)
@@ -150,6 +152,6 @@ const (
 )
 
 func queueRecount(batch *pgx.Batch, scope affiliate.Scope, ref string, programs []affiliate.ProgramID) {
-	batch.Queue(forgetPayments, scope.Workspace, scope.Mode, ref, programs)
+	batch.Queue(deletePayments, scope.Workspace, scope.Mode, ref, programs)
 	batch.Queue(recountPayments, scope.Workspace, scope.Mode, ref, programs)
 }

@@ -2,15 +2,15 @@ package postgres
 
 import "github.com/tributary-hq/tributary/affiliate"
 
-// The statements whose plans are asserted.
+// Statements whose plans are checked.
 const (
-	DecisionOfSQL         = selectDecision
-	DecisionOfExternalSQL = selectDecisionOfExternal
-	SeeClickSQL           = selectClick
+	SelectDecisionSQL         = selectDecision
+	SelectDecisionOfExternalSQL = selectDecisionOfExternal
+	SelectClickSQL           = selectClick
 	ConversionsOfClickSQL = conversionsOfClick
 )
 
-// DecisionListSQL gives the statements of a list, for the first page of 20, with
+// DecisionListSQL returns the statements of a list, for a first page of 20 rows, and
 // their arguments.
 func DecisionListSQL(scope affiliate.Scope, filter affiliate.DecisionFilter) (page string, pageArgs []any, count string, countArgs []any) {
 	where := decisionConditions(scope, filter)

@@ -13,9 +13,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// manyDecisions gives the world's workspace more decisions than a total counts,
-// one in a minute, one in fifty of the other programme and of a rare reason, one
-// in ten superseded; as many to the other mode, and more to another workspace.
+// manyDecisions stores 12,000 decisions in each mode of the fixture's workspace, one
+// per minute. One in fifty belongs to the other programme and has a rare reason, one in
+// ten is superseded. Another workspace gets four times as many.
 func (s *sales) manyDecisions(other affiliate.ProgramID) {
 	s.Helper()
 	owner := s.asOwner()
@@ -25,7 +25,7 @@ func (s *sales) manyDecisions(other affiliate.ProgramID) {
 			s.Fatal(err)
 		}
 	}
-	run(`set session_replication_role = replica`) // conversions have no customers here
+	run(`set session_replication_role = replica`) // turns off foreign keys: the conversions have no customers
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
 		run(`
 			with made as (
@@ -84,7 +84,7 @@ func checkDecisionPlan(t *testing.T, what, plan string, has ...string) {
 	}
 }
 
-func TestDecisionPlansAndTotals(t *testing.T) {
+func TestDecisions_PlansAndTotals(t *testing.T) {
 	t.Parallel()
 	s := newSales(t)
 	other := affiliate.NewID[affiliate.Program](salesDay)
@@ -92,7 +92,7 @@ func TestDecisionPlansAndTotals(t *testing.T) {
 	s.exec(`insert into programs select (jsonb_populate_record(p, jsonb_build_object('id', $2::uuid, 'slug', 'other'))).* from programs p where p.id = $1`, s.program, other)
 	const (
 		inOrder = "Limit -> Index Scan using attribution_decisions_by_"
-		// So few rows may as well be sorted.
+		// A few rows can be sorted, so no order by index is required.
 		byIndex = "attribution_decisions_by_"
 		inIndex = "Limit -> Index Only Scan using attribution_decisions_by_"
 	)
@@ -100,7 +100,7 @@ func TestDecisionPlansAndTotals(t *testing.T) {
 	from, before := salesDay.Add(-3*time.Hour), salesDay.Add(-time.Hour)
 	for name, tc := range map[string]struct {
 		filter affiliate.DecisionFilter
-		total  int64 // -1: counted
+		total  int64 // -1: the test counts the rows itself
 		plan   string
 		count  string
 	}{
@@ -133,13 +133,13 @@ func TestDecisionPlansAndTotals(t *testing.T) {
 		}
 		for i := 1; i < len(page); i++ {
 			if page[i].DecidedAt.After(page[i-1].DecidedAt) {
-				t.Errorf("%s: %s comes after %s", name, page[i].DecidedAt, page[i-1].DecidedAt)
+				t.Errorf("%s: decision of %s is listed after the older one of %s", name, page[i].DecidedAt, page[i-1].DecidedAt)
 			}
 		}
 	}
 	none, total, err := s.store.Decisions(t.Context(), s.scope, affiliate.DecisionFilter{}, affiliate.Page{Number: 1000, Size: 100})
 	if err != nil || len(none) != 0 || total != int64(s.count(`attribution_decisions where workspace_id = $1 and mode = $2`, s.scope.Workspace, s.scope.Mode)) {
-		t.Errorf("beyond the end: %d of %d, %v", len(none), total, err)
+		t.Errorf("page after the end: %d of %d, %v", len(none), total, err)
 	}
 
 	var conversion affiliate.ConversionID
@@ -149,18 +149,18 @@ func TestDecisionPlansAndTotals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkDecisionPlan(t, "one", s.planOf(postgres.DecisionOfSQL, s.scope.Workspace, s.scope.Mode, conversion),
+	checkDecisionPlan(t, "one", s.planOf(postgres.SelectDecisionSQL, s.scope.Workspace, s.scope.Mode, conversion),
 		"conversions_pkey", "attribution_decisions_pkey", "attribution_decisions_superseding")
-	checkDecisionPlan(t, "by the merchant's id", s.planOf(postgres.DecisionOfExternalSQL, s.scope.Workspace, s.scope.Mode, external),
+	checkDecisionPlan(t, "by the merchant's id", s.planOf(postgres.SelectDecisionOfExternalSQL, s.scope.Workspace, s.scope.Mode, external),
 		"Index Scan using conversions_", "attribution_decisions_pkey", "attribution_decisions_superseding")
 	checkDecisionPlan(t, "conversions of a click", s.planOf(postgres.ConversionsOfClickSQL, s.scope.Workspace, s.scope.Mode, click, 100), "conversions_by_click")
 }
 
-// A click is looked for in the partition of its id's time alone.
-func TestClickIsSeenInOnePartition(t *testing.T) {
+// A click is only looked up in the partition of the time in its id.
+func TestAttributedClick_ReadsOnePartition(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay)
-	s.exec(`prepare click as ` + postgres.SeeClickSQL)
+	s.exec(`prepare click as ` + postgres.SelectClickSQL)
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		s.exec(`set plan_cache_mode = ` + mode)
 		plan := strings.Join(s.explain(fmt.Sprintf("click('%s', 'test', '%s', '%s')", s.scope.Workspace, click, salesDay.Format(time.RFC3339Nano))), "\n")
@@ -175,8 +175,8 @@ func TestClickIsSeenInOnePartition(t *testing.T) {
 	}
 }
 
-// A simulation reads a code as a report does, and locks nothing.
-func TestPromoCodeIsSeenByItsKey(t *testing.T) {
+// A simulation reads a promo code by the same index as a report, but locks nothing.
+func TestFindPromoCode_UsesIndexAndLocksNothing(t *testing.T) {
 	t.Parallel()
 	s := newSales(t)
 	s.manySignals()

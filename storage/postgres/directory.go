@@ -7,19 +7,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// What the edge directory is made of. The statements of a rebuild read all
-// workspaces and both modes, because the directory is one for all of them; those
-// of a job name a workspace, and the programme or participant fixes the mode.
+// Statements that read the contents of the edge directory. The statements of a rebuild
+// read all workspaces and both modes, because all share one directory. The statements
+// of a job filter by a workspace and a programme or participant, which determines the
+// mode.
 
-// DirectoryVersion takes the next number of a write to the edge directory. It
-// has to be taken before what is written is read.
+// DirectoryVersion returns the next version number for writes to the edge directory.
+// The caller must get it before it reads the data that it writes.
 func (s *Store) DirectoryVersion(ctx context.Context) (int64, error) {
 	var version int64
 	err := s.pool.QueryRow(ctx, `select nextval('directory_version')`).Scan(&version)
 	return version, err
 }
 
-// The page of keys is cut out before it is joined with the workspaces.
+// The page of keys is selected first and then joined with the workspaces.
 const (
 	selectDirectoryKeys = `
 		select k.workspace_id, k.id, k.mode, k.name, k.public_text, k.prefix, k.last4, k.created_at, k.expires_at, k.revoked_at,
@@ -27,7 +28,7 @@ const (
 		from (
 			select workspace_id, id, mode, name, public_text, prefix, last4, created_at, expires_at, revoked_at
 			from api_keys`
-	ofTheirWorkspaces = `
+	joinWorkspaces = `
 		) k
 		join workspaces w on w.id = k.workspace_id
 		order by k.workspace_id, k.id`
@@ -48,20 +49,21 @@ type directoryKeyRow struct {
 	EnforceOrigins bool                  `db:"enforce_origins"`
 }
 
-// WorkspacePublicKeys reads all public keys of a workspace, ended ones too.
+// WorkspacePublicKeys returns all public keys of a workspace, including revoked and
+// expired ones.
 func (s *Store) WorkspacePublicKeys(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.PublicKeyTarget, error) {
 	const query = selectDirectoryKeys + `
-			where workspace_id = $1 and kind = 'public'` + ofTheirWorkspaces
+			where workspace_id = $1 and kind = 'public'` + joinWorkspaces
 	return s.directoryKeys(ctx, query, workspace)
 }
 
 const publicKeysAfter = selectDirectoryKeys + `
 			where (workspace_id, id) > ($1, $2) and kind = 'public'
 			order by workspace_id, id
-			limit $3` + ofTheirWorkspaces
+			limit $3` + joinWorkspaces
 
-// PublicKeysAfter reads the next public keys of the deployment, ended ones too;
-// the zero key stands before the first.
+// PublicKeysAfter returns the next public keys of the deployment, including revoked and
+// expired ones. The zero key starts from the beginning.
 func (s *Store) PublicKeysAfter(ctx context.Context, after affiliate.APIKey, limit int) ([]affiliate.PublicKeyTarget, error) {
 	return s.directoryKeys(ctx, publicKeysAfter, after.Scope.Workspace, after.ID, limit)
 }
@@ -80,15 +82,16 @@ func (s *Store) directoryKeys(ctx context.Context, query string, args ...any) ([
 	})
 }
 
-// The page of codes is cut out before it is joined, so that no plan joins all
-// that is left to sort it for one page. Each participant's promo codes are read
-// from the newest on, once per page, however many codes lead to it.
+// The page of codes is selected first and then joined. Otherwise a plan could join all
+// remaining codes and sort them for a single page. For each participant of the page,
+// the newest usable promo code is read once, even if several codes belong to the
+// participant.
 const (
 	selectReferralTargets = `
 		with page as materialized (
 			select workspace_id, mode, code, program_id, participant_id, link_id
 			from referral_codes`
-	withTheirLinks = `
+	joinLinks = `
 		), offers as (
 			select h.workspace_id, h.participant_id, d.code, d.discount_type, d.discount_value, d.currency, d.expires_at
 			from (select distinct workspace_id, participant_id from page) h
@@ -170,32 +173,33 @@ func (r referralTargetRow) target() affiliate.ReferralTarget {
 	return target
 }
 
-// stillAllowed judges a destination once more: the domains may have changed
-// since it was stored.
+// stillAllowed reports whether the programme's domains allow a destination. The domains
+// may have changed since the destination was stored.
 func stillAllowed(domains []string, destination string) bool {
 	host, ok := affiliate.ParseWebURL(destination)
 	return ok && affiliate.AllowedHost(domains, host)
 }
 
-// ParticipantReferralTargets reads the codes of one participant, which are as
-// few as its links. Promo codes count that can be used at the given instant.
+// ParticipantReferralTargets returns the codes of one participant. There are as few of
+// them as links. The result includes a promo code only if it can be used at the given
+// instant.
 func (s *Store) ParticipantReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID, at time.Time) ([]affiliate.ReferralTarget, error) {
 	return s.referralTargets(ctx, participantReferralTargets, at, workspace, participant)
 }
 
 const participantReferralTargets = selectReferralTargets + `
-			where workspace_id = $2 and participant_id = $3` + withTheirLinks
+			where workspace_id = $2 and participant_id = $3` + joinLinks
 
-// The programme's mode lets the primary key give the order where one programme
-// has most of a workspace's codes.
+// The condition on the mode lets Postgres read the codes in the order of the primary
+// key. This is the better plan if the programme has most of the workspace's codes.
 const programReferralTargets = selectReferralTargets + `
 			where workspace_id = $2 and program_id = $3 and code > $4
 				and mode = (select mode from programs where workspace_id = $2 and id = $3)
 			order by code
-			limit $5` + withTheirLinks
+			limit $5` + joinLinks
 
-// ProgramReferralTargets reads the next codes of one programme; the empty code
-// stands before the first.
+// ProgramReferralTargets returns the next codes of one programme. The empty code starts
+// from the beginning.
 func (s *Store) ProgramReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, at time.Time, after string, limit int) ([]affiliate.ReferralTarget, error) {
 	return s.referralTargets(ctx, programReferralTargets, at, workspace, program, after, limit)
 }
@@ -203,10 +207,10 @@ func (s *Store) ProgramReferralTargets(ctx context.Context, workspace affiliate.
 const referralTargetsAfter = selectReferralTargets + `
 			where (workspace_id, mode, code) > ($2, $3, $4)
 			order by workspace_id, mode, code
-			limit $5` + withTheirLinks
+			limit $5` + joinLinks
 
-// ReferralTargetsAfter reads the next codes of the deployment; the zero target
-// stands before the first.
+// ReferralTargetsAfter returns the next codes of the deployment. The zero target starts
+// from the beginning.
 func (s *Store) ReferralTargetsAfter(ctx context.Context, after affiliate.ReferralTarget, at time.Time, limit int) ([]affiliate.ReferralTarget, error) {
 	return s.referralTargets(ctx, referralTargetsAfter, at, after.Scope.Workspace, after.Scope.Mode, after.Code, limit)
 }

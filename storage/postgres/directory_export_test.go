@@ -1,6 +1,6 @@
 package postgres
 
-// The statements of the edge directory whose plans are under test.
+// Statements of the edge directory whose plans are checked.
 const (
 	DirectoryKeysSQL               = publicKeysAfter
 	DirectoryTargetsSQL            = referralTargetsAfter

@@ -15,8 +15,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// directoryWorld is a workspace written row by row: what the directory reads
-// does not depend on how it came to be.
+// directoryWorld is a workspace whose rows the tests insert directly, without the
+// service.
 type directoryWorld struct {
 	*testing.T
 	store *postgres.Store
@@ -40,7 +40,7 @@ func newDirectoryWorld(t *testing.T) *directoryWorld {
 	t.Cleanup(func() { _ = w.owner.Close(context.Background()) })
 	w.scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](w.now), Mode: affiliate.ModeLive}
 	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'W', 'EUR', 'UTC', $2, $2)`, w.scope.Workspace, w.now)
-	// Users and foreign keys to them do not matter here.
+	// Turn off foreign keys, so that no users are needed.
 	w.exec(`set session_replication_role = replica`)
 	return w
 }
@@ -63,7 +63,7 @@ func (w *directoryWorld) program(status affiliate.ProgramStatus) affiliate.Progr
 	return id
 }
 
-// link makes a link with its code; none given leads to the programme's page.
+// link stores a link with its code. A nil destination means the programme's page.
 func (w *directoryWorld) link(program affiliate.ProgramID, participant affiliate.ParticipantID, code string, destination *string) affiliate.LinkID {
 	w.Helper()
 	id := affiliate.NewID[affiliate.Link](w.now)
@@ -81,7 +81,7 @@ func (w *directoryWorld) code(program affiliate.ProgramID, participant affiliate
 		w.scope.Workspace, w.scope.Mode, code, program, participant, link, w.now)
 }
 
-// promoCode makes one of the given age.
+// promoCode stores a promo code that is age old and then applies the SQL change.
 func (w *directoryWorld) promoCode(program affiliate.ProgramID, participant affiliate.ParticipantID, code string, age time.Duration, change string, args ...any) {
 	w.Helper()
 	id := affiliate.NewID[affiliate.PromoCode](w.now)
@@ -108,7 +108,7 @@ func (w *directoryWorld) targets(participant affiliate.ParticipantID) map[string
 	return byCode
 }
 
-func TestReferralTargetsArePaged(t *testing.T) {
+func TestReferralTargets_ArePaged(t *testing.T) {
 	w := newDirectoryWorld(t)
 	active, paused := w.program(affiliate.ProgramActive), w.program(affiliate.ProgramPaused)
 	shop := "https://shop.example/"
@@ -156,22 +156,22 @@ func TestReferralTargetsArePaged(t *testing.T) {
 			break
 		}
 		if after = page[0].Code; !reflect.DeepEqual(seen[after], page[0]) || page[0].Program != paused {
-			t.Errorf("of the programme: %+v", page[0])
+			t.Errorf("target of the programme: %+v", page[0])
 		}
 	}
 	if own := w.targets(last); ofProgram != 3 || len(own) != 2 || !reflect.DeepEqual(own["f"], seen["f"]) {
-		t.Errorf("%d codes of the programme, of the participant %v", ofProgram, own)
+		t.Errorf("%d codes of the programme, want 3; codes of the participant: %v", ofProgram, own)
 	}
 	foreign := affiliate.NewID[affiliate.Workspace](w.now)
 	if own, err := w.store.ParticipantReferralTargets(t.Context(), foreign, last, w.now); err != nil || len(own) != 0 {
-		t.Errorf("another workspace's: %v, %v", own, err)
+		t.Errorf("from another workspace: %v, %v", own, err)
 	}
 	if page, err := w.store.ProgramReferralTargets(t.Context(), foreign, paused, w.now, "", 9); err != nil || len(page) != 0 {
-		t.Errorf("another workspace's: %v, %v", page, err)
+		t.Errorf("from another workspace: %v, %v", page, err)
 	}
 }
 
-func TestWhereShortLinksLead(t *testing.T) {
+func TestReferralTargets_TargetURLs(t *testing.T) {
 	w := newDirectoryWorld(t)
 	program, jane := w.program(affiliate.ProgramActive), affiliate.NewID[affiliate.Participant](w.now)
 	own := w.link(program, jane, "jane", nil)
@@ -217,7 +217,7 @@ func TestWhereShortLinksLead(t *testing.T) {
 	w.exec(`update programs set landing_url = 'https://landing.example/?a=b', allowed_domains = '{}'`)
 	targets = w.targets(jane)
 	if jane, there := targets["jane"].Link.TargetURL, targets["there"].Link.TargetURL; jane != "https://landing.example/?a=b&via=jane" || there != "" {
-		t.Errorf("with another page and no domains: %q, %q", jane, there)
+		t.Errorf("with another landing page and no allowed domains: %q, %q", jane, there)
 	}
 	w.exec(`update programs set landing_url = null, website_url = null`)
 	if url := w.targets(jane)["jane"].Link.TargetURL; url != "" {
@@ -225,7 +225,7 @@ func TestWhereShortLinksLead(t *testing.T) {
 	}
 }
 
-func TestTheNewestUsablePromoCodeIsOffered(t *testing.T) {
+func TestReferralTargets_OfferNewestUsablePromoCode(t *testing.T) {
 	w := newDirectoryWorld(t)
 	program := w.program(affiliate.ProgramActive)
 	jane, bert := affiliate.NewID[affiliate.Participant](w.now), affiliate.NewID[affiliate.Participant](w.now)
@@ -260,28 +260,28 @@ func TestTheNewestUsablePromoCodeIsOffered(t *testing.T) {
 	}
 }
 
-func TestPublicKeysAreReadWithTheirEnd(t *testing.T) {
+func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 	w := newDirectoryWorld(t)
 	w.exec(`update workspaces set allowed_origins = '{https://shop.example,https://*.shop.example}', origin_policy = 'enforce' where id = $1`, w.scope.Workspace)
 	other := affiliate.NewID[affiliate.Workspace](w.now)
 	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'O', 'EUR', 'UTC', $2, $2)`, other, w.now)
 	ended, rolled := w.now.Add(time.Hour), w.now.Add(2*time.Hour)
-	type life struct{ revoked, expires *time.Time }
-	lives := map[string]life{}
-	key := func(workspace affiliate.WorkspaceID, of life) {
+	type ends struct{ revoked, expires *time.Time }
+	endsOf := map[string]ends{}
+	key := func(workspace affiliate.WorkspaceID, of ends) {
 		key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
 		digest := key.Digest()
-		lives[key.Reveal()] = of
+		endsOf[key.Reveal()] = of
 		w.exec(`insert into api_keys (workspace_id, id, mode, kind, name, digest, public_text, prefix, last4, created_at, revoked_at, expires_at)
 			values ($1, $2, 'test', 'public', 'p', $3, $4, $5, $6, $7, $8, $9)`,
 			workspace, affiliate.NewID[affiliate.APIKey](w.now), digest[:], key.Reveal(), key.Prefix(), key.Last4(), w.now, of.revoked, of.expires)
 	}
-	key(w.scope.Workspace, life{revoked: &ended})
-	key(w.scope.Workspace, life{expires: &rolled})
+	key(w.scope.Workspace, ends{revoked: &ended})
+	key(w.scope.Workspace, ends{expires: &rolled})
 	for range 3 {
-		key(w.scope.Workspace, life{})
+		key(w.scope.Workspace, ends{})
 	}
-	key(other, life{})
+	key(other, ends{})
 	secret := affiliate.NewKey(affiliate.SecretKey, affiliate.ModeTest)
 	digest := secret.Digest()
 	w.exec(`insert into api_keys (workspace_id, id, mode, kind, name, digest, prefix, last4, created_at) values ($1, $2, 'test', 'secret', 's', $3, '', '', $4)`,
@@ -290,12 +290,12 @@ func TestPublicKeysAreReadWithTheirEnd(t *testing.T) {
 	check := func(keys []affiliate.PublicKeyTarget, n int) {
 		t.Helper()
 		for _, key := range keys {
-			of, known := lives[key.PublicText]
+			of, known := endsOf[key.PublicText]
 			mine := key.Scope.Workspace == w.scope.Workspace
 			if !known || key.Kind != affiliate.PublicKey || key.Scope.Mode != affiliate.ModeTest || key.EnforceOrigins != mine ||
 				mine && !slices.Equal(key.AllowedOrigins, []string{"https://shop.example", "https://*.shop.example"}) || !mine && len(key.AllowedOrigins) > 0 ||
 				(of.revoked == nil) != (key.RevokedAt == nil) || (of.expires == nil) != (key.ExpiresAt == nil) ||
-				key.Live(ended) != (of.revoked == nil) || key.Live(rolled) != (of == life{}) {
+				key.Live(ended) != (of.revoked == nil) || key.Live(rolled) != (of == ends{}) {
 				t.Errorf("%+v", key)
 			}
 		}
@@ -322,7 +322,7 @@ func TestPublicKeysAreReadWithTheirEnd(t *testing.T) {
 	check(paged, 6)
 }
 
-func TestDirectoryVersionsGrow(t *testing.T) {
+func TestDirectoryVersion_Increases(t *testing.T) {
 	w := newDirectoryWorld(t)
 	var last int64
 	for range 3 {
@@ -334,9 +334,9 @@ func TestDirectoryVersionsGrow(t *testing.T) {
 	}
 }
 
-// A page costs what it holds, however many codes, links and promo codes there
-// are beside it.
-func TestDirectoryPlans(t *testing.T) {
+// The cost of a page depends on its size, not on the number of codes, links and promo
+// codes that are stored.
+func TestDirectoryStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
 	w := newDirectoryWorld(t)
 	large, small := w.program(affiliate.ProgramActive), w.program(affiliate.ProgramActive)
@@ -411,12 +411,12 @@ func TestDirectoryPlans(t *testing.T) {
 		plan := strings.Join(lines, "\n")
 		for _, index := range tc.indexes {
 			if !strings.Contains(plan, index) {
-				t.Errorf("%s: the plan does without %s:\n%s", name, index, plan)
+				t.Errorf("%s: the plan does not use %s:\n%s", name, index, plan)
 			}
 		}
 		for _, table := range []string{"referral_codes", "links", "promo_codes", "api_keys", "workspaces"} {
 			if strings.Contains(plan, "Seq Scan on "+table) {
-				t.Errorf("%s: the plan walks %s:\n%s", name, table, plan)
+				t.Errorf("%s: the plan scans %s:\n%s", name, table, plan)
 			}
 		}
 	}

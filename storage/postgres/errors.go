@@ -8,8 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// SQLSTATE codes that mean something to us (PostgreSQL documentation,
-// appendix A).
+// SQLSTATE codes that the service handles (PostgreSQL documentation, appendix A).
 const (
 	codeUniqueViolation      = "23505"
 	codeSerializationFailure = "40001"
@@ -17,8 +16,8 @@ const (
 )
 
 // uniqueRefusals maps each unique index that a caller's values can violate to the
-// reason of the refusal. Statements with ON CONFLICT never raise a violation. A
-// violation of any other index is an internal error.
+// reason of the refusal. A violation of any other index is an internal error.
+// Statements with ON CONFLICT never report a violation.
 var uniqueRefusals = map[string]affiliate.Reason{
 	"users_kind_email_key": affiliate.ReasonEmailTaken,
 	"programs_slug":        affiliate.ReasonSlugTaken,

@@ -11,10 +11,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// eventsOfSubject reads the next events that tell personal data of a participant.
-// Their rows are locked in the order of their ids, so that two who redact the
-// same wait for each other and do not lock each other out.
-const eventsOfSubject = `
+// selectEventsOfSubject reads the next events that contain personal data of a
+// participant. It locks the rows in the order of their ids, so that two concurrent
+// redactions of the same participant do not deadlock.
+const selectEventsOfSubject = `
 	select id, day, body from events
 	where workspace_id = @workspace and mode = @mode and subject_id = @subject and id > @after
 	order by id
@@ -26,30 +26,31 @@ const rewriteEvents = `
 	from unnest(@ids::uuid[], @days::date[], @bodies::bytea[]) as n (id, day, body)
 	where e.workspace_id = @workspace and e.mode = @mode and e.id = n.id and e.day = n.day`
 
-// redactedBlock bounds the bodies that are held in memory at a time.
-const redactedBlock = 200
+// redactionBatch bounds the number of event bodies in memory at a time.
+const redactionBatch = 200
 
-// RedactEvents puts the pseudonym in the place of a participant's personal data in
-// all stored bodies of events, so that nothing of it leaves any more, and returns
-// how many it has rewritten. Deliveries, ids and instants stay: the signature is
-// made when a body is sent.
+// RedactEvents replaces a participant's personal data by the pseudonym in all stored
+// event bodies, and returns the number of bodies that it changed. Later deliveries of
+// these events contain only the pseudonym. Deliveries, ids and times stay the same. A
+// signature is made when the body is sent, so it fits the new body.
 func (s *Store) RedactEvents(
 	ctx context.Context, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string,
 ) (int, error) {
-	// Who makes events of a participant holds its row, or that of the promo code it
-	// deletes. Without them an event that is being made would be missed.
-	const hold = `
+	// Every transaction that creates an event about a participant has locked the
+	// participant, or the promo code that it deletes. Locking the same rows here makes
+	// sure that no event is missed.
+	const lockParticipant = `
 		select from participants
 		where workspace_id = $1 and mode = $2 and id = $3
 		for no key update`
-	const holdPromoCodes = `
+	const lockPromoCodes = `
 		select from promo_codes
 		where workspace_id = $1 and mode = $2 and participant_id = $3
 		order by code collate "C"
 		for no key update`
 	var redacted int
 	err := s.InTx(ctx, func(tx *Tx) error {
-		for _, statement := range []string{hold, holdPromoCodes} {
+		for _, statement := range []string{lockParticipant, lockPromoCodes} {
 			if _, err := tx.Exec(ctx, statement, scope.Workspace, scope.Mode, participant); err != nil {
 				return err
 			}
@@ -61,8 +62,9 @@ func (s *Store) RedactEvents(
 	return redacted, err
 }
 
-// redactEvents is RedactEvents in the transaction of the erasure, which holds the
-// participant and its promo codes. A body that is redacted already stays.
+// redactEvents redacts within the transaction of an erasure, which has locked the
+// participant and its promo codes. A body that is already redacted is not written
+// again.
 func redactEvents(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string,
 ) (redacted int, err error) {
@@ -73,8 +75,8 @@ func redactEvents(
 	}
 	var after affiliate.EventID
 	for {
-		rows, err := tx.Query(ctx, eventsOfSubject, pgx.NamedArgs{
-			"workspace": scope.Workspace, "mode": scope.Mode, "subject": participant, "after": after, "most": redactedBlock,
+		rows, err := tx.Query(ctx, selectEventsOfSubject, pgx.NamedArgs{
+			"workspace": scope.Workspace, "mode": scope.Mode, "subject": participant, "after": after, "most": redactionBatch,
 		})
 		if err != nil {
 			return redacted, err
@@ -105,7 +107,7 @@ func redactEvents(
 				return redacted, err
 			}
 		}
-		if redacted += len(ids); len(block) < redactedBlock {
+		if redacted += len(ids); len(block) < redactionBatch {
 			return redacted, nil
 		}
 	}

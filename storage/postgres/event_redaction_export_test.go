@@ -6,21 +6,21 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// What the tests of redaction look at.
+// Statements and limits that the tests check.
 const (
-	EventsOfSubjectSQL = eventsOfSubject
+	SelectEventsOfSubjectSQL = selectEventsOfSubject
 	RewriteEventsSQL   = rewriteEvents
-	RedactedBlock      = redactedBlock
+	RedactionBatch      = redactionBatch
 )
 
-// RedactEventsAnd is redactEvents in a transaction that goes on.
-func (s *Store) RedactEventsAnd(
-	ctx context.Context, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string, goOn func() error,
+// RedactEventsThen calls then in the transaction that has redacted the events.
+func (s *Store) RedactEventsThen(
+	ctx context.Context, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string, then func() error,
 ) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		if _, err := redactEvents(ctx, tx, scope, participant, pseudonym); err != nil {
 			return err
 		}
-		return goOn()
+		return then()
 	})
 }

@@ -18,7 +18,7 @@ import (
 
 const pseudonym = "erased-0a1b2c3d"
 
-// redactionWorld has a programme with partners of whom events tell.
+// redactionWorld has a programme. Tests add partners with events.
 type redactionWorld struct {
 	*pgtest.Fixture
 	t       *testing.T
@@ -36,14 +36,14 @@ func newRedactionWorld(t *testing.T) *redactionWorld {
 	w.program = w.NewProgram(w.scope)
 	user := w.NewMerchant("Merchant")
 	w.by = affiliate.Actor{User: &user}
-	// Events of the first week lie in a partition of their own, later ones do not.
+	// The events of the first week have their own partition, later events do not.
 	w.Exec(`select ensure_event_partitions($1::date, $1::date)`, w.now)
 	return w
 }
 
-// told is a partner of whom every kind of personal event has told: in the words of
-// name. Half of the events are of a later week.
-func (w *redactionWorld) told(name string) affiliate.ParticipantID {
+// partnerWithEvents stores a partner and one event of each kind that contains personal
+// data. The texts in them contain name. Half of the events are two weeks later.
+func (w *redactionWorld) partnerWithEvents(name string) affiliate.ParticipantID {
 	w.t.Helper()
 	ctx, text := w.t.Context(), func(what string) *string { text := what + " of " + name; return &text }
 	must := func(err error) {
@@ -84,7 +84,7 @@ func (w *redactionWorld) told(name string) affiliate.ParticipantID {
 	return p.ID
 }
 
-// bodies are the stored ones by their ids.
+// bodies returns the stored event bodies by event id.
 func (w *redactionWorld) bodies() map[affiliate.EventID]string {
 	w.t.Helper()
 	rows, _ := w.SQL.Query(w.t.Context(), `select id, convert_from(body, 'UTF8') from events`)
@@ -108,17 +108,17 @@ func (w *redactionWorld) redact(p affiliate.ParticipantID) int {
 	return n
 }
 
-func TestRedactionRewritesWhatIsStoredAboutAParticipantAlone(t *testing.T) {
+func TestRedactEvents_RewritesOnlyTheParticipantsEvents(t *testing.T) {
 	t.Parallel()
 	w := newRedactionWorld(t)
-	erased, other := w.told("anna"), w.told("bert")
+	erased, other := w.partnerWithEvents("anna"), w.partnerWithEvents("bert")
 	if n := w.Count(`select count(distinct tableoid) from events where subject_id = $1`, erased); n != 2 {
 		t.Fatalf("events in %d partitions", n)
 	}
 	const fixed = `select id::text || day || mode || type || coalesce(subject_id::text, '') || created_at from events order by id`
 	rows, before := w.Texts(fixed), w.bodies()
 
-	const kinds = 8 // of events, one of each
+	const kinds = 8 // number of events per partner, one of each kind
 	if n := w.redact(erased); n != kinds {
 		t.Errorf("%d bodies rewritten", n)
 	}
@@ -128,7 +128,7 @@ func TestRedactionRewritesWhatIsStoredAboutAParticipantAlone(t *testing.T) {
 	rewritten := 0
 	for id, body := range w.bodies() {
 		if strings.Contains(body, "anna") {
-			t.Errorf("still told: %s", body)
+			t.Errorf("not redacted: %s", body)
 		}
 		if body == before[id] {
 			continue
@@ -149,15 +149,15 @@ func TestRedactionRewritesWhatIsStoredAboutAParticipantAlone(t *testing.T) {
 		t.Errorf("%d bodies rewritten again", n)
 	}
 	if n := w.redact(other); n != kinds {
-		t.Errorf("%d bodies of the other", n)
+		t.Errorf("%d bodies of the other participant rewritten, want %d", n, kinds)
 	}
 }
 
-// The same ids in another workspace or mode are somebody else's.
-func TestRedactionStaysInItsScope(t *testing.T) {
+// The same participant id in another workspace or mode belongs to another participant.
+func TestRedactEvents_StaysInScope(t *testing.T) {
 	t.Parallel()
 	w := newRedactionWorld(t)
-	participant := w.told("anna")
+	participant := w.partnerWithEvents("anna")
 	before := w.bodies()
 	for _, scope := range []affiliate.Scope{
 		{Workspace: w.scope.Workspace, Mode: w.scope.Mode.Other()},
@@ -172,19 +172,19 @@ func TestRedactionStaysInItsScope(t *testing.T) {
 	}
 }
 
-func TestRedactionEndsWithItsTransaction(t *testing.T) {
+func TestRedactEvents_IsRolledBackWithItsTransaction(t *testing.T) {
 	t.Parallel()
 	w := newRedactionWorld(t)
-	participant := w.told("anna")
+	participant := w.partnerWithEvents("anna")
 	before := w.bodies()
 	refused := errors.New("not erased after all")
-	err := w.Store.RedactEventsAnd(t.Context(), w.scope, participant, pseudonym, func() error { return refused })
+	err := w.Store.RedactEventsThen(t.Context(), w.scope, participant, pseudonym, func() error { return refused })
 	if !errors.Is(err, refused) || !maps.Equal(before, w.bodies()) {
-		t.Errorf("%v, and what was rewritten stays", err)
+		t.Errorf("error %v, or the redaction was not rolled back", err)
 	}
 }
 
-// manyEvents stores n more of a subject's first event, a minute apart.
+// manyEvents stores n more copies of a subject's first event.
 func (w *redactionWorld) manyEvents(subject affiliate.ParticipantID, n int) {
 	w.t.Helper()
 	w.Exec(`
@@ -193,31 +193,32 @@ func (w *redactionWorld) manyEvents(subject affiliate.ParticipantID, n int) {
 		from (select * from events where subject_id = $1 order by id limit 1) e, generate_series(1, $2) n`, subject, n)
 }
 
-func TestRedactionTakesBlockAfterBlock(t *testing.T) {
+func TestRedactEvents_WorksInBatches(t *testing.T) {
 	t.Parallel()
 	w := newRedactionWorld(t)
-	participant := w.told("anna")
+	participant := w.partnerWithEvents("anna")
 	known := w.Count(`select count(*) from events where subject_id = $1`, participant)
-	w.manyEvents(participant, 2*postgres.RedactedBlock+1)
-	if n := w.redact(participant); n != known+2*postgres.RedactedBlock+1 {
+	w.manyEvents(participant, 2*postgres.RedactionBatch+1)
+	if n := w.redact(participant); n != known+2*postgres.RedactionBatch+1 {
 		t.Errorf("%d bodies rewritten", n)
 	}
 	if n := w.Count(`select count(*) from events where convert_from(body, 'UTF8') like '%anna%'`); n != 0 {
-		t.Errorf("%d bodies still tell", n)
+		t.Errorf("%d bodies still contain the name", n)
 	}
 }
 
-// Whoever makes an event of a participant holds a row that redaction waits for.
-func TestRedactionMissesNoEventThatIsBeingMade(t *testing.T) {
+// A transaction that creates an event about a participant has locked a row that the
+// redaction waits for.
+func TestRedactEvents_WaitsForConcurrentEvents(t *testing.T) {
 	t.Parallel()
-	for name, hold := range map[string]string{
+	for name, lock := range map[string]string{
 		"of the participant":         `select from participants where id = $1 for no key update`,
 		"of a promo code's deletion": `delete from promo_codes where participant_id = $1`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newRedactionWorld(t)
-			participant := w.told("anna")
+			participant := w.partnerWithEvents("anna")
 			if _, err := w.Store.CreatePromoCode(t.Context(), affiliate.PromoCode{
 				ID: affiliate.NewID[affiliate.PromoCode](w.now), Scope: w.scope, Program: w.program, Participant: participant, Code: "code",
 				DiscountType: affiliate.DiscountPercentage, DiscountValue: 1, Active: true, SyncStatus: affiliate.SyncNone, CreatedAt: w.now,
@@ -228,14 +229,14 @@ func TestRedactionMissesNoEventThatIsBeingMade(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = tx.Rollback(context.Background()) }() // of a test that has failed
+			defer func() { _ = tx.Rollback(context.Background()) }() // in case the test failed before the commit
 			run := func(sql string, args ...any) {
 				t.Helper()
 				if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
 					t.Fatal(err)
 				}
 			}
-			run(hold, participant)
+			run(lock, participant)
 			done := make(chan error, 1)
 			go func() {
 				_, err := w.Store.RedactEvents(t.Context(), w.scope, participant, pseudonym)
@@ -244,7 +245,7 @@ func TestRedactionMissesNoEventThatIsBeingMade(t *testing.T) {
 			for w.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) == 0 {
 				select {
 				case err := <-done:
-					t.Fatalf("nobody was waited for: %v", err)
+					t.Fatalf("the redaction did not wait for the transaction: %v", err)
 				case <-time.After(10 * time.Millisecond):
 				}
 			}
@@ -259,17 +260,17 @@ func TestRedactionMissesNoEventThatIsBeingMade(t *testing.T) {
 				t.Fatal(err)
 			}
 			if n := w.Count(`select count(*) from events where convert_from(body, 'UTF8') like '%anna%'`); n != 0 {
-				t.Errorf("%d bodies still tell", n)
+				t.Errorf("%d bodies still contain the name", n)
 			}
 		})
 	}
 }
 
-func TestRedactionReadsAndWritesByIndex(t *testing.T) {
+func TestRedactEvents_UsesIndexes(t *testing.T) {
 	t.Parallel()
 	w := newRedactionWorld(t)
-	participant, other := w.told("anna"), w.told("bert")
-	w.manyEvents(participant, postgres.RedactedBlock)
+	participant, other := w.partnerWithEvents("anna"), w.partnerWithEvents("bert")
+	w.manyEvents(participant, postgres.RedactionBatch)
 	w.Exec(`
 		insert into events (workspace_id, id, day, mode, type, subject_id, body, created_at)
 		select e.workspace_id, gen_random_uuid(), e.day, e.mode, e.type, case when n % 2 = 0 then gen_random_uuid() end, e.body, e.created_at
@@ -285,15 +286,15 @@ func TestRedactionReadsAndWritesByIndex(t *testing.T) {
 		}
 		return strings.Join(lines, "\n")
 	}
-	read := plan(postgres.EventsOfSubjectSQL, pgx.NamedArgs{
-		"workspace": w.scope.Workspace, "mode": w.scope.Mode, "subject": participant, "after": affiliate.EventID{}, "most": postgres.RedactedBlock,
+	read := plan(postgres.SelectEventsOfSubjectSQL, pgx.NamedArgs{
+		"workspace": w.scope.Workspace, "mode": w.scope.Mode, "subject": participant, "after": affiliate.EventID{}, "most": postgres.RedactionBatch,
 	})
 	if strings.Count(read, "_workspace_id_subject_id_idx") < 2 || strings.Contains(read, "Seq Scan") {
-		t.Errorf("reading is planned as\n%s", read)
+		t.Errorf("plan of the read:\n%s", read)
 	}
-	// Locked when they are in order, not before.
+	// The rows are locked after they were sorted.
 	if lock, sort := strings.Index(read, "LockRows"), strings.Index(read, "Sort"); lock < 0 || sort < lock {
-		t.Errorf("locking is planned as\n%s", read)
+		t.Errorf("plan of the lock:\n%s", read)
 	}
 
 	var (
@@ -302,7 +303,7 @@ func TestRedactionReadsAndWritesByIndex(t *testing.T) {
 		bodies [][]byte
 	)
 	for id := range w.bodies() {
-		if ids = append(ids, id); len(ids) == postgres.RedactedBlock {
+		if ids = append(ids, id); len(ids) == postgres.RedactionBatch {
 			break
 		}
 	}
@@ -313,6 +314,6 @@ func TestRedactionReadsAndWritesByIndex(t *testing.T) {
 		"workspace": w.scope.Workspace, "mode": w.scope.Mode, "ids": ids, "days": days, "bodies": bodies,
 	})
 	if strings.Count(write, "_pkey") < 2 || strings.Contains(write, "Seq Scan") {
-		t.Errorf("writing is planned as\n%s", write)
+		t.Errorf("plan of the write:\n%s", write)
 	}
 }

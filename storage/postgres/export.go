@@ -13,14 +13,16 @@ import (
 )
 
 const (
-	// exportTimeout ends an export that runs for longer, slow readers included.
+	// exportTimeout stops an export that runs longer. Time in which the reader is slow
+	// counts too.
 	exportTimeout = 10 * time.Minute
-	// maxExports and maxWorkspaceExports bound the exports of a process at a time.
-	// Each holds a connection for as long as its reader takes, and calls, jobs and
-	// ingestion share the pool.
+	// maxExports and maxWorkspaceExports bound the exports that a process runs at a
+	// time. Each export uses a connection until its reader has finished, and the pool
+	// also serves calls, jobs and ingestion.
 	maxExports          = 8
 	maxWorkspaceExports = 2
-	// exportRetry is when a refused export may be tried again.
+	// exportRetry is the time after which a client may repeat an export that was
+	// rejected.
 	exportRetry = 10 * time.Second
 )
 
@@ -31,7 +33,7 @@ type exports struct {
 	running map[affiliate.WorkspaceID]int
 }
 
-// enter takes a place and reports whether one was free.
+// enter reserves a slot and reports whether one was free.
 func (e *exports) enter(workspace affiliate.WorkspaceID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -55,10 +57,10 @@ func (e *exports) leave(workspace affiliate.WorkspaceID) {
 	}
 }
 
-// Export returns the rows of a query as one snapshot has them. The loop over them
-// holds a connection and one of the places for exports until it ends, and reads the
-// rows as it consumes them, so its memory does not grow with their number. An error
-// is the last element. Errors: SERVICE_UNAVAILABLE if too many exports are running.
+// Export returns the rows of a query, read in one snapshot. The loop over them uses a
+// connection and an export slot until it ends. It reads a row when the loop needs it,
+// so memory use does not grow with the number of rows. If there is an error, it is the
+// last element. Errors: SERVICE_UNAVAILABLE if too many exports are running.
 func Export[T any](
 	ctx context.Context, db *DB, workspace affiliate.WorkspaceID, convert pgx.RowToFunc[T], sql string, args ...any,
 ) iter.Seq2[T, error] {
@@ -74,10 +76,9 @@ func Export[T any](
 	}
 }
 
-// beginExport begins a read-only transaction whose statements may take
-// exportTimeout. end frees the connection and the place for exports. Errors:
-// SERVICE_UNAVAILABLE if as many exports as may run are running, in the process or
-// for the workspace.
+// beginExport begins a read-only transaction whose statements may run for
+// exportTimeout. end frees the connection and the export slot. Errors:
+// SERVICE_UNAVAILABLE if the process or the workspace has no free export slot.
 func (db *DB) beginExport(ctx context.Context, workspace affiliate.WorkspaceID) (tx pgx.Tx, end func(), err error) {
 	if !db.exports.enter(workspace) {
 		return nil, nil, affiliate.TooManyExports(exportRetry)
@@ -85,21 +86,21 @@ func (db *DB) beginExport(ctx context.Context, workspace affiliate.WorkspaceID) 
 	tx, err = db.pool.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly})
 	if err != nil {
 		db.exports.leave(workspace)
-		return nil, nil, fmt.Errorf("export: %w", err)
+		return nil, nil, fmt.Errorf("begin export: %w", err)
 	}
 	end = func() {
-		_ = tx.Rollback(ctx) // there is nothing to commit
+		_ = tx.Rollback(ctx) // nothing to commit
 		db.exports.leave(workspace)
 	}
 	if _, err := tx.Exec(ctx, fmt.Sprintf("set local statement_timeout = %d", exportTimeout.Milliseconds())); err != nil {
 		end()
-		return nil, nil, fmt.Errorf("export: %w", err)
+		return nil, nil, fmt.Errorf("begin export: %w", err)
 	}
 	return tx, end, nil
 }
 
-// exportRows returns the rows of a query in the transaction of an export. A loop
-// that stops before the last row closes the connection.
+// exportRows returns the rows of a query in an export's transaction. If the loop stops
+// before the last row, the connection is closed.
 func exportRows[T any](ctx context.Context, tx pgx.Tx, convert pgx.RowToFunc[T], sql string, args ...any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
@@ -110,7 +111,7 @@ func exportRows[T any](ctx context.Context, tx pgx.Tx, convert pgx.RowToFunc[T],
 		for rows.Next() {
 			row, err := convert(rows)
 			if err != nil {
-				yield(none, fmt.Errorf("export: %w", err))
+				yield(none, fmt.Errorf("export rows: %w", err))
 				return
 			}
 			if !yield(row, nil) {
@@ -118,7 +119,7 @@ func exportRows[T any](ctx context.Context, tx pgx.Tx, convert pgx.RowToFunc[T],
 			}
 		}
 		if err := rows.Err(); err != nil {
-			yield(none, fmt.Errorf("export: %w", err))
+			yield(none, fmt.Errorf("export rows: %w", err))
 		}
 	}
 }

@@ -1,6 +1,6 @@
 package postgres
 
-// The bounds of exports that run at a time.
+// Limits of concurrent exports.
 const (
 	MaxExports          = maxExports
 	MaxWorkspaceExports = maxWorkspaceExports

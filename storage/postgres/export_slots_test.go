@@ -14,15 +14,15 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// exportText is an export of one value that SQL gives.
+// exportText exports a single text column.
 func exportText(t *testing.T, store *postgres.Store, workspace affiliate.WorkspaceID, sql string) iter.Seq2[string, error] {
 	t.Helper()
 	return postgres.Export(t.Context(), store.DB, workspace, pgx.RowTo[string], sql)
 }
 
-// Readers who take their time hold places, never the pool: a workspace has two,
-// everybody together eight, and who ends makes room.
-func TestSlowReadersHoldNoMoreThanTheirPlaces(t *testing.T) {
+// Slow readers use up export slots but not the connection pool. A workspace has two
+// slots, the process has eight. A finished export frees its slot.
+func TestExport_LimitsConcurrentExports(t *testing.T) {
 	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 12})
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func TestSlowReadersHoldNoMoreThanTheirPlaces(t *testing.T) {
 		var got error
 		for row, err := range exportText(t, store, workspace, `select 'x'`) {
 			if got = err; row != "" {
-				t.Error("it ran")
+				t.Error("the export was not rejected")
 			}
 		}
 		var refusal *affiliate.Error
@@ -80,12 +80,12 @@ func TestSlowReadersHoldNoMoreThanTheirPlaces(t *testing.T) {
 	}
 	for _, err := range exportText(t, store, other, `select 'x'`) {
 		if err != nil {
-			t.Errorf("ended exports still hold their places: %v", err)
+			t.Errorf("finished exports did not free their slots: %v", err)
 		}
 	}
 }
 
-func TestExportsMayTakeTenMinutesAndOnlyRead(t *testing.T) {
+func TestExport_IsReadOnlyWithTimeoutOfTenMinutes(t *testing.T) {
 	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestExportsMayTakeTenMinutesAndOnlyRead(t *testing.T) {
 			}
 		}
 	}
-	// The one connection is as before.
+	// The export's settings do not remain on the pool's only connection.
 	var timeout string
 	if err := store.InTx(t.Context(), func(tx *postgres.Tx) error {
 		return tx.QueryRow(t.Context(), `select current_setting('statement_timeout')`).Scan(&timeout)
@@ -113,7 +113,8 @@ func TestExport_EndsWithAnErrorOrItsReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	// Each loop needs the one connection and a place, which the loop before has freed.
+	// Each loop needs the only connection and a free slot. The loop before it must have
+	// freed both.
 	for range postgres.MaxWorkspaceExports + 1 {
 		read := 0
 		for _, err := range exportText(t, store, affiliate.WorkspaceID{}, `select 'x' from generate_series(1, 1000000)`) {

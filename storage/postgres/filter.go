@@ -7,8 +7,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// checkParticipation refuses a programme in which the partner does not take part:
-// NOT_FOUND. A nil programme is any.
+// checkParticipation checks that the partner takes part in a programme. A nil programme
+// passes. Errors: NOT_FOUND.
 func (s *Store) checkParticipation(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID) error {
 	if program == nil {
 		return nil
@@ -24,8 +24,9 @@ func (s *Store) checkParticipation(ctx context.Context, partner affiliate.UserID
 	return nil
 }
 
-// checkFilter tells a programme, a participant or a batch of payouts that has
-// nothing to list from one that the mode does not have: NOT_FOUND.
+// checkFilter checks that the programme, participant and payout batch of a filter exist
+// in the scope. Without it, an unknown id would look like an empty list. Nil values
+// pass. Errors: NOT_FOUND.
 func (s *Store) checkFilter(
 	ctx context.Context, scope affiliate.Scope, program *affiliate.ProgramID, participant *affiliate.ParticipantID, batch *affiliate.PayoutBatchID,
 ) error {

@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// insertFraudEvent follows insertDecision: it does nothing where its conversion
-// does not name the decision as the one in force.
+// insertFraudEvent runs after the decision was stored. It inserts nothing if the
+// decision is not the one in force.
 const insertFraudEvent = `
 	insert into fraud_events (
 		workspace_id, id, mode, program_id, participant_id, conversion_id, commission_id, score, signals, action, status, created_at)
@@ -22,14 +22,14 @@ const insertFraudEvent = `
 	from conversions c
 	where c.workspace_id = @workspace and c.mode = @mode and c.id = @conversion and c.decision_id = @decision`
 
-// queueFraudEvent stores what a decision suspects.
+// queueFraudEvent stores the fraud signals of a decision, if it has any.
 func queueFraudEvent(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) error {
 	if d.FraudAction == "" {
 		return nil
 	}
 	signals, err := json.Marshal(d.Fraud)
 	if err != nil {
-		return fmt.Errorf("fraud signals: %w", err)
+		return fmt.Errorf("encode fraud signals: %w", err)
 	}
 	var earned *affiliate.CommissionID
 	if commission != nil {
@@ -43,7 +43,7 @@ func queueFraudEvent(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decis
 	return nil
 }
 
-// fraudEvents are what the world is told of it.
+// fraudEvents returns the webhook events about the fraud signals of a decision.
 func fraudEvents(c affiliate.Conversion, d affiliate.Decision) []affiliate.Event {
 	if d.FraudAction == "" {
 		return nil
@@ -51,8 +51,8 @@ func fraudEvents(c affiliate.Conversion, d affiliate.Decision) []affiliate.Event
 	return []affiliate.Event{c.FraudDetected(d)}
 }
 
-// fraudEventColumns are an affiliate.FraudEvent, from fraud_events f; the names
-// are looked up for the rows that are shown alone.
+// fraudEventColumns are the fields of affiliate.FraudEvent, from fraud_events f. The
+// joins for the names are only done for the rows of the page.
 const fraudEventColumns = `
 	f.id, f.program_id, p.name as program_name, f.participant_id, t.partner_name, f.conversion_id, c.external_transaction_id,
 	f.commission_id, f.score, f.signals, f.action, f.status, f.note, f.resolved_by, f.resolved_at, f.created_at`
@@ -90,9 +90,9 @@ func (r fraudEventRow) event(scope affiliate.Scope) affiliate.FraudEvent {
 	}
 }
 
-// whereFraudEvents are the conditions of a filter: one statement per way of
-// listing, so that each is planned with its index. A participant's events are
-// looked for among all, newest first.
+// whereFraudEvents returns the conditions of a filter. Each combination of conditions
+// is its own statement, so that Postgres plans it with the fitting index. No index has
+// the participant: a participant's events are filtered from all events, newest first.
 func whereFraudEvents(filter affiliate.FraudEventFilter) string {
 	where := ` from fraud_events f where f.workspace_id = @workspace and f.mode = @mode`
 	if filter.Status != "" {
@@ -121,8 +121,8 @@ func fraudEventListSQL(filter affiliate.FraudEventFilter) (page, count string) {
 	return page, CountUpTo(affiliate.MaxTotal, where)
 }
 
-// FraudEvents reads one page, newest first, and counts all pages, up to
-// affiliate.MaxTotal.
+// FraudEvents returns one page of fraud events, newest first, and the number of rows on
+// all pages, up to affiliate.MaxTotal.
 func (s *Store) FraudEvents(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.FraudEventFilter, page affiliate.Page,
 ) ([]affiliate.FraudEvent, int64, error) {
@@ -137,7 +137,7 @@ func (s *Store) FraudEvents(
 	rows, err := s.pool.Query(ctx, pageSQL, planned, args)
 	events, err := AllRows(rows, err, func(r fraudEventRow) affiliate.FraudEvent { return r.event(scope) })
 	if err != nil {
-		return nil, 0, fmt.Errorf("fraud events: %w", err)
+		return nil, 0, fmt.Errorf("read fraud events: %w", err)
 	}
 	var total int64
 	err = s.pool.QueryRow(ctx, countSQL, planned, args).Scan(&total)
@@ -160,9 +160,9 @@ const (
 		where f.workspace_id = $1 and f.mode = $2 and f.id = $3`
 )
 
-// ResolveFraudEvent ends an open event: a confirmed one rejects its commission
-// where that can still be done, a dismissed one takes the flag of the fraud rules
-// off it. Errors: NOT_FOUND, FRAUD_EVENT_RESOLVED.
+// ResolveFraudEvent resolves an open fraud event. If it is confirmed, its commission is
+// rejected, if that is still possible. If it is dismissed, the fraud reason is removed
+// from the commission's review reasons. Errors: NOT_FOUND, FRAUD_EVENT_RESOLVED.
 func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResolution) (affiliate.FraudEvent, error) {
 	var after affiliate.FraudEvent
 	err := s.InTx(ctx, func(tx *Tx) error {
@@ -199,8 +199,8 @@ func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResoluti
 	return after, err
 }
 
-// followResolution does with the commission what the resolution means for it. One
-// that went on meanwhile stays as it is.
+// followResolution changes the commission according to the resolution. A commission
+// that can no longer be changed in this way stays as it is.
 func (s *Store) followResolution(ctx context.Context, tx *Tx, id affiliate.CommissionID, r affiliate.FraudResolution) error {
 	locked, err := lockHeldCommissions(ctx, tx, r.Scope, []affiliate.CommissionID{id})
 	if err != nil || len(locked) == 0 {
@@ -223,7 +223,7 @@ func (s *Store) followResolution(ctx context.Context, tx *Tx, id affiliate.Commi
 	var refusal *affiliate.Error
 	switch {
 	case errors.As(err, &refusal):
-		return nil // it has ended, or is paid
+		return nil // the commission has ended or is paid
 	case err != nil:
 		return err
 	}

@@ -8,14 +8,15 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The statements whose plans are asserted.
+// Statements whose plans are checked.
 const (
 	CountFromAddressSQL = countFromAddress
 	SelectPendingOfSQL  = selectPendingOf
 	ReviewChunk         = reviewChunk
 )
 
-// FindFraudFactsSQL is the statement as Postgres gets it.
+// FindFraudFactsSQL returns the statement with positional parameters, as Postgres
+// receives it.
 func FindFraudFactsSQL(t *testing.T) string {
 	t.Helper()
 	sql, _, err := (&fraudQuery{}).args().RewriteQuery(t.Context(), nil, findFraudFacts, nil)
@@ -25,7 +26,7 @@ func FindFraudFactsSQL(t *testing.T) string {
 	return sql
 }
 
-// FraudEventListSQL are the statements of a list, with the arguments of both.
+// FraudEventListSQL returns the two statements of a list and the arguments of both.
 func FraudEventListSQL(scope affiliate.Scope, filter affiliate.FraudEventFilter) (page, count string, args pgx.NamedArgs) {
 	page, count = fraudEventListSQL(filter)
 	return page, count, pgx.NamedArgs{

@@ -7,7 +7,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// selectFraudPolicy: a policy is as old as its programme until it is put.
+// selectFraudPolicy reads a programme's fraud policy. A policy that was never changed
+// has the creation time of its programme.
 const selectFraudPolicy = `
 	select p.fraud_policy, p.fraud_settings, coalesce(p.fraud_updated_at, p.created_at) as updated_at
 	from programs p
@@ -18,7 +19,7 @@ const updateFraudPolicy = `
 	set fraud_policy = $4, fraud_settings = $5, fraud_updated_at = $6, version = version + 1, updated_at = $6
 	where workspace_id = $1 and mode = $2 and id = $3`
 
-// FraudPolicy reads a programme's policy. Errors: NOT_FOUND.
+// FraudPolicy returns a programme's fraud policy. Errors: NOT_FOUND.
 func (s *Store) FraudPolicy(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID) (affiliate.ProgramFraudPolicy, error) {
 	return readFraudPolicy(ctx, s.pool, scope, program)
 }
@@ -35,7 +36,7 @@ func readFraudPolicy(ctx context.Context, db Queryer, scope affiliate.Scope, pro
 	}, err
 }
 
-// auditedFraudPolicy is what putting a policy can change.
+// auditedFraudPolicy has the fields that PutFraudPolicy can change.
 type auditedFraudPolicy struct {
 	Policy           affiliate.FraudPolicy `json:"fraud_policy"`
 	DisabledRules    []string              `json:"disabled_rules"`
@@ -51,8 +52,8 @@ func auditedPolicy(p affiliate.ProgramFraudPolicy) auditedFraudPolicy {
 	}
 }
 
-// PutFraudPolicy replaces a programme's policy; one that is there already leaves
-// no trace. Errors: NOT_FOUND.
+// PutFraudPolicy replaces a programme's fraud policy. If nothing changes, it writes no
+// audit record and no event. Errors: NOT_FOUND.
 func (s *Store) PutFraudPolicy(
 	ctx context.Context, scope affiliate.Scope, policy affiliate.ProgramFraudPolicy, by affiliate.Actor,
 ) (affiliate.ProgramFraudPolicy, error) {
@@ -80,7 +81,8 @@ func (s *Store) PutFraudPolicy(
 		}
 		changed := program
 		changed.FraudPolicy, changed.Version, changed.UpdatedAt = policy.Policy, program.Version+1, policy.UpdatedAt
-		// Receivers see the policy's word; its lists are between merchant and service.
+		// Webhook receivers get the policy, but not its lists, which are private to the
+		// merchant.
 		var previous any
 		if program.FraudPolicy != changed.FraudPolicy {
 			previous = map[string]affiliate.FraudPolicy{"fraud_policy": program.FraudPolicy}
