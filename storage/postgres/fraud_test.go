@@ -16,9 +16,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// manyFacts gives the planner a reason to choose: buyers and origins of all
-// participants, of one participant more than the rules count, and clicks of
-// several days from few addresses.
+// manyFacts stores so many rows that the planner has to choose between plans: buyers
+// and origins of all participants, more conversions of one participant than the rules
+// count, and clicks of several days from a few addresses.
 func (s *sales) manyFacts() {
 	s.Helper()
 	s.manySignals()
@@ -50,9 +50,9 @@ func (s *sales) manyFacts() {
 	pgtest.VacuumAnalyze(s, owner)
 }
 
-// What a decision has to know is read by keys, whatever there is, with the values
-// known to the planner and without.
-func TestFraudFactsAreReadByIndex(t *testing.T) {
+// The facts for a decision are read through indexes, with custom plans and with generic
+// plans.
+func TestFraudFacts_AreReadByIndex(t *testing.T) {
 	t.Parallel()
 	s := newSales(t)
 	s.manyFacts()
@@ -90,27 +90,27 @@ func TestFraudFactsAreReadByIndex(t *testing.T) {
 	}
 }
 
-// statements notes what a connection is asked.
-type statements struct{ texts []string }
+// statementRecorder is a tracer that records the statements of a connection.
+type statementRecorder struct{ texts []string }
 
-func (n *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+func (n *statementRecorder) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	n.texts = append(n.texts, data.SQL)
 	return ctx
 }
 
-func (n *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (n *statementRecorder) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-func (n *statements) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
+func (n *statementRecorder) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	return ctx
 }
 
-func (n *statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
+func (n *statementRecorder) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
 	n.texts = append(n.texts, data.SQL)
 }
 
-func (n *statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+func (n *statementRecorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-func (n *statements) has(sql string) bool {
+func (n *statementRecorder) has(sql string) bool {
 	for _, text := range n.texts {
 		if text == sql {
 			return true
@@ -119,7 +119,7 @@ func (n *statements) has(sql string) bool {
 	return false
 }
 
-func TestFactsAreReadOnlyWhereRulesWillAsk(t *testing.T) {
+func TestFraudFacts_AreReadOnlyForProgrammesWithRules(t *testing.T) {
 	s := newSales(t)
 	for i, tc := range []struct {
 		policy affiliate.FraudPolicy
@@ -134,22 +134,22 @@ func TestFactsAreReadOnlyWhereRulesWillAsk(t *testing.T) {
 		s.exec(`update programs set fraud_policy = $1`, tc.policy)
 		click := s.click(salesDay.Add(-time.Hour))
 		s.exec(`update clicks set ip_hash = $2 where id = $1`, click, tc.hash)
-		asked := &statements{}
+		recorder := &statementRecorder{}
 		traced := *s
-		traced.store = s.store.WithTracer(t, s.url, asked)
+		traced.store = s.store.WithTracer(t, s.url, recorder)
 		if err := traced.record(fmt.Sprintf("order-%d", i), click); err != nil {
 			t.Fatal(err)
 		}
-		if got := asked.has(postgres.FindFraudFactsSQL(t)); got != tc.facts {
+		if got := recorder.has(postgres.FindFraudFactsSQL(t)); got != tc.facts {
 			t.Errorf("%s: facts were read: %v", tc.policy, got)
 		}
-		if got := asked.has(postgres.CountFromAddressSQL); got != tc.clicks {
+		if got := recorder.has(postgres.CountFromAddressSQL); got != tc.clicks {
 			t.Errorf("%s: clicks were counted: %v", tc.policy, got)
 		}
 	}
 }
 
-func TestFraudEventListsUseTheirIndexes(t *testing.T) {
+func TestFraudEvents_UseIndexes(t *testing.T) {
 	t.Parallel()
 	s := newSales(t)
 	owner := s.asOwner()
@@ -159,7 +159,7 @@ func TestFraudEventListsUseTheirIndexes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run(`set session_replication_role = replica`) // the conversions do not matter, nor do their keys
+	run(`set session_replication_role = replica`) // turns off foreign keys: the events have no conversions
 	run(`
 		insert into fraud_events (workspace_id, id, mode, program_id, participant_id, conversion_id, score, signals, action, status, created_at)
 		select case when n % 3 = 0 then gen_random_uuid() else $1 end, gen_random_uuid(), case when n % 3 = 1 then 'live' else 'test' end,
@@ -187,15 +187,17 @@ func TestFraudEventListsUseTheirIndexes(t *testing.T) {
 			t.Errorf("%s, total:\n%s", name, plan)
 		}
 	}
-	// Two conditions at once read the rows that the index of one of them finds.
+	// With two conditions, Postgres filters the rows that the index of one condition
+	// finds.
 	_, count, args := postgres.FraudEventListSQL(s.scope, affiliate.FraudEventFilter{Status: affiliate.FraudEventOpen, Program: &s.program})
 	if plan := s.planOf(count, args); !strings.Contains(plan, "Index Scan on fraud_events_by_") && !strings.Contains(plan, "Index Scan using fraud_events_by_") {
 		t.Errorf("open of a programme, total:\n%s", plan)
 	}
 }
 
-// A click says the same to fraud rules from its row as from the stream's tail.
-func TestAStoredClickHasTheTraitsThatItCameWith(t *testing.T) {
+// The fraud rules must receive the same traits for a stored click as for a click that
+// is still in the stream.
+func TestFindClick_ReturnsTheStoredTraits(t *testing.T) {
 	s := newSales(t)
 	click := clicksOf(s.scope.Workspace, 1)[0]
 	click.Scope, click.Program, click.Participant, click.Link = s.scope, s.program, s.participant, s.link

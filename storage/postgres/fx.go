@@ -12,10 +12,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// findRates reads every rate of some currencies and days, whatever its base.
-// There are few bases; stepping from one to the next makes each look-up one range
-// of the primary key, however many rates are kept. The limit is no limit, there
-// are eight days: it keeps the planner from joining the whole table.
+// findRates reads all rates of the given currencies and days, with any base currency.
+// There are only a few bases. The recursive part steps from one base to the next, so
+// each look-up is one range of the primary key, however many rates are stored. The
+// limit never cuts anything off, because the range has eight days. It only keeps the
+// planner from joining the whole table.
 const findRates = `
 	with recursive bases as (
 		(select base from fx_rates order by base limit 1)
@@ -33,21 +34,21 @@ const findRates = `
 		limit 8
 	) r`
 
-// queueRates finds the rates by which the sale would be converted, for every
-// programme among the candidates that has another currency.
+// queueRates reads the rates that convert the sale into the currency of each
+// candidate's programme, if that currency is a different one.
 func queueRates(batch *pgx.Batch, c affiliate.Conversion, in *affiliate.AttributionInputs) {
 	from, day := c.Sale.Paid.Currency, affiliate.FXDay(c.OccurredAt)
-	wanted := foreignCurrencies(from, in)
-	if len(wanted) == 0 {
+	currencies := foreignCurrencies(from, in)
+	if len(currencies) == 0 {
 		return
 	}
-	batch.Queue(findRates, append(wanted, from), day.Add(-affiliate.MaxFXAge), day).Query(func(rows pgx.Rows) error {
+	batch.Queue(findRates, append(currencies, from), day.Add(-affiliate.MaxFXAge), day).Query(func(rows pgx.Rows) error {
 		loaded, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.FXRate])
 		if err != nil {
 			return err
 		}
-		in.Rates = make(map[string]affiliate.FXRate, len(wanted))
-		for _, to := range wanted {
+		in.Rates = make(map[string]affiliate.FXRate, len(currencies))
+		for _, to := range currencies {
 			if rate, ok := affiliate.FindRate(loaded, from, to, day); ok {
 				in.Rates[to] = rate
 			}
@@ -56,8 +57,8 @@ func queueRates(batch *pgx.Batch, c affiliate.Conversion, in *affiliate.Attribut
 	})
 }
 
-// foreignCurrencies are those of the candidates' programmes that are not the
-// sale's; none for an event without an amount.
+// foreignCurrencies returns the currencies of the candidates' programmes that differ
+// from the currency of the sale. It returns none for an event without an amount.
 func foreignCurrencies(from string, in *affiliate.AttributionInputs) []string {
 	if from == "" {
 		return nil
@@ -87,7 +88,7 @@ func foreignCurrencies(from string, in *affiliate.AttributionInputs) []string {
 // loadChunk bounds the rates of one statement.
 const loadChunk = 10_000
 
-// upsertRates leaves a rate alone that is as it was.
+// upsertRates does not change a rate that has the same value already.
 const upsertRates = `
 	insert into fx_rates as r (base, quote, date, rate, loaded_at)
 	select base, quote, date, rate, $1
@@ -96,11 +97,11 @@ const upsertRates = `
 	where r.rate <> excluded.rate
 	returning xmax = 0 as new`
 
-// LoadRates stores rates of exchange, in place of those of the same pair and
-// date: all of them or none. Each pair and date may occur once. Conversions that
-// were decided by other rates stay as they are.
+// LoadRates stores exchange rates and replaces stored rates of the same currency pair
+// and date. It stores either all rates or none. A pair and date may occur only once.
+// Conversions that were decided with the old rates stay as they are.
 func (s *Store) LoadRates(ctx context.Context, rates []affiliate.FXRate, at time.Time) (loaded affiliate.FXLoad, err error) {
-	// In one order, so that loaders wait for each other and never in a circle.
+	// All callers lock the rows in the same order, so that they cannot deadlock.
 	rates = slices.SortedFunc(slices.Values(rates), func(a, b affiliate.FXRate) int {
 		return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(a.Quote, b.Quote), a.Date.Compare(b.Date))
 	})
@@ -108,7 +109,7 @@ func (s *Store) LoadRates(ctx context.Context, rates []affiliate.FXRate, at time
 		loaded = affiliate.FXLoad{}
 		for chunk := range slices.Chunk(rates, loadChunk) {
 			if err := loadRates(ctx, tx, chunk, at, &loaded); err != nil {
-				return fmt.Errorf("rates of exchange: %w", err)
+				return fmt.Errorf("load exchange rates: %w", err)
 			}
 		}
 		return nil

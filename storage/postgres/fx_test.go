@@ -14,7 +14,7 @@ func rate(base, quote, date, rate string) affiliate.FXRate {
 	return affiliate.FXRate{Base: base, Quote: quote, Date: day, Rate: rate}
 }
 
-func TestRatesAreLoadedWholeOrNotAtAll(t *testing.T) {
+func TestLoadRates_StoresAllOrNone(t *testing.T) {
 	t.Parallel()
 	b := newCheckFixture(t)
 	at := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
@@ -33,13 +33,13 @@ func TestRatesAreLoadedWholeOrNotAtAll(t *testing.T) {
 	if n := b.Count(`select count(*) from fx_rates where loaded_at = $1`, at); n != 3 {
 		t.Errorf("%d rates", n)
 	}
-	// Enough for several statements; the last of them fails.
+	// The rates need several statements, and the last statement fails.
 	many := make([]affiliate.FXRate, 0, 25_000)
 	for i := range 24_999 {
 		many = append(many, rate("EUR", "GBP", first.Date.AddDate(0, 0, -i).Format(time.DateOnly), "0.85"))
 	}
 	if _, err := b.Store.LoadRates(t.Context(), append(many, rate("USD", "EUR", "2026-03-09", "0")), at); err == nil {
-		t.Error("a rate of 0 was taken")
+		t.Error("a rate of 0 was stored")
 	}
 	if n := b.Count(`select count(*) from fx_rates`); n != 3 {
 		t.Errorf("%d rates", n)
@@ -47,7 +47,7 @@ func TestRatesAreLoadedWholeOrNotAtAll(t *testing.T) {
 	load(affiliate.FXLoad{New: 24_999}, many...)
 }
 
-func TestForeignSalesAreConvertedByTheirDay(t *testing.T) {
+func TestRecordConversion_UsesRateOfItsDay(t *testing.T) {
 	b := newCheckFixture(t)
 	day := affiliate.FXDay(b.Now())
 	before := func(days int) string { return day.AddDate(0, 0, -days).Format(time.DateOnly) }
@@ -77,7 +77,7 @@ func TestForeignSalesAreConvertedByTheirDay(t *testing.T) {
 		}
 	}
 	in.Customer = nil
-	for name, in := range map[string]affiliate.AttributionInputs{"of one currency": in, "nobody": {}} {
+	for name, in := range map[string]affiliate.AttributionInputs{"one currency": in, "no candidates": {}} {
 		c := affiliate.Conversion{OccurredAt: b.Now(), Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 100, Currency: "EUR"}}}
 		if _, statements, err := b.Store.ForeignRates(t.Context(), c, in); err != nil || statements != 0 {
 			t.Errorf("%s: %d statements, %v", name, statements, err)
@@ -97,8 +97,8 @@ func TestForeignSalesAreConvertedByTheirDay(t *testing.T) {
 	}
 }
 
-// However many rates are kept, a look-up reads ranges of the key.
-func TestRatesAreReadByKey(t *testing.T) {
+// A look-up reads ranges of the primary key, however many rates are stored.
+func TestFindRates_UsesPrimaryKey(t *testing.T) {
 	b := newCheckFixture(t)
 	b.Exec(`insert into fx_rates select 'EUR', q, d, 1.5, d from unnest(array['USD', 'GBP', 'JPY', 'CHF', 'SEK', 'NOK', 'PLN', 'CZK']) q,
 		generate_series(timestamptz '2010-01-01', '2026-03-10', '1 day') d`)

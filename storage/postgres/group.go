@@ -11,7 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A group has the mode of its programme.
+// Statements about groups. A group has the mode of its programme.
 const (
 	groupColumns = `
 		g.id, g.workspace_id, p.mode, g.program_id, g.name, g.rate_bps, g.flat_amount_cents, g.version, g.created_at, g.updated_at`
@@ -22,9 +22,9 @@ const (
 	listGroups  = `select ` + groupColumns + fromGroups + `
 		order by lower(g.name)
 		limit @limit offset @offset`
-	// Without the mode, which the index lacks: only participants of the group's
-	// programme are in it.
-	countInGroups = `
+	// The mode is not a condition because the index does not have it. All participants
+	// of a group are in the group's programme, so they have its mode.
+	countGroupMembers = `
 		select t.group_id as id, count(*) as participants
 		from participants t
 		where t.workspace_id = @workspace and t.group_id = any(@groups)
@@ -67,8 +67,8 @@ func groupArgs(g affiliate.Group) pgx.NamedArgs {
 	}
 }
 
-// ListGroups reads one page of a programme's groups, by name, and counts all pages
-// up to affiliate.MaxTotal. Errors: NOT_FOUND.
+// ListGroups returns one page of a programme's groups, ordered by name, and the number
+// of groups on all pages, up to affiliate.MaxTotal. Errors: NOT_FOUND.
 func (s *Store) ListGroups(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, page affiliate.Page,
 ) ([]affiliate.Group, int64, error) {
@@ -90,13 +90,13 @@ func (s *Store) ListGroups(
 	return groups, total, countParticipantsOf(ctx, s.pool, scope.Workspace, groups)
 }
 
-// countParticipantsOf fills in how many participants are in each of the groups.
+// countParticipantsOf sets the number of participants of each group.
 func countParticipantsOf(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID, groups []affiliate.Group) error {
 	ids := make([]affiliate.GroupID, len(groups))
 	for i, g := range groups {
 		ids[i] = g.ID
 	}
-	rows, err := db.Query(ctx, countInGroups, pgx.NamedArgs{"workspace": workspace, "groups": ids})
+	rows, err := db.Query(ctx, countGroupMembers, pgx.NamedArgs{"workspace": workspace, "groups": ids})
 	if err != nil {
 		return err
 	}
@@ -118,14 +118,14 @@ func countParticipantsOf(ctx context.Context, db Queryer, workspace affiliate.Wo
 	return nil
 }
 
-// CreateGroup stores a new group. Errors: NOT_FOUND, PROGRAM_STATE_INVALID when
-// the programme is archived, VALIDATION_ERROR for a name that is taken.
+// CreateGroup stores a new group. Errors: NOT_FOUND, PROGRAM_STATE_INVALID if the
+// programme is archived, VALIDATION_ERROR if the name is taken.
 func (s *Store) CreateGroup(ctx context.Context, g affiliate.Group, by affiliate.Actor) error {
 	const insert = `
 		insert into groups (workspace_id, id, program_id, name, rate_bps, flat_amount_cents, version, created_at, updated_at)
 		values (@workspace, @id, @program, @name, @rate_bps, @flat_amount_cents, @version, @created_at, @updated_at)`
 	return s.InTx(ctx, func(tx *Tx) error {
-		if _, err := holdOpenProgram(ctx, tx, g.Scope, g.Program); err != nil {
+		if _, err := lockOpenProgram(ctx, tx, g.Scope, g.Program); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, insert, groupArgs(g)); err != nil {
@@ -135,8 +135,8 @@ func (s *Store) CreateGroup(ctx context.Context, g affiliate.Group, by affiliate
 	})
 }
 
-// UpdateGroup changes what the patch names; a patch that changes nothing leaves
-// no trace. Errors: those of CreateGroup.
+// UpdateGroup changes the fields that the patch names. If nothing changes, it writes no
+// audit record. Errors: those of CreateGroup.
 func (s *Store) UpdateGroup(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.GroupID,
 	patch affiliate.GroupPatch, at time.Time, by affiliate.Actor,
@@ -149,11 +149,11 @@ func (s *Store) UpdateGroup(
 			and p.workspace_id = g.workspace_id and p.id = g.program_id and p.mode = @mode`
 	var after affiliate.Group
 	err := s.InTx(ctx, func(tx *Tx) error {
-		if _, err := holdOpenProgram(ctx, tx, scope, program); err != nil {
+		if _, err := lockOpenProgram(ctx, tx, scope, program); err != nil {
 			return err
 		}
-		// A patch is relative to what is there, so the row is held from the reading
-		// to the writing.
+		// The patch is applied to the stored group, so the row stays locked from the
+		// read to the write.
 		before, err := readGroup(ctx, tx, selectGroup+` for no key update of g`, scope, program, id)
 		if err != nil {
 			return err
@@ -174,15 +174,15 @@ func (s *Store) UpdateGroup(
 	return after, err
 }
 
-// DeleteGroup ends a group. Errors: NOT_FOUND, GROUP_IN_USE while a participant
-// is in it or an invitation that can be accepted would bring one.
+// DeleteGroup deletes a group. Errors: NOT_FOUND, GROUP_IN_USE if a participant is in
+// the group or an invitation that can still be accepted would add one.
 func (s *Store) DeleteGroup(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.GroupID, at time.Time, by affiliate.Actor,
 ) error {
 	const openInvites = `
 		select count(*) from participant_invites i
 		where i.workspace_id = $1 and i.mode = $2 and i.group_id = $3 and i.ended_at is null and i.expires_at > $4`
-	const forget = `
+	const clearInvites = `
 		update participant_invites set group_id = null
 		where workspace_id = $1 and mode = $2 and group_id = $3`
 	const remove = `
@@ -190,9 +190,10 @@ func (s *Store) DeleteGroup(
 		where g.workspace_id = $1 and p.mode = $2 and g.program_id = $3 and g.id = $4
 			and p.workspace_id = g.workspace_id and p.id = g.program_id`
 	return s.InTx(ctx, func(tx *Tx) error {
-		// Whoever puts something into the group shares its key until they commit, so
-		// this lock waits for them, and what follows sees what they did. Who comes
-		// later finds the group gone.
+		// A transaction that adds something to the group keeps a key share lock on the
+		// group until it commits. This lock waits for such transactions, so the
+		// following statements see their changes. Transactions that start later do not
+		// find the group any more.
 		g, err := readGroup(ctx, tx, selectGroup+` for update of g`, scope, program, id)
 		if err != nil {
 			return err
@@ -204,7 +205,7 @@ func (s *Store) DeleteGroup(
 		if g.Participants > 0 || invites > 0 {
 			return affiliate.GroupInUse(g.Participants)
 		}
-		if _, err := tx.Exec(ctx, forget, scope.Workspace, scope.Mode, id); err != nil {
+		if _, err := tx.Exec(ctx, clearInvites, scope.Workspace, scope.Mode, id); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, remove, scope.Workspace, scope.Mode, program, id); err != nil {
@@ -214,8 +215,8 @@ func (s *Store) DeleteGroup(
 	})
 }
 
-// readGroup reads one group, and then its participants, so that a lock in the
-// statement lets them be counted as of the lock. Errors: NOT_FOUND.
+// readGroup reads one group and then counts its participants. If the statement locks
+// the group, the count is read under that lock. Errors: NOT_FOUND.
 func readGroup(
 	ctx context.Context, db Queryer, sql string, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.GroupID,
 ) (affiliate.Group, error) {
@@ -230,7 +231,8 @@ func readGroup(
 	return one[0], err
 }
 
-// groupRefusal tells who gives a group the name of another one.
+// groupRefusal returns a refusal if the error says that another group has the name,
+// otherwise err.
 func groupRefusal(err error) error {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == codeUniqueViolation && pgErr.ConstraintName == "groups_name" {

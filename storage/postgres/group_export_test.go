@@ -1,11 +1,11 @@
 package postgres
 
-// The statements whose plans are under test.
+// Statements whose plans are checked.
 const (
 	ListRulesSQL     = listRules
 	ListGroupsSQL    = listGroups
-	CountInGroupsSQL = countInGroups
+	CountGroupMembersSQL = countGroupMembers
 )
 
-// CountGroupsSQL is the statement for the total of the groups.
+// CountGroupsSQL counts the groups of a programme.
 var CountGroupsSQL = countGroups

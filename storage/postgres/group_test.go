@@ -25,7 +25,7 @@ func (w *programWorld) newGroup(p affiliate.Program, name string) affiliate.Grou
 	return g
 }
 
-func TestGroupsAndRulesUseTheirIndexes(t *testing.T) {
+func TestGroupsAndRules_UseIndexes(t *testing.T) {
 	t.Parallel()
 	w := newProgramWorld(t)
 	p, other := w.program(affiliate.ProgramActive), w.program(affiliate.ProgramActive)
@@ -51,22 +51,22 @@ func TestGroupsAndRulesUseTheirIndexes(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		sql, index string
-		sorted     bool // the index has the order
+		sorted     bool // the index has the order of the list
 	}{
 		"groups":           {postgres.ListGroupsSQL, "groups_name", true},
 		"number of groups": {postgres.CountGroupsSQL, "Index Only Scan using groups_name", false},
-		"partners of some": {postgres.CountInGroupsSQL, "Index Only Scan using participants_by_group", false},
+		"partners of some": {postgres.CountGroupMembersSQL, "Index Only Scan using participants_by_group", false},
 		"versions":         {postgres.ListRulesSQL, "Backward using program_rules_pkey", true},
 	} {
 		plan := w.plan(tc.sql, args)
 		if !strings.Contains(plan, tc.index) || strings.Contains(plan, "Seq Scan on groups") || tc.sorted && strings.Contains(plan, "Sort Key") {
-			t.Errorf("%s: the plan does without %s:\n%s", name, tc.index, plan)
+			t.Errorf("%s: the plan does not use %s:\n%s", name, tc.index, plan)
 		}
 	}
 }
 
-// A failure after the change takes the change back.
-func TestGroupChangesAndTheirTraceAreOneTransaction(t *testing.T) {
+// If the audit record cannot be written, the change is rolled back.
+func TestGroups_ChangeAndAuditRecordCommitTogether(t *testing.T) {
 	w := newProgramWorld(t)
 	p := w.program(affiliate.ProgramActive)
 	g := w.newGroup(p, "G")
@@ -88,6 +88,6 @@ func TestGroupChangesAndTheirTraceAreOneTransaction(t *testing.T) {
 	w.exec(`grant insert on audit_log to tributary_app`)
 	groups, total, err := w.store.ListGroups(t.Context(), w.scope, p.ID, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != 1 || groups[0].Name != "G" || groups[0].Version != 1 {
-		t.Errorf("left %v, %v", groups, err)
+		t.Errorf("groups after the failed changes: %v, %v", groups, err)
 	}
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// idCodec is pgx's codec of uuid, with a short way for our ids: pgx would find out
-// for each of them anew what it is, by way of a text.
+// idCodec is pgx's uuid codec with a faster path for the service's id types. Without
+// it, pgx would inspect the type of each value and convert it through text.
 type idCodec struct{ pgtype.UUIDCodec }
 
-// PlanEncode plans how a value is sent.
+// PlanEncode returns the plan to send a value.
 func (c idCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
 	if _, ok := value.(encoding.BinaryMarshaler); ok && format == pgtype.BinaryFormatCode {
 		return idPlan{}
@@ -20,13 +20,13 @@ func (c idCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) 
 
 type idPlan struct{}
 
-// Encode sends the sixteen bytes.
+// Encode appends the sixteen bytes of the id.
 func (idPlan) Encode(value any, buf []byte) ([]byte, error) {
 	id, err := value.(encoding.BinaryMarshaler).MarshalBinary()
 	return append(buf, id...), err
 }
 
-// PlanScan plans how a value is received.
+// PlanScan returns the plan to receive a value.
 func (c idCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target any) pgtype.ScanPlan {
 	if _, ok := target.(encoding.BinaryUnmarshaler); ok && format == pgtype.BinaryFormatCode {
 		return idPlan{}
@@ -34,7 +34,7 @@ func (c idCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target any) p
 	return c.UUIDCodec.PlanScan(m, oid, format, target)
 }
 
-// Scan reads the sixteen bytes; nothing is the zero id.
+// Scan reads the sixteen bytes of the id. Null becomes the zero id.
 func (idPlan) Scan(src []byte, target any) error {
 	if src == nil {
 		src = make([]byte, 16)
@@ -42,7 +42,7 @@ func (idPlan) Scan(src []byte, target any) error {
 	return target.(encoding.BinaryUnmarshaler).UnmarshalBinary(src)
 }
 
-// registerIDs is for a new connection.
+// registerIDs registers idCodec on a new connection.
 func registerIDs(m *pgtype.Map) {
 	id := &pgtype.Type{Name: "uuid", OID: pgtype.UUIDOID, Codec: idCodec{}}
 	m.RegisterType(id)

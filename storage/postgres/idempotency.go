@@ -15,38 +15,39 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-const makeKey = `
+const insertKey = `
 	insert into idempotency_keys as k (workspace_id, mode, method, key, fingerprint, created_at, expires_at)
 	values ($1, $2, $3, $4, $5, $6, $7)
 	on conflict (workspace_id, mode, method, key) do update
 		set fingerprint = excluded.fingerprint, response = null, created_at = excluded.created_at, expires_at = excluded.expires_at
 		where k.expires_at <= excluded.created_at`
 
-// queueClaim makes the row of an Idempotency-Key, or waits for the transaction
-// that has made it. A transaction claims before everything else that it locks,
-// and claims several in one order. claimed: it is the first.
+// queueClaim inserts the row of an idempotency key, or waits for the transaction that
+// has inserted it. claimed is true if this transaction is the first with the key. To
+// prevent deadlocks, a transaction claims its keys before it takes any other lock, and
+// several keys in a fixed order.
 func queueClaim(batch *pgx.Batch, scope affiliate.Scope, key affiliate.IdempotencyKey, claimed *bool) {
-	batch.Queue(makeKey, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint, key.At, key.At.Add(affiliate.IdempotencyTTL)).
+	batch.Queue(insertKey, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint, key.At, key.At.Add(affiliate.IdempotencyTTL)).
 		Exec(func(tag pgconn.CommandTag) error {
 			*claimed = tag.RowsAffected() > 0
 			return nil
 		})
 }
 
-// ClaimKey makes the row of a key, or waits for the transaction that has made it.
-// replay is the response that is stored under the key, nil if this transaction is
-// the first. A key that has expired counts as none. Errors: IDEMPOTENCY_KEY_REUSED
-// if the key came with another request.
+// ClaimKey inserts the row of an idempotency key, or waits for the transaction that has
+// inserted it. replay is the response that is stored under the key, or nil if this
+// transaction is the first with the key. An expired key counts as new. Errors:
+// IDEMPOTENCY_KEY_REUSED if the key was used with another request.
 func (tx *Tx) ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) (replay []byte, err error) {
 	batch, claimed := &pgx.Batch{}, false
 	queueClaim(batch, scope, key, &claimed)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("idempotency key: %w", err)
+		return nil, fmt.Errorf("claim idempotency key: %w", err)
 	}
 	if claimed {
 		return nil, nil
 	}
-	// The claim has locked the row, ended or not, so it is still there.
+	// The claim has locked the row even if it has expired, so the row still exists.
 	return readResponse(ctx, tx, scope, key)
 }
 
@@ -60,8 +61,8 @@ func (tx *Tx) StoreResponse(ctx context.Context, scope affiliate.Scope, key affi
 	return nil
 }
 
-// claimKeys is ClaimKey for the reports of a batch that have one: each gets its
-// own answer, or its own refusal.
+// claimKeys claims the keys of all reports of a batch that have one. Each report gets
+// its own stored response or error.
 func claimKeys(ctx context.Context, tx *Tx, all []*pendingReport) error {
 	keyed := slices.DeleteFunc(slices.Clone(all), func(r *pendingReport) bool { return r.Key == nil })
 	if len(keyed) == 0 {
@@ -75,7 +76,7 @@ func claimKeys(ctx context.Context, tx *Tx, all []*pendingReport) error {
 		queueClaim(batch, r.Conversion.Scope, *r.Key, &r.keyClaimed)
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("idempotency keys: %w", err)
+		return fmt.Errorf("claim idempotency keys: %w", err)
 	}
 	for _, r := range keyed {
 		if r.keyClaimed {
@@ -94,7 +95,8 @@ func claimKeys(ctx context.Context, tx *Tx, all []*pendingReport) error {
 	return nil
 }
 
-// readResponse reads what a key got that has not ended; nil without one.
+// readResponse returns the response that is stored under a key that has not expired, or
+// nil if there is none.
 func readResponse(ctx context.Context, q Queryer, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error) {
 	const read = `
 		select fingerprint, response
@@ -104,11 +106,11 @@ func readResponse(ctx context.Context, q Queryer, scope affiliate.Scope, key aff
 	if err != nil {
 		return nil, fmt.Errorf("idempotency key: %w", err)
 	}
-	type answer struct {
+	type storedResponse struct {
 		Fingerprint []byte
 		Response    []byte
 	}
-	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[answer])
+	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[storedResponse])
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil, nil
@@ -120,16 +122,16 @@ func readResponse(ctx context.Context, q Queryer, scope affiliate.Scope, key aff
 	return found.Response, nil
 }
 
-// Replay is the answer that was given under a key, nil when there is none yet.
-// It waits for nobody: a twin that is at work has not answered.
-// IDEMPOTENCY_KEY_REUSED: the key came with another request.
+// Replay returns the response that is stored under a key, or nil if there is none yet.
+// It does not wait for a transaction that is still processing the same request. Errors:
+// IDEMPOTENCY_KEY_REUSED if the key was used with another request.
 func (s *Store) Replay(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error) {
 	return readResponse(ctx, s.pool, scope, key)
 }
 
-// ClaimKey binds a key to a request whose things have answers of their own
-// (affiliate.IdempotencyKey.Item). It may be claimed again by the same request;
-// IDEMPOTENCY_KEY_REUSED for another.
+// ClaimKey binds a key to a request whose items have their own keys and responses
+// (affiliate.IdempotencyKey.Item). The same request can claim the key again. Errors:
+// IDEMPOTENCY_KEY_REUSED if the key was used with another request.
 func (s *Store) ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		_, err := tx.ClaimKey(ctx, scope, key)
@@ -137,21 +139,21 @@ func (s *Store) ClaimKey(ctx context.Context, scope affiliate.Scope, key affilia
 	})
 }
 
-const dropKey = `
+const deleteKey = `
 	delete from idempotency_keys
 	where workspace_id = $1 and mode = $2 and method = $3 and key = $4 and fingerprint = $5`
 
-// ReleaseKey undoes ClaimKey, for a request that came to nothing.
+// ReleaseKey deletes a key that ClaimKey has inserted, for a request that failed.
 func (s *Store) ReleaseKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) error {
-	if _, err := s.pool.Exec(ctx, dropKey, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint); err != nil {
+	if _, err := s.pool.Exec(ctx, deleteKey, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint); err != nil {
 		return fmt.Errorf("idempotency key: %w", err)
 	}
 	return nil
 }
 
-// queueRelease undoes queueClaim.
+// queueRelease deletes a key that queueClaim has inserted.
 func queueRelease(batch *pgx.Batch, scope affiliate.Scope, key affiliate.IdempotencyKey) {
-	batch.Queue(dropKey, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint)
+	batch.Queue(deleteKey, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint)
 }
 
 const dropExpiredKeys = `
@@ -164,24 +166,23 @@ const dropExpiredKeys = `
 		for update skip locked) as ended
 	where k.workspace_id = ended.workspace_id and k.mode = ended.mode and k.method = ended.method and k.key = ended.key`
 
-// DropExpiredIdempotencyKeys forgets up to limit keys that have ended, and tells
-// how many. A key that somebody claims anew at this moment is left alone.
+// DropExpiredIdempotencyKeys deletes up to limit expired keys and returns how many it
+// deleted. It skips a key that another transaction claims at the same time.
 func (s *Store) DropExpiredIdempotencyKeys(ctx context.Context, now time.Time, limit int) (int64, error) {
 	tag, err := s.pool.Exec(ctx, dropExpiredKeys, now, limit)
 	if err != nil {
-		return 0, fmt.Errorf("idempotency keys: %w", err)
+		return 0, fmt.Errorf("delete expired idempotency keys: %w", err)
 	}
 	return tag.RowsAffected(), nil
 }
 
-// queueResponse keeps what a claimed key answered, in the transaction that claimed
-// it.
+// queueResponse stores the response under a key that the same transaction has claimed.
 func queueResponse(batch *pgx.Batch, scope affiliate.Scope, key *affiliate.IdempotencyKey, response []byte) {
 	if key == nil {
 		return
 	}
-	const fill = `
+	const update = `
 		update idempotency_keys set response = $5
 		where workspace_id = $1 and mode = $2 and method = $3 and key = $4`
-	batch.Queue(fill, scope.Workspace, scope.Mode, key.Method, key.Key, response)
+	batch.Queue(update, scope.Workspace, scope.Mode, key.Method, key.Key, response)
 }

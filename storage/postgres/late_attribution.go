@@ -11,21 +11,23 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// supersede puts a decision in the place of the one in force. The conversion is locked.
+// supersede replaces the decision in force by a new one. The transaction has locked the
+// conversion.
 const supersede = `
 	update conversions
 	set decision_id = @decision, attributed = @attributed, reason_code = @reason, program_id = @program, participant_id = @participant,
 		link_id = @link, recurring_index = @recurring_index, fraud_score = @fraud_score, fraud_signals = @fraud_signals, version = @version
 	where workspace_id = @workspace and mode = @mode and id = @conversion and decision_id = @supersedes`
 
-// LockAwaited locks a conversion whose click has arrived, and completes the inputs of a
-// decision about it with what is found under locks. The conversion is returned as it
-// is stored: refunds and another decision may have come since it was read.
+// LockAwaited locks a conversion whose click has arrived. It completes the inputs of a
+// decision with the data that must be read under locks. It returns the conversion as it
+// is stored now, because refunds or another decision may have changed it since the
+// caller read it.
 func (tx *Tx) LockAwaited(
 	ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs,
 ) (affiliate.StoredConversion, affiliate.AttributionInputs, error) {
-	sees := signals{conversion: c, inputs: in}
-	if err := lockSignals(ctx, tx, &sees); err != nil {
+	s := signals{conversion: c, inputs: in}
+	if err := lockSignals(ctx, tx, &s); err != nil {
 		return affiliate.StoredConversion{}, in, err
 	}
 	rows, err := tx.Query(ctx, lockConversion, c.Scope.Workspace, c.Scope.Mode, c.ID)
@@ -36,12 +38,12 @@ func (tx *Tx) LockAwaited(
 	if err != nil {
 		return stored, in, err
 	}
-	err = readFacts(ctx, tx, &sees)
-	return stored, sees.inputs, err
+	err = readFacts(ctx, tx, &s)
+	return stored, s.inputs, err
 }
 
 // ApplyLateAttribution puts a decision about a locked conversion in force, with
-// everything that follows, and ends the conversion's wait for its click.
+// everything that follows. The conversion then no longer waits for its click.
 func (tx *Tx) ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribution) error {
 	c, d, batch := l.Conversion, l.Decision, &pgx.Batch{}
 	if err := queueSupersede(batch, c, d); err != nil {
@@ -53,10 +55,11 @@ func (tx *Tx) ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribut
 	}
 	queueSettlement(batch, l.Changes...)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("late attribution: %w", err)
+		return fmt.Errorf("apply late attribution: %w", err)
 	}
 	if !d.Attributed {
-		// A better reason for not being attributed has no event.
+		// If the conversion is still not attributed, only the reason has changed, and
+		// there is no event.
 		return nil
 	}
 	events := []affiliate.Event{c.Event(affiliate.EventConversionReattributed, d, d.DecidedAt)}
@@ -66,20 +69,20 @@ func (tx *Tx) ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribut
 	return tx.Enqueue(ctx, redemptionJobs(c.Scope, l.Inputs, d)...)
 }
 
-// queueSupersede puts a decision about a locked conversion in force.
+// queueSupersede puts a decision about a locked conversion in force and stores it.
 func queueSupersede(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decision) error {
-	suspicions, err := json.Marshal(d.Fraud)
+	fraudSignals, err := json.Marshal(d.Fraud)
 	if err != nil {
-		return fmt.Errorf("fraud signals: %w", err)
+		return fmt.Errorf("encode fraud signals: %w", err)
 	}
 	batch.Queue(supersede, pgx.NamedArgs{
 		"workspace": c.Scope.Workspace, "mode": c.Scope.Mode, "conversion": c.ID, "supersedes": d.Supersedes,
 		"decision": d.ID, "attributed": d.Attributed, "reason": d.Reason, "program": d.Program, "participant": d.Participant,
 		"link": d.Link, "recurring_index": d.RecurringIndex,
-		"fraud_score": affiliate.FraudScore(d.Fraud), "fraud_signals": suspicions, "version": c.Version,
+		"fraud_score": affiliate.FraudScore(d.Fraud), "fraud_signals": fraudSignals, "version": c.Version,
 	}).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() != 1 {
-			return fmt.Errorf("the decision in force about conversion %s changed under its lock", c.ID)
+			return fmt.Errorf("conversion %s has another decision in force, although it was locked", c.ID)
 		}
 		return nil
 	})

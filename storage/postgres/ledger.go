@@ -47,14 +47,14 @@ type balanceRow struct {
 	BalanceCents  int64                   `db:"balance_cents"`
 }
 
-// account identifies a balance: a participant in one currency.
+// account identifies a balance: a participant and a currency.
 type account struct {
 	Participant affiliate.ParticipantID
 	Currency    string
 }
 
-// queueLedger adds entries to a batch, and their sums to the balances. Balance rows
-// are always locked in the same order.
+// queueLedger adds entries to a batch and updates the balances. It locks the balance
+// rows in a fixed order.
 func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry) {
 	type balance struct {
 		workspace affiliate.WorkspaceID
@@ -83,18 +83,18 @@ func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry)
 	}
 	insertLedgerEntries.queue(batch, rows...)
 	balances := make([]balanceRow, 0, len(sums))
-	for _, of := range slices.SortedFunc(maps.Keys(sums), func(a, b balance) int {
+	for _, key := range slices.SortedFunc(maps.Keys(sums), func(a, b balance) int {
 		return cmp.Or(
 			bytes.Compare(a.workspace.UUID[:], b.workspace.UUID[:]), bytes.Compare(a.Participant.UUID[:], b.Participant.UUID[:]), cmp.Compare(a.Currency, b.Currency))
 	}) {
 		balances = append(balances, balanceRow{
-			WorkspaceID: of.workspace, ParticipantID: of.Participant, Currency: of.Currency, Slot: slot, BalanceCents: sums[of],
+			WorkspaceID: key.workspace, ParticipantID: key.Participant, Currency: key.Currency, Slot: slot, BalanceCents: sums[key],
 		})
 	}
 	addBalances.queue(batch, balances...)
 }
 
-// AddLedgerEntry adds an entry that a person makes and returns it. Errors:
+// AddLedgerEntry stores an entry that a member makes by hand, and returns it. Errors:
 // NOT_FOUND, PARTICIPANT_ERASED.
 func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affiliate.LedgerEntry, error) {
 	const lock = `
@@ -113,7 +113,7 @@ func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (af
 		case errors.Is(err, pgx.ErrNoRows):
 			return affiliate.Refuse(affiliate.ReasonNotFound)
 		case err != nil:
-			return fmt.Errorf("participant: %w", err)
+			return fmt.Errorf("lock participant: %w", err)
 		case erased:
 			return affiliate.Refuse(affiliate.ReasonParticipantErased)
 		case e.Currency != "":
@@ -127,7 +127,7 @@ func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (af
 		batch := &pgx.Batch{}
 		queueLedger(batch, anySlot(), entry)
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return fmt.Errorf("ledger: %w", err)
+			return fmt.Errorf("write ledger entry: %w", err)
 		}
 		return tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: e.Scope.Workspace, Mode: &e.Scope.Mode, Actor: e.By, At: e.At,

@@ -10,17 +10,17 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A page of the ledger is read from an index in the order of age, of the
-// participant or of the partner; a type or a currency is a filter over its
-// entries. The total is counted in the same index and stops at
-// affiliate.MaxTotal. Balances are kept (ledger_balances).
+// A page of the ledger is read from the index of the participant or of the partner,
+// which has the order of the list. Type and currency filter the entries of that index.
+// The total is counted in the same index and stops at affiliate.MaxTotal. Balances are
+// stored in ledger_balances.
 
 const ledgerColumns = `
 	l.id, l.mode, l.program_id as program, l.participant_id as participant, l.partner_id as partner, l.type, l.amount_cents,
 	l.currency, l.commission_id as commission, l.payout_id as payout, l.reason, l.created_by, l.created_at`
 
-// ledgerRow is an entry as its columns name it; the workspace is the caller's to
-// know, and a partner's to not see.
+// ledgerRow is a row with ledgerColumns. It has no workspace id: the caller of a
+// merchant list has it, and partners do not receive it.
 type ledgerRow struct {
 	affiliate.PartnerLedgerEntry
 	Mode affiliate.Mode
@@ -31,7 +31,7 @@ func (r ledgerRow) entry() affiliate.PartnerLedgerEntry {
 	return r.PartnerLedgerEntry
 }
 
-// ledgerConditions add what a filter demands of l.
+// ledgerConditions adds the conditions of a filter on ledger_entries l.
 func ledgerConditions(where *conditions, filter affiliate.LedgerFilter) {
 	if filter.Type != "" {
 		where.add("l.type = ?", filter.Type)
@@ -41,8 +41,8 @@ func ledgerConditions(where *conditions, filter affiliate.LedgerFilter) {
 	}
 }
 
-// ledgerListSQL are the statements for a page, whose last two arguments are its
-// size and offset, and for the total.
+// ledgerListSQL returns the statements for a page and for the total. The last two
+// arguments of the first are the size and offset of the page.
 func ledgerListSQL(where conditions) (page, count string) {
 	const newest = ` order by l.created_at desc, l.id desc`
 	page = `
@@ -58,17 +58,17 @@ func (s *Store) ledgerPage(ctx context.Context, where conditions, page affiliate
 	args := append([]any{planned}, where.args...)
 	rows, err := s.pool.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
 	if err != nil {
-		return nil, 0, fmt.Errorf("ledger: %w", err)
+		return nil, 0, fmt.Errorf("read ledger: %w", err)
 	}
 	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.PartnerLedgerEntry, error) {
 		r, err := pgx.RowToStructByNameLax[ledgerRow](row)
 		return r.entry(), err
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("ledger: %w", err)
+		return nil, 0, fmt.Errorf("read ledger: %w", err)
 	}
 	if n := int64(len(entries)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// The list ends on this page.
+		// This is the last page, so its end is the total.
 		return entries, page.Offset() + n, nil
 	}
 	var total int64
@@ -78,9 +78,9 @@ func (s *Store) ledgerPage(ctx context.Context, where conditions, page affiliate
 	return entries, total, nil
 }
 
-// Ledger reads one page of a participant's entries, newest first, counts all
-// pages up to affiliate.MaxTotal entries, and reads the balances by
-// currency, whatever the filter. Errors: NOT_FOUND.
+// Ledger returns one page of a participant's entries, newest first, the number of
+// entries on all pages, up to affiliate.MaxTotal, and the participant's balance in each
+// currency. The filter does not apply to the balances. Errors: NOT_FOUND.
 func (s *Store) Ledger(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID,
 	filter affiliate.LedgerFilter, page affiliate.Page,
@@ -99,7 +99,7 @@ func (s *Store) Ledger(
 		return nil, 0, nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	if err != nil {
-		return nil, 0, nil, fmt.Errorf("participant: %w", err)
+		return nil, 0, nil, fmt.Errorf("read participant: %w", err)
 	}
 	var where conditions
 	where.add("l.workspace_id = ?", scope.Workspace)
@@ -117,13 +117,13 @@ func (s *Store) Ledger(
 	rows, _ := s.pool.Query(ctx, balances, scope.Workspace, scope.Mode, participant)
 	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.LedgerBalance])
 	if err != nil {
-		return nil, 0, nil, fmt.Errorf("balances: %w", err)
+		return nil, 0, nil, fmt.Errorf("read balances: %w", err)
 	}
 	return entries, total, sums, nil
 }
 
-// partnerLedgerBalances are a partner's balances in the mode: of one programme,
-// or of all when $3 is null.
+// partnerLedgerBalances returns a partner's balances in a mode, in the programme $3, or
+// in all programmes if $3 is null.
 const partnerLedgerBalances = `
 	select b.currency, sum(b.balance_cents)::bigint as balance_cents
 	from participants t
@@ -132,9 +132,9 @@ const partnerLedgerBalances = `
 	group by b.currency
 	order by b.currency`
 
-// PartnerLedger reads one page of a partner's entries in the mode, newest first,
-// counts all pages up to affiliate.MaxTotal entries, and reads the balances
-// over the programmes that the filter leaves.
+// PartnerLedger returns one page of a partner's entries in a mode, newest first, the
+// number of entries on all pages, up to affiliate.MaxTotal, and the partner's balances.
+// The programme filter applies to the balances too.
 func (s *Store) PartnerLedger(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.LedgerFilter, page affiliate.Page,
 ) ([]affiliate.PartnerLedgerEntry, int64, []affiliate.LedgerBalance, error) {
@@ -155,7 +155,7 @@ func (s *Store) PartnerLedger(
 	rows, _ := s.pool.Query(ctx, partnerLedgerBalances, planned, partner, mode, filter.Program)
 	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.LedgerBalance])
 	if err != nil {
-		return nil, 0, nil, fmt.Errorf("balances: %w", err)
+		return nil, 0, nil, fmt.Errorf("read balances: %w", err)
 	}
 	return entries, total, sums, nil
 }

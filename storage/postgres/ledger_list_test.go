@@ -6,9 +6,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A count reads one entry more than the bound of totals. Pages beyond it are
-// reachable.
-func TestLedgerTotalStopsCounting(t *testing.T) {
+// A total counts at most one entry more than affiliate.MaxTotal. Pages after that bound
+// can still be read.
+func TestLedger_TotalStopsAtItsBound(t *testing.T) {
 	w := newPayoutWorld(t, 1, 1, 0)
 	var one affiliate.ParticipantID
 	var partner affiliate.UserID
@@ -37,9 +37,9 @@ func TestLedgerTotalStopsCounting(t *testing.T) {
 		if err != nil || len(entries) != tc.rows || total != tc.total {
 			t.Errorf("participant, %q, page %d: %d entries of %d, %v", tc.kind, tc.number, len(entries), total, err)
 		}
-		of, total, _, err := w.Store.PartnerLedger(t.Context(), partner, w.scope.Mode, filter, page)
-		if err != nil || len(of) != tc.rows || total != tc.total {
-			t.Errorf("partner, %q, page %d: %d entries of %d, %v", tc.kind, tc.number, len(of), total, err)
+		own, total, _, err := w.Store.PartnerLedger(t.Context(), partner, w.scope.Mode, filter, page)
+		if err != nil || len(own) != tc.rows || total != tc.total {
+			t.Errorf("partner, %q, page %d: %d entries of %d, %v", tc.kind, tc.number, len(own), total, err)
 		}
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// insertLink stores a new link with its totals, draws its short key, and counts
-// it. The code has to be taken beforehand, or be taken in the same transaction.
+// insertLink stores a new link with a random short key and a row for its totals, and
+// counts it. The same or an earlier transaction must have reserved the link's code.
 func insertLink(ctx context.Context, tx *Tx, l affiliate.Link) (affiliate.Link, error) {
 	const insert = `
 		insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, destination_url, sub_id,
@@ -26,14 +26,14 @@ func insertLink(ctx context.Context, tx *Tx, l affiliate.Link) (affiliate.Link, 
 		l.ShortKey = affiliate.NewShortKey()
 		tag, err := tx.Exec(ctx, insert, linkArgs(l))
 		if err != nil {
-			return l, fmt.Errorf("link: %w", err)
+			return l, fmt.Errorf("insert link: %w", err)
 		}
 		drawn = tag.RowsAffected() == 1
 	}
 	if _, err := tx.Exec(ctx, totals, l.Scope.Workspace, l.ID); err != nil {
-		return l, fmt.Errorf("link totals: %w", err)
+		return l, fmt.Errorf("insert link totals: %w", err)
 	}
-	return l, changeCounts(ctx, tx, l.Scope.Workspace, l.Program, countChange{What: countOfLinks, ID: l.ID.UUID, N: 1})
+	return l, changeCounts(ctx, tx, l.Scope.Workspace, l.Program, countChange{What: linkCount, ID: l.ID.UUID, N: 1})
 }
 
 func linkArgs(l affiliate.Link) pgx.NamedArgs {
@@ -45,8 +45,8 @@ func linkArgs(l affiliate.Link) pgx.NamedArgs {
 	}
 }
 
-// CreateLink stores a participant's link besides its default one; an empty Code
-// is made from the participant's. Errors: NOT_FOUND for the programme,
+// CreateLink stores an additional link of a participant. If Code is empty, the code is
+// derived from the participant's code. Errors: NOT_FOUND for the programme,
 // VALIDATION_ERROR for participant and destination, PROGRAM_STATE_INVALID,
 // PARTICIPANT_ERASED, LINK_LIMIT_EXCEEDED, REFERRAL_CODE_TAKEN.
 func (s *Store) CreateLink(ctx context.Context, l affiliate.Link, by affiliate.Actor) (affiliate.Link, error) {
@@ -54,21 +54,21 @@ func (s *Store) CreateLink(ctx context.Context, l affiliate.Link, by affiliate.A
 	err := s.InTx(ctx, func(tx *Tx) error {
 		created = l
 		created.Version, created.UpdatedAt = 1, l.CreatedAt
-		program, err := holdOpenProgram(ctx, tx, l.Scope, l.Program)
+		program, err := lockOpenProgram(ctx, tx, l.Scope, l.Program)
 		if err != nil {
 			return err
 		}
 		if err := l.CheckDestination(program.AllowedDomains); err != nil {
 			return err
 		}
-		participantCode, err := recipient(ctx, tx, l.Scope, l.Program, l.Participant)
+		participantCode, err := lockNewOwner(ctx, tx, l.Scope, l.Program, l.Participant)
 		if err != nil {
 			return err
 		}
-		if err := roomForLink(ctx, tx, l.Scope, l.Participant); err != nil {
+		if err := checkLinkLimit(ctx, tx, l.Scope, l.Participant); err != nil {
 			return err
 		}
-		if created.Code, err = takeLinkCode(ctx, tx, created, participantCode); err != nil {
+		if created.Code, err = reserveLinkCode(ctx, tx, created, participantCode); err != nil {
 			return err
 		}
 		if _, err := insertLink(ctx, tx, created); err != nil {
@@ -83,33 +83,34 @@ func (s *Store) CreateLink(ctx context.Context, l affiliate.Link, by affiliate.A
 	return created, err
 }
 
-// holdProgram reads a programme, which stays as it is until the transaction ends.
+// lockProgram reads a programme and prevents changes to it until the transaction ends.
 // Errors: NOT_FOUND.
-func holdProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+func lockProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
 	return readProgram(ctx, tx, selectProgram+` for share`, scope, id)
 }
 
-// holdOpenProgram is holdProgram for a programme that must not be archived. Errors:
-// NOT_FOUND, PROGRAM_STATE_INVALID.
-func holdOpenProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
-	p, err := holdProgram(ctx, tx, scope, id)
+// lockOpenProgram does the same as lockProgram for a programme that must not be
+// archived. Errors: NOT_FOUND, PROGRAM_STATE_INVALID.
+func lockOpenProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+	p, err := lockProgram(ctx, tx, scope, id)
 	if err != nil {
 		return p, err
 	}
 	return p, p.CheckNotArchived()
 }
 
-// recipient holds the participant who is to get something, so that what is
-// counted of it stays counted, and returns its code. Errors: VALIDATION_ERROR,
-// PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
-func recipient(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (code string, err error) {
-	// Not FOR UPDATE: clicks and conversions hold key share locks on the row.
-	const hold = `
+// lockNewOwner locks the participant that will own a new link or promo code and returns
+// its referral code. The lock makes sure that two requests cannot both pass the count
+// limit. Errors: VALIDATION_ERROR, PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
+func lockNewOwner(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (code string, err error) {
+	// FOR UPDATE would wait for clicks and conversions, which take key share locks on
+	// the row.
+	const lock = `
 		select referral_code, status, erased_at from participants
 		where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4
 		for no key update`
 	var p affiliate.Participant
-	err = tx.QueryRow(ctx, hold, scope.Workspace, scope.Mode, program, id).Scan(&p.ReferralCode, &p.Status, &p.ErasedAt)
+	err = tx.QueryRow(ctx, lock, scope.Workspace, scope.Mode, program, id).Scan(&p.ReferralCode, &p.Status, &p.ErasedAt)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return "", affiliate.ParticipantNotInProgram()
@@ -119,16 +120,16 @@ func recipient(ctx context.Context, tx *Tx, scope affiliate.Scope, program affil
 	return p.ReferralCode, p.CheckNewCode()
 }
 
-// holdOwner holds the participant that has what is about to change; owner finds
-// it. All changes of a participant's links and promo codes meet here, one at a
-// time. Errors: NOT_FOUND, PARTICIPANT_ERASED.
-func holdOwner(ctx context.Context, tx *Tx, owner string, args pgx.NamedArgs) error {
-	hold := `
+// lockOwner locks the participant that owns the link or promo code to be changed. The
+// SQL expression owner selects its id. Through this lock, changes of one participant's
+// links and promo codes run one after the other. Errors: NOT_FOUND, PARTICIPANT_ERASED.
+func lockOwner(ctx context.Context, tx *Tx, owner string, args pgx.NamedArgs) error {
+	lock := `
 		select erased_at from participants
 		where workspace_id = @workspace and mode = @mode and program_id = @program and id = (` + owner + `)
 		for no key update`
 	var erasedAt *time.Time
-	err := tx.QueryRow(ctx, hold, args).Scan(&erasedAt)
+	err := tx.QueryRow(ctx, lock, args).Scan(&erasedAt)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return affiliate.Refuse(affiliate.ReasonNotFound)
@@ -138,8 +139,9 @@ func holdOwner(ctx context.Context, tx *Tx, owner string, args pgx.NamedArgs) er
 	return err
 }
 
-// roomForLink counts what a participant may have MaxLinks of.
-func roomForLink(ctx context.Context, tx *Tx, scope affiliate.Scope, participant affiliate.ParticipantID) error {
+// checkLinkLimit checks that the participant has fewer than affiliate.MaxLinks
+// additional links.
+func checkLinkLimit(ctx context.Context, tx *Tx, scope affiliate.Scope, participant affiliate.ParticipantID) error {
 	const count = `
 		select count(*) from links
 		where workspace_id = $1 and mode = $2 and participant_id = $3 and deleted_at is null and not is_default`
@@ -153,39 +155,40 @@ func roomForLink(ctx context.Context, tx *Tx, scope affiliate.Scope, participant
 	return nil
 }
 
-// takeLinkCode takes the code that the link has, or the first free one of those
-// that are made for it. The primary key decides between all who want a code.
-func takeLinkCode(ctx context.Context, tx *Tx, l affiliate.Link, participantCode string) (string, error) {
-	const take = `
+// reserveLinkCode reserves the code of the link. If the link has none, it reserves the
+// first free code derived from the participant's code. The primary key makes sure that
+// only one link gets a code.
+func reserveLinkCode(ctx context.Context, tx *Tx, l affiliate.Link, participantCode string) (string, error) {
+	const insert = `
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		values ($1, $2, $3, $4, $5, $6, $7)
 		on conflict (workspace_id, mode, code) do nothing`
 	taken := func(code string) (bool, error) {
-		tag, err := tx.Exec(ctx, take, l.Scope.Workspace, l.Scope.Mode, code, l.Program, l.Participant, l.ID, l.CreatedAt)
+		tag, err := tx.Exec(ctx, insert, l.Scope.Workspace, l.Scope.Mode, code, l.Program, l.Participant, l.ID, l.CreatedAt)
 		return tag.RowsAffected() == 0, err
 	}
 	if l.Code != "" {
-		lost, err := taken(l.Code)
-		if err == nil && lost {
+		isTaken, err := taken(l.Code)
+		if err == nil && isTaken {
 			err = affiliate.Refuse(affiliate.ReasonReferralCodeTaken)
 		}
 		return l.Code, err
 	}
 	for code := range affiliate.LinkCodes(participantCode) {
-		if lost, err := taken(code); err != nil || !lost {
+		if isTaken, err := taken(code); err != nil || !isTaken {
 			return code, err
 		}
 	}
-	panic("postgres: the codes of a link never end")
+	panic("postgres: affiliate.LinkCodes must not end")
 }
 
 const ownerOfLink = `
 	select participant_id from links
 	where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id and deleted_at is null`
 
-// UpdateLink changes what the patch names; a patch that changes nothing leaves
-// no trace. Errors: NOT_FOUND, PARTICIPANT_ERASED, PROGRAM_STATE_INVALID,
-// VALIDATION_ERROR for the destination.
+// UpdateLink changes the fields that the patch names. If nothing changes, it writes no
+// audit record and no event. Errors: NOT_FOUND, PARTICIPANT_ERASED,
+// PROGRAM_STATE_INVALID, VALIDATION_ERROR for the destination.
 func (s *Store) UpdateLink(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID, patch affiliate.LinkPatch, at time.Time, by affiliate.Actor,
 ) (affiliate.Link, error) {
@@ -197,11 +200,11 @@ func (s *Store) UpdateLink(
 		where workspace_id = @workspace and mode = @mode and id = @id`
 	var after affiliate.Link
 	err := s.InTx(ctx, func(tx *Tx) error {
-		in, err := holdProgram(ctx, tx, scope, program)
+		in, err := lockProgram(ctx, tx, scope, program)
 		if err != nil {
 			return err
 		}
-		if err := holdOwner(ctx, tx, ownerOfLink, linkID(scope, program, id)); err != nil {
+		if err := lockOwner(ctx, tx, ownerOfLink, linkID(scope, program, id)); err != nil {
 			return err
 		}
 		if err := in.CheckNotArchived(); err != nil {
@@ -228,7 +231,7 @@ func (s *Store) UpdateLink(
 	return after, err
 }
 
-// DeleteLink ends a link; its code stays taken. Errors: NOT_FOUND,
+// DeleteLink marks a link as deleted. Its code stays reserved. Errors: NOT_FOUND,
 // PARTICIPANT_ERASED, VALIDATION_ERROR for a default link.
 func (s *Store) DeleteLink(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID, at time.Time, by affiliate.Actor,
@@ -237,7 +240,7 @@ func (s *Store) DeleteLink(
 		update links set deleted_at = $4, version = version + 1, updated_at = $4
 		where workspace_id = $1 and mode = $2 and id = $3 and deleted_at is null`
 	return s.InTx(ctx, func(tx *Tx) error {
-		if err := holdOwner(ctx, tx, ownerOfLink, linkID(scope, program, id)); err != nil {
+		if err := lockOwner(ctx, tx, ownerOfLink, linkID(scope, program, id)); err != nil {
 			return err
 		}
 		l, err := readLink(ctx, tx, scope, program, id)
@@ -250,7 +253,7 @@ func (s *Store) DeleteLink(
 		if _, err := tx.Exec(ctx, end, scope.Workspace, scope.Mode, id, at); err != nil {
 			return err
 		}
-		change := countChange{What: countOfLinks, ID: id.UUID, N: -1}
+		change := countChange{What: linkCount, ID: id.UUID, N: -1}
 		if err := changeCounts(ctx, tx, scope.Workspace, program, change); err != nil {
 			return err
 		}
@@ -258,8 +261,8 @@ func (s *Store) DeleteLink(
 	})
 }
 
-// linkChanged writes what follows from a change: the audit log's line, the
-// events, and the job that takes it to the edge.
+// linkChanged writes everything that follows from a change: the audit record, the
+// events, and the job that updates the edge directory.
 func (s *Store) linkChanged(
 	ctx context.Context, tx *Tx, l affiliate.Link, action string, at time.Time, by affiliate.Actor, was, is any, events ...affiliate.Event,
 ) error {

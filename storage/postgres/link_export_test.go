@@ -6,7 +6,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// InsertLink is insertLink in a transaction of its own.
+// InsertLink calls insertLink in its own transaction.
 func (s *Store) InsertLink(ctx context.Context, l affiliate.Link) (affiliate.Link, error) {
 	err := s.InTx(ctx, func(tx *Tx) (err error) {
 		l, err = insertLink(ctx, tx, l)
@@ -15,12 +15,12 @@ func (s *Store) InsertLink(ctx context.Context, l affiliate.Link) (affiliate.Lin
 	return l, err
 }
 
-// The statements whose plans are under test, with their arguments.
+// Functions that return statements whose plans are checked, and their arguments.
 var (
 	LinkListSQL       = linkListSQL
 	LinkListArgs      = linkListArgs
-	OwnLinksSQL       = ownLinksSQL
+	PartnerLinksSQL       = partnerLinksSQL
 	PromoCodeListSQL  = promoCodeListSQL
 	PromoCodeListArgs = promoCodeListArgs
-	OwnPromoCodesSQL  = ownPromoCodesSQL
+	PartnerPromoCodesSQL  = partnerPromoCodesSQL
 )

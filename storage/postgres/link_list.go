@@ -56,8 +56,9 @@ func (r linkRow) link() affiliate.Link {
 	}
 }
 
-// withTotals gives links, one page of them or one, what lies beside them: the
-// sums, with the deltas that are not in them yet, and what the programme says.
+// withTotals returns a statement that adds clicks, conversions and programme data to
+// the links that the statement links selects. The numbers are the stored totals plus
+// the deltas that are not added to them yet.
 func withTotals(links string) string {
 	return `
 		select l.id, l.workspace_id, l.mode, l.program_id, l.participant_id, l.code, l.short_key, l.destination_url,
@@ -80,7 +81,7 @@ func linkID(scope affiliate.Scope, program affiliate.ProgramID, id affiliate.Lin
 	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "id": id}
 }
 
-// Link reads one link that was not deleted. Errors: NOT_FOUND.
+// Link returns a link that is not deleted. Errors: NOT_FOUND.
 func (s *Store) Link(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) (affiliate.Link, error) {
 	return readLink(ctx, s.pool, scope, program, id)
 }
@@ -90,10 +91,10 @@ func readLink(ctx context.Context, db Queryer, scope affiliate.Scope, program af
 	return row.link(), err
 }
 
-// Each condition of a list is an equality that leads an index with the list's
-// order, or a prefix with an index of its own. A list in order costs its offset
-// and its page, however many links there are; a search costs at most its
-// matches.
+// A list condition is either an equality, with an index that starts with its column and
+// has the order of the list, or a prefix search with its own index. The cost of a list
+// in order is its offset and its page, not the number of links. The cost of a search is
+// at most its number of matches.
 const (
 	whereLinks = `
 		from links l
@@ -105,8 +106,8 @@ const (
 		limit @limit offset @offset`
 )
 
-// linkListSQL are the statements for a page and for the total. The total of all
-// links of a programme is kept (listCount); a participant has few.
+// linkListSQL returns the statements for a page and for the total. It is not used for
+// the total of all links of a programme, which is stored (listCount).
 func linkListSQL(filter affiliate.LinkFilter) (page, count string) {
 	where := whereLinks
 	if filter.Participant != nil {
@@ -125,9 +126,10 @@ func linkListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter aff
 	}
 }
 
-// Links reads one page of a programme's links, newest first, and counts all pages.
-// A search is counted up to affiliate.MaxSearchTotal, a participant's links up to
-// affiliate.MaxTotal. Errors: NOT_FOUND for the programme and the participant.
+// Links returns one page of a programme's links, newest first, and the number of links
+// on all pages. The number stops at affiliate.MaxSearchTotal for a search and at
+// affiliate.MaxTotal for a participant's links. Errors: NOT_FOUND for the programme and
+// the participant.
 func (s *Store) Links(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.LinkFilter, page affiliate.Page,
 ) ([]affiliate.Link, int64, error) {
@@ -144,7 +146,7 @@ func (s *Store) Links(
 		err   error
 	)
 	if filter == (affiliate.LinkFilter{}) {
-		total, err = listCount(ctx, s.pool, scope.Workspace, program, countOfLinks)
+		total, err = listCount(ctx, s.pool, scope.Workspace, program, linkCount)
 	} else {
 		err = s.pool.QueryRow(ctx, count, planned, args).Scan(&total)
 	}
@@ -156,9 +158,10 @@ func (s *Store) Links(
 	return links, total, err
 }
 
-// A partner has no workspace. Its participations, found by partner and mode, name the
-// workspaces. Their links are of the same mode, which is not a condition because the
-// index of a participant's links lacks it.
+// Lists of a partner's own links. A partner belongs to no workspace. Its participants,
+// found by partner and mode, determine the workspaces. Their links have the same mode.
+// The mode of the links is not a condition because the index of a participant's links
+// does not have it.
 const (
 	whereOwnLinks = `
 		from participants t
@@ -170,7 +173,7 @@ const (
 		where partner_id = $1 and mode = $2 and program_id = $3`
 )
 
-func ownLinksSQL(program *affiliate.ProgramID) (page, count string) {
+func partnerLinksSQL(program *affiliate.ProgramID) (page, count string) {
 	where := whereOwnLinks
 	if program != nil {
 		where += inProgram
@@ -178,15 +181,16 @@ func ownLinksSQL(program *affiliate.ProgramID) (page, count string) {
 	return withTotals(`select l.*` + where + newestLinks), CountUpTo(affiliate.MaxTotal, where)
 }
 
-// PartnerLinks reads one page of a partner's links in a mode, newest first, and
-// counts all pages up to affiliate.MaxTotal; a nil programme is any.
+// PartnerLinks returns one page of a partner's links in a mode, newest first, and the
+// number of links on all pages, up to affiliate.MaxTotal. If program is nil, it lists
+// the links of all programmes.
 func (s *Store) PartnerLinks(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page,
 ) ([]affiliate.Link, int64, error) {
 	if err := s.checkParticipation(ctx, partner, mode, program); err != nil {
 		return nil, 0, err
 	}
-	list, count := ownLinksSQL(program)
+	list, count := partnerLinksSQL(program)
 	args := pgx.NamedArgs{"partner": partner, "mode": mode, "program": program, "limit": page.Size, "offset": page.Offset()}
 	var total int64
 	if err := s.pool.QueryRow(ctx, count, args).Scan(&total); err != nil {
@@ -197,21 +201,22 @@ func (s *Store) PartnerLinks(
 	return links, total, err
 }
 
-// PartnerLink reads one of a partner's links. Errors: NOT_FOUND.
+// PartnerLink returns one of a partner's links. Errors: NOT_FOUND.
 func (s *Store) PartnerLink(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.LinkID) (affiliate.Link, error) {
 	args := pgx.NamedArgs{"partner": partner, "mode": mode, "id": id}
 	row, err := OneRow[linkRow](s.pool.Query(ctx, withTotals(`select l.*`+whereOwnLinks+` and l.id = @id`), args))
 	return row.link(), err
 }
 
-// PartnerParticipation finds a partner's place in a programme. Errors: NOT_FOUND.
+// PartnerParticipation returns a partner's participant in a programme, and its scope.
+// Errors: NOT_FOUND.
 func (s *Store) PartnerParticipation(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program affiliate.ProgramID,
 ) (affiliate.Scope, affiliate.ParticipantID, error) {
-	type place struct {
+	type participation struct {
 		WorkspaceID affiliate.WorkspaceID
 		ID          affiliate.ParticipantID
 	}
-	found, err := OneRow[place](s.pool.Query(ctx, participationOf, partner, mode, program))
+	found, err := OneRow[participation](s.pool.Query(ctx, participationOf, partner, mode, program))
 	return affiliate.Scope{Workspace: found.WorkspaceID, Mode: mode}, found.ID, err
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// linkWorld holds links and promo codes of one large programme, of small ones
-// beside it, and of another workspace.
+// linkWorld has links and promo codes of one large programme, of small programmes in
+// the same workspace, and of another workspace.
 type linkWorld struct {
 	t       *testing.T
 	store   *postgres.Store
@@ -24,11 +24,11 @@ type linkWorld struct {
 	scope   affiliate.Scope
 	program affiliate.ProgramID
 	partner affiliate.UserID
-	place   affiliate.ParticipantID // of the partner, in the programme
+	participant   affiliate.ParticipantID // the partner's participant in the programme
 }
 
-// crowd is how many participants, links and promo codes the programme has; every
-// hundredth participant is the partner of a small programme, too.
+// crowd is the number of participants, links and promo codes of the large programme.
+// Every hundredth partner also takes part in the small programmes.
 const crowd = 10_100
 
 func newLinkWorld(t *testing.T) *linkWorld {
@@ -74,8 +74,8 @@ func (w *linkWorld) newProgram(scope affiliate.Scope) affiliate.ProgramID {
 	return id
 }
 
-// fill gives a programme n participants with a default link and a promo code
-// each, and the first of them fifty links more.
+// fill adds n participants to a programme. Each gets a default link and a promo code,
+// and the first one gets fifty additional links.
 func (w *linkWorld) fill(scope affiliate.Scope, program affiliate.ProgramID, n int) {
 	w.t.Helper()
 	w.exec(`set session_replication_role = replica`)
@@ -111,19 +111,19 @@ func (w *linkWorld) checkPlan(what, sql string, args pgx.NamedArgs, index string
 	plan := strings.Join(lines, "\n")
 	if !strings.Contains(plan, index) || strings.Contains(plan, "Seq Scan on links") || strings.Contains(plan, "Seq Scan on promo_codes") ||
 		strings.Contains(plan, "Seq Scan on participants") || strings.Contains(plan, "Seq Scan on stats_deltas") {
-		w.t.Errorf("%s: the plan does without %s:\n%s", what, index, plan)
+		w.t.Errorf("%s: the plan does not use %s:\n%s", what, index, plan)
 	}
 	if strings.Contains(sql, "count(*)") && !strings.Contains(plan, "Limit") {
-		w.t.Errorf("%s: the count has no bound:\n%s", what, plan)
+		w.t.Errorf("%s: the count has no limit:\n%s", what, plan)
 	}
-	// The page is cut out in the index's order; a sort below the limit would read
-	// all that match.
+	// The page must be read in the order of the index. A sort below the limit would
+	// read all matching rows.
 	if _, below, ok := strings.Cut(plan, "Limit"); sorted && (!ok || strings.Contains(below, "Sort")) {
-		w.t.Errorf("%s: the index does not give the order:\n%s", what, plan)
+		w.t.Errorf("%s: the page is not read in the order of the index:\n%s", what, plan)
 	}
 }
 
-func TestLinkAndPromoCodeListsUseTheirIndexes(t *testing.T) {
+func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
 	t.Parallel()
 	w := newLinkWorld(t)
 	w.exec(`
@@ -138,7 +138,7 @@ func TestLinkAndPromoCodeListsUseTheirIndexes(t *testing.T) {
 	other := affiliate.Scope{Workspace: w.newWorkspace(), Mode: affiliate.ModeLive}
 	w.fill(other, w.newProgram(other), crowd)
 	if err := w.owner.QueryRow(t.Context(), `select id, partner_id from participants where program_id = $1 and referral_code = 'code-1'`, w.program).
-		Scan(&w.place, &w.partner); err != nil {
+		Scan(&w.participant, &w.partner); err != nil {
 		t.Fatal(err)
 	}
 	w.exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
@@ -154,18 +154,18 @@ func TestLinkAndPromoCodeListsUseTheirIndexes(t *testing.T) {
 		index  string
 		sorted bool
 	}{
-		"links":                     {affiliate.LinkFilter{}, "links_by_age", true},
-		"links of a participant":    {affiliate.LinkFilter{Participant: &w.place}, "links_by_participant", false},
-		"links with a rare prefix":  {affiliate.LinkFilter{Search: "code-777"}, "links_by_code", false},
-		"links with any prefix":     {affiliate.LinkFilter{Search: "code"}, "links_by_age", true},
-		"a participant's by prefix": {affiliate.LinkFilter{Search: "code", Participant: &w.place}, "links_by_participant", false},
+		"links":                       {affiliate.LinkFilter{}, "links_by_age", true},
+		"links of a participant":      {affiliate.LinkFilter{Participant: &w.participant}, "links_by_participant", false},
+		"links with a rare prefix":    {affiliate.LinkFilter{Search: "code-777"}, "links_by_code", false},
+		"links with any prefix":       {affiliate.LinkFilter{Search: "code"}, "links_by_age", true},
+		"a participant's with prefix": {affiliate.LinkFilter{Search: "code", Participant: &w.participant}, "links_by_participant", false},
 	} {
 		list, count := postgres.LinkListSQL(tc.filter)
 		args := postgres.LinkListArgs(w.scope, w.program, tc.filter, page)
 		w.checkPlan(name, list, args, tc.index, tc.sorted)
 		w.checkPlan(name+": deltas", list, args, "stats_deltas_by_link", false)
-		// All links are counted as they come and go; what half of all links match is
-		// as near in the table as in any index.
+		// The total of all links is stored. If half of all links match, Postgres may
+		// scan the table, which is as cheap as an index.
 		if tc.filter != (affiliate.LinkFilter{}) && tc.index != "links_by_age" {
 			w.checkPlan(name+": total", count, args, "links_by_", false)
 		}
@@ -177,7 +177,7 @@ func TestLinkAndPromoCodeListsUseTheirIndexes(t *testing.T) {
 		total  string
 	}{
 		"promo codes":                    {affiliate.PromoCodeFilter{}, "promo_codes_by_age", true, ""},
-		"promo codes of a participant":   {affiliate.PromoCodeFilter{Participant: &w.place}, "promo_codes_by_participant", false, "Index Only Scan using promo_codes_by_participant"},
+		"promo codes of a participant":   {affiliate.PromoCodeFilter{Participant: &w.participant}, "promo_codes_by_participant", false, "Index Only Scan using promo_codes_by_participant"},
 		"promo codes in use":             {affiliate.PromoCodeFilter{Active: &yes}, "promo_codes_by_", true, "Index Only Scan using promo_codes_by_active"},
 		"promo codes out of use":         {affiliate.PromoCodeFilter{Active: &no}, "promo_codes_by_active", true, "Index Only Scan using promo_codes_by_active"},
 		"promo codes with a rare prefix": {affiliate.PromoCodeFilter{Search: "promo-" + w.program.String() + "code-777"}, "promo_codes_by_code", false, "promo_codes_by_code"},
@@ -192,8 +192,8 @@ func TestLinkAndPromoCodeListsUseTheirIndexes(t *testing.T) {
 	}
 	args := pgx.NamedArgs{"partner": w.partner, "mode": w.scope.Mode, "program": w.program, "limit": 20, "offset": 0}
 	for _, program := range []*affiliate.ProgramID{nil, &w.program} {
-		list, count := postgres.OwnLinksSQL(program)
-		codes, codeCount := postgres.OwnPromoCodesSQL(program)
+		list, count := postgres.PartnerLinksSQL(program)
+		codes, codeCount := postgres.PartnerPromoCodesSQL(program)
 		for name, tc := range map[string]struct{ sql, index string }{
 			"own links":                 {list, "links_by_participant"},
 			"number of own links":       {count, "Index Only Scan using links_by_participant"},
@@ -205,7 +205,7 @@ func TestLinkAndPromoCodeListsUseTheirIndexes(t *testing.T) {
 		}
 	}
 
-	// The same statements against what is there: a search counts so far and stops.
+	// The results of the same statements: the total of a search stops at its bound.
 	filter := affiliate.LinkFilter{Search: "code-"}
 	links, total, err := w.store.Links(t.Context(), w.scope, w.program, filter, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != affiliate.MaxSearchTotal+1 || len(links) != 20 || links[0].Clicks != 1 {
@@ -221,40 +221,41 @@ func TestLinkAndPromoCodeListsUseTheirIndexes(t *testing.T) {
 	}
 }
 
-// Default links come from joining, so insertLink itself keeps totals and count.
-func TestInsertLinkCountsAndKeepsTotals(t *testing.T) {
+// Joining a programme creates default links with insertLink, so insertLink must itself
+// maintain totals and counts.
+func TestInsertLink_MaintainsCountAndTotals(t *testing.T) {
 	w := newLinkWorld(t)
 	w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values (gen_random_uuid(), 'partner', 'p', '', 'Jane', $1)`, w.now)
 	w.fill(w.scope, w.program, 1)
 	w.exec(`delete from links`)
-	if err := w.owner.QueryRow(t.Context(), `select id from participants`).Scan(&w.place); err != nil {
+	if err := w.owner.QueryRow(t.Context(), `select id from participants`).Scan(&w.participant); err != nil {
 		t.Fatal(err)
 	}
 	keys := map[string]bool{}
 	for i := range 20 {
-		made, err := w.store.InsertLink(t.Context(), affiliate.Link{
-			ID: affiliate.NewID[affiliate.Link](w.now), Scope: w.scope, Program: w.program, Participant: w.place, Code: fmt.Sprint("c", i),
+		stored, err := w.store.InsertLink(t.Context(), affiliate.Link{
+			ID: affiliate.NewID[affiliate.Link](w.now), Scope: w.scope, Program: w.program, Participant: w.participant, Code: fmt.Sprint("c", i),
 			Destination: new(string), Version: 1, CreatedAt: w.now, UpdatedAt: w.now,
 		})
-		if err != nil || len(made.ShortKey) != 10 {
-			t.Fatalf("%+v, %v", made, err)
+		if err != nil || len(stored.ShortKey) != 10 {
+			t.Fatalf("%+v, %v", stored, err)
 		}
-		keys[made.ShortKey] = true
+		keys[stored.ShortKey] = true
 	}
 	_, total, err := w.store.Links(t.Context(), w.scope, w.program, affiliate.LinkFilter{}, affiliate.Page{Number: 1, Size: 1})
 	if err != nil || total != 20 || len(keys) != 20 {
 		t.Errorf("total %d, %d keys, %v", total, len(keys), err)
 	}
-	_, total, err = w.store.Links(t.Context(), w.scope, w.program, affiliate.LinkFilter{Participant: &w.place}, affiliate.Page{Number: 1, Size: 1})
+	_, total, err = w.store.Links(t.Context(), w.scope, w.program, affiliate.LinkFilter{Participant: &w.participant}, affiliate.Page{Number: 1, Size: 1})
 	if err != nil || total != 20 {
-		t.Errorf("of the participant: %d, %v", total, err)
+		t.Errorf("total of the participant: %d, %v", total, err)
 	}
-	// A link that fails is not counted: the participant is not there.
-	nobody := affiliate.NewID[affiliate.Participant](w.now)
+	// A link that cannot be stored is not counted. This one has an unknown participant.
+	unknown := affiliate.NewID[affiliate.Participant](w.now)
 	if _, err := w.store.InsertLink(t.Context(), affiliate.Link{
-		ID: affiliate.NewID[affiliate.Link](w.now), Scope: w.scope, Program: w.program, Participant: nobody, Code: "c", IsDefault: true,
+		ID: affiliate.NewID[affiliate.Link](w.now), Scope: w.scope, Program: w.program, Participant: unknown, Code: "c", IsDefault: true,
 		Version: 1, CreatedAt: w.now, UpdatedAt: w.now,
 	}); err == nil {
-		t.Error("a link of nobody")
+		t.Error("a link of an unknown participant was stored")
 	}
 }

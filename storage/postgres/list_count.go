@@ -11,30 +11,30 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// What list_counts counts, per programme.
+// The lists that list_counts counts, per programme.
 const (
-	countOfLinks        = "links" // that are not deleted, default ones too
-	countOfPromoCodes   = "promo_codes"
-	countOfParticipants = "participants." // and the status
+	linkCount        = "links" // links that are not deleted, including default links
+	promoCodeCount   = "promo_codes"
+	participantCount = "participants." // followed by the status
 )
 
-// countSlots is among how many rows a count is spread, so that transactions that
-// change it seldom wait for each other.
+// countSlots is the number of rows among which a counter is divided, so that
+// transactions that change it rarely wait for each other.
 const countSlots = 16
 
-// anySlot is for what has no id that could choose.
-func anySlot() int16 { return rand.N(int16(countSlots)) } //nolint:gosec // it spreads, it hides nothing
+// anySlot returns a random slot, for changes that have no id.
+func anySlot() int16 { return rand.N(int16(countSlots)) } //nolint:gosec // not security relevant
 
-// countChange says how a list's length changes. The slot is chosen by the id of
-// the thing, so that one thing always meets its own row.
+// countChange is a change of a list's length. The id of the element determines the
+// slot, so that all changes for one element update the same row.
 type countChange struct {
 	What string
 	ID   uuid.UUID
 	N    int64
 }
 
-// changeCounts keeps list_counts in the transaction that changes a list. Several
-// changes of one transaction go into one call, which takes the rows in one order.
+// changeCounts updates list_counts in the transaction that changes a list. A
+// transaction makes all its changes in one call, which locks the rows in a fixed order.
 func changeCounts(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, program affiliate.ProgramID, changes ...countChange) error {
 	const change = `
 		insert into list_counts as c (workspace_id, program_id, what, slot, n)
@@ -47,12 +47,12 @@ func changeCounts(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, 
 		what[i], slots[i], n[i] = change.What, int16(change.ID[15]%countSlots), change.N
 	}
 	if _, err := tx.Exec(ctx, change, workspace, program, what, slots, n); err != nil {
-		return fmt.Errorf("list counts: %w", err)
+		return fmt.Errorf("update list counts: %w", err)
 	}
 	return nil
 }
 
-// listCount is the exact length of lists, summed.
+// listCount returns the sum of the exact lengths of lists.
 func listCount(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID, program affiliate.ProgramID, what ...string) (int64, error) {
 	const count = `
 		select coalesce(sum(n), 0)::bigint from list_counts where workspace_id = $1 and program_id = $2 and what = any($3)`

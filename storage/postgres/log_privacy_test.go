@@ -9,7 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-func TestTheLogKeepsNoNote(t *testing.T) {
+func TestAuditLog_OmitsNotes(t *testing.T) {
 	w := newTeam(t)
 	program := w.NewProgram(w.scope)
 	p := w.NewParticipant(w.scope, program, w.NewPartner("Jane"))
@@ -28,7 +28,7 @@ func TestTheLogKeepsNoNote(t *testing.T) {
 			t.Errorf("%q: %s", tc.note, line)
 		}
 	}
-	// Of a patch without it there is nothing to hide.
+	// A patch without a note has nothing to hide.
 	if _, err := w.Store.UpdateParticipant(t.Context(), w.scope, program, p.ID,
 		affiliate.ParticipantPatch{Tags: affiliate.Set([]string{})}, w.now.Add(time.Millisecond), by(w.owner)); err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestTheLogKeepsNoNote(t *testing.T) {
 	}
 }
 
-func TestLogsNameNoPartner(t *testing.T) {
+func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 	w := newTeam(t)
 	program := w.NewProgram(w.scope)
 	applicant, invited := w.NewPartner("Secretia"), w.NewPartner("Secretius")
@@ -53,7 +53,7 @@ func TestLogsNameNoPartner(t *testing.T) {
 		t.Errorf("audited %s, want %s", line, want)
 	}
 	if object, _ := w.LastEvent(affiliate.EventParticipantApplied); object["partner_name"] != "Secretia" {
-		t.Errorf("the event says %v", object)
+		t.Errorf("the event contains %v", object)
 	}
 	if _, err := w.Store.MoveParticipant(t.Context(), w.scope, program, p.ID, affiliate.ApproveParticipant, nil, w.now, by(w.owner)); err != nil {
 		t.Fatal(err)
@@ -89,14 +89,14 @@ func TestLogsNameNoPartner(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := w.Count(`select count(*) from audit_log where action = 'participant.accept_invite'`); n != 1 {
-		t.Errorf("%d lines of the acceptance", n)
+		t.Errorf("%d audit records of the acceptance", n)
 	}
-	if said := w.Texts(`select l::text from audit_log l where l::text ilike '%secret%' or coalesce(after, '{}') ? 'partner_name'`); len(said) != 0 {
-		t.Errorf("the log says %s", said)
+	if found := w.Texts(`select l::text from audit_log l where l::text ilike '%secret%' or coalesce(after, '{}') ? 'partner_name'`); len(found) != 0 {
+		t.Errorf("the audit log contains %s", found)
 	}
 }
 
-func TestTheAccountsLogKeepsNoValues(t *testing.T) {
+func TestAccountAuditLog_OmitsValues(t *testing.T) {
 	w := newTeam(t)
 	user := w.NewPartner("Secretia")
 	for _, patch := range []affiliate.PartnerProfilePatch{

@@ -20,13 +20,13 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// queueSchema holds River's tables. They belong to appRole, because River rebuilds
-// its indexes and needs to own them for it.
+// queueSchema is the schema of River's tables. appRole owns them, because River
+// rebuilds its indexes, which only the owner can do.
 const queueSchema = "river"
 
-// Migrate brings the database at url to this binary's schema. It connects as
-// the owner of the schema. Running it again, or from several processes at a
-// time, changes nothing.
+// Migrate brings the database at url to this binary's schema version. It connects as
+// the owner of the schema. Running it again changes nothing. Several processes can run
+// it at the same time.
 func Migrate(ctx context.Context, url string) error {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -39,8 +39,8 @@ func Migrate(ctx context.Context, url string) error {
 	}
 	defer pool.Close()
 
-	// The lock is held on its own connection for the whole run, so that two
-	// migrators of one database take turns.
+	// A separate connection keeps the lock during the whole run, so that concurrent
+	// migrations of one database run one after the other.
 	guard, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
@@ -56,7 +56,7 @@ func Migrate(ctx context.Context, url string) error {
 	if err := migrateTables(ctx, pool); err != nil {
 		return err
 	}
-	// The core reads the schema's version as a user that may not own the table.
+	// The core reads the schema version as a role that may not own the table.
 	if _, err := pool.Exec(ctx, "grant select on "+goose.DefaultTablename+" to "+appRole); err != nil {
 		return fmt.Errorf("migrate tables: %w", err)
 	}
@@ -72,7 +72,7 @@ func migrateTables(ctx context.Context, pool *pgxpool.Pool) error {
 	defer func() { _ = db.Close() }()
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, files)
 	if err != nil {
-		return fmt.Errorf("migrations: %w", err)
+		return fmt.Errorf("read migrations: %w", err)
 	}
 	if _, err := provider.Up(ctx); err != nil {
 		return fmt.Errorf("migrate tables: %w", err)
@@ -106,13 +106,13 @@ func migrateQueue(ctx context.Context, config *pgxpool.Config) error {
 	return nil
 }
 
-// unusedQueueIndexes serve searches for jobs by their arguments and metadata. The
-// service makes no such search, and each job would update these indexes three
+// unusedQueueIndexes are indexes for searching jobs by their arguments and metadata.
+// The service makes no such searches, and each job would update these indexes three
 // times: when it is inserted, started and completed.
 var unusedQueueIndexes = []string{"river_job_args_index", "river_job_metadata_index"}
 
-// MigrationsHash identifies the schema: it changes with every change of a
-// migration. Tests use it in the name of their template database.
+// MigrationsHash returns a hash that changes with every change of a migration file.
+// Tests use it in the name of their template database.
 func MigrationsHash() string {
 	sum := sha256.New()
 	entries, err := fs.ReadDir(migrations, "migrations")

@@ -14,18 +14,18 @@ import (
 // the append-only tables.
 const appRole = "tributary_app"
 
-// SQLSTATE codes of a role that exists, and of a user without the right.
+// SQLSTATE codes: the role exists already, and the user lacks a privilege.
 const (
 	codeDuplicateObject       = "42710"
 	codeInsufficientPrivilege = "42501"
 )
 
-// prepareRole creates appRole, makes the migrating user a member of it and creates
-// the queue's schema. Each step runs only if its result is missing, so a user without
-// CREATEROLE may migrate a database whose role an administrator has created.
+// prepareRole creates appRole, makes the migrating user a member of it and creates the
+// queue's schema. It skips each step whose result exists. A user without CREATEROLE can
+// therefore migrate if an administrator has created the role.
 //
-// The user has to be a member of the role to give the schema to it, and the service
-// to work as it.
+// The user must be a member of the role: only a member can make the role the owner of a
+// schema, and the service connects as this user and switches to the role.
 func prepareRole(ctx context.Context, conn *pgx.Conn) error {
 	var user string
 	var roleExists, isMember, schemaExists bool
@@ -42,12 +42,12 @@ func prepareRole(ctx context.Context, conn *pgx.Conn) error {
 	if !roleExists {
 		switch err := ignoreConcurrent(exec(ctx, conn, create)); {
 		case sqlState(err) == codeInsufficientPrivilege:
-			return fmt.Errorf("role %s does not exist and %s may not create roles: run `%s; %s` once as an administrator, or give %[2]s the attribute CREATEROLE",
+			return fmt.Errorf("role %s does not exist and %s is not allowed to create roles: run `%s; %s` once as an administrator, or give %[2]s the attribute CREATEROLE",
 				appRole, quoted, create, grant)
 		case err != nil:
 			return fmt.Errorf("role %s: %w", appRole, err)
 		}
-		// A superuser is a member of every role.
+		// A superuser is a member of every role, so the membership is checked again.
 		if err := conn.QueryRow(ctx, "select pg_has_role(current_user, $1, 'member')", appRole).Scan(&isMember); err != nil {
 			return fmt.Errorf("role %s: %w", appRole, err)
 		}
@@ -73,8 +73,9 @@ func exec(ctx context.Context, conn *pgx.Conn, sql string) error {
 	return err
 }
 
-// ignoreConcurrent drops the error of a statement whose effect a migrator of another
-// database of the cluster had first: roles belong to the whole cluster.
+// ignoreConcurrent returns nil if the error says that the role or membership exists
+// already. Roles belong to the whole cluster, so a migration of another database may
+// have created it in the meantime.
 func ignoreConcurrent(err error) error {
 	if slices.Contains([]string{codeDuplicateObject, codeUniqueViolation}, sqlState(err)) {
 		return nil
@@ -82,7 +83,8 @@ func ignoreConcurrent(err error) error {
 	return err
 }
 
-// sqlState returns the SQLSTATE of an error of the server, and nothing for others.
+// sqlState returns the SQLSTATE of a server error, and an empty string for other
+// errors.
 func sqlState(err error) string {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {

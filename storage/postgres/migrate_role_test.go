@@ -70,7 +70,7 @@ func TestMigrate_WithoutCreateRole(t *testing.T) {
 	if v, err := postgres.CheckSchema(t.Context(), target.String()); err != nil || v.Newer() {
 		t.Errorf("the migrated schema: %+v, %v", v, err)
 	}
-	// The service may also connect as another member of its role.
+	// The service can also connect as another member of its role.
 	admin("create role service login in role tributary_app")
 	target.User = url.User("service")
 	if v, err := postgres.CheckSchema(t.Context(), target.String()); err != nil || v.Newer() {

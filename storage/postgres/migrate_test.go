@@ -14,7 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestMigrateAgainChangesNothing(t *testing.T) {
+func TestMigrate_CanRunAgain(t *testing.T) {
 	url := pgtest.New(t)
 	for range 2 {
 		if err := postgres.Migrate(t.Context(), url); err != nil {
@@ -23,9 +23,9 @@ func TestMigrateAgainChangesNothing(t *testing.T) {
 	}
 }
 
-// A job's arguments are in no index: what the queue's own migrations make of that
-// kind is gone, and what it rebuilds each night is there.
-func TestTheQueueHasTheIndexesThatItUses(t *testing.T) {
+// No index has a job's arguments: the indexes of that kind, which River's migrations
+// create, are dropped. All indexes that River rebuilds each night exist.
+func TestMigrate_QueueIndexes(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	if gin := f.Texts(`select indexdef from pg_indexes where schemaname = 'river' and indexdef like '%USING gin%'`); len(gin) != 0 {
 		t.Errorf("%q", gin)
@@ -36,17 +36,17 @@ func TestTheQueueHasTheIndexesThatItUses(t *testing.T) {
 	}
 	for _, name := range cfg.ReindexerIndexNames {
 		if f.Count(`select count(*) from pg_indexes where schemaname = 'river' and indexname = $1`, name) != 1 {
-			t.Errorf("%s is to be rebuilt and is not there", name)
+			t.Errorf("the index %s will be rebuilt but does not exist", name)
 		}
 	}
 	if len(cfg.ReindexerIndexNames) == 0 {
-		t.Error("nothing is rebuilt")
+		t.Error("no index is rebuilt")
 	}
 }
 
-// The service's role may add to the append-only tables and read them, nothing
-// else, whatever its code says.
-func TestAppendOnlyTablesRefuseChanges(t *testing.T) {
+// The service's role can insert into the append-only tables and read them. It has no
+// other privilege on them.
+func TestAppendOnlyTables_RejectChanges(t *testing.T) {
 	conn := asService(t, pgtest.New(t))
 	for _, table := range []string{"program_rules", "attribution_decisions", "commission_history", "audit_log"} {
 		for _, statement := range []string{
@@ -63,7 +63,7 @@ func TestAppendOnlyTablesRefuseChanges(t *testing.T) {
 	}
 }
 
-func TestPartitionsTakeOverFromTheDefault(t *testing.T) {
+func TestEnsureClickPartitions_MovesClicksFromDefaultPartition(t *testing.T) {
 	url := pgtest.New(t)
 	conn := asService(t, url)
 	ctx := t.Context()

@@ -10,10 +10,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// publishEvents writes events and a delivery for each endpoint that subscribes to
-// them. It takes no lock on the endpoints, so it does not wait for a transaction
-// that turns one off. A delivery made in that moment carries the endpoint's old
-// epoch and is never sent.
+// publishEvents writes events and a delivery for each endpoint that subscribes to them.
+// It does not lock the endpoints, so it does not wait for a transaction that disables
+// one. A delivery that is created at that moment has the endpoint's old epoch and is
+// never sent.
 var publishEvents = rowsOf[newEventRow](`
 	with written as (
 		insert into events (%[1]s)
@@ -30,7 +30,7 @@ var publishEvents = rowsOf[newEventRow](`
 type newEventRow struct {
 	WorkspaceID affiliate.WorkspaceID `db:"workspace_id"`
 	ID          affiliate.EventID     `db:"id"`
-	Day         time.Time             `db:"day"` // the partition
+	Day         time.Time             `db:"day"` // the partition key
 	Mode        affiliate.Mode        `db:"mode"`
 	Type        affiliate.EventName   `db:"type"`
 	SubjectID   fmt.Stringer          `db:"subject_id"`
@@ -38,11 +38,11 @@ type newEventRow struct {
 	CreatedAt   time.Time             `db:"created_at"`
 }
 
-// eventBlock bounds the events of one round trip.
+// eventBlock bounds the number of events in one round trip.
 const eventBlock = 500
 
 // Publish writes events, and a delivery for each endpoint that subscribes to them.
-// Event bodies are serialised here, once, and sent as they are.
+// Event bodies are serialised once, here, and sent unchanged.
 func (tx *Tx) Publish(ctx context.Context, events ...affiliate.Event) error {
 	for from := 0; from < len(events); from += eventBlock {
 		batch := &pgx.Batch{}
@@ -50,13 +50,14 @@ func (tx *Tx) Publish(ctx context.Context, events ...affiliate.Event) error {
 			return err
 		}
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return fmt.Errorf("events: %w", err)
+			return fmt.Errorf("publish events: %w", err)
 		}
 	}
 	return nil
 }
 
-// queueEvents adds events with their deliveries to a batch of this transaction.
+// queueEvents adds the inserts of events and their deliveries to a batch of this
+// transaction.
 func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
 	rows := make([]newEventRow, len(events))
 	for i, event := range events {

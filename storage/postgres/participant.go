@@ -172,8 +172,8 @@ func (s *Store) MoveParticipant(
 			return err
 		}
 		if err := changeCounts(ctx, tx, scope.Workspace, program,
-			countChange{What: countOfParticipants + string(row.Previous), ID: id.UUID, N: -1},
-			countChange{What: countOfParticipants + string(after.Status), ID: id.UUID, N: 1},
+			countChange{What: participantCount + string(row.Previous), ID: id.UUID, N: -1},
+			countChange{What: participantCount + string(after.Status), ID: id.UUID, N: 1},
 		); err != nil {
 			return err
 		}

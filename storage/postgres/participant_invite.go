@@ -115,7 +115,7 @@ func mayInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite) error
 			)`
 		codeTaken = `select exists (select from referral_codes where workspace_id = $1 and mode = $2 and code = $3)`
 	)
-	if _, err := holdOpenProgram(ctx, tx, i.Scope, i.Program); err != nil {
+	if _, err := lockOpenProgram(ctx, tx, i.Scope, i.Program); err != nil {
 		return err
 	}
 	if err := holdGroup(ctx, tx, i.Scope, i.Program, i.Group); err != nil {

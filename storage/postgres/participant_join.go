@@ -150,7 +150,7 @@ func (s *Store) join(ctx context.Context, tx *Tx, p affiliate.Participant, wante
 		return p, err
 	}
 	return p, changeCounts(ctx, tx, p.Scope.Workspace, p.Program,
-		countChange{What: countOfParticipants + string(p.Status), ID: p.ID.UUID, N: 1})
+		countChange{What: participantCount + string(p.Status), ID: p.ID.UUID, N: 1})
 }
 
 // insertParticipant waits for an application of the same partner that has not

@@ -280,9 +280,9 @@ func (s *Store) countParticipants(
 		err = s.pool.QueryRow(ctx, count, planned, args).Scan(&total)
 		return total, err
 	case filter.Status != "":
-		return listCount(ctx, s.pool, scope.Workspace, program, countOfParticipants+string(filter.Status))
+		return listCount(ctx, s.pool, scope.Workspace, program, participantCount+string(filter.Status))
 	}
 	return listCount(ctx, s.pool, scope.Workspace, program,
-		countOfParticipants+string(affiliate.ParticipantPending), countOfParticipants+string(affiliate.ParticipantApproved),
-		countOfParticipants+string(affiliate.ParticipantRejected), countOfParticipants+string(affiliate.ParticipantSuspended))
+		participantCount+string(affiliate.ParticipantPending), participantCount+string(affiliate.ParticipantApproved),
+		participantCount+string(affiliate.ParticipantRejected), participantCount+string(affiliate.ParticipantSuspended))
 }

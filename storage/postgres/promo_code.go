@@ -71,11 +71,11 @@ func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by a
 	err := s.InTx(ctx, func(tx *Tx) error {
 		created = c
 		created.Active, created.Redemptions, created.Version, created.UpdatedAt = true, 0, 1, c.CreatedAt
-		program, err := holdOpenProgram(ctx, tx, c.Scope, c.Program)
+		program, err := lockOpenProgram(ctx, tx, c.Scope, c.Program)
 		if err != nil {
 			return err
 		}
-		if _, err := recipient(ctx, tx, c.Scope, c.Program, c.Participant); err != nil {
+		if _, err := lockNewOwner(ctx, tx, c.Scope, c.Program, c.Participant); err != nil {
 			return err
 		}
 		if c.DiscountType == affiliate.DiscountFixed && c.Currency == nil {
@@ -84,7 +84,7 @@ func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by a
 		if _, err := tx.Exec(ctx, insert, promoCodeArgs(created)); err != nil {
 			return Refusal(err)
 		}
-		change := countChange{What: countOfPromoCodes, ID: c.ID.UUID, N: 1}
+		change := countChange{What: promoCodeCount, ID: c.ID.UUID, N: 1}
 		if err := changeCounts(ctx, tx, c.Scope.Workspace, c.Program, change); err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func (s *Store) UpdatePromoCode(
 	var after affiliate.PromoCode
 	err := s.InTx(ctx, func(tx *Tx) error {
 		args := promoCodeID(scope, program, id)
-		if err := holdOwner(ctx, tx, ownerOfPromoCode, args); err != nil {
+		if err := lockOwner(ctx, tx, ownerOfPromoCode, args); err != nil {
 			return err
 		}
 		row, err := OneRow[promoCodeRow](tx.Query(ctx, selectPromoCode+` for no key update`, args))
@@ -179,7 +179,7 @@ func (s *Store) DeletePromoCode(
 		if err != nil {
 			return err
 		}
-		change := countChange{What: countOfPromoCodes, ID: id.UUID, N: -1}
+		change := countChange{What: promoCodeCount, ID: id.UUID, N: -1}
 		if err := changeCounts(ctx, tx, scope.Workspace, program, change); err != nil {
 			return err
 		}

@@ -70,7 +70,7 @@ func (s *Store) PromoCodes(
 		err   error
 	)
 	if filter == (affiliate.PromoCodeFilter{}) {
-		total, err = listCount(ctx, s.pool, scope.Workspace, program, countOfPromoCodes)
+		total, err = listCount(ctx, s.pool, scope.Workspace, program, promoCodeCount)
 	} else {
 		err = s.pool.QueryRow(ctx, count, planned, args).Scan(&total)
 	}
@@ -89,7 +89,7 @@ const whereOwnPromoCodes = `
 	join promo_codes c on c.workspace_id = t.workspace_id and c.participant_id = t.id
 	where t.partner_id = @partner and t.mode = @mode`
 
-func ownPromoCodesSQL(program *affiliate.ProgramID) (page, count string) {
+func partnerPromoCodesSQL(program *affiliate.ProgramID) (page, count string) {
 	where := whereOwnPromoCodes
 	if program != nil {
 		where += inProgram
@@ -105,7 +105,7 @@ func (s *Store) PartnerPromoCodes(
 	if err := s.checkParticipation(ctx, partner, mode, program); err != nil {
 		return nil, 0, err
 	}
-	list, count := ownPromoCodesSQL(program)
+	list, count := partnerPromoCodesSQL(program)
 	args := pgx.NamedArgs{"partner": partner, "mode": mode, "program": program, "limit": page.Size, "offset": page.Offset()}
 	var total int64
 	if err := s.pool.QueryRow(ctx, count, args).Scan(&total); err != nil {

@@ -43,7 +43,7 @@ var scoped = map[string]bool{
 // below with the reason why it need not.
 func TestEveryStatementNamesItsWorkspaceAndMode(t *testing.T) {
 	found := map[string]bool{}
-	for _, s := range statements(t) {
+	for _, s := range statementRecorder(t) {
 		var workspace, mode bool
 		for _, match := range touched.FindAllStringSubmatch(s.text, -1) {
 			ofMode, ok := scoped[strings.ToLower(match[1])]
@@ -67,8 +67,8 @@ func TestEveryStatementNamesItsWorkspaceAndMode(t *testing.T) {
 	}
 }
 
-// statements reads the source of this package and of its sub-packages.
-func statements(t *testing.T) []statement {
+// statementRecorder reads the source of this package and of its sub-packages.
+func statementRecorder(t *testing.T) []statement {
 	t.Helper()
 	entries, err := os.ReadDir(".")
 	if err != nil {
