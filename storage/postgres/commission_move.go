@@ -24,7 +24,7 @@ const lockCommissionsSQL = `
 func (tx *Tx) LockCommission(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.LockedCommission, error) {
-	found, err := lockHeldCommissions(ctx, tx, scope, []affiliate.CommissionID{id})
+	found, err := lockCommissionsAndPayouts(ctx, tx, scope, []affiliate.CommissionID{id})
 	return oneLocked(found, err, program)
 }
 
@@ -83,7 +83,7 @@ func collectLocked(rows pgx.Rows, scope affiliate.Scope) ([]affiliate.LockedComm
 // records. A transaction calls it once, with all its changes, after it has taken its
 // last lock.
 func (tx *Tx) ApplyCommissionChanges(ctx context.Context, changes ...affiliate.CommissionChange) error {
-	if err := followCommissions(ctx, tx, changes...); err != nil {
+	if err := updatePayouts(ctx, tx, changes...); err != nil {
 		return err
 	}
 	if err := settle(ctx, tx, changes...); err != nil {

@@ -202,7 +202,7 @@ func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResoluti
 // followResolution changes the commission according to the resolution. A commission
 // that can no longer be changed in this way stays as it is.
 func (s *Store) followResolution(ctx context.Context, tx *Tx, id affiliate.CommissionID, r affiliate.FraudResolution) error {
-	locked, err := lockHeldCommissions(ctx, tx, r.Scope, []affiliate.CommissionID{id})
+	locked, err := lockCommissionsAndPayouts(ctx, tx, r.Scope, []affiliate.CommissionID{id})
 	if err != nil || len(locked) == 0 {
 		return err
 	}

@@ -163,7 +163,7 @@ func (s *Store) Links(
 // The mode of the links is not a condition because the index of a participant's links
 // does not have it.
 const (
-	whereOwnLinks = `
+	wherePartnerLinks = `
 		from participants t
 		join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id
 		where t.partner_id = @partner and t.mode = @mode and l.deleted_at is null`
@@ -174,7 +174,7 @@ const (
 )
 
 func partnerLinksSQL(program *affiliate.ProgramID) (page, count string) {
-	where := whereOwnLinks
+	where := wherePartnerLinks
 	if program != nil {
 		where += inProgram
 	}
@@ -204,7 +204,7 @@ func (s *Store) PartnerLinks(
 // PartnerLink returns one of a partner's links. Errors: NOT_FOUND.
 func (s *Store) PartnerLink(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.LinkID) (affiliate.Link, error) {
 	args := pgx.NamedArgs{"partner": partner, "mode": mode, "id": id}
-	row, err := OneRow[linkRow](s.pool.Query(ctx, withTotals(`select l.*`+whereOwnLinks+` and l.id = @id`), args))
+	row, err := OneRow[linkRow](s.pool.Query(ctx, withTotals(`select l.*`+wherePartnerLinks+` and l.id = @id`), args))
 	return row.link(), err
 }
 

@@ -9,36 +9,37 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-func nothing() error { return nil }
+func succeed() error { return nil }
 
-// An event gets a delivery for each endpoint that follows it when its cause commits.
-func TestEventsAreDeliveredToThoseWhoFollowThem(t *testing.T) {
+// An event gets one delivery per subscribed endpoint, in the transaction of the change
+// that causes it.
+func TestPublish_CreatesDeliveriesForSubscribers(t *testing.T) {
 	w := newWebhookWorld(t)
 	endpoints := map[string]affiliate.Endpoint{
 		"all":         w.create(w.scope, "*"),
-		"a noun":      w.create(w.scope, "payout.*"),
+		"a group":     w.create(w.scope, "payout.*"),
 		"the name":    w.create(w.scope, "link.created", "payout.paid"),
-		"thrice":      w.create(w.scope, "*", "payout.*", "payout.paid"),
-		"off":         w.create(w.scope, "*"),
+		"three times": w.create(w.scope, "*", "payout.*", "payout.paid"),
+		"disabled":    w.create(w.scope, "*"),
 		"deleted":     w.create(w.scope, "*"),
 		"other names": w.create(w.scope, "commission.*", "payout.failed", "promo_code.*"),
 	}
 	for what, scope := range w.others() {
 		endpoints[what] = w.create(scope, "*")
 	}
-	w.turn(endpoints["off"], false)
+	w.turn(endpoints["disabled"], false)
 	w.remove(endpoints["deleted"])
 	again := w.create(w.scope, "*")
 	w.turn(again, false)
-	endpoints["on again"] = w.turn(again, true)
+	endpoints["enabled again"] = w.turn(again, true)
 
-	var told []affiliate.EndpointKey
-	w.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { told = append(told, endpoints...) })
+	var notified []affiliate.EndpointKey
+	w.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { notified = append(notified, endpoints...) })
 	event := affiliate.NewEvent(w.scope, "payout.paid", w.now, map[string]string{"id": "1"}, nil)
-	if err := w.Store.Publish(t.Context(), nothing, event); err != nil {
+	if err := w.Store.Publish(t.Context(), succeed, event); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"a noun", "all", "on again", "the name", "thrice"}
+	want := []string{"a group", "all", "enabled again", "the name", "three times"}
 	var got []string
 	for name, e := range endpoints {
 		n := w.Count(`
@@ -49,23 +50,23 @@ func TestEventsAreDeliveredToThoseWhoFollowThem(t *testing.T) {
 		if n == 1 {
 			got = append(got, name)
 			key := affiliate.EndpointKey{Workspace: e.Scope.Workspace, ID: e.ID}
-			if !slices.Contains(told, key) {
-				t.Errorf("%s: nobody is told", name)
+			if !slices.Contains(notified, key) {
+				t.Errorf("%s: the callback did not receive the endpoint", name)
 			}
 		}
 	}
 	slices.Sort(got)
-	if !slices.Equal(got, want) || len(told) != len(want) || w.Count(`select count(*) from webhook_deliveries`) != len(want) {
-		t.Errorf("delivered to %q, told %d", got, len(told))
+	if !slices.Equal(got, want) || len(notified) != len(want) || w.Count(`select count(*) from webhook_deliveries`) != len(want) {
+		t.Errorf("deliveries for %q, callback received %d endpoints", got, len(notified))
 	}
 }
 
-// Nouns end at the dot: who follows one does not get those that begin alike.
-func TestANounIsAWholeWord(t *testing.T) {
+// A pattern like promo.* matches the whole part before the dot, not a prefix of it.
+func TestPublish_MatchesWholeEventGroups(t *testing.T) {
 	w := newWebhookWorld(t)
 	promo := w.create(w.scope, "promo_code.*")
 	w.create(w.scope, "promo.*")
-	if err := w.Store.Publish(t.Context(), nothing, affiliate.NewEvent(w.scope, affiliate.EventPromoCodeCreated, w.now, nil, nil)); err != nil {
+	if err := w.Store.Publish(t.Context(), succeed, affiliate.NewEvent(w.scope, affiliate.EventPromoCodeCreated, w.now, nil, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.text(`select endpoint_id::text from webhook_deliveries`); got != promo.ID.String() {
@@ -73,54 +74,55 @@ func TestANounIsAWholeWord(t *testing.T) {
 	}
 }
 
-func TestEventsNobodyFollowsAreKept(t *testing.T) {
+func TestPublish_StoresEventsWithoutSubscribers(t *testing.T) {
 	w := newWebhookWorld(t)
-	told := false
-	w.Store.OnDeliveries(func([]affiliate.EndpointKey) { told = true })
-	if err := w.Store.Publish(t.Context(), nothing, affiliate.NewEvent(w.scope, "payout.paid", w.now, nil, nil)); err != nil {
+	notified := false
+	w.Store.OnDeliveries(func([]affiliate.EndpointKey) { notified = true })
+	if err := w.Store.Publish(t.Context(), succeed, affiliate.NewEvent(w.scope, "payout.paid", w.now, nil, nil)); err != nil {
 		t.Fatal(err)
 	}
-	if n := w.Count(`select count(*) from events`); n != 1 || told || w.Count(`select count(*) from webhook_deliveries`) != 0 {
-		t.Errorf("%d events, told: %v", n, told)
+	if n := w.Count(`select count(*) from events`); n != 1 || notified || w.Count(`select count(*) from webhook_deliveries`) != 0 {
+		t.Errorf("%d events, callback called: %v", n, notified)
 	}
 }
 
-// Of what did not commit there is nothing, and nobody hears of it before it has.
-func TestDeliveriesCommitWithTheirCause(t *testing.T) {
+// If a transaction is rolled back, it leaves no events and no deliveries, and the
+// callback does not run. Otherwise the callback runs after the commit.
+func TestPublish_CommitsWithItsTransaction(t *testing.T) {
 	w := newWebhookWorld(t)
 	e := w.create(w.scope)
-	var told []affiliate.EndpointKey
+	var notified []affiliate.EndpointKey
 	w.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) {
-		told = append(told, endpoints...)
+		notified = append(notified, endpoints...)
 		if n := w.Count(`select count(*) from webhook_deliveries`); n != 2 {
-			t.Errorf("%d deliveries are there when they are told", n)
+			t.Errorf("the callback sees %d deliveries, want 2", n)
 		}
 	})
 	events := []affiliate.Event{
 		affiliate.NewEvent(w.scope, "payout.paid", w.now, nil, nil), affiliate.NewEvent(w.scope, "payout.failed", w.now, nil, nil),
 	}
-	failure := errors.New("the cause is undone")
+	failure := errors.New("the change fails")
 	if err := w.Store.Publish(t.Context(), func() error { return failure }, events...); !errors.Is(err, failure) {
 		t.Fatal(err)
 	}
-	if n := w.Count(`select count(*) from webhook_deliveries`) + w.Count(`select count(*) from events`); n != 0 || told != nil {
-		t.Errorf("%d rows, told %v", n, told)
+	if n := w.Count(`select count(*) from webhook_deliveries`) + w.Count(`select count(*) from events`); n != 0 || notified != nil {
+		t.Errorf("%d rows, callback received %v", n, notified)
 	}
-	early := func() error {
-		if told != nil {
-			t.Error("told before the commit")
+	beforeCommit := func() error {
+		if notified != nil {
+			t.Error("the callback ran before the commit")
 		}
 		return nil
 	}
-	if err := w.Store.Publish(t.Context(), early, events...); err != nil {
+	if err := w.Store.Publish(t.Context(), beforeCommit, events...); err != nil {
 		t.Fatal(err)
 	}
-	if key := (affiliate.EndpointKey{Workspace: w.scope.Workspace, ID: e.ID}); !slices.Equal(told, []affiliate.EndpointKey{key, key}) {
-		t.Errorf("told %v", told)
+	if key := (affiliate.EndpointKey{Workspace: w.scope.Workspace, ID: e.ID}); !slices.Equal(notified, []affiliate.EndpointKey{key, key}) {
+		t.Errorf("callback received %v", notified)
 	}
 }
 
-func TestADeliveryHasTheTimeOfItsEvent(t *testing.T) {
+func TestDeliveryID_HasTheTimeOfItsEvent(t *testing.T) {
 	w := newWebhookWorld(t)
 	event, endpoint := affiliate.NewID[affiliate.Event](w.now.Add(time.Millisecond)), affiliate.NewID[affiliate.Endpoint](w.now)
 	id := func(event affiliate.EventID, endpoint affiliate.EndpointID) (id affiliate.DeliveryID) {
@@ -133,18 +135,19 @@ func TestADeliveryHasTheTimeOfItsEvent(t *testing.T) {
 	one := id(event, endpoint)
 	at, ok := one.Time()
 	if want, _ := event.Time(); !ok || !at.Equal(want) || one.UUID[8]&0xc0 != 0x80 {
-		t.Errorf("%s of an event of %s", one, want)
+		t.Errorf("delivery id %s does not have the time of its event, %s", one, want)
 	}
 	if again := id(event, endpoint); again != one {
 		t.Errorf("%s and %s", one, again)
 	}
 	others := []affiliate.DeliveryID{one, id(affiliate.NewID[affiliate.Event](at), endpoint), id(event, affiliate.NewID[affiliate.Endpoint](w.now))}
 	if others[0] == others[1] || others[0] == others[2] || others[1] == others[2] {
-		t.Errorf("%v are the same", others)
+		t.Errorf("delivery ids %v are not all different", others)
 	}
 }
 
-// partitions are the weeks that a table has, the default one left out.
+// partitions returns the weeks for which a table has a partition, without the default
+// partition.
 func (w *webhookWorld) partitions(table string) []string {
 	return w.Texts(`select right(c.relname, 8) from pg_inherits i join pg_class c on c.oid = i.inhrelid
 		where i.inhparent = $1::text::regclass and c.relname ~ '[0-9]$' order by 1`, table)
@@ -152,14 +155,15 @@ func (w *webhookWorld) partitions(table string) []string {
 
 var partitioned = []string{"events", "webhook_deliveries"}
 
-// lies is in which partitions a table's rows lie.
-func (w *webhookWorld) lies(table string) []string {
+// rowPartitions returns the partition and day of each row of a table.
+func (w *webhookWorld) rowPartitions(table string) []string {
 	return w.Texts(`select tableoid::regclass::text || ' ' || day from ` + table + ` order by day`)
 }
 
-// Rows that came before their week had a partition move into it, those of both
-// tables, and those of transactions that are under way.
-func TestWeeksTakeTheirRowsFromTheDefault(t *testing.T) {
+// When the partition of a week is created, rows of that week move from the default
+// partition into it, in both tables. This includes rows of transactions that have not
+// committed yet.
+func TestEnsureEventPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
 	w := newWebhookWorld(t)
 	w.create(w.scope)
 	days := []time.Time{
@@ -173,23 +177,23 @@ func TestWeeksTakeTheirRowsFromTheDefault(t *testing.T) {
 		}
 	}
 	for _, at := range days {
-		publish(at, nothing)
+		publish(at, succeed)
 	}
-	made := make(chan error, 1)
+	created := make(chan error, 1)
 	publish(days[1].Add(time.Hour), func() error {
 		go func() {
 			n, err := w.Store.EnsureEventPartitions(t.Context(), days[1].AddDate(0, 0, 2), days[3].Add(-time.Hour))
 			if err == nil && n != 2 {
 				err = errors.New("not two partitions")
 			}
-			made <- err
+			created <- err
 		}()
 		for w.Count(`select count(*) from pg_locks where not granted and relation = 'events_default'::regclass`) == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		return nil
 	})
-	if err := <-made; err != nil {
+	if err := <-created; err != nil {
 		t.Fatal(err)
 	}
 	for _, table := range partitioned {
@@ -200,7 +204,7 @@ func TestWeeksTakeTheirRowsFromTheDefault(t *testing.T) {
 			table + "_default 2026-03-08", table + "_20260309 2026-03-09", table + "_20260309 2026-03-09", table + "_20260309 2026-03-15",
 			table + "_default 2026-03-16",
 		}
-		if got := w.lies(table); !slices.Equal(got, want) {
+		if got := w.rowPartitions(table); !slices.Equal(got, want) {
 			t.Errorf("%q", got)
 		}
 	}
@@ -210,24 +214,24 @@ func TestWeeksTakeTheirRowsFromTheDefault(t *testing.T) {
 	if n, err := w.Store.EnsureEventPartitions(t.Context(), days[1], days[3]); err != nil || n != 0 {
 		t.Errorf("%d partitions, %v", n, err)
 	}
-	publish(days[3], nothing)
-	if got := w.lies("webhook_deliveries"); got[4] != "webhook_deliveries_20260316 2026-03-16" || got[5] != got[4] {
+	publish(days[3], succeed)
+	if got := w.rowPartitions("webhook_deliveries"); got[4] != "webhook_deliveries_20260316 2026-03-16" || got[5] != got[4] {
 		t.Errorf("%q", got)
 	}
 	if n, err := w.Store.StrayEvents(t.Context()); err != nil || n != 2 {
-		t.Errorf("%d strays, %v", n, err)
+		t.Errorf("%d events in the default partition, %v", n, err)
 	}
 }
 
-// Of the default partitions single rows are deleted, of the weeks only whole ones
-// dropped.
-func TestOldWeeksAreDropped(t *testing.T) {
+// Old rows are deleted one by one from the default partitions. Partitions of a week are
+// only dropped as a whole.
+func TestDropOldEvents_DropsOldPartitionsAndRows(t *testing.T) {
 	w := newWebhookWorld(t)
 	w.now = time.Now().UTC()
 	w.create(w.scope)
 	today := w.now.Truncate(24 * time.Hour)
 	week := func(at time.Time) time.Time { return at.AddDate(0, 0, -(int(at.Weekday())+6)%7) }
-	oldest := today.AddDate(0, 0, -34) // that is kept
+	oldest := today.AddDate(0, 0, -34) // the oldest day that is kept
 	kept, last := week(oldest), week(oldest).AddDate(0, 0, -7)
 	if _, err := w.Store.EnsureEventPartitions(t.Context(), last.AddDate(0, 0, -7), kept); err != nil {
 		t.Fatal(err)
@@ -236,7 +240,7 @@ func TestOldWeeksAreDropped(t *testing.T) {
 	for _, at := range []time.Time{
 		stray, stray.AddDate(0, 0, 1), stray.AddDate(0, 0, 2), last.AddDate(0, 0, -1), last.AddDate(0, 0, 6), kept, today,
 	} {
-		if err := w.Store.Publish(t.Context(), nothing, affiliate.NewEvent(w.scope, "payout.paid", at, nil, nil)); err != nil {
+		if err := w.Store.Publish(t.Context(), succeed, affiliate.NewEvent(w.scope, "payout.paid", at, nil, nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -246,10 +250,11 @@ func TestOldWeeksAreDropped(t *testing.T) {
 			t.Fatalf("%s: %q", table, got)
 		}
 	}
-	// Two weeks and two strays of each; one stray; nothing.
+	// In the first call, per table: two partitions and two rows of the default
+	// partition. In the second call: one row of the default partition. Then nothing.
 	for _, want := range []int64{8, 2, 0} {
 		if n, err := w.Store.DropOldEvents(t.Context(), 2); err != nil || n != want {
-			t.Errorf("%d are dropped, %v, want %d", n, err, want)
+			t.Errorf("dropped %d, %v, want %d", n, err, want)
 		}
 	}
 	for _, table := range partitioned {
@@ -257,14 +262,14 @@ func TestOldWeeksAreDropped(t *testing.T) {
 			t.Errorf("%s: %q", table, got)
 		}
 		want := []string{table + "_" + day(kept) + " " + kept.Format(time.DateOnly), table + "_default " + today.Format(time.DateOnly)}
-		if got := w.lies(table); !slices.Equal(got, want) {
+		if got := w.rowPartitions(table); !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }
 
-// A week that somebody reads is dropped another time.
-func TestAWeekThatIsReadIsDroppedLater(t *testing.T) {
+// A partition that a transaction is reading is dropped by a later call.
+func TestDropOldEvents_FailsWhileAPartitionIsRead(t *testing.T) {
 	w := newWebhookWorld(t)
 	at := time.Now().AddDate(0, 0, -50)
 	if _, err := w.Store.EnsureEventPartitions(t.Context(), at, at); err != nil {
@@ -287,6 +292,6 @@ func TestAWeekThatIsReadIsDroppedLater(t *testing.T) {
 		t.Errorf("%d, %v", n, err)
 	}
 	if _, err := w.SQL.Exec(t.Context(), `select drop_old_events('conversions', 2)`); err == nil {
-		t.Error("it drops of any table")
+		t.Error("drop_old_events drops partitions of other tables")
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The partner's name and address are those of the account, which changes them
-// here as well.
+// The partner's name and email address are copies from the account. A change of the
+// account updates them.
 const participantColumns = `
 	t.id, t.workspace_id, t.mode, t.program_id, t.partner_id, t.partner_name, t.partner_email,
 	t.status, t.referral_code, t.group_id, t.override_rate_bps, t.override_flat_amount_cents, t.tags, t.note,
@@ -84,7 +84,7 @@ const selectParticipant = `
 	select t.* from participants t
 	where t.workspace_id = @workspace and t.mode = @mode and t.program_id = @program and t.id = @id`
 
-// Participant reads one participant with its stats. Errors: NOT_FOUND.
+// Participant returns one participant with its stats. Errors: NOT_FOUND.
 func (s *Store) Participant(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (affiliate.Participant, error) {
 	return readParticipant(ctx, s.pool, scope, program, id)
 }
@@ -98,24 +98,24 @@ func participantArgs(scope affiliate.Scope, program affiliate.ProgramID, id affi
 	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "id": id}
 }
 
-// unlessNone refuses when a statement that ran touched no row.
-func unlessNone(tag pgconn.CommandTag, err error, reason affiliate.Reason) error {
+// refuseIfNone returns a refusal if a successful statement has changed no row.
+func refuseIfNone(tag pgconn.CommandTag, err error, reason affiliate.Reason) error {
 	if err == nil && tag.RowsAffected() == 0 {
 		return affiliate.Refuse(reason)
 	}
 	return err
 }
 
-// MoveParticipant approves, rejects, suspends or reinstates; reason may be nil.
-// What an earlier move said is dropped when its status ends: the record tells
-// how things are, the audit log how they came to be. Errors: NOT_FOUND,
-// PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
+// MoveParticipant approves, rejects, suspends or reinstates a participant. reason may
+// be nil. Time and reason of a status are cleared when the status ends; the audit log
+// keeps them. Errors: NOT_FOUND, PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
 func (s *Store) MoveParticipant(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
 	move affiliate.ParticipantMove, reason *string, at time.Time, by affiliate.Actor,
 ) (affiliate.Participant, error) {
-	// Locked by a statement of its own: one that locks and updates would, after a
-	// wait, queue behind who waits for it.
+	// The row is locked by a separate statement. If one statement locked and updated
+	// it, it would have to wait a second time after its first wait, after other waiting
+	// transactions.
 	const lock = `
 		select from participants
 		where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id
@@ -186,7 +186,7 @@ func (s *Store) MoveParticipant(
 	return after, err
 }
 
-// refuseParticipantMove says why a move found nothing to change.
+// refuseParticipantMove returns the reason why a move changed nothing.
 func refuseParticipantMove(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) error {
 	p, err := readParticipant(ctx, tx, scope, program, id)
 	if err != nil {
@@ -195,10 +195,10 @@ func refuseParticipantMove(ctx context.Context, tx *Tx, scope affiliate.Scope, p
 	return p.RefuseMove()
 }
 
-// deactivateSynced takes the promo codes that stand at the payment processor
-// out of use: there, nobody would ask about the participant.
+// deactivateSynced deactivates the promo codes that exist at the payment processor. The
+// processor does not check the status of the participant.
 func (s *Store) deactivateSynced(ctx context.Context, tx *Tx, p affiliate.Participant, at time.Time, by affiliate.Actor) error {
-	// In the order in which conversions take them.
+	// Conversions lock promo codes in the same order.
 	const lock = `
 		select from promo_codes c
 		where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $3 and c.active and c.sync_status = 'synced'
@@ -237,8 +237,8 @@ func (s *Store) deactivateSynced(ctx context.Context, tx *Tx, p affiliate.Partic
 	return tx.Publish(ctx, events...)
 }
 
-// participantChanged writes what follows from a change: the audit log's line,
-// the events, and the job that takes it to the edge.
+// participantChanged writes everything that follows from a change: the audit record,
+// the events, and the job that updates the edge directory.
 func (s *Store) participantChanged(
 	ctx context.Context, tx *Tx, p affiliate.Participant, action string, at time.Time, by affiliate.Actor,
 	was, is any, events ...affiliate.Event,

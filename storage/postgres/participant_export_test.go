@@ -6,19 +6,19 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The statements whose plans are asserted.
+// Statements whose plans are checked, and the page size of the lists.
 const (
 	ListInvitesSQL      = listParticipantInvites
 	participantPageSize = 20
 )
 
-// The statements for totals whose plans are asserted.
+// Statements for totals whose plans are checked.
 var (
 	CountInGroupSQL = countInGroup
 	CountInvitesSQL = countParticipantInvites
 )
 
-// ParticipantListSQL is the statement of a first page. With a search it is the
+// ParticipantListSQL returns the statement for a first page. With a search, it is the
 // statement for more than affiliate.MaxSearchTotal matches.
 func ParticipantListSQL(
 	scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder,
@@ -30,7 +30,7 @@ func ParticipantListSQL(
 	return participantListSQL(filter, search, order), participantListArgs(scope, program, filter, affiliate.Page{Number: 1, Size: participantPageSize})
 }
 
-// ParticipantSearchSQL is the statement that finds what a search matches.
+// ParticipantSearchSQL returns the statement that finds the matches of a search.
 func ParticipantSearchSQL(scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter) (string, pgx.NamedArgs) {
 	return participantSearchSQL(filter), participantListArgs(scope, program, filter, affiliate.Page{Number: 1, Size: participantPageSize})
 }

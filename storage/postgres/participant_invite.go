@@ -40,13 +40,14 @@ func (r participantInviteRow) invite() affiliate.ParticipantInvite {
 	}
 }
 
-// participantInviteDetails are an invitation as the audit log keeps it: the
-// address stays in the row, where erasure finds it.
+// participantInviteDetails has the fields of an invitation that the audit log stores.
+// The email address is not among them: it is only in the invitation's row, where an
+// erasure can remove it.
 type participantInviteDetails struct {
 	Program      affiliate.ProgramID `json:"program_id"`
 	Group        *affiliate.GroupID  `json:"group_id"`
 	ReferralCode string              `json:"referral_code"`
-	// Replaces is the earlier invitation of the address that this one ended.
+	// Replaces is the earlier invitation to the same address that this one has ended.
 	Replaces *affiliate.InviteID `json:"replaces,omitempty"`
 }
 
@@ -57,10 +58,10 @@ func participantInviteAudit(i affiliate.ParticipantInvite, action string, at tim
 	}
 }
 
-// InviteParticipant stores an invitation with the digest of its token and ends
-// an earlier one of the address. Errors: NOT_FOUND, PROGRAM_STATE_INVALID for an
-// archived programme, VALIDATION_ERROR for a group that is not the programme's,
-// APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+// InviteParticipant stores an invitation with the digest of its token and ends an
+// earlier invitation to the same address. Errors: NOT_FOUND, PROGRAM_STATE_INVALID for
+// an archived programme, VALIDATION_ERROR for a group that does not belong to the
+// programme, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
 func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantInvite, digest [sha256.Size]byte, by affiliate.Actor) error {
 	const (
 		end = `
@@ -75,7 +76,7 @@ func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantIn
 			on conflict (workspace_id, program_id, email) where ended_at is null do nothing`
 	)
 	return s.InTx(ctx, func(tx *Tx) error {
-		if err := mayInvite(ctx, tx, i); err != nil {
+		if err := checkInvite(ctx, tx, i); err != nil {
 			return err
 		}
 		is := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
@@ -88,8 +89,9 @@ func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantIn
 			case !errors.Is(err, pgx.ErrNoRows):
 				return err
 			}
-			// Another invitation of the address may have come in just now: that one is
-			// the earlier one then.
+			// If another transaction has inserted an invitation to the address after
+			// the update, nothing is inserted. The loop then ends that invitation and
+			// tries again.
 			tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
 				"workspace": i.Scope.Workspace, "id": i.ID, "program": i.Program, "mode": i.Scope.Mode, "email": i.Email,
 				"group": i.Group, "code": i.ReferralCode, "digest": digest[:], "by": i.InvitedBy,
@@ -104,9 +106,9 @@ func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantIn
 	})
 }
 
-// mayInvite refuses what could not be accepted. The programme stays locked, so
-// that no invitation comes in behind its end.
-func mayInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite) error {
+// checkInvite refuses an invitation that could not be accepted. The programme stays
+// locked, so that no invitation is stored after the programme was archived.
+func checkInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite) error {
 	const (
 		takesPart = `
 			select exists (
@@ -118,7 +120,7 @@ func mayInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite) error
 	if _, err := lockOpenProgram(ctx, tx, i.Scope, i.Program); err != nil {
 		return err
 	}
-	if err := holdGroup(ctx, tx, i.Scope, i.Program, i.Group); err != nil {
+	if err := lockGroup(ctx, tx, i.Scope, i.Program, i.Group); err != nil {
 		return err
 	}
 	var found bool
@@ -152,9 +154,9 @@ const (
 
 var countParticipantInvites = CountUpTo(affiliate.MaxTotal, openParticipantInvites)
 
-// ListParticipantInvites reads one page of the invitations that can still be
-// accepted, newest first, and counts all pages up to affiliate.MaxTotal. Errors:
-// NOT_FOUND for the programme.
+// ListParticipantInvites returns one page of the invitations that can still be
+// accepted, newest first, and the number of invitations on all pages, up to
+// affiliate.MaxTotal. Errors: NOT_FOUND for the programme.
 func (s *Store) ListParticipantInvites(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, at time.Time, page affiliate.Page,
 ) ([]affiliate.ParticipantInvite, int64, error) {

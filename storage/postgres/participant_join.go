@@ -12,10 +12,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Apply makes a partner a participant, at once approved where the programme
-// approves by itself. Of any number of applications of one partner, and of any
-// number for one code, exactly one succeeds. Errors: NOT_FOUND, VALIDATION_ERROR
-// for terms, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+// Apply makes a partner a participant of a programme. The participant is approved at
+// once if the programme approves automatically. If a partner applies several times at
+// once, or several partners request the same code, exactly one application succeeds.
+// Errors: NOT_FOUND, VALIDATION_ERROR for terms, APPLICATION_DUPLICATE,
+// REFERRAL_CODE_TAKEN.
 func (s *Store) Apply(ctx context.Context, a affiliate.Application, at time.Time, by affiliate.Actor) (affiliate.Participant, error) {
 	var p affiliate.Participant
 	err := s.InTx(ctx, func(tx *Tx) error {
@@ -34,28 +35,29 @@ func (s *Store) Apply(ctx context.Context, a affiliate.Application, at time.Time
 		if p, err = s.join(ctx, tx, p, a.ReferralCode, "participant.apply", by); err != nil {
 			return err
 		}
-		// Who was invited has come: the token must not bring somebody else as well.
+		// The invited partner has joined, so nobody else may use the invitation's
+		// token.
 		_, err = tx.Exec(ctx, endInvited, p.Scope.Workspace, p.Scope.Mode, p.Program, email, at)
 		return err
 	})
 	return p, err
 }
 
-// endInvited ends the open invitation of an address to a programme.
+// endInvited ends the open invitation of an email address to a programme.
 const endInvited = `
 	update participant_invites set ended_at = $5
 	where workspace_id = $1 and mode = $2 and program_id = $3 and email = $4 and ended_at is null`
 
-// AcceptParticipantInvite makes a partner an approved participant of the
-// programme that the token invites to, whoever the partner is. Of any number of
-// calls with one token one succeeds. Errors: NOT_FOUND, VALIDATION_ERROR for
-// terms, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN; a refused call leaves the
-// invitation open.
+// AcceptParticipantInvite makes a partner an approved participant of the programme to
+// which the token invites. It can be any partner, not only the one with the invited
+// address. If several calls use the same token, exactly one succeeds. A call that is
+// refused leaves the invitation open. Errors: NOT_FOUND, VALIDATION_ERROR for terms,
+// APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
 func (s *Store) AcceptParticipantInvite(
 	ctx context.Context, digest [sha256.Size]byte, mode affiliate.Mode, partner affiliate.UserID, acceptTerms bool, at time.Time, by affiliate.Actor,
 ) (affiliate.Participant, error) {
-	// A partner's call has no workspace: the token says which one. Whoever comes
-	// second waits here and then finds the invitation ended.
+	// A partner's call has no workspace; the token determines it. A second call with
+	// the same token waits for this row lock and then does not find an open invitation.
 	const use = `
 		update participant_invites i
 		set ended_at = $3
@@ -89,10 +91,10 @@ func (s *Store) AcceptParticipantInvite(
 	return p, err
 }
 
-// openProgram is the programme that takes the application. A partner's call has
-// no workspace: the programme, found by its id and mode alone, says whose
-// partner the caller is about to become. A private one takes those whom it
-// invited. The row stays locked, so that no participant comes in behind a pause.
+// openProgram returns the programme if it accepts the application. A partner's call has
+// no workspace; the programme, found by its id and mode, determines it. A private
+// programme accepts only partners that it has invited. The row stays locked, so that no
+// participant joins after the programme was paused.
 func openProgram(ctx context.Context, tx *Tx, a affiliate.Application, email string, at time.Time) (affiliate.Program, error) {
 	const open = `
 		select ` + programColumns + `
@@ -116,12 +118,11 @@ func partnerAccount(ctx context.Context, tx *Tx, id affiliate.UserID) (name, ema
 	return name, email, err
 }
 
-// join stores a new participant with the code that it wants, or one made from
-// the partner's name, and all that every participant has: the default link, the
-// totals, and its place in the counts, which come last because others wait for
-// them. A duplicate and a code that is taken are found before anything else is
-// written.
-func (s *Store) join(ctx context.Context, tx *Tx, p affiliate.Participant, wanted, action string, by affiliate.Actor) (affiliate.Participant, error) {
+// join stores a new participant with the requested code, or with a code derived from
+// the partner's name. It also creates the default link and the totals, and updates the
+// counts. The counts come last because other transactions wait for these rows. A
+// duplicate application and a taken code are detected before anything else is written.
+func (s *Store) join(ctx context.Context, tx *Tx, p affiliate.Participant, requestedCode, action string, by affiliate.Actor) (affiliate.Participant, error) {
 	if err := insertParticipant(ctx, tx, p); err != nil {
 		return p, err
 	}
@@ -130,7 +131,7 @@ func (s *Store) join(ctx context.Context, tx *Tx, p affiliate.Participant, wante
 		IsDefault: true, Version: 1, CreatedAt: p.CreatedAt, UpdatedAt: p.CreatedAt,
 	}
 	var err error
-	if p.ReferralCode, err = takeCode(ctx, tx, p, link.ID, wanted); err != nil {
+	if p.ReferralCode, err = reserveCode(ctx, tx, p, link.ID, requestedCode); err != nil {
 		return p, err
 	}
 	events := []affiliate.Event{affiliate.NewEvent(p.Scope, affiliate.EventParticipantApplied, p.CreatedAt, p.Object(), nil)}
@@ -144,7 +145,7 @@ func (s *Store) join(ctx context.Context, tx *Tx, p affiliate.Participant, wante
 	}
 	const totals = `insert into participant_totals (workspace_id, participant_id, program_id) values ($1, $2, $3)`
 	if _, err := tx.Exec(ctx, totals, p.Scope.Workspace, p.ID, p.Program); err != nil {
-		return p, fmt.Errorf("participant totals: %w", err)
+		return p, fmt.Errorf("insert participant totals: %w", err)
 	}
 	if _, err := insertLink(ctx, tx, link); err != nil {
 		return p, err
@@ -153,8 +154,9 @@ func (s *Store) join(ctx context.Context, tx *Tx, p affiliate.Participant, wante
 		countChange{What: participantCount + string(p.Status), ID: p.ID.UUID, N: 1})
 }
 
-// insertParticipant waits for an application of the same partner that has not
-// been decided, and refuses this one when that one holds. The code comes after.
+// insertParticipant inserts the participant without a code; the caller adds the code
+// later. It waits for a concurrent application of the same partner that has not
+// committed yet. If that one commits, this one is refused as a duplicate.
 func insertParticipant(ctx context.Context, tx *Tx, p affiliate.Participant) error {
 	const insert = `
 		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status,
@@ -170,5 +172,5 @@ func insertParticipant(ctx context.Context, tx *Tx, p affiliate.Participant) err
 		"answers": p.Answers, "terms_accepted_at": p.TermsAcceptedAt, "applied_at": p.AppliedAt,
 		"approved_at": p.ApprovedAt, "version": p.Version, "created_at": p.CreatedAt, "updated_at": p.UpdatedAt,
 	})
-	return unlessNone(tag, err, affiliate.ReasonApplicationDuplicate)
+	return refuseIfNone(tag, err, affiliate.ReasonApplicationDuplicate)
 }

@@ -10,19 +10,23 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Lists of participants. A page in any order is read from an index in that
-// order and costs its offset and its size, whatever the size of the programme;
-// the total is kept (list_counts). Narrowed to a status or a group, the default
-// order has an index too; any other order passes over the programme's rows in
-// that order until the page is full, which is long for what is rare. A search
-// finds its rows through indexes of its own and costs as much as it has matches.
-// A search with more than affiliate.MaxSearchTotal matches is counted to that number,
-// and its pages are read in their order, with the search as a condition.
+// Lists of participants. A page in any order is read from an index that has this order.
+// Its cost is its offset and its size, not the size of the programme. The total is
+// stored in list_counts.
 //
-// A page and its total are two statements: who comes in between is in one of
-// them only.
+// With a status or group filter, the default order has an index too. Other orders read
+// the programme's rows in order and filter them until the page is full. That is slow if
+// few rows match.
+//
+// A search finds its rows through its own indexes. Its cost is its number of matches.
+// If there are more than affiliate.MaxSearchTotal matches, the total stops after that
+// number. The pages are then read in the order of the list, with the search as a filter
+// condition.
+//
+// A page and its total are read by two statements. A participant that joins between
+// them is only in the second result.
 
-// participantStatsRow is a participant with what it has brought.
+// participantStatsRow is a participant with its stats.
 type participantStatsRow struct {
 	participantRow
 	Clicks          int64 `db:"clicks"`
@@ -41,9 +45,9 @@ func (r participantStatsRow) participant() affiliate.Participant {
 	return p
 }
 
-// withStats adds to the rows of t that a statement finds what each has brought:
-// the sums and the deltas that are not folded into them yet, which one snapshot
-// sees together, and the balance of its ledger.
+// withStats returns a statement that adds stats and balance to the participants t that
+// the statement of selects. The stats are the stored totals plus the deltas that are
+// not added to them yet, read in one snapshot.
 func withStats(of string) string {
 	return `
 		select ` + participantColumns + `,
@@ -70,9 +74,9 @@ func withStats(of string) string {
 		) b`
 }
 
-// participantSorts are the orders of a list, over t and, for counts, s; each
-// ends in what makes it total. Names are compared byte by byte, as their index
-// is ordered for the sake of prefixes.
+// participantSorts maps the orders of a list to expressions over participants t and
+// totals s. Each order ends with a tie-breaker. Names are compared byte by byte,
+// because the index of names must support prefix searches.
 var participantSorts = map[affiliate.ParticipantSort]struct{ descending, ascending string }{
 	affiliate.ParticipantsByAge: {
 		"t.created_at desc, t.id desc",
@@ -100,9 +104,10 @@ var participantSorts = map[affiliate.ParticipantSort]struct{ descending, ascendi
 	},
 }
 
-// ListParticipants reads one page of a programme's participants and counts all
-// pages: with a search up to affiliate.MaxSearchTotal, of a group up to
-// affiliate.MaxTotal. Errors: NOT_FOUND for the programme and the filter's group.
+// ListParticipants returns one page of a programme's participants and the number of
+// rows on all pages. The number stops at affiliate.MaxSearchTotal for a search and at
+// affiliate.MaxTotal for a group. Errors: NOT_FOUND for the programme and the filter's
+// group.
 func (s *Store) ListParticipants(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID,
 	filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder, page affiliate.Page,
@@ -129,13 +134,14 @@ func (s *Store) ListParticipants(
 	rows, err := s.pool.Query(ctx, participantListSQL(filter, search, order), planned, args)
 	participants, err := AllRows(rows, err, participantStatsRow.participant)
 	if err != nil {
-		return nil, 0, fmt.Errorf("participants: %w", err)
+		return nil, 0, fmt.Errorf("read participants: %w", err)
 	}
 	total, err := s.countParticipants(ctx, scope, program, filter, args)
 	return participants, total, err
 }
 
-// checkGroup refuses a group that the programme does not have: NOT_FOUND.
+// checkGroup checks that the group belongs to the programme. Nil passes. Errors:
+// NOT_FOUND.
 func (s *Store) checkGroup(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) error {
 	if group == nil {
 		return nil
@@ -163,7 +169,7 @@ func participantListArgs(scope affiliate.Scope, program affiliate.ProgramID, fil
 	return args
 }
 
-// whereParticipants are the conditions of a filter, but for its search.
+// whereParticipants returns the conditions of a filter, without its search.
 func whereParticipants(filter affiliate.ParticipantFilter) string {
 	where := ` where t.workspace_id = @workspace and t.mode = @mode and t.program_id = @program`
 	if filter.Status != "" {
@@ -175,9 +181,9 @@ func whereParticipants(filter affiliate.ParticipantFilter) string {
 	return where
 }
 
-// participantListSQL is the statement for a page: one per way of listing, so
-// that each is planned with the index that has its order. search is empty,
-// participantsFound or participantsMatching.
+// participantListSQL returns the statement for a page. Each combination of filter and
+// order is its own statement, so that Postgres plans it with the fitting index. search
+// is empty, participantsFound or participantsMatching.
 func participantListSQL(filter affiliate.ParticipantFilter, search string, order affiliate.ParticipantOrder) string {
 	sorts, ok := participantSorts[order.By]
 	if !ok {
@@ -196,10 +202,12 @@ func participantListSQL(filter affiliate.ParticipantFilter, search string, order
 	return withStats(rows) + ` order by ` + sort
 }
 
-// participantsFound is the condition of a search whose matches are an argument.
+// participantsFound is the condition of a search whose matches are passed as an
+// argument.
 const participantsFound = ` and t.id = any(@found)`
 
-// participantsMatching is the condition of a search with more matches than that.
+// participantsMatching returns the condition of a search with more than
+// affiliate.MaxSearchTotal matches.
 func participantsMatching(filter affiliate.ParticipantFilter) string {
 	matches := []string{
 		`lower(t.partner_name) like lower(@pattern)`,
@@ -217,9 +225,9 @@ func participantsMatching(filter affiliate.ParticipantFilter) string {
 	return ` and (` + strings.Join(matches, ` or `) + `)`
 }
 
-// searchParticipants are the participants that a search finds, among those that
-// the rest of the filter leaves, in no order. If there are more than
-// affiliate.MaxSearchTotal, they are more than that, but not all.
+// searchParticipants returns the participants that match the search and the rest of the
+// filter, in no particular order. If more than affiliate.MaxSearchTotal participants
+// match, it returns more than that number, but not necessarily all.
 func (s *Store) searchParticipants(ctx context.Context, filter affiliate.ParticipantFilter, args pgx.NamedArgs) ([]affiliate.ParticipantID, error) {
 	rows, err := s.pool.Query(ctx, participantSearchSQL(filter), planned, args)
 	if err != nil {
@@ -232,13 +240,14 @@ func (s *Store) searchParticipants(ctx context.Context, filter affiliate.Partici
 	return found, nil
 }
 
-// participantSearchSQL looks up each kind of prefix in its index.
+// participantSearchSQL returns a statement that looks up the prefix in the index of
+// each searched column.
 func participantSearchSQL(filter affiliate.ParticipantFilter) string {
 	where := whereParticipants(filter)
 	limit := fmt.Sprintf(` limit %d)`, affiliate.MaxSearchTotal+1)
 	kinds := []string{
 		`(select t.id from participants t` + where + ` and lower(t.partner_name) like lower(@pattern)` + limit,
-		// A participant may have several codes that match.
+		// A participant can have several matching codes.
 		`(select t.id from participants t` + where + ` and t.id in (
 			select r.participant_id from referral_codes r
 			where r.workspace_id = @workspace and r.mode = @mode and r.program_id = @program and r.code like lower(@pattern))` + limit,
@@ -252,7 +261,8 @@ func participantSearchSQL(filter affiliate.ParticipantFilter) string {
 	return strings.Join(kinds, ` union `)
 }
 
-// A group fixes programme and mode, so that its index alone can count it.
+// The group determines programme and mode, so an index on the group alone is enough to
+// count.
 const participantsInGroup = `
 	from participants t
 	where t.workspace_id = @workspace and t.group_id = @group
@@ -263,8 +273,8 @@ var (
 	countInGroupAndStatus = CountUpTo(affiliate.MaxTotal, participantsInGroup+` and t.status = @status`)
 )
 
-// countParticipants counts the rows of all pages, those of a group up to
-// affiliate.MaxTotal.
+// countParticipants returns the number of rows on all pages, up to affiliate.MaxTotal
+// for a group.
 func (s *Store) countParticipants(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, args pgx.NamedArgs,
 ) (total int64, err error) {

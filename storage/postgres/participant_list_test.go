@@ -20,10 +20,11 @@ var participantSorts = []affiliate.ParticipantSort{
 	affiliate.ParticipantsByConversions, affiliate.ParticipantsByRevenue, affiliate.ParticipantsByCommission,
 }
 
-// inOneLine is a plan whose nodes can be named with the ones below them.
+// inOneLine returns a plan on one line, so that a test can look for a node followed by
+// its child.
 func inOneLine(plan string) string { return strings.Join(strings.Fields(plan), " ") }
 
-func TestParticipantListsUseTheirIndexes(t *testing.T) {
+func TestListParticipants_UsesIndexes(t *testing.T) {
 	t.Parallel()
 	w := newProgramWorld(t)
 	p := w.program(affiliate.ProgramActive)
@@ -56,15 +57,15 @@ func TestParticipantListsUseTheirIndexes(t *testing.T) {
 		affiliate.ParticipantsByRevenue:     {"Scan using participant_totals_by_revenue on", "Scan using participant_totals_by_revenue_up on"},
 		affiliate.ParticipantsByCommission:  {"Scan using participant_totals_by_commission on", "Scan using participant_totals_by_commission_up on"},
 	}
-	check := func(name string, plan string, wanted ...string) {
+	check := func(name string, plan string, want ...string) {
 		t.Helper()
 		flat := inOneLine(plan)
-		for _, part := range wanted {
+		for _, part := range want {
 			if !strings.Contains(flat, part) {
 				t.Errorf("%s: no %q in\n%s", name, part, plan)
 			}
 		}
-		// The whole of a table is read by nothing but the look at the one programme.
+		// None of these tables may be scanned completely.
 		for _, part := range []string{"Seq Scan on participants", "Seq Scan on participant_totals", "Seq Scan on referral_codes", "Seq Scan on stats_deltas", "Seq Scan on ledger_balances", "Hash Join"} {
 			if strings.Contains(flat, part) {
 				t.Errorf("%s: %q in\n%s", name, part, plan)
@@ -80,7 +81,7 @@ func TestParticipantListsUseTheirIndexes(t *testing.T) {
 		for i, ascending := range []bool{false, true} {
 			plan := list(affiliate.ParticipantFilter{}, affiliate.ParticipantOrder{By: by, Ascending: ascending})
 			check(fmt.Sprint(by, " ascending ", ascending), plan, index[by][i], "stats_deltas_by_participant", "ledger_balances_pkey")
-			// Beneath the limit, at most rows that tie are sorted.
+			// Below the limit, only rows with equal keys may be sorted.
 			if _, below, _ := strings.Cut(inOneLine(plan), "Limit"); strings.Contains(strings.ReplaceAll(below, "Incremental Sort", ""), "-> Sort") {
 				t.Errorf("%s ascending %v sorts all rows for a page:\n%s", by, ascending, plan)
 			}
@@ -89,23 +90,23 @@ func TestParticipantListsUseTheirIndexes(t *testing.T) {
 	newest := affiliate.ParticipantOrder{By: affiliate.ParticipantsByAge}
 	check("a status", list(affiliate.ParticipantFilter{Status: affiliate.ParticipantApproved}, newest), "Limit", "Index Scan using participants_by_status on participants")
 	check("a group", list(affiliate.ParticipantFilter{Group: &group}, newest), "Limit", "Index Scan using participants_by_group on participants")
-	check("a search for everybody", list(affiliate.ParticipantFilter{Search: "jane"}, newest), "Limit", "Index Scan using participants_by_age on participants")
+	check("a search that matches all", list(affiliate.ParticipantFilter{Search: "jane"}, newest), "Limit", "Index Scan using participants_by_age on participants")
 	check("a group's size", w.plan(postgres.CountInGroupSQL, pgx.QueryExecModeCacheDescribe,
 		pgx.NamedArgs{"workspace": w.scope.Workspace, "program": p.ID, "group": group}), "Limit", "Index Only Scan using participants_by_group")
 	invites := pgx.NamedArgs{"workspace": w.scope.Workspace, "mode": w.scope.Mode, "program": p.ID, "at": w.now, "limit": 20, "offset": 0}
 	check("open invitations", w.plan(postgres.ListInvitesSQL, invites), "participant_invites_open")
 	check("number of open invitations", w.plan(postgres.CountInvitesSQL, invites), "Limit", "participant_invites_")
 
-	for prefix, wanted := range map[string][]string{
+	for prefix, indexes := range map[string][]string{
 		"jane 7": {"participants_by_name", "participants_by_email", "referral_codes_by_program"},
 		"0192aa": {"participants_by_name", "participants_by_email", "referral_codes_by_program", "participants_pkey"},
 	} {
 		sql, args := postgres.ParticipantSearchSQL(w.scope, p.ID, affiliate.ParticipantFilter{Search: prefix})
-		check("search for "+prefix, w.plan(sql, pgx.QueryExecModeCacheDescribe, args), wanted...)
+		check("search for "+prefix, w.plan(sql, pgx.QueryExecModeCacheDescribe, args), indexes...)
 	}
 }
 
-// group makes a group of a programme.
+// group stores a group of a programme.
 func (w *programWorld) group(program affiliate.ProgramID) affiliate.GroupID {
 	w.t.Helper()
 	id := affiliate.NewID[affiliate.Group](w.now)
@@ -114,11 +115,12 @@ func (w *programWorld) group(program affiliate.ProgramID) affiliate.GroupID {
 	return id
 }
 
-// Whatever the order, the pages hold each row once, and ties fall to the newest.
-func TestParticipantListsHoldEachRowOnceInOrder(t *testing.T) {
+// In every order, the pages contain each row once. Rows with equal keys are ordered
+// newest first.
+func TestListParticipants_ReturnsEachRowOnceInOrder(t *testing.T) {
 	w := newProgramWorld(t)
 	p := w.program(affiliate.ProgramActive)
-	// Many share a name, a count, an instant.
+	// Many participants have the same name, numbers or time.
 	for i := range 40 {
 		at := w.now.Add(time.Duration(i/4) * time.Second)
 		id, user := affiliate.NewID[affiliate.Participant](w.now.Add(time.Duration(i)*time.Millisecond)), affiliate.NewID[affiliate.User](at)
@@ -176,8 +178,9 @@ func TestParticipantListsHoldEachRowOnceInOrder(t *testing.T) {
 	}
 }
 
-// What more share than anybody could look through is found and counted so far.
-func TestParticipantSearchStopsCounting(t *testing.T) {
+// The total of a search with too many matches stops at its bound. The pages still
+// contain distinct rows.
+func TestListParticipants_SearchTotalStopsAtItsBound(t *testing.T) {
 	t.Parallel()
 	w := newProgramWorld(t)
 	p := w.program(affiliate.ProgramActive)

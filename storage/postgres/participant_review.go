@@ -11,22 +11,24 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A suspended participant's pending commissions are flagged in blocks: one with
-// the suspension itself, so that it is seen at once where there are few, and each
-// further one in a transaction and a job of its own, so that no transaction grows
-// with what a participant has earned. What is not flagged yet is held back by the
-// participant's status, which payouts ask for under the participant's lock; an
-// automatic approval asks for it too, and may at most be the last before the
-// suspension.
+// When a participant is suspended, its pending commissions are flagged for review in
+// chunks. The first chunk is flagged in the transaction of the suspension, so that the
+// result is visible at once if there are few. Each further chunk has its own job and
+// transaction. No transaction therefore grows with the number of commissions.
+//
+// A commission that is not flagged yet cannot be paid out, because payouts check the
+// participant's status under a lock. Automatic approvals check the status too, without
+// the lock. An automatic approval that runs at the same time as the suspension may
+// still succeed.
 
-// reviewChunk bounds the commissions of one block.
+// reviewChunk bounds the commissions of one chunk.
 const reviewChunk = 500
 
-// selectPendingOf reads the next of a participant's pending commissions that have
-// a review reason, or do not have it, oldest first: the order of the index by which
-// the partner finds them. Most of what a participant ever earned is not pending.
-// A commission that the same move has reached before, which the code in its history
-// says, is left as people have made it since.
+// selectPendingOf reads the next pending commissions of a participant that have, or do
+// not have, a review reason. They are read oldest first from an index of pending
+// commissions by partner, because most commissions of a participant are not pending. It
+// skips a commission that the same move has already changed, which the code in its
+// history shows. A member may have changed it again since.
 const selectPendingOf = `
 	select c.created_at, c.id
 	from commissions c
@@ -41,49 +43,50 @@ const selectPendingOf = `
 	order by c.created_at, c.id
 	limit @limit`
 
-// reviewPending keeps what a suspended participant has waiting from being approved
-// without a person, and takes that back when the participant is reinstated: a
-// block of it here, the rest in jobs. It is the last thing that a move locks
-// anything for. A conversion decided at the same moment may miss the flag.
+// reviewPending flags the pending commissions of a suspended participant, so that they
+// are not approved automatically. When the participant is reinstated, it removes the
+// flags. It processes the first chunk here and enqueues a job for the rest. It must be
+// the last step of a move that takes locks. A conversion that is decided at the same
+// time may miss the flag.
 func (s *Store) reviewPending(
 	ctx context.Context, tx *Tx, p affiliate.Participant, move affiliate.ParticipantMove, at time.Time, by affiliate.Actor,
 ) error {
 	if move != affiliate.SuspendParticipant && move != affiliate.ReinstateParticipant {
 		return nil
 	}
-	return s.reviewBlock(ctx, tx, affiliate.ReviewPending{
+	return s.reviewNextChunk(ctx, tx, affiliate.ReviewPending{
 		Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, Program: p.Program, Participant: p.ID, Move: move, Since: at, User: by.User, Key: by.Key,
 	}, p.Partner, at)
 }
 
-// ReviewPending works one job. It does nothing when the participant stands
-// elsewhere by now, or is suspended anew: another move has begun at the first
-// commission. A job that is repeated, because a process died before its end was
-// noted, takes the next block.
+// ReviewPending runs one job. It does nothing if the participant has another status
+// now, or was suspended again, because that later move has started its own jobs. If a
+// job runs twice because a process crashed before the job was marked as completed, the
+// second run processes the next chunk.
 func (s *Store) ReviewPending(ctx context.Context, job affiliate.ReviewPending, at time.Time) error {
-	// Held from the reading on, so that no block follows the end of a suspension, and
-	// a job that is at work twice does not look for its block beside itself.
-	const stands = `
+	// The participant stays locked, so that no chunk is flagged after the suspension
+	// has ended, and two runs of the same job do not process the same chunk.
+	const lockIfUnchanged = `
 		select partner_id from participants
 		where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4 and status = $5
 			and (status <> 'suspended' or suspended_at = $6)
 		for no key update`
 	return s.InTx(ctx, func(tx *Tx) error {
 		var partner affiliate.UserID
-		err := tx.QueryRow(ctx, stands, job.Workspace, job.Mode, job.Program, job.Participant, job.Move.To(), job.Since).Scan(&partner)
+		err := tx.QueryRow(ctx, lockIfUnchanged, job.Workspace, job.Mode, job.Program, job.Participant, job.Move.To(), job.Since).Scan(&partner)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("participant: %w", err)
+			return fmt.Errorf("lock participant: %w", err)
 		}
-		return s.reviewBlock(ctx, tx, job, partner, at)
+		return s.reviewNextChunk(ctx, tx, job, partner, at)
 	})
 }
 
-// reviewBlock moves a block of commissions and enqueues a job for the rest. The
-// participant is locked.
-func (s *Store) reviewBlock(ctx context.Context, tx *Tx, job affiliate.ReviewPending, partner affiliate.UserID, at time.Time) error {
+// reviewNextChunk moves a chunk of commissions and enqueues a job for the rest. The
+// caller has locked the participant.
+func (s *Store) reviewNextChunk(ctx context.Context, tx *Tx, job affiliate.ReviewPending, partner affiliate.UserID, at time.Time) error {
 	t := job.Transition(at)
 	type pendingRow struct {
 		CreatedAt time.Time
@@ -96,7 +99,7 @@ func (s *Store) reviewBlock(ctx context.Context, tx *Tx, job affiliate.ReviewPen
 	})
 	pending, err := pgx.CollectRows(rows, pgx.RowToStructByName[pendingRow])
 	if err != nil {
-		return fmt.Errorf("pending commissions: %w", err)
+		return fmt.Errorf("read pending commissions: %w", err)
 	}
 	ids := make([]affiliate.CommissionID, len(pending))
 	for i, c := range pending {
@@ -109,7 +112,7 @@ func (s *Store) reviewBlock(ctx context.Context, tx *Tx, job affiliate.ReviewPen
 	var changes []affiliate.CommissionChange
 	var events []affiliate.Event
 	for _, c := range locked {
-		if !job.Concerns(c.Commission) { // changed before it was locked
+		if !job.Concerns(c.Commission) { // the commission changed before it was locked
 			continue
 		}
 		t.Commission = c.ID

@@ -13,14 +13,14 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// moveParticipant is a person's move of a participant.
+// moveParticipant moves a participant as a user.
 func (w *commissionWorld) moveParticipant(id affiliate.ParticipantID, move affiliate.ParticipantMove) error {
 	user := affiliate.NewID[affiliate.User](w.now)
 	_, err := w.store.MoveParticipant(w.t.Context(), w.scope, w.program, id, move, nil, w.now, affiliate.Actor{User: &user})
 	return err
 }
 
-// reviewState is what a suspension changes of a commission.
+// reviewState has the columns of a commission that a suspension changes.
 type reviewState struct {
 	ReviewReasons []string
 	NeedsReview   bool
@@ -37,10 +37,10 @@ func (w *commissionWorld) review(id affiliate.CommissionID) reviewState {
 	return state
 }
 
-// A suspended partner's commissions that wait are for a person to decide until
-// the partner is reinstated; what is decided, what others have said about them,
-// and what is others', stays.
-func TestSuspendingFlagsWhatIsPending(t *testing.T) {
+// Suspending a participant flags its pending commissions until it is reinstated.
+// Decided commissions, other review reasons and other participants' commissions do not
+// change.
+func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	other, otherPartner := w.participant(affiliate.ParticipantApproved, false)
@@ -80,16 +80,17 @@ func TestSuspendingFlagsWhatIsPending(t *testing.T) {
 		t.Errorf("%d events", n)
 	}
 	if n := w.count(`select count(*) from commission_history where commission_id = $1`, pending.ID); n != 3 {
-		t.Errorf("%d lines of history", n)
+		t.Errorf("%d history entries", n)
 	}
-	// The audit log tells of the participant; its commissions have their history.
+	// The audit log has the move of the participant. The commissions have their own
+	// history.
 	if n := w.count(`select count(*) from audit_log where resource_type = 'commission'`); n != 0 {
-		t.Errorf("%d lines of the audit log", n)
+		t.Errorf("%d audit records of commissions, want none", n)
 	}
 }
 
-// copies makes so many commissions like one, each of another age but for some,
-// with all that is kept beside them.
+// copies inserts n copies of a commission, with history and counts. Three copies at a
+// time have the same creation time.
 func (w *commissionWorld) copies(of affiliate.Commission, n int) {
 	w.t.Helper()
 	w.exec(`set session_replication_role = replica`)
@@ -107,7 +108,7 @@ func (w *commissionWorld) copies(of affiliate.Commission, n int) {
 	w.exec(`set session_replication_role = origin`)
 }
 
-// reviewJobs takes the jobs that wait off the queue.
+// reviewJobs removes the waiting jobs from the queue and returns them.
 func (w *commissionWorld) reviewJobs() []affiliate.ReviewPending {
 	w.t.Helper()
 	rows, _ := w.owner.Query(w.t.Context(), `delete from river.river_job where kind = $1 returning args`, affiliate.ReviewPending{}.Kind())
@@ -127,20 +128,20 @@ func (w *commissionWorld) work(jobs ...affiliate.ReviewPending) {
 	}
 }
 
-// checkReview holds what is flagged against its number, and what is kept and told
-// of it against the commissions.
+// checkReview compares the number of flagged commissions with flagged, and the events,
+// deliveries and history with the commissions.
 func (w *commissionWorld) checkReview(when string, flagged, requiredEvents, updatedEvents int) {
 	w.t.Helper()
 	for what, c := range map[string]struct {
 		sql  string
 		want int
 	}{
-		"flagged":    {`select count(*) from commissions where review_reasons = '{participant_suspended}' and needs_review`, flagged},
-		"free":       {`select count(*) from commissions where review_reasons <> '{}' and not needs_review or review_reasons = '{}' and needs_review`, 0},
-		"flags told": {`select count(*) from events where type = 'commission.review_required'`, requiredEvents},
-		"ends told":  {`select count(*) from events where type = 'commission.updated'`, updatedEvents},
-		"deliveries": {`select count(*) from webhook_deliveries d join events e on e.id = d.event_id and e.type = d.event_type`, w.count(`select count(*) from events`)},
-		"other history": {`select count(*) from commissions c
+		"flagged":                 {`select count(*) from commissions where review_reasons = '{participant_suspended}' and needs_review`, flagged},
+		"inconsistent flags":      {`select count(*) from commissions where review_reasons <> '{}' and not needs_review or review_reasons = '{}' and needs_review`, 0},
+		"events of flags":         {`select count(*) from events where type = 'commission.review_required'`, requiredEvents},
+		"events of removed flags": {`select count(*) from events where type = 'commission.updated'`, updatedEvents},
+		"deliveries":              {`select count(*) from webhook_deliveries d join events e on e.id = d.event_id and e.type = d.event_type`, w.count(`select count(*) from events`)},
+		"inconsistent history": {`select count(*) from commissions c
 			where version <> (select count(*) from commission_history h where h.commission_id = c.id)`, 0},
 		"approved": {`select count(*) from commissions where status <> 'pending'`, 0},
 	} {
@@ -151,9 +152,9 @@ func (w *commissionWorld) checkReview(when string, flagged, requiredEvents, upda
 	w.checkTotals()
 }
 
-// However many commissions wait, a suspension flags one block of them, and each
-// job one more; what is not flagged yet is not approved meanwhile.
-func TestSuspendingFlagsAnyNumberInBlocks(t *testing.T) {
+// A suspension flags one chunk of commissions, and each job flags one more. Commissions
+// that are not flagged yet are not approved automatically.
+func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 	t.Parallel()
 	const n = 1200
 	w := newCommissionWorld(t)
@@ -167,7 +168,7 @@ func TestSuspendingFlagsAnyNumberInBlocks(t *testing.T) {
 	}
 	w.checkReview("suspended", postgres.ReviewChunk, postgres.ReviewChunk, 0)
 	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now.AddDate(0, 1, 0), n); err != nil || sweep != (affiliate.CommissionSweep{}) {
-		t.Errorf("swept %+v, %v", sweep, err)
+		t.Errorf("approved during the suspension: %+v, %v", sweep, err)
 	}
 	first := w.reviewJobs()
 	if len(first) != 1 {
@@ -184,22 +185,23 @@ func TestSuspendingFlagsAnyNumberInBlocks(t *testing.T) {
 	if len(all) != 2 {
 		t.Errorf("%d jobs for the rest", len(all))
 	}
-	// What a person has cleared stays so when a job is repeated.
+	// If a job is repeated, it does not flag a commission again whose flag a member has
+	// removed.
 	if err := w.move(oldest, affiliate.CommissionTransition{Move: affiliate.MoveClearReview}); err != nil {
 		t.Fatal(err)
 	}
-	fromTheFirst := first[0]
-	fromTheFirst.After, fromTheFirst.AfterID = time.Time{}, affiliate.CommissionID{}
-	w.work(append(all, fromTheFirst)...)
+	fromStart := first[0]
+	fromStart.After, fromStart.AfterID = time.Time{}, affiliate.CommissionID{}
+	w.work(append(all, fromStart)...)
 	w.checkReview("all jobs again", n-1, n, 1)
 	if got := w.review(oldest.ID); got.NeedsReview || got.Version != 3 {
-		t.Errorf("cleared by a person, and then: %+v", got)
+		t.Errorf("commission whose flag a member removed: %+v", got)
 	}
 	if jobs := w.reviewJobs(); len(jobs) != 0 {
-		t.Errorf("jobs that found nothing left others: %+v", jobs)
+		t.Errorf("jobs that had nothing to do enqueued others: %+v", jobs)
 	}
 	if by := w.count(`select count(distinct actor) from commission_history where seq = 2 and reason = 'The partner was suspended.'`); by != 1 {
-		t.Errorf("%d have flagged", by)
+		t.Errorf("%d actors have flagged commissions, want 1", by)
 	}
 
 	if err := w.moveParticipant(participant, affiliate.ReinstateParticipant); err != nil {
@@ -210,13 +212,14 @@ func TestSuspendingFlagsAnyNumberInBlocks(t *testing.T) {
 		w.work(jobs...)
 		w.work(jobs...)
 	}
-	w.checkReview("reinstated and all jobs", 0, n, n)
+	w.checkReview("reinstated, after all jobs", 0, n, n)
 	w.work(all...)
-	w.checkReview("jobs of a suspension that has ended", 0, n, n)
+	w.checkReview("after late jobs of the ended suspension", 0, n, n)
 }
 
-// A participant who is reinstated before the jobs have run is as before.
-func TestReinstatingEndsWhatASuspensionBegan(t *testing.T) {
+// If a participant is reinstated before the jobs of its suspension have run, its
+// commissions end up unflagged.
+func TestReinstate_BeforeTheJobsOfTheSuspension(t *testing.T) {
 	t.Parallel()
 	const n, chunk = 1200, postgres.ReviewChunk
 	w := newCommissionWorld(t)
@@ -230,15 +233,15 @@ func TestReinstatingEndsWhatASuspensionBegan(t *testing.T) {
 	}
 	w.checkReview("reinstated", 0, chunk, chunk)
 	w.work(w.reviewJobs()...)
-	w.checkReview("the jobs of both", 0, chunk, chunk)
+	w.checkReview("after the jobs of both moves", 0, chunk, chunk)
 	if jobs := w.reviewJobs(); len(jobs) != 0 {
-		t.Errorf("jobs that found nothing left others: %+v", jobs)
+		t.Errorf("jobs that had nothing to do enqueued others: %+v", jobs)
 	}
 }
 
-// A person's note may be the very sentence that the suspension leaves in the
-// history. It does not keep the commission from being flagged.
-func TestSuspendingFlagsACommissionWithANoteOfThatText(t *testing.T) {
+// A member's note may have the same text as the note of the suspension in the history.
+// The commission must be flagged all the same.
+func TestSuspend_FlagsCommissionWithTheSameNote(t *testing.T) {
 	t.Parallel()
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
@@ -260,8 +263,8 @@ func TestSuspendingFlagsACommissionWithANoteOfThatText(t *testing.T) {
 	}
 }
 
-// A job of a suspension that has ended does nothing in the next one.
-func TestASuspensionDoesNotWorkForTheNext(t *testing.T) {
+// A job of an earlier suspension does nothing in the next suspension.
+func TestSuspend_JobsOfAnEarlierSuspensionDoNothing(t *testing.T) {
 	t.Parallel()
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
@@ -279,12 +282,12 @@ func TestASuspensionDoesNotWorkForTheNext(t *testing.T) {
 	flagged := w.count(`select count(*) from commissions where needs_review`)
 	w.work(before...)
 	if n := w.count(`select count(*) from commissions where needs_review`); len(before) == 0 || n != flagged {
-		t.Errorf("%d jobs of before have flagged %d more", len(before), n-flagged)
+		t.Errorf("%d jobs of the earlier suspension have flagged %d more commissions", len(before), n-flagged)
 	}
 }
 
-// A suspension of few is whole with its answer.
-func TestSuspendingFewLeavesNoJob(t *testing.T) {
+// A suspension with few commissions flags all of them at once and enqueues no job.
+func TestSuspend_FewCommissionsNeedNoJob(t *testing.T) {
 	t.Parallel()
 	w := newCommissionWorld(t)
 	w.subscribeToEverything()
@@ -299,9 +302,9 @@ func TestSuspendingFewLeavesNoJob(t *testing.T) {
 	}
 }
 
-// Approvals race a suspension: each commission is approved before it or flagged
-// by it, and none is both or lost.
-func TestSuspendingRacesApprovals(t *testing.T) {
+// Approvals run at the same time as a suspension. Each commission is approved before it
+// is flagged, or flagged and then approved. No change is lost.
+func TestSuspend_RacingApprovals(t *testing.T) {
 	w := newCommissionWorld(t)
 	participant, partner := w.participant(affiliate.ParticipantApproved, false)
 	user := affiliate.NewID[affiliate.User](w.now)
@@ -324,11 +327,11 @@ func TestSuspendingRacesApprovals(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// An approval that comes behind the suspension clears the flag: a person did it.
+	// An approval after the suspension removes the flag, because a member made it.
 	if n := w.count(`select count(*) from commissions where status = 'approved' and not needs_review`); n != len(all) {
 		t.Errorf("%d approved", n)
 	}
 	if n := w.count(`select count(*) from commissions c where version <> (select count(*) from commission_history h where h.commission_id = c.id)`); n != 0 {
-		t.Errorf("%d commissions with another history", n)
+		t.Errorf("%d commissions have a history that does not match their version", n)
 	}
 }

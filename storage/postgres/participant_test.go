@@ -6,9 +6,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Of one instant, the later application waits for the earlier one's fate: when
-// that is undone, the later one goes through.
-func TestApplicationOutlivesAnUndoneOne(t *testing.T) {
+// If two applications of the same partner run at the same time, the later one waits for
+// the earlier one. If the earlier one is rolled back, the later one succeeds.
+func TestApply_SucceedsAfterAnotherIsRolledBack(t *testing.T) {
 	w := newProgramWorld(t)
 	p := w.program(affiliate.ProgramActive)
 	partner := affiliate.NewID[affiliate.User](w.now)

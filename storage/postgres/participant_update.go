@@ -10,16 +10,16 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// UpdateParticipant changes what the patch names; a patch that changes nothing
-// leaves no trace. No event tells of it, but for the default link's when the
-// code changes. Errors: NOT_FOUND, PARTICIPANT_ERASED, VALIDATION_ERROR for a
-// group that is not the programme's, REFERRAL_CODE_TAKEN.
+// UpdateParticipant changes the fields that the patch names. If nothing changes, it
+// writes no audit record. It publishes no event, except for the default link when the
+// referral code changes. Errors: NOT_FOUND, PARTICIPANT_ERASED, VALIDATION_ERROR for a
+// group that does not belong to the programme, REFERRAL_CODE_TAKEN.
 func (s *Store) UpdateParticipant(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
 	patch affiliate.ParticipantPatch, at time.Time, by affiliate.Actor,
 ) (affiliate.Participant, error) {
-	// A patch is relative to what is there, so the row is held from the reading to
-	// the writing.
+	// The patch is applied to the stored participant, so the row stays locked from the
+	// read to the write.
 	const read = `
 		select ` + participantColumns + `
 		from participants t
@@ -48,7 +48,7 @@ func (s *Store) UpdateParticipant(
 		}
 		if was != nil {
 			after.Version, after.UpdatedAt = before.Version+1, at
-			if err := holdGroup(ctx, tx, after.Scope, program, patch.Group.Value); err != nil {
+			if err := lockGroup(ctx, tx, after.Scope, program, patch.Group.Value); err != nil {
 				return err
 			}
 			override := affiliate.Rate{}
@@ -71,8 +71,8 @@ func (s *Store) UpdateParticipant(
 	return after, err
 }
 
-// participantUpdated writes what follows from an update. Only a code concerns
-// the edge and the link's followers.
+// participantUpdated writes everything that follows from an update. The edge directory
+// and the link's event are only affected if the code changes.
 func (s *Store) participantUpdated(ctx context.Context, tx *Tx, before, after affiliate.Participant, by affiliate.Actor, was, is any) error {
 	if after.ReferralCode == before.ReferralCode {
 		return tx.Audit(ctx, participantAudit(after, "participant.update", after.UpdatedAt, by, was, is))
@@ -83,18 +83,17 @@ func (s *Store) participantUpdated(ctx context.Context, tx *Tx, before, after af
 	return s.participantChanged(ctx, tx, after, "participant.update", after.UpdatedAt, by, was, is)
 }
 
-// holdGroup makes sure that a group, where one is given, is one of the
-// programme's and stays: whoever is deleting it has finished or waits. The
-// programme fixes the mode.
-func holdGroup(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) error {
-	const hold = `
+// lockGroup checks that the group, if one is given, belongs to the programme, and
+// prevents its deletion until the transaction ends. The programme determines the mode.
+func lockGroup(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) error {
+	const lock = `
 		select true from groups where workspace_id = $1 and program_id = $2 and id = $3
 		for key share`
 	if group == nil {
 		return nil
 	}
-	var there bool
-	err := tx.QueryRow(ctx, hold, scope.Workspace, program, *group).Scan(&there)
+	var found bool
+	err := tx.QueryRow(ctx, lock, scope.Workspace, program, *group).Scan(&found)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return affiliate.GroupNotInProgram()
 	}

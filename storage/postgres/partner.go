@@ -10,8 +10,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// An account belongs to no workspace and has no mode: its statements name the
-// account.
+// A partner account belongs to no workspace and has no mode. Its statements filter by
+// the account's id.
 const selectProfile = `
 	select u.id, u.email, u.name, u.country, u.company_name, u.website_url, u.version, u.created_at,
 		m.method, m.account_hint, m.updated_at as method_set_at
@@ -49,25 +49,25 @@ func readProfile(ctx context.Context, db Queryer, sql string, id affiliate.UserI
 	return row.profile(), err
 }
 
-// PartnerProfile reads a partner's account. Errors: NOT_FOUND.
+// PartnerProfile returns a partner's account. Errors: NOT_FOUND.
 func (s *Store) PartnerProfile(ctx context.Context, id affiliate.UserID) (affiliate.PartnerProfile, error) {
 	return readProfile(ctx, s.pool, selectProfile, id)
 }
 
-// UpdatePartnerProfile changes what the patch names; a patch that changes
-// nothing leaves no trace. Errors: NOT_FOUND, VALIDATION_ERROR.
+// UpdatePartnerProfile changes the fields that the patch names. If nothing changes, it
+// writes no audit record. Errors: NOT_FOUND, VALIDATION_ERROR.
 func (s *Store) UpdatePartnerProfile(
 	ctx context.Context, id affiliate.UserID, patch affiliate.PartnerProfilePatch, at time.Time, by affiliate.Actor,
 ) (affiliate.PartnerProfile, error) {
 	const update = `
 		update users set name = $2, country = $3, company_name = $4, website_url = $5, version = $6
 		where id = $1 and kind = 'partner'`
-	// The copies beside the participations, in every workspace and both modes.
+	// The copies of the name in all workspaces and both modes.
 	const rename = `update participants set partner_name = $2 where partner_id = $1`
 	var after affiliate.PartnerProfile
 	err := s.InTx(ctx, func(tx *Tx) error {
-		// The row is held from the reading to the writing, also against whoever is
-		// about to copy the name into a new participation.
+		// The row stays locked from the read to the write. This lock also stops
+		// applications, which copy the name into a new participant.
 		before, err := readProfile(ctx, tx, selectProfile+` for no key update of u`, id)
 		if err != nil {
 			return err
@@ -81,14 +81,15 @@ func (s *Store) UpdatePartnerProfile(
 		}
 		after.Version = before.Version + 1
 		if _, err := tx.Exec(ctx, update, id, after.Name, after.Country, after.CompanyName, after.WebsiteURL, after.Version); err != nil {
-			return fmt.Errorf("profile: %w", err)
+			return fmt.Errorf("update profile: %w", err)
 		}
 		if after.Name != before.Name {
 			if _, err := tx.Exec(ctx, rename, id, after.Name); err != nil {
-				return fmt.Errorf("name of participants: %w", err)
+				return fmt.Errorf("rename participants: %w", err)
 			}
 		}
-		// The log cannot forget what erasure takes out of the account: no values.
+		// The audit record contains no values, because an erasure could not remove them
+		// from the log.
 		changed := map[string][]string{"changed": slices.Sorted(maps.Keys(is))}
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
 			User: id, Actor: by, At: at, Action: "profile.update", After: changed,

@@ -10,29 +10,29 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A partner's commissions are in many workspaces, so the statements name the
-// partner and the mode in place of a workspace; those of one programme name the
-// participation's workspace, which has one partner.
+// A partner has commissions in many workspaces. The statements therefore filter by the
+// partner and the mode instead of a workspace. With a programme filter, they filter by
+// the workspace of the partner's participant in it.
 //
-// A page in the order of age is read from an index in that order
-// (commissions_by_partner, with a status commissions_by_partner_status, of one
-// programme commissions_by_participant) and costs its offset and its size; in
-// any other order it costs one pass over the rows that the filter leaves. The
-// total is an index-only count of those rows that stops at
-// affiliate.MaxTotal, and is left out where the page itself says it; status
-// and programme together have to look at the rows.
+// A page in the order of creation is read from an index that has this order:
+// commissions_by_partner, with a status commissions_by_partner_status, with a programme
+// commissions_by_participant. Its cost is its offset and its size. In any other order,
+// the cost is one pass over the rows that match the filter. The total is an index-only
+// count that stops at affiliate.MaxTotal. It is not needed for the last page. Only a
+// filter by both status and programme has to read the rows.
 
-// partnerCommissionColumns are what a partner may see, over c and p.
+// partnerCommissionColumns are the columns that a partner may see, from commissions c
+// and programs p.
 const partnerCommissionColumns = `
 	c.id, c.program_id as program, p.name as program_name, c.participant_id as participant, c.mode, c.status,
 	c.commission_type as type, c.event_type, c.rate_bps, c.flat_amount_cents as flat_cents, c.amount_cents,
 	c.original_amount_cents, c.currency, c.sale_amount_cents, c.sale_currency, c.recurring_index, c.promo_code,
 	c.hold_until, c.rejection_code, c.approved_at, c.rejected_at, c.paid_at, c.refunded_at, c.created_at`
 
-// PartnerCommissions is one page of a partner's commissions in the mode, and how
-// many rows all its pages have, counted up to affiliate.MaxTotal. The order is by
-// age, amount or status. Errors: NOT_FOUND for a programme that the partner does not
-// take part in.
+// PartnerCommissions returns one page of a partner's commissions in the mode, and the
+// number of rows on all pages, up to affiliate.MaxTotal. The order can be by creation,
+// amount or status. Errors: NOT_FOUND for a programme in which the partner does not
+// take part.
 func (s *Store) PartnerCommissions(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode,
 	filter affiliate.PartnerCommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
@@ -45,14 +45,14 @@ func (s *Store) PartnerCommissions(
 	args := append([]any{planned}, where.args...)
 	rows, err := s.pool.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
 	if err != nil {
-		return nil, 0, fmt.Errorf("partner's commissions: %w", err)
+		return nil, 0, fmt.Errorf("read partner's commissions: %w", err)
 	}
 	commissions, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PartnerCommission])
 	if err != nil {
-		return nil, 0, fmt.Errorf("partner's commissions: %w", err)
+		return nil, 0, fmt.Errorf("read partner's commissions: %w", err)
 	}
 	if n := int64(len(commissions)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// The list ends on this page.
+		// This is the last page, so its end is the total.
 		return commissions, page.Offset() + n, nil
 	}
 	var total int64
@@ -62,8 +62,9 @@ func (s *Store) PartnerCommissions(
 	return commissions, total, nil
 }
 
-// partnerCommissionConditions say which rows of c the filter leaves. Errors:
-// NOT_FOUND for a programme that the partner does not take part in.
+// partnerCommissionConditions returns the conditions for the rows of commissions c that
+// match the filter. Errors: NOT_FOUND for a programme in which the partner does not
+// take part.
 func (s *Store) partnerCommissionConditions(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PartnerCommissionFilter,
 ) (where conditions, err error) {
@@ -98,8 +99,8 @@ func (s *Store) partnerCommissionConditions(
 	return where, nil
 }
 
-// partnerCommissionsSQL are the statements for a page, whose last two arguments
-// are its size and offset, and for the total.
+// partnerCommissionsSQL returns the statements for a page and for the total. The last
+// two arguments of the first are the size and offset of the page.
 func partnerCommissionsSQL(where conditions, order affiliate.CommissionOrder) (page, count string) {
 	direction := " desc"
 	if order.Ascending {
@@ -115,9 +116,9 @@ func partnerCommissionsSQL(where conditions, order affiliate.CommissionOrder) (p
 	return page, commissionTotalSQL(where, affiliate.MaxTotal)
 }
 
-// partnerBalances sums the partner's ledger in the mode, and what of its
-// commissions is not there yet or was paid: an index-only sum
-// (commissions_by_partner_status) that costs as much as there are.
+// partnerBalances sums the partner's balances in the mode, its pending commissions and
+// its paid commissions. The commissions are summed with an index-only scan of
+// commissions_by_partner_status, whose cost grows with their number.
 const partnerBalances = `
 	select currency, sum(balance_cents)::bigint as balance_cents, sum(pending_cents)::bigint as pending_cents, sum(paid_cents)::bigint as paid_cents
 	from (
@@ -133,16 +134,16 @@ const partnerBalances = `
 	group by currency
 	order by currency`
 
-// PartnerBalances sums what a partner is owed and has earned in the mode, by
-// currency.
+// PartnerBalances returns, for each currency, what a partner is owed, its pending
+// commissions and its paid commissions in the mode.
 func (s *Store) PartnerBalances(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]affiliate.PartnerBalance, error) {
 	rows, err := s.pool.Query(ctx, partnerBalances, partner, mode)
 	if err != nil {
-		return nil, fmt.Errorf("balances: %w", err)
+		return nil, fmt.Errorf("read balances: %w", err)
 	}
 	balances, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PartnerBalance])
 	if err != nil {
-		return nil, fmt.Errorf("balances: %w", err)
+		return nil, fmt.Errorf("read balances: %w", err)
 	}
 	return balances, nil
 }

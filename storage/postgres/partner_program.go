@@ -11,18 +11,17 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A partner's call has no workspace: what the partner takes part in is found by
-// the account and the mode, what anybody may join by being open. What belongs to
-// a participation is then read by the keys of its own workspace, for the rows of
-// the page only.
+// A partner's call has no workspace. The partner's own programmes are found by the
+// account and the mode, public programmes by being public. The data of a participation
+// is then read with its workspace, only for the rows of the page.
 //
-// A page of mine costs the partner's participations, of which there are few, and
-// so does its total. A page of the public ones is read from programs_public in
-// its order and its total is an index-only count; with a search both cost what
-// matches (programs_public_by_name).
+// The cost of a page of the partner's own programmes, and of its total, is the number
+// of the partner's participations, which is small. A page of public programmes is read
+// from programs_public in its order, and its total is an index-only count. With a
+// search, the cost of both is the number of matches (programs_public_by_name).
 const (
-	// mine is read once, by the partner: through the programmes it could cost all
-	// their participants.
+	// mine is materialized and read by the partner's id. If Postgres read it starting
+	// from the programmes, it could read all their participants.
 	mine = `
 	with mine as materialized (
 		select t.workspace_id, t.program_id, t.id, t.status, t.referral_code, t.group_id, t.override_rate_bps,
@@ -53,9 +52,9 @@ const (
 			or exists (select from mine t where t.workspace_id = p.workspace_id and t.program_id = p.id))`
 )
 
-// withParticipation reads the programmes of a page with the partner's place in
-// each. Counts are the folded ones with what waits to be folded; the balance is
-// the sum of its slots.
+// withParticipation returns a statement that adds the partner's participation to the
+// programmes of a page. The stats are the stored totals plus the deltas that are not
+// added to them yet. The balance is the sum of its slots.
 func withParticipation(page string) string {
 	return mine + `
 	select ` + programColumns + `, w.name as merchant_name,
@@ -164,7 +163,7 @@ func (r partnerProgramRow) partnerProgram() affiliate.PartnerProgram {
 	return p
 }
 
-// partnerRate is nil where neither column says anything.
+// partnerRate returns nil if both values are nil.
 func partnerRate(bps, flatCents *int64) *affiliate.Rate {
 	if bps == nil && flatCents == nil {
 		return nil
@@ -172,8 +171,8 @@ func partnerRate(bps, flatCents *int64) *affiliate.Rate {
 	return &affiliate.Rate{Bps: bps, FlatCents: flatCents}
 }
 
-// partnerProgramsSQL are the statements for a page and for the total, which is
-// counted up to affiliate.MaxTotal, or with a search up to affiliate.MaxSearchTotal.
+// partnerProgramsSQL returns the statements for a page and for the total. The total
+// stops at affiliate.MaxTotal, or with a search at affiliate.MaxSearchTotal.
 func partnerProgramsSQL(filter affiliate.PartnerProgramFilter) (page, count string) {
 	columns, from := pageOfMine, fromMine
 	switch {
@@ -187,9 +186,10 @@ func partnerProgramsSQL(filter affiliate.PartnerProgramFilter) (page, count stri
 	return withParticipation(columns + from + newestFirst), mine + ` ` + CountUpTo(affiliate.MaxTotalOf(filter.Search), from)
 }
 
-// PartnerPrograms reads one page, newest first (of mine: the newest
-// participation), and counts all pages up to affiliate.MaxTotal, or with a search up
-// to affiliate.MaxSearchTotal.
+// PartnerPrograms returns one page of programmes, newest first, and the number of
+// programmes on all pages, up to affiliate.MaxTotal, or with a search up to
+// affiliate.MaxSearchTotal. The partner's own programmes are ordered by the time of
+// joining.
 func (s *Store) PartnerPrograms(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PartnerProgramFilter, page affiliate.Page,
 ) ([]affiliate.PartnerProgram, int64, error) {
@@ -204,13 +204,13 @@ func (s *Store) PartnerPrograms(
 	rows, err := s.pool.Query(ctx, pageSQL, planned, args)
 	programs, err := AllRows(rows, err, partnerProgramRow.partnerProgram)
 	if err != nil {
-		return nil, 0, fmt.Errorf("partner's programmes: %w", err)
+		return nil, 0, fmt.Errorf("read partner's programmes: %w", err)
 	}
 	return programs, total, nil
 }
 
-// PartnerProgram reads one programme that the partner takes part in or that is
-// open to anybody. Errors: NOT_FOUND.
+// PartnerProgram returns one programme that the partner takes part in or that is
+// public. Errors: NOT_FOUND.
 func (s *Store) PartnerProgram(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.ProgramID,
 ) (affiliate.PartnerProgram, error) {
@@ -219,7 +219,7 @@ func (s *Store) PartnerProgram(
 	}))
 	var refused *affiliate.Error
 	if err != nil && !errors.As(err, &refused) {
-		err = fmt.Errorf("partner's programme: %w", err)
+		err = fmt.Errorf("read partner's programme: %w", err)
 	}
 	if err != nil {
 		return affiliate.PartnerProgram{}, err

@@ -12,8 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// explained is a plan in one line, so that a node can be named with the one
-// below it.
+// explained returns a plan on one line, so that a test can look for a node followed by
+// its child.
 func (w *statsWorld) explained(sql string, args ...any) string {
 	w.t.Helper()
 	rows, _ := w.owner.Query(w.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
@@ -31,21 +31,22 @@ func (w *statsWorld) checkPlan(what, plan string, has ...string) {
 			w.t.Errorf("%s: no %q in\n%s", what, part, plan)
 		}
 	}
-	// Of tables that grow with the partners or with what they bring: a page may
-	// well walk a small one for its twenty rows.
+	// These tables grow with the number of partners or with their activity, so they
+	// must not be scanned. Small tables may be scanned for the twenty rows of a page.
 	for _, table := range []string{"participants", "participant_totals", "links", "link_totals", "commissions", "stats_hours", "stats_deltas"} {
 		if strings.Contains(plan, "Seq Scan on "+table+" ") {
-			w.t.Errorf("%s walks %s:\n%s", what, table, plan)
+			w.t.Errorf("%s scans %s:\n%s", what, table, plan)
 		}
 	}
 }
 
-// Ten partners in 1,000 programmes, most of the rows other people's.
+// newPartnerPlanWorld has ten partners in 1,000 programmes. Most of the rows belong to
+// the other nine partners.
 func newPartnerPlanWorld(t *testing.T) (w *statsWorld, partner spanCount) {
 	t.Helper()
 	w = newStatsWorld(t, 1000, 10)
 	partner = w.participants[0]
-	// The others take part everywhere, this one in a few dozen.
+	// The other partners take part in all programmes, this partner in a few dozen.
 	w.exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.id <> $2 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`,
 		partner.Partner, partner.Participant)
 	w.exec(`delete from participants where partner_id = $1 and id <> $2 and workspace_id > '0a000000-0000-0000-0000-000000000000'`,
@@ -56,7 +57,7 @@ func newPartnerPlanWorld(t *testing.T) (w *statsWorld, partner spanCount) {
 	w.exec(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
 		select workspace_id, id, 'EUR', slot, 1 from participants, generate_series(0, 3) slot`)
 	w.exec(`update programs set name = 'Programme ' || id::text, is_public = get_byte(uuid_send(id), 15) % 2 = 0`)
-	// Keys to other aggregates do not matter here.
+	// Turn off foreign keys, so that no conversions are needed.
 	conn, err := w.owner.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +91,7 @@ func newPartnerPlanWorld(t *testing.T) (w *statsWorld, partner spanCount) {
 	return w, partner
 }
 
-func TestPartnerPlans(t *testing.T) {
+func TestPartnerStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
 	w, partner := newPartnerPlanWorld(t)
 	args := pgx.NamedArgs{"partner": partner.Partner, "mode": "live", "search": "programme 0a%", "limit": 20, "offset": 0, "program": partner.Program}
@@ -177,7 +178,7 @@ func TestPartnerPlans(t *testing.T) {
 	}
 	w.checkPlan("balances", w.explained(postgres.PartnerBalancesSQL, partner.Partner, "live"), "Index Only Scan using commissions_by_partner_status")
 
-	// More than are counted: as many again of another age.
+	// Adds a second set of commissions, 30 days older.
 	if err := pgx.BeginFunc(t.Context(), w.owner, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), `set local session_replication_role = replica`); err != nil {
 			return err
@@ -200,7 +201,7 @@ func TestPartnerPlans(t *testing.T) {
 	}{
 		{affiliate.CommissionPaid, 2, w.count(`select count(*) from commissions where partner_id = $1 and status = 'paid'`, partner.Partner)},
 		{"", 2, w.count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, partner.Partner)},
-		// The last page knows by itself how many there are.
+		// On the last page, the total is computed from the page itself.
 		{"", w.count(`select count(*) / 100 + 1 from commissions where partner_id = $1`, partner.Partner), w.count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, partner.Partner)},
 	} {
 		found, total, err := w.store.PartnerCommissions(t.Context(), partner.Partner, affiliate.ModeLive,
@@ -211,9 +212,9 @@ func TestPartnerPlans(t *testing.T) {
 	}
 }
 
-// A name that changes while participations come into being is the new one in
-// all of them: both hold the account's row.
-func TestNewNameReachesParticipationsThatAreJustMade(t *testing.T) {
+// If the name changes while participants are being created, all participants get the
+// new name, because both transactions lock the account.
+func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
 	w := newStatsWorld(t, 30, 1)
 	partner := w.participants[0].Partner
 	w.exec(`delete from links`)
@@ -249,12 +250,12 @@ func TestNewNameReachesParticipationsThatAreJustMade(t *testing.T) {
 		t.Errorf("version %d", n)
 	}
 	if n := w.count(`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update'`, partner); n != len(names) {
-		t.Errorf("%d lines in the log", n)
+		t.Errorf("%d audit records", n)
 	}
 }
 
-// The log of accounts can be added to and nothing else.
-func TestAccountLogIsAppendOnly(t *testing.T) {
+// The service's role can only add rows to the account audit log.
+func TestAccountAuditLog_IsAppendOnly(t *testing.T) {
 	w := newStatsWorld(t, 1, 1)
 	partner := w.participants[0].Partner
 	if _, err := w.store.UpdatePartnerProfile(t.Context(), partner, affiliate.PartnerProfilePatch{Name: affiliate.Set("New")}, w.now, affiliate.System); err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// payoutColumns name the fields of affiliate.Payout, of a row called p. The
-// workspace is not among them: every statement is given it.
+// payoutColumns are the fields of affiliate.Payout, from payouts p. The workspace is
+// not among them because every statement gets it as an argument.
 const payoutColumns = `
 	p.id, p.mode, p.batch_id as batch, p.program_id as program, p.participant_id as participant, p.partner_id as partner,
 	p.amount_cents, p.currency, p.commission_count, p.adjustment_cents, p.status, p.method, p.reference, p.failure_reason,
 	p.period_start, p.period_end, p.initiated_at, p.paid_at, p.version, p.created_at, p.updated_at`
 
-// payoutRow is a payout as its columns name it.
+// payoutRow is a row with payoutColumns.
 type payoutRow struct {
 	affiliate.Payout
 	Mode affiliate.Mode
@@ -31,8 +31,8 @@ func (r payoutRow) payout(workspace affiliate.WorkspaceID) affiliate.Payout {
 	return p
 }
 
-// lockPayouts locks those of a locked batch's payouts that have one of the
-// statuses, in the order of their ids.
+// lockPayouts locks the payouts of a locked batch that have one of the statuses, in the
+// order of their ids.
 func lockPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, statuses ...affiliate.PayoutStatus) ([]affiliate.Payout, error) {
 	const lock = `
 		select ` + payoutColumns + `
@@ -50,12 +50,12 @@ func collectPayouts(rows pgx.Rows, workspace affiliate.WorkspaceID) ([]affiliate
 		return r.payout(workspace), err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("payouts: %w", err)
+		return nil, fmt.Errorf("read payouts: %w", err)
 	}
 	return found, nil
 }
 
-// insertPayouts adds the payouts of a new batch.
+// insertPayouts inserts the payouts of a new batch.
 func insertPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, payouts []affiliate.Payout) error {
 	const insert = `
 		insert into payouts (workspace_id, mode, batch_id, created_at, updated_at, status, version,
@@ -66,12 +66,12 @@ func insertPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, pay
 			@counts::bigint[], @adjustments::bigint[], @methods::text[], @period_starts::timestamptz[], @period_ends::timestamptz[])
 			as t (id, program_id, participant_id, partner_id, amount_cents, currency, commission_count, adjustment_cents, method, period_start, period_end)`
 	if _, err := tx.Exec(ctx, insert, payoutArgs(batch, batch.CreatedAt, payouts)); err != nil {
-		return fmt.Errorf("payouts: %w", err)
+		return fmt.Errorf("insert payouts: %w", err)
 	}
 	return nil
 }
 
-// payoutArgs are the arguments of statements that write payouts of one batch, with
+// payoutArgs returns the arguments of statements that write payouts of one batch, with
 // an array for each column.
 func payoutArgs(batch affiliate.PayoutBatch, at time.Time, payouts []affiliate.Payout) pgx.NamedArgs {
 	return pgx.NamedArgs{
@@ -108,10 +108,9 @@ func column[R, T any](rows []R, value func(R) T) []T {
 	return values
 }
 
-// movePayouts writes moves of locked payouts of one batch with what follows from
-// them: the ledger, where the batch stands, and the events. Commissions that they
-// hold or give back are the caller's. It returns the batch as it is then, but for
-// its counts and totals.
+// movePayouts writes moves of locked payouts of one batch with what follows from them:
+// the ledger entries, the status of the batch, and the events. The caller assigns or
+// releases the commissions. The returned batch has no counts and totals.
 func movePayouts(
 	ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at time.Time, changes ...affiliate.PayoutChange,
 ) (affiliate.PayoutBatch, error) {
@@ -130,15 +129,15 @@ func movePayouts(
 	moved := column(changes, func(change affiliate.PayoutChange) affiliate.Payout { return change.After })
 	tag, err := tx.Exec(ctx, update, payoutArgs(batch, at, moved))
 	if err == nil && tag.RowsAffected() != int64(len(changes)) {
-		err = fmt.Errorf("%d of %d are as they were locked", tag.RowsAffected(), len(changes))
+		err = fmt.Errorf("only %d of %d locked payouts have the expected version", tag.RowsAffected(), len(changes))
 	}
 	if err != nil {
 		return batch, fmt.Errorf("move payouts: %w", err)
 	}
-	if batch, err = followPayouts(ctx, tx, batch, at); err != nil {
+	if batch, err = updateBatchStatus(ctx, tx, batch, at); err != nil {
 		return batch, err
 	}
-	named, err := namedCommissions(ctx, tx, batch.Scope, column(moved, func(p affiliate.Payout) affiliate.PayoutID { return p.ID }))
+	listed, err := listedCommissions(ctx, tx, batch.Scope, column(moved, func(p affiliate.Payout) affiliate.PayoutID { return p.ID }))
 	if err != nil {
 		return batch, err
 	}
@@ -148,22 +147,22 @@ func movePayouts(
 		if entry := change.LedgerEntry(); entry != nil {
 			entries = append(entries, *entry)
 		}
-		if event, ok := change.Event(named[change.After.ID]); ok {
+		if event, ok := change.Event(listed[change.After.ID]); ok {
 			events = append(events, event)
 		}
 	}
 	if err := tx.Publish(ctx, events...); err != nil {
 		return batch, err
 	}
-	entriesOf := &pgx.Batch{}
-	queueLedger(entriesOf, anySlot(), entries...)
-	if err := tx.SendBatch(ctx, entriesOf).Close(); err != nil {
-		return batch, fmt.Errorf("ledger: %w", err)
+	ledger := &pgx.Batch{}
+	queueLedger(ledger, anySlot(), entries...)
+	if err := tx.SendBatch(ctx, ledger).Close(); err != nil {
+		return batch, fmt.Errorf("write ledger entries: %w", err)
 	}
 	return batch, nil
 }
 
-// auditedPayout is what a person's move can change.
+// auditedPayout has the fields that a member's move can change.
 type auditedPayout struct {
 	Status      affiliate.PayoutStatus `json:"status"`
 	AmountCents int64                  `json:"amount_cents"`
@@ -175,7 +174,7 @@ func auditedPayoutOf(p affiliate.Payout) auditedPayout {
 	return auditedPayout{p.Status, p.AmountCents, p.Reference, p.FailureReason}
 }
 
-func recordPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) error {
+func auditPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) error {
 	p, t := change.After, change.Transition
 	return tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: p.Scope.Workspace, Mode: &p.Scope.Mode, Actor: t.Actor, At: t.At,
@@ -184,8 +183,8 @@ func recordPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) er
 	})
 }
 
-// recordBatch notes what a person did with a batch.
-func recordBatch(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, verb string, at time.Time, by affiliate.Actor, before, after any) error {
+// auditBatch writes an audit record about a member's action on a batch.
+func auditBatch(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, verb string, at time.Time, by affiliate.Actor, before, after any) error {
 	return tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: batch.Scope.Workspace, Mode: &batch.Scope.Mode, Actor: by, At: at,
 		Action: "payout_batch." + verb, ResourceType: "payout_batch", ResourceID: batch.ID, Before: before, After: after,

@@ -11,34 +11,33 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Whatever happens to payouts happens under the lock of their batch's row. A
-// transaction locks the batch, its payouts, their participants and their
-// commissions, in this order.
+// Payouts only change while their batch is locked. A transaction locks the batch, its
+// payouts, their participants and their commissions, in this order.
 
 const batchColumns = `
 	b.id, b.status, b.program_ids as programs, b.cutoff, b.created_by, b.confirmed_by, b.created_at, b.confirmed_at,
 	b.completed_at, b.version`
 
-// InsertPayoutBatch stores a new batch with its payouts, puts the commissions into
-// them, and publishes and audits it. Participants and commissions are locked by
-// LockPayoutsDue. It returns the batch with its counts and totals.
+// InsertPayoutBatch stores a new batch with its payouts, assigns the commissions to
+// them, and writes the events and the audit record. LockPayoutsDue has locked the
+// participants and commissions. The returned batch has its counts and totals.
 func (tx *Tx) InsertPayoutBatch(ctx context.Context, draft affiliate.PayoutBatchDraft, by affiliate.Actor) (affiliate.PayoutBatch, error) {
 	const insert = `
 		insert into payout_batches (workspace_id, id, mode, status, program_ids, cutoff, created_by, created_at, version)
 		values (@workspace, @id, @mode, @status, @programs, @cutoff, @created_by, @created_at, @version)`
 	batch := draft.Batch
-	programs := append([]affiliate.ProgramID{}, batch.Programs...) // not null
+	programs := append([]affiliate.ProgramID{}, batch.Programs...) // an empty slice, because the column is not null
 	_, err := tx.Exec(ctx, insert, pgx.NamedArgs{
 		"workspace": batch.Scope.Workspace, "id": batch.ID, "mode": batch.Scope.Mode, "status": batch.Status, "programs": programs,
 		"cutoff": batch.Cutoff, "created_by": batch.CreatedBy, "created_at": batch.CreatedAt, "version": batch.Version,
 	})
 	if err != nil {
-		return batch, fmt.Errorf("payout batch: %w", err)
+		return batch, fmt.Errorf("insert payout batch: %w", err)
 	}
 	if err := insertPayouts(ctx, tx, batch, draft.Payouts); err != nil {
 		return batch, err
 	}
-	if err := hold(ctx, tx, batch.Scope, draft.Commissions, batch.CreatedAt); err != nil {
+	if err := assignCommissions(ctx, tx, batch.Scope, draft.Commissions, batch.CreatedAt); err != nil {
 		return batch, err
 	}
 	if batch.Counts, batch.Totals, err = countPayouts(ctx, tx, batch); err != nil {
@@ -47,12 +46,12 @@ func (tx *Tx) InsertPayoutBatch(ctx context.Context, draft affiliate.PayoutBatch
 	if err := tx.Publish(ctx, draft.Events()...); err != nil {
 		return batch, err
 	}
-	return batch, recordBatch(ctx, tx, batch, "create", batch.CreatedAt, by, nil, map[string]any{
+	return batch, auditBatch(ctx, tx, batch, "create", batch.CreatedAt, by, nil, map[string]any{
 		"program_ids": programs, "cutoff": affiliate.FormatTime(batch.Cutoff), "payout_count": len(draft.Payouts),
 	})
 }
 
-// lockBatch locks a batch, which guards all its payouts. Errors: NOT_FOUND.
+// lockBatch locks a batch. This lock protects all its payouts. Errors: NOT_FOUND.
 func lockBatch(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
 	const lock = `
 		select ` + batchColumns + `
@@ -81,10 +80,11 @@ func inUTC(b affiliate.PayoutBatch, scope affiliate.Scope) affiliate.PayoutBatch
 	return b
 }
 
-// standings are the statuses that a batch's payouts have. Each is looked for and
-// none is counted, so that it costs the same whatever their number; the limited
-// lateral keeps the planner from joining them all.
-const standings = `
+// selectPayoutStatuses returns the statuses that occur among a batch's payouts. It
+// probes the index once per status and counts nothing, so its cost does not depend on
+// the number of payouts. The lateral with a limit keeps the planner from joining all
+// payouts.
+const selectPayoutStatuses = `
 	select s.status
 	from unnest($4::text[]) as s (status)
 	cross join lateral (
@@ -97,36 +97,36 @@ var payoutStatuses = []affiliate.PayoutStatus{
 	affiliate.PayoutDraft, affiliate.PayoutPending, affiliate.PayoutProcessing, affiliate.PayoutPaid, affiliate.PayoutFailed, affiliate.PayoutCanceled,
 }
 
-// followPayouts brings a locked batch to where its payouts stand, without its counts
-// and totals.
-func followPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at time.Time) (affiliate.PayoutBatch, error) {
+// updateBatchStatus sets the status of a locked batch according to its payouts. The
+// returned batch has no counts and totals.
+func updateBatchStatus(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at time.Time) (affiliate.PayoutBatch, error) {
 	const update = `
 		update payout_batches set status = $4, confirmed_by = $5, confirmed_at = $6, completed_at = $7, version = $8
 		where workspace_id = $1 and mode = $2 and id = $3`
-	rows, _ := tx.Query(ctx, standings, batch.Scope.Workspace, batch.Scope.Mode, batch.ID, payoutStatuses)
+	rows, _ := tx.Query(ctx, selectPayoutStatuses, batch.Scope.Workspace, batch.Scope.Mode, batch.ID, payoutStatuses)
 	found, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.PayoutStatus])
 	if err != nil {
-		return batch, fmt.Errorf("payouts of a batch: %w", err)
+		return batch, fmt.Errorf("read payout statuses: %w", err)
 	}
-	some := affiliate.PayoutCounts{}
+	present := affiliate.PayoutCounts{}
 	for _, status := range found {
-		some[status] = 1 // or more
+		present[status] = 1 // at least one
 	}
-	batch = batch.Follow(some, at)
+	batch = batch.Follow(present, at)
 	batch.Counts, batch.Totals = nil, nil
 	batch.Version++
 	_, err = tx.Exec(ctx, update, batch.Scope.Workspace, batch.Scope.Mode, batch.ID, batch.Status,
 		batch.ConfirmedBy, batch.ConfirmedAt, batch.CompletedAt, batch.Version)
 	if err != nil {
-		return batch, fmt.Errorf("payout batch: %w", err)
+		return batch, fmt.Errorf("update payout batch: %w", err)
 	}
 	return batch, nil
 }
 
-// countPayouts counts and sums a batch's payouts.
+// countPayouts returns the counts and totals of a batch's payouts.
 func countPayouts(ctx context.Context, db Queryer, batch affiliate.PayoutBatch) (affiliate.PayoutCounts, []affiliate.PayoutTotal, error) {
 	batches := []affiliate.PayoutBatch{batch}
-	err := countEach(ctx, db, batch.Scope, batches)
+	err := setPayoutCounts(ctx, db, batch.Scope, batches)
 	return batches[0].Counts, batches[0].Totals, err
 }
 
@@ -138,8 +138,8 @@ const sumBatches = `
 	group by p.batch_id, p.status, p.currency
 	order by p.batch_id, p.currency`
 
-// countEach fills in the counts and totals of batches.
-func countEach(ctx context.Context, db Queryer, scope affiliate.Scope, batches []affiliate.PayoutBatch) error {
+// setPayoutCounts sets the counts and totals of batches.
+func setPayoutCounts(ctx context.Context, db Queryer, scope affiliate.Scope, batches []affiliate.PayoutBatch) error {
 	type sum struct {
 		Batch       affiliate.PayoutBatchID
 		Status      affiliate.PayoutStatus
@@ -174,9 +174,9 @@ func countEach(ctx context.Context, db Queryer, scope affiliate.Scope, batches [
 	return nil
 }
 
-// ConfirmPayoutBatch releases a draft. What has ceased to be payable leaves its
-// payout first, amounts and adjustments are made anew, and a payout that comes to
-// nothing that could be paid is canceled. Errors: NOT_FOUND,
+// ConfirmPayoutBatch confirms a draft batch. Commissions that are no longer payable are
+// first removed from their payouts, and amounts and adjustments are computed again. A
+// payout whose amount can no longer be paid is canceled. Errors: NOT_FOUND,
 // PAYOUT_STATE_INVALID.
 func (s *Store) ConfirmPayoutBatch(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor,
@@ -193,7 +193,7 @@ func (s *Store) ConfirmPayoutBatch(
 		if err != nil {
 			return err
 		}
-		changes, err := judgePayouts(ctx, tx, batch, drafts, affiliate.MoveConfirm, at, by)
+		changes, err := recheckPayouts(ctx, tx, batch, drafts, affiliate.MoveConfirm, at, by)
 		if err != nil {
 			return err
 		}
@@ -204,27 +204,28 @@ func (s *Store) ConfirmPayoutBatch(
 		if batch.Counts, batch.Totals, err = countPayouts(ctx, tx, batch); err != nil {
 			return err
 		}
-		return recordBatch(ctx, tx, batch, "confirm", at, by, map[string]any{"status": affiliate.BatchDraft}, map[string]any{
+		return auditBatch(ctx, tx, batch, "confirm", at, by, map[string]any{"status": affiliate.BatchDraft}, map[string]any{
 			"status": batch.Status, "payouts": batch.Counts,
 		})
 	})
 	return batch, err
 }
 
-// judgePayouts moves payouts on towards the partner: it judges them once more,
-// under locks of their participants and commissions, gives back what they cannot
-// keep, and cancels those that come to nothing that could be paid.
-func judgePayouts(
-	ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, judged []affiliate.Payout, move affiliate.PayoutMove, at time.Time, by affiliate.Actor,
+// recheckPayouts moves payouts to the next status. Under locks of their participants
+// and commissions, it computes again what each payout can contain. It releases
+// commissions that are no longer payable and cancels payouts whose amount can no longer
+// be paid.
+func recheckPayouts(
+	ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, payouts []affiliate.Payout, move affiliate.PayoutMove, at time.Time, by affiliate.Actor,
 ) ([]affiliate.PayoutChange, error) {
-	participants, payouts := make([]affiliate.ParticipantID, len(judged)), make([]affiliate.PayoutID, len(judged))
-	for i, p := range judged {
-		participants[i], payouts[i] = p.Participant, p.ID
+	participants, ids := make([]affiliate.ParticipantID, len(payouts)), make([]affiliate.PayoutID, len(payouts))
+	for i, p := range payouts {
+		participants[i], ids[i] = p.Participant, p.ID
 	}
 	if err := lockParticipants(ctx, tx, batch.Scope, participants); err != nil {
 		return nil, err
 	}
-	held, err := lockForPayout(ctx, tx, lockHeld, heldArgs(batch.Scope, payouts, batch.Cutoff))
+	held, err := lockForPayout(ctx, tx, lockAssigned, heldArgs(batch.Scope, ids, batch.Cutoff))
 	if err != nil {
 		return nil, err
 	}
@@ -239,16 +240,16 @@ func judgePayouts(
 		}
 	}
 	var changes []affiliate.PayoutChange
-	var going []affiliate.PayoutID
+	var continuing []affiliate.PayoutID
 	canceled := map[affiliate.PayoutID]bool{}
-	for _, p := range judged {
+	for _, p := range payouts {
 		d := due[account{p.Participant, p.Currency}].WithCommissions(stillPayable[p.ID])
-		d.AdjustmentCents += p.AdjustmentCents // it is an open payout itself
+		d.AdjustmentCents += p.AdjustmentCents // The amount due does not contain the adjustments of open payouts, so this payout's own is added.
 		t := affiliate.PayoutTransition{Move: move, Actor: by, At: at}
 		if d.Exclusion() != "" {
 			t.Move, canceled[p.ID] = affiliate.MoveCancel, true
 		} else {
-			going = append(going, p.ID)
+			continuing = append(continuing, p.ID)
 		}
 		change, refusal := t.Apply(p)
 		if refusal != nil {
@@ -267,18 +268,18 @@ func judgePayouts(
 			left = append(left, c)
 		}
 	}
-	if err := release(ctx, tx, batch.Scope, left, at); err != nil {
+	if err := releaseCommissions(ctx, tx, batch.Scope, left, at); err != nil {
 		return nil, err
 	}
-	// What a canceled payout consisted of stays on record, like its amount.
-	if err := dropHeld(ctx, tx, batch.Scope, going, kept); err != nil {
+	// A canceled payout keeps its list of commissions, like its amount.
+	if err := pruneContents(ctx, tx, batch.Scope, continuing, kept); err != nil {
 		return nil, err
 	}
-	return changes, noteHeld(ctx, tx, batch.Scope, kept)
+	return changes, recordContents(ctx, tx, batch.Scope, kept)
 }
 
-// CancelPayoutBatch cancels the drafts and pending payouts of a batch none of
-// which is processing or paid. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
+// CancelPayoutBatch cancels a batch and its draft and pending payouts. No payout of the
+// batch may be processing or paid. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
 func (s *Store) CancelPayoutBatch(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor,
 ) (affiliate.PayoutBatch, error) {
@@ -312,7 +313,7 @@ func (s *Store) CancelPayoutBatch(
 		if batch.Counts, batch.Totals, err = countPayouts(ctx, tx, batch); err != nil {
 			return err
 		}
-		return recordBatch(ctx, tx, batch, "cancel", at, by, map[string]any{"status": was}, map[string]any{"status": batch.Status})
+		return auditBatch(ctx, tx, batch, "cancel", at, by, map[string]any{"status": was}, map[string]any{"status": batch.Status})
 	})
 	return batch, err
 }

@@ -13,28 +13,28 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// What is due to participants is two things: payable commissions, and the rest of
-// the ledger that no open payout settles yet. The rest is
+// The amount due to a participant has two parts: the payable commissions, and the
+// remaining ledger balance that no open payout contains yet. The remainder is
 //
 //	balance + processing payouts − approved commissions − adjustments of open payouts
 //
-// so bonuses and debts that nothing has settled: the ledger holds a commission
-// from its approval on and a payout from its sending on, so approved commissions,
-// and what is on its way with them, are taken out. It does not change when a
-// commission is approved, rejected, or paid as much as it is worth.
+// It consists of bonuses and debts. A commission is in the ledger from its approval on,
+// and a payout from its sending on. Approved commissions and processing payouts are
+// therefore taken out of the balance. The remainder does not change when a commission
+// is approved, rejected, or paid in full.
 
-// payable says that nothing speaks against paying an approved commission c of a
-// programme p but the payout that may hold it.
+// payable is the condition that an approved commission c of a programme p can be paid.
+// It does not check whether the commission is already in a payout.
 const payable = `(
 	not c.needs_review and c.dispute_status in ('none', 'won') and (c.hold_until is null or c.hold_until <= @cutoff)
 	and c.approved_at <= @cutoff::timestamptz - p.payout_term_days * interval '24 hours')`
 
-// selectPayoutsDue is one statement, so that one snapshot sees all of it: of
-// programmes, and of participants, where the arguments name any. Who has nothing
-// is left out unless @settled. The sums over commissions come from indexes alone
-// (commissions_payable, commissions_unpaid). They are made first and once, and
-// joined by constants, so that no estimate can make Postgres go over them again
-// for each participant.
+// selectPayoutsDue reads all amounts due in one statement, and thus in one snapshot.
+// Arguments can restrict it to programmes and participants. Without @settled,
+// participants to whom nothing is due are left out. The sums over commissions are
+// index-only scans (commissions_payable, commissions_unpaid). They are computed once,
+// in a materialized CTE, and the joins use arguments. Postgres can therefore not decide
+// to compute the sums again for each participant, whatever it estimates.
 const selectPayoutsDue = `
 	with parts as (
 		select b.participant_id, b.currency, b.balance_cents as adjustment_cents, 0 as commission_count, 0 as commission_cents,
@@ -74,10 +74,10 @@ const selectPayoutsDue = `
 	where (@programs::uuid[] is null or t.program_id = any(@programs))
 		and (@settled or s.commission_cents <> 0 or s.adjustment_cents <> 0)`
 
-// dueArgs are the arguments of selectPayoutsDue; participants nil: all.
-func dueArgs(of affiliate.PayoutSelection, participants []affiliate.ParticipantID) pgx.NamedArgs {
+// dueArgs returns the arguments of selectPayoutsDue. Nil participants means all.
+func dueArgs(selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) pgx.NamedArgs {
 	return pgx.NamedArgs{
-		"workspace": of.Scope.Workspace, "mode": of.Scope.Mode, "programs": nilIfEmpty(of.Programs), "cutoff": of.Cutoff,
+		"workspace": selection.Scope.Workspace, "mode": selection.Scope.Mode, "programs": nilIfEmpty(selection.Programs), "cutoff": selection.Cutoff,
 		"participants": participants, "settled": participants != nil,
 	}
 }
@@ -89,18 +89,18 @@ func nilIfEmpty[T any](list []T) []T {
 	return list
 }
 
-// payoutsDue reads what is due: of the named participants all there is, of all
-// participants what is not nothing.
-func payoutsDue(ctx context.Context, db Queryer, of affiliate.PayoutSelection, participants []affiliate.ParticipantID) ([]affiliate.PayoutDue, error) {
-	rows, _ := db.Query(ctx, selectPayoutsDue, planned, dueArgs(of, participants))
+// payoutsDue reads the amounts due. For given participants it returns all amounts. For
+// all participants (nil) it leaves out those to whom nothing is due.
+func payoutsDue(ctx context.Context, db Queryer, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) ([]affiliate.PayoutDue, error) {
+	rows, _ := db.Query(ctx, selectPayoutsDue, planned, dueArgs(selection, participants))
 	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutDue])
 	if err != nil {
-		return nil, fmt.Errorf("payouts due: %w", err)
+		return nil, fmt.Errorf("read payouts due: %w", err)
 	}
 	return due, nil
 }
 
-// dueByAccount reads what is due to participants that the caller has locked.
+// dueByAccount reads the amounts due to participants that the caller has locked.
 func dueByAccount(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, cutoff time.Time, participants []affiliate.ParticipantID,
 ) (map[account]affiliate.PayoutDue, error) {
@@ -115,8 +115,8 @@ func dueByAccount(
 	return found, nil
 }
 
-// lockParticipants holds participants as they are until the transaction ends, so
-// that nobody else makes payouts of theirs meanwhile.
+// lockParticipants locks participants until the transaction ends, so that no other
+// transaction creates payouts for them.
 func lockParticipants(ctx context.Context, tx *Tx, scope affiliate.Scope, ids []affiliate.ParticipantID) error {
 	const lock = `
 		select t.id from participants t
@@ -129,11 +129,11 @@ func lockParticipants(ctx context.Context, tx *Tx, scope affiliate.Scope, ids []
 	return nil
 }
 
-// PayoutsDue reads what a batch of now would consist of, and what would be left
-// out of it: what would be paid first, each by the partner's name. Errors:
-// NOT_FOUND for a programme.
-func (s *Store) PayoutsDue(ctx context.Context, of affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
-	due, err := payoutsDueOf(ctx, s.pool, of)
+// PayoutsDue returns the payouts that a new batch would contain, ordered by partner
+// name, followed by those that would be left out, in the same order. Errors: NOT_FOUND
+// for a programme.
+func (s *Store) PayoutsDue(ctx context.Context, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
+	due, err := payoutsDueOfAll(ctx, s.pool, selection)
 	if err != nil {
 		return nil, err
 	}
@@ -151,57 +151,59 @@ func (s *Store) PayoutsDue(ctx context.Context, of affiliate.PayoutSelection) ([
 	return due, nil
 }
 
-// PayoutsDue reads what is due, in no order and without locks. Errors: NOT_FOUND for
-// a programme.
-func (tx *Tx) PayoutsDue(ctx context.Context, of affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
-	return payoutsDueOf(ctx, tx, of)
+// PayoutsDue returns the payouts that a new batch would contain and those that would be
+// left out, in no particular order and without locks. Errors: NOT_FOUND for a
+// programme.
+func (tx *Tx) PayoutsDue(ctx context.Context, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
+	return payoutsDueOfAll(ctx, tx, selection)
 }
 
-// payoutsDueOf is payoutsDue for all participants of programmes that exist.
-func payoutsDueOf(ctx context.Context, db Queryer, of affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
-	if err := knownPrograms(ctx, db, of); err != nil {
+// payoutsDueOfAll checks that the programmes exist and reads the amounts due to all
+// participants.
+func payoutsDueOfAll(ctx context.Context, db Queryer, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
+	if err := checkPrograms(ctx, db, selection); err != nil {
 		return nil, err
 	}
-	return payoutsDue(ctx, db, of, nil)
+	return payoutsDue(ctx, db, selection, nil)
 }
 
-// LockPayoutsDue locks participants and their payable commissions that no payout
-// holds, and reads what is due to the participants in each currency. The
-// commissions are in the order of their ids.
+// LockPayoutsDue locks participants and their payable commissions that are in no
+// payout. It returns the amounts due to the participants in each currency, and the
+// commissions in the order of their ids.
 func (tx *Tx) LockPayoutsDue(
-	ctx context.Context, of affiliate.PayoutSelection, participants []affiliate.ParticipantID,
-) (due []affiliate.PayoutDue, free []affiliate.HeldCommission, err error) {
+	ctx context.Context, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID,
+) (due []affiliate.PayoutDue, unassigned []affiliate.HeldCommission, err error) {
 	if len(participants) == 0 {
 		return nil, nil, nil
 	}
-	if err := lockParticipants(ctx, tx, of.Scope, participants); err != nil {
+	if err := lockParticipants(ctx, tx, selection.Scope, participants); err != nil {
 		return nil, nil, err
 	}
-	if due, err = payoutsDue(ctx, tx, of, participants); err != nil {
+	if due, err = payoutsDue(ctx, tx, selection, participants); err != nil {
 		return nil, nil, err
 	}
-	free, err = lockForPayout(ctx, tx, lockFree, pgx.NamedArgs{
-		"workspace": of.Scope.Workspace, "mode": of.Scope.Mode, "participants": participants, "cutoff": of.Cutoff,
+	unassigned, err = lockForPayout(ctx, tx, lockUnassigned, pgx.NamedArgs{
+		"workspace": selection.Scope.Workspace, "mode": selection.Scope.Mode, "participants": participants, "cutoff": selection.Cutoff,
 	})
-	return due, free, err
+	return due, unassigned, err
 }
 
-// knownPrograms refuses a programme that is not the mode's: NOT_FOUND.
-func knownPrograms(ctx context.Context, db Queryer, of affiliate.PayoutSelection) error {
+// checkPrograms checks that the mode has the selected programmes. Errors: NOT_FOUND.
+func checkPrograms(ctx context.Context, db Queryer, selection affiliate.PayoutSelection) error {
 	const unknown = `
 		select exists (
 			select from unnest($3::uuid[]) as t (id)
 			where not exists (select from programs p where p.workspace_id = $1 and p.mode = $2 and p.id = t.id))`
-	if len(of.Programs) == 0 {
+	if len(selection.Programs) == 0 {
 		return nil
 	}
-	rows, err := db.Query(ctx, unknown, of.Scope.Workspace, of.Scope.Mode, of.Programs)
+	rows, err := db.Query(ctx, unknown, selection.Scope.Workspace, selection.Scope.Mode, selection.Programs)
 	if err != nil {
-		return fmt.Errorf("programmes: %w", err)
+		return fmt.Errorf("check programmes: %w", err)
 	}
 	missing, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
 	if err != nil {
-		return fmt.Errorf("programmes: %w", err)
+		return fmt.Errorf("check programmes: %w", err)
 	}
 	if missing {
 		return affiliate.Refuse(affiliate.ReasonNotFound)

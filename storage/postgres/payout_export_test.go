@@ -8,43 +8,43 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The statements that walk what payouts are made of, as they run.
+// Statements about payouts whose plans are checked.
 const (
 	SelectPayoutsDueSQL      = selectPayoutsDue
-	LockFreeSQL              = lockFree
-	LockHeldSQL              = lockHeld
-	LockLostSQL              = lockLost
+	LockUnassignedSQL              = lockUnassigned
+	LockAssignedSQL              = lockAssigned
+	LockReleasedSQL              = lockReleased
 	SumBatchesSQL            = sumBatches
-	StandingsSQL             = standings
+	SelectPayoutStatusesSQL             = selectPayoutStatuses
 	SelectBatchesSQL         = selectBatches
 	PartnerLedgerBalancesSQL = partnerLedgerBalances
 )
 
-// PayoutStatuses are all that there are.
+// PayoutStatuses returns all payout statuses.
 func PayoutStatuses() []affiliate.PayoutStatus { return payoutStatuses }
 
-// CountBatchesSQL is the statement for the total of the batches.
+// CountBatchesSQL counts the batches of a list.
 var CountBatchesSQL = countBatches
 
-// PayBlock is how many commissions of a payout are paid at a time.
-const PayBlock = payBlock
+// PayChunk is the number of commissions of a payout that are paid at a time.
+const PayChunk = payChunk
 
-// DueArgs are the arguments of SelectPayoutsDueSQL.
+// DueArgs returns the arguments of SelectPayoutsDueSQL.
 func DueArgs(of affiliate.PayoutSelection, participants []affiliate.ParticipantID) pgx.NamedArgs {
 	return dueArgs(of, participants)
 }
 
-// FreeArgs are the arguments of LockFreeSQL.
-func FreeArgs(scope affiliate.Scope, participants []affiliate.ParticipantID, cutoff time.Time) pgx.NamedArgs {
+// UnassignedArgs returns the arguments of LockUnassignedSQL.
+func UnassignedArgs(scope affiliate.Scope, participants []affiliate.ParticipantID, cutoff time.Time) pgx.NamedArgs {
 	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "participants": participants, "cutoff": cutoff}
 }
 
-// HeldArgs are the arguments of LockHeldSQL and LockLostSQL.
+// HeldArgs returns the arguments of LockAssignedSQL and LockReleasedSQL.
 func HeldArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.Time) pgx.NamedArgs {
 	return heldArgs(scope, payouts, cutoff)
 }
 
-// PayoutListSQL are the statements of a list of the mode, or of a partner.
+// PayoutListSQL returns the statements of a list, of a mode or of a partner.
 func PayoutListSQL(scope affiliate.Scope, partner affiliate.UserID, filter affiliate.PayoutFilter) (page, count string, args []any) {
 	var where conditions
 	if partner.IsZero() {
@@ -60,7 +60,7 @@ func PayoutListSQL(scope affiliate.Scope, partner affiliate.UserID, filter affil
 	return page, count, where.args
 }
 
-// LedgerListSQL are the statements of a list of a participant, or of a partner.
+// LedgerListSQL returns the statements of a list, of a participant or of a partner.
 func LedgerListSQL(scope affiliate.Scope, participant affiliate.ParticipantID, partner affiliate.UserID) (page, count string, args []any) {
 	var where conditions
 	if partner.IsZero() {

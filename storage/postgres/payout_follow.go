@@ -12,23 +12,25 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A draft or pending payout follows its commissions: a commission that stops being
-// payable leaves it, and an amount that falls lowers it. The transaction that
-// changes the commission writes both.
+// The contents of a draft or pending payout depend on its commissions. A commission
+// that is no longer payable leaves its payout, and a commission whose amount falls
+// lowers the amount of its payout. The transaction that changes the commission also
+// changes the payout.
 //
-// Transactions lock batches, their payouts and the commissions of these payouts in
-// this order, as those that move payouts do (payout_batch.go). So a change of a
-// commission locks its payout before the commission itself.
+// Transactions lock batches, their payouts, and the commissions of these payouts, in
+// this order (payout_batch.go). A transaction that changes a commission therefore locks
+// the commission's payout before the commission.
 
-// errTakenMeanwhile means that a new payout took a commission in after the
+// errConcurrentPayout means that a commission was added to a new payout after the
 // transaction looked for payouts and before it locked the commission. It is a
-// serialization failure, so InTx starts the transaction over.
-var errTakenMeanwhile = &pgconn.PgError{Code: codeSerializationFailure, Message: "a new payout holds the commission"}
+// serialization failure, so InTx starts the transaction again.
+var errConcurrentPayout = &pgconn.PgError{Code: codeSerializationFailure, Message: "the commission was added to a new payout"}
 
-// The statements that find and lock what holds approved commissions and was not
-// sent yet. Each sees what the one before has waited for.
+// The statements that find and lock the unsent payouts of approved commissions, and
+// their batches. Each runs after the previous one has its locks, so it sees the changes
+// that the previous one waited for.
 const (
-	lockHoldingBatches = `
+	lockBatchesOf = `
 		select b.id
 		from payout_batches b
 		where b.workspace_id = $1 and b.mode = $2 and b.id in (
@@ -38,7 +40,7 @@ const (
 			where c.workspace_id = $1 and c.mode = $2 and c.id = any($3) and c.status = 'approved' and p.status in ('draft', 'pending'))
 		order by b.id
 		for no key update of b`
-	lockHoldingPayouts = `
+	lockPayoutsOf = `
 		select p.id, p.batch_id as batch, p.status
 		from payouts p
 		where p.workspace_id = $1 and p.mode = $2 and p.status in ('draft', 'pending') and p.id in (
@@ -48,32 +50,32 @@ const (
 		for no key update of p`
 )
 
-// holdingPayout is a locked payout that a commission may leave.
-type holdingPayout struct {
+// openPayout is a locked payout that was not sent yet.
+type openPayout struct {
 	ID     affiliate.PayoutID
 	Batch  affiliate.PayoutBatchID
 	Status affiliate.PayoutStatus
 }
 
-// lockHeldCommissions is lockCommissions for changes that may take commissions out
-// of their payouts: payouts that were not sent yet are locked with their batches. One
-// round trip.
-func lockHeldCommissions(
+// lockCommissionsAndPayouts locks commissions as lockCommissions does. It first locks
+// the unsent payouts that contain them, and the batches of these payouts. A change of a
+// commission that may affect its payout must use it. It needs one round trip.
+func lockCommissionsAndPayouts(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, ids []affiliate.CommissionID,
 ) ([]affiliate.LockedCommission, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	var batches []affiliate.PayoutBatchID
-	var payouts []holdingPayout
+	var payouts []openPayout
 	var locked []affiliate.LockedCommission
 	batch := &pgx.Batch{}
-	batch.Queue(lockHoldingBatches, scope.Workspace, scope.Mode, ids).Query(func(rows pgx.Rows) (err error) {
+	batch.Queue(lockBatchesOf, scope.Workspace, scope.Mode, ids).Query(func(rows pgx.Rows) (err error) {
 		batches, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.PayoutBatchID])
 		return err
 	})
-	batch.Queue(lockHoldingPayouts, scope.Workspace, scope.Mode, ids).Query(func(rows pgx.Rows) (err error) {
-		payouts, err = pgx.CollectRows(rows, pgx.RowToStructByName[holdingPayout])
+	batch.Queue(lockPayoutsOf, scope.Workspace, scope.Mode, ids).Query(func(rows pgx.Rows) (err error) {
+		payouts, err = pgx.CollectRows(rows, pgx.RowToStructByName[openPayout])
 		return err
 	})
 	batch.Queue(lockCommissionsSQL, scope.Workspace, scope.Mode, ids).Query(func(rows pgx.Rows) (err error) {
@@ -83,26 +85,26 @@ func lockHeldCommissions(
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("lock commissions and payouts: %w", err)
 	}
-	holders := map[affiliate.PayoutID]affiliate.PayoutStatus{}
+	statuses := map[affiliate.PayoutID]affiliate.PayoutStatus{}
 	for _, p := range payouts {
 		if !slices.Contains(batches, p.Batch) {
-			return nil, errTakenMeanwhile
+			return nil, errConcurrentPayout
 		}
-		holders[p.ID] = p.Status
+		statuses[p.ID] = p.Status
 	}
 	for i := range locked {
 		c := &locked[i]
 		if c.Payout == nil || c.Status != affiliate.CommissionApproved {
 			continue
 		}
-		status, ok := holders[*c.Payout]
+		status, ok := statuses[*c.Payout]
 		if !ok {
-			const sent = `select p.status from payouts p where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
-			if err := tx.QueryRow(ctx, sent, scope.Workspace, scope.Mode, c.Payout).Scan(&status); err != nil {
-				return nil, fmt.Errorf("payout of commission %s: %w", c.ID, err)
+			const selectStatus = `select p.status from payouts p where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
+			if err := tx.QueryRow(ctx, selectStatus, scope.Workspace, scope.Mode, c.Payout).Scan(&status); err != nil {
+				return nil, fmt.Errorf("read the payout of commission %s: %w", c.ID, err)
 			}
 			if status == affiliate.PayoutDraft || status == affiliate.PayoutPending {
-				return nil, errTakenMeanwhile
+				return nil, errConcurrentPayout
 			}
 		}
 		c.PayoutStatus = status
@@ -110,10 +112,10 @@ func lockHeldCommissions(
 	return locked, nil
 }
 
-// followCommissions changes the payouts that the commissions of changes leave, or
-// bring less to. The commissions were locked by lockHeldCommissions; the changes
-// themselves are not written yet.
-func followCommissions(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
+// updatePayouts changes the payouts that commissions leave, or whose amounts they
+// lower. lockCommissionsAndPayouts has locked the commissions. The caller writes the
+// changes of the commissions afterwards.
+func updatePayouts(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
 	affected := map[affiliate.PayoutID][]affiliate.CommissionChange{}
 	var payouts []affiliate.PayoutID
 	for _, change := range changes {
@@ -128,15 +130,15 @@ func followCommissions(ctx context.Context, tx *Tx, changes ...affiliate.Commiss
 	}
 	slices.SortFunc(payouts, func(a, b affiliate.PayoutID) int { return bytes.Compare(a.UUID[:], b.UUID[:]) })
 	for _, id := range payouts {
-		if err := followInto(ctx, tx, id, affected[id]); err != nil {
+		if err := updatePayout(ctx, tx, id, affected[id]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// remainingContent sums up a payout without the commissions in $3 and with the
-// amounts in $5 for those in $4.
+// remainingContent sums up a payout without the commissions in $3. The commissions in
+// $4 count with the amounts in $5.
 const remainingContent = `
 	select count(*) as commission_count, coalesce(sum(coalesce(t.amount_cents, h.amount_cents)), 0)::bigint as commission_cents,
 		min(coalesce(c.approved_at, c.created_at)) as period_start, max(coalesce(c.approved_at, c.created_at)) as period_end
@@ -145,13 +147,13 @@ const remainingContent = `
 	left join unnest($4::uuid[], $5::bigint[]) as t (id, amount_cents) on t.id = h.commission_id
 	where h.workspace_id = $1 and c.mode = $6 and h.payout_id = $2 and h.commission_id <> all($3)`
 
-// followInto changes one payout, which is locked with its batch.
-func followInto(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []affiliate.CommissionChange) error {
+// updatePayout changes one payout. The transaction has locked the payout and its batch.
+func updatePayout(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []affiliate.CommissionChange) error {
 	scope, t := changes[0].After.Scope, changes[0].Transition
-	gone, lowered, amounts := []affiliate.CommissionID{}, []affiliate.CommissionID{}, []int64{}
+	removed, lowered, amounts := []affiliate.CommissionID{}, []affiliate.CommissionID{}, []int64{}
 	for _, change := range changes {
 		if change.LeavesPayout() {
-			gone = append(gone, change.After.ID)
+			removed = append(removed, change.After.ID)
 		} else {
 			lowered, amounts = append(lowered, change.After.ID), append(amounts, change.After.AmountCents)
 		}
@@ -160,10 +162,10 @@ func followInto(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []af
 	if err != nil {
 		return err
 	}
-	rows, _ := tx.Query(ctx, remainingContent, scope.Workspace, id, gone, lowered, amounts, scope.Mode)
+	rows, _ := tx.Query(ctx, remainingContent, scope.Workspace, id, removed, lowered, amounts, scope.Mode)
 	left, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[affiliate.PayoutContent])
 	if err != nil {
-		return fmt.Errorf("content of a payout: %w", err)
+		return fmt.Errorf("read the contents of a payout: %w", err)
 	}
 	left.PeriodStart, left.PeriodEnd = UTC(left.PeriodStart), UTC(left.PeriodEnd)
 	change, refusal := p.Follow(left, affiliate.System, t.At)
@@ -171,10 +173,10 @@ func followInto(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []af
 		return refusal
 	}
 	if change.After.Status == affiliate.PayoutCanceled {
-		// The record keeps what the payout consisted of, like its amount.
+		// The payout keeps its list of commissions, like its amount.
 		err = releaseAll(ctx, tx, scope, []affiliate.PayoutID{id}, t.At)
 	} else {
-		err = changeContent(ctx, tx, scope, id, gone, lowered, amounts)
+		err = updateContents(ctx, tx, scope, id, removed, lowered, amounts)
 	}
 	if err != nil {
 		return err
@@ -183,10 +185,10 @@ func followInto(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []af
 	return err
 }
 
-// changeContent removes commissions from the record of what a payout consists of,
-// and notes the amounts of others.
-func changeContent(
-	ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.PayoutID, gone, lowered []affiliate.CommissionID, amounts []int64,
+// updateContents removes commissions from the list of a payout and updates the amounts
+// of others.
+func updateContents(
+	ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.PayoutID, removed, lowered []affiliate.CommissionID, amounts []int64,
 ) error {
 	const remove = `delete from payout_commissions h where h.workspace_id = $1 and h.payout_id = $2 and h.commission_id = any($3)`
 	const lower = `
@@ -194,10 +196,10 @@ func changeContent(
 		from unnest($3::uuid[], $4::bigint[]) as t (id, amount_cents)
 		where h.workspace_id = $1 and h.payout_id = $2 and h.commission_id = t.id`
 	batch := &pgx.Batch{}
-	batch.Queue(remove, scope.Workspace, id, gone)
+	batch.Queue(remove, scope.Workspace, id, removed)
 	batch.Queue(lower, scope.Workspace, id, lowered, amounts)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("commissions of a payout: %w", err)
+		return fmt.Errorf("update the contents of a payout: %w", err)
 	}
 	return nil
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A page of payouts is read from an index in the order of age: of the mode, of a
-// status, a programme, a participant, or of the partner; of a batch it is one
-// pass over the batch. What else narrows it is a filter over those rows. A total is
-// counted as far as affiliate.MaxTotal.
+// A page of payouts is read from an index that has the order of the list: of the mode,
+// a status, a programme, a participant, or the partner. A page of one batch is a pass
+// over the batch. Other conditions filter those rows. A total stops at
+// affiliate.MaxTotal.
 
-// payoutItemRow is a payout with its names.
+// payoutItemRow is a payout with the names of its programme and partner.
 type payoutItemRow struct {
 	payoutRow
 	ProgramName string
@@ -25,7 +25,7 @@ func (r payoutItemRow) item(workspace affiliate.WorkspaceID) affiliate.PayoutIte
 	return affiliate.PayoutItem{Payout: r.payout(workspace), ProgramName: r.ProgramName, PartnerName: r.PartnerName}
 }
 
-// payoutNames joins the names of programmes and partners to p.
+// payoutNames joins the names of programmes and partners to payouts p.
 const payoutNames = `
 	join programs g on g.workspace_id = p.workspace_id and g.id = p.program_id
 	join participants t on t.workspace_id = p.workspace_id and t.id = p.participant_id`
@@ -46,8 +46,8 @@ func payoutConditions(where *conditions, filter affiliate.PayoutFilter) {
 	where.within("p.created_at", filter.Created)
 }
 
-// payoutListSQL are the statements for a page, whose last two arguments are its
-// size and offset, and for the total.
+// payoutListSQL returns the statements for a page and for the total. The last two
+// arguments of the first are the size and offset of the page.
 func payoutListSQL(where conditions) (page, count string) {
 	const newest = ` order by p.created_at desc, p.id desc`
 	page = `
@@ -62,17 +62,17 @@ func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID,
 	args := append([]any{planned}, where.args...)
 	rows, err := s.pool.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
 	if err != nil {
-		return nil, 0, fmt.Errorf("payouts: %w", err)
+		return nil, 0, fmt.Errorf("read payouts: %w", err)
 	}
 	items, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.PayoutItem, error) {
 		r, err := pgx.RowToStructByNameLax[payoutItemRow](row)
 		return r.item(workspace), err
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("payouts: %w", err)
+		return nil, 0, fmt.Errorf("read payouts: %w", err)
 	}
 	if n := int64(len(items)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// The list ends on this page.
+		// This is the last page, so its end is the total.
 		return items, page.Offset() + n, nil
 	}
 	var total int64
@@ -82,8 +82,9 @@ func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID,
 	return items, total, nil
 }
 
-// Payouts reads one page, newest first, and counts all pages up to
-// affiliate.MaxTotal payouts.
+// Payouts returns one page of payouts, newest first, and the number of payouts on all
+// pages, up to affiliate.MaxTotal. Errors: NOT_FOUND for the filter's programme,
+// participant and batch.
 func (s *Store) Payouts(ctx context.Context, scope affiliate.Scope, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error) {
 	if err := s.checkFilter(ctx, scope, filter.Program, filter.Participant, filter.Batch); err != nil {
 		return nil, 0, err
@@ -95,9 +96,9 @@ func (s *Store) Payouts(ctx context.Context, scope affiliate.Scope, filter affil
 	return s.payoutPage(ctx, scope.Workspace, where, page)
 }
 
-// PartnerPayouts reads one page of a partner's own payouts in the mode, newest
-// first, and counts all pages up to affiliate.MaxTotal payouts. What was never
-// confirmed is the merchant's own business.
+// PartnerPayouts returns one page of a partner's payouts in the mode, newest first, and
+// the number of payouts on all pages, up to affiliate.MaxTotal. Partners do not see
+// payouts that were never confirmed. Errors: NOT_FOUND for the filter's programme.
 func (s *Store) PartnerPayouts(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PayoutFilter, page affiliate.Page,
 ) ([]affiliate.PayoutItem, int64, error) {
@@ -112,7 +113,7 @@ func (s *Store) PartnerPayouts(
 	return s.payoutPage(ctx, affiliate.WorkspaceID{}, where, page)
 }
 
-// readPayout reads one payout. Errors: NOT_FOUND.
+// readPayout returns one payout. Errors: NOT_FOUND.
 func readPayout(ctx context.Context, db Queryer, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutItem, error) {
 	const read = `
 		select ` + payoutColumns + `, g.name as program_name, t.partner_name
@@ -120,19 +121,19 @@ func readPayout(ctx context.Context, db Queryer, scope affiliate.Scope, id affil
 		where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
 	rows, err := db.Query(ctx, read, scope.Workspace, scope.Mode, id)
 	if err != nil {
-		return affiliate.PayoutItem{}, fmt.Errorf("payout: %w", err)
+		return affiliate.PayoutItem{}, fmt.Errorf("read payout: %w", err)
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[payoutItemRow])
 	switch {
 	case err != nil:
-		return affiliate.PayoutItem{}, fmt.Errorf("payout: %w", err)
+		return affiliate.PayoutItem{}, fmt.Errorf("read payout: %w", err)
 	case len(found) == 0:
 		return affiliate.PayoutItem{}, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	return found[0].item(scope.Workspace), nil
 }
 
-// Payout reads one payout with what it consists of. Errors: NOT_FOUND.
+// Payout returns one payout with its commissions. Errors: NOT_FOUND.
 func (s *Store) Payout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutDetail, error) {
 	const commissions = `
 		select c.id as commission, h.amount_cents, c.external_transaction_id, c.approved_at
@@ -149,12 +150,12 @@ func (s *Store) Payout(ctx context.Context, scope affiliate.Scope, id affiliate.
 	detail := affiliate.PayoutDetail{PayoutItem: item}
 	rows, _ := s.pool.Query(ctx, commissions, scope.Workspace, scope.Mode, id, affiliate.MaxPayoutCommissions)
 	if detail.Commissions, err = pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutCommission]); err != nil {
-		return detail, fmt.Errorf("commissions of a payout: %w", err)
+		return detail, fmt.Errorf("read commissions of a payout: %w", err)
 	}
 	rows, _ = s.pool.Query(ctx, hint, item.Partner, item.Method)
 	hints, err := pgx.CollectRows(rows, pgx.RowTo[*string])
 	if err != nil {
-		return detail, fmt.Errorf("payout method: %w", err)
+		return detail, fmt.Errorf("read payout method: %w", err)
 	}
 	if len(hints) > 0 {
 		detail.AccountHint = hints[0]
@@ -162,7 +163,7 @@ func (s *Store) Payout(ctx context.Context, scope affiliate.Scope, id affiliate.
 	return detail, nil
 }
 
-// PayoutBatch reads one batch. Errors: NOT_FOUND.
+// PayoutBatch returns one batch. Errors: NOT_FOUND.
 func (s *Store) PayoutBatch(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
 	const read = `
 		select ` + batchColumns + `
@@ -189,8 +190,8 @@ const (
 
 var countBatches = CountUpTo(affiliate.MaxTotal, whereBatches)
 
-// PayoutBatches reads one page, newest first, and counts all pages up to
-// affiliate.MaxTotal batches; an empty status is any.
+// PayoutBatches returns one page of batches, newest first, and the number of batches on
+// all pages, up to affiliate.MaxTotal. An empty status means any status.
 func (s *Store) PayoutBatches(
 	ctx context.Context, scope affiliate.Scope, status affiliate.PayoutBatchStatus, page affiliate.Page,
 ) ([]affiliate.PayoutBatch, int64, error) {
@@ -200,11 +201,11 @@ func (s *Store) PayoutBatches(
 		return inUTC(b, scope), err
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("payout batches: %w", err)
+		return nil, 0, fmt.Errorf("read payout batches: %w", err)
 	}
 	var total int64
 	if err := s.pool.QueryRow(ctx, countBatches, planned, scope.Workspace, scope.Mode, status).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count payout batches: %w", err)
 	}
-	return batches, total, countEach(ctx, s.pool, scope, batches)
+	return batches, total, setPayoutCounts(ctx, s.pool, scope, batches)
 }

@@ -11,19 +11,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// payoutMethodObject is what the account's log says of a payout method: never
+// payoutMethodObject has the fields of a payout method that the account's audit log
+// contains. The payment account itself is never among them.
 // the account.
 type payoutMethodObject struct {
 	Method affiliate.PayoutMethod `json:"method"`
 	Hint   *string                `json:"account_hint"`
 }
 
-// SetPayoutMethod says how a partner is paid from now on. Setting what is set
-// leaves no trace. Errors: NOT_FOUND.
+// SetPayoutMethod sets how a partner is paid. If nothing changes, it writes no audit
+// record. Errors: NOT_FOUND.
 func (s *Store) SetPayoutMethod(
 	ctx context.Context, user affiliate.UserID, account affiliate.SealedPayoutAccount, at time.Time, by affiliate.Actor,
 ) (affiliate.PayoutDetails, error) {
-	// The account's row is held, since the method may have no row yet.
+	// Locks the user, because the method may have no row yet.
 	const lock = `select id from users where id = $1 and kind = 'partner' and erased_at is null for no key update`
 	const current = `select method, account, account_hint, updated_at from payout_methods where user_id = $1`
 	const set = `
@@ -54,7 +55,7 @@ func (s *Store) SetPayoutMethod(
 		}
 		details = affiliate.PayoutDetails{Method: account.Method, Hint: account.Hint, UpdatedAt: at}
 		if _, err := tx.Exec(ctx, set, user, details.Method, account.Sealed, details.Hint, at); err != nil {
-			return fmt.Errorf("payout method: %w", err)
+			return fmt.Errorf("set payout method: %w", err)
 		}
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
 			User: user, Actor: by, At: at, Action: "payout_method.set", Before: was, After: payoutMethodObject{details.Method, details.Hint},

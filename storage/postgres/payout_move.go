@@ -14,9 +14,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// MovePayout marks a payout as paid or failed, tries it again, or cancels it, and
-// returns it as the move left it. Of moves that race, each sees the outcome of the
-// one before. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
+// MovePayout marks a payout as paid or failed, retries it, or cancels it, and returns
+// it as it is after the move. Concurrent moves run one after the other. Errors:
+// NOT_FOUND, PAYOUT_STATE_INVALID.
 func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID, t affiliate.PayoutTransition) (affiliate.PayoutItem, error) {
 	var item affiliate.PayoutItem
 	err := s.InTx(ctx, func(tx *Tx) error {
@@ -43,7 +43,7 @@ func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affili
 		if _, err := movePayouts(ctx, tx, batch, t.At, change); err != nil {
 			return err
 		}
-		if err := recordPayout(ctx, tx, change); err != nil {
+		if err := auditPayout(ctx, tx, change); err != nil {
 			return err
 		}
 		if item, err = readPayout(ctx, tx, scope, id); err != nil {
@@ -54,7 +54,7 @@ func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affili
 	return item, err
 }
 
-// lockPayout locks a payout, behind its batch. Errors: NOT_FOUND.
+// lockPayout locks a payout's batch and then the payout. Errors: NOT_FOUND.
 func lockPayout(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutBatch, affiliate.Payout, error) {
 	const batchOf = `select p.batch_id from payouts p where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
 	const lock = `
@@ -62,15 +62,15 @@ func lockPayout(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate
 		from payouts p
 		where p.workspace_id = $1 and p.mode = $2 and p.id = $3
 		for no key update`
-	var in affiliate.PayoutBatchID
-	err := tx.QueryRow(ctx, batchOf, scope.Workspace, scope.Mode, id).Scan(&in)
+	var batchID affiliate.PayoutBatchID
+	err := tx.QueryRow(ctx, batchOf, scope.Workspace, scope.Mode, id).Scan(&batchID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	if err != nil {
 		return affiliate.PayoutBatch{}, affiliate.Payout{}, err
 	}
-	batch, err := lockBatch(ctx, tx, scope, in)
+	batch, err := lockBatch(ctx, tx, scope, batchID)
 	if err != nil {
 		return batch, affiliate.Payout{}, err
 	}
@@ -82,23 +82,25 @@ func lockPayout(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate
 	return batch, found[0], nil
 }
 
-// payBlock bounds the commissions of a payout that are in memory at a time.
-const payBlock = 1000
+// payChunk bounds the commissions of a payout that are in memory at a time.
+const payChunk = 1000
 
-// payCommissions pays what a payout holds, on behalf of the payout and not of who
-// marks it, and tells of it; settled ends with the transaction. What was rejected
-// or refunded meanwhile stays as it is: its own entry in the ledger has made a debt
-// of it, which the next payout nets.
+// payCommissions marks the commissions of a payout as paid and publishes their events.
+// The actor of these moves is the system, not the user who marks the payout. The caller
+// ends settled at the end of the transaction. A commission that was rejected or
+// refunded in the meantime stays as it is. Its ledger entry is a debt, which the next
+// payout subtracts.
 func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, t affiliate.PayoutTransition, settled *settlement) error {
 	const held = `
 		select c.id from commissions c where c.workspace_id = $1 and c.mode = $2 and c.payout_id = $3 order by c.id`
 	rows, _ := tx.Query(ctx, held, p.Scope.Workspace, p.Scope.Mode, p.ID)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
 	if err != nil {
-		return fmt.Errorf("commissions of a payout: %w", err)
+		return fmt.Errorf("read commissions of a payout: %w", err)
 	}
-	// The blocks follow the order of the ids, as one call would.
-	for block := range slices.Chunk(ids, payBlock) {
+	// The chunks lock the commissions in the order of their ids, as a single call
+	// would.
+	for block := range slices.Chunk(ids, payChunk) {
 		locked, err := lockCommissions(ctx, tx, p.Scope, block)
 		if err != nil {
 			return err
@@ -128,15 +130,16 @@ func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, 
 	return nil
 }
 
-// retryPayout fills a failed payout with those of its commissions that nobody
-// else has paid, as they are now, and with what else is due now.
+// retryPayout fills a failed payout again. It takes those of its former commissions
+// that are still payable and in no other payout, with their current amounts, and the
+// adjustments that are due now.
 func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (affiliate.PayoutChange, error) {
 	p, at := change.After, change.Transition.At
 	participants := []affiliate.ParticipantID{p.Participant}
 	if err := lockParticipants(ctx, tx, p.Scope, participants); err != nil {
 		return change, err
 	}
-	free, err := lockForPayout(ctx, tx, lockLost, heldArgs(p.Scope, []affiliate.PayoutID{p.ID}, at))
+	released, err := lockForPayout(ctx, tx, lockReleased, heldArgs(p.Scope, []affiliate.PayoutID{p.ID}, at))
 	if err != nil {
 		return change, err
 	}
@@ -144,24 +147,24 @@ func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (af
 	if err != nil {
 		return change, err
 	}
-	d := due[account{p.Participant, p.Currency}].WithCommissions(free)
-	if d.Exclusion() != "" || len(free) == 0 && p.CommissionCount > 0 {
+	d := due[account{p.Participant, p.Currency}].WithCommissions(released)
+	if d.Exclusion() != "" || len(released) == 0 && p.CommissionCount > 0 {
 		return change, change.Before.Refuse()
 	}
-	for i := range free {
-		free[i].Payout = &p.ID
+	for i := range released {
+		released[i].Payout = &p.ID
 	}
-	if err := dropHeld(ctx, tx, p.Scope, []affiliate.PayoutID{p.ID}, free); err != nil {
+	if err := pruneContents(ctx, tx, p.Scope, []affiliate.PayoutID{p.ID}, released); err != nil {
 		return change, err
 	}
 	change.After = p.WithAmounts(d)
-	return change, hold(ctx, tx, p.Scope, free, at)
+	return change, assignCommissions(ctx, tx, p.Scope, released, at)
 }
 
-// SendPayouts moves the pending payouts of a batch to processing: all, or those
-// of one method. Each is judged as when it was confirmed, and goes where its
-// partner wants it now. Errors: NOT_FOUND,
-// PAYOUT_STATE_INVALID for a batch that is not confirmed, or at its end.
+// SendPayouts moves the pending payouts of a batch to processing: all of them, or those
+// of one method. Each payout is checked again as at confirmation, and gets the
+// partner's current payout method. Errors: NOT_FOUND, PAYOUT_STATE_INVALID for a batch
+// that is neither confirmed nor processing.
 func (s *Store) SendPayouts(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod, at time.Time, by affiliate.Actor,
 ) error {
@@ -178,13 +181,13 @@ func (s *Store) SendPayouts(
 			return err
 		}
 		if method != nil {
-			if pending, err = paidBy(ctx, tx, pending, *method); err != nil {
+			if pending, err = filterByMethod(ctx, tx, pending, *method); err != nil {
 				return err
 			}
 		}
 		sent := 0
 		if len(pending) > 0 {
-			changes, err := judgePayouts(ctx, tx, batch, pending, affiliate.MoveSend, at, by)
+			changes, err := recheckPayouts(ctx, tx, batch, pending, affiliate.MoveSend, at, by)
 			if err != nil {
 				return err
 			}
@@ -197,35 +200,36 @@ func (s *Store) SendPayouts(
 				return err
 			}
 		}
-		return recordBatch(ctx, tx, batch, "export", at, by, nil, map[string]any{
+		return auditBatch(ctx, tx, batch, "export", at, by, nil, map[string]any{
 			"status": batch.Status, "method": method, "sent_count": sent,
 		})
 	})
 }
 
-// paidBy leaves the payouts whose partners are paid by a method now.
-func paidBy(ctx context.Context, tx *Tx, payouts []affiliate.Payout, method affiliate.PayoutMethod) ([]affiliate.Payout, error) {
+// filterByMethod returns the payouts whose partners currently use the given payout
+// method.
+func filterByMethod(ctx context.Context, tx *Tx, payouts []affiliate.Payout, wantMethod affiliate.PayoutMethod) ([]affiliate.Payout, error) {
 	const read = `select m.user_id, m.method from payout_methods m where m.user_id = any($1)`
-	chosen := map[affiliate.UserID]affiliate.PayoutMethod{}
+	current := map[affiliate.UserID]affiliate.PayoutMethod{}
 	for _, p := range payouts {
-		chosen[p.Partner] = p.Method // who has none any more is judged by it
+		current[p.Partner] = p.Method // used if the partner has no method any more
 	}
-	rows, _ := tx.Query(ctx, read, slices.Collect(maps.Keys(chosen)))
+	rows, _ := tx.Query(ctx, read, slices.Collect(maps.Keys(current)))
 	var partner affiliate.UserID
-	var now affiliate.PayoutMethod
-	_, err := pgx.ForEachRow(rows, []any{&partner, &now}, func() error {
-		chosen[partner] = now
+	var method affiliate.PayoutMethod
+	_, err := pgx.ForEachRow(rows, []any{&partner, &method}, func() error {
+		current[partner] = method
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("payout methods: %w", err)
+		return nil, fmt.Errorf("read payout methods: %w", err)
 	}
-	return slices.DeleteFunc(payouts, func(p affiliate.Payout) bool { return chosen[p.Partner] != method }), nil
+	return slices.DeleteFunc(payouts, func(p affiliate.Payout) bool { return current[p.Partner] != wantMethod }), nil
 }
 
-// ExportPayouts returns the processing payouts of a batch, or those of one method,
-// with their sealed accounts, as Export does: by currency, then by the partner's
-// name. Errors: SERVICE_UNAVAILABLE.
+// ExportPayouts returns the processing payouts of a batch, or those of one method, with
+// their sealed accounts, in the same way as Export. They are ordered by currency and
+// partner name. Errors: SERVICE_UNAVAILABLE.
 func (s *Store) ExportPayouts(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod,
 ) iter.Seq2[affiliate.SentPayout, error] {

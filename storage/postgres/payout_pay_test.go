@@ -10,9 +10,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// complete adds what the books hold beside commissions and their ledger: where they
-// came from, their histories and the counts.
-func (w *payoutWorld) complete() {
+// insertRelatedRows inserts the rows that belong to the commissions and that the
+// consistency checks compare: conversions, decisions, histories, counts and totals.
+func (w *payoutWorld) insertRelatedRows() {
 	w.t.Helper()
 	for _, sql := range []string{
 		`insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents,
@@ -44,8 +44,9 @@ func (w *payoutWorld) complete() {
 	}
 }
 
-// checkBooks fails unless all that is kept twice agrees.
-func (w *payoutWorld) checkBooks() {
+// checkConsistency runs the checks of `core check` and fails if one reports a
+// violation.
+func (w *payoutWorld) checkConsistency() {
 	w.t.Helper()
 	results, err := w.Store.CheckBooks(w.t.Context(), time.Now)
 	if err != nil {
@@ -58,13 +59,13 @@ func (w *payoutWorld) checkBooks() {
 	}
 }
 
-// A payout of several blocks is paid as one: what was rejected meanwhile stays as it
-// is, wherever in a block it stands, and be it all of one.
-func TestLargePayoutsArePaidExactly(t *testing.T) {
+// A payout of several chunks is paid completely. Commissions that were rejected before
+// stay rejected, at any position in a chunk, even if they are a whole chunk.
+func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 	t.Parallel()
-	const commissions = 3*postgres.PayBlock + 1
+	const commissions = 3*postgres.PayChunk + 1
 	w := newPayoutWorld(t, 1, commissions, 0)
-	w.complete()
+	w.insertRelatedRows()
 	w.NewEndpoint(w.scope)
 	by := affiliate.Actor{User: &w.user}
 	batch := w.batch()
@@ -80,7 +81,7 @@ func TestLargePayoutsArePaidExactly(t *testing.T) {
 		t.Fatal(err)
 	}
 	var rejections []affiliate.CommissionTransition
-	for _, i := range []int{0, postgres.PayBlock - 1, postgres.PayBlock, 2*postgres.PayBlock + 500, 3 * postgres.PayBlock} {
+	for _, i := range []int{0, postgres.PayChunk - 1, postgres.PayChunk, 2*postgres.PayChunk + 500, 3 * postgres.PayChunk} {
 		rejections = append(rejections, affiliate.CommissionTransition{
 			Scope: w.scope, Program: w.program, Commission: ids[i], Move: affiliate.MoveReject, Actor: affiliate.System, At: w.now,
 		})
@@ -104,13 +105,13 @@ func TestLargePayoutsArePaidExactly(t *testing.T) {
 	}
 
 	want := commissions - len(rejections)
-	const told = `select count(distinct convert_from(body, 'UTF8')::jsonb #>> '{data,object,id}') from events where type = 'commission.paid'`
+	const distinctEvents = `select count(distinct convert_from(body, 'UTF8')::jsonb #>> '{data,object,id}') from events where type = 'commission.paid'`
 	for what, n := range map[string]int{
-		"paid":       w.Count(`select count(*) from commissions where status = 'paid' and version = 2 and paid_at = $1 and payout_id = $2`, paidAt, payout),
-		"history":    w.Count(`select count(*) from commission_history where from_status = 'approved' and to_status = 'paid' and seq = 2 and actor = 'system'`),
-		"events":     w.Count(`select count(*) from events where type = 'commission.paid'`),
-		"told of":    w.Count(told),
-		"deliveries": w.Count(`select count(distinct event_id) from webhook_deliveries where event_type = 'commission.paid'`),
+		"paid":                      w.Count(`select count(*) from commissions where status = 'paid' and version = 2 and paid_at = $1 and payout_id = $2`, paidAt, payout),
+		"history":                   w.Count(`select count(*) from commission_history where from_status = 'approved' and to_status = 'paid' and seq = 2 and actor = 'system'`),
+		"events":                    w.Count(`select count(*) from events where type = 'commission.paid'`),
+		"commissions with an event": w.Count(distinctEvents),
+		"deliveries":                w.Count(`select count(distinct event_id) from webhook_deliveries where event_type = 'commission.paid'`),
 	} {
 		if n != want {
 			t.Errorf("%s: %d, want %d", what, n, want)
@@ -125,12 +126,12 @@ func TestLargePayoutsArePaidExactly(t *testing.T) {
 	if balance := w.Count(`select sum(balance_cents) from ledger_balances`); balance != debt {
 		t.Errorf("the balance is %d, want %d", balance, debt)
 	}
-	w.checkBooks()
+	w.checkConsistency()
 }
 
-// A batch takes whole accounts as far as it can be paid in time, and the next one
-// takes the rest.
-func TestABatchIsBounded(t *testing.T) {
+// A batch takes as many accounts as its limit of commissions allows, and never a part
+// of an account. The next batch takes the rest.
+func TestInsertPayoutBatch_LimitsCommissions(t *testing.T) {
 	t.Parallel()
 	const participants, each = 2, affiliate.MaxBatchCommissions/2 + 1
 	w := newPayoutWorld(t, participants, each, 0)
@@ -140,18 +141,18 @@ func TestABatchIsBounded(t *testing.T) {
 		}
 	}
 	if n := w.Count(`select count(*) from payouts where commission_count = $1`, each); n != participants {
-		t.Errorf("%d accounts are whole", n)
+		t.Errorf("%d payouts contain all commissions of their account, want %d", n)
 	}
 	if n := w.Count(`select count(*) from commissions where payout_id is null`); n != 0 {
-		t.Errorf("%d commissions are left", n)
+		t.Errorf("%d commissions are in no payout", n)
 	}
 }
 
-// One settlement may hold several changes of one commission: the row goes from the
-// first to the last, and the history has them all.
-func TestChangesOfOneCommissionAreSettledTogether(t *testing.T) {
+// One settlement can have several changes of one commission. The row changes from its
+// first to its last state, and the history has an entry for each change.
+func TestMoveTogether_SettlesSeveralChangesOfOneCommission(t *testing.T) {
 	w := newPayoutWorld(t, 1, 40, 0)
-	w.complete()
+	w.insertRelatedRows()
 	rows, _ := w.SQL.Query(t.Context(), `select id from commissions`)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
 	if err != nil {
@@ -172,10 +173,10 @@ func TestChangesOfOneCommissionAreSettledTogether(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := w.Count(`select count(*) from commissions where status = 'rejected' and version = 4 and review_reasons = '{two}'`); n != len(ids) {
-		t.Errorf("%d are rejected", n)
+		t.Errorf("%d commissions are rejected, want %d", n, len(ids))
 	}
 	if n := w.Count(`select count(*) from commission_history`); n != 4*len(ids) {
-		t.Errorf("%d lines of history", n)
+		t.Errorf("%d history entries, want %d", n, 4*len(ids))
 	}
-	w.checkBooks()
+	w.checkConsistency()
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// payoutWorld is a workspace among others, with partners whose commissions are
-// approved.
+// payoutWorld is a workspace with partners that have approved commissions. The database
+// has other workspaces too.
 type payoutWorld struct {
 	*pgtest.Fixture
 	t       *testing.T
@@ -25,8 +25,8 @@ type payoutWorld struct {
 	now     time.Time
 }
 
-// newPayoutWorld fills in so many participants with so many approved and so many
-// paid commissions each.
+// newPayoutWorld stores participants, each with the given numbers of approved and of
+// paid commissions.
 func newPayoutWorld(t *testing.T, participants, commissions, paid int) *payoutWorld {
 	t.Helper()
 	w := &payoutWorld{t: t, now: time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)}
@@ -50,7 +50,7 @@ func (w *payoutWorld) fill(participants, commissions, paid int) (affiliate.Scope
 			w.t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	// The rows of other aggregates do not matter here, nor do their keys.
+	// Turn off foreign keys, so that no conversions are needed.
 	exec(`set local session_replication_role = replica`)
 	exec(`
 		with u as (
@@ -86,27 +86,27 @@ func (w *payoutWorld) fill(participants, commissions, paid int) (affiliate.Scope
 	return scope, program
 }
 
-// batch makes a batch of all that is due.
+// batch creates a batch of all amounts due.
 func (w *payoutWorld) batch() affiliate.PayoutBatch {
 	w.t.Helper()
-	wanted := affiliate.NewPayoutBatch{
+	request := affiliate.NewPayoutBatch{
 		PayoutSelection: affiliate.PayoutSelection{Scope: w.scope, Cutoff: w.now}, By: affiliate.Actor{User: &w.user}, At: w.now,
 	}
 	var b affiliate.PayoutBatch
 	err := w.Store.InTx(w.t.Context(), func(tx *postgres.Tx) error {
-		candidates, err := tx.PayoutsDue(w.t.Context(), wanted.PayoutSelection)
+		candidates, err := tx.PayoutsDue(w.t.Context(), request.PayoutSelection)
 		if err != nil {
 			return err
 		}
-		due, free, err := tx.LockPayoutsDue(w.t.Context(), wanted.PayoutSelection, affiliate.BatchParticipants(candidates))
+		due, unassigned, err := tx.LockPayoutsDue(w.t.Context(), request.PayoutSelection, affiliate.BatchParticipants(candidates))
 		if err != nil {
 			return err
 		}
-		draft, err := wanted.Draft(due, free)
+		draft, err := request.Draft(due, unassigned)
 		if err != nil {
 			return err
 		}
-		b, err = tx.InsertPayoutBatch(w.t.Context(), draft, wanted.By)
+		b, err = tx.InsertPayoutBatch(w.t.Context(), draft, request.By)
 		return err
 	})
 	if err != nil {
@@ -125,7 +125,7 @@ func (w *payoutWorld) plan(sql string, args ...any) string {
 	return strings.Join(lines, "\n")
 }
 
-func TestPayoutStatementsUseTheirIndexes(t *testing.T) {
+func TestPayoutStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
 	w := newPayoutWorld(t, 200, 4, 40)
 	for range 2 {
@@ -137,7 +137,7 @@ func TestPayoutStatementsUseTheirIndexes(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := w.batch()
-	// Batches of long ago, that others made.
+	// Old batches of other workspaces.
 	w.Exec(`set session_replication_role = replica`)
 	for range 4 {
 		w.Exec(`
@@ -157,30 +157,30 @@ func TestPayoutStatementsUseTheirIndexes(t *testing.T) {
 	}
 
 	of := affiliate.PayoutSelection{Scope: w.scope, Cutoff: w.now}
-	walks := []string{"Seq Scan on commissions", "Seq Scan on payouts", "Seq Scan on ledger_entries", "Seq Scan on payout_commissions"}
-	check := func(what, explained string, wanted ...string) {
+	scans := []string{"Seq Scan on commissions", "Seq Scan on payouts", "Seq Scan on ledger_entries", "Seq Scan on payout_commissions"}
+	check := func(what, explained string, want ...string) {
 		t.Helper()
 		flat := inOneLine(explained)
-		for _, part := range wanted {
+		for _, part := range want {
 			if !strings.Contains(flat, part) {
 				t.Errorf("%s: no %q in\n%s", what, part, explained)
 			}
 		}
-		for _, part := range walks {
+		for _, part := range scans {
 			if strings.Contains(flat, part) {
 				t.Errorf("%s: %q in\n%s", what, part, explained)
 			}
 		}
 	}
-	check("what is due to all", w.plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(of, nil)),
+	check("amounts due to all participants", w.plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(of, nil)),
 		"commissions_payable", "commissions_unpaid", "payouts_by_status")
-	check("what is due to one", w.plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(of, []affiliate.ParticipantID{one})),
+	check("amounts due to one participant", w.plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(of, []affiliate.ParticipantID{one})),
 		"commissions_payable", "commissions_unpaid", "ledger_balances_pkey")
-	check("free commissions", w.plan(postgres.LockFreeSQL, postgres.FreeArgs(w.scope, []affiliate.ParticipantID{one}, w.now)), "commissions_unpaid")
-	check("held commissions", w.plan(postgres.LockHeldSQL, postgres.HeldArgs(w.scope, payouts[:1], w.now)), "commissions_by_payout")
-	check("lost commissions", w.plan(postgres.LockLostSQL, postgres.HeldArgs(w.scope, payouts[:1], w.now)), "payout_commissions_pkey", "commissions_pkey")
+	check("unassigned commissions", w.plan(postgres.LockUnassignedSQL, postgres.UnassignedArgs(w.scope, []affiliate.ParticipantID{one}, w.now)), "commissions_unpaid")
+	check("assigned commissions", w.plan(postgres.LockAssignedSQL, postgres.HeldArgs(w.scope, payouts[:1], w.now)), "commissions_by_payout")
+	check("released commissions", w.plan(postgres.LockReleasedSQL, postgres.HeldArgs(w.scope, payouts[:1], w.now)), "payout_commissions_pkey", "commissions_pkey")
 	check("counts of batches", w.plan(postgres.SumBatchesSQL, w.scope.Workspace, w.scope.Mode, []affiliate.PayoutBatchID{affiliate.NewID[affiliate.PayoutBatch](w.now)}), "payouts_by_batch")
-	check("standings of a batch", w.plan(postgres.StandingsSQL, w.scope.Workspace, w.scope.Mode, b.ID, postgres.PayoutStatuses()),
+	check("payout statuses of a batch", w.plan(postgres.SelectPayoutStatusesSQL, w.scope.Workspace, w.scope.Mode, b.ID, postgres.PayoutStatuses()),
 		"Limit -> Index Scan using payouts_by_batch", "AND (batch_id = '"+b.ID.String()+"'::uuid) AND (status = s.status)")
 	check("batches", w.plan(postgres.SelectBatchesSQL, w.scope.Workspace, w.scope.Mode, "", 20, 0), "Limit -> Index Scan using payout_batches_by_age")
 	check("a partner's balances", w.plan(postgres.PartnerLedgerBalancesSQL, partner, w.scope.Mode, nil), "participants_by_partner", "ledger_balances_pkey")
@@ -199,7 +199,7 @@ func TestPayoutStatementsUseTheirIndexes(t *testing.T) {
 		"of a status":    {filter: affiliate.PayoutFilter{Status: affiliate.PayoutDraft}, index: "payouts_by_status", total: "Limit -> Index Only Scan using payouts_by_status"},
 		"of a programme": {filter: affiliate.PayoutFilter{Program: &w.program}, index: "payouts_by_", total: "Limit -> Index Only Scan using payouts_by_program"},
 		"of a period":    {filter: affiliate.PayoutFilter{Created: affiliate.Period{From: &day}}, index: "payouts_by_age", total: "Limit -> Index Only Scan using payouts_by_age"},
-		// These read the rows that their index finds, for the mode or what is confirmed.
+		// These filter the rows of their index by mode or confirmation.
 		"of a participant": {filter: affiliate.PayoutFilter{Participant: &one}, index: "payouts_by_participant", total: "payouts_by_participant"},
 		"of a batch":       {filter: affiliate.PayoutFilter{Batch: &affiliate.PayoutBatchID{}}, index: "payouts_by_batch", total: "payouts_by_batch"},
 		"of a partner":     {partner: partner, index: "payouts_by_partner", total: "payouts_by_partner"},
@@ -216,9 +216,9 @@ func TestPayoutStatementsUseTheirIndexes(t *testing.T) {
 	check("a partner's ledger, total", w.plan(count, args...), "Limit -> Index Only Scan using ledger_entries_by_partner")
 }
 
-// A batch of more than one block of each kind is made, confirmed and sent as any
-// other.
-func TestLargeBatchesAreWhole(t *testing.T) {
+// A batch with more than one chunk of payouts, commissions and events is created,
+// confirmed and sent completely.
+func TestPayoutBatch_LargeBatchIsComplete(t *testing.T) {
 	t.Parallel()
 	w := newPayoutWorld(t, 600, 18, 0)
 	w.Exec(insertFullSubscription, w.scope.Workspace, w.scope.Mode, w.now)
@@ -246,8 +246,8 @@ func TestLargeBatchesAreWhole(t *testing.T) {
 	}
 }
 
-// Nobody who speaks for the service can change what is in the ledger.
-func TestLedgerEntriesStayAsTheyAre(t *testing.T) {
+// The service's role cannot change or delete ledger entries.
+func TestLedgerEntries_AreAppendOnly(t *testing.T) {
 	w := newPayoutWorld(t, 1, 1, 0)
 	conn, err := pgx.Connect(t.Context(), w.URL)
 	if err != nil {

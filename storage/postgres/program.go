@@ -90,8 +90,8 @@ func programArgs(p affiliate.Program) pgx.NamedArgs {
 	}
 }
 
-// CreateProgram stores a new programme and its first rules. An empty Currency is
-// the workspace's; an empty Slug is made from the name. Errors: SLUG_TAKEN.
+// CreateProgram stores a new programme and its first rules. An empty Currency means the
+// workspace's currency. An empty Slug is derived from the name. Errors: SLUG_TAKEN.
 func (s *Store) CreateProgram(ctx context.Context, p affiliate.Program, by affiliate.Actor) (affiliate.Program, error) {
 	const insert = `
 		insert into programs (workspace_id, id, mode, name, slug, description, status, website_url, allowed_domains,
@@ -114,7 +114,7 @@ func (s *Store) CreateProgram(ctx context.Context, p affiliate.Program, by affil
 			created.Currency = currency
 		}
 		if created.Slug == "" {
-			if created.Slug, err = freeSlug(ctx, tx, created); err != nil {
+			if created.Slug, err = findFreeSlug(ctx, tx, created); err != nil {
 				return err
 			}
 		}
@@ -129,11 +129,12 @@ func (s *Store) CreateProgram(ctx context.Context, p affiliate.Program, by affil
 	return created, err
 }
 
-// lockSlugs lets one transaction of a workspace choose a slug at a time, so that
-// what it finds free stays free, and returns the workspace's currency. Slugs are
-// chosen by hand and rarely.
+// lockSlugs makes sure that only one transaction of a workspace chooses a slug at a
+// time, so that a free slug stays free. It returns the workspace's currency. Waiting is
+// acceptable because slugs are rarely chosen.
 func lockSlugs(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) (currency string, err error) {
-	// Not FOR UPDATE: every insert in the workspace holds a key share lock on it.
+	// FOR UPDATE would wait for every insert in the workspace, each of which takes a
+	// key share lock on the row.
 	const lock = `select currency from workspaces where id = $1 for no key update`
 	err = tx.QueryRow(ctx, lock, workspace).Scan(&currency)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -142,16 +143,17 @@ func lockSlugs(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) (cu
 	return currency, err
 }
 
-// slugsAtOnce is how many slugs one look at the table compares.
-const slugsAtOnce = 32
+// slugsPerQuery is the number of slugs that one query checks.
+const slugsPerQuery = 32
 
-// freeSlug is the first slug made from the programme's name that no other has.
-func freeSlug(ctx context.Context, tx *Tx, p affiliate.Program) (string, error) {
+// findFreeSlug returns the first slug derived from the programme's name that no other
+// programme has.
+func findFreeSlug(ctx context.Context, tx *Tx, p affiliate.Program) (string, error) {
 	const taken = `
 		select slug from programs where workspace_id = $1 and mode = $2 and slug = any($3) and id <> $4`
-	candidates := make([]string, 0, slugsAtOnce)
+	candidates := make([]string, 0, slugsPerQuery)
 	for slug := range affiliate.ProgramSlugs(p.Name) {
-		if candidates = append(candidates, slug); len(candidates) < slugsAtOnce {
+		if candidates = append(candidates, slug); len(candidates) < slugsPerQuery {
 			continue
 		}
 		rows, err := tx.Query(ctx, taken, p.Scope.Workspace, p.Scope.Mode, candidates, p.ID)
@@ -169,7 +171,7 @@ func freeSlug(ctx context.Context, tx *Tx, p affiliate.Program) (string, error) 
 		}
 		candidates = candidates[:0]
 	}
-	panic("postgres: the slugs of a name never end")
+	panic("postgres: affiliate.ProgramSlugs must not end")
 }
 
 func programAudit(p affiliate.Program, action string, at time.Time, by affiliate.Actor, before, after any) affiliate.AuditLine {
@@ -179,7 +181,7 @@ func programAudit(p affiliate.Program, action string, at time.Time, by affiliate
 	}
 }
 
-// Program reads one programme. Errors: NOT_FOUND.
+// Program returns one programme. Errors: NOT_FOUND.
 func (s *Store) Program(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
 	return readProgram(ctx, s.pool, selectProgram, scope, id)
 }
@@ -194,9 +196,9 @@ func readProgram(ctx context.Context, db Queryer, sql string, scope affiliate.Sc
 	return row.program(), err
 }
 
-// programListSQL are the statements for a page and for the total. A workspace has
-// few programmes, and the index by age gives them in order: the status is a filter
-// over it. A search looks its matches up in the index of names.
+// programListSQL returns the statements for a page and for the total. A workspace has
+// few programmes, so the status is a filter on the index by creation time, which has
+// the order of the list. A search uses the index of names.
 func programListSQL(filter affiliate.ProgramFilter) (page, count string) {
 	where := `
 		from programs p
@@ -219,8 +221,9 @@ func programListArgs(scope affiliate.Scope, filter affiliate.ProgramFilter, page
 	}
 }
 
-// ListPrograms reads one page, newest first, and counts all pages up to
-// affiliate.MaxTotal, or with a search up to affiliate.MaxSearchTotal.
+// ListPrograms returns one page of programmes, newest first, and the number of
+// programmes on all pages, up to affiliate.MaxTotal, or with a search up to
+// affiliate.MaxSearchTotal.
 func (s *Store) ListPrograms(ctx context.Context, scope affiliate.Scope, filter affiliate.ProgramFilter, page affiliate.Page) ([]affiliate.Program, int64, error) {
 	list, count := programListSQL(filter)
 	args := programListArgs(scope, filter, page)
@@ -233,13 +236,13 @@ func (s *Store) ListPrograms(ctx context.Context, scope affiliate.Scope, filter 
 	return programs, total, err
 }
 
-// UpdateProgram changes what the patch names; a patch that changes nothing
-// leaves no trace. Errors: NOT_FOUND, VALIDATION_ERROR, SLUG_TAKEN,
+// UpdateProgram changes the fields that the patch names. If nothing changes, it writes
+// no audit record and no event. Errors: NOT_FOUND, VALIDATION_ERROR, SLUG_TAKEN,
 // PROGRAM_STATE_INVALID for the currency of a programme with commissions.
 func (s *Store) UpdateProgram(
 	ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID, patch affiliate.ProgramPatch, at time.Time, by affiliate.Actor,
 ) (affiliate.Program, error) {
-	// The status is not among the columns: it moves (MoveProgram).
+	// The status is not among the columns because MoveProgram changes it.
 	const update = `
 		update programs
 		set name = @name, slug = @slug, description = @description, website_url = @website_url,
@@ -252,8 +255,8 @@ func (s *Store) UpdateProgram(
 		where workspace_id = @workspace and mode = @mode and id = @id`
 	var after affiliate.Program
 	err := s.InTx(ctx, func(tx *Tx) error {
-		// A patch is relative to what is there, so the row is held from the reading
-		// to the writing.
+		// The patch is applied to the stored programme, so the row stays locked from
+		// the read to the write.
 		before, err := readProgram(ctx, tx, selectProgram+` for no key update`, scope, id)
 		if err != nil {
 			return err
@@ -262,7 +265,7 @@ func (s *Store) UpdateProgram(
 			return err
 		}
 		if after.Currency != before.Currency {
-			if err := mayChangeCurrency(ctx, tx, before); err != nil {
+			if err := checkCurrencyChange(ctx, tx, before); err != nil {
 				return err
 			}
 		}
@@ -272,7 +275,7 @@ func (s *Store) UpdateProgram(
 			}
 		}
 		if after.Slug == "" {
-			if after.Slug, err = freeSlug(ctx, tx, after); err != nil {
+			if after.Slug, err = findFreeSlug(ctx, tx, after); err != nil {
 				return err
 			}
 		}
@@ -294,13 +297,13 @@ func (s *Store) UpdateProgram(
 	return after, err
 }
 
-// mayChangeCurrency refuses a programme that has a commission, which keeps the
-// currency that it was earned in: PROGRAM_STATE_INVALID.
-func mayChangeCurrency(ctx context.Context, tx *Tx, p affiliate.Program) error {
+// checkCurrencyChange checks that the programme has no commissions, because a
+// commission keeps the currency in which it was earned. Errors: PROGRAM_STATE_INVALID.
+func checkCurrencyChange(ctx context.Context, tx *Tx, p affiliate.Program) error {
 	const earned = `select exists (select from commissions c where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3)`
 	var has bool
 	if err := tx.QueryRow(ctx, earned, p.Scope.Workspace, p.Scope.Mode, p.ID).Scan(&has); err != nil {
-		return fmt.Errorf("commissions of the programme: %w", err)
+		return fmt.Errorf("read commissions of the programme: %w", err)
 	}
 	if has {
 		return p.CurrencyFixed()
@@ -308,15 +311,16 @@ func mayChangeCurrency(ctx context.Context, tx *Tx, p affiliate.Program) error {
 	return nil
 }
 
-// programVerbs are the audit log's words for the moves.
+// programVerbs maps each new status to the action in the audit log.
 var programVerbs = map[affiliate.ProgramStatus]string{
 	affiliate.ProgramActive:   "program.activate",
 	affiliate.ProgramPaused:   "program.pause",
 	affiliate.ProgramArchived: "program.archive",
 }
 
-// MoveProgram changes the status. Errors: NOT_FOUND, PROGRAM_STATE_INVALID,
-// VALIDATION_ERROR when a programme without a page is to open.
+// MoveProgram changes the status of a programme. Errors: NOT_FOUND,
+// PROGRAM_STATE_INVALID, VALIDATION_ERROR for the activation of a programme without a
+// page.
 func (s *Store) MoveProgram(
 	ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID, to affiliate.ProgramStatus, at time.Time, by affiliate.Actor,
 ) (affiliate.Program, error) {
@@ -344,8 +348,8 @@ func (s *Store) MoveProgram(
 	return after, err
 }
 
-// programChanged writes what follows from a change: the audit log's line, the
-// event, and the job that takes it to the edge.
+// programChanged writes everything that follows from a change: the audit record, the
+// event, and the job that updates the edge directory.
 func (s *Store) programChanged(
 	ctx context.Context, tx *Tx, p affiliate.Program, action string, at time.Time, by affiliate.Actor, was, is any,
 ) error {

@@ -6,13 +6,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// ProgramListSQL are the statements of a list, with the arguments of both.
+// ProgramListSQL returns the two statements of a list and the arguments of both.
 func ProgramListSQL(scope affiliate.Scope, filter affiliate.ProgramFilter) (page, count string, args pgx.NamedArgs) {
 	page, count = programListSQL(filter)
 	return page, count, programListArgs(scope, filter, affiliate.Page{Number: 1, Size: 20})
 }
 
-// The statements whose plans are under test.
+// Statements whose plans are checked.
 const (
 	PublicKeysAfterSQL = publicKeysAfter
 	ProgramTargetsSQL  = programReferralTargets

@@ -10,18 +10,18 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// insertRules keeps the version of the rules that comes into force at at.
+// insertRules stores the version of the rules that is in force from at.
 func insertRules(ctx context.Context, tx *Tx, p affiliate.Program, at time.Time, by affiliate.Actor) error {
 	const insert = `
 		insert into program_rules (workspace_id, program_id, version, rules, at, by)
 		values ($1, $2, $3, $4, $5, $6)`
 	if _, err := tx.Exec(ctx, insert, p.Scope.Workspace, p.ID, p.RulesVersion, p.Rules, at, by.User); err != nil {
-		return fmt.Errorf("rules version %d: %w", p.RulesVersion, err)
+		return fmt.Errorf("insert rules version %d: %w", p.RulesVersion, err)
 	}
 	return nil
 }
 
-// listRules walks the versions of one programme backwards by their key.
+// listRules reads the versions of one programme backwards by the primary key.
 const listRules = `
 	select r.version, r.rules, r.at, r.by
 	from program_rules r join programs p on p.workspace_id = r.workspace_id and p.id = r.program_id
@@ -29,8 +29,8 @@ const listRules = `
 	order by r.version desc
 	limit @limit offset @offset`
 
-// ProgramRules reads one page of the versions of a programme's rules, newest
-// first, and counts all pages. Errors: NOT_FOUND.
+// ProgramRules returns one page of the versions of a programme's rules, newest first,
+// and the number of all versions. Errors: NOT_FOUND.
 func (s *Store) ProgramRules(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, page affiliate.Page,
 ) ([]affiliate.RulesVersion, int64, error) {
@@ -45,6 +45,6 @@ func (s *Store) ProgramRules(
 		v.At = v.At.UTC()
 		return v
 	})
-	// Versions are counted from 1 without a gap.
+	// Versions are numbered from 1 without gaps, so the last number is the total.
 	return versions, int64(p.RulesVersion), err
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// programWorld is a workspace that holds enough of others' rows for plans to
-// matter.
+// programWorld is a workspace. Tests add so many rows of others that plans matter.
 type programWorld struct {
 	t     *testing.T
 	store *postgres.Store
@@ -66,7 +65,7 @@ func (w *programWorld) program(status affiliate.ProgramStatus) affiliate.Program
 	return p
 }
 
-// crowd adds participants with a code each to a programme, a tenth of them
+// crowd adds n participants to a programme, each with a code. A tenth of them are
 // approved.
 func (w *programWorld) crowd(p affiliate.Program, n int) {
 	w.t.Helper()
@@ -102,7 +101,7 @@ func (w *programWorld) plan(sql string, args ...any) string {
 	return strings.Join(lines, "\n")
 }
 
-func TestProgramListsUseTheirIndexes(t *testing.T) {
+func TestProgramLists_UseIndexes(t *testing.T) {
 	t.Parallel()
 	w := newProgramWorld(t)
 	p := w.program(affiliate.ProgramActive)
@@ -134,7 +133,7 @@ func TestProgramListsUseTheirIndexes(t *testing.T) {
 		sql    string
 		args   []any
 		index  string
-		sorted bool // the index has the order
+		sorted bool // the index has the order of the list
 	}{
 		"programmes":                        {list, []any{all}, "programs_by_age", true},
 		"number of programmes":              {count, []any{all}, "Index Only Scan using programs_", false},
@@ -146,19 +145,19 @@ func TestProgramListsUseTheirIndexes(t *testing.T) {
 	} {
 		plan := w.plan(tc.sql, tc.args...)
 		if !strings.Contains(plan, tc.index) || tc.sorted && strings.Contains(plan, "Sort Key") {
-			t.Errorf("%s: the plan does without %s:\n%s", name, tc.index, plan)
+			t.Errorf("%s: the plan does not use %s:\n%s", name, tc.index, plan)
 		}
 	}
 }
 
-func TestEveryChangeCountsTheVersionUp(t *testing.T) {
+func TestPrograms_EachChangeIncrementsVersion(t *testing.T) {
 	w := newProgramWorld(t)
 	p := w.program(affiliate.ProgramActive)
 	by := affiliate.Actor{User: &w.user}
 	want := p.Version
 	for i := range 3 {
 		patch := affiliate.ProgramPatch{Name: affiliate.Set(fmt.Sprint("N", i))}
-		for range 2 { // the second says nothing new
+		for range 2 { // the second update changes nothing
 			got, err := w.store.UpdateProgram(t.Context(), w.scope, p.ID, patch, w.now, by)
 			if err != nil || got.Version != want+1 {
 				t.Fatalf("version %d after %d, %v", got.Version, want, err)
@@ -175,9 +174,8 @@ func TestEveryChangeCountsTheVersionUp(t *testing.T) {
 	}
 }
 
-// A failure after the change takes the change back: what follows from it commits
-// with it or not at all.
-func TestProgramChangeAndItsTraceAreOneTransaction(t *testing.T) {
+// If the audit record cannot be written, the change is rolled back.
+func TestPrograms_ChangeAndAuditRecordCommitTogether(t *testing.T) {
 	w := newProgramWorld(t)
 	p := w.program(affiliate.ProgramActive)
 	w.exec(`revoke insert on audit_log from tributary_app`)
@@ -188,7 +186,7 @@ func TestProgramChangeAndItsTraceAreOneTransaction(t *testing.T) {
 		t.Error("changed without an audit log")
 	}
 	if read, err := w.store.Program(t.Context(), w.scope, p.ID); err != nil || read.Status != affiliate.ProgramActive || read.Name != "P" {
-		t.Errorf("left %v, %v", read, err)
+		t.Errorf("programme after the failed changes: %v, %v", read, err)
 	}
 	w.exec(`grant insert on audit_log to tributary_app`)
 }

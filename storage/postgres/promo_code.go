@@ -57,10 +57,10 @@ func (r promoCodeRow) promoCode() affiliate.PromoCode {
 	}
 }
 
-// CreatePromoCode gives a participant a code. A fixed discount without Currency
-// is in the programme's. The unique index decides between all who want the code.
-// Errors: NOT_FOUND for the programme, VALIDATION_ERROR for the participant,
-// PROGRAM_STATE_INVALID, PARTICIPANT_ERASED, PROMO_CODE_TAKEN.
+// CreatePromoCode stores a promo code of a participant. A fixed discount without
+// Currency uses the programme's currency. The unique index makes sure that only one
+// request gets a code. Errors: NOT_FOUND for the programme, VALIDATION_ERROR for the
+// participant, PROGRAM_STATE_INVALID, PARTICIPANT_ERASED, PROMO_CODE_TAKEN.
 func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by affiliate.Actor) (affiliate.PromoCode, error) {
 	const insert = `
 		insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value, currency,
@@ -117,19 +117,19 @@ func promoCodeID(scope affiliate.Scope, program affiliate.ProgramID, id affiliat
 	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "id": id}
 }
 
-// PromoCode reads one promo code. Errors: NOT_FOUND.
+// PromoCode returns one promo code. Errors: NOT_FOUND.
 func (s *Store) PromoCode(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID) (affiliate.PromoCode, error) {
 	row, err := OneRow[promoCodeRow](s.pool.Query(ctx, selectPromoCode, promoCodeID(scope, program, id)))
 	return row.promoCode(), err
 }
 
-// UpdatePromoCode changes what the patch names; a patch that changes nothing
-// leaves no trace. Errors: NOT_FOUND, PARTICIPANT_ERASED.
+// UpdatePromoCode changes the fields that the patch names. If nothing changes, it
+// writes no audit record and no event. Errors: NOT_FOUND, PARTICIPANT_ERASED.
 func (s *Store) UpdatePromoCode(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID,
 	patch affiliate.PromoCodePatch, at time.Time, by affiliate.Actor,
 ) (affiliate.PromoCode, error) {
-	// Not the redemptions: conversions count them.
+	// The redemptions are not among the columns because conversions count them.
 	const update = `
 		update promo_codes
 		set active = @active, max_redemptions = @max_redemptions, expires_at = @expires_at, sync_to_processor = @sync,
@@ -164,9 +164,9 @@ func (s *Store) UpdatePromoCode(
 	return after, err
 }
 
-// DeletePromoCode forgets a code, whose name is free then; conversions keep the
-// text. That is allowed whatever became of its participant and programme.
-// Errors: NOT_FOUND.
+// DeletePromoCode deletes a promo code. Its code can then be used again. Conversions
+// keep the text of the code. It works in every state of the participant and the
+// programme. Errors: NOT_FOUND.
 func (s *Store) DeletePromoCode(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID, at time.Time, by affiliate.Actor,
 ) error {
@@ -195,8 +195,8 @@ func (s *Store) DeletePromoCode(
 	})
 }
 
-// promoCodeChanged writes what follows from a change: the audit log's line, the
-// events, and the job that takes the participant's newest offer to the edge.
+// promoCodeChanged writes everything that follows from a change: the audit record, the
+// events, and the job that updates the participant's promo code in the edge directory.
 func (s *Store) promoCodeChanged(
 	ctx context.Context, tx *Tx, c affiliate.PromoCode, action string, at time.Time, by affiliate.Actor, was, is any, events ...affiliate.Event,
 ) error {

@@ -8,9 +8,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The conditions of a list, each with an index that it leads; two of them meet
-// in the shorter one's. A participant determines mode and programme, which the index
-// of its codes lacks, so that the index alone can count them.
+// The conditions of a list. For each there is an index that starts with its column.
+// With two conditions, Postgres uses the more selective index and filters its rows. The
+// index of a participant's codes does not have mode and programme. The participant
+// determines both, so that index alone is enough to count.
 const (
 	wherePromoCodes = `
 		from promo_codes c
@@ -26,8 +27,8 @@ const (
 		limit @limit offset @offset`
 )
 
-// promoCodeListSQL are the statements for a page and for the total. The total of
-// all codes of a programme is kept (listCount).
+// promoCodeListSQL returns the statements for a page and for the total. It is not used
+// for the total of all codes of a programme, which is stored (listCount).
 func promoCodeListSQL(filter affiliate.PromoCodeFilter) (page, count string) {
 	where := wherePromoCodes
 	if filter.Participant != nil {
@@ -50,10 +51,10 @@ func promoCodeListArgs(scope affiliate.Scope, program affiliate.ProgramID, filte
 	}
 }
 
-// PromoCodes reads one page of a programme's promo codes, newest first, and counts
-// all pages. With a search it counts up to affiliate.MaxSearchTotal, with another
-// filter up to affiliate.MaxTotal. Errors: NOT_FOUND for the programme and the
-// participant.
+// PromoCodes returns one page of a programme's promo codes, newest first, and the
+// number of codes on all pages. The number stops at affiliate.MaxSearchTotal for a
+// search and at affiliate.MaxTotal for other filters. Errors: NOT_FOUND for the
+// programme and the participant.
 func (s *Store) PromoCodes(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.PromoCodeFilter, page affiliate.Page,
 ) ([]affiliate.PromoCode, int64, error) {
@@ -82,23 +83,24 @@ func (s *Store) PromoCodes(
 	return codes, total, err
 }
 
-// As with links (link_list.go), a partner's participations name the workspaces and
-// determine the mode.
-const whereOwnPromoCodes = `
+// As with links (link_list.go), a partner's participants determine the workspaces and
+// the mode.
+const wherePartnerPromoCodes = `
 	from participants t
 	join promo_codes c on c.workspace_id = t.workspace_id and c.participant_id = t.id
 	where t.partner_id = @partner and t.mode = @mode`
 
 func partnerPromoCodesSQL(program *affiliate.ProgramID) (page, count string) {
-	where := whereOwnPromoCodes
+	where := wherePartnerPromoCodes
 	if program != nil {
 		where += inProgram
 	}
 	return `select ` + promoCodeColumns + where + newestPromoCodes, CountUpTo(affiliate.MaxTotal, where)
 }
 
-// PartnerPromoCodes reads one page of a partner's promo codes in a mode, newest
-// first, and counts all pages up to affiliate.MaxTotal; a nil programme is any.
+// PartnerPromoCodes returns one page of a partner's promo codes in a mode, newest
+// first, and the number of codes on all pages, up to affiliate.MaxTotal. If program is
+// nil, it lists the codes of all programmes.
 func (s *Store) PartnerPromoCodes(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page,
 ) ([]affiliate.PromoCode, int64, error) {

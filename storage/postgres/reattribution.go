@@ -73,7 +73,7 @@ func (tx *Tx) LockAttribution(
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return a, fmt.Errorf("reattribution: %w", err)
 	}
-	locked, err := lockHeldCommissions(ctx, tx, scope, earned)
+	locked, err := lockCommissionsAndPayouts(ctx, tx, scope, earned)
 	if err != nil {
 		return a, err
 	}
@@ -132,7 +132,7 @@ func (tx *Tx) ApplyReattribution(ctx context.Context, r affiliate.Reattribution)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("reattribution: %w", err)
 	}
-	if err := followCommissions(ctx, tx, r.Changes...); err != nil {
+	if err := updatePayouts(ctx, tx, r.Changes...); err != nil {
 		return err
 	}
 	if err := settle(ctx, tx, r.Changes...); err != nil {

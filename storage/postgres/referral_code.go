@@ -9,9 +9,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// takeCode gives the participant the code it wants, or the first free one of
+// reserveCode gives the participant the code it wants, or the first free one of
 // those that are made for it, for its default link.
-func takeCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, wanted string) (string, error) {
+func reserveCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, wanted string) (string, error) {
 	if wanted != "" {
 		return wanted, useCode(ctx, tx, p, link, wanted)
 	}
@@ -36,7 +36,7 @@ func useCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliat
 		use = `update participants set referral_code = $4 where workspace_id = $1 and mode = $2 and id = $3`
 	)
 	tag, err := tx.Exec(ctx, take, p.Scope.Workspace, p.Scope.Mode, code, p.Program, p.ID, link, p.UpdatedAt)
-	if err := unlessNone(tag, err, affiliate.ReasonReferralCodeTaken); err != nil {
+	if err := refuseIfNone(tag, err, affiliate.ReasonReferralCodeTaken); err != nil {
 		return err
 	}
 	_, err = tx.Exec(ctx, use, p.Scope.Workspace, p.Scope.Mode, p.ID, code)
@@ -62,7 +62,7 @@ func (s *Store) replaceCode(ctx context.Context, tx *Tx, p affiliate.Participant
 	if taken := affiliate.Refuse(affiliate.ReasonReferralCodeTaken); errors.Is(err, taken) {
 		var tag pgconn.CommandTag
 		tag, err = tx.Exec(ctx, own, p.Scope.Workspace, p.Scope.Mode, p.ID, p.ReferralCode, link)
-		err = unlessNone(tag, err, affiliate.ReasonReferralCodeTaken)
+		err = refuseIfNone(tag, err, affiliate.ReasonReferralCodeTaken)
 	}
 	if err != nil {
 		return err

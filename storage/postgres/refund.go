@@ -142,7 +142,7 @@ func lockRefundedSale(
 			"workspace": scope.Workspace, "id": refund.ID, "mode": scope.Mode, "external_refund_id": refund.ExternalRefundID,
 			"external_transaction_id": external, "asked_cents": refund.RequestedCents, "reason": refund.Reason,
 			"created_at": refund.CreatedAt, "expires_at": refund.ExpiresAt,
-		}).Exec(func(tag pgconn.CommandTag) error { return unlessNone(tag, nil, affiliate.ReasonRefundDuplicate) })
+		}).Exec(func(tag pgconn.CommandTag) error { return refuseIfNone(tag, nil, affiliate.ReasonRefundDuplicate) })
 	}
 	queueParked(batch, scope, external, except, &parked)
 	const decisionInForce = `
@@ -173,7 +173,7 @@ func lockRefundedSale(
 		return nil, fmt.Errorf("conversion %s has %d decisions in force", sale.ID, len(decisions))
 	}
 	sale.decision, sale.parked = decisions[0].decision(sale.StoredConversion), parked
-	locked, err := lockHeldCommissions(ctx, tx, scope, earned)
+	locked, err := lockCommissionsAndPayouts(ctx, tx, scope, earned)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +304,7 @@ func (s *Store) writeRefunds(ctx context.Context, tx *Tx, sale *refundedSale, re
 		}
 		commission = &sale.earned.Commission
 	}
-	if err := followCommissions(ctx, tx, changes...); err != nil {
+	if err := updatePayouts(ctx, tx, changes...); err != nil {
 		return nil, err
 	}
 	batch := &pgx.Batch{}
