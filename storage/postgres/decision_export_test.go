@@ -4,10 +4,10 @@ import "github.com/tributary-hq/tributary/affiliate"
 
 // Statements whose plans are checked.
 const (
-	SelectDecisionSQL         = selectDecision
+	SelectDecisionSQL           = selectDecision
 	SelectDecisionOfExternalSQL = selectDecisionOfExternal
-	SelectClickSQL           = selectClick
-	ConversionsOfClickSQL = conversionsOfClick
+	SelectClickSQL              = selectClick
+	ConversionsOfClickSQL       = conversionsOfClick
 )
 
 // DecisionListSQL returns the statements of a list, for a first page of 20 rows, and

@@ -9,8 +9,8 @@ import (
 // Statements and limits that the tests check.
 const (
 	SelectEventsOfSubjectSQL = selectEventsOfSubject
-	RewriteEventsSQL   = rewriteEvents
-	RedactionBatch      = redactionBatch
+	RewriteEventsSQL         = rewriteEvents
+	RedactionBatch           = redactionBatch
 )
 
 // RedactEventsThen calls then in the transaction that has redacted the events.

@@ -2,8 +2,8 @@ package postgres
 
 // Statements whose plans are checked.
 const (
-	ListRulesSQL     = listRules
-	ListGroupsSQL    = listGroups
+	ListRulesSQL         = listRules
+	ListGroupsSQL        = listGroups
 	CountGroupMembersSQL = countGroupMembers
 )
 

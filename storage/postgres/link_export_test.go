@@ -17,10 +17,10 @@ func (s *Store) InsertLink(ctx context.Context, l affiliate.Link) (affiliate.Lin
 
 // Functions that return statements whose plans are checked, and their arguments.
 var (
-	LinkListSQL       = linkListSQL
-	LinkListArgs      = linkListArgs
-	PartnerLinksSQL       = partnerLinksSQL
-	PromoCodeListSQL  = promoCodeListSQL
-	PromoCodeListArgs = promoCodeListArgs
-	PartnerPromoCodesSQL  = partnerPromoCodesSQL
+	LinkListSQL          = linkListSQL
+	LinkListArgs         = linkListArgs
+	PartnerLinksSQL      = partnerLinksSQL
+	PromoCodeListSQL     = promoCodeListSQL
+	PromoCodeListArgs    = promoCodeListArgs
+	PartnerPromoCodesSQL = partnerPromoCodesSQL
 )

@@ -17,14 +17,14 @@ import (
 // linkWorld has links and promo codes of one large programme, of small programmes in
 // the same workspace, and of another workspace.
 type linkWorld struct {
-	t       *testing.T
-	store   *postgres.Store
-	owner   *pgx.Conn
-	now     time.Time
-	scope   affiliate.Scope
-	program affiliate.ProgramID
-	partner affiliate.UserID
-	participant   affiliate.ParticipantID // the partner's participant in the programme
+	t           *testing.T
+	store       *postgres.Store
+	owner       *pgx.Conn
+	now         time.Time
+	scope       affiliate.Scope
+	program     affiliate.ProgramID
+	partner     affiliate.UserID
+	participant affiliate.ParticipantID // the partner's participant in the programme
 }
 
 // crowd is the number of participants, links and promo codes of the large programme.

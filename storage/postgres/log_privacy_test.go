@@ -24,7 +24,7 @@ func TestAuditLog_OmitsNotes(t *testing.T) {
 		if err != nil || (got.Note == nil) != (tc.note == "") || got.Note != nil && *got.Note != tc.note {
 			t.Fatalf("%q: %v, %v", tc.note, got.Note, err)
 		}
-		if line := w.lastLine("participant.update"); line != tc.want {
+		if line := w.lastRecord("participant.update"); line != tc.want {
 			t.Errorf("%q: %s", tc.note, line)
 		}
 	}
@@ -33,7 +33,7 @@ func TestAuditLog_OmitsNotes(t *testing.T) {
 		affiliate.ParticipantPatch{Tags: affiliate.Set([]string{})}, w.now.Add(time.Millisecond), by(w.owner)); err != nil {
 		t.Fatal(err)
 	}
-	if line := w.lastLine("participant.update"); line != `{"tags": [""]} → {"tags": []}` {
+	if line := w.lastRecord("participant.update"); line != `{"tags": [""]} → {"tags": []}` {
 		t.Errorf("without a note: %s", line)
 	}
 }
@@ -48,7 +48,7 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if line, want := w.lastLine("participant.apply"), `null → {"id": "`+p.ID.String()+`", "status": "pending", "version": 1, "partner_id": "`+
+	if line, want := w.lastRecord("participant.apply"), `null → {"id": "`+p.ID.String()+`", "status": "pending", "version": 1, "partner_id": "`+
 		applicant.String()+`", "program_id": "`+program.String()+`", "referral_code": "first"}`; line != want {
 		t.Errorf("audited %s, want %s", line, want)
 	}
@@ -73,12 +73,12 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 	details := `null → {"group_id": null, "program_id": "` + program.String() + `", "referral_code": ""`
 	w.now = w.now.Add(time.Millisecond)
 	earlier, _ := invite("secret@example.com", "")
-	if line := w.lastLine("participant_invite.create"); line != details+`}` {
+	if line := w.lastRecord("participant_invite.create"); line != details+`}` {
 		t.Errorf("the first invitation: %s", line)
 	}
 	w.now = w.now.Add(time.Millisecond)
 	later, _ := invite("secret@example.com", "")
-	if line := w.lastLine("participant_invite.create"); line != strings.Replace(details, `"program_id"`, `"replaces": "`+earlier.String()+`", "program_id"`, 1)+`}` {
+	if line := w.lastRecord("participant_invite.create"); line != strings.Replace(details, `"program_id"`, `"replaces": "`+earlier.String()+`", "program_id"`, 1)+`}` {
 		t.Errorf("the second invitation: %s", line)
 	}
 	if err := w.Store.RevokeParticipantInvite(t.Context(), w.scope, program, later, w.now, by(w.owner)); err != nil {

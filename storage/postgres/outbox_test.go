@@ -27,11 +27,11 @@ func TestPublish_CreatesDeliveriesForSubscribers(t *testing.T) {
 	for what, scope := range w.others() {
 		endpoints[what] = w.create(scope, "*")
 	}
-	w.turn(endpoints["disabled"], false)
+	w.setActive(endpoints["disabled"], false)
 	w.remove(endpoints["deleted"])
 	again := w.create(w.scope, "*")
-	w.turn(again, false)
-	endpoints["enabled again"] = w.turn(again, true)
+	w.setActive(again, false)
+	endpoints["enabled again"] = w.setActive(again, true)
 
 	var notified []affiliate.EndpointKey
 	w.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { notified = append(notified, endpoints...) })

@@ -42,7 +42,7 @@ func (w *statsWorld) checkPlan(what, plan string, has ...string) {
 
 // newPartnerPlanWorld has ten partners in 1,000 programmes. Most of the rows belong to
 // the other nine partners.
-func newPartnerPlanWorld(t *testing.T) (w *statsWorld, partner spanCount) {
+func newPartnerPlanWorld(t *testing.T) (w *statsWorld, partner subject) {
 	t.Helper()
 	w = newStatsWorld(t, 1000, 10)
 	partner = w.participants[0]

@@ -11,11 +11,11 @@ import (
 // Statements about payouts whose plans are checked.
 const (
 	SelectPayoutsDueSQL      = selectPayoutsDue
-	LockUnassignedSQL              = lockUnassigned
-	LockAssignedSQL              = lockAssigned
-	LockReleasedSQL              = lockReleased
+	LockUnassignedSQL        = lockUnassigned
+	LockAssignedSQL          = lockAssigned
+	LockReleasedSQL          = lockReleased
 	SumBatchesSQL            = sumBatches
-	SelectPayoutStatusesSQL             = selectPayoutStatuses
+	SelectPayoutStatusesSQL  = selectPayoutStatuses
 	SelectBatchesSQL         = selectBatches
 	PartnerLedgerBalancesSQL = partnerLedgerBalances
 )

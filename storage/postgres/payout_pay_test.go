@@ -141,7 +141,7 @@ func TestInsertPayoutBatch_LimitsCommissions(t *testing.T) {
 		}
 	}
 	if n := w.Count(`select count(*) from payouts where commission_count = $1`, each); n != participants {
-		t.Errorf("%d payouts contain all commissions of their account, want %d", n)
+		t.Errorf("%d payouts contain all commissions of their account, want %d", n, participants)
 	}
 	if n := w.Count(`select count(*) from commissions where payout_id is null`); n != 0 {
 		t.Errorf("%d commissions are in no payout", n)

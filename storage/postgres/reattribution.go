@@ -10,8 +10,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// lockCustomerOf is lockCustomer for the customer of a stored conversion, if it
-// has one.
+// lockCustomerOf locks the customer of a stored conversion, if it has one, in the same
+// way as lockCustomers.
 const lockCustomerOf = `
 	insert into customers as u (workspace_id, mode, ref, created_at)
 	select c.workspace_id, c.mode, c.customer_ref, c.created_at
@@ -25,7 +25,8 @@ const lockConversion = `
 	where c.workspace_id = $1 and c.mode = $2 and c.id = $3
 	for no key update`
 
-// findParticipant reads whom a person names, of any programme of the mode.
+// findParticipant reads the participant that a member has chosen, in any programme of
+// the mode.
 const findParticipant = `
 	select ` + earnerColumns + `
 	from (
@@ -33,16 +34,18 @@ const findParticipant = `
 		where t.workspace_id = $1 and t.mode = $2 and t.id = $3
 	) as x` + earnerOfX
 
-// findEarned names what the decision in force has earned, unless that has come
-// to nothing.
+// findEarned selects the commission of the decision in force, unless it was rejected or
+// refunded.
 const findEarned = `
 	select m.id
 	from conversions c
 	join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id
 	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and m.status in ('pending', 'approved', 'paid')`
 
-// LockAttribution locks a conversion that a person gives to a participant, with
-// everything that goes along: in the order of lockSignals, then the conversion, then
+// LockAttribution locks a conversion that a member assigns to a participant, and
+// everything that changes with it. It locks the customer first, then the conversion,
+// then its commission; this is the order of lockSignals. Errors: NOT_FOUND for the
+// conversion.
 // its commission. Errors: NOT_FOUND for the conversion.
 func (tx *Tx) LockAttribution(
 	ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID, to affiliate.ParticipantID,
@@ -71,7 +74,7 @@ func (tx *Tx) LockAttribution(
 		return err
 	})
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return a, fmt.Errorf("reattribution: %w", err)
+		return a, fmt.Errorf("lock attribution: %w", err)
 	}
 	locked, err := lockCommissionsAndPayouts(ctx, tx, scope, earned)
 	if err != nil {
@@ -86,7 +89,8 @@ func (tx *Tx) LockAttribution(
 	return a, err
 }
 
-// readCustomerAndRates completes a locked attribution.
+// readCustomerAndRates adds the customer and the exchange rates to a locked
+// attribution.
 func readCustomerAndRates(ctx context.Context, tx *Tx, a *affiliate.LockedAttribution) error {
 	batch := &pgx.Batch{}
 	found := affiliate.AttributionInputs{Assigned: a.To}
@@ -97,12 +101,12 @@ func readCustomerAndRates(ctx context.Context, tx *Tx, a *affiliate.LockedAttrib
 	}
 	if batch.Len() > 0 {
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return fmt.Errorf("customer and rates: %w", err)
+			return fmt.Errorf("read customer and rates: %w", err)
 		}
 	}
 	a.Rates = found.Rates
 	if a.Customer != nil && a.RecurringIndex != nil && a.Program != nil {
-		// In the programme where it is, the conversion keeps its number.
+		// If the conversion stays in its programme, it keeps its payment number.
 		payments := a.Customer.Payments[*a.Program]
 		payments.Count = *a.RecurringIndex - 1
 		a.Customer.Payments[*a.Program] = payments
@@ -130,7 +134,7 @@ func (tx *Tx) ApplyReattribution(ctx context.Context, r affiliate.Reattribution)
 	}
 	queueDeltas(batch, r.Deltas...)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("reattribution: %w", err)
+		return fmt.Errorf("apply reattribution: %w", err)
 	}
 	if err := updatePayouts(ctx, tx, r.Changes...); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// report is a purchase by a click, which a test can make special.
+// report returns a purchase by a click. Tests can change it.
 func (s *sales) report(external string, click affiliate.ClickID) affiliate.Report {
 	s.Helper()
 	found, err := s.store.FindClick(s.Context(), s.scope.Workspace, click)
@@ -43,9 +43,9 @@ func (s *sales) byCustomer(r affiliate.Report, ref string) affiliate.Report {
 	return r
 }
 
-// together hands in reports while everybody who records is busy, so that those
-// that do not want the same share a transaction, and gives their outcomes.
-func (s *sales) together(store *postgres.Store, reports ...affiliate.Report) []error {
+// recordTogether records reports while all record slots are busy, so that reports without a
+// common exclusive key share a transaction. It returns their errors.
+func (s *sales) recordTogether(store *postgres.Store, reports ...affiliate.Report) []error {
 	s.Helper()
 	holder, err := s.asOwner().Begin(s.Context())
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *sales) together(store *postgres.Store, reports ...affiliate.Report) []e
 	click := s.click(salesDay.Add(-24 * time.Hour))
 	var busy sync.WaitGroup
 	for i := range postgres.RecordConcurrency {
-		ref := fmt.Sprint("held-", i)
+		ref := fmt.Sprint("locked-", i)
 		if _, err := holder.Exec(s.Context(), `
 			insert into customers (workspace_id, mode, ref, created_at) values ($1, $2, $3, $4)
 			on conflict (workspace_id, mode, ref) do update set created_at = excluded.created_at`, s.scope.Workspace, s.scope.Mode, ref, salesDay); err != nil {
@@ -66,10 +66,10 @@ func (s *sales) together(store *postgres.Store, reports ...affiliate.Report) []e
 		report = s.byCustomer(report, ref)
 		busy.Go(func() {
 			if _, err := store.RecordConversion(s.Context(), report); err != nil {
-				s.Errorf("held up: %v", err)
+				s.Errorf("report that waits for the lock: %v", err)
 			}
 		})
-		// One at a time, or one transaction would take both.
+		// One report at a time; otherwise one transaction would take all of them.
 		s.eventually(func() bool { return store.RunningBatches() == i+1 && store.WaitingReports() == 0 })
 	}
 	outcomes := make([]error, len(reports))
@@ -86,25 +86,25 @@ func (s *sales) together(store *postgres.Store, reports ...affiliate.Report) []e
 	return outcomes
 }
 
-func (s *sales) eventually(is func() bool) {
+func (s *sales) eventually(condition func() bool) {
 	s.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.Fatal("it does not come to that")
+			s.Fatal("the condition did not become true in time")
 		}
 	}
 }
 
-func refusedAs(err error, reason affiliate.Reason) bool {
+func isRefusedWith(err error, reason affiliate.Reason) bool {
 	return errors.Is(err, affiliate.Refuse(reason))
 }
 
-// transactions are how many have written the conversions.
+// transactions returns the number of transactions that have written the conversions.
 func (s *sales) transactions(externals ...string) int {
 	return s.count(`(select distinct xmin::text from conversions where external_transaction_id = any($1)) x`, externals)
 }
 
-func TestReportsAtTheSameTimeShareATransaction(t *testing.T) {
+func TestRecordConversion_ConcurrentReportsShareATransaction(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
 	if err := s.record("known", click); err != nil {
@@ -135,7 +135,7 @@ func TestReportsAtTheSameTimeShareATransaction(t *testing.T) {
 	duplicate.Key = &affiliate.IdempotencyKey{Method: "m", Key: "duplicate", Fingerprint: []byte{1}, At: salesDay}
 	again := s.report("order-29", click)
 
-	outcomes := s.together(s.store, append(reports, refused, broken, keyed, duplicate, again, refusedAgain)...)
+	outcomes := s.recordTogether(s.store, append(reports, refused, broken, keyed, duplicate, again, refusedAgain)...)
 	for i, err := range outcomes[:29] {
 		if err != nil {
 			t.Errorf("%s: %v", externals[i], err)
@@ -144,15 +144,16 @@ func TestReportsAtTheSameTimeShareATransaction(t *testing.T) {
 	if n := s.transactions(append(externals[:29], "keyed")...); n != 1 {
 		t.Errorf("%d transactions", n)
 	}
-	// The two that want one external id do not, and either may be the first.
+	// Two reports have the same external id. They do not share a transaction, and
+	// either can succeed.
 	if first, second := outcomes[29], outcomes[34]; (first == nil) == (second == nil) ||
-		!refusedAs(errors.Join(first, second), affiliate.ReasonConversionDuplicate) {
+		!isRefusedWith(errors.Join(first, second), affiliate.ReasonConversionDuplicate) {
 		t.Errorf("%v, %v", first, second)
 	}
 	for i, want := range map[int]affiliate.Reason{
 		30: affiliate.ReasonModeMismatch, 33: affiliate.ReasonConversionDuplicate, 35: affiliate.ReasonModeMismatch,
 	} {
-		if !refusedAs(outcomes[i], want) {
+		if !isRefusedWith(outcomes[i], want) {
 			t.Errorf("%d: %v, want %s", i, outcomes[i], want)
 		}
 	}
@@ -160,15 +161,15 @@ func TestReportsAtTheSameTimeShareATransaction(t *testing.T) {
 	if outcomes[31] == nil || errors.As(outcomes[31], &refusal) || outcomes[32] != nil {
 		t.Errorf("broken: %v; keyed: %v", outcomes[31], outcomes[32])
 	}
-	// What was refused has left nothing behind.
+	// Refused reports leave no rows.
 	if n := s.count(`customers where ref in ('refused', 'broken', 'duplicate')`); n != 0 {
-		t.Errorf("%d customers of refused reports", n)
+		t.Errorf("%d customers of refused reports are stored", n)
 	}
 	if n := s.count(`customers where ref = 'old' and conversion_id is not null`); n != 1 {
-		t.Error("a customer is gone whom a refused report named")
+		t.Error("an existing customer of a refused report was deleted")
 	}
 	if n := s.count(`idempotency_keys where convert_from(response, 'UTF8')::jsonb #>> '{conversion,external_transaction_id}' = 'keyed'`); n != 1 || s.count(`idempotency_keys`) != 1 {
-		t.Errorf("%d keys of %d are the kept one", n, s.count(`idempotency_keys`))
+		t.Errorf("%d keys have the response of the recorded report, %d keys are stored, want 1 and 1", n, s.count(`idempotency_keys`))
 	}
 	const recorded = 2 + postgres.RecordConcurrency + 31
 	if n := s.count(`conversions`); n != recorded || s.count(`attribution_decisions`) != recorded || s.count(`commission_history`) != recorded || s.count(`events`) != 2*recorded {
@@ -176,12 +177,12 @@ func TestReportsAtTheSameTimeShareATransaction(t *testing.T) {
 	}
 	var counted int
 	if err := s.sql.QueryRow(t.Context(), `select sum(n) from commission_counts where grain = 'ever'`).Scan(&counted); err != nil || counted != recorded {
-		t.Errorf("%d counted, %v", counted, err)
+		t.Errorf("the counters have %d commissions, %v", counted, err)
 	}
 }
 
-// Workspaces share a transaction and nothing else.
-func TestABatchOfTwoWorkspaces(t *testing.T) {
+// Reports of two workspaces share a transaction, but no rows.
+func TestRecordConversion_BatchOfTwoWorkspaces(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
 	mine, theirs := s.report("order-1", click), s.report("order-1", click)
@@ -191,7 +192,7 @@ func TestABatchOfTwoWorkspaces(t *testing.T) {
 	s.exec(insertFullSubscription, stranger.Workspace, stranger.Mode, salesDay)
 	theirs.Conversion.Scope, theirs.Inputs.FoundClick = stranger, nil
 	theirs.Decide = decideAt(theirs.Conversion, salesDay)
-	for i, err := range s.together(s.store, mine, theirs) {
+	for i, err := range s.recordTogether(s.store, mine, theirs) {
 		if err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
@@ -211,19 +212,19 @@ func TestABatchOfTwoWorkspaces(t *testing.T) {
 		}
 	}
 	if n := s.count(`webhook_deliveries`); n != s.count(`events`) {
-		t.Errorf("%d deliveries in all", n)
+		t.Errorf("%d deliveries in total", n)
 	}
 }
 
-// What the schema refuses, and what panics on the way, keeps none of the others
-// from being recorded.
-func TestAPoisonedReportHarmsNoneOfItsBatch(t *testing.T) {
+// A report that the database rejects, or that panics, does not keep the other reports
+// of its batch from being recorded.
+func TestRecordConversion_FailedReportDoesNotAffectItsBatch(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
 	poison := s.byCustomer(s.report("order-poison", click), "poison")
-	honest := poison.Decide
+	decide := poison.Decide
 	poison.Decide = func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
-		d, commission, err := honest(in)
+		d, commission, err := decide(in)
 		commission.AmountCents = commission.OriginalAmountCents + 1
 		return d, commission, err
 	}
@@ -235,10 +236,10 @@ func TestAPoisonedReportHarmsNoneOfItsBatch(t *testing.T) {
 	panics.Key = &affiliate.IdempotencyKey{Method: "m", Key: "panics", Fingerprint: []byte{1}, At: salesDay}
 	panics.Decide = func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 		d, commission, err := decideAt(panics.Conversion, salesDay)(in)
-		d.Program = nil // what an attributed conversion counts for
+		d.Program = nil // makes the code that counts the conversion panic
 		return d, commission, err
 	}
-	outcomes := s.together(s.store, append(reports, poison, panics)...)
+	outcomes := s.recordTogether(s.store, append(reports, poison, panics)...)
 	for i, err := range outcomes {
 		if (err != nil) != (i >= 9) {
 			t.Errorf("%d: %v", i, err)
@@ -249,12 +250,13 @@ func TestAPoisonedReportHarmsNoneOfItsBatch(t *testing.T) {
 	}
 	if n := s.count(`customers where ref = 'poison'`) + s.count(`idempotency_keys`) +
 		s.count(`conversions where external_transaction_id in ('order-poison', 'order-panics')`); n != 0 {
-		t.Errorf("%d rows of the poisoned ones", n)
+		t.Errorf("%d rows of the failed reports", n)
 	}
 }
 
-// Who wants what somebody holds waits for it; the others of the group do not.
-func TestAHeldLockKeepsOnlyThoseWaitingWhoWantIt(t *testing.T) {
+// A report that needs a locked row waits for it. The other reports of its batch do not
+// wait.
+func TestRecordConversion_OnlyReportsThatNeedALockWaitForIt(t *testing.T) {
 	t.Parallel()
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
@@ -265,9 +267,9 @@ func TestAHeldLockKeepsOnlyThoseWaitingWhoWantIt(t *testing.T) {
 	if _, err := holder.Exec(t.Context(), `insert into customers (workspace_id, mode, ref, created_at) values ($1, $2, 'held', $3)`, s.scope.Workspace, s.scope.Mode, salesDay); err != nil {
 		t.Fatal(err)
 	}
-	var kept, free sync.WaitGroup
+	var blocked, others sync.WaitGroup
 	held := s.byCustomer(s.report("held", click), "held")
-	kept.Go(func() {
+	blocked.Go(func() {
 		if _, err := s.store.RecordConversion(t.Context(), held); err != nil {
 			t.Errorf("held: %v", err)
 		}
@@ -275,54 +277,53 @@ func TestAHeldLockKeepsOnlyThoseWaitingWhoWantIt(t *testing.T) {
 	s.eventually(func() bool { return s.store.RunningBatches() == 1 && s.store.WaitingReports() == 0 })
 	for i := range 5 {
 		r := s.report(fmt.Sprint("order-", i), click)
-		free.Go(func() {
+		others.Go(func() {
 			if _, err := s.store.RecordConversion(t.Context(), r); err != nil {
 				t.Errorf("%d: %v", i, err)
 			}
 		})
 	}
-	free.Wait() // with the lock still held
+	others.Wait() // the lock is still held
 	if n := s.count(`conversions`); n != 5 {
 		t.Errorf("%d conversions", n)
 	}
 	if err := holder.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	kept.Wait()
+	blocked.Wait()
 	if n := s.count(`conversions`); n != 6 {
-		t.Errorf("%d conversions in the end", n)
+		t.Errorf("%d conversions after the lock was released", n)
 	}
 }
 
-// cut is a network that loses a connection when the word comes by for the first
-// time: before the word has arrived, or, with answered, when its answer is on the
-// way back.
-type cut struct {
-	word     string
-	answered bool
-	done     atomic.Bool
-	begun    atomic.Int32
+// brokenNetwork is a network that closes a connection when text is sent for the first
+// time: before the server receives it or, with afterSend, when the server responds.
+type brokenNetwork struct {
+	text      string
+	afterSend bool
+	done      atomic.Bool
+	begins    atomic.Int32
 }
 
-func (c *cut) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (c *brokenNetwork) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
-	return &cutConn{Conn: conn, by: c}, err
+	return &brokenConn{Conn: conn, network: c}, err
 }
 
-type cutConn struct {
+type brokenConn struct {
 	net.Conn
-	by     *cut
-	silent bool
+	network *brokenNetwork
+	silent  bool
 }
 
-func (c *cutConn) Write(b []byte) (int, error) {
+func (c *brokenConn) Write(b []byte) (int, error) {
 	if bytes.Contains(b, []byte("begin")) {
-		c.by.begun.Add(1)
+		c.network.begins.Add(1)
 	}
-	if !bytes.Contains(b, []byte(c.by.word)) || c.by.done.Swap(true) {
+	if !bytes.Contains(b, []byte(c.network.text)) || c.network.done.Swap(true) {
 		return c.Conn.Write(b)
 	}
-	if !c.by.answered {
+	if !c.network.afterSend {
 		_ = c.Close()
 		return 0, net.ErrClosed
 	}
@@ -330,7 +331,7 @@ func (c *cutConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-func (c *cutConn) Read(b []byte) (int, error) {
+func (c *brokenConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if c.silent {
 		_ = c.Close()
@@ -339,19 +340,19 @@ func (c *cutConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A batch whose connection breaks before COMMIT is repeated; behind COMMIT, nobody
-// knows, and nothing is.
-func TestABatchThatLosesItsConnection(t *testing.T) {
+// If the connection breaks before COMMIT was sent, the batch is repeated. If it breaks
+// later, the outcome is unknown, and nothing is repeated.
+func TestRecordConversion_ConnectionLoss(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		word     string
-		answered bool
-		begins   int32
-		recorded bool
+		text      string
+		afterSend bool
+		begins    int32
+		recorded  bool
 	}{
-		"before COMMIT":      {"insert into conversions", false, 6, true},
-		"behind COMMIT":      {"commit", true, 1, false},
-		"in front of COMMIT": {"commit", false, 1, false},
+		"before COMMIT is reached": {"insert into conversions", false, 6, true},
+		"after COMMIT was sent":    {"commit", true, 1, false},
+		"while sending COMMIT":     {"commit", false, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSales(t)
@@ -360,41 +361,42 @@ func TestABatchThatLosesItsConnection(t *testing.T) {
 			for i := range 5 {
 				reports = append(reports, s.report(fmt.Sprint("order-", i), click))
 			}
-			network := &cut{word: tc.word, answered: tc.answered}
-			network.done.Store(true) // for those that hold the others up
+			network := &brokenNetwork{text: tc.text, afterSend: tc.afterSend}
+			network.done.Store(true) // not yet broken for the reports that keep the record slots busy
 			store := s.store.WithDialer(t, s.url, network.dial)
-			decide, armed := reports[0].Decide, false
+			decide, enabled := reports[0].Decide, false
 			reports[0].Decide = func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
-				if !armed {
-					armed = true
+				if !enabled {
+					enabled = true
 					s.eventually(func() bool { return store.RunningBatches() == 1 })
-					network.begun.Store(1)
+					network.begins.Store(1)
 					network.done.Store(false)
 				}
 				return decide(in)
 			}
-			for i, err := range s.together(store, reports...) {
+			for i, err := range s.recordTogether(store, reports...) {
 				var refusal *affiliate.Error
 				if (err == nil) != tc.recorded || errors.As(err, &refusal) {
 					t.Errorf("%d: %v", i, err)
 				}
 			}
 			stored := 0
-			if tc.recorded || tc.answered {
+			if tc.recorded || tc.afterSend {
 				stored = 5
 			}
 			if n := s.count(`conversions where external_transaction_id like 'order-%'`); n != stored {
 				t.Errorf("%d conversions, want %d", n, stored)
 			}
-			if n := network.begun.Load(); n != tc.begins {
-				t.Errorf("%d transactions were begun, want %d", n, tc.begins)
+			if n := network.begins.Load(); n != tc.begins {
+				t.Errorf("%d transactions began, want %d", n, tc.begins)
 			}
 		})
 	}
 }
 
-// Conversions of one batch count for each other as if they came one by one.
-func TestVelocityCountsTheWholeBatch(t *testing.T) {
+// For the conversion_velocity rule, conversions of the same batch count as if they were
+// recorded one after the other.
+func TestRecordConversion_VelocityCountsTheBatch(t *testing.T) {
 	s := newSales(t)
 	s.exec(`update programs set fraud_policy = 'flag'`)
 	click := s.click(salesDay.Add(-24 * time.Hour))
@@ -402,24 +404,24 @@ func TestVelocityCountsTheWholeBatch(t *testing.T) {
 	for i := range 14 {
 		reports = append(reports, s.report(fmt.Sprint("order-", i), click))
 	}
-	for i, err := range s.together(s.store, reports...) {
+	for i, err := range s.recordTogether(s.store, reports...) {
 		if err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
 	}
-	// Ten in an hour are nothing.
+	// Ten conversions in an hour are allowed.
 	if n := s.count(`conversions where fraud_signals @> '[{"rule": "conversion_velocity"}]'`); n != 4 {
-		t.Errorf("%d of the conversions are too many", n)
+		t.Errorf("%d conversions have the signal, want 4", n)
 	}
 }
 
-// Who has gone before it was at work is not recorded.
-func TestAReportThatWasWithdrawnIsNotRecorded(t *testing.T) {
+// If the caller gives up before its report is processed, the report is not recorded.
+func TestRecordConversion_CanceledReportIsNotRecorded(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
-	gone, leave := context.WithCancel(t.Context())
-	leave()
-	report := s.report("gone", click)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	report := s.report("canceled", click)
 	tx, err := s.asOwner().Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -435,7 +437,7 @@ func TestAReportThatWasWithdrawnIsNotRecorded(t *testing.T) {
 		}
 	})
 	s.eventually(func() bool { return s.store.RunningBatches() == 1 && s.store.WaitingReports() == 0 })
-	if _, err := s.store.RecordConversion(gone, report); !errors.Is(err, context.Canceled) {
+	if _, err := s.store.RecordConversion(canceled, report); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -445,15 +447,14 @@ func TestAReportThatWasWithdrawnIsNotRecorded(t *testing.T) {
 	if err := s.record("last", click); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count(`conversions where external_transaction_id = 'gone'`); n != 0 {
-		t.Error("it was recorded")
+	if n := s.count(`conversions where external_transaction_id = 'canceled'`); n != 0 {
+		t.Error("the canceled report was recorded")
 	}
 }
 
-// Two processes that report the same things of the same customers under the same
-// keys wait for each other, never in a circle, and each conversion is recorded
-// once.
-func TestBatchesOfTwoProcesses(t *testing.T) {
+// Two processes record the same conversions of the same customers with the same keys.
+// They do not deadlock, and each conversion is recorded once.
+func TestRecordConversion_TwoProcessesDoNotDeadlock(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
 	twin, err := postgres.Open(t.Context(), postgres.Config{URL: s.url, MaxConns: 4})
@@ -478,7 +479,7 @@ func TestBatchesOfTwoProcesses(t *testing.T) {
 						replayed.Add(1)
 					case err == nil:
 						recorded.Add(1)
-					case refusedAs(err, affiliate.ReasonConversionDuplicate):
+					case isRefusedWith(err, affiliate.ReasonConversionDuplicate):
 						refused.Add(1)
 					default:
 						t.Error(err)

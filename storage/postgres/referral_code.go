@@ -9,11 +9,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// reserveCode gives the participant the code it wants, or the first free one of
-// those that are made for it, for its default link.
-func reserveCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, wanted string) (string, error) {
-	if wanted != "" {
-		return wanted, useCode(ctx, tx, p, link, wanted)
+// reserveCode reserves the requested code for the participant's default link. If none
+// is requested, it reserves the first free code derived from the partner's name.
+func reserveCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, requested string) (string, error) {
+	if requested != "" {
+		return requested, useCode(ctx, tx, p, link, requested)
 	}
 	taken := affiliate.Refuse(affiliate.ReasonReferralCodeTaken)
 	for code := range affiliate.ReferralCodes(p.PartnerName) {
@@ -21,21 +21,21 @@ func reserveCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affi
 			return code, err
 		}
 	}
-	panic("postgres: the referral codes of a name never end")
+	panic("postgres: affiliate.ReferralCodes must not end")
 }
 
-// useCode makes a free code the participant's; the one before it stays taken and
-// goes on leading to the default link. The primary key decides between all who
-// want the code.
+// useCode makes a free code the participant's code. The previous code stays reserved
+// and still leads to the default link. The primary key makes sure that only one
+// participant gets a code. Errors: REFERRAL_CODE_TAKEN.
 func useCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, code string) error {
 	const (
-		take = `
+		reserve = `
 			insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 			values ($1, $2, $3, $4, $5, $6, $7)
 			on conflict (workspace_id, mode, code) do nothing`
 		use = `update participants set referral_code = $4 where workspace_id = $1 and mode = $2 and id = $3`
 	)
-	tag, err := tx.Exec(ctx, take, p.Scope.Workspace, p.Scope.Mode, code, p.Program, p.ID, link, p.UpdatedAt)
+	tag, err := tx.Exec(ctx, reserve, p.Scope.Workspace, p.Scope.Mode, code, p.Program, p.ID, link, p.UpdatedAt)
 	if err := refuseIfNone(tag, err, affiliate.ReasonReferralCodeTaken); err != nil {
 		return err
 	}
@@ -43,12 +43,12 @@ func useCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliat
 	return err
 }
 
-// replaceCode makes p.ReferralCode the code of the participant, whose row is
-// locked, and of its default link. An alias of that link can be taken back.
+// replaceCode makes p.ReferralCode the code of a locked participant and of its default
+// link. The code can be one of the link's earlier codes.
 func (s *Store) replaceCode(ctx context.Context, tx *Tx, p affiliate.Participant, before string) error {
-	// The participant fixes the mode.
+	// The participant determines the mode.
 	const find = `select id from links where workspace_id = $1 and participant_id = $2 and is_default`
-	const own = `
+	const useEarlier = `
 		update participants t
 		set referral_code = r.code
 		from referral_codes r
@@ -61,7 +61,7 @@ func (s *Store) replaceCode(ctx context.Context, tx *Tx, p affiliate.Participant
 	err := useCode(ctx, tx, p, link, p.ReferralCode)
 	if taken := affiliate.Refuse(affiliate.ReasonReferralCodeTaken); errors.Is(err, taken) {
 		var tag pgconn.CommandTag
-		tag, err = tx.Exec(ctx, own, p.Scope.Workspace, p.Scope.Mode, p.ID, p.ReferralCode, link)
+		tag, err = tx.Exec(ctx, useEarlier, p.Scope.Workspace, p.Scope.Mode, p.ID, p.ReferralCode, link)
 		err = refuseIfNone(tag, err, affiliate.ReasonReferralCodeTaken)
 	}
 	if err != nil {
@@ -70,8 +70,8 @@ func (s *Store) replaceCode(ctx context.Context, tx *Tx, p affiliate.Participant
 	return s.renameDefaultLink(ctx, tx, p, link, before)
 }
 
-// renameDefaultLink gives the participant's default link its current code, which
-// a link's followers are told.
+// renameDefaultLink sets the code of the participant's default link to its current code
+// and publishes an event.
 func (s *Store) renameDefaultLink(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, before string) error {
 	const rename = `
 		update links l

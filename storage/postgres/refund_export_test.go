@@ -1,9 +1,9 @@
 package postgres
 
-// The statements of refunds whose plans are asserted.
+// Statements about refunds whose plans are checked.
 const (
-	RefundsWaitSQL        = selectParkedFor
-	KnownConversionsSQL   = selectDuplicates
+	SelectParkedForSQL    = selectParkedFor
+	SelectDuplicatesSQL   = selectDuplicates
 	LockParkedSQL         = lockParkedSQL
 	LockSaleSQL           = lockSale
 	PageParkedSQL         = pageParked

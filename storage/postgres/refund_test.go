@@ -12,7 +12,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// refundOf is a parked refund of all of a sale.
+// refundOf returns a refund of the full amount of a sale.
 func (s *sales) refundOf(external, id string) affiliate.Refund {
 	return affiliate.Refund{
 		ID: affiliate.NewID[affiliate.Refund](salesDay), Scope: s.scope, ExternalRefundID: id, ExternalTransactionID: external,
@@ -20,8 +20,8 @@ func (s *sales) refundOf(external, id string) affiliate.Refund {
 	}
 }
 
-// manyRefunds fills the table: of the world's workspace and of another one, one in
-// ten parked.
+// manyRefunds stores n refunds in the fixture's workspace and in another one. One in
+// ten is parked.
 func (s *sales) manyRefunds(n int) {
 	s.Helper()
 	for _, workspace := range []affiliate.WorkspaceID{s.scope.Workspace, affiliate.NewID[affiliate.Workspace](salesDay)} {
@@ -33,11 +33,11 @@ func (s *sales) manyRefunds(n int) {
 	}
 }
 
-func TestRefundStatementsUseTheirIndexes(t *testing.T) {
+func TestRefundStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
 	s := newSales(t)
 	s.manyRefunds(20_000)
-	// The decisions of these do not matter here.
+	// These conversions have no decisions because the statements do not read them.
 	s.exec(`
 		insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents,
 			fee_cents, discount_cents, occurred_at, created_at, source, status, attributed, reason_code, decision_id, product_ids, is_recurring,
@@ -53,8 +53,8 @@ func TestRefundStatementsUseTheirIndexes(t *testing.T) {
 		sql, args string
 		want      []string
 	}{
-		"wait":    {postgres.RefundsWaitSQL, about, []string{`Index Only Scan using refunds_parked on refunds`}},
-		"known":   {postgres.KnownConversionsSQL, about, []string{`Index Only Scan using conversions_external on conversions`}},
+		"wait":    {postgres.SelectParkedForSQL, about, []string{`Index Only Scan using refunds_parked on refunds`}},
+		"known":   {postgres.SelectDuplicatesSQL, about, []string{`Index Only Scan using conversions_external on conversions`}},
 		"lock":    {postgres.LockParkedSQL, key + `'order-10', '00000000-0000-0000-0000-000000000000', 100`, []string{`Index Scan using refunds_parked on refunds`}},
 		"sale":    {postgres.LockSaleSQL, key + `'order-10'`, []string{`Index Scan using conversions_external on conversions`}},
 		"page":    {postgres.PageParkedSQL, key + `'order-3', 100`, []string{`Index Only Scan using refunds_parked on refunds`, `using conversions_external on conversions`}},
@@ -76,7 +76,7 @@ func TestRefundStatementsUseTheirIndexes(t *testing.T) {
 	}
 }
 
-func TestKnownParkedSalesWalksThroughAllPages(t *testing.T) {
+func TestKnownParkedSales_ReadsAllPages(t *testing.T) {
 	s := newSales(t)
 	for i := range 25 {
 		for j := range 2 {
@@ -85,7 +85,8 @@ func TestKnownParkedSalesWalksThroughAllPages(t *testing.T) {
 			}
 		}
 	}
-	// Every fifth is there: recorded behind the back of its refunds.
+	// Every fifth sale is recorded while its refunds have another id, so that they stay
+	// parked.
 	s.exec(`update refunds set external_transaction_id = 'hidden-' || external_transaction_id`)
 	for i := 0; i < 25; i += 5 {
 		if err := s.record(fmt.Sprint("order-", i), s.click(salesDay.Add(-time.Hour))); err != nil {
@@ -123,7 +124,7 @@ func TestKnownParkedSalesWalksThroughAllPages(t *testing.T) {
 	}
 }
 
-func TestDropExpiredRefundsIsBounded(t *testing.T) {
+func TestDropExpiredRefunds_RespectsLimit(t *testing.T) {
 	s := newSales(t)
 	for i := range 5 {
 		if _, err := s.store.RefundConversion(t.Context(), s.refundOf("order-1", fmt.Sprint("refund-", i))); err != nil {
@@ -141,9 +142,8 @@ func TestDropExpiredRefundsIsBounded(t *testing.T) {
 	}
 }
 
-// One transaction applies so many refunds at most; the sweep comes back for the
-// others.
-func TestParkedRefundsAreAppliedInBatches(t *testing.T) {
+// One transaction applies at most parkedBatch refunds. The sweep applies the rest.
+func TestApplyParkedRefunds_WorksInBatches(t *testing.T) {
 	s := newSales(t)
 	one := int64(1)
 	for i := range 120 {
@@ -160,7 +160,7 @@ func TestParkedRefundsAreAppliedInBatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := s.count(`refunds where conversion_id is null`); n != 20 {
-		t.Errorf("%d are left", n)
+		t.Errorf("%d refunds are parked, want 20", n)
 	}
 	sale := affiliate.ParkedSale{Workspace: s.scope.Workspace, Mode: s.scope.Mode, ExternalTransactionID: "order-1"}
 	for range 2 {
@@ -169,7 +169,7 @@ func TestParkedRefundsAreAppliedInBatches(t *testing.T) {
 		}
 	}
 	if n := s.count(`refunds where conversion_id is not null`); n != 120 {
-		t.Errorf("%d are applied", n)
+		t.Errorf("%d refunds are applied, want 120", n)
 	}
 	if n := s.count(`conversions where refunded_amount_cents = 100 and status = 'refunded' and version = 101`); n != 1 {
 		t.Error("the sale is not refunded")

@@ -8,25 +8,25 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// maxRows bounds the rows of one statement. Longer statements save no more time, and
-// every connection keeps the plans of the statements that it has prepared.
+// maxRows bounds the rows of one statement. Longer statements are not faster, and each
+// connection keeps the plans of the statements that it has prepared.
 const maxRows = 32
 
 // rowSizes are the numbers of rows for which there is a statement. Small numbers are
-// the common case and need only one statement.
+// frequent, so each has its own statement.
 var rowSizes = [...]int{1, 2, 3, 4, 5, 6, 7, 8, 16, maxRows}
 
 // multiRow is a statement over many rows of type T, a struct whose fields are the
-// columns. Any number of rows is split over statements of rowSizes, whose texts do
-// not depend on the values, so that each is prepared once.
+// columns. The rows are split over statements with rowSizes rows each. The text of a
+// statement does not depend on the values, so each is prepared only once.
 type multiRow[T any] struct {
-	sql [len(rowSizes)]string // by rowSizes
+	sql [len(rowSizes)]string // in the order of rowSizes
 }
 
-// rowsOf makes the statement from its text, in which %[1]s stands for the names of
-// the columns and %[2]s for the rows: (…), (…). A field's tag db is its column, its
-// tag sql the type of the column, which is needed where Postgres cannot infer it: in
-// a VALUES list that is not the source of an INSERT.
+// rowsOf returns the statements for a text. In the text, %[1]s stands for the column
+// names and %[2]s for the rows: (…), (…). A field's tag db is its column. Its tag sql
+// is the type of the column. Postgres needs the type in a VALUES list that is not the
+// source of an INSERT, because it cannot infer it there.
 func rowsOf[T any](statement string) multiRow[T] {
 	row := reflect.TypeFor[T]()
 	names, types := make([]string, row.NumField()), make([]string, row.NumField())
@@ -52,7 +52,7 @@ func rowsOf[T any](statement string) multiRow[T] {
 					rows.WriteString(", ")
 				}
 				fmt.Fprintf(&rows, "$%d", i*len(names)+column+1)
-				if i == 0 { // the types of the first row hold for all
+				if i == 0 { // the types in the first row apply to all rows
 					rows.WriteString(types[column])
 				}
 			}
@@ -63,8 +63,8 @@ func rowsOf[T any](statement string) multiRow[T] {
 	return m
 }
 
-// queue adds the statements for the rows to a batch, in the order of the rows, and
-// returns them, so that their results can be read.
+// queue adds the statements for the rows to a batch, in the order of the rows. It
+// returns them, so that the caller can read their results.
 func (m multiRow[T]) queue(batch *pgx.Batch, rows ...T) []queuedRows {
 	var queued []queuedRows
 	for len(rows) > 0 {
@@ -87,7 +87,7 @@ func (m multiRow[T]) queue(batch *pgx.Batch, rows ...T) []queuedRows {
 	return queued
 }
 
-// queuedRows is one of the statements of a multiRow, for n of its rows.
+// queuedRows is one statement of a multiRow, for n rows.
 type queuedRows struct {
 	*pgx.QueuedQuery
 	n int

@@ -15,20 +15,20 @@ import (
 // codeUndefinedTable is the SQLSTATE of a table that does not exist.
 const codeUndefinedTable = "42P01"
 
-// SchemaVersions are the numbers of the last migration that the database has and of
-// the last one that this binary knows.
+// SchemaVersions has the number of the last migration in the database and of the last
+// migration that this binary has.
 type SchemaVersions struct{ Database, Known int64 }
 
-// Newer reports whether the database has migrations that this binary does not know.
-// Such a migration works with the binaries of the commit before it, so the service
-// may run on the schema during an upgrade.
+// Newer reports whether the database has migrations that this binary does not have.
+// Such a migration also works with the binaries of the previous release, so the service
+// can run on this schema during an upgrade.
 func (v SchemaVersions) Newer() bool { return v.Database > v.Known }
 
 // CheckSchema compares the schema of the database at url with the migrations of this
-// binary. A database that lacks one of them is an error.
+// binary. It returns an error if the database lacks one of them.
 //
-// It connects as the user of the url and not as the service's role: a schema from
-// before the check does not let the role read its version.
+// It connects as the user of the url, not as the service's role: in an old schema the
+// role is not allowed to read the version.
 func CheckSchema(ctx context.Context, url string) (v SchemaVersions, err error) {
 	if v.Known, err = lastMigration(); err != nil {
 		return v, err
@@ -38,7 +38,7 @@ func CheckSchema(ctx context.Context, url string) (v SchemaVersions, err error) 
 		return v, fmt.Errorf("connect: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	// The newest row of a migration says whether it is applied.
+	// The newest row of each migration shows whether it is applied.
 	const find = `
 		select coalesce(max(version_id), 0) from (
 			select distinct on (version_id) version_id, is_applied from ` + goose.DefaultTablename + ` order by version_id, id desc
@@ -48,7 +48,7 @@ func CheckSchema(ctx context.Context, url string) (v SchemaVersions, err error) 
 	case sqlState(err) == codeUndefinedTable:
 		return v, errors.New("the database has no schema: run `core migrate` first")
 	case sqlState(err) == codeInsufficientPrivilege:
-		return v, fmt.Errorf("read the schema's version: %w: run `core migrate` first, which grants the right", err)
+		return v, fmt.Errorf("read the schema's version: %w: run `core migrate` first, which grants the privilege", err)
 	case err != nil:
 		return v, fmt.Errorf("read the schema's version: %w", err)
 	}
@@ -58,7 +58,7 @@ func CheckSchema(ctx context.Context, url string) (v SchemaVersions, err error) 
 	return v, nil
 }
 
-// lastMigration returns the number of the last migration of this binary.
+// lastMigration returns the number of this binary's last migration.
 func lastMigration() (last int64, err error) {
 	entries, err := fs.ReadDir(migrations, "migrations")
 	if err != nil {

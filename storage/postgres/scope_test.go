@@ -15,8 +15,9 @@ import (
 	"testing"
 )
 
-// statement is a constant or variable with an SQL text, including the constants that it
-// concatenates. Its name says where it is: [package/]function.constant.
+// statement is a constant or variable with an SQL text. The text includes the constants
+// that it concatenates. The name tells where the statement is:
+// [package/]function.constant.
 type statement struct {
 	name, text string
 }
@@ -27,8 +28,8 @@ var (
 	touched = regexp.MustCompile(`(?i)\b(?:from|join|into|update)\s+([a-z_]+)\b`)
 )
 
-// scoped are the tables whose rows belong to a workspace, and whether to one of
-// its modes.
+// scoped has the tables whose rows belong to a workspace. The value tells whether a row
+// also belongs to one mode.
 var scoped = map[string]bool{
 	"api_keys": true, "programs": true, "participants": true, "participant_invites": true, "referral_codes": true, "links": true, "promo_codes": true,
 	"customers": true, "customer_payments": true, "clicks": true, "clicks_default": true, "click_days": true, "awaited_clicks": true, "conversions": true, "attribution_decisions": true,
@@ -38,10 +39,9 @@ var scoped = map[string]bool{
 	"ledger_balances": false, "payout_commissions": false, "participant_totals": false, "link_totals": false, "list_counts": false,
 }
 
-// TestEveryStatementNamesItsWorkspaceAndMode walks the source: a statement on a
-// workspace's rows says whose and of which mode they are, or is in the list
-// below with the reason why it need not.
-func TestEveryStatementNamesItsWorkspaceAndMode(t *testing.T) {
+// A statement about a workspace's rows must mention workspace and mode, or be in the
+// list unscoped with a reason. The test parses the source to find all statements.
+func TestStatements_MentionWorkspaceAndMode(t *testing.T) {
 	found := map[string]bool{}
 	for _, s := range statementRecorder(t) {
 		var workspace, mode bool
@@ -52,22 +52,22 @@ func TestEveryStatementNamesItsWorkspaceAndMode(t *testing.T) {
 		lacks := workspace && !strings.Contains(s.text, "workspace") || mode && !regexp.MustCompile(`\bmode\b`).MatchString(s.text)
 		switch reason, excepted := unscoped[s.name]; {
 		case lacks && !excepted:
-			t.Errorf("%s names no workspace or no mode, and no reason why:\n%s", s.name, s.text)
+			t.Errorf("%s mentions no workspace or no mode, and is not in unscoped:\n%s", s.name, s.text)
 		case lacks:
 			found[s.name] = true
 			if reason == "" {
-				t.Errorf("%s is excepted without a reason", s.name)
+				t.Errorf("%s is in unscoped without a reason", s.name)
 			}
 		}
 	}
 	for name := range unscoped {
 		if !found[name] {
-			t.Errorf("%s needs no exception any more", name)
+			t.Errorf("%s does not need to be in unscoped any more", name)
 		}
 	}
 }
 
-// statementRecorder reads the source of this package and of its sub-packages.
+// statements returns the SQL statements in this package and its sub-packages.
 func statementRecorder(t *testing.T) []statement {
 	t.Helper()
 	entries, err := os.ReadDir(".")
@@ -87,8 +87,8 @@ func statementRecorder(t *testing.T) []statement {
 	return all
 }
 
-// statementsIn reads the source of the package in a folder. Their names begin with
-// prefix.
+// statementsIn returns the statements of the package in a folder. Their names begin
+// with prefix.
 func statementsIn(t *testing.T, folder, prefix string) []statement {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
@@ -128,7 +128,7 @@ func statementsIn(t *testing.T, folder, prefix string) []statement {
 	return all
 }
 
-// eachValue calls do for the constants and the variables with a value.
+// eachValue calls do for each constant and variable that has a value.
 func eachValue(in ast.Node, do func(name string, value ast.Expr)) {
 	ast.Inspect(in, func(node ast.Node) bool {
 		if spec, ok := node.(*ast.ValueSpec); ok {
@@ -142,10 +142,10 @@ func eachValue(in ast.Node, do func(name string, value ast.Expr)) {
 	})
 }
 
-// source is what a package's statements are put together from.
+// source has the parts from which the statements of a package are built.
 type source struct {
 	values map[string]ast.Expr
-	// columns are the columns of the structs that rowsOf takes.
+	// columns maps the name of each struct to its columns, for rowsOf.
 	columns map[string]string
 }
 
@@ -167,7 +167,7 @@ func (s source) addColumns(file *ast.File) {
 	})
 }
 
-// evaluate puts a text together; what is no text is left out.
+// evaluate returns the text of an expression. Parts that are not text are left out.
 func (s source) evaluate(e ast.Expr, local map[string]ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -196,7 +196,8 @@ func (s source) evaluate(e ast.Expr, local map[string]ast.Expr) string {
 	return ""
 }
 
-// unscoped are the statements that may go without, and why.
+// unscoped has the statements that need not mention workspace and mode, and the
+// reasons.
 var unscoped = map[string]string{
 	"webhook/package.claim":             "the sender serves endpoints of all workspaces, named by workspace and id",
 	"webhook/Release.release":           "the sender serves endpoints of all workspaces, named by workspace and id",
@@ -211,16 +212,16 @@ var unscoped = map[string]string{
 	"package.purgeDay":                  "upkeep, of all workspaces",
 	"package.purgeStray":                "upkeep, of all workspaces",
 	"StrayClicks.query":                 "upkeep, of all workspaces",
-	"ArrivedClicks.page":                "the sweep looks after everybody's",
-	"DropExpiredAwaited.drop":           "the sweep looks after everybody's",
-	"countAndEnqueue.anyAwaited":        "asks whether anybody waits at all",
-	"package.selectStoredAwaited":       "the sweep's clicks of everybody, joined by workspace and id",
-	"enqueueAwaited.awaited":            "the stored clicks of everybody, joined by workspace and id",
+	"ArrivedClicks.page":                "the sweep covers all workspaces",
+	"DropExpiredAwaited.drop":           "the sweep covers all workspaces",
+	"countAndEnqueue.anyAwaited":        "checks whether any conversion waits, in any workspace",
+	"package.selectStoredAwaited":       "the sweep covers all workspaces; joined by workspace and id",
+	"enqueueAwaited.awaited":            "clicks of all workspaces, joined by workspace and id",
 	"UpdatePartnerProfile.rename":       "a partner has one name in all workspaces",
-	"package.countInGroup":              "the group is of a programme that was found in the mode",
-	"package.countInGroupAndStatus":     "the group is of a programme that was found in the mode",
+	"package.countInGroup":              "the group belongs to a programme that was read with its mode",
+	"package.countInGroupAndStatus":     "the group belongs to a programme that was read with its mode",
 	"checkParticipation.known":          "the partner's own participations, in all workspaces",
-	"package.countInGroups":             "the groups are of a programme that was found in the mode",
-	"replaceCode.find":                  "the participant was found in the mode",
+	"package.countGroupMembers":         "the groups belong to a programme that was read with its mode",
+	"replaceCode.find":                  "the participant was read with its mode",
 	"account/LiveKey.touch":             "the key was found by its digest, which determines workspace and mode",
 }

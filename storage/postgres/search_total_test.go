@@ -12,9 +12,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// newSearchWorld has more of everything that can be searched for than a search
-// counts: participants with a link, a promo code and a commission each, and
-// programmes. All of one kind share a prefix.
+// newSearchWorld stores more rows of each searchable kind than a search counts: n
+// participants with a link, a promo code and a commission each, and n programmes. All
+// rows of a kind share a prefix.
 func newSearchWorld(t *testing.T, n int) *linkWorld {
 	t.Helper()
 	w := newLinkWorld(t)
@@ -23,7 +23,7 @@ func newSearchWorld(t *testing.T, n int) *linkWorld {
 		select gen_random_uuid(), 'partner', 'jane' || n || '@example.com', '', 'Jane ' || n, $1 from generate_series(1, $2::integer) n`, w.now, n)
 	w.fill(w.scope, w.program, n)
 	w.exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
-	// Each has two codes with the prefix "twin".
+	// 6000 participants get two codes with the prefix "twin".
 	w.exec(`
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		select workspace_id, mode, 'twin-' || id || n, program_id, id, gen_random_uuid(), $1 from (
@@ -35,7 +35,7 @@ func newSearchWorld(t *testing.T, n int) *linkWorld {
 		select $1, gen_random_uuid(), $2, 'Crowd ' || n, 'crowd-' || n, 'active', '{}', 'EUR', 30, 'last_click', 'via', false, true, '{}', 1,
 			$3::timestamptz + n * interval '1 second', $3
 		from generate_series(1, $4::integer) n`, w.scope.Workspace, w.scope.Mode, w.now, n)
-	w.exec(`set session_replication_role = replica`) // their conversions do not matter
+	w.exec(`set session_replication_role = replica`) // turns off foreign keys: the commissions have no conversions
 	w.exec(`
 		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id, external_transaction_id, status,
 			commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency, base_amount_cents, sale_amount_cents, sale_currency,
@@ -48,7 +48,7 @@ func newSearchWorld(t *testing.T, n int) *linkWorld {
 	return w
 }
 
-// texts reads a column of texts.
+// texts returns the values of a text column.
 func (w *linkWorld) texts(sql string, args ...any) []string {
 	w.t.Helper()
 	rows, _ := w.owner.Query(w.t.Context(), sql, args...)
@@ -68,9 +68,9 @@ func idsOf[T any](items []T, id func(T) fmt.Stringer) []string {
 	return ids
 }
 
-// Each search stops counting at one more than affiliate.MaxSearchTotal. The rows
-// after that are on the pages that follow, in the order of the list.
-func TestPagesBeyondACappedTotalAreThere(t *testing.T) {
+// Each search stops counting at one more than affiliate.MaxSearchTotal. Pages after
+// that number can still be read, in the order of the list.
+func TestSearches_PagesAfterTheBoundOfTheTotal(t *testing.T) {
 	t.Parallel()
 	const matches, size = affiliate.MaxSearchTotal + 150, 100
 	w := newSearchWorld(t, matches)
@@ -132,10 +132,11 @@ func TestPagesBeyondACappedTotalAreThere(t *testing.T) {
 				}
 				from := min(int(page.Offset()), len(all))
 				if want := all[from:min(from+size, len(all))]; !slices.Equal(got, want) {
-					t.Errorf("page %d: %d rows, want %d, or they are others", number, len(got), len(want))
+					t.Errorf("page %d: %d rows differ from the %d expected ones", number, len(got), len(want))
 				}
-				// Above the bound any number says that counting stopped. A last page
-				// knows the total by itself, and participants are found in several ways.
+				// Any number above the bound means that counting stopped. On the last
+				// page the total is computed from the page itself, and participants are
+				// found by several queries.
 				if total <= affiliate.MaxSearchTotal || total > int64(len(all)) ||
 					number == 1 && !strings.HasPrefix(name, "participants") && total != affiliate.MaxSearchTotal+1 {
 					t.Errorf("page %d: total %d", number, total)
@@ -166,11 +167,11 @@ func TestPagesBeyondACappedTotalAreThere(t *testing.T) {
 		exact := `update commissions set external_transaction_id = 'exact' where id in (select id from commissions where external_transaction_id <> 'exact' limit $1)`
 		w.exec(exact, affiliate.MaxSearchTotal)
 		if got := stats("exact"); got.Capped || got.Count != affiliate.MaxSearchTotal {
-			t.Errorf("as many as are counted: %+v", got)
+			t.Errorf("as many rows as the bound: %+v", got)
 		}
 		w.exec(exact, 1)
 		if got := stats("exact"); !got.Capped || got.Count != affiliate.MaxSearchTotal {
-			t.Errorf("one more than are counted: %+v", got)
+			t.Errorf("one row more than the bound: %+v", got)
 		}
 	})
 }

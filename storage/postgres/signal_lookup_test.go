@@ -16,7 +16,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// manySignals fills the tables that a named customer and a promo code lead to.
+// manySignals fills the tables that are read for a customer and a promo code.
 func (s *sales) manySignals() {
 	s.Helper()
 	s.manyParticipants(2000)
@@ -54,9 +54,9 @@ func (s *sales) manySignals() {
 			'percentage', 'purchase', 1000, 10, 10, 'EUR', 100, 100, 'EUR', false, '{}', 'none', '{}', 1, $1, $1 from conversions`, salesDay)
 }
 
-// Each lookup of a signal reads what it names by its key, with the values known
-// to the planner and without, and so does all that leads from there to the rate.
-func TestSignalLookupsReadByKey(t *testing.T) {
+// Each look-up of a signal, and of everything that leads from it to the rate, uses
+// indexes, with custom plans and with generic plans.
+func TestSignalLookups_UseIndexes(t *testing.T) {
 	t.Parallel()
 	s := newSales(t)
 	s.exec(`update programs set rules = rules || '{"tiers":[{"min_conversions":2,"rate_bps":4000}]}'`)
@@ -96,8 +96,8 @@ func TestSignalLookupsReadByKey(t *testing.T) {
 	}
 }
 
-// Without tiers nobody counts what a participant has brought.
-func TestWhatWasBroughtIsReadForTiersOnly(t *testing.T) {
+// The earlier conversions of a participant are only counted for rules with tiers.
+func TestFindClick_ReadsPriorTotalsForTiersOnly(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay)
 	s.exec(`prepare one as ` + postgres.SelectClicksSQL)
@@ -113,9 +113,9 @@ func TestWhatWasBroughtIsReadForTiersOnly(t *testing.T) {
 	}
 }
 
-// What a waiting transaction decides on is what the one before it has left, and
-// not what there was when it began to wait.
-func TestWaitingForACodeShowsWhatItWaitedFor(t *testing.T) {
+// A transaction that has waited for a lock must decide with the data that the previous
+// transaction has committed, not with the data from before the wait.
+func TestRecordConversion_ReadsPromoCodeAfterWaiting(t *testing.T) {
 	s := newSales(t)
 	s.exec(`update programs set rules = rules || '{"tiers":[{"min_conversions":1,"rate_bps":4000}]}'`)
 	s.exec(`
@@ -154,10 +154,10 @@ func TestWaitingForACodeShowsWhatItWaitedFor(t *testing.T) {
 	watcher, waiting := s.asOwner(), false
 	for deadline := time.Now().Add(20 * time.Second); !waiting; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("nobody waits for the code")
+			t.Fatal("no transaction waits for the promo code")
 		}
-		const look = `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`
-		if err := watcher.QueryRow(t.Context(), look).Scan(&waiting); err != nil {
+		const query = `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`
+		if err := watcher.QueryRow(t.Context(), query).Scan(&waiting); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -174,13 +174,13 @@ func TestWaitingForACodeShowsWhatItWaitedFor(t *testing.T) {
 		t.Error("the code is not redeemed")
 	}
 	if n := s.count(`river.river_job where kind = 'sync_directory'`); n != 1 {
-		t.Errorf("%d jobs for the edge", n)
+		t.Errorf("%d jobs for the edge directory", n)
 	}
 }
 
-// A decision that redeems more than the lock has shown is an accident, and takes
-// everything back.
-func TestRedemptionIsHeldToItsMaximum(t *testing.T) {
+// If a decision redeems a code that has no redemption left, this is an internal error,
+// and everything is rolled back.
+func TestRecordConversion_RedemptionLimitIsEnforced(t *testing.T) {
 	s := newSales(t)
 	id := affiliate.NewID[affiliate.PromoCode](salesDay)
 	s.exec(`
@@ -202,13 +202,13 @@ func TestRedemptionIsHeldToItsMaximum(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	if n := s.count(`conversions`) + s.count(`events`) + s.count(`promo_codes where redemptions <> 1`); n != 0 {
-		t.Errorf("%d rows are left", n)
+		t.Errorf("%d rows are stored after the rollback", n)
 	}
 }
 
-// A conversion that names neither customer nor code costs as many round trips as
-// before there were any: one of them is the lookup that it does without.
-func TestConversionByClickTakesNoSignalRoundTrip(t *testing.T) {
+// A conversion that names neither a customer nor a promo code needs no round trip for
+// their locks.
+func TestRecordConversion_RoundTrips(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
 	counter := &batchCounter{}
@@ -241,7 +241,7 @@ func TestConversionByClickTakesNoSignalRoundTrip(t *testing.T) {
 	}
 }
 
-// batchCounter counts batches, each of which is a round trip.
+// batchCounter counts batches. Each batch is one round trip.
 type batchCounter struct{ batches int }
 
 func (c *batchCounter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {

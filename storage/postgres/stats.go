@@ -9,17 +9,17 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// foldStats moves deltas into the sums, in one statement, so that whoever reads
-// a sum with its deltas sees each of them once. It names no workspace: it works
-// for all of them.
+// foldStats adds deltas to the totals and deletes them, in one statement. A reader that
+// sums a total and its deltas therefore sees each delta exactly once. It works on all
+// workspaces, so it does not filter by one.
 //
-// Folders pass each other's deltas over and take the rows of the sums in one
-// order, table by table and within each by key, so that they wait for each other
-// and never in a circle. Rows of deltas are never updated, so the place of one
-// that is locked does not change.
+// Concurrent calls skip the deltas that another call has locked. They lock the rows of
+// the totals in a fixed order, table by table and by key within each table, so that
+// they do not deadlock. Deltas are never updated, so the ctid of a locked delta does
+// not change.
 //
-// It costs as much as it takes deltas, by key, however many participants there
-// are. What belongs to no participant any more, or to no link, adds to nothing.
+// The cost depends on the number of deltas, not on the number of participants. Deltas
+// whose participant or link does not exist any more are deleted without effect.
 const foldStats = `
 	with taken as (
 		delete from stats_deltas d
@@ -78,14 +78,14 @@ const foldStats = `
 	)
 	select count(*) from taken`
 
-// FoldStats moves up to limit deltas into the sums and tells how many. Fewer
-// than limit: the rest is in the hands of others, or there is none. It may run
-// in any number of processes at a time, and be broken off at any point.
+// FoldStats adds up to limit deltas to the totals and returns their number. A number
+// below limit means that no other deltas exist or that other calls have locked them. It
+// can run in any number of processes at a time and can be interrupted at any point.
 func (s *Store) FoldStats(ctx context.Context, limit int) (folded int64, err error) {
-	return fold(ctx, s.pool, limit)
+	return foldDeltas(ctx, s.pool, limit)
 }
 
-func fold(ctx context.Context, db Queryer, limit int) (int64, error) {
+func foldDeltas(ctx context.Context, db Queryer, limit int) (int64, error) {
 	rows, err := db.Query(ctx, foldStats, limit)
 	if err != nil {
 		return 0, fmt.Errorf("fold stats: %w", err)
@@ -97,9 +97,9 @@ func fold(ctx context.Context, db Queryer, limit int) (int64, error) {
 	return folded, nil
 }
 
-// partnerStats names no workspace: a partner's participations are in many. It
-// reads the hours of the period and what waits to be folded, both by the
-// participations' keys. The empty currency has the clicks and sign-ups.
+// partnerStats does not filter by a workspace, because a partner's participants are in
+// many. It reads the hours of the period and the deltas, both by the participants'
+// keys. Rows with an empty currency have the clicks and sign-ups.
 const partnerStats = `
 	with mine as (
 		select t.workspace_id, t.id from participants t
@@ -123,9 +123,9 @@ const partnerStats = `
 	group by currency
 	order by currency`
 
-// PartnerStats counts what a partner brought in the mode, in the hours that
-// begin in the period; program nil: in all programmes. A programme that is not
-// the partner's counts nothing.
+// PartnerStats returns the stats of a partner in the mode, for the hours that begin in
+// the period. If program is nil, it includes all programmes. In a programme in which
+// the partner does not take part, all numbers are zero.
 func (s *Store) PartnerStats(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, period affiliate.Period,
 ) (affiliate.Stats, error) {
@@ -140,11 +140,11 @@ func (s *Store) PartnerStats(
 		"partner": partner, "mode": mode, "program": program, "from": period.From, "before": period.Before,
 	})
 	if err != nil {
-		return stats, fmt.Errorf("partner's stats: %w", err)
+		return stats, fmt.Errorf("read partner's stats: %w", err)
 	}
 	counted, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
 	if err != nil {
-		return stats, fmt.Errorf("partner's stats: %w", err)
+		return stats, fmt.Errorf("read partner's stats: %w", err)
 	}
 	for _, r := range counted {
 		stats.Clicks += r.Clicks

@@ -28,8 +28,8 @@ type statsDeltaRow struct {
 	CommissionCents int64                              `db:"commission_cents"`
 }
 
-// queueDeltas adds rows that change the statistics to a batch. It only inserts, so it
-// never waits for a row of another transaction.
+// queueDeltas adds inserts of stats deltas to a batch. Inserts do not wait for rows of
+// other transactions.
 func queueDeltas(batch *pgx.Batch, deltas ...affiliate.StatsDelta) {
 	rows := make([]statsDeltaRow, len(deltas))
 	for i, d := range deltas {
@@ -52,12 +52,12 @@ func queueDeltas(batch *pgx.Batch, deltas ...affiliate.StatsDelta) {
 	insertDeltas.queue(batch, rows...)
 }
 
-// addDeltas is queueDeltas in a round trip of its own.
+// addDeltas does the same as queueDeltas in its own round trip.
 func addDeltas(ctx context.Context, tx pgx.Tx, deltas ...affiliate.StatsDelta) error {
 	batch := &pgx.Batch{}
 	queueDeltas(batch, deltas...)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("stats: %w", err)
+		return fmt.Errorf("insert stats deltas: %w", err)
 	}
 	return nil
 }

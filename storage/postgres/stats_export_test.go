@@ -8,28 +8,30 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The statements whose plans are under test.
+// Statements whose plans are checked.
 const (
 	FoldStatsSQL       = foldStats
 	PartnerStatsSQL    = partnerStats
 	PartnerBalancesSQL = partnerBalances
 )
 
-// AddDeltas is addDeltas.
+// AddDeltas exports addDeltas.
 func AddDeltas(ctx context.Context, tx pgx.Tx, deltas ...affiliate.StatsDelta) error {
 	return addDeltas(ctx, tx, deltas...)
 }
 
-// FoldIn is FoldStats in a transaction of the caller's.
-func FoldIn(ctx context.Context, tx pgx.Tx, limit int) (int64, error) { return fold(ctx, tx, limit) }
+// FoldIn is FoldStats in the caller's transaction.
+func FoldIn(ctx context.Context, tx pgx.Tx, limit int) (int64, error) {
+	return foldDeltas(ctx, tx, limit)
+}
 
-// PartnerProgramsSQL are the statements of a partner's list of programmes.
+// PartnerProgramsSQL returns the statements of a partner's list of programmes.
 func PartnerProgramsSQL(filter affiliate.PartnerProgramFilter) (page, count string) {
 	return partnerProgramsSQL(filter)
 }
 
-// PartnerCommissionsSQL are the statements of a partner's list of commissions
-// with their arguments.
+// PartnerCommissionsSQL returns the statements of a partner's list of commissions and
+// their arguments.
 func (s *Store) PartnerCommissionsSQL(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode,
 	filter affiliate.PartnerCommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,

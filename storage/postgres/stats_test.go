@@ -17,18 +17,18 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// statsWorld has programmes in EUR with participants, each with a link of its
-// own, and a table of the truth: what was counted, written beside each delta.
+// statsWorld has programmes in EUR with participants. Each participant has its own
+// link. Tests write each delta a second time, into a table with the expected values.
 type statsWorld struct {
 	t            *testing.T
 	store        *postgres.Store
 	owner        *pgxpool.Pool
 	now          time.Time
-	participants []spanCount
+	participants []subject
 }
 
-// spanCount is what a delta can be about.
-type spanCount struct {
+// subject has the ids to which a delta can belong.
+type subject struct {
 	Workspace   affiliate.WorkspaceID   `db:"workspace_id"`
 	Program     affiliate.ProgramID     `db:"program_id"`
 	Participant affiliate.ParticipantID `db:"id"`
@@ -67,7 +67,7 @@ func newStatsWorld(t *testing.T, workspaces, participants int) *statsWorld {
 	rows, _ := w.owner.Query(t.Context(), `
 		select t.workspace_id, t.program_id, t.id, t.partner_id, l.id as link_id
 		from participants t join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id order by t.id`)
-	if w.participants, err = pgx.CollectRows(rows, pgx.RowToStructByName[spanCount]); err != nil {
+	if w.participants, err = pgx.CollectRows(rows, pgx.RowToStructByName[subject]); err != nil {
 		t.Fatal(err)
 	}
 	w.exec(`create table truth (like stats_deltas including defaults)`)
@@ -89,7 +89,7 @@ func (w *statsWorld) count(sql string, args ...any) (n int) {
 	return n
 }
 
-// delta is a random one.
+// delta returns a random delta.
 func (w *statsWorld) delta() affiliate.StatsDelta {
 	of := w.participants[rand.IntN(len(w.participants))]
 	d := affiliate.StatsDelta{
@@ -113,13 +113,13 @@ func (w *statsWorld) delta() affiliate.StatsDelta {
 	return d
 }
 
-// add queues deltas and writes the truth beside them.
+// add stores deltas and also inserts them into the table of expected values.
 func (w *statsWorld) add(ctx context.Context, tx pgx.Tx, deltas ...affiliate.StatsDelta) error {
 	if err := postgres.AddDeltas(ctx, tx, deltas...); err != nil {
 		return err
 	}
 	batch := &pgx.Batch{}
-	// Ingestion alone counts unique clicks: here each click is one.
+	// Only ingestion counts unique clicks. Here each click counts as unique.
 	batch.Queue(`update stats_deltas set unique_clicks = clicks where unique_clicks <> clicks`)
 	for _, d := range deltas {
 		batch.Queue(`
@@ -132,7 +132,8 @@ func (w *statsWorld) add(ctx context.Context, tx pgx.Tx, deltas ...affiliate.Sta
 	return tx.SendBatch(ctx, batch).Close()
 }
 
-// differences compares, in one snapshot, each sum with its deltas to the truth.
+// differences compares the totals plus deltas with the expected values, in one
+// snapshot. It returns the number of rows that differ.
 const differences = `
 	with hours as (
 		select workspace_id, participant_id, hour, currency, program_id, mode, sum(clicks) as clicks, sum(unique_clicks) as unique_clicks, sum(signups) as signups,
@@ -176,11 +177,11 @@ const differences = `
 		+ (select count(*) from ((table totals except table true_totals) union all (table true_totals except table totals)) x)
 		+ (select count(*) from ((table links except table true_links) union all (table true_links except table links)) x)`
 
-func TestSumsAreExactAtAnyMoment(t *testing.T) {
+func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 	t.Parallel()
 	w := newStatsWorld(t, 2, 5)
 	if n := w.count(`select count(*) from participant_totals`); n != 0 {
-		t.Fatal("the test wants to see missing totals made")
+		t.Fatal("the test needs missing totals, which folding must create")
 	}
 	const writers, transactions, folders = 6, 80, 4
 	rolledBack := errors.New("rolled back")
@@ -232,15 +233,15 @@ func TestSumsAreExactAtAnyMoment(t *testing.T) {
 			folded.Add(n)
 		})
 	}
-	// A folder that is cut off at some point of its work.
+	// Calls that are canceled at a random point of their work.
 	until(func() {
-		ctx, cut := context.WithTimeout(t.Context(), time.Duration(rand.IntN(3000))*time.Microsecond)
-		defer cut()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(3000))*time.Microsecond)
+		defer cancel()
 		if _, err := w.store.FoldStats(ctx, 40); err != nil && ctx.Err() == nil {
-			t.Errorf("folder that is cut off: %v", err)
+			t.Errorf("canceled fold: %v", err)
 		}
 	})
-	// One whose transaction is rolled back when it has done its work.
+	// Calls whose transaction is rolled back at the end.
 	until(func() {
 		err := pgx.BeginFunc(t.Context(), w.owner, func(tx pgx.Tx) error {
 			if _, err := postgres.FoldIn(t.Context(), tx, 20); err != nil {
@@ -249,17 +250,17 @@ func TestSumsAreExactAtAnyMoment(t *testing.T) {
 			return rolledBack
 		})
 		if !errors.Is(err, rolledBack) {
-			t.Errorf("folder that rolls back: %v", err)
+			t.Errorf("fold that rolls back: %v", err)
 		}
 	})
-	looks := 0
+	comparisons := 0
 	until(func() {
 		var wrong int
 		if err := w.owner.QueryRow(t.Context(), differences).Scan(&wrong); err != nil {
 			t.Error(err)
 		}
-		if looks++; wrong != 0 {
-			t.Errorf("look %d: %d sums with their deltas differ from the truth", looks, wrong)
+		if comparisons++; wrong != 0 {
+			t.Errorf("comparison %d: %d sums differ from the expected values", comparisons, wrong)
 		}
 	})
 
@@ -274,20 +275,21 @@ func TestSumsAreExactAtAnyMoment(t *testing.T) {
 		folded.Add(n)
 	}
 	if wrong := w.count(differences); wrong != 0 {
-		t.Errorf("after everything is folded %d sums differ from the truth", wrong)
+		t.Errorf("after all deltas were folded, %d sums differ from the expected values", wrong)
 	}
-	if total := w.count(`select count(*) from truth`); total == 0 || looks == 0 || folded.Load() > int64(total) {
-		t.Errorf("%d deltas, %d folded, %d looks", total, folded.Load(), looks)
+	if total := w.count(`select count(*) from truth`); total == 0 || comparisons == 0 || folded.Load() > int64(total) {
+		t.Errorf("%d deltas, %d folded, %d comparisons", total, folded.Load(), comparisons)
 	}
 }
 
-// Folders that want the same rows of the sums, many at a time, wait for each
-// other and never in a circle, which Postgres would end with an error.
-func TestFoldersTakeRowsInOneOrder(t *testing.T) {
+// Concurrent calls that update the same rows of the totals must not deadlock. Postgres
+// would report a deadlock as an error.
+func TestFoldStats_ConcurrentCallsDoNotDeadlock(t *testing.T) {
 	w := newStatsWorld(t, 2, 60)
 	const rounds, folders = 4, 4
 	for round := range rounds {
-		// Without links, the rows of the participants are the first that they meet at.
+		// Without links, the rows of the participants are the first rows for which the
+		// calls wait.
 		w.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks)
 			select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, case when $2 then l.id end, $1, '', 1
 			from participants t join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id, generate_series(1, 30)`, w.now, round%2 == 0)
@@ -311,7 +313,7 @@ func TestFoldersTakeRowsInOneOrder(t *testing.T) {
 	}
 }
 
-func TestFoldTakesWhatIsFree(t *testing.T) {
+func TestFoldStats_SkipsLockedDeltas(t *testing.T) {
 	w := newStatsWorld(t, 1, 3)
 	write := func(n int) {
 		t.Helper()
@@ -337,7 +339,7 @@ func TestFoldTakesWhatIsFree(t *testing.T) {
 	write(25)
 	fold(10, 10)
 
-	// What another folder has in hand is passed over, and nobody waits for it.
+	// Deltas that another transaction has locked are skipped without waiting.
 	tx, err := w.owner.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -355,11 +357,11 @@ func TestFoldTakesWhatIsFree(t *testing.T) {
 	}
 }
 
-// A delta whose participant or link is gone must not keep the others waiting.
-func TestFoldOfWhatIsGone(t *testing.T) {
+// A delta whose participant or link was deleted must not block the others.
+func TestFoldStats_DeletesDeltasOfDeletedParticipants(t *testing.T) {
 	w := newStatsWorld(t, 1, 2)
 	kept, gone := w.participants[0], w.participants[1]
-	of := func(c spanCount, link *affiliate.LinkID) affiliate.StatsDelta {
+	of := func(c subject, link *affiliate.LinkID) affiliate.StatsDelta {
 		return affiliate.StatsDelta{
 			Scope: affiliate.Scope{Workspace: c.Workspace, Mode: affiliate.ModeLive}, Program: c.Program, Participant: c.Participant,
 			Link: link, At: w.now, Clicks: 1,
@@ -378,17 +380,17 @@ func TestFoldOfWhatIsGone(t *testing.T) {
 		t.Fatalf("folded %d, %v", folded, err)
 	}
 	if n := w.count(`select sum(clicks) from participant_totals where participant_id = $1`, kept.Participant); n != 2 {
-		t.Errorf("%d clicks of who is left", n)
+		t.Errorf("%d clicks of the remaining participant", n)
 	}
 	if n := w.count(`select sum(clicks) from link_totals where link_id = $1`, kept.Link); n != 1 {
-		t.Errorf("%d clicks of the link that is left", n)
+		t.Errorf("%d clicks of the remaining link", n)
 	}
 	if n := w.count(`select count(*) from stats_hours where participant_id = $1`, gone.Participant); n != 0 {
-		t.Error("hours of nobody")
+		t.Error("hours of the deleted participant were stored")
 	}
 }
 
-func TestStatsPlansCostTheDeltasNotTheParticipants(t *testing.T) {
+func TestStatsStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
 	w := newStatsWorld(t, 500, 20)
 	few := w.participants[0].Partner

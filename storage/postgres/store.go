@@ -1,6 +1,6 @@
 package postgres
 
-// Store holds the aggregates that do not have a package of their own yet. An
+// Store has the methods of the aggregates that do not have a sub-package yet. Each
 // exported method is one transaction. Its methods are safe for concurrent use.
 type Store struct {
 	*DB

@@ -50,8 +50,8 @@ func (w *team) join(workspace affiliate.WorkspaceID, user affiliate.UserID, role
 
 func by(user affiliate.UserID) affiliate.Actor { return affiliate.Actor{User: &user} }
 
-// lastLine is the newest line of an action, before and after.
-func (w *team) lastLine(action string) string {
+// lastRecord returns the newest audit record of an action as "before → after".
+func (w *team) lastRecord(action string) string {
 	w.t.Helper()
 	lines := w.Texts(`
 		select coalesce(before::text, 'null') || ' → ' || coalesce(after::text, 'null') from audit_log

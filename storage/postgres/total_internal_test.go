@@ -9,7 +9,7 @@ import (
 )
 
 // Each count stops at one row more than the bound that the service has for its list.
-func TestCountsHaveTheBoundOfTheirList(t *testing.T) {
+func TestCounts_HaveTheLimitOfTheirList(t *testing.T) {
 	count := func(_, count string) string { return count }
 	participant, active := new(affiliate.ParticipantID), new(bool)
 	for name, tc := range map[string]struct {

@@ -14,38 +14,38 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// maxTxAttempts bounds how often a transaction is repeated after a serialization
-// failure or a deadlock. After both the transaction has no effect.
+// maxTxAttempts bounds how often a transaction runs if it fails with a serialization
+// failure or a deadlock. After both, the transaction has no effect.
 const maxTxAttempts = 4
 
-// Tx is one transaction. Besides statements it has the writes that every aggregate
-// needs: events, jobs and lines of the audit log, which commit with the change that
-// causes them, and callbacks that run after the commit. A Tx must not be used after
-// its function has returned, nor by two goroutines at a time.
+// Tx is one transaction. In addition to statements, it has the writes that all
+// aggregates need: events, jobs and audit records, which commit with the change that
+// causes them, and callbacks that run after the commit. A Tx must not be used after its
+// function has returned, nor by two goroutines at a time.
 type Tx struct {
 	pgx.Tx
 	db          *DB
 	afterCommit []func()
-	// newDeliveries are the endpoints for which this transaction makes deliveries.
+	// newDeliveries are the endpoints for which this transaction creates deliveries.
 	newDeliveries []affiliate.EndpointKey
 }
 
-// InTx runs fn in one READ COMMITTED transaction. It commits if fn returns nil and
-// rolls back otherwise. After a serialization failure or a deadlock it starts over,
-// at most maxTxAttempts times, so fn must have no effect outside the transaction.
-// If the connection is lost during COMMIT nothing is repeated: the outcome is
-// unknown, and the callbacks of AfterCommit do not run.
+// InTx runs fn in a READ COMMITTED transaction. It commits if fn returns nil and rolls
+// back otherwise. After a serialization failure or a deadlock it runs fn again in a new
+// transaction, at most maxTxAttempts times in total. fn must therefore have no effect
+// outside the transaction. If the connection is lost during COMMIT, nothing is
+// repeated: the outcome is unknown, and the callbacks of AfterCommit do not run.
 func (db *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	return db.inTx(ctx, db.pool, fn)
 }
 
-// InSendingTx is InTx on a connection of the webhook sender, whose commits do not wait
-// for the disk.
+// InSendingTx does the same as InTx on a connection of the webhook sender, whose
+// commits do not wait for the disk.
 func (db *DB) InSendingTx(ctx context.Context, fn func(tx *Tx) error) error {
 	return db.inTx(ctx, db.sender, fn)
 }
 
-// inTx is InTx on a connection of the given pool.
+// inTx does the same as InTx on a connection of the given pool.
 func (db *DB) inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx *Tx) error) error {
 	for attempt := 1; ; attempt++ {
 		tx := &Tx{db: db}
@@ -65,28 +65,28 @@ func (db *DB) inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx *Tx) erro
 	}
 }
 
-// isRetryable reports whether Postgres has rolled the transaction back and asks for
-// a repetition.
+// isRetryable reports whether Postgres has rolled the transaction back and running it
+// again can succeed.
 func isRetryable(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && (pgErr.Code == codeSerializationFailure || pgErr.Code == codeDeadlock)
 }
 
-// inSnapshot runs fn in a read-only REPEATABLE READ transaction: all its statements
-// see the rows as the first one saw them.
+// inSnapshot runs fn in a read-only REPEATABLE READ transaction. All its statements
+// read the same snapshot.
 func (db *DB) inSnapshot(ctx context.Context, fn func(ctx context.Context, tx pgx.Tx) error) error {
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	return pgx.BeginTxFunc(ctx, db.pool, options, func(tx pgx.Tx) error { return fn(ctx, tx) })
 }
 
-// AfterCommit registers a callback that runs once the transaction has committed and
-// before InTx returns, in the order of registration. It does not run after a
-// rollback, and is lost if the process dies in between, so whatever it starts needs
-// a second way: a job or a periodic search.
+// AfterCommit registers a callback that runs after the commit and before InTx returns,
+// in the order of registration. It does not run after a rollback. It is lost if the
+// process crashes after the commit. A job or a periodic search must therefore be able
+// to do its work too.
 func (tx *Tx) AfterCommit(callback func()) { tx.afterCommit = append(tx.afterCommit, callback) }
 
-// DeliveriesAdded reports endpoints that receive deliveries by this transaction.
-// The webhook sender of this process is woken for them after the commit.
+// DeliveriesAdded records endpoints that receive deliveries from this transaction.
+// After the commit, the callback of OnDeliveries receives them.
 func (tx *Tx) DeliveriesAdded(endpoints ...affiliate.EndpointKey) {
 	if len(endpoints) == 0 {
 		return
@@ -97,9 +97,9 @@ func (tx *Tx) DeliveriesAdded(endpoints ...affiliate.EndpointKey) {
 	tx.newDeliveries = append(tx.newDeliveries, endpoints...)
 }
 
-// Enqueue inserts jobs that are worked after the commit, in one round trip. The jobs
-// carry no unique options, because one conflict would fail all of them. For a job of
-// the edge directory it also registers the callback of OnDirectoryChange.
+// Enqueue inserts jobs in one round trip. They are worked after the commit. The jobs
+// have no unique options, because one conflict would make all inserts fail. For a job
+// of the edge directory, it also registers the callback of OnDirectoryChange.
 func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -114,12 +114,12 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 		inserted[i] = river.InsertManyParams{Args: job, InsertOpts: &river.InsertOpts{Queue: queue}}
 	}
 	if _, err := tx.db.jobs.InsertManyTx(ctx, tx.Tx, inserted); err != nil {
-		return fmt.Errorf("%d jobs of kind %s: %w", len(jobs), jobs[0].Kind(), err)
+		return fmt.Errorf("enqueue %d jobs of kind %s: %w", len(jobs), jobs[0].Kind(), err)
 	}
 	return nil
 }
 
-// Audit appends a line to the audit log.
+// Audit appends a record to the audit log.
 func (tx *Tx) Audit(ctx context.Context, line affiliate.AuditLine) error {
 	before, after, err := auditJSON(line.Before, line.After)
 	if err != nil {
@@ -137,12 +137,12 @@ func (tx *Tx) Audit(ctx context.Context, line affiliate.AuditLine) error {
 		"ip_prefix": line.Actor.AddressPrefix, "request_id": line.Actor.RequestID,
 	})
 	if err != nil {
-		return fmt.Errorf("audit log: %w", err)
+		return fmt.Errorf("write audit record: %w", err)
 	}
 	return nil
 }
 
-// AuditAccount appends a line to the audit log of an account.
+// AuditAccount appends a record to the audit log of an account.
 func (tx *Tx) AuditAccount(ctx context.Context, line affiliate.AccountAuditLine) error {
 	before, after, err := auditJSON(line.Before, line.After)
 	if err != nil {
@@ -156,12 +156,12 @@ func (tx *Tx) AuditAccount(ctx context.Context, line affiliate.AccountAuditLine)
 		"before": before, "after": after, "ip_prefix": line.Actor.AddressPrefix, "request_id": line.Actor.RequestID,
 	})
 	if err != nil {
-		return fmt.Errorf("audit log of an account: %w", err)
+		return fmt.Errorf("write audit record of an account: %w", err)
 	}
 	return nil
 }
 
-// auditJSON encodes the two sides of a change; nil stays nil.
+// auditJSON encodes the two sides of a change. Nil stays nil.
 func auditJSON(before, after any) (encodedBefore, encodedAfter []byte, err error) {
 	if before != nil {
 		if encodedBefore, err = json.Marshal(before); err != nil {

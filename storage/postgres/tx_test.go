@@ -25,7 +25,7 @@ func TestAfterCommit(t *testing.T) {
 
 	for _, tc := range []struct {
 		name string
-		// results are what the function returns at each of its runs.
+		// results has what the function returns in each run.
 		results []error
 		want    error
 		called  []string
@@ -50,7 +50,8 @@ func TestAfterCommit(t *testing.T) {
 				for _, name := range []string{"first", "second"} {
 					name = fmt.Sprintf("%s of run %d", name, runs)
 					tx.AfterCommit(func() {
-						// The transaction's lock is free once it has committed.
+						// The lock is free after the commit, because it belongs to the
+						// transaction.
 						var committed bool
 						err := store.Pool().QueryRow(t.Context(), `select pg_try_advisory_xact_lock($1)`, lock).Scan(&committed)
 						if err != nil || !committed {
@@ -71,7 +72,7 @@ func TestAfterCommit(t *testing.T) {
 	}
 }
 
-func TestLogsCannotBeRewritten(t *testing.T) {
+func TestAuditLogs_AreAppendOnly(t *testing.T) {
 	conn := asService(t, pgtest.New(t))
 	for table, column := range map[string]string{"audit_log": "actor", "account_audit_log": "action"} {
 		for _, statement := range []string{

@@ -8,8 +8,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// subscribeToEverything makes an endpoint of a workspace and a mode that gets a delivery
-// of each event.
+// insertFullSubscription inserts an endpoint of a workspace and mode that receives all
+// events.
 const insertFullSubscription = `
 	insert into webhook_endpoints (workspace_id, id, mode, url, subscriptions, active, created_at, updated_at, version)
 	values ($1, gen_random_uuid(), $2, 'https://example.com/', '{*}', true, $3, $3, 1)`
@@ -30,7 +30,7 @@ func newWebhookWorld(t *testing.T) *webhookWorld {
 	return w
 }
 
-// others are scopes that the world's endpoints do not belong to.
+// others returns scopes to which the fixture's endpoints do not belong.
 func (w *webhookWorld) others() map[string]affiliate.Scope {
 	return map[string]affiliate.Scope{
 		"another mode":      {Workspace: w.scope.Workspace, Mode: affiliate.ModeTest},
@@ -49,7 +49,7 @@ func (w *webhookWorld) create(scope affiliate.Scope, subscriptions ...string) af
 	return e
 }
 
-func (w *webhookWorld) turn(e affiliate.Endpoint, active bool) affiliate.Endpoint {
+func (w *webhookWorld) setActive(e affiliate.Endpoint, active bool) affiliate.Endpoint {
 	w.t.Helper()
 	w.Exec(`update webhook_endpoints set active = $2, epoch = epoch + (not $2)::int where id = $1`, e.ID, active)
 	return e
@@ -60,7 +60,7 @@ func (w *webhookWorld) remove(e affiliate.Endpoint) {
 	w.Exec(`update webhook_endpoints set active = false, epoch = epoch + 1, deleted_at = $2 where id = $1`, e.ID, w.now)
 }
 
-// text returns the only text that a query selects.
+// text returns the single text that a query selects.
 func (w *webhookWorld) text(sql string, args ...any) string {
 	w.t.Helper()
 	texts := w.Texts(sql, args...)

@@ -1,9 +1,9 @@
 -- +goose Up
 
--- Every key of a workspace's rows starts with workspace_id, so that the tables
--- can be distributed by it later. No foreign key cascades: a cascade ignores
--- grants, and the append-only tables rely on grants. Times are UTC with
--- milliseconds, set by the service's clock, never by now().
+-- Every key of a workspace's rows starts with workspace_id, so that the tables can be
+-- distributed by it later. No foreign key cascades: a cascade ignores grants, and the
+-- append-only tables rely on grants. Times are UTC with milliseconds. The service's
+-- clock sets them, never now().
 
 create table users (
   id                uuid primary key,
@@ -26,7 +26,7 @@ create table workspaces (
   created_at timestamptz not null
 );
 
--- One user, one workspace.
+-- A user is a member of at most one workspace.
 create table members (
   workspace_id uuid not null references workspaces (id),
   user_id      uuid not null unique references users (id),
@@ -35,8 +35,8 @@ create table members (
   primary key (workspace_id, user_id)
 );
 
--- A session is a family of refresh tokens. Access tokens name it (sid), and the
--- core reads it on each request.
+-- A session is a family of refresh tokens. Access tokens contain its id (sid), and the
+-- core reads the session on each request.
 create table sessions (
   id              uuid primary key,
   user_id         uuid not null references users (id),
@@ -56,7 +56,8 @@ create table refresh_tokens (
 );
 create index refresh_tokens_by_session on refresh_tokens (session_id);
 
--- Failed logins per address, known or unknown alike; kept 15 minutes.
+-- Failed logins per address, whether an account with the address exists or not. Kept
+-- for 15 minutes.
 create table login_failures (
   id        uuid primary key,
   subject   bytea not null,                     -- HMAC of kind and address
@@ -104,7 +105,7 @@ create table programs (
   rules                   jsonb not null,       -- the version in force
   rules_version           integer not null,
   terms_url               text,
-  version                 integer not null default 1, -- one more with every change
+  version                 integer not null default 1, -- incremented by every change
   created_at              timestamptz not null,
   updated_at              timestamptz not null,
   primary key (workspace_id, id)
@@ -112,7 +113,7 @@ create table programs (
 create unique index programs_slug on programs (workspace_id, mode, slug);
 create index programs_by_age on programs (workspace_id, mode, created_at desc, id desc);
 
--- Every version that ever was in force.
+-- All versions of the rules that have been in force.
 create table program_rules (
   workspace_id uuid not null,
   program_id   uuid not null,
@@ -131,7 +132,7 @@ create table participants (
   mode                text not null check (mode in ('test', 'live')),
   partner_id          uuid not null references users (id),
   status              text not null check (status in ('pending', 'approved', 'rejected', 'suspended')),
-  referral_code       text not null,            -- the one in use; see referral_codes
+  referral_code       text not null,            -- the current code; see referral_codes
   application_answers jsonb not null,
   terms_accepted_at   timestamptz,
   applied_at          timestamptz not null,
@@ -141,7 +142,7 @@ create table participants (
   suspended_at        timestamptz,
   suspension_reason   text,
   erased_at           timestamptz,
-  version             integer not null default 1, -- one more with every change
+  version             integer not null default 1, -- incremented by every change
   created_at          timestamptz not null,
   updated_at          timestamptz not null,
   primary key (workspace_id, id),
@@ -152,7 +153,7 @@ create index participants_by_age on participants (workspace_id, program_id, crea
 create index participants_by_status on participants (workspace_id, program_id, status, created_at desc, id desc);
 create index participants_by_partner on participants (partner_id, mode);
 
--- One parameter space per workspace and mode; a replaced code stays taken.
+-- A code is unique within a workspace and mode. A replaced code stays reserved.
 create table referral_codes (
   workspace_id   uuid not null,
   mode           text not null check (mode in ('test', 'live')),
@@ -167,10 +168,10 @@ create table referral_codes (
 create index referral_codes_by_participant on referral_codes (workspace_id, participant_id);
 create index referral_codes_by_program on referral_codes (workspace_id, program_id);
 
--- Clicks, partitioned by day of clicked_at: the millisecond inside the UUIDv7,
--- so that a repeated click always meets its first copy. It is a key, not a
--- business time; the attribution window runs from received_at. No foreign key
--- leads here.
+-- Clicks, partitioned by the day of clicked_at. clicked_at is the millisecond in the
+-- UUIDv7, so that a repeated click always has the same key as its first copy. It is a
+-- key, not a business time: the attribution window starts at received_at. No foreign
+-- key refers to this table.
 create table clicks (
   workspace_id    uuid not null,
   id              uuid not null,
@@ -206,16 +207,16 @@ create table clicks (
 create table clicks_default partition of clicks default;
 create index clicks_by_time on clicks using brin (clicked_at);
 
--- What ingestion could not store, with its reason: nothing acknowledged is
--- dropped silently.
+-- Clicks that ingestion could not store, with the reason. Every acknowledged click is
+-- stored here or in clicks.
 create table click_dead_letters (
-  id         uuid primary key,                  -- the click's, or a new one when it has none
+  id         uuid primary key,                  -- id of the click, or a new id if it has none
   reason     text not null,
-  record     bytea not null,                    -- edge.v1.Click, or the raw entry
+  record     bytea not null,                    -- edge.v1.Click, or the raw stream entry
   created_at timestamptz not null
 );
 
--- Conversions that named a click which had not arrived; kept 24 hours.
+-- Conversions that wait for a click that has not arrived. Kept for 24 hours.
 create table awaited_clicks (
   workspace_id  uuid not null,
   click_id      uuid not null,
@@ -271,8 +272,8 @@ create unique index conversions_external on conversions (workspace_id, mode, ext
 create index conversions_by_age on conversions (workspace_id, mode, created_at desc, id desc);
 create index conversions_by_participant on conversions (workspace_id, participant_id, created_at desc);
 
--- Append-only. A later decision about the same conversion supersedes; none is
--- ever changed.
+-- Append-only. A later decision about the same conversion supersedes the earlier one.
+-- No row is ever changed.
 create table attribution_decisions (
   workspace_id   uuid not null,
   id             uuid not null,
@@ -286,7 +287,7 @@ create table attribution_decisions (
   program_id     uuid,
   participant_id uuid,
   click_id       uuid,
-  clicked_at     timestamptz,                   -- received_at of the click that won
+  clicked_at     timestamptz,                   -- received_at of the click that was attributed
   expires_at     timestamptz,
   trace          jsonb not null,                -- inputs, candidates, steps, rule, calculation
   supersedes     uuid,
@@ -326,8 +327,8 @@ create table commissions (
   needs_review            boolean not null,
   review_reasons          text[] not null,
   dispute_status          text not null check (dispute_status in ('none', 'open', 'won', 'lost')),
-  hold_until              timestamptz,          -- null: no hold
-  auto_approve_at         timestamptz,          -- null: a person approves
+  hold_until              timestamptz,          -- null: no hold period
+  auto_approve_at         timestamptz,          -- null: only a member can approve it
   override_reason         text,
   override_by             uuid,
   rejection_reason        text,
@@ -339,7 +340,7 @@ create table commissions (
   refunded_at             timestamptz,
   payout_id               uuid,
   rule_snapshot           jsonb not null,       -- {version, rules}
-  version                 integer not null,     -- one more with every change
+  version                 integer not null,     -- incremented by every change
   created_at              timestamptz not null,
   updated_at              timestamptz not null,
   primary key (workspace_id, id),
@@ -348,7 +349,7 @@ create table commissions (
   check ((commission_type = 'flat') = (flat_amount_cents is not null)),
   foreign key (workspace_id, conversion_id) references conversions (workspace_id, id)
 );
--- One commission per decision: a repeated job makes no second one.
+-- One commission per decision, so that a repeated job does not create a second one.
 create unique index commissions_decision on commissions (workspace_id, decision_id);
 create index commissions_by_age on commissions (workspace_id, mode, created_at desc, id desc);
 create index commissions_by_status on commissions (workspace_id, mode, status, created_at desc, id desc) include (amount_cents);
@@ -356,7 +357,8 @@ create index commissions_by_program on commissions (workspace_id, mode, program_
 create index commissions_by_participant on commissions (workspace_id, mode, participant_id, created_at desc, id desc);
 create index commissions_due on commissions (auto_approve_at) where status = 'pending' and not needs_review;
 
--- Append-only: who moved a commission, from where to where.
+-- Append-only. Each row is a move of a commission: who made it, and the statuses before
+-- and after.
 create table commission_history (
   workspace_id  uuid not null,
   commission_id uuid not null,
@@ -371,7 +373,8 @@ create table commission_history (
   foreign key (workspace_id, commission_id) references commissions (workspace_id, id)
 );
 
--- The outbox. The body is serialised once, in the transaction of its cause.
+-- The outbox. The body is serialised once, in the transaction of the change that causes
+-- the event.
 create table events (
   workspace_id  uuid not null,
   id            uuid not null,
@@ -384,11 +387,11 @@ create table events (
 );
 create index events_undispatched on events (created_at) where dispatched_at is null;
 
--- Append-only: what people changed.
+-- Append-only. The changes that users made.
 create table audit_log (
   workspace_id  uuid not null,
   id            uuid not null,
-  mode          text,                           -- null: of the workspace as a whole
+  mode          text,                           -- null: concerns both modes
   at            timestamptz not null,
   actor         text not null,                  -- user id, key id or system
   action        text not null,                  -- noun.verb, for example commission.approve
@@ -402,24 +405,25 @@ create table audit_log (
 );
 create index audit_log_by_age on audit_log (workspace_id, at desc, id desc);
 
--- Orders writes to the edge directory: a writer takes a number, then reads what
--- it writes, so a higher number never carries an older state.
+-- Orders writes to the edge directory. A writer first takes a number and then reads the
+-- data that it writes. Data with a higher number is therefore never older.
 create sequence directory_version;
 
 -- +goose StatementBegin
--- Makes the daily partitions of clicks from one day to another, both included.
--- Rows of a day that already lie in the default partition move along.
+-- Creates the daily partitions of clicks from first to last, both included. Rows of
+-- such a day that are in the default partition move into the new partition.
 create function ensure_click_partitions(first date, last date) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   day  date := first;
   name text;
   made integer := 0;
-  -- This function's own schema: search_path is fixed and does not name it.
+  -- The schema of this function. It is looked up because search_path is fixed and does
+  -- not contain it.
   home text := (select n.nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
                 where c.relname = 'clicks' and c.relkind = 'p' limit 1);
 begin
-  -- One maker at a time; others wait and find the work done.
+  -- One session at a time creates partitions. Others wait and then find them created.
   perform pg_catalog.pg_advisory_xact_lock(7305804402567017331);
   while day <= last loop
     name := 'clicks_' || to_char(day, 'YYYYMMDD');

@@ -1,7 +1,8 @@
 -- +goose Up
 
--- The service works as tributary_app, which owns nothing but the queue. What
--- append-only means is written here and nowhere else: no update, no delete.
+-- The service works as tributary_app. This role owns no tables except those of the job
+-- queue. The grants make tables append-only: on those the role can neither update nor
+-- delete.
 grant usage on schema public to tributary_app;
 grant select, insert, update, delete on
   users, workspaces, members, sessions, refresh_tokens, login_failures, api_keys,
@@ -12,7 +13,7 @@ grant select, insert, update, delete on
 grant select, insert on
   program_rules, attribution_decisions, commission_history, audit_log
   to tributary_app;
-grant select on clicks_default to tributary_app; -- the alarm about days without a partition
+grant select on clicks_default to tributary_app; -- for the alarm about days without a partition
 grant usage on sequence directory_version to tributary_app;
 revoke execute on function ensure_click_partitions(date, date) from public;
 grant execute on function ensure_click_partitions(date, date) to tributary_app;

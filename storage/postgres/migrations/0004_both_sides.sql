@@ -1,22 +1,21 @@
 -- +goose Up
 
--- What a merchant's team and its partners run a programme with: settings,
--- invitations, groups, links, promo codes, customers, and the counts of all
--- that grows.
+-- The tables with which merchants and partners manage a programme: settings,
+-- invitations, groups, links, promo codes, customers, and counters.
 
 alter table workspaces
   add column allowed_origins    text[] not null default '{}',
   add column origin_policy      text not null default 'observe' check (origin_policy in ('observe', 'enforce')),
   add column test_mail_redirect text,
-  add column version            integer not null default 1, -- one more with every change
+  add column version            integer not null default 1, -- incremented by every change
   add column updated_at         timestamptz;
 update workspaces set updated_at = created_at;
 alter table workspaces alter column updated_at set not null;
 
--- A key is rolled once; it works on to the end of its grace, expires_at.
+-- A key can be rolled once. It then works until expires_at.
 alter table api_keys add column rolled_at timestamptz;
 
--- Invitations of members. A used or revoked one stays.
+-- Invitations of members. Accepted and revoked invitations are kept.
 create table member_invites (
   workspace_id uuid not null references workspaces (id),
   id           uuid not null,
@@ -31,11 +30,11 @@ create table member_invites (
 );
 create index member_invites_open on member_invites (workspace_id, created_at desc, id desc) where ended_at is null;
 
--- What a page of the log is narrowed by.
+-- Filters of the audit log.
 create index audit_log_by_actor on audit_log (workspace_id, actor, at desc, id desc);
 create index audit_log_by_resource on audit_log (workspace_id, resource_id, at desc, id desc);
 
--- Append-only: what people changed of accounts that belong to no workspace.
+-- Append-only. Changes of accounts, which belong to no workspace.
 create table account_audit_log (
   user_id    uuid not null references users (id),
   id         uuid not null,
@@ -51,9 +50,9 @@ create table account_audit_log (
 alter table users
   add column company_name text,
   add column website_url  text,
-  add column version      integer not null default 1; -- one more with every change
+  add column version      integer not null default 1; -- incremented by every change
 
--- How a partner wants to be paid. The account is encrypted; its hint is not.
+-- How a partner wants to be paid. account is encrypted, account_hint is not.
 create table payout_methods (
   user_id      uuid primary key references users (id),
   method       text not null check (method in ('manual', 'paypal', 'wise', 'bank_transfer', 'stripe_connect', 'store_credit', 'external')),
@@ -67,7 +66,7 @@ alter table programs
   add column min_payout_cents  bigint not null default 0 check (min_payout_cents >= 0),
   add column payout_term_days  integer not null default 0 check (payout_term_days between 0 and 365),
   add column fraud_policy      text not null default 'flag' check (fraud_policy in ('off', 'observe', 'flag', 'block'));
--- What any partner may find, in any workspace.
+-- Programmes that every partner can find, in any workspace.
 create index programs_public on programs (mode, created_at desc, id desc) where status = 'active' and is_public;
 create index programs_public_by_name on programs (mode, lower(name) text_pattern_ops) where status = 'active' and is_public;
 
@@ -78,7 +77,7 @@ create table groups (
   name              text not null,
   rate_bps          bigint,
   flat_amount_cents bigint,
-  version           integer not null default 1, -- one more with every change
+  version           integer not null default 1, -- incremented by every change
   created_at        timestamptz not null,
   updated_at        timestamptz not null,
   primary key (workspace_id, id),
@@ -87,9 +86,9 @@ create table groups (
 );
 create unique index groups_name on groups (workspace_id, program_id, lower(name));
 
--- Name and address stand beside the participant as well, so that sorting and
--- searching by them reads one index of one workspace; a change of the account
--- changes them here in the same transaction.
+-- The partner's name and email address are copied into the participant, so that a list
+-- can sort and search them with one index of one workspace. A change of the account
+-- updates the copies in the same transaction.
 alter table participants
   add column partner_name    text,
   add column partner_email   text,
@@ -106,7 +105,7 @@ create index participants_by_group on participants (workspace_id, group_id, crea
 create index participants_by_name on participants (workspace_id, program_id, lower(partner_name) text_pattern_ops, created_at desc, id desc);
 create index participants_by_email on participants (workspace_id, program_id, lower(partner_email) text_pattern_ops);
 
--- Invitations of partners. A used or revoked one stays.
+-- Invitations of partners. Accepted and revoked invitations are kept.
 create table participant_invites (
   workspace_id  uuid not null,
   id            uuid not null,
@@ -114,7 +113,7 @@ create table participant_invites (
   mode          text not null check (mode in ('test', 'live')),
   email         text not null,                  -- lower case
   group_id      uuid,
-  referral_code text,                           -- wished for, case-folded
+  referral_code text,                           -- requested code, case-folded
   digest        bytea not null unique,          -- SHA-256 of 256 random bits
   invited_by    uuid not null references users (id),
   created_at    timestamptz not null,
@@ -128,8 +127,8 @@ create unique index participant_invites_email on participant_invites (workspace_
 create index participant_invites_open on participant_invites (workspace_id, program_id, created_at desc, id desc) where ended_at is null;
 create index participant_invites_by_group on participant_invites (workspace_id, group_id) where group_id is not null;
 
--- Referral links. Each has one code; the default link has the participant's,
--- and the aliases that it left behind.
+-- Referral links. Each link has one current code. The default link has the
+-- participant's code. The participant's earlier codes lead to it too.
 create table links (
   workspace_id    uuid not null,
   id              uuid not null,
@@ -137,8 +136,8 @@ create table links (
   participant_id  uuid not null,
   mode            text not null check (mode in ('test', 'live')),
   code            text not null,                -- case-folded
-  short_key       text not null unique,         -- ten base62 characters, unique over the deployment
-  destination_url text,                         -- null: the programme's own page (default links only)
+  short_key       text not null unique,         -- ten base62 characters, unique in the deployment
+  destination_url text,                         -- null: the programme's page (default links only)
   sub_id          text,
   utm_source      text,
   utm_medium      text,
@@ -146,7 +145,7 @@ create table links (
   utm_term        text,
   utm_content     text,
   is_default      boolean not null,
-  version         integer not null default 1,   -- one more with every change
+  version         integer not null default 1,   -- incremented by every change
   created_at      timestamptz not null,
   updated_at      timestamptz not null,
   deleted_at      timestamptz,
@@ -187,7 +186,7 @@ create table promo_codes (
   active            boolean not null,
   sync_to_processor boolean not null,
   sync_status       text not null check (sync_status in ('none', 'pending', 'synced', 'failed')),
-  version           integer not null default 1, -- one more with every change
+  version           integer not null default 1, -- incremented by every change
   created_at        timestamptz not null,
   updated_at        timestamptz not null,
   primary key (workspace_id, id),
@@ -200,37 +199,38 @@ create index promo_codes_by_participant on promo_codes (workspace_id, participan
 create index promo_codes_by_code on promo_codes (workspace_id, program_id, code text_pattern_ops);
 create index promo_codes_by_active on promo_codes (workspace_id, mode, program_id, active, created_at desc, id desc);
 
--- A merchant's customers, as far as they were reported: a row is locked while a
--- conversion of the customer is decided. The first attributed event binds.
+-- A merchant's customers, as far as they were reported. A row is locked while a
+-- conversion of the customer is decided. The first attributed event binds the customer
+-- to its participant.
 create table customers (
   workspace_id   uuid not null references workspaces (id),
   mode           text not null check (mode in ('test', 'live')),
   ref            text not null,                 -- keyed hash of customer_id
   program_id     uuid,
   participant_id uuid,
-  conversion_id  uuid,                          -- what bound it
+  conversion_id  uuid,                          -- the conversion that created the binding
   bound_at       timestamptz,
-  signal_at      timestamptz,                   -- when the click came that bound; else bound_at
-  window_ends_at timestamptz,                   -- last instant in which the binding beats a later click
+  signal_at      timestamptz,                   -- time of the click that created the binding; without a click: bound_at
+  window_ends_at timestamptz,                   -- last instant at which the binding wins over a later click
   created_at     timestamptz not null,
   primary key (workspace_id, mode, ref),
   check ((program_id is null) = (participant_id is null) and (program_id is null) = (bound_at is null) and (program_id is null) = (signal_at is null))
 );
 
--- How many payments of a customer were attributed in a programme.
+-- Number of a customer's attributed payments in each programme.
 create table customer_payments (
   workspace_id uuid not null,
   mode         text not null,
   ref          text not null,
   program_id   uuid not null,
   payments     integer not null,
-  first_at     timestamptz not null,            -- when the first of them happened
+  first_at     timestamptz not null,            -- time of the first of them
   primary key (workspace_id, mode, ref, program_id)
 );
 
--- Counting without contention. What changes a count adds a delta in its own
--- transaction; a job folds deltas into the sums a moment later. A sum with its
--- deltas is exact at any time.
+-- Counting without contention. A transaction that changes a count inserts a delta. A
+-- job adds the deltas to the totals soon after. The total plus its deltas is always
+-- exact.
 create table stats_deltas (
   workspace_id     uuid not null,
   id               uuid not null,
@@ -238,8 +238,8 @@ create table stats_deltas (
   program_id       uuid not null,
   participant_id   uuid not null,
   link_id          uuid,
-  hour             timestamptz not null,        -- start of the hour to which it belongs
-  currency         text not null,               -- of the amounts; empty without
+  hour             timestamptz not null,        -- start of the hour in which it counts
+  currency         text not null,               -- of the amounts; empty if there are none
   clicks           bigint not null default 0,
   signups          bigint not null default 0,
   conversions      bigint not null default 0,
@@ -250,7 +250,8 @@ create table stats_deltas (
 create index stats_deltas_by_participant on stats_deltas (workspace_id, participant_id);
 create index stats_deltas_by_link on stats_deltas (workspace_id, link_id);
 
--- Since ever, per participant; amounts in the programme's currency only.
+-- Totals of each participant over all time. Amounts are in the programme's currency
+-- only.
 create table participant_totals (
   workspace_id     uuid not null,
   participant_id   uuid not null,
@@ -267,8 +268,9 @@ create index participant_totals_by_clicks on participant_totals (workspace_id, p
 create index participant_totals_by_conversions on participant_totals (workspace_id, program_id, conversions desc, participant_id desc);
 create index participant_totals_by_revenue on participant_totals (workspace_id, program_id, revenue_cents desc, participant_id desc);
 create index participant_totals_by_commission on participant_totals (workspace_id, program_id, commission_cents desc, participant_id desc);
--- The other way round, ties still fall to the newest, which no index gives
--- backwards; most of a large programme ties at zero.
+-- Ascending order. Rows with equal values are still ordered newest first, which the
+-- indexes above do not support backwards. In a large programme most values are equal,
+-- namely zero.
 create index participant_totals_by_clicks_up on participant_totals (workspace_id, program_id, clicks, participant_id desc);
 create index participant_totals_by_conversions_up on participant_totals (workspace_id, program_id, conversions, participant_id desc);
 create index participant_totals_by_revenue_up on participant_totals (workspace_id, program_id, revenue_cents, participant_id desc);
@@ -294,7 +296,7 @@ create table link_totals (
 );
 insert into link_totals (workspace_id, link_id) select workspace_id, id from links;
 
--- Per hour, participant and currency.
+-- Sums per hour, participant and currency.
 create table stats_hours (
   workspace_id     uuid not null,
   participant_id   uuid not null,
@@ -310,8 +312,9 @@ create table stats_hours (
   primary key (workspace_id, participant_id, hour, currency)
 );
 
--- How many rows a list has, kept by the transactions that change it. Slots let
--- them pass each other; the count is the sum.
+-- The lengths of lists. The transactions that change a list update them. Each count is
+-- divided among several slots, so that these transactions do not wait for each other.
+-- The length is the sum of the slots.
 create table list_counts (
   workspace_id uuid not null,
   program_id   uuid not null,
@@ -327,7 +330,7 @@ select workspace_id, program_id, 'links', 0, count(*) from links group by 1, 2;
 
 alter table clicks add column foreign_origin boolean not null default false;
 
--- What a partner has approved and not been paid, per currency.
+-- Commissions of a participant that are approved and not paid, per currency.
 create index commissions_payable on commissions (workspace_id, participant_id, currency) include (amount_cents) where status = 'approved';
 create index commissions_by_partner on commissions (partner_id, mode, created_at desc, id desc);
 create index commissions_by_partner_status on commissions (partner_id, mode, status, created_at desc, id desc) include (currency, amount_cents);
@@ -335,7 +338,7 @@ create index commissions_by_partner_status on commissions (partner_id, mode, sta
 alter table conversions add column link_id uuid, add column recurring_index integer;
 create index conversions_by_customer on conversions (workspace_id, mode, customer_ref) where customer_ref is not null;
 
--- Written by hand, too: a decision may name the person who made it.
+-- Decisions can also be made by a member, who is named here.
 alter table attribution_decisions add column decided_by uuid;
 
 grant select, insert, update, delete on

@@ -1,7 +1,8 @@
 -- +goose Up
 
--- What partners are owed. Append-only: the service may neither change nor delete
--- an entry. A balance is the sum of the entries of one participant and currency.
+-- The ledger: the amounts that partners are owed. Append-only: the service can neither
+-- change nor delete an entry. A balance is the sum of the entries of one participant in
+-- one currency.
 create table ledger_entries (
   workspace_id   uuid not null,
   id             uuid not null,
@@ -14,7 +15,7 @@ create table ledger_entries (
   currency       text not null,
   commission_id  uuid,
   payout_id      uuid,
-  reason         text,                          -- of a bonus or an adjustment
+  reason         text,                          -- set for a bonus or an adjustment
   created_by     text not null,                 -- user id, or system
   created_at     timestamptz not null,
   primary key (workspace_id, id),
@@ -25,8 +26,9 @@ create index ledger_entries_by_partner on ledger_entries (partner_id, mode, crea
 create index ledger_entries_by_commission on ledger_entries (workspace_id, commission_id) where commission_id is not null;
 create index ledger_entries_by_payout on ledger_entries (workspace_id, payout_id) where payout_id is not null;
 
--- The sums, kept by the transactions that add entries. Slots let them pass each
--- other; a balance is the sum over its slots. core check compares the two.
+-- Balances. The transactions that add ledger entries update them. Each balance is
+-- divided among several slots, so that these transactions do not wait for each other.
+-- The balance is the sum of its slots. core check compares balances and entries.
 create table ledger_balances (
   workspace_id   uuid not null,
   participant_id uuid not null,
@@ -36,14 +38,15 @@ create table ledger_balances (
   primary key (workspace_id, participant_id, currency, slot)
 );
 
--- Commissions per status, kept by the transactions that change them: since ever,
--- per UTC month and per UTC day of created_at, so that a total over any range is
--- a few sums and two ragged days. Slots as above.
+-- Commission counters. The transactions that change commissions update them. There are
+-- counters over all time, per UTC month and per UTC day of created_at. A total over a
+-- range is therefore a few sums plus the rows of at most two incomplete days. Slots as
+-- above.
 create table commission_counts (
   workspace_id uuid not null,
   mode         text not null,
   grain        text not null check (grain in ('ever', 'month', 'day')),
-  starts       date not null,                   -- 0001-01-01 for ever
+  starts       date not null,                   -- 0001-01-01 for grain 'ever'
   program_id   uuid not null,
   status       text not null,
   needs_review boolean not null,
@@ -59,14 +62,14 @@ create table payout_batches (
   id           uuid not null,
   mode         text not null check (mode in ('test', 'live')),
   status       text not null check (status in ('draft', 'confirmed', 'processing', 'completed', 'partially_failed', 'canceled')),
-  program_ids  uuid[] not null,                 -- empty: all of the mode
+  program_ids  uuid[] not null,                 -- empty: all programmes of the mode
   cutoff       timestamptz not null,
   created_by   uuid not null,
   confirmed_by uuid,
   created_at   timestamptz not null,
   confirmed_at timestamptz,
   completed_at timestamptz,
-  version      integer not null default 1,      -- one more with every change
+  version      integer not null default 1,      -- incremented by every change
   primary key (workspace_id, id)
 );
 create index payout_batches_by_age on payout_batches (workspace_id, mode, created_at desc, id desc);
@@ -82,7 +85,7 @@ create table payouts (
   amount_cents     bigint not null check (amount_cents > 0),
   currency         text not null,
   commission_count bigint not null,
-  adjustment_cents bigint not null,             -- of amount_cents, with its sign
+  adjustment_cents bigint not null,             -- part of amount_cents, with its sign
   status           text not null check (status in ('draft', 'pending', 'processing', 'paid', 'failed', 'canceled')),
   method           text not null,
   reference        text,
@@ -91,7 +94,7 @@ create table payouts (
   period_end       timestamptz,
   initiated_at     timestamptz,
   paid_at          timestamptz,
-  version          integer not null default 1,  -- one more with every change
+  version          integer not null default 1,  -- incremented by every change
   created_at       timestamptz not null,
   updated_at       timestamptz not null,
   primary key (workspace_id, id),
@@ -105,7 +108,7 @@ create index payouts_by_batch on payouts (workspace_id, batch_id, status, id);
 create index payouts_by_participant on payouts (workspace_id, participant_id, created_at desc, id desc);
 create index payouts_by_partner on payouts (partner_id, mode, created_at desc, id desc);
 
--- What each commission put into a payout, when it was put there.
+-- The commissions of a payout, with their amounts when they were added.
 create table payout_commissions (
   workspace_id  uuid not null,
   payout_id     uuid not null,
@@ -117,12 +120,12 @@ create table payout_commissions (
 );
 create index payout_commissions_by_commission on payout_commissions (workspace_id, commission_id);
 create index commissions_by_payout on commissions (workspace_id, payout_id) where payout_id is not null;
--- What the next batch looks at.
+-- Commissions that the next payout batch considers.
 create index commissions_unpaid on commissions (workspace_id, mode, participant_id, currency)
   include (amount_cents, approved_at, hold_until, needs_review, dispute_status, program_id) where status = 'approved' and payout_id is null;
 
--- Refunds that were reported. One whose conversion is unknown is parked until
--- expires_at. What a refund gives back is fixed when it is applied.
+-- Reported refunds. A refund whose conversion is unknown is parked until expires_at.
+-- amount_cents is fixed when the refund is applied.
 create table refunds (
   workspace_id            uuid not null,
   id                      uuid not null,
@@ -130,12 +133,12 @@ create table refunds (
   external_refund_id      text not null,
   external_transaction_id text not null,
   conversion_id           uuid,                 -- null: parked
-  asked_cents             bigint,               -- null: all that is left
-  amount_cents            bigint,               -- what it gave back; null: parked
+  asked_cents             bigint,               -- requested amount; null: all that remains
+  amount_cents            bigint,               -- refunded amount; null: parked
   reason                  text,
   created_at              timestamptz not null,
   applied_at              timestamptz,
-  expires_at              timestamptz not null, -- of a parked one
+  expires_at              timestamptz not null, -- for a parked refund
   primary key (workspace_id, id),
   check ((conversion_id is null) = (amount_cents is null))
 );
@@ -144,23 +147,24 @@ create index refunds_by_conversion on refunds (workspace_id, conversion_id, crea
 create index refunds_parked on refunds (workspace_id, mode, external_transaction_id) where conversion_id is null;
 create index refunds_parked_by_expiry on refunds (expires_at) where conversion_id is null;
 
--- Answers under an Idempotency-Key, kept for 24 hours. The row is made before the
--- work and filled in its transaction, so a twin waits for the first.
+-- Responses under an Idempotency-Key, kept for 24 hours. The row is inserted before the
+-- work and filled in the same transaction, so that a concurrent request with the same
+-- key waits for the first one.
 create table idempotency_keys (
   workspace_id uuid not null,
   mode         text not null,
   method       text not null,                   -- full name of the RPC
   key          text not null,
   fingerprint  bytea not null,                  -- keyed hash of the request
-  response     bytea,                           -- the answer's message
+  response     bytea,                           -- the response message
   created_at   timestamptz not null,
   expires_at   timestamptz not null,
   primary key (workspace_id, mode, method, key)
 );
 create index idempotency_keys_by_expiry on idempotency_keys (expires_at);
 
--- Units of quote for one of base, as the operator loaded them. They belong to no
--- workspace.
+-- Exchange rates: units of quote for one unit of base, as the operator loaded them.
+-- They belong to no workspace.
 create table fx_rates (
   base      text not null,                      -- ISO 4217
   quote     text not null,
@@ -170,7 +174,8 @@ create table fx_rates (
   primary key (base, quote, date)
 );
 
--- A programme's fraud policy is its column; what the rules need beside it.
+-- The settings of a programme's fraud rules. The policy itself is the column
+-- fraud_policy.
 alter table programs
   add column fraud_settings   jsonb not null default '{}',
   add column fraud_updated_at timestamptz;
@@ -198,18 +203,18 @@ create index fraud_events_by_age on fraud_events (workspace_id, mode, created_at
 create index fraud_events_by_status on fraud_events (workspace_id, mode, status, created_at desc, id desc);
 create index fraud_events_by_program on fraud_events (workspace_id, mode, program_id, created_at desc, id desc);
 
--- From where partners used their accounts, for 30 days: never a whole address,
--- the agent as a hash under the key of its month.
+-- The networks and devices from which partners used their accounts, kept for 30 days.
+-- No full address is stored. The user agent is a hash with the key of its month.
 create table user_origins (
   user_id   uuid not null references users (id),
   ip_prefix text not null,                      -- /24 or /48
-  ua_hash   bytea not null,                     -- empty without an agent
+  ua_hash   bytea not null,                     -- empty if there was no user agent
   seen_at   timestamptz not null,
   primary key (user_id, ip_prefix, ua_hash)
 );
 create index user_origins_by_age on user_origins (seen_at);
 
--- What the rules count.
+-- Indexes for the counts of fraud rules and for lists.
 create index conversions_by_participant_time on conversions (workspace_id, mode, participant_id, created_at desc, id desc) include (amount_cents, refunded_amount_cents);
 drop index conversions_by_participant;
 create index conversions_refunded on conversions (workspace_id, mode, participant_id) where status = 'refunded';
@@ -217,8 +222,8 @@ create index conversions_by_program on conversions (workspace_id, mode, program_
 create index conversions_by_attributed on conversions (workspace_id, mode, attributed, created_at desc, id desc);
 create index conversions_by_event_type on conversions (workspace_id, mode, event_type, created_at desc, id desc);
 create index conversions_by_click on conversions (workspace_id, click_id) where click_id is not null;
--- With the programme, so that a customer's payments are never looked for in all of
--- a programme's.
+-- The index includes the programme. Without it, Postgres could search a customer's
+-- payments among all payments of a programme.
 drop index conversions_by_customer;
 create index conversions_by_customer on conversions (workspace_id, mode, customer_ref, program_id) where customer_ref is not null;
 create index clicks_by_address on clicks (workspace_id, ip_hash, clicked_at) where ip_hash is not null;
@@ -230,10 +235,10 @@ create index attribution_decisions_by_program on attribution_decisions (workspac
 create index attribution_decisions_superseding on attribution_decisions (workspace_id, supersedes) where supersedes is not null;
 create index commissions_by_conversion on commissions (workspace_id, conversion_id);
 
--- Nobody has to look at what has ended.
+-- Commissions that have ended need no review.
 update commissions set needs_review = false where needs_review and status in ('rejected', 'refunded');
 
--- The ledger begins with what is approved or paid by now.
+-- The first entries of the ledger: all commissions that are approved or paid now.
 insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, commission_id, created_by, created_at)
 select workspace_id, gen_random_uuid(), mode, program_id, participant_id, partner_id, 'commission_approved', amount_cents, currency, id, 'system', coalesce(approved_at, created_at)
 from commissions where status in ('approved', 'paid') and amount_cents > 0;

@@ -1,28 +1,29 @@
 -- +goose Up
 
--- What the edge says of a click since it knows agents and places, and which
--- clicks count as unique.
+-- Adds columns for the data about agent and place that the edge sends with a click, and
+-- a flag for unique clicks.
 --
--- The release before goes on working meanwhile and afterwards. Nothing is
--- rewritten or read through, and the tables are locked in the order in which
--- clicks are stored and folded. Whoever reads one of them for long is not waited
--- for, because everybody else would wait behind this: run it again then. While
--- cores of the release before are running, they fold unique clicks into nothing.
+-- The previous release keeps working during and after this migration. No table is
+-- rewritten or scanned. The tables are locked in the order in which clicks are stored
+-- and folded. The lock_timeout limits the wait for a transaction that reads one of the
+-- tables for long, because all other transactions would wait too. If the migration
+-- fails for this reason, run it again. As long as cores of the previous release run,
+-- they drop the unique clicks of the deltas that they fold.
 set local lock_timeout = '5s';
 
--- Nulls are kept out of is_unique by a check, and not by the column: the release
--- before merges repeated clicks through a table made like this one, which takes
--- over not null but no default.
+-- A check constraint keeps nulls out of is_unique, not the column definition. The
+-- previous release merges repeated clicks through a temporary table that is created
+-- like this one. Such a table takes over NOT NULL but no defaults.
 alter table clicks
   add column country       text,                -- ISO 3166-1 alpha-2
-  add column region        text,                -- of ISO 3166-2, behind the dash
+  add column region        text,                -- part of ISO 3166-2 after the hyphen
   add column device        text,                -- desktop, mobile or tablet
   add column browser       text,
   add column os            text,
-  add column paid_platform text,                -- whose click id the landing URL carried
+  add column paid_platform text,                -- platform whose click id was in the landing URL
   add column is_unique     boolean default false,
   add constraint clicks_is_unique_known check (is_unique is not null) not valid;
 
--- Analytics read hours; the totals since ever do not tell them apart.
+-- Analytics use the hours only, so the totals over all time do not have unique clicks.
 alter table stats_deltas add column unique_clicks bigint not null default 0;
 alter table stats_hours add column unique_clicks bigint not null default 0;

@@ -1,10 +1,11 @@
 -- +goose Up
 
--- What stays of clicks after 13 months. A link has at most 200 rows of a day, or of
--- each piece of a day that is summed up in pieces: its most frequent combinations,
--- and one for all others, whose values are null. What nearly every click has its
--- own value of (landing page, sub id) is left out. The clicks of one combination
--- may be in several rows: add them up.
+-- The daily sums that remain of clicks after 13 months. A link has at most 200 rows per
+-- day (or per piece of a day, if the day is summed up in pieces): one for each of its
+-- most frequent combinations of values, and one for all other combinations, whose
+-- values are null. Values that differ for nearly every click (landing page, sub id) are
+-- left out. The clicks of one combination may be divided among several rows; readers
+-- must add them up.
 create table click_days (
   workspace_id    uuid not null,
   mode            text not null,
@@ -22,14 +23,15 @@ create table click_days (
   utm_medium      text,
   utm_campaign    text,
   others          boolean not null,             -- the row of all other combinations
-  clicks          bigint not null,              -- without those of bots, as unique_clicks
+  clicks          bigint not null,              -- clicks and unique_clicks do not include clicks of bots
   unique_clicks   bigint not null,
   bot_clicks      bigint not null
 );
 create index click_days_by_day on click_days (workspace_id, mode, day);
 
--- How far a day that is summed up in pieces is: before this block of its table no
--- clicks are left, but for any that were changed since. Only a hint where to go on.
+-- The progress of a day that is summed up in pieces. Blocks before this block of the
+-- day's table have no clicks left, except clicks that were changed since. It is only a
+-- hint where to continue.
 create table click_rolls (
   day_table text primary key,
   block     bigint not null
@@ -38,30 +40,33 @@ create table click_rolls (
 create index click_dead_letters_by_age on click_dead_letters (created_at);
 
 -- +goose StatementBegin
--- Sums the oldest day of clicks up in click_days and drops its partition, or, when
--- no partition is old enough, up to most clicks of the default one. Of a day of
--- more than so many blocks it takes that many at a time, deletes their clicks, and
--- drops the partition with the last ones. Returns how many clicks that were; null:
--- there is nothing to do, or somebody else is at it.
+-- Sums up the oldest day of clicks in click_days and drops its partition. If no
+-- partition is old enough, it sums up and deletes up to most clicks of the default
+-- partition. A day of more than the given number of blocks is summed up in pieces of
+-- that size. Each piece's clicks are deleted; the last piece drops the partition.
+-- Returns the number of clicks, or null if there is nothing to do or another session is
+-- doing it.
 --
--- What is old enough is not the caller's to say: a day that ended 13 months ago by
--- the clock of the database. A click goes in the transaction that sums it up, so
--- it is counted in one of the two tables whatever happens.
+-- The caller cannot choose which days are old enough: these are the days that ended 13
+-- months ago by the database's clock. A click is deleted in the transaction that sums
+-- it up, so it is always counted exactly once.
 --
--- While the sums are made, the day can be read and nothing else waits. Dropping
--- needs the whole table for an instant; everybody waits behind a transaction that
--- keeps it from that, so it gives up after a second, with lock_not_available.
+-- While the sums are computed, the day can be read, and no other transaction waits.
+-- Dropping the partition needs an exclusive lock on the whole table for a moment. If a
+-- long transaction prevents that lock, all other transactions would have to wait too,
+-- so the function fails after one second with lock_not_available.
 create function roll_clicks(most integer, blocks integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare
   kept   timestamptz := date_trunc('day', now() at time zone 'UTC' - interval '13 months') at time zone 'UTC';
-  -- This function's own schema: search_path is fixed and does not name it.
+  -- The schema of this function. It is looked up because search_path is fixed and does
+  -- not contain it.
   home   text := (select n.nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
                   where c.relname = 'clicks' and c.relkind = 'p' and pg_get_userbyid(c.relowner) = current_user limit 1);
   oldest text;
   source text;
   first  bigint;
-  whole  boolean := true;                       -- the partition goes with these clicks
+  whole  boolean := true;                       -- these clicks are the last ones of the partition
   rolled bigint;
 begin
   if not pg_try_advisory_xact_lock(7305804402567017332) then
@@ -78,8 +83,8 @@ begin
     whole := first + blocks >= pg_relation_size(format('%I.%I', home, oldest)::regclass) / current_setting('block_size')::bigint;
   end if;
   if oldest is not null and whole then
-    -- No row comes or changes between the sums and the drop. All that is left: a
-    -- changed click may lie anywhere.
+    -- The lock prevents new and changed rows between the sums and the drop. All
+    -- remaining rows are read, because a changed click can be in any block.
     execute format('lock table %I.%I in share mode', home, oldest);
     source := format('select * from %I.%I', home, oldest);
   elsif oldest is not null then
@@ -134,6 +139,6 @@ end $$;
 -- +goose StatementEnd
 
 grant select on click_days to tributary_app;
-grant update (ip_hash, ip_prefix, ua_hash) on clicks_default to tributary_app; -- the purge after 90 days
+grant update (ip_hash, ip_prefix, ua_hash) on clicks_default to tributary_app; -- for the purge after 90 days
 revoke execute on function roll_clicks(integer, integer) from public;
 grant execute on function roll_clicks(integer, integer) to tributary_app;

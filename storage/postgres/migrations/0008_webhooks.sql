@@ -1,20 +1,22 @@
 -- +goose Up
 
--- Deliveries are made with their events, so nobody waits for events to be taken on.
+-- Deliveries are now inserted together with their events, so no separate step has to
+-- find new events.
 alter table clicks drop column converted_at;
 
--- Events and deliveries lie in partitions of a week each, by the UTC day in their
--- ids; whole weeks are dropped. Of the weeks that have none there is a default.
+-- Events and deliveries are in weekly partitions, by the UTC day in their ids. Old
+-- weeks are dropped as a whole. Rows of a week without a partition go into the default
+-- partition.
 alter table events rename to events_before;
 alter index events_pkey rename to events_before_pkey;
 create table events (
   workspace_id uuid not null,
   id           uuid not null,
-  day          date not null,                   -- of the id, UTC
+  day          date not null,                   -- day in the id, UTC
   mode         text not null,
   type         text not null,
-  subject_id   uuid,                            -- the participant of whom the body tells personal data
-  body         bytea not null,                  -- the envelope, byte for byte what is sent
+  subject_id   uuid,                            -- the participant whose personal data the body contains
+  body         bytea not null,                  -- the envelope, exactly as it is sent
   created_at   timestamptz not null,
   primary key (workspace_id, id, day)
 ) partition by range (day);
@@ -35,25 +37,27 @@ create table webhook_endpoints (
   mode                 text not null,
   url                  text not null,
   description          text,
-  subscriptions        text[] not null,         -- names, noun.* and *
+  subscriptions        text[] not null,         -- event names, patterns like commission.*, and *
   active               boolean not null,
   disabled_reason      text,                    -- null: active
   secret               bytea,                   -- sealed; null: deleted
   previous_secret      bytea,                   -- sealed; signs too until previous_until
   previous_until       timestamptz,
-  -- One more with every time that it is turned off: deliveries of before are not sent
-  -- any more, however many they are.
+  -- Incremented each time the endpoint is disabled. Deliveries of an earlier epoch are
+  -- not sent any more. So disabling does not have to change the deliveries, however
+  -- many there are.
   epoch                integer not null default 1,
   created_at           timestamptz not null,
   updated_at           timestamptz not null,
   version              integer not null,
   deleted_at           timestamptz,
-  -- What its sender has seen. Counts begin anew with a success and when it is turned on.
+  -- Health of the endpoint, as its sender sees it. A success, or enabling the endpoint,
+  -- resets the counters.
   consecutive_failures integer not null default 0,
   failing_since        timestamptz,
   dead_letters         integer not null default 0,
   last_delivery_at     timestamptz,
-  -- The process that sends to it, alone, until then.
+  -- Until sender_until, only this process sends to the endpoint.
   sender               uuid,
   sender_until         timestamptz,
   primary key (workspace_id, id)
@@ -63,16 +67,16 @@ create index webhook_endpoints_by_mode on webhook_endpoints (workspace_id, mode)
 create table webhook_deliveries (
   workspace_id     uuid not null,
   endpoint_id      uuid not null,
-  id               uuid not null,               -- delivery_id of event and endpoint
-  day              date not null,               -- of the id, as that of its event, UTC
+  id               uuid not null,               -- delivery_id(event, endpoint)
+  day              date not null,               -- day in the id, UTC; same as that of the event
   mode             text not null,
   event_id         uuid not null,
   event_type       text not null,
-  epoch            integer not null,            -- of the endpoint, when it was made or recovered
+  epoch            integer not null,            -- epoch of the endpoint when the delivery was created or recovered
   status           text not null default 'pending',
-  due_at           timestamptz,                 -- of the next attempt; null: there is none
-  tier             integer not null default 0,  -- attempts of the schedule that were made
-  extra            integer not null default 0,  -- attempts that were asked for and are to be made
+  due_at           timestamptz,                 -- time of the next attempt; null: no further attempt
+  tier             integer not null default 0,  -- number of scheduled attempts so far
+  extra            integer not null default 0,  -- number of requested attempts still to be made
   attempt_count    integer not null default 0,
   http_status_code integer,                     -- of the last attempt
   error_message    text,
@@ -85,8 +89,9 @@ create table webhook_deliveries_default partition of webhook_deliveries default;
 create index webhook_deliveries_due on webhook_deliveries (workspace_id, endpoint_id, epoch, due_at) where due_at is not null;
 create index webhook_deliveries_by_status on webhook_deliveries (workspace_id, endpoint_id, status, id) where status <> 'delivered';
 
--- The id of an event's delivery to an endpoint: a UUIDv7 of the event's time, so that
--- both lie in the same week, and always the same.
+-- Returns the id of an event's delivery to an endpoint. It is a UUIDv7 with the event's
+-- time, so that both are in the same week. It is always the same for the same
+-- arguments.
 create function delivery_id(event uuid, endpoint uuid) returns uuid
 language sql immutable strict parallel safe as $$
   select encode(substring(uuid_send(event) from 1 for 8) || set_byte(digest, 0, get_byte(digest, 0) & 63 | 128), 'hex')::uuid
@@ -94,10 +99,11 @@ language sql immutable strict parallel safe as $$
 $$;
 
 -- +goose StatementBegin
--- Makes the weekly partitions of events and deliveries for all days from one to
--- another, both included. Rows that already lie in the default partition move along.
--- Who holds the default partition for long, as a dump does, is not waited for, because
--- everybody else would wait behind: it gives up, with lock_not_available.
+-- Creates the weekly partitions of events and deliveries for all days from first to
+-- last, both included. Rows of such a week that are in the default partition move into
+-- the new partition. If another transaction locks the default partition for long, as a
+-- dump does, the function fails with lock_not_available. If it waited, all other
+-- transactions would have to wait too.
 create function ensure_event_partitions(first date, last date) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare
@@ -105,11 +111,12 @@ declare
   week   date;
   name   text;
   made   integer := 0;
-  -- This function's own schema: search_path is fixed and does not name it.
+  -- The schema of this function. It is looked up because search_path is fixed and does
+  -- not contain it.
   home   text := (select n.nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
                   where c.relname = 'webhook_deliveries' and c.relkind = 'p' limit 1);
 begin
-  -- One maker at a time; others wait and find the work done.
+  -- One session at a time creates partitions. Others wait and then find them created.
   perform pg_catalog.pg_advisory_xact_lock(7305804402567017333);
   foreach parent in array array['events', 'webhook_deliveries'] loop
     week := date_trunc('week', first)::date;
@@ -117,7 +124,8 @@ begin
       name := parent || '_' || to_char(week, 'YYYYMMDD');
       if to_regclass(format('%I.%I', home, name)) is null then
         execute format('create table %I.%I (like %I.%I including defaults including constraints)', home, name, home, parent);
-        -- Who inserts into the default partition now is waited for, and moves along.
+        -- Waits for transactions that insert into the default partition now. Their rows
+        -- move too.
         execute format('lock table %I.%I in access exclusive mode', home, parent || '_default');
         execute format('with moved as (delete from %I.%I where day >= %L and day < %L returning *) insert into %I.%I select * from moved',
           home, parent || '_default', week, week + 7, home, name);
@@ -132,12 +140,13 @@ end $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- Drops the weeks of one of the two tables that ended 34 days ago: 30 for which they
--- can be asked for, and four that a delivery which is recovered on the last of these
--- takes. Of its default partition it deletes up to most rows of as long ago. What is
--- old enough is not the caller's to say: the clock of the database does. Returns the
--- number of partitions and rows. Dropping needs the table for an instant; it gives up
--- after a second, with lock_not_available.
+-- Drops the weekly partitions of one of the two tables that ended 34 days ago. Events
+-- and deliveries are accessible for 30 days. A delivery that is recovered on the last
+-- of these days can take four more days. From the default partition it deletes up to
+-- most rows of the same age. The database's clock decides what is old enough, not the
+-- caller. Returns the number of partitions and rows. Dropping needs an exclusive lock
+-- on the table for a moment. If the lock is not available within one second, the
+-- function fails with lock_not_available.
 create function drop_old_events(parent text, most integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare
@@ -172,6 +181,6 @@ end $$;
 
 grant select, insert, update on webhook_endpoints, webhook_deliveries to tributary_app;
 grant select, insert, update (body) on events to tributary_app;
-grant select on events_default, webhook_deliveries_default to tributary_app; -- the alarm about weeks without a partition
+grant select on events_default, webhook_deliveries_default to tributary_app; -- for the alarm about weeks without a partition
 revoke execute on function ensure_event_partitions(date, date), drop_old_events(text, integer) from public;
 grant execute on function ensure_event_partitions(date, date), drop_old_events(text, integer) to tributary_app;

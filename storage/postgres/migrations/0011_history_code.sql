@@ -1,5 +1,5 @@
 -- +goose Up
 
--- Why a commission moved, for programs: the rejection code, or what a suspension and
--- its end put there. reason is the text for people.
+-- The reason of a move as a code for programs: the rejection code, or the code of a
+-- suspension or reinstatement. The column reason is the text for people.
 alter table commission_history add column code text;

@@ -1,7 +1,7 @@
 -- +goose Up
 
--- A list of the audit log names a mode. With the mode in its indexes they alone can
--- count it.
+-- Lists of the audit log filter by mode. With the mode in the indexes, an index-only
+-- scan can count them.
 drop index audit_log_by_age;
 drop index audit_log_by_actor;
 drop index audit_log_by_resource;
