@@ -118,8 +118,8 @@ func (s *Store) ArrivedClicks(ctx context.Context, after affiliate.AttributeLate
 	return arrived, next, err
 }
 
-// DropExpiredAwaited deletes up to limit expired waits, of the whole deployment, and
-// returns how many it deleted.
+// DropExpiredAwaited deletes up to limit expired rows of awaited_clicks, of the whole
+// deployment, and returns how many it deleted.
 func (s *Store) DropExpiredAwaited(ctx context.Context, now time.Time, limit int) (int64, error) {
 	const drop = `
 		delete from awaited_clicks a

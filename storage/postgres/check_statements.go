@@ -140,9 +140,9 @@ const checkCommissionHistory = `
 		order by workspace_id, commission_id, seq desc
 	) h on h.workspace_id = c.workspace_id and h.commission_id = c.id`
 
-// When a new decision replaces the one that a commission is based on, the commission
-// must end. A paid commission that can no longer be clawed back has this problem too,
-// but it does not show up here: clawing back is what ends a commission.
+// When a new decision replaces the decision of a commission, the commission ends: it is
+// rejected, or clawed back if it was paid. Every commission that has not ended must
+// therefore refer to the decision in force.
 const checkCommissionDecision = `
 	select case
 		when v.id is null then format('workspace %s, %s: commission %s has no conversion in its mode', c.workspace_id, c.mode, c.id)

@@ -241,7 +241,7 @@ func TestRollClicks_SumsUpClicksOfDefaultPartition(t *testing.T) {
 
 // A large day is processed in pieces. Between two pieces some clicks are updated, and
 // Postgres moves them to blocks that were already processed. Each click must still be
-// spanCount once. The same holds after a piece that was rolled back.
+// counted once. The same holds after a piece that was rolled back.
 func TestRollClicks_ProcessesLargeDayInPieces(t *testing.T) {
 	w := newRetentionFixture(t)
 	w.partition(expiredDay(1), expiredDay(0))

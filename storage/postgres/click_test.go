@@ -120,7 +120,7 @@ func TestResolveClicks(t *testing.T) {
 	now := time.Now()
 	workspace, user, program, paused := affiliate.NewID[int](now).UUID, affiliate.NewID[int](now).UUID, affiliate.NewID[int](now).UUID, affiliate.NewID[int](now).UUID
 	key, revoked := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest), affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
-	// Turn off foreign keys, so that the fixture needs only the tables that the
+	// Disable foreign keys, so that the fixture needs only the tables that the
 	// statement reads.
 	must := func(sql string, args ...any) {
 		t.Helper()

@@ -179,7 +179,7 @@ func commissionDetail(
 }
 
 // ProgramScope returns the workspace and mode of any programme. Its callers must
-// distinguish a programme of another workspace from one that does not exist. This is
+// distinguish a programme of another workspace from an unknown id. This is
 // why the statement does not filter by workspace.
 func (s *Store) ProgramScope(ctx context.Context, id affiliate.ProgramID) (affiliate.Scope, error) {
 	const read = `select workspace_id as workspace, mode from programs where id = $1`

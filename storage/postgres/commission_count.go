@@ -15,7 +15,7 @@ import (
 
 // The number of commissions that match a filter is read from commission_counts. The
 // transactions that change commissions keep these counters up to date. A period is
-// spanCount in parts:
+// counted in parts:
 //
 //	  from                                                             before
 //	   ▼                                                                 ▼

@@ -22,7 +22,7 @@ const commissionRowColumns = `
 	c.hold_until, c.approved_at, c.rejected_at, c.paid_at, c.refunded_at, c.payout_id`
 
 // commissionExportSQL uses left joins although every commission has a programme and a
-// partner. With a left join Postgres knows that no row is lost. With an inner join it
+// partner. A left join shows Postgres that no row is lost. With an inner join it
 // would estimate that only few rows remain and choose a bad plan.
 func commissionExportSQL(where conditions, order affiliate.CommissionOrder) string {
 	return `

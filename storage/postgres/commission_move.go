@@ -114,7 +114,7 @@ func (tx *Tx) CommissionDetail(
 	return commissionDetail(ctx, tx, scope, program, id)
 }
 
-// selectDue reads the next commissions of all workspaces that look due. It continues
+// selectDue reads the next commissions of all workspaces that are due. It continues
 // after the last row of the previous page. Otherwise rows that cannot be approved would
 // come back in every page and hide later rows.
 const selectDue = `
@@ -130,7 +130,7 @@ const selectDue = `
 	order by c.auto_approve_at, c.id
 	limit $4`
 
-// DueCommissions returns up to limit commissions of all workspaces that look due for
+// DueCommissions returns up to limit commissions of all workspaces that are due for
 // automatic approval at now. They are ordered by AutoApproveAt and start after the
 // given commission. DueCommissions locks nothing, so the caller must lock each
 // commission and check it again.

@@ -24,7 +24,7 @@ const (
 func newLargeCommissionWorld(t *testing.T) *commissionWorld {
 	t.Helper()
 	w := newCommissionWorld(t)
-	// Foreign keys are turned off because the rows that they refer to do not matter
+	// Foreign keys are disabled because the rows that they refer to do not matter
 	// here.
 	w.exec(`set session_replication_role = replica`)
 	w.exec(`

@@ -27,9 +27,10 @@ type conversionWorld struct {
 	participants []affiliate.ParticipantID
 }
 
-// newConversionWorld stores rows conversions in the fixture's scope and a third of that
-// number in each other scope. The newest is at salesDay, the others follow at intervals
-// of step. One in 20 is not attributed, and one in 10 is a lead.
+// newConversionWorld stores conversions. The parameter rows is their number in the
+// fixture's scope; each other scope gets a third of it. The newest is at salesDay, the
+// others follow at intervals of step. One in 20 is not attributed, and one in 10 is a
+// lead.
 func newConversionWorld(t *testing.T, rows int, step time.Duration) *conversionWorld {
 	t.Helper()
 	w := &conversionWorld{T: t}

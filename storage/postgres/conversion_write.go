@@ -11,8 +11,8 @@ import (
 )
 
 // insertConversions inserts the conversions whose external id does not exist yet and
-// returns their ids. This is the only check for duplicates. Of several concurrent
-// reports, exactly one succeeds.
+// returns their ids. This is the only check for duplicates. If several reports
+// run concurrently, exactly one succeeds.
 var insertConversions = rowsOf[newConversionRow](`
 	insert into conversions (%[1]s)
 	values %[2]s

@@ -25,7 +25,7 @@ func (s *sales) manyDecisions(other affiliate.ProgramID) {
 			s.Fatal(err)
 		}
 	}
-	run(`set session_replication_role = replica`) // turns off foreign keys: the conversions have no customers
+	run(`set session_replication_role = replica`) // disables foreign keys: the conversions have no customers
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
 		run(`
 			with made as (

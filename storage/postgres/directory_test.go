@@ -40,7 +40,7 @@ func newDirectoryWorld(t *testing.T) *directoryWorld {
 	t.Cleanup(func() { _ = w.owner.Close(context.Background()) })
 	w.scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](w.now), Mode: affiliate.ModeLive}
 	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'W', 'EUR', 'UTC', $2, $2)`, w.scope.Workspace, w.now)
-	// Turn off foreign keys, so that no users are needed.
+	// Disable foreign keys, so that no users are needed.
 	w.exec(`set session_replication_role = replica`)
 	return w
 }
@@ -81,7 +81,7 @@ func (w *directoryWorld) code(program affiliate.ProgramID, participant affiliate
 		w.scope.Workspace, w.scope.Mode, code, program, participant, link, w.now)
 }
 
-// promoCode stores a promo code that is age old and then applies the SQL change.
+// promoCode stores a promo code with the given age and then applies the SQL change.
 func (w *directoryWorld) promoCode(program affiliate.ProgramID, participant affiliate.ParticipantID, code string, age time.Duration, change string, args ...any) {
 	w.Helper()
 	id := affiliate.NewID[affiliate.PromoCode](w.now)

@@ -159,7 +159,7 @@ func TestFraudEvents_UseIndexes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run(`set session_replication_role = replica`) // turns off foreign keys: the events have no conversions
+	run(`set session_replication_role = replica`) // disables foreign keys: the events have no conversions
 	run(`
 		insert into fraud_events (workspace_id, id, mode, program_id, participant_id, conversion_id, score, signals, action, status, created_at)
 		select case when n % 3 = 0 then gen_random_uuid() else $1 end, gen_random_uuid(), case when n % 3 = 1 then 'live' else 'test' end,

@@ -114,8 +114,8 @@ func (s *Store) MoveParticipant(
 	move affiliate.ParticipantMove, reason *string, at time.Time, by affiliate.Actor,
 ) (affiliate.Participant, error) {
 	// The row is locked by a separate statement. If one statement locked and updated
-	// it, it would have to wait a second time after its first wait, after other waiting
-	// transactions.
+	// it, that statement would, after its first wait, have to queue again behind the
+	// other waiting transactions.
 	const lock = `
 		select from participants
 		where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id

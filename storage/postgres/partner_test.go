@@ -57,7 +57,7 @@ func newPartnerPlanWorld(t *testing.T) (w *statsWorld, partner subject) {
 	w.exec(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
 		select workspace_id, id, 'EUR', slot, 1 from participants, generate_series(0, 3) slot`)
 	w.exec(`update programs set name = 'Programme ' || id::text, is_public = get_byte(uuid_send(id), 15) % 2 = 0`)
-	// Turn off foreign keys, so that no conversions are needed.
+	// Disable foreign keys, so that no conversions are needed.
 	conn, err := w.owner.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)

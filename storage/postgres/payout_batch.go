@@ -244,7 +244,9 @@ func recheckPayouts(
 	canceled := map[affiliate.PayoutID]bool{}
 	for _, p := range payouts {
 		d := due[account{p.Participant, p.Currency}].WithCommissions(stillPayable[p.ID])
-		d.AdjustmentCents += p.AdjustmentCents // The amount due does not contain the adjustments of open payouts, so this payout's own is added.
+		// The amount due does not contain the adjustments of open payouts, so this
+		// payout's own adjustment is added.
+		d.AdjustmentCents += p.AdjustmentCents
 		t := affiliate.PayoutTransition{Move: move, Actor: by, At: at}
 		if d.Exclusion() != "" {
 			t.Move, canceled[p.ID] = affiliate.MoveCancel, true

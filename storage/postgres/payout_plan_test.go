@@ -50,7 +50,7 @@ func (w *payoutWorld) fill(participants, commissions, paid int) (affiliate.Scope
 			w.t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	// Turn off foreign keys, so that no conversions are needed.
+	// Disable foreign keys, so that no conversions are needed.
 	exec(`set local session_replication_role = replica`)
 	exec(`
 		with u as (

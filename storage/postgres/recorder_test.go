@@ -43,8 +43,8 @@ func (s *sales) byCustomer(r affiliate.Report, ref string) affiliate.Report {
 	return r
 }
 
-// recordTogether records reports while all record slots are busy, so that reports without a
-// common exclusive key share a transaction. It returns their errors.
+// recordTogether records reports while all record slots are busy, so that reports
+// without a common exclusive key share a transaction. It returns their errors.
 func (s *sales) recordTogether(store *postgres.Store, reports ...affiliate.Report) []error {
 	s.Helper()
 	holder, err := s.asOwner().Begin(s.Context())
@@ -415,7 +415,7 @@ func TestRecordConversion_VelocityCountsTheBatch(t *testing.T) {
 	}
 }
 
-// If the caller gives up before its report is processed, the report is not recorded.
+// If the caller's context ends before the report is processed, it is not recorded.
 func TestRecordConversion_CanceledReportIsNotRecorded(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))

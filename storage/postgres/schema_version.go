@@ -20,7 +20,7 @@ const codeUndefinedTable = "42P01"
 type SchemaVersions struct{ Database, Known int64 }
 
 // Newer reports whether the database has migrations that this binary does not have.
-// Such a migration also works with the binaries of the previous release, so the service
+// A new migration also works with the binaries of the previous release, so the service
 // can run on this schema during an upgrade.
 func (v SchemaVersions) Newer() bool { return v.Database > v.Known }
 

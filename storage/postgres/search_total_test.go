@@ -35,7 +35,7 @@ func newSearchWorld(t *testing.T, n int) *linkWorld {
 		select $1, gen_random_uuid(), $2, 'Crowd ' || n, 'crowd-' || n, 'active', '{}', 'EUR', 30, 'last_click', 'via', false, true, '{}', 1,
 			$3::timestamptz + n * interval '1 second', $3
 		from generate_series(1, $4::integer) n`, w.scope.Workspace, w.scope.Mode, w.now, n)
-	w.exec(`set session_replication_role = replica`) // turns off foreign keys: the commissions have no conversions
+	w.exec(`set session_replication_role = replica`) // disables foreign keys: the commissions have no conversions
 	w.exec(`
 		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id, external_transaction_id, status,
 			commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency, base_amount_cents, sale_amount_cents, sale_currency,

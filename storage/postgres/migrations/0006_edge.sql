@@ -13,7 +13,7 @@ set local lock_timeout = '5s';
 
 -- A check constraint keeps nulls out of is_unique, not the column definition. The
 -- previous release merges repeated clicks through a temporary table that is created
--- like this one. Such a table takes over NOT NULL but no defaults.
+-- like this one. The temporary table takes over NOT NULL but no defaults.
 alter table clicks
   add column country       text,                -- ISO 3166-1 alpha-2
   add column region        text,                -- part of ISO 3166-2 after the hyphen
