@@ -11,8 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// annotationMessages maps the messages of protoc-gen-validate to messages in the style
-// of the API. Such a message starts with a verb and states which values are accepted.
+// annotationMessages maps each message of protoc-gen-validate to the API's message for
+// the same error. The API's messages start with a verb and state which values are
+// accepted.
 var annotationMessages = []struct {
 	reason  *regexp.Regexp
 	message string

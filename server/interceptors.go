@@ -74,7 +74,7 @@ func (p *pipeline) logPanic(ctx context.Context, method string, cause any) {
 
 // identifyCaller adds the request id and the client's address to the context. A call
 // from the in-process channel or from a trusted proxy may set both in its metadata. For
-// every other call, the address is that of the connection and the request id is new. A
+// every other call, the address is the connection's address and the request id is new. A
 // trusted caller also gets a new request id if its own is absent or not valid.
 func (p *pipeline) identifyCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	return next(p.withCaller(ctx), req)

@@ -54,8 +54,8 @@ var roles = map[Action][]affiliate.Role{
 
 // Policy states what a method requires of its caller.
 type Policy struct {
-	// Accept is the set of credential kinds that may call the method. Nobody means that
-	// no credential is needed; a credential that is sent is ignored.
+	// Accept is the set of credential kinds that may call the method. If it contains
+	// Nobody, the method needs no credential and ignores one that the caller sends.
 	Accept Credential
 	// Action is the row of the role matrix that must contain the role of a merchant.
 	Action Action
@@ -89,7 +89,7 @@ func secretOrMerchant(refusal affiliate.Reason) Policy {
 func unauthenticated(zone Zone) Policy { return Policy{Accept: Nobody, Zone: zone} }
 
 // policies has an entry for every method that the core serves, except
-// GateService/Admit. The policy of an Admit call is that of the method which it names.
+// GateService/Admit. An Admit call has the policy of the method that it names.
 var policies = map[string]Policy{
 	affiliatev1.HealthService_CheckLiveness_FullMethodName:  unauthenticated(ZoneNone),
 	affiliatev1.HealthService_CheckReadiness_FullMethodName: unauthenticated(ZoneNone),

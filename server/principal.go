@@ -11,7 +11,7 @@ import (
 // Credential is a kind of credential. In a policy it is a set of kinds, combined with |.
 type Credential uint8
 
-// The kinds of credentials. Nobody means that there is no credential.
+// The kinds of credentials. The kind Nobody is for calls without a credential.
 const (
 	Nobody Credential = 1 << iota
 	MerchantToken

@@ -110,7 +110,7 @@ func errorInfo(st *status.Status) *errdetails.ErrorInfo {
 // Every method in the proto files has a policy, and every policy has a method.
 func TestPolicies_MatchMethods(t *testing.T) {
 	methods := map[string]bool{
-		affiliatev1.GateService_Admit_FullMethodName: true, // its policy is that of the method it names
+		affiliatev1.GateService_Admit_FullMethodName: true, // has the policy of the method that the request names
 		healthpb.Health_Check_FullMethodName:         true,
 		healthpb.Health_List_FullMethodName:          true,
 	}

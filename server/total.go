@@ -30,7 +30,8 @@ func SearchTotal(ctx context.Context, counted int64, search string) int64 {
 	return bound
 }
 
-// MarkCapped sets the header Total-Capped: counting stopped at the bound of the total.
+// MarkCapped sets the header Total-Capped, which states that counting stopped at the
+// bound of the total.
 func MarkCapped(ctx context.Context) {
 	_ = grpc.SetHeader(ctx, metadata.Pairs(totalCapped, "true"))
 }

@@ -22,9 +22,9 @@ import (
 	"github.com/tributary-hq/tributary/server/workspace"
 )
 
-// Every change of a workspace, its members and its keys has a line in the audit log
-// with the actor, the network and the request.
-func TestEveryChangeOfAWorkspaceIsAudited(t *testing.T) {
+// Every change of a workspace, its members and its keys writes a line to the audit log.
+// The line contains the actor, the client's network and the request id.
+func TestWorkspaceChanges_AreAudited(t *testing.T) {
 	f := newFixture(t)
 	clock := func() time.Time { return f.now }
 	keys, err := server.ParseTokenKeys("k:"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", ed25519.SeedSize))), clock)
@@ -46,10 +46,10 @@ func TestEveryChangeOfAWorkspaceIsAudited(t *testing.T) {
 	as := func(session *affiliatev1.SessionResponse) context.Context {
 		return metadata.AppendToOutgoingContext(anonymous, "authorization", "Bearer "+session.GetAccessToken(), "x-mode", "test")
 	}
-	must := func(what string, err error) {
+	must := func(call string, err error) {
 		t.Helper()
 		if err != nil {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: %v", call, err)
 		}
 	}
 
@@ -110,7 +110,7 @@ func TestEveryChangeOfAWorkspaceIsAudited(t *testing.T) {
 	}
 }
 
-func TestAViewersSessionShowsNoAddress(t *testing.T) {
+func TestSession_MasksMailRedirectForViewers(t *testing.T) {
 	f := newFixture(t)
 	w := f.team(t, f.merchant(t, "owner@shop.example"))
 	if _, err := f.conn.Exec(t.Context(), `update workspaces set test_mail_redirect = 'quality@shop.example'`); err != nil {
@@ -137,9 +137,9 @@ func TestAViewersSessionShowsNoAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for what, session := range map[string]*affiliatev1.SessionResponse{"accepted": accepted, "logged in": loggedIn, "refreshed": refreshed} {
+		for source, session := range map[string]*affiliatev1.SessionResponse{"accepted": accepted, "logged in": loggedIn, "refreshed": refreshed} {
 			if got := session.GetWorkspace().GetTestMailRedirect(); got != want {
-				t.Errorf("%s, %s: %s", role, what, got)
+				t.Errorf("%s, %s: %s", role, source, got)
 			}
 		}
 	}

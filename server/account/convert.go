@@ -6,7 +6,8 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// respond shows a session with a new access token. workspace is nil for partners.
+// respond returns the response for a session, with a new access token. workspace is nil
+// for partners.
 func (s *Service) respond(
 	account affiliate.Account, workspace *affiliate.Workspace, session affiliate.SessionID, refresh token,
 ) (*affiliatev1.SessionResponse, error) {

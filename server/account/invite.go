@@ -8,14 +8,16 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// AcceptInvite makes the invited user a member and opens a session. The token is the
-// only proof: the invitation determines address and role.
+// AcceptInvite makes the invited user a member and opens a session. The caller proves
+// nothing except that it has the token. The e-mail address and the role come from the
+// invitation.
 //
-// An account that a member left when it was removed is used again. Its old sessions
-// and password stop working, because a different person may have the token.
+// If the address belongs to a user who was removed from a workspace, AcceptInvite uses
+// that account again. It revokes the account's sessions and replaces its password,
+// because a different person may have the token.
 func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInviteRequest) (*affiliatev1.SessionResponse, error) {
 	digest := affiliate.DigestInviteToken(req.GetToken())
-	// A guessed token is refused before a password is hashed, which is expensive.
+	// Hashing a password is expensive, so an unknown token is rejected before it.
 	invite, err := s.store.InviteByToken(ctx, digest)
 	if err != nil {
 		return nil, err
@@ -33,7 +35,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 	var workspace affiliate.Workspace
 	var session affiliate.Session
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		// The lock makes one of several calls with the same token succeed.
+		// The lock makes sure that only one of several calls with the same token succeeds.
 		invite, err := tx.LockInviteByToken(ctx, digest)
 		if err != nil {
 			return err
@@ -44,7 +46,8 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 		if err := tx.EndInvite(ctx, invite.Workspace, invite.ID, at); err != nil {
 			return err
 		}
-		// The lock makes one of several workspaces that invited the address succeed.
+		// Several workspaces may have invited this address. The lock makes sure that the
+		// user becomes a member of only one of them.
 		id, found, err := tx.LockUser(ctx, affiliate.Merchant, invite.Email)
 		if err != nil {
 			return err

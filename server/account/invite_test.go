@@ -15,12 +15,12 @@ import (
 	"github.com/tributary-hq/tributary/server/workspace"
 )
 
-// team is the workspace that a merchant registered.
+// team is a merchant's workspace with the service that manages its members.
 type team struct {
 	*fixture
 	t       *testing.T
 	service *workspace.Service
-	ctx     context.Context // the owner's
+	ctx     context.Context // has the owner as its principal
 }
 
 func (f *fixture) team(t *testing.T, owner *affiliatev1.SessionResponse) *team {
@@ -56,7 +56,7 @@ func (f *fixture) accept(token, name, password string) (*affiliatev1.SessionResp
 	return f.AcceptInvite(context.Background(), &affiliatev1.AcceptInviteRequest{Token: token, Name: name, Password: password})
 }
 
-func TestAnInviteMakesAMember(t *testing.T) {
+func TestAcceptInvite_CreatesMember(t *testing.T) {
 	f := newFixture(t)
 	owner := f.merchant(t, "owner@shop.example")
 	w := f.team(t, owner)
@@ -75,7 +75,7 @@ func TestAnInviteMakesAMember(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	if !f.sessionActive(t, got.User.Id) {
-		t.Error("the session is not live")
+		t.Error("the session is not active")
 	}
 	if next, err := refresh(f, got.RefreshToken); err != nil || next.User.Role != affiliatev1.Role_ROLE_FINANCE {
 		t.Errorf("refresh: %v, %v", next, err)
@@ -87,13 +87,13 @@ func TestAnInviteMakesAMember(t *testing.T) {
 		t.Errorf("%d audit lines", n)
 	}
 	if list, err := w.service.ListInvites(w.ctx, &affiliatev1.ListInvitesRequest{}); err != nil || list.Total != 0 {
-		t.Errorf("open: %v, %v", list, err)
+		t.Errorf("open invitations: %v, %v", list, err)
 	}
 	_, err = f.accept(invite.Token, "Eve", password)
 	wantReason(t, err, affiliate.ReasonNotFound)
 }
 
-func TestInvitesThatCannotBeAccepted(t *testing.T) {
+func TestAcceptInvite_RejectsClosedInvites(t *testing.T) {
 	f := newFixture(t)
 	w := f.team(t, f.merchant(t, "owner@shop.example"))
 	revoked := w.invite("revoked@example.com", affiliatev1.Role_ROLE_VIEWER)
@@ -124,7 +124,7 @@ func TestInvitesThatCannotBeAccepted(t *testing.T) {
 	}
 }
 
-func TestAnInviteIsAcceptedOnce(t *testing.T) {
+func TestAcceptInvite_ParallelCallsAcceptOnce(t *testing.T) {
 	f := newFixture(t)
 	w := f.team(t, f.merchant(t, "owner@shop.example"))
 	invite := w.invite("ada@example.com", affiliatev1.Role_ROLE_VIEWER)
@@ -138,20 +138,20 @@ func TestAnInviteIsAcceptedOnce(t *testing.T) {
 	}
 	wg.Wait()
 	close(results)
-	won := 0
+	succeeded := 0
 	for err := range results {
 		if err == nil {
-			won++
+			succeeded++
 			continue
 		}
 		wantReason(t, err, affiliate.ReasonNotFound)
 	}
-	if members, sessions := f.count(t, `select count(*) from members`), f.count(t, `select count(*) from sessions`); won != 1 || members != 2 || sessions != 2 {
-		t.Errorf("%d calls won, %d members, %d sessions", won, members, sessions)
+	if members, sessions := f.count(t, `select count(*) from members`), f.count(t, `select count(*) from sessions`); succeeded != 1 || members != 2 || sessions != 2 {
+		t.Errorf("%d calls succeeded, %d members, %d sessions", succeeded, members, sessions)
 	}
 }
 
-func TestAnAddressThatGotAWorkspaceMeanwhile(t *testing.T) {
+func TestAcceptInvite_RejectsAddressWithWorkspace(t *testing.T) {
 	f := newFixture(t)
 	w := f.team(t, f.merchant(t, "owner@shop.example"))
 	invite := w.invite("ada@example.com", affiliatev1.Role_ROLE_VIEWER)
@@ -160,11 +160,11 @@ func TestAnAddressThatGotAWorkspaceMeanwhile(t *testing.T) {
 	wantReason(t, err, affiliate.ReasonEmailTaken)
 	if got, err := f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: "ada@example.com", Password: password}); err != nil ||
 		got.User.Name != "Mara" || got.Workspace.Id != ada.Workspace.Id || !f.sessionActive(t, ada.User.Id) {
-		t.Errorf("the account was touched: %v, %v", got, err)
+		t.Errorf("the account was changed: %v, %v", got, err)
 	}
 }
 
-func TestARemovedMemberIsInvitedAgain(t *testing.T) {
+func TestAcceptInvite_ReusesAccountOfRemovedMember(t *testing.T) {
 	f := newFixture(t)
 	first := f.team(t, f.merchant(t, "first@shop.example"))
 	second := f.team(t, f.merchant(t, "second@shop.example"))
@@ -174,14 +174,15 @@ func TestARemovedMemberIsInvitedAgain(t *testing.T) {
 	}
 	first.remove(ada.User.Id)
 	if f.sessionActive(t, ada.User.Id) {
-		t.Error("the session outlived the removal")
+		t.Error("the session is active after the member was removed")
 	}
 	_, err = refresh(f, ada.RefreshToken)
 	wantReason(t, err, affiliate.ReasonRefreshTokenInvalid)
 	_, err = f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: "ada@example.com", Password: password})
 	wantReason(t, err, affiliate.ReasonInvalidCredentials)
 
-	// A session that began while the member was removed opens nothing either.
+	// A login that ran in parallel with the removal may have left a session that is not
+	// revoked. It cannot be refreshed either.
 	if _, err := f.conn.Exec(t.Context(), `update sessions set revoked_at = null where user_id = $1`, ada.User.Id); err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +196,7 @@ func TestARemovedMemberIsInvitedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Two workspaces at the same time: one gets her.
+	// Two workspaces invite the same address. Only one of the parallel calls succeeds.
 	const fresh = "another good password"
 	invites := []*affiliatev1.CreatedInvite{
 		first.invite("ada@example.com", affiliatev1.Role_ROLE_VIEWER), second.invite("ada@example.com", affiliatev1.Role_ROLE_VIEWER),
@@ -210,22 +211,22 @@ func TestARemovedMemberIsInvitedAgain(t *testing.T) {
 	}
 	wg.Wait()
 	close(results)
-	won := 0
+	succeeded := 0
 	for err := range results {
 		if err == nil {
-			won++
+			succeeded++
 			continue
 		}
 		wantReason(t, err, affiliate.ReasonEmailTaken)
 	}
-	if n := f.count(t, `select count(*) from members where user_id = $1`, ada.User.Id); won != 1 || n != 1 {
-		t.Errorf("%d won, %d places", won, n)
+	if n := f.count(t, `select count(*) from members where user_id = $1`, ada.User.Id); succeeded != 1 || n != 1 {
+		t.Errorf("%d calls succeeded, %d memberships", succeeded, n)
 	}
 	if _, _, live, err := f.store.LiveSession(t.Context(), stale, f.now); err != nil || live {
 		t.Errorf("the account's old session: %v, %v", live, err)
 	}
 	if n := f.count(t, `select count(*) from users where id = $1 and name = 'Ada L.' and email_verified_at is null and version = 2`, ada.User.Id); n != 1 {
-		t.Error("the account was not taken over")
+		t.Error("the account does not have the new name")
 	}
 	_, err = f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: "ada@example.com", Password: password})
 	wantReason(t, err, affiliate.ReasonInvalidCredentials)
@@ -234,7 +235,7 @@ func TestARemovedMemberIsInvitedAgain(t *testing.T) {
 	}
 }
 
-func TestInvitedPasswordsAreNotCommonOnes(t *testing.T) {
+func TestAcceptInvite_RejectsCommonPassword(t *testing.T) {
 	f := newFixture(t)
 	if found := f.Check(&affiliatev1.AcceptInviteRequest{Token: "inv_x", Name: "A", Password: "password123"}); len(found) != 1 || found[0].Field != "password" {
 		t.Errorf("found %v", found)

@@ -24,9 +24,10 @@ func (s *Service) LoginPartner(ctx context.Context, req *affiliatev1.LoginReques
 
 func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginRequest) (*affiliatev1.SessionResponse, error) {
 	email, at := strings.ToLower(req.GetEmail()), s.at()
-	try := affiliate.LoginAttempt{ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: s.subject(kind, email), At: at}
-	// From here on the attempt counts as failed until the session is open.
-	if err := s.throttle(ctx, try); err != nil {
+	attempt := affiliate.LoginAttempt{ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: s.subject(kind, email), At: at}
+	// throttle stores the attempt as failed. When the session opens, the transaction
+	// deletes all failed attempts of the address.
+	if err := s.throttle(ctx, attempt); err != nil {
 		return nil, err
 	}
 	account, found, err := s.store.AccountByEmail(ctx, kind, email)
@@ -53,7 +54,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
 			return err
 		}
-		if err := tx.DeleteLoginFailures(ctx, try.Subject); err != nil {
+		if err := tx.DeleteLoginFailures(ctx, attempt.Subject); err != nil {
 			return err
 		}
 		if outdated {
@@ -71,23 +72,24 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	return s.respond(account, workspace, session.ID, token)
 }
 
-// throttle slows down attempts to guess the password of an address, known or not.
-// The attempt is committed before the others are counted, so that parallel attempts
-// count each other.
-func (s *Service) throttle(ctx context.Context, try affiliate.LoginAttempt) error {
-	if err := s.store.AddLoginTry(ctx, try); err != nil {
+// throttle limits how fast a client can guess the password of an address. It treats
+// unknown addresses in the same way. It commits the attempt before it counts the other
+// attempts, so that parallel attempts count each other. Errors: RATE_LIMIT_EXCEEDED if
+// the client must wait.
+func (s *Service) throttle(ctx context.Context, attempt affiliate.LoginAttempt) error {
+	if err := s.store.AddLoginTry(ctx, attempt); err != nil {
 		return err
 	}
-	failures, last, err := s.store.OtherLoginFailures(ctx, try, try.At.Add(-affiliate.LoginFailureWindow))
+	failures, last, err := s.store.OtherLoginFailures(ctx, attempt, attempt.At.Add(-affiliate.LoginFailureWindow))
 	if err != nil {
 		return err
 	}
-	wait := affiliate.LoginWait(failures, last, try.At)
+	wait := affiliate.LoginWait(failures, last, attempt.At)
 	if wait == 0 {
 		return nil
 	}
-	// An attempt that has to wait does not make the next wait longer.
-	if err := s.store.DeleteLoginTry(ctx, try.ID); err != nil {
+	// A rejected attempt must not make the next wait longer.
+	if err := s.store.DeleteLoginTry(ctx, attempt.ID); err != nil {
 		return err
 	}
 	refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)
@@ -96,7 +98,8 @@ func (s *Service) throttle(ctx context.Context, try affiliate.LoginAttempt) erro
 	return refusal
 }
 
-// subject returns the digest under which failed logins of an address are counted.
+// subject returns the keyed digest that identifies an account in the stored login
+// attempts.
 func (s *Service) subject(kind affiliate.AccountKind, email string) []byte {
 	mac := hmac.New(sha256.New, s.hashKey)
 	mac.Write([]byte("login:" + string(kind) + ":" + email))

@@ -11,8 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// storeOrigin stores from where a partner used its account. It only logs a failure,
-// because the session is open and the refresh token is used by then.
+// storeOrigin stores the network and the browser from which a partner opened or refreshed
+// a session. The fraud rules read them. A failure is only logged: the session is already
+// open, and a refresh token has already been exchanged.
 func (s *Service) storeOrigin(ctx context.Context, user affiliate.User, at time.Time) {
 	network := server.ActorFrom(ctx).AddressPrefix
 	if user.Kind != affiliate.Partner || network == "" {

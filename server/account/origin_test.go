@@ -28,8 +28,7 @@ func (unlimited) Allow(context.Context, server.Zone, string) server.Allowance {
 	return server.Allowance{Allowed: true}
 }
 
-// inServer returns a client of the service in a server, as the gateway of the same
-// process has it.
+// inServer returns a client that calls the service through a server in the same process.
 func (f *fixture) inServer(t *testing.T, store account.Store) affiliatev1.AccountServiceClient {
 	t.Helper()
 	clock := func() time.Time { return f.now }
@@ -46,7 +45,7 @@ func (f *fixture) inServer(t *testing.T, store account.Store) affiliatev1.Accoun
 	return affiliatev1.NewAccountServiceClient(frame.Channel())
 }
 
-// from is a call of a client at an address with an agent.
+// from returns the context of a call from a client with this address and user agent.
 func from(t *testing.T, address, agent string) context.Context {
 	t.Helper()
 	md := metadata.Pairs("x-client-ip", address)
@@ -74,7 +73,7 @@ func (f *fixture) origins(t *testing.T) (rows []string) {
 	return rows
 }
 
-func TestPartnersOriginsAreStored(t *testing.T) {
+func TestPartnerSessions_StoreOrigins(t *testing.T) {
 	f := newFixture(t)
 	client := f.inServer(t, stores.Account(f.db))
 	agent := func(name string) string {
@@ -102,7 +101,7 @@ func TestPartnersOriginsAreStored(t *testing.T) {
 		t.Fatalf("logged in: %q, want %q", got, want)
 	}
 
-	// Another address of the same network, with the same browser.
+	// A client in the same network with the same browser updates the stored origin.
 	f.now = f.now.Add(time.Minute)
 	if _, err := client.RefreshSession(from(t, "203.0.113.200", "Browser/1"), &affiliatev1.RefreshSessionRequest{RefreshToken: registered.GetRefreshToken()}); err != nil {
 		t.Fatal(err)
@@ -112,7 +111,7 @@ func TestPartnersOriginsAreStored(t *testing.T) {
 		t.Fatalf("refreshed: %q, want %q", got, want)
 	}
 
-	// Refused calls and merchants have no origins.
+	// Rejected calls and calls of merchants store no origins.
 	_, _ = client.LoginPartner(from(t, "198.51.100.1", "Browser/1"), &affiliatev1.LoginRequest{Email: credentials.Email, Password: "wrong horse battery"})
 	_, _ = client.RefreshSession(from(t, "198.51.100.1", "Browser/1"), &affiliatev1.RefreshSessionRequest{RefreshToken: registered.GetRefreshToken()})
 	if _, err := client.RegisterMerchant(from(t, "198.51.100.1", "Browser/1"), &affiliatev1.RegisterMerchantRequest{
@@ -121,21 +120,21 @@ func TestPartnersOriginsAreStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := f.origins(t); !slices.Equal(got, want) {
-		t.Errorf("others: %q", got)
+		t.Errorf("after rejected calls and a merchant's call: %q", got)
 	}
 	if n := f.count(t, `select count(*) from user_origins where position('203.0.113.9' in ip_prefix) + position('Browser' in encode(ua_hash, 'escape')) > 0`); n != 0 {
-		t.Error("an address or an agent is stored as it is")
+		t.Error("an address or a user agent is stored in clear text")
 	}
 }
 
-// originFailingStore cannot store origins.
+// originFailingStore is a store whose StoreOrigin fails.
 type originFailingStore struct{ account.Store }
 
 func (originFailingStore) StoreOrigin(context.Context, affiliate.Origin) error {
 	return errors.New("disk full")
 }
 
-func TestAnOriginThatCannotBeStoredCostsNoSession(t *testing.T) {
+func TestSession_OpensWhenOriginCannotBeStored(t *testing.T) {
 	f := newFixture(t)
 	client := f.inServer(t, originFailingStore{stores.Account(f.db)})
 	session, err := client.RegisterPartner(from(t, "203.0.113.9", "Browser/1"), &affiliatev1.RegisterPartnerRequest{

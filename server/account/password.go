@@ -8,16 +8,19 @@ import (
 	"github.com/alexedwards/argon2id"
 )
 
-// hashParams is OWASP's floor for argon2id (RELIABILITY.md 6.2).
+// hashParams are the minimum parameters that OWASP recommends for argon2id
+// (RELIABILITY.md 6.2).
 var hashParams = &argon2id.Params{Memory: 19456, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// concurrentHashes bounds the memory that logins can take together: 19 MiB each.
+// concurrentHashes is the number of passwords that are hashed at the same time. Each
+// hash needs 19 MiB of memory.
 const concurrentHashes = 4
 
-// passwordHasher hashes and compares passwords, a few at a time.
+// passwordHasher hashes and compares passwords, at most concurrentHashes at a time.
 type passwordHasher struct {
 	slots chan struct{}
-	// decoy is compared for unknown addresses, so that they take as long.
+	// decoy is a hash that matches compares if the address is unknown, so that such a
+	// login takes as long as any other.
 	decoy string
 }
 
@@ -48,8 +51,9 @@ func (h *passwordHasher) hash(ctx context.Context, password string) (string, err
 	return argon2id.CreateHash(password, hashParams)
 }
 
-// matches compares, always at the full cost. stale says that the stored hash
-// was made with other parameters than today's.
+// matches compares a password with a stored hash. It takes equally long whether the
+// account exists (known) or not. stale reports whether the stored hash was created with
+// parameters other than hashParams.
 func (h *passwordHasher) matches(ctx context.Context, password, stored string, known bool) (ok, stale bool, err error) {
 	if err := h.acquire(ctx); err != nil {
 		return false, false, err

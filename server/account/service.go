@@ -1,13 +1,16 @@
 // Package account opens, verifies and ends sessions.
 //
-// A session is a family of refresh tokens. Each token works once, and the reuse of a
-// used token revokes the session. Access tokens name their session, which the core
-// reads on every request, so they end with it.
+// A session is a chain of refresh tokens. Each token can be exchanged once for the next
+// one. If a token is used a second time, the session is revoked. An access token contains
+// the id of its session. The core reads the session on every request, so the access token
+// stops working when the session ends.
 //
-// The response to a login is the same, and takes as long, for an unknown address as for
-// a wrong password. An invitation makes one member however often it is accepted. No
-// password or token is stored or logged in clear text. It is not verified that an
-// address belongs to its user.
+// The package guarantees that a login with an unknown address cannot be distinguished
+// from a login with a wrong password, neither by the response nor by its duration. An
+// invitation can be accepted once. Passwords and tokens are neither stored nor logged in
+// clear text.
+//
+// The package does not verify that an e-mail address belongs to its user.
 package account
 
 import (
@@ -19,7 +22,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// Signer makes access tokens.
+// Signer signs access tokens.
 type Signer interface {
 	Sign(user affiliate.User, session affiliate.SessionID, member *affiliate.Member) (string, error)
 }
@@ -34,17 +37,18 @@ type Service struct {
 	now     func() time.Time
 }
 
-// New makes the service. hashKey keys the digests under which failed logins are
-// counted.
+// New returns the service. hashKey is the key of the digests of addresses and user
+// agents.
 func New(store Store, signer Signer, hashKey []byte, now func() time.Time) *Service {
 	return &Service{store: store, signer: signer, hashKey: hashKey, hashes: newPasswordHasher(), now: now}
 }
 
-// at returns the time of a call: UTC, in milliseconds, as the API shows it.
+// at returns the current time in UTC, truncated to milliseconds, which is the precision
+// of the API.
 func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// Check refuses the most common passwords, and addresses that contain more than an
-// address.
+// Check rejects the most common passwords, and e-mail addresses with additions such as a
+// display name.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	if r, ok := req.(interface {

@@ -82,7 +82,7 @@ func wantReason(t *testing.T, err error, reason affiliate.Reason) {
 	}
 }
 
-func TestRegisterMakesAWorkspaceWithItsPublicKeys(t *testing.T) {
+func TestRegisterMerchant_CreatesWorkspaceWithPublicKeys(t *testing.T) {
 	f := newFixture(t)
 	resp := f.merchant(t, "Mara@Shop.example")
 	if resp.User.Email != "mara@shop.example" || resp.User.Role != affiliatev1.Role_ROLE_OWNER || resp.Workspace.GetName() != "Shop" ||
@@ -107,7 +107,7 @@ func TestRegisterMakesAWorkspaceWithItsPublicKeys(t *testing.T) {
 	}
 }
 
-func TestAnAddressHasOneAccountOfEachKind(t *testing.T) {
+func TestRegister_AllowsOneAccountPerAddressAndKind(t *testing.T) {
 	f := newFixture(t)
 	f.merchant(t, "ada@example.com")
 	_, err := f.RegisterMerchant(t.Context(), &affiliatev1.RegisterMerchantRequest{
@@ -115,7 +115,7 @@ func TestAnAddressHasOneAccountOfEachKind(t *testing.T) {
 	})
 	wantReason(t, err, affiliate.ReasonEmailTaken)
 	if n := f.count(t, `select count(*) from workspaces`); n != 1 {
-		t.Errorf("%d workspaces after a refused registration", n)
+		t.Errorf("%d workspaces after a rejected registration", n)
 	}
 	partner, err := f.RegisterPartner(t.Context(), &affiliatev1.RegisterPartnerRequest{Email: "ada@example.com", Password: password, Name: "Ada"})
 	if err != nil || partner.Workspace != nil || partner.User.Kind != affiliatev1.AccountKind_ACCOUNT_KIND_PARTNER {
@@ -126,7 +126,7 @@ func TestAnAddressHasOneAccountOfEachKind(t *testing.T) {
 	}
 }
 
-func TestUnknownAddressAndWrongPasswordAnswerAlike(t *testing.T) {
+func TestLogin_SameErrorForUnknownAddressAndWrongPassword(t *testing.T) {
 	f := newFixture(t)
 	f.merchant(t, "ada@example.com")
 	_, wrong := f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: "ada@example.com", Password: "not this one"})
@@ -144,7 +144,7 @@ func TestUnknownAddressAndWrongPasswordAnswerAlike(t *testing.T) {
 	}
 }
 
-func TestTenFailuresSlowAnAddressDown(t *testing.T) {
+func TestLogin_DelaysAddressAfterTenFailures(t *testing.T) {
 	f := newFixture(t)
 	f.merchant(t, "ada@example.com")
 	for _, email := range []string{"ada@example.com", "nobody@example.com"} {
@@ -176,11 +176,11 @@ func TestTenFailuresSlowAnAddressDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := f.count(t, `select count(*) from login_failures`); n == 0 {
-		t.Error("the other address's failures went with ours")
+		t.Error("a login deleted the failures of another address")
 	}
 }
 
-func TestTriesAtTheSameTimeAreNoWayAroundTheThrottle(t *testing.T) {
+func TestLogin_ThrottlesParallelAttempts(t *testing.T) {
 	f := newFixture(t)
 	f.merchant(t, "ada@example.com")
 	var wg sync.WaitGroup
@@ -202,11 +202,11 @@ func TestTriesAtTheSameTimeAreNoWayAroundTheThrottle(t *testing.T) {
 		wantReason(t, err, affiliate.ReasonRateLimitExceeded)
 	}
 	if tried > 10 {
-		t.Errorf("%d passwords were tried at once", tried)
+		t.Errorf("%d passwords were compared in parallel", tried)
 	}
 }
 
-func TestAnAddressIsNothingButAnAddress(t *testing.T) {
+func TestRegister_RejectsAddressWithDisplayName(t *testing.T) {
 	f := newFixture(t)
 	for _, email := range []string{"Eve <bob@example.com>", "bob@example.com (x)", "<bob@example.com>"} {
 		found := f.Check(&affiliatev1.RegisterMerchantRequest{Email: email, Name: "B", Password: password})
@@ -233,7 +233,7 @@ func (f *fixture) sessionActive(t *testing.T, id string) bool {
 	return ok
 }
 
-func TestRefreshRotatesAndReuseEndsTheFamily(t *testing.T) {
+func TestRefresh_RotatesTokenAndReuseRevokesSession(t *testing.T) {
 	f := newFixture(t)
 	first := f.merchant(t, "ada@example.com")
 	second, err := refresh(f, first.RefreshToken)
@@ -241,18 +241,18 @@ func TestRefreshRotatesAndReuseEndsTheFamily(t *testing.T) {
 		t.Fatalf("refresh: %v, %v", second, err)
 	}
 	if !f.sessionActive(t, first.User.Id) {
-		t.Fatal("the session ended by a refresh")
+		t.Fatal("the refresh ended the session")
 	}
 	_, err = refresh(f, first.RefreshToken)
 	wantReason(t, err, affiliate.ReasonRefreshTokenInvalid)
 	_, err = refresh(f, second.RefreshToken)
 	wantReason(t, err, affiliate.ReasonRefreshTokenInvalid)
 	if f.sessionActive(t, first.User.Id) {
-		t.Error("the session survived the reuse of a spent token")
+		t.Error("the session is active after a used token was used again")
 	}
 }
 
-func TestParallelRefreshesWithOneTokenEndTheFamily(t *testing.T) {
+func TestRefresh_ParallelReuseRevokesSession(t *testing.T) {
 	f := newFixture(t)
 	first := f.merchant(t, "ada@example.com")
 	var wg sync.WaitGroup
@@ -265,20 +265,20 @@ func TestParallelRefreshesWithOneTokenEndTheFamily(t *testing.T) {
 	}
 	wg.Wait()
 	close(results)
-	won := 0
+	succeeded := 0
 	for err := range results {
 		if err == nil {
-			won++
+			succeeded++
 			continue
 		}
 		wantReason(t, err, affiliate.ReasonRefreshTokenInvalid)
 	}
-	if won != 1 || f.sessionActive(t, first.User.Id) {
-		t.Errorf("%d calls won; the session is live: %v", won, f.sessionActive(t, first.User.Id))
+	if succeeded != 1 || f.sessionActive(t, first.User.Id) {
+		t.Errorf("%d calls succeeded; session active: %v", succeeded, f.sessionActive(t, first.User.Id))
 	}
 }
 
-func TestRefreshTokensEnd(t *testing.T) {
+func TestRefresh_TokensExpire(t *testing.T) {
 	f := newFixture(t)
 	idle := f.merchant(t, "idle@example.com")
 	f.now = f.now.Add(affiliate.RefreshTokenIdle - time.Millisecond)
@@ -302,21 +302,21 @@ func TestRefreshTokensEnd(t *testing.T) {
 	_, err = refresh(f, busy.RefreshToken)
 	wantReason(t, err, affiliate.ReasonRefreshTokenInvalid)
 	if f.sessionActive(t, busy.User.Id) {
-		t.Error("the session outlived its 90 days")
+		t.Error("the session is active after 90 days")
 	}
-	gone, err := f.store.DeleteEndedSessions(t.Context(), f.now.Add(time.Millisecond), 10)
-	if err != nil || gone != 2 || f.count(t, `select count(*) from refresh_tokens`) != 0 {
-		t.Errorf("forgot %d sessions, %v", gone, err)
+	deleted, err := f.store.DeleteEndedSessions(t.Context(), f.now.Add(time.Millisecond), 10)
+	if err != nil || deleted != 2 || f.count(t, `select count(*) from refresh_tokens`) != 0 {
+		t.Errorf("deleted %d sessions, %v", deleted, err)
 	}
 }
 
-func TestRefreshKeepsToItsKind(t *testing.T) {
+func TestRefresh_RejectsTokenOfOtherKind(t *testing.T) {
 	f := newFixture(t)
 	merchant := f.merchant(t, "ada@example.com")
 	_, err := f.RefreshPartnerSession(t.Context(), &affiliatev1.RefreshSessionRequest{RefreshToken: merchant.RefreshToken})
 	wantReason(t, err, affiliate.ReasonRefreshTokenInvalid)
 	if _, err = f.RefreshMerchantSession(t.Context(), &affiliatev1.RefreshSessionRequest{RefreshToken: merchant.RefreshToken}); err != nil {
-		t.Errorf("the other route spent it: %v", err)
+		t.Errorf("the rejected call has used the token: %v", err)
 	}
 	for _, text := range []string{"", "x", strings.Repeat("A", 43), strings.Repeat("A", 600)} {
 		_, err := refresh(f, text)
@@ -324,7 +324,7 @@ func TestRefreshKeepsToItsKind(t *testing.T) {
 	}
 }
 
-func TestLogoutEndsAtOnceAndAnswersAlways(t *testing.T) {
+func TestLogout_EndsSessionAndAlwaysSucceeds(t *testing.T) {
 	f := newFixture(t)
 	session := f.merchant(t, "ada@example.com")
 	for range 2 {
@@ -333,14 +333,14 @@ func TestLogoutEndsAtOnceAndAnswersAlways(t *testing.T) {
 		}
 	}
 	if f.sessionActive(t, session.User.Id) {
-		t.Error("the session is live after logout")
+		t.Error("the session is active after the logout")
 	}
 	if _, err := f.Logout(t.Context(), &affiliatev1.LogoutRequest{RefreshToken: "nonsense"}); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestCommonPasswordsAreRefused(t *testing.T) {
+func TestCheck_RejectsCommonPasswords(t *testing.T) {
 	f := newFixture(t)
 	for _, bad := range []string{"password123", "PassWord123", "aaaaaaaaaaaa", "1234567890", "qwertyuiop"} {
 		found := f.Check(&affiliatev1.RegisterPartnerRequest{Email: "a@example.com", Name: "A", Password: bad})
@@ -352,6 +352,6 @@ func TestCommonPasswordsAreRefused(t *testing.T) {
 		t.Error(found)
 	}
 	if found := f.Check(&affiliatev1.LoginRequest{Password: "password123"}); len(found) != 0 {
-		t.Errorf("login tells what is common: %v", found)
+		t.Errorf("login rejects a common password: %v", found)
 	}
 }

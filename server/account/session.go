@@ -49,7 +49,7 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 			return invalid
 		}
 		if reused = token.UsedAt != nil; reused {
-			// The revocation has to commit, so the refusal follows the transaction.
+			// An error would roll back the revocation. The caller gets it after the commit.
 			return tx.RevokeSession(ctx, token.Session.ID, at)
 		}
 		account, err = tx.Account(ctx, token.Session.User)
@@ -116,5 +116,6 @@ func parseToken(text string) (token, bool) {
 
 func (t token) text() string { return base64.RawURLEncoding.EncodeToString(t[:]) }
 
-// digest is the stored form. SHA-256 without a salt suffices for 256 random bits.
+// digest returns the form in which the token is stored. 256 random bits cannot be
+// guessed, so SHA-256 without a salt is enough.
 func (t token) digest() [sha256.Size]byte { return sha256.Sum256(t[:]) }

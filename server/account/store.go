@@ -8,26 +8,30 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Store has accounts and sessions. found is false where there is no such row.
+// Store contains accounts and sessions. Methods with a result found return false if the
+// row does not exist.
 type Store interface {
 	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn
 	// more than once.
 	InTx(ctx context.Context, fn func(tx Tx) error) error
-	// AccountByEmail returns the account of a kind with that address, in lower case.
+	// AccountByEmail returns the account with this kind and address. email is in lower
+	// case.
 	AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error)
-	// InviteByToken returns the invitation of a token. Errors: NOT_FOUND.
+	// InviteByToken returns the invitation whose token has this digest. Errors:
+	// NOT_FOUND.
 	InviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error)
-	// AddLoginTry commits an attempt to log in as failed.
-	AddLoginTry(ctx context.Context, try affiliate.LoginAttempt) error
-	// OtherLoginFailures counts the failed attempts of the subject since an instant,
-	// without the try itself, and returns the time of the last.
-	OtherLoginFailures(ctx context.Context, try affiliate.LoginAttempt, since time.Time) (count int, last time.Time, err error)
-	// DeleteLoginTry deletes an attempt.
+	// AddLoginTry stores a login attempt as failed.
+	AddLoginTry(ctx context.Context, attempt affiliate.LoginAttempt) error
+	// OtherLoginFailures counts the failed attempts of the attempt's subject since the
+	// given time, without the attempt itself. last is the time of the newest.
+	OtherLoginFailures(ctx context.Context, attempt affiliate.LoginAttempt, since time.Time) (count int, last time.Time, err error)
+	// DeleteLoginTry deletes a login attempt.
 	DeleteLoginTry(ctx context.Context, id affiliate.LoginAttemptID) error
-	// RevokeSessionOfToken revokes the session of a refresh token, used or not, if
-	// there is one.
+	// RevokeSessionOfToken revokes the session that a refresh token belongs to. The token
+	// may have been used. If the token is unknown, nothing happens.
 	RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error
-	// StoreOrigin stores from where a user used its account.
+	// StoreOrigin stores the network and the browser from which a user opened or refreshed
+	// a session.
 	StoreOrigin(ctx context.Context, o affiliate.Origin) error
 }
 
@@ -35,25 +39,26 @@ type Store interface {
 type Tx interface {
 	// Account returns an account. Errors: NOT_FOUND.
 	Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error)
-	// LockUser locks the user of a kind with that address, in lower case.
+	// LockUser locks the user with this kind and address. email is in lower case.
 	LockUser(ctx context.Context, kind affiliate.AccountKind, email string) (id affiliate.UserID, found bool, err error)
 	// InsertUser stores a user. Errors: EMAIL_TAKEN.
 	InsertUser(ctx context.Context, user affiliate.User, passwordHash string) error
-	// ResetUser stores the name and password of a new owner of an account, whose
-	// address is no longer verified.
+	// ResetUser stores a new name and password for an existing account. The account's
+	// address is not verified afterwards, because the person may be a different one.
 	ResetUser(ctx context.Context, user affiliate.User, passwordHash string) error
-	// UpdatePasswordHash stores another hash of the same password.
+	// UpdatePasswordHash stores a new hash of the same password.
 	UpdatePasswordHash(ctx context.Context, id affiliate.UserID, hash string) error
 
 	// InsertSession stores a session with its first refresh token.
 	InsertSession(ctx context.Context, session affiliate.Session, refresh [sha256.Size]byte) error
 	// LockRefreshToken returns a token with its session and locks both.
 	LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.RefreshToken, found bool, err error)
-	// RotateRefreshToken marks one token of a session as used, stores the next and
-	// extends the session's idle time.
+	// RotateRefreshToken marks the token used of a session as used, stores the token next
+	// and extends the session's idle time.
 	RotateRefreshToken(ctx context.Context, session affiliate.Session, used, next [sha256.Size]byte, at time.Time) error
-	// RevokeSession and RevokeSessions revoke a session, or all sessions of a user.
+	// RevokeSession revokes a session.
 	RevokeSession(ctx context.Context, id affiliate.SessionID, at time.Time) error
+	// RevokeSessions revokes all sessions of a user.
 	RevokeSessions(ctx context.Context, user affiliate.UserID, at time.Time) error
 	// DeleteLoginFailures deletes all failed attempts of a subject.
 	DeleteLoginFailures(ctx context.Context, subject []byte) error
@@ -63,15 +68,16 @@ type Tx interface {
 	InsertWorkspace(ctx context.Context, w affiliate.Workspace) error
 	InsertMember(ctx context.Context, user affiliate.UserID, member affiliate.Member, at time.Time) error
 	InsertKey(ctx context.Context, key affiliate.NewAPIKey) error
-	// LockInviteByToken returns the invitation of a token and locks it. Errors:
-	// NOT_FOUND.
+	// LockInviteByToken locks and returns the invitation whose token has this digest.
+	// Errors: NOT_FOUND.
 	LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error)
-	// EndInvite ends an invitation, which cannot be accepted afterwards.
+	// EndInvite marks an invitation as ended, so that it cannot be accepted again.
 	EndInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time) error
 
-	// Audit and AuditAccount append to the audit log of a workspace or an account.
+	// Audit appends a line to the audit log of a workspace.
 	Audit(ctx context.Context, line affiliate.AuditLine) error
+	// AuditAccount appends a line to the audit log of an account.
 	AuditAccount(ctx context.Context, line affiliate.AccountAuditLine) error
-	// Enqueue inserts jobs that are worked after the commit.
+	// Enqueue inserts jobs. Workers run them after the commit.
 	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
 }
