@@ -1,10 +1,13 @@
-// Package check proves, every night, that what the service keeps twice agrees:
-// the ledger with the commissions and the balances, payouts with what they list,
-// counters with what they count.
+// Package check compares, every night, the data that the service stores in two places:
+// the ledger with the commissions and the balances, payouts with the commissions that
+// they pay, and counters with the rows that they count.
 //
-// It guarantees that a disagreement is told of within a day, one error line for
-// each check. It repairs nothing: a disagreement is a fault of the service, and
-// its cause has to be found first. What it finds in detail `core check` prints.
+// It guarantees that a difference is logged within a day. Each check that finds
+// differences logs one error. The command `core check` runs the same checks and prints
+// each difference.
+//
+// The package repairs nothing. A difference is the result of a bug in the service, and
+// the bug must be found first.
 package check
 
 import (
@@ -21,21 +24,22 @@ import (
 )
 
 const (
-	// runTime is when the job runs, after midnight UTC.
+	// runTime is the time between midnight UTC and the nightly run.
 	runTime = 3*time.Hour + 30*time.Minute
-	// timeout bounds a run, which holds a snapshot of the database meanwhile; it is
-	// below the time after which a job counts as lost.
+	// timeout is the longest time that a run may take. A run keeps a snapshot of the
+	// database open until it ends. The timeout is less than the time after which River
+	// treats a running job as lost.
 	timeout = 5 * time.Minute
 )
 
-// Store makes the checks.
+// Store runs the checks.
 type Store interface {
-	// CheckAccounts makes all checks in one snapshot, without a lock that a writer
-	// could meet.
+	// CheckBooks runs all checks in one snapshot. It takes no lock that a writer would
+	// wait for. It compares the clock now with the clock of the database.
 	CheckBooks(ctx context.Context, now func() time.Time) ([]affiliate.CheckResult, error)
 }
 
-// Worker works affiliate.CheckAccounts.
+// Worker runs the job affiliate.CheckAccounts.
 type Worker struct {
 	river.WorkerDefaults[affiliate.CheckAccounts]
 	store Store
@@ -43,15 +47,16 @@ type Worker struct {
 	now   func() time.Time
 }
 
-// New makes the worker; now is the clock that is held against the database's.
+// New returns the worker. One check compares the clock now with the clock of the
+// database.
 func New(store Store, log *slog.Logger, now func() time.Time) *Worker {
 	return &Worker{store: store, log: log, now: now}
 }
 
-// nightly is a schedule of once a day.
+// nightly is a schedule that runs a job once a day, at runTime.
 type nightly struct{}
 
-// Next is the first time after now.
+// Next returns the first run time after now.
 func (nightly) Next(now time.Time) time.Time {
 	next := now.UTC().Truncate(24 * time.Hour).Add(runTime)
 	if !next.After(now) {
@@ -60,37 +65,37 @@ func (nightly) Next(now time.Time) time.Time {
 	return next
 }
 
-// PeriodicJob is the job as a River client inserts it by itself, at 03:30 UTC. It
-// is tried once: what fails tonight is checked tomorrow, or by hand.
+// PeriodicJob returns the job that a River client inserts every day at 03:30 UTC. A job
+// that fails is not retried. The next check is the next night's, or `core check`.
 func PeriodicJob() *river.PeriodicJob {
 	return server.OneAtATime(nightly{}, affiliate.CheckAccounts{}, false)
 }
 
-// Timeout bounds one run.
+// Timeout returns the longest time that one run may take.
 func (w *Worker) Timeout(*river.Job[affiliate.CheckAccounts]) time.Duration { return timeout }
 
-// Work makes the checks. Violations are logged and do not fail the job: to
-// repeat it would change nothing.
+// Work runs the checks. It logs violations but does not fail the job because of them,
+// since a second run would find the same violations.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]) error {
 	results, err := w.store.CheckBooks(ctx, w.now)
 	if err != nil {
-		return fmt.Errorf("check of the books: %w", err)
+		return fmt.Errorf("run the consistency checks: %w", err)
 	}
 	compared := int64(0)
 	for _, r := range results {
 		compared += r.Compared
 		if r.Violated > 0 {
-			w.log.LogAttrs(ctx, slog.LevelError, "the books disagree", slog.String("check", r.Name), slog.String("compares", r.Compares),
+			w.log.LogAttrs(ctx, slog.LevelError, "a consistency check failed", slog.String("check", r.Name), slog.String("compares", r.Compares),
 				slog.Int64("compared", r.Compared), slog.Int64("violated", r.Violated), slog.String("first", r.Violations[0]))
 		}
 	}
 	if Violated(results) == 0 {
-		w.log.LogAttrs(ctx, slog.LevelInfo, "the books agree", slog.Int("checks", len(results)), slog.Int64("compared", compared))
+		w.log.LogAttrs(ctx, slog.LevelInfo, "all consistency checks passed", slog.Int("checks", len(results)), slog.Int64("compared", compared))
 	}
 	return nil
 }
 
-// Violated is how many of the checks found something.
+// Violated returns the number of checks that found a violation.
 func Violated(results []affiliate.CheckResult) int {
 	n := 0
 	for _, r := range results {
@@ -101,8 +106,8 @@ func Violated(results []affiliate.CheckResult) int {
 	return n
 }
 
-// Print writes the results for a person: a line for each check, and one for each
-// violation that is shown.
+// Print writes the results as text: one line for each check, followed by one line for
+// each violation in the result.
 func Print(w io.Writer, results []affiliate.CheckResult) error {
 	for _, r := range results {
 		verdict := "ok      "

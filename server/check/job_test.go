@@ -16,7 +16,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// checkStore is what a check has found.
+// checkStore returns fixed results.
 type checkStore struct {
 	results []affiliate.CheckResult
 	err     error
@@ -33,39 +33,39 @@ func run(t *testing.T, store check.Store) (log string, err error) {
 	return b.String(), err
 }
 
-var disagreeing = []affiliate.CheckResult{
-	{Name: "balances", Compares: "this and that", Compared: 7, Violated: 3, Violations: []string{"one is two", "two is one"}},
-	{Name: "refunds", Compares: "those and these", Compared: 5},
+var failedChecks = []affiliate.CheckResult{
+	{Name: "balances", Compares: "entries and balances", Compared: 7, Violated: 3, Violations: []string{"one is two", "two is one"}},
+	{Name: "refunds", Compares: "refunds and totals", Compared: 5},
 	{Name: "clock", Compares: "clocks", Compared: 1, Violated: 1, Violations: []string{"late"}},
 }
 
-func TestEachViolatedCheckIsOneErrorLine(t *testing.T) {
-	log, err := run(t, checkStore{results: disagreeing})
+func TestWork_LogsOneErrorPerFailedCheck(t *testing.T) {
+	log, err := run(t, checkStore{results: failedChecks})
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.Split(strings.TrimSpace(log), "\n")
-	if len(lines) != 2 || strings.Count(log, "the books disagree") != 2 {
+	if len(lines) != 2 || strings.Count(log, "a consistency check failed") != 2 {
 		t.Fatal(log)
 	}
-	for _, says := range []string{"level=ERROR", "check=balances", "compared=7", "violated=3", `first="one is two"`} {
-		if !strings.Contains(lines[0], says) {
-			t.Errorf("%s does not say %s", lines[0], says)
+	for _, want := range []string{"level=ERROR", "check=balances", "compared=7", "violated=3", `first="one is two"`} {
+		if !strings.Contains(lines[0], want) {
+			t.Errorf("%s does not contain %s", lines[0], want)
 		}
 	}
 }
 
-func TestCleanBooksAreOneInfoLine(t *testing.T) {
+func TestWork_LogsOneInfoLineWithoutViolations(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	scope := affiliate.Scope{Workspace: f.NewWorkspace(), Mode: affiliate.ModeTest}
 	f.NewParticipant(scope, f.NewProgram(scope), f.NewPartner("Pat"))
 	log, err := run(t, f.Store)
-	if err != nil || strings.Count(log, "\n") != 1 || !strings.Contains(log, "level=INFO") || !strings.Contains(log, "the books agree") {
+	if err != nil || strings.Count(log, "\n") != 1 || !strings.Contains(log, "level=INFO") || !strings.Contains(log, "all consistency checks passed") {
 		t.Errorf("%v: %s", err, log)
 	}
 }
 
-func TestAFailingCheckFailsTheJob(t *testing.T) {
+func TestWork_FailsIfChecksCannotRun(t *testing.T) {
 	if log, err := run(t, checkStore{err: errors.New("no database")}); err == nil || log != "" {
 		t.Errorf("%v: %s", err, log)
 	}
@@ -73,18 +73,18 @@ func TestAFailingCheckFailsTheJob(t *testing.T) {
 
 func TestPrint(t *testing.T) {
 	var b bytes.Buffer
-	if err := check.Print(&b, disagreeing); err != nil {
+	if err := check.Print(&b, failedChecks); err != nil {
 		t.Fatal(err)
 	}
-	want := `VIOLATED  balances: this and that: 7 compared, 3 violated
+	want := `VIOLATED  balances: entries and balances: 7 compared, 3 violated
     one is two
     two is one
     and 1 more
-ok        refunds: those and these: 5 compared, 0 violated
+ok        refunds: refunds and totals: 5 compared, 0 violated
 VIOLATED  clock: clocks: 1 compared, 1 violated
     late
 `
-	if b.String() != want || check.Violated(disagreeing) != 2 {
+	if b.String() != want || check.Violated(failedChecks) != 2 {
 		t.Error(b.String())
 	}
 }

@@ -1,12 +1,12 @@
-// Package csv writes tables that spreadsheets open (RFC 4180), row by row, in a
-// memory that does not grow with their length.
+// Package csv writes CSV tables for spreadsheets (RFC 4180), row by row. The memory that
+// it needs does not depend on the number of rows.
 //
-// It guarantees that every text cell is quoted, that a reader finds the columns
-// that were written, and that no text cell is taken for a formula: one that
-// starts like a formula, also after spaces or quotes, gets a leading apostrophe.
-// Numbers are neither quoted nor touched.
+// It guarantees that every text cell is quoted and that a CSV reader finds the same cells
+// again. A spreadsheet does not treat a text cell as a formula: a text that starts like a
+// formula, possibly after spaces or quotes, gets a leading apostrophe. Numbers are
+// written without quotes and without changes.
 //
-// It does not check that rows have as many cells as the header.
+// The package does not check that rows have as many cells as the header.
 package csv
 
 import (
@@ -18,31 +18,31 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// ContentType is what the tables are served as.
+// ContentType is the media type of the tables.
 const ContentType = "text/csv; charset=utf-8"
 
-// chunkSize is about how much is handed on at a time. A chunk ends with a row, so
-// it is as much longer as its last row.
+// chunkSize is the size in bytes at which a chunk is sent. A chunk always ends with a
+// complete row, so it may be longer than chunkSize by up to one row.
 const chunkSize = 32 << 10
 
 // Writer collects rows into chunks. Its methods are not safe for concurrent use.
 type Writer struct {
 	send func(chunk []byte) error
 	buf  []byte
-	// row is where the current row starts in buf.
+	// row is the offset of the current row in buf.
 	row int
 }
 
-// NewWriter makes a writer that hands chunks of about 32 KiB to send, which keeps
-// them: the writer never looks at one again.
+// NewWriter returns a writer that passes chunks of about 32 KiB to send. The writer does
+// not use a chunk after it has passed it to send, so send may keep it.
 func NewWriter(send func(chunk []byte) error) *Writer {
 	return &Writer{send: send, buf: newChunk()}
 }
 
 func newChunk() []byte { return make([]byte, 0, chunkSize+chunkSize/4) }
 
-// Header writes the first row. Names are the program's own words, so they are
-// written as they are.
+// Header writes the first row. The names are constants of the program, so they need no
+// quotes.
 func (w *Writer) Header(names ...string) error {
 	for _, name := range names {
 		w.cell()
@@ -54,7 +54,7 @@ func (w *Writer) Header(names ...string) error {
 // Text adds a text cell.
 func (w *Writer) Text(s string) { appendText(w, s) }
 
-// Bytes adds a text cell; s is not kept.
+// Bytes adds a text cell. It copies s.
 func (w *Writer) Bytes(s []byte) { appendText(w, s) }
 
 func appendText[S string | []byte](w *Writer, s S) {
@@ -67,7 +67,7 @@ func appendText[S string | []byte](w *Writer, s S) {
 	for i := range len(s) {
 		if s[i] == '"' {
 			w.buf = append(w.buf, s[start:i+1]...)
-			start = i // once more
+			start = i // the next append writes the quote a second time
 		}
 	}
 	w.buf = append(w.buf, s[start:]...)
@@ -84,7 +84,7 @@ func (w *Writer) ID(id [16]byte) {
 	hex.Encode(b[25:], id[10:])
 }
 
-// fixed adds a cell and returns it to be filled in.
+// fixed adds a cell and returns its bytes, which the caller overwrites.
 func (w *Writer) fixed(cell string) []byte {
 	w.cell()
 	at := len(w.buf)
@@ -92,7 +92,7 @@ func (w *Writer) fixed(cell string) []byte {
 	return w.buf[at:]
 }
 
-// OptionalText adds a text cell, or an empty one.
+// OptionalText adds a text cell, or an empty cell if s is nil.
 func (w *Writer) OptionalText(s *string) {
 	if s == nil {
 		w.Empty()
@@ -107,7 +107,7 @@ func (w *Writer) Int(n int64) {
 	w.buf = strconv.AppendInt(w.buf, n, 10)
 }
 
-// OptionalInt adds a number, or an empty cell.
+// OptionalInt adds a number, or an empty cell if n is nil.
 func (w *Writer) OptionalInt(n *int64) {
 	if n == nil {
 		w.Empty()
@@ -122,8 +122,9 @@ func (w *Writer) Bool(b bool) {
 	w.buf = strconv.AppendBool(w.buf, b)
 }
 
-// Time adds an instant as affiliate.FormatTime prints it, which for the years of
-// four digits it does by itself: it is half of what most tables are made of.
+// Time adds a time in the format of affiliate.FormatTime. For years of up to four digits
+// it does not call FormatTime but formats the time itself, which is faster. About half of
+// the cells in most tables are times.
 func (w *Writer) Time(t time.Time) {
 	t = t.UTC()
 	year, month, day := t.Date()
@@ -145,12 +146,12 @@ func (w *Writer) Time(t time.Time) {
 	b[23] = '0' + byte(millis%10)
 }
 
-// twoDigits writes n, of at most two, to the start of to.
+// twoDigits writes n as two decimal digits to the first two bytes of to. n is below 100.
 func twoDigits(to []byte, n int) {
 	to[0], to[1] = '0'+byte(n/10), '0'+byte(n%10)
 }
 
-// OptionalTime adds an instant, or an empty cell.
+// OptionalTime adds a time, or an empty cell if t is nil.
 func (w *Writer) OptionalTime(t *time.Time) {
 	if t == nil {
 		w.Empty()
@@ -163,22 +164,22 @@ func (w *Writer) OptionalTime(t *time.Time) {
 func (w *Writer) Empty() {
 	w.cell()
 	if len(w.buf) == w.row {
-		// Something has to tell the first cell from none, and a row of one empty
-		// cell from a blank line.
+		// If the first cell of a row were no bytes at all, cell would not see it and
+		// would write no comma before the next cell. A row with only this cell would be
+		// a blank line.
 		w.buf = append(w.buf, '"', '"')
 	}
 }
 
-// cell separates the next cell from the one before it. Every cell leaves at
-// least one byte, its own or the comma before it.
+// cell writes the comma between two cells. It relies on every cell writing at least one
+// byte, either its content or the comma before it.
 func (w *Writer) cell() {
 	if len(w.buf) > w.row {
 		w.buf = append(w.buf, ',')
 	}
 }
 
-// EndRow ends the row, and hands on a chunk when one is full. The error is
-// send's.
+// EndRow ends the row and sends the chunk if it is full. It returns the error of send.
 func (w *Writer) EndRow() error {
 	w.buf = append(w.buf, '\r', '\n')
 	w.row = len(w.buf)
@@ -188,7 +189,8 @@ func (w *Writer) EndRow() error {
 	return w.Flush()
 }
 
-// Flush hands on what is left, after the end of the last row.
+// Flush sends the rows that have not been sent yet. The caller calls it after the last
+// EndRow.
 func (w *Writer) Flush() error {
 	if len(w.buf) == 0 {
 		return nil
@@ -198,7 +200,7 @@ func (w *Writer) Flush() error {
 	return w.send(chunk)
 }
 
-// formula reports whether a spreadsheet could take a cell for a formula.
+// formula reports whether a spreadsheet could treat a cell as a formula.
 func formula[S string | []byte](s S) bool {
 	if len(s) == 0 || '0' <= s[0] && s[0] <= '9' || 'a' <= s[0]|0x20 && s[0]|0x20 <= 'z' {
 		return false

@@ -16,7 +16,7 @@ import (
 	"github.com/tributary-hq/tributary/server/csv"
 )
 
-// table is what write wrote.
+// table returns the CSV text of the rows that write adds.
 func table(t testing.TB, write func(w *csv.Writer)) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -31,14 +31,14 @@ func table(t testing.TB, write func(w *csv.Writer)) string {
 	return out.String()
 }
 
-func end(t testing.TB, w *csv.Writer) {
+func endRow(t testing.TB, w *csv.Writer) {
 	t.Helper()
 	if err := w.EndRow(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestCells(t *testing.T) {
+func TestWriter_Cells(t *testing.T) {
 	text, n, at := "a", int64(-7), time.Date(2026, 3, 1, 12, 0, 0, 5e6, time.FixedZone("", 3600))
 	got := table(t, func(w *csv.Writer) {
 		if err := w.Header("id", "amountCents"); err != nil {
@@ -46,7 +46,7 @@ func TestCells(t *testing.T) {
 		}
 		w.Text(`say "hi", twice`)
 		w.Int(-5)
-		end(t, w)
+		endRow(t, w)
 		w.OptionalText(nil)
 		w.OptionalText(&text)
 		w.OptionalInt(nil)
@@ -56,9 +56,9 @@ func TestCells(t *testing.T) {
 		w.Bool(true)
 		w.Text("")
 		w.Empty()
-		end(t, w)
+		endRow(t, w)
 		w.Empty()
-		end(t, w)
+		endRow(t, w)
 	})
 	want := "id,amountCents\r\n" +
 		`"say ""hi"", twice",-5` + "\r\n" +
@@ -69,7 +69,7 @@ func TestCells(t *testing.T) {
 	}
 }
 
-func TestTextIsNeverAFormula(t *testing.T) {
+func TestText_IsNeverAFormula(t *testing.T) {
 	for text, want := range map[string]string{
 		"=1+1":            "'=1+1",
 		"+49":             "'+49",
@@ -92,7 +92,7 @@ func TestTextIsNeverAFormula(t *testing.T) {
 	} {
 		got := table(t, func(w *csv.Writer) {
 			w.Text(text)
-			end(t, w)
+			endRow(t, w)
 		})
 		if got != `"`+want+`"`+"\r\n" {
 			t.Errorf("%q: %q", text, got)
@@ -100,7 +100,7 @@ func TestTextIsNeverAFormula(t *testing.T) {
 	}
 }
 
-func TestChunksAreBoundedAndBelongToTheReceiver(t *testing.T) {
+func TestWriter_SendsBoundedChunksOnce(t *testing.T) {
 	var chunks [][]byte
 	w := csv.NewWriter(func(chunk []byte) error {
 		chunks = append(chunks, chunk)
@@ -110,7 +110,7 @@ func TestChunksAreBoundedAndBelongToTheReceiver(t *testing.T) {
 	cell := strings.Repeat("x", 1000)
 	for range 200 {
 		w.Text(cell)
-		end(t, w)
+		endRow(t, w)
 		want.WriteString(`"` + cell + `"` + "\r\n")
 	}
 	if err := w.Flush(); err != nil {
@@ -129,23 +129,23 @@ func TestChunksAreBoundedAndBelongToTheReceiver(t *testing.T) {
 	}
 }
 
-func TestTheReceiversErrorEndsTheTable(t *testing.T) {
-	gone := errors.New("gone")
-	w := csv.NewWriter(func([]byte) error { return gone })
+func TestWriter_ReturnsErrorOfSend(t *testing.T) {
+	errSend := errors.New("connection closed")
+	w := csv.NewWriter(func([]byte) error { return errSend })
 	w.Text(strings.Repeat("x", 40<<10))
-	if err := w.EndRow(); !errors.Is(err, gone) {
+	if err := w.EndRow(); !errors.Is(err, errSend) {
 		t.Errorf("end of row: %v", err)
 	}
 	w.Text("y")
 	if err := w.EndRow(); err != nil {
 		t.Errorf("a row within the chunk: %v", err)
 	}
-	if err := w.Flush(); !errors.Is(err, gone) {
+	if err := w.Flush(); !errors.Is(err, errSend) {
 		t.Errorf("flush: %v", err)
 	}
 }
 
-func TestRowsCostNoAllocation(t *testing.T) {
+func TestWriter_DoesNotAllocatePerRow(t *testing.T) {
 	w := csv.NewWriter(func([]byte) error { return nil })
 	n := testing.AllocsPerRun(1000, func() {
 		w.Text(`a "text"`)
@@ -153,12 +153,12 @@ func TestRowsCostNoAllocation(t *testing.T) {
 		w.Empty()
 		_ = w.EndRow()
 	})
-	if n != 0 { // one chunk a thousand rows rounds to none
-		t.Errorf("%v allocations a row", n)
+	if n != 0 { // AllocsPerRun rounds the one new chunk per thousand rows to 0
+		t.Errorf("%v allocations per row", n)
 	}
 }
 
-func FuzzReadsBack(f *testing.F) {
+func FuzzWriter_CanBeReadBack(f *testing.F) {
 	f.Add("a", `"`, "x,y\r\nz", int64(-1))
 	f.Add("", "", "", int64(0))
 	f.Add("=1", " @", "\"\r\n\"", int64(7))
@@ -170,7 +170,7 @@ func FuzzReadsBack(f *testing.F) {
 				w.Text(b)
 				w.Empty()
 				w.Text(c)
-				end(t, w)
+				endRow(t, w)
 			}
 		})
 		r := stdcsv.NewReader(strings.NewReader(written))
@@ -179,7 +179,7 @@ func FuzzReadsBack(f *testing.F) {
 			t.Fatalf("%q reads as %q, %v", written, rows, err)
 		}
 		for i, text := range map[int]string{0: a, 2: b, 4: c} {
-			// The reader takes every line ending for a newline.
+			// The reader converts every line ending to a newline.
 			want := strings.ReplaceAll(text, "\r\n", "\n")
 			got := rows[0][i]
 			if got != want && got != "'"+want {
@@ -192,8 +192,8 @@ func FuzzReadsBack(f *testing.F) {
 	})
 }
 
-// What is printed by hand reads as what is printed by the libraries.
-func TestIDsAndInstantsReadAsEverywhere(t *testing.T) {
+// The writer formats UUIDs and times itself. The result must equal that of the libraries.
+func TestWriter_FormatsLikeTheLibraries(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.Unix(rapid.Int64Range(-62_167_219_200, 253_402_300_799).Draw(t, "second"), rapid.Int64Range(0, 999_999_999).Draw(t, "nanosecond"))
 		at = at.In(time.FixedZone("", rapid.IntRange(-50_000, 50_000).Draw(t, "zone")))

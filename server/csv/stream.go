@@ -11,12 +11,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Stream answers with a table: its attachment is called <what>-<mode>-<date>.csv
-// and its first row are the columns. rows writes the others.
+// Stream sends a CSV table as the response of a streaming call. The file name of the
+// attachment is <subject>-<mode>-<date>.csv. The first row contains the names in columns;
+// rows writes all other rows.
 func Stream(
-	stream grpc.ServerStreamingServer[httpbody.HttpBody], what string, mode affiliate.Mode, at time.Time, columns []string, rows func(w *Writer) error,
+	stream grpc.ServerStreamingServer[httpbody.HttpBody], subject string, mode affiliate.Mode, at time.Time, columns []string, rows func(w *Writer) error,
 ) error {
-	name := fmt.Sprintf(`attachment; filename="%s-%s-%s.csv"`, what, mode, at.Format(time.DateOnly))
+	name := fmt.Sprintf(`attachment; filename="%s-%s-%s.csv"`, subject, mode, at.Format(time.DateOnly))
 	if err := stream.SetHeader(metadata.Pairs("content-disposition", name)); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// edgeOf runs a collector on the world's directory and gives its address.
+// edgeOf starts a collector that reads the world's directory. It returns the base URL.
 func edgeOf(w *world, redisURL string) string {
 	w.t.Helper()
 	c, err := collector.Open(collector.Config{
@@ -54,7 +54,7 @@ type reply struct {
 	discount any
 }
 
-func ask(t *testing.T, method, url, body string, headers ...string) reply {
+func send(t *testing.T, method, url, body string, headers ...string) reply {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -86,9 +86,9 @@ func ask(t *testing.T, method, url, body string, headers ...string) reply {
 	return reply{response.StatusCode, response.Header.Get("Location"), read.Code, read.Discount}
 }
 
-// What changes in the database reaches collectors that have it cached, long
-// before their cache ends.
-func TestTheEdgeFollowsTheDatabase(t *testing.T) {
+// A change in the database reaches collectors that have the old entry in their caches,
+// long before the cached entry expires.
+func TestSync_ReachesCollectors(t *testing.T) {
 	url := redistest.New(t)
 	w := newWorld(t, url)
 	participant := w.join("jane")
@@ -111,17 +111,17 @@ func TestTheEdgeFollowsTheDatabase(t *testing.T) {
 	}
 	click := func() reply {
 		t.Helper()
-		return ask(t, http.MethodPost, base+"/v1/clicks", `{"referral_code":"jane"}`, "X-Public-Key", key.Reveal(), "Origin", "https://pages.example")
+		return send(t, http.MethodPost, base+"/v1/clicks", `{"referral_code":"jane"}`, "X-Public-Key", key.Reveal(), "Origin", "https://pages.example")
 	}
 	visit := func(key string) reply {
 		t.Helper()
-		return ask(t, http.MethodGet, base+"/r/"+key, "")
+		return send(t, http.MethodGet, base+"/r/"+key, "")
 	}
-	changes := func(what, sql string, job affiliate.SyncDirectory, is func() bool, args ...any) {
+	change := func(name, sql string, job affiliate.SyncDirectory, visible func() bool, args ...any) {
 		t.Helper()
 		w.Exec(sql, args...)
 		sync(job)
-		w.eventually(what, is)
+		w.eventually(name, visible)
 	}
 
 	if got := click(); got.status != 201 || got.discount != nil {
@@ -134,7 +134,7 @@ func TestTheEdgeFollowsTheDatabase(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 
-	changes("a promo code is offered", `
+	change("a promo code is offered", `
 		insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value, active,
 			sync_to_processor, sync_status, created_at, updated_at)
 		values ($1, gen_random_uuid(), $2, $3, $4, 'jane15', 'percentage', 1550, true, false, 'none', $5, $5)`,
@@ -142,78 +142,79 @@ func TestTheEdgeFollowsTheDatabase(t *testing.T) {
 			offered, _ := click().discount.(map[string]any)
 			return offered["promo_code"] == "jane15" && offered["value"] == 15.5
 		}, w.scope.Workspace, w.program, participant.ID, w.scope.Mode, w.now)
-	changes("one that is off is not", `update promo_codes set active = false`, participants, func() bool { return click().discount == nil })
+	change("an inactive promo code is not offered", `update promo_codes set active = false`, participants, func() bool { return click().discount == nil })
 
-	changes("the link leads elsewhere", `update links set destination_url = 'https://a.example/new'`, participants,
+	change("the link has a new destination", `update links set destination_url = 'https://a.example/new'`, participants,
 		func() bool { return strings.HasPrefix(visit(short).location, "https://a.example/new?via=jane&") })
-	changes("to a domain that is not allowed any more", `update programs set allowed_domains = '{b.example}'`, programs,
+	change("the link's domain is not allowed", `update programs set allowed_domains = '{b.example}'`, programs,
 		func() bool { return visit(short).status == 404 })
 	if got := click(); got.status != 201 {
-		t.Errorf("the code of such a link: %+v", got)
+		t.Errorf("the code of a link to a domain that is not allowed: %+v", got)
 	}
-	changes("and allowed again", `update programs set allowed_domains = '{"*.example",a.example}'`, programs,
+	change("the link's domain is allowed again", `update programs set allowed_domains = '{"*.example",a.example}'`, programs,
 		func() bool { return visit(short).status == 302 })
-	changes("a new link, asked for before", `update links set short_key = '0000000000'`, participants,
+	change("a new link that was requested before it existed", `update links set short_key = '0000000000'`, participants,
 		func() bool { return visit("0000000000").status == 302 })
-	changes("a deleted one", `update links set deleted_at = $1`, participants,
+	change("the link is deleted", `update links set deleted_at = $1`, participants,
 		func() bool { return visit("0000000000").status == 404 && click().status == 404 }, w.now)
-	changes("and back", `update links set deleted_at = null`, participants,
+	change("the link is restored", `update links set deleted_at = null`, participants,
 		func() bool { return visit("0000000000").status == 302 && click().status == 201 })
-	changes("a paused programme", `update programs set status = 'paused'`, programs,
+	change("the programme is paused", `update programs set status = 'paused'`, programs,
 		func() bool { return visit("0000000000").status == 404 && click().status == 404 })
-	changes("and back", `update programs set status = 'active'`, programs,
+	change("the programme is active again", `update programs set status = 'active'`, programs,
 		func() bool { return visit("0000000000").status == 302 && click().status == 201 })
 
-	changes("foreign origins are refused", `update workspaces set allowed_origins = '{https://shop.example}', origin_policy = 'enforce'`, keys,
+	change("other origins are rejected", `update workspaces set allowed_origins = '{https://shop.example}', origin_policy = 'enforce'`, keys,
 		func() bool { got := click(); return got.status == 403 && got.code == "ORIGIN_NOT_ALLOWED" })
-	changes("or only marked", `update workspaces set origin_policy = 'observe'`, keys, func() bool { return click().status == 201 })
+	change("other origins are only marked", `update workspaces set origin_policy = 'observe'`, keys, func() bool { return click().status == 201 })
 
-	// Rolled: no job writes anything at the end of the grace.
-	changes("a rolled key in its grace", `update api_keys set expires_at = $1`, keys, func() bool {
+	// No job writes the directory when the grace period of a rolled key ends. The entry
+	// contains the time at which the key expires.
+	change("a rolled key in its grace period", `update api_keys set expires_at = $1`, keys, func() bool {
 		entry, state := edge.NewReader(w.client, time.Now).PublicKey(t.Context(), key.Digest())
 		return state == edge.Found && entry.ExpiresAtMs > 0 && !entry.Revoked && click().status == 201
 	}, time.Now().Add(time.Hour))
-	changes("and a short one", `update api_keys set expires_at = $1`, keys, func() bool { return click().status == 401 }, time.Now().Add(100*time.Millisecond))
-	changes("a revoked one", `update api_keys set expires_at = null, revoked_at = $1`, keys, func() bool {
+	change("a rolled key whose grace period has ended", `update api_keys set expires_at = $1`, keys, func() bool { return click().status == 401 }, time.Now().Add(100*time.Millisecond))
+	change("a revoked key", `update api_keys set expires_at = null, revoked_at = $1`, keys, func() bool {
 		got := click()
 		return got.status == 401 && got.code == "INVALID_PUBLIC_KEY"
 	}, w.now)
 }
 
-// hangingSource answers when the caller gives up.
+// hangingSource is a database that does not respond before the context ends.
 type hangingSource struct {
 	directory.Source
-	asked *int
+	calls *int
 }
 
 func (s hangingSource) DirectoryVersion(ctx context.Context) (int64, error) {
-	*s.asked++
+	*s.calls++
 	<-ctx.Done()
 	return 0, ctx.Err()
 }
 
-// A request of many changes waits once.
+// A request that makes many changes waits for the directory once.
 func TestSyncNow_DoesNotWaitForAHangingDatabase(t *testing.T) {
 	w := newWorld(t, redistest.New(t))
-	cfg, now, asked := w.config(), w.now, 0
+	cfg, now, calls := w.config(), w.now, 0
 	cfg.Now = func() time.Time { return now }
-	keeper := directory.New(hangingSource{w.Store, &asked}, w.writer, cfg)
+	keeper := directory.New(hangingSource{w.Store, &calls}, w.writer, cfg)
 	for range 100 {
-		keeper.SyncNow(affiliate.SyncDirectory{Workspace: w.scope.Workspace}) // returns
+		keeper.SyncNow(affiliate.SyncDirectory{Workspace: w.scope.Workspace})
 	}
-	if asked != 1 {
-		t.Errorf("waited %d times within a second", asked)
+	if calls != 1 {
+		t.Errorf("waited %d times within a second", calls)
 	}
 	now = now.Add(time.Second)
 	keeper.SyncNow(affiliate.SyncDirectory{Workspace: w.scope.Workspace})
-	if asked != 2 {
-		t.Error("not tried again a second later")
+	if calls != 2 {
+		t.Error("SyncNow did not run again after the pause")
 	}
 }
 
-// An alias names the default link, and a link has one entry however many codes
+// An alias code leads to the default link. A link is written once, even if several codes
 // lead to it.
-func TestAliasesShareTheDefaultLink(t *testing.T) {
+func TestSync_WritesSharedLinkOnce(t *testing.T) {
 	w := newWorld(t, redistest.New(t))
 	participant := w.join("jane")
 	w.Exec(`insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
@@ -241,7 +242,7 @@ func TestAliasesShareTheDefaultLink(t *testing.T) {
 	}
 }
 
-// countingSink counts the links that are written.
+// countingSink counts the link entries that are written.
 type countingSink struct {
 	*edge.Writer
 	links *int

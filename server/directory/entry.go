@@ -8,8 +8,8 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
-// putKeys adds public keys to a batch. It skips malformed ones, which collectors
-// refuse by their checksum without a look-up.
+// putKeys adds public keys to a batch. It skips malformed keys. Collectors reject these by
+// their checksum and do not look them up.
 func (k *Keeper[R, B]) putKeys(version int64, batch B, keys []affiliate.PublicKeyTarget) {
 	for _, key := range keys {
 		if digest, ok := digestOf(key); ok {
@@ -53,7 +53,7 @@ var modes = map[affiliate.Mode]edgev1.Mode{
 	affiliate.ModeLive: edgev1.Mode_MODE_LIVE,
 }
 
-// millis returns Unix milliseconds; 0 stands for a time that never comes.
+// millis returns Unix milliseconds. It returns 0, which means never, if at is nil.
 func millis(at *time.Time) int64 {
 	if at == nil {
 		return 0
@@ -78,7 +78,8 @@ func codeEntry(target affiliate.ReferralTarget) *edgev1.ReferralCodeEntry {
 	return entry
 }
 
-// eachLink yields one target per link. Aliases repeat the default link.
+// eachLink yields one target per link. Several targets can have the same link, because
+// alias codes lead to the participant's default link.
 func eachLink(targets []affiliate.ReferralTarget) iter.Seq[affiliate.ReferralTarget] {
 	return func(yield func(affiliate.ReferralTarget) bool) {
 		seen := make(map[string]struct{}, len(targets))

@@ -10,16 +10,18 @@ import (
 )
 
 const (
-	// syncNowTimeout bounds what a call waits for the directory after its commit.
+	// syncNowTimeout is the longest time that a call waits for the directory after its
+	// commit.
 	syncNowTimeout = 100 * time.Millisecond
-	// After a call that waited in vain, calls do not wait for syncNowPause. A request of
-	// many changes therefore waits once and not for each of them.
+	// syncNowPause is the time after a timeout of SyncNow in which SyncNow does nothing.
+	// A request that makes many changes therefore waits once, not once for each change.
 	syncNowPause = time.Second
 	// syncTimeout ends a job that hangs. The largest programmes need less.
 	syncTimeout = 2 * time.Minute
-	// maxRetryDelay bounds the delay of a change after the directory is back. River's
-	// own delays grow to hours. If a long outage uses up all attempts of a job, the
-	// sweep after the outage does its work.
+	// maxRetryDelay is the longest delay before a failed job is retried. After an outage
+	// of the directory, a job therefore writes its change within this time. River's own
+	// delays would grow to hours. If a long outage uses up all attempts of a job, the
+	// sweep after the outage writes its change.
 	maxRetryDelay = 10 * time.Second
 )
 
@@ -41,17 +43,18 @@ func (w *worker[R, B]) NextRetry(job *river.Job[affiliate.SyncDirectory]) time.T
 	return w.keeper.cfg.Now().Add(delay)
 }
 
-// Work brings one programme, one participant or the keys of a workspace up to date.
-// A repeated or late job writes the state of its own time.
+// Work updates the entries of one programme, of one participant, or of the keys of a
+// workspace. It writes their state at the time of the run, so a job may run late or more
+// than once.
 func (w *worker[R, B]) Work(ctx context.Context, job *river.Job[affiliate.SyncDirectory]) error {
 	return w.keeper.Sync(ctx, job.Args)
 }
 
-// SyncNow writes a change after its commit and before the call that made it returns,
-// so that the change works at the edge when the client sees the response. It takes at
-// most syncNowTimeout. If that was too short, the calls of the next syncNowPause leave
-// the write to the job of their change. An error is dropped because the job repeats the
-// write, and Keep logs that the directory cannot be reached.
+// SyncNow writes a change to the directory. It is called after the commit and before the
+// response, so that the change works at the edge when the client receives the response.
+// It takes at most syncNowTimeout. After a timeout, SyncNow does nothing for
+// syncNowPause, and the jobs of the changes write them. SyncNow returns no error, because
+// the job repeats the write and Keep logs that the directory cannot be reached.
 func (k *Keeper[R, B]) SyncNow(change affiliate.SyncDirectory) {
 	if k.cfg.Now().UnixNano() < k.pausedUntil.Load() {
 		return
@@ -63,7 +66,7 @@ func (k *Keeper[R, B]) SyncNow(change affiliate.SyncDirectory) {
 	}
 }
 
-// Sync writes the current state of what has changed.
+// Sync writes the current state of the entries that change names.
 func (k *Keeper[R, B]) Sync(ctx context.Context, change affiliate.SyncDirectory) error {
 	switch {
 	case change.Participant != nil:
@@ -74,8 +77,9 @@ func (k *Keeper[R, B]) Sync(ctx context.Context, change affiliate.SyncDirectory)
 	return k.syncKeys(ctx, change.Workspace)
 }
 
-// syncProgram writes page by page, because a programme may have any number of codes.
-// Every link has a code, so the codes lead to all links.
+// syncProgram writes the entries of a programme page by page, because a programme may
+// have any number of codes. Every link has at least one code, so the links of all codes
+// are all links.
 func (k *Keeper[R, B]) syncProgram(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID) error {
 	after := ""
 	return k.codes(ctx, func() ([]affiliate.ReferralTarget, error) {

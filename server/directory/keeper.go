@@ -1,24 +1,26 @@
-// Package directory keeps the edge directory up to date: what collectors know of
-// public keys, referral codes, short links and signing keys without a database.
+// Package directory keeps the edge directory up to date. The edge directory is the copy
+// of public keys, referral codes, short links and signing keys that collectors read, so
+// that they need no database.
 //
-//	change ─commit─┬▶ SyncNow, before the response ─┐
-//	               └▶ job SyncDirectory ─▶ Worker ──┤
-//	                                                ├─▶ Sink (set if newer)
-//	marker gone, start, outage, hourly ─▶ Keep ─────┘
+//	change ─commit─┬▶ SyncNow, before the response ─────────┐
+//	               └▶ job SyncDirectory ─▶ Worker ──────────┤
+//	                                                        ├─▶ Sink (writes if newer)
+//	start, marker missing, after an outage, hourly ─▶ Keep ─┘
 //
-// Every write carries a version that was taken before its state was read, and the
-// sink keeps the highest. SyncNow and the job take their version after the commit of
-// the change. A writer with a higher version took it later, so it has read the change
-// too. Whatever the order of the writers, the sink ends with the newest state.
+// Every write carries a version. A writer takes the version first and then reads the
+// state that it writes. The sink keeps the entry with the highest version. SyncNow and
+// the job take their version after the change was committed. A writer with a higher
+// version took it even later, so it has read the change too. Therefore the sink ends with
+// the newest state, in whatever order the writers write.
 //
-// Guarantees: a change is in the directory before the call that made it returns, if
-// the database and the directory answer within 100 ms; otherwise with the change's
-// job. A directory that lost its data is filled again and is marked complete only
-// after that. The next sweep does the work of a job that was given up. Memory is
-// bounded by one page.
+// The package guarantees that a change is in the directory before the call that made it
+// returns, if the database and the directory respond within 100 ms. Otherwise the job of
+// the change writes it. If the directory has lost its data, Keep fills it again and marks
+// it as complete only after that. If a job fails in all its attempts, the next sweep
+// writes its change. No more than one page of entries is in memory at a time.
 //
-// Not guaranteed: anything while the directory cannot be reached. The edge then works
-// from its cache or accepts clicks unresolved.
+// The package guarantees nothing while the directory cannot be reached. Collectors then
+// use their caches, or accept clicks without resolving them.
 package directory
 
 import (
@@ -36,8 +38,10 @@ import (
 const (
 	// defaultCheck is the time between two checks of the marker.
 	defaultCheck = 500 * time.Millisecond
-	// defaultSweep bounds the life of an error that no job repairs: a job that was
-	// given up, a write that Redis lost in a failover, a key that expired.
+	// defaultSweep is the time between two sweeps, which write all entries. A sweep
+	// repairs what no job repairs: the change of a job that failed in all its attempts, a
+	// write that Redis lost in a failover, and a key that has expired since it was
+	// written.
 	defaultSweep = time.Hour
 	// pageSize is the number of keys, or of codes with their links, in one read and
 	// write.
@@ -46,9 +50,11 @@ const (
 
 // Config configures a Keeper.
 type Config struct {
-	// SigningKeys are the public halves of the access token keys; nil writes none.
+	// SigningKeys are the public keys that verify access tokens. nil means that Keep
+	// writes no signing keys.
 	SigningKeys *edgev1.SigningKeys
-	// Now is the clock that decides whether a key has ended.
+	// Now is the clock. It decides whether a public key has expired and whether a promo
+	// code is usable.
 	Now func() time.Time
 	// Log receives rebuilds and failures.
 	Log *slog.Logger
@@ -58,7 +64,7 @@ type Config struct {
 	Sweep time.Duration
 }
 
-// Keeper copies the truth from a Source to a Sink.
+// Keeper copies entries from the database (Source) to the edge directory (Sink).
 type Keeper[R any, B Batch] struct {
 	source Source
 	sink   Sink[R, B]
@@ -67,7 +73,7 @@ type Keeper[R any, B Batch] struct {
 	pausedUntil atomic.Int64
 }
 
-// New makes a Keeper. Several processes may run one each.
+// New returns a Keeper. Several processes may each run a Keeper on the same directory.
 func New[R any, B Batch](source Source, sink Sink[R, B], cfg Config) *Keeper[R, B] {
 	if cfg.Check == 0 {
 		cfg.Check = defaultCheck
@@ -82,7 +88,7 @@ func New[R any, B Batch](source Source, sink Sink[R, B], cfg Config) *Keeper[R, 
 // because changes may have been lost before.
 func (k *Keeper[R, B]) Keep(ctx context.Context) error {
 	var (
-		swept  time.Time // zero: as soon as possible
+		swept  time.Time // zero if a sweep is due at the next check
 		failed bool      // the outage has been logged
 	)
 	for wait := time.Duration(0); ; {
@@ -93,24 +99,25 @@ func (k *Keeper[R, B]) Keep(ctx context.Context) error {
 		}
 		wait = k.cfg.Check
 		began := time.Now()
-		whole, err := k.look(ctx, time.Since(swept) >= k.cfg.Sweep)
+		result, err := k.check(ctx, time.Since(swept) >= k.cfg.Sweep)
 		switch {
 		case err != nil:
 			if !failed && !errors.Is(err, context.Canceled) {
 				k.cfg.Log.ErrorContext(ctx, "the edge directory cannot be kept up to date", "error", err)
 			}
 			failed, swept = true, time.Time{}
-		case whole == lost:
-			// Another keeper's rebuild has replaced this one. A new attempt would replace
-			// that in turn, so leave it the time that this one took.
+		case result == replaced:
+			// Another keeper has begun a rebuild, which replaced this one. A new rebuild at
+			// once would replace the other one in turn. Give the other keeper as much time
+			// as this rebuild took.
 			took := time.Since(began)
-			wait = took + rand.N(took+k.cfg.Check) //nolint:gosec // spreads keepers, no secret
+			wait = took + rand.N(took+k.cfg.Check) //nolint:gosec // a random delay, not a secret
 		default:
 			if failed {
 				k.cfg.Log.InfoContext(ctx, "the edge directory is kept up to date again")
 			}
 			failed = false
-			if whole == filled {
+			if result == filled {
 				swept = time.Now()
 			}
 		}
@@ -123,12 +130,12 @@ type outcome int
 const (
 	untouched outcome = iota // the directory is complete and no sweep was due
 	filled                   // all entries were written
-	lost                     // all entries were written, but another rebuild has begun
+	replaced                 // all entries were written, but another rebuild has begun
 )
 
-// look rebuilds a directory that has no marker. It sweeps a complete one if sweep is
-// set.
-func (k *Keeper[R, B]) look(ctx context.Context, sweep bool) (outcome, error) {
+// check rebuilds the directory if its marker is missing. If the marker exists and sweep
+// is set, check writes all entries.
+func (k *Keeper[R, B]) check(ctx context.Context, sweep bool) (outcome, error) {
 	complete, err := k.sink.Complete(ctx)
 	if err != nil {
 		return untouched, err
@@ -146,12 +153,12 @@ func (k *Keeper[R, B]) look(ctx context.Context, sweep bool) (outcome, error) {
 	if err := k.fill(ctx); err != nil {
 		return untouched, err
 	}
-	whole, err := k.sink.MarkComplete(ctx, rebuild)
+	marked, err := k.sink.MarkComplete(ctx, rebuild)
 	if err != nil {
 		return untouched, err
 	}
-	if !whole {
-		return lost, nil
+	if !marked {
+		return replaced, nil
 	}
 	k.cfg.Log.InfoContext(ctx, "the edge directory has been rebuilt")
 	return filled, nil
@@ -196,7 +203,8 @@ func (k *Keeper[R, B]) fill(ctx context.Context) error {
 	})
 }
 
-// codes writes the pages that next reads, with their links, until a page is short.
+// codes writes the codes that next returns, and their links, page by page. It stops after
+// the first page that has fewer entries than pageSize.
 func (k *Keeper[R, B]) codes(ctx context.Context, next func() ([]affiliate.ReferralTarget, error)) error {
 	for more := true; more; {
 		err := k.page(ctx, func(version int64, batch B) error {
@@ -215,12 +223,13 @@ func (k *Keeper[R, B]) codes(ctx context.Context, next func() ([]affiliate.Refer
 	return nil
 }
 
-// page writes a batch of many entries.
+// page writes one page of entries in a batch of its own.
 func (k *Keeper[R, B]) page(ctx context.Context, read func(version int64, batch B) error) error {
 	return k.write(ctx, k.sink.Batch(), read)
 }
 
-// write takes a version, lets read collect entries under it, and writes them.
+// write takes a version, calls read to add entries with this version to the batch, and
+// writes the batch.
 func (k *Keeper[R, B]) write(ctx context.Context, batch B, read func(version int64, batch B) error) error {
 	version, err := k.source.DirectoryVersion(ctx)
 	if err != nil {

@@ -20,7 +20,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// world is a workspace with one active programme in Postgres, and a directory.
+// world is a workspace with one active programme in Postgres, and an edge directory in
+// Redis.
 type world struct {
 	*pgtest.Fixture
 	t       *testing.T
@@ -38,7 +39,7 @@ func newWorld(t *testing.T, redisURL string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	options.MaxRetries = -1 // as the service's own clients: an error is an error
+	options.MaxRetries = -1 // no retries, like the service's own Redis clients
 	client := redis.NewClient(options)
 	t.Cleanup(func() { _ = client.Close() })
 	w := &world{t: t, client: client, writer: edge.NewWriter(client), now: time.Now().UTC().Truncate(time.Millisecond)}
@@ -100,17 +101,17 @@ func (w *world) keep(cfg directory.Config) {
 	})
 }
 
-// code looks a code up as a collector without a cache would.
+// code reads a referral code from the directory, as a collector with an empty cache does.
 func (w *world) code(code string) (*edgev1.ReferralCodeEntry, edge.State) {
 	return edge.NewReader(w.client, time.Now).ReferralCode(w.t.Context(), w.scope, code)
 }
 
-func (w *world) eventually(what string, is func() bool) {
+func (w *world) eventually(name string, condition func() bool) {
 	w.t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
-	for !is() {
+	for !condition() {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("never: %s", what)
+			w.t.Fatalf("not within 20 s: %s", name)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
@@ -121,12 +122,12 @@ func (w *world) complete() bool {
 	return err == nil && complete
 }
 
-func TestKeepFillsAndRefillsTheDirectory(t *testing.T) {
+func TestKeep_FillsEmptyAndLostDirectory(t *testing.T) {
 	w := newWorld(t, redistest.New(t))
 	participant := w.join("jane")
 	live, revoked := w.key(), w.key()
 	w.Exec(`update api_keys set revoked_at = $2 where public_text = $1`, revoked.Reveal(), w.now)
-	// More than two pages, each code with a link of its own.
+	// 2,500 codes are more than two pages. Each code has its own link.
 	w.Exec(`
 		with made as (
 			insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, destination_url, is_default, created_at, updated_at)
@@ -138,7 +139,7 @@ func TestKeepFillsAndRefillsTheDirectory(t *testing.T) {
 		select $1, $2, code, $3, $4, id, $5 from made`, w.scope.Workspace, w.scope.Mode, w.program, participant.ID, w.now)
 	w.keep(w.config())
 
-	for _, occasion := range []string{"an empty directory", "a lost one"} {
+	for _, occasion := range []string{"an empty directory", "a directory that lost its data"} {
 		w.eventually(occasion+" is filled", w.complete)
 		for _, code := range []string{"jane", "JANE", "code-1", "code-2500"} {
 			entry, state := w.code(code)
@@ -177,7 +178,7 @@ func TestKeepFillsAndRefillsTheDirectory(t *testing.T) {
 	}
 }
 
-func TestSyncFollowsChanges(t *testing.T) {
+func TestSync_WritesChanges(t *testing.T) {
 	w := newWorld(t, redistest.New(t))
 	keeper := directory.New(w.Store, w.writer, w.config())
 	sync := func(job affiliate.SyncDirectory) {
@@ -213,9 +214,9 @@ func TestSyncFollowsChanges(t *testing.T) {
 	}
 }
 
-// Whoever writes when, with sweeps in between: the directory ends as the
-// database does.
-func TestRacingWritersEndWithTheLastState(t *testing.T) {
+// Several writers and sweeps run in parallel, in any order. At the end the directory has
+// the state of the database.
+func TestSync_ParallelWritersEndWithNewestState(t *testing.T) {
 	w := newWorld(t, redistest.New(t))
 	w.join("jane")
 	cfg := w.config()
@@ -227,7 +228,7 @@ func TestRacingWritersEndWithTheLastState(t *testing.T) {
 		for i := range 8 {
 			wg.Go(func() {
 				to := []affiliate.ProgramStatus{affiliate.ProgramActive, affiliate.ProgramPaused}[i%2]
-				// The losers of a move change nothing and so have nothing to sync.
+				// A move that fails changes nothing, so there is nothing to write.
 				if w.move(to) == nil {
 					if err := keeper.Sync(t.Context(), affiliate.SyncDirectory{Workspace: w.scope.Workspace, Program: &w.program}); err != nil {
 						t.Error(err)
@@ -241,12 +242,12 @@ func TestRacingWritersEndWithTheLastState(t *testing.T) {
 			t.Fatal(err)
 		}
 		if entry, state := w.code("jane"); state != edge.Found || entry.Active != (p.Status == affiliate.ProgramActive) {
-			t.Fatalf("the programme is %s, the directory says %v, %v", p.Status, entry, state)
+			t.Fatalf("the programme is %s, the directory has %v, %v", p.Status, entry, state)
 		}
 	}
 }
 
-func TestTwoKeepersFillOneDirectory(t *testing.T) {
+func TestKeep_SeveralKeepersFillOneDirectory(t *testing.T) {
 	w := newWorld(t, redistest.New(t))
 	w.join("jane")
 	for range 3 {
@@ -263,7 +264,7 @@ func TestTwoKeepersFillOneDirectory(t *testing.T) {
 	}
 }
 
-// onError calls back when an error is logged.
+// onError is a log handler that calls call for each logged error.
 type onError struct {
 	slog.Handler
 	call func()
@@ -273,30 +274,30 @@ func (h onError) Enabled(_ context.Context, level slog.Level) bool { return leve
 
 func (h onError) Handle(context.Context, slog.Record) error { h.call(); return nil }
 
-// What changed while the directory could not be reached, and whose job was given
-// up, is made good by the sweep after the outage.
-func TestKeepSweepsAfterAnOutage(t *testing.T) {
+// No job runs in this test, as if the job of the change had failed in all its attempts.
+// The sweep after the outage writes the change.
+func TestKeep_SweepsAfterOutage(t *testing.T) {
 	server := redistest.Start(t)
 	w := newWorld(t, server.URL)
 	w.join("jane")
-	var seen atomic.Bool
+	var logged atomic.Bool
 	cfg := w.config()
-	cfg.Log = slog.New(onError{slog.DiscardHandler, func() { seen.Store(true) }})
+	cfg.Log = slog.New(onError{slog.DiscardHandler, func() { logged.Store(true) }})
 	w.keep(cfg)
 	w.eventually("complete", w.complete)
 	server.Kill9()
 	if err := w.move(affiliate.ProgramPaused); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the outage is seen", func() bool { return seen.Load() })
+	w.eventually("the outage is logged", func() bool { return logged.Load() })
 	server.Restart()
-	w.eventually("the code is turned off", func() bool {
+	w.eventually("the code is inactive", func() bool {
 		entry, state := w.code("jane")
 		return state == edge.Found && !entry.Active
 	})
 }
 
-func TestJobsReachTheDirectory(t *testing.T) {
+func TestWorker_WritesChanges(t *testing.T) {
 	w := newWorld(t, redistest.New(t))
 	keeper := directory.New(w.Store, w.writer, w.config())
 	workers := river.NewWorkers()
@@ -315,9 +316,9 @@ func TestJobsReachTheDirectory(t *testing.T) {
 	t.Cleanup(func() { _ = client.Stop(context.WithoutCancel(t.Context())) })
 
 	w.join("jane")
-	w.eventually("the code is there", func() bool { _, state := w.code("jane"); return state == edge.Found })
+	w.eventually("the code is in the directory", func() bool { _, state := w.code("jane"); return state == edge.Found })
 	if err := w.move(affiliate.ProgramPaused); err != nil {
 		t.Fatal(err)
 	}
-	w.eventually("the code is off", func() bool { entry, state := w.code("jane"); return state == edge.Found && !entry.Active })
+	w.eventually("the code is inactive", func() bool { entry, state := w.code("jane"); return state == edge.Found && !entry.Active })
 }
