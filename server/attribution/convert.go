@@ -13,7 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// filterOf reads the query of a list and returns what is wrong with it.
+// filterOf returns the filter of a list request and the violations in its parameters.
 func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, affiliate.Violations) {
 	from, fromName, twice := aliased(req.DateFrom, "date_from", req.From, "from", nil)
 	to, toName, twice := aliased(req.DateTo, "date_to", req.To, "to", twice)
@@ -47,8 +47,8 @@ func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, 
 	return filter, wrong
 }
 
-// aliased returns the value of a parameter that has two names, and the name that
-// was used. It adds a violation when both were used.
+// aliased returns the value of a parameter that has two names, and the name that the
+// request uses. It adds a violation if the request uses both names.
 func aliased(value *string, name string, other *string, alias string, found affiliate.Violations) (string, string, affiliate.Violations) {
 	switch {
 	case other == nil:
@@ -67,8 +67,9 @@ func dereferenced(s *string) string {
 	return *s
 }
 
-// reportOf is the report that a simulation is of: the two have the same fields
-// under the same numbers, which a test holds.
+// reportOf converts a simulation request to the request that would report the same
+// conversion. Both messages have the same fields with the same numbers. A test checks
+// this.
 func reportOf(req *affiliatev1.SimulateAttributionRequest) *affiliatev1.ReportConversionRequest {
 	report := &affiliatev1.ReportConversionRequest{}
 	to := report.ProtoReflect()
@@ -238,7 +239,7 @@ func clickToProto(c affiliate.AttributedClick) *affiliatev1.AttributedClick {
 	return out
 }
 
-// text is a word that may be absent.
+// text converts a pointer to a string type. nil stays nil.
 func text[W ~string](word *W) *string {
 	if word == nil {
 		return nil

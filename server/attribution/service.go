@@ -1,19 +1,20 @@
-// Package attribution shows why a conversion was, or was not, attributed and
-// what it earned.
+// Package attribution returns the attribution decisions about conversions: why a
+// conversion was, or was not, attributed, and how its commission was calculated.
 //
 //	conversion ──in force──▶ decision ──supersedes──▶ decision ──supersedes──▶ …
 //	                            │
-//	                            └─ inputs, programme, candidates, steps, rules, calculation, fraud: as they were
+//	                            └─ stored with it: inputs, programme, candidates, steps,
+//	                               rules, calculation, fraud signals
 //
-// It guarantees that a decision is shown as it was made, whatever has changed
-// since, that a simulation is decided by the code and the facts that would decide
-// about a report, and that neither changes or holds up anything. What is shown
-// belongs to the workspace and mode of the caller and identifies no visitor and
-// no buyer.
+// The package guarantees that a decision is returned as it was made, even if the
+// programme or its rules have changed since. A simulation uses the same code and the same
+// data as a report. Reading and simulating change nothing and lock nothing. Responses
+// contain only data of the caller's workspace and mode, and no data that identifies a
+// visitor or a buyer.
 //
-// It does not promise that a report gets the decision that was simulated: facts
-// change in between, and a report waits for a click that a simulation only looks
-// for.
+// The package does not guarantee that a report gets the decision that was simulated
+// before. The data may change in between, and only a report waits for a click that is not
+// stored yet.
 package attribution
 
 import (
@@ -26,7 +27,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Service is affiliate.v1.AttributionService.
+// Service implements affiliate.v1.AttributionService.
 type Service struct {
 	affiliatev1.UnimplementedAttributionServiceServer
 
@@ -34,12 +35,11 @@ type Service struct {
 	reports Reports
 }
 
-// New makes the service. reports is the service that takes reports of
-// conversions.
+// New returns the service. reports is the service to which merchants report conversions.
 func New(store Store, reports Reports) *Service { return &Service{store: store, reports: reports} }
 
-// Check finds what the contract's annotations cannot say. A simulation is checked
-// as the report that it could be.
+// Check validates the rules that the annotations in the proto files cannot express. A
+// simulation is validated like a report of the same conversion.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	switch req := req.(type) {
 	case *affiliatev1.ListDecisionsRequest:
@@ -51,12 +51,12 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return nil
 }
 
-// GetDecision reads the decision in force about a conversion.
+// GetDecision returns the decision in force about a conversion.
 func (s *Service) GetDecision(ctx context.Context, req *affiliatev1.GetDecisionRequest) (*affiliatev1.Decision, error) {
 	return s.decision(ctx, req.GetConversionId())
 }
 
-// GetConversionAttribution is GetDecision for the dashboard.
+// GetConversionAttribution returns the same as GetDecision. The dashboard calls it.
 func (s *Service) GetConversionAttribution(ctx context.Context, req *affiliatev1.GetConversionAttributionRequest) (*affiliatev1.Decision, error) {
 	return s.decision(ctx, req.GetConversionId())
 }
@@ -73,7 +73,8 @@ func (s *Service) decision(ctx context.Context, conversion string) (*affiliatev1
 	return toProto(d)
 }
 
-// FindDecision is GetDecision by the merchant's own id.
+// FindDecision returns the decision in force about the conversion with the given external
+// id, which is the merchant's id.
 func (s *Service) FindDecision(ctx context.Context, req *affiliatev1.FindDecisionRequest) (*affiliatev1.Decision, error) {
 	d, err := s.store.DecisionOfExternal(ctx, server.PrincipalFrom(ctx).Scope(), req.GetExternalTransactionId())
 	if err != nil {
@@ -82,7 +83,7 @@ func (s *Service) FindDecision(ctx context.Context, req *affiliatev1.FindDecisio
 	return toProto(d)
 }
 
-// ListDecisions pages through decisions, newest first.
+// ListDecisions returns one page of decisions, newest first.
 func (s *Service) ListDecisions(ctx context.Context, req *affiliatev1.ListDecisionsRequest) (*affiliatev1.ListDecisionsResponse, error) {
 	filter, wrong := filterOf(req)
 	if err := wrong.Err(); err != nil {
@@ -101,11 +102,11 @@ func (s *Service) ListDecisions(ctx context.Context, req *affiliatev1.ListDecisi
 	}
 	return &affiliatev1.ListDecisionsResponse{
 		Data: data, Total: server.Total(ctx, total),
-		Page: int32(page.Number), Limit: int32(page.Size), // both came in as int32
+		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
 }
 
-// GetAttributedClick reads a click and the conversions that name it.
+// GetAttributedClick returns a click and the conversions that name it.
 func (s *Service) GetAttributedClick(ctx context.Context, req *affiliatev1.GetAttributedClickRequest) (*affiliatev1.AttributedClick, error) {
 	id, err := server.PathID[affiliate.Click](req.GetClickId())
 	if err != nil {
@@ -118,8 +119,8 @@ func (s *Service) GetAttributedClick(ctx context.Context, req *affiliatev1.GetAt
 	return clickToProto(click), nil
 }
 
-// SimulateAttribution decides as ReportConversion would and stores nothing.
-// Refusals, in this order: NO_ATTRIBUTION_SIGNAL, MODE_MISMATCH.
+// SimulateAttribution returns the decision that ReportConversion would make, and stores
+// nothing. Errors, in the order of their checks: NO_ATTRIBUTION_SIGNAL, MODE_MISMATCH.
 func (s *Service) SimulateAttribution(ctx context.Context, req *affiliatev1.SimulateAttributionRequest) (*affiliatev1.Decision, error) {
 	c, in, err := s.reports.Prepare(ctx, server.PrincipalFrom(ctx).Scope(), reportOf(req))
 	if err != nil {

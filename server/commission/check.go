@@ -8,8 +8,8 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Check finds what is wrong with dates and time zones, and numbers of enums
-// without a name, which only gRPC can carry.
+// Check validates dates and time zones. It also rejects numbers that are not values of
+// their enum, which only gRPC callers can send.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	if list, ok := req.(filterRequest); ok {

@@ -10,9 +10,9 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// reader is for whom a commission is shown.
+// reader describes what the caller may read.
 type reader struct {
-	// masked: sees no whole e-mail address.
+	// masked is true if the caller may only read masked e-mail addresses.
 	masked bool
 }
 
@@ -20,7 +20,7 @@ func readerOf(ctx context.Context) reader {
 	return reader{masked: server.PrincipalFrom(ctx).Role == affiliate.RoleViewer}
 }
 
-// item is a commission as lists show it at an instant.
+// item returns the list item of a commission at a given time.
 func (r reader) item(c affiliate.CommissionItem, at time.Time) *affiliatev1.CommissionListItem {
 	email := c.PartnerEmail
 	if r.masked {
@@ -73,7 +73,7 @@ func (r reader) item(c affiliate.CommissionItem, at time.Time) *affiliatev1.Comm
 	}
 }
 
-// detail is the full record.
+// detail returns the message of a commission with all fields.
 func (r reader) detail(c affiliate.CommissionDetail, at time.Time) *affiliatev1.Commission {
 	full := &affiliatev1.Commission{
 		OverrideReason: c.OverrideReason,
@@ -104,10 +104,10 @@ func (r reader) detail(c affiliate.CommissionDetail, at time.Time) *affiliatev1.
 
 func ruleSnapshot(rule affiliate.RuleSnapshot) *affiliatev1.RuleSnapshot {
 	out := &affiliatev1.RuleSnapshot{
-		Version:            int32(rule.Version), // counts what people change by hand
+		Version:            int32(rule.Version), // a version is one change by a person, so it is small
 		Rules:              server.Rules(rule.Rules),
 		CommissionOverride: server.Rate(rule.Override),
-		// Before anything else could give a rate, the programme did.
+		// Old snapshots have no source. At that time all rates came from the programme.
 		Source: string(cmp.Or(rule.Source, affiliate.FromProgram)),
 	}
 	if group := rule.Group; group != nil {
@@ -116,7 +116,7 @@ func ruleSnapshot(rule affiliate.RuleSnapshot) *affiliatev1.RuleSnapshot {
 	return out
 }
 
-// narrow fits small counts and rates into the contract's int32.
+// narrow converts a small count or rate to the int32 of the API.
 func narrow[N int | int64](n *N) *int32 {
 	if n == nil {
 		return nil
@@ -133,8 +133,8 @@ func date(t *time.Time) *string {
 	return &s
 }
 
-// optionalWord is unspecified, which the contract shows as null, for a word that
-// is absent.
+// optionalWord returns the enum value with the given name. If word is nil, it returns the
+// unspecified value, which JSON responses show as null.
 func optionalWord[E server.Enum, W ~string](word *W) E {
 	if word == nil {
 		var unspecified E

@@ -10,12 +10,13 @@ import (
 	"github.com/tributary-hq/tributary/server/csv"
 )
 
-// ExportCommissions streams all programmes of the mode, or one of them, as CSV.
+// ExportCommissions streams the commissions of the mode, or of one of its programmes, as
+// CSV.
 func (s *Service) ExportCommissions(req *affiliatev1.ExportCommissionsRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	return s.export(req, req.NeedsReview, ofWorkspace, stream)
 }
 
-// ExportProgramCommissions streams one programme as CSV.
+// ExportProgramCommissions streams the commissions of one programme as CSV.
 func (s *Service) ExportProgramCommissions(req *affiliatev1.ExportProgramCommissionsRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	return s.export(req, req.NeedsReview, ofProgram, stream)
 }

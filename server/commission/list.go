@@ -10,7 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// filterRequest is what lists, stats and exports have in common.
+// filterRequest has the filter fields of list, statistics and export requests.
 type filterRequest interface {
 	GetParticipantId() string
 	GetProgramId() string
@@ -21,13 +21,13 @@ type filterRequest interface {
 	GetSearch() string
 }
 
-// orderRequest is what lists and exports have in common.
+// orderRequest has the sort fields of list and export requests.
 type orderRequest interface {
 	GetSortBy() string
 	GetSortOrder() affiliatev1.SortOrder
 }
 
-// listRequest is what the two lists have in common.
+// listRequest has the fields of both list requests.
 type listRequest interface {
 	filterRequest
 	orderRequest
@@ -35,23 +35,23 @@ type listRequest interface {
 	GetPageSize() int32
 }
 
-// exportRequest is what the two exports have in common.
+// exportRequest has the fields of both export requests.
 type exportRequest interface {
 	filterRequest
 	orderRequest
 }
 
-// reach is which commissions a route may reach.
+// reach states which programmes a route covers.
 type reach bool
 
 const (
-	// ofWorkspace: of all programmes unless the request names one.
+	// ofWorkspace covers all programmes, or the one that the request names.
 	ofWorkspace reach = false
-	// ofProgram: of the programme in the path.
+	// ofProgram covers the programme in the path.
 	ofProgram reach = true
 )
 
-// filter reads what narrows a request. Errors: VALIDATION_ERROR, and those of
+// filter returns the filter of a request. Errors: VALIDATION_ERROR, and those of
 // ownProgram.
 func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bool, of reach) (affiliate.CommissionFilter, error) {
 	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
@@ -78,8 +78,9 @@ func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bo
 	return filter, nil
 }
 
-// ownProgram is a programme that lists may be narrowed to: FORBIDDEN when it is
-// another workspace's, NOT_FOUND when there is none or it is of the other mode.
+// ownProgram parses the id of a programme and checks that it belongs to the caller's
+// scope. Errors: FORBIDDEN if the programme belongs to another workspace, NOT_FOUND if it
+// does not exist or belongs to the other mode.
 func (s *Service) ownProgram(ctx context.Context, text string) (affiliate.ProgramID, error) {
 	id, err := server.PathID[affiliate.Program](text)
 	if err != nil {
@@ -98,7 +99,7 @@ func (s *Service) ownProgram(ctx context.Context, text string) (affiliate.Progra
 	return id, nil
 }
 
-// orderOf is newest first unless the request says otherwise.
+// orderOf returns the sort order of a request. The default is newest first.
 func orderOf(req orderRequest) affiliate.CommissionOrder {
 	order := affiliate.CommissionOrder{
 		By:        affiliate.CommissionSort(req.GetSortBy()),
@@ -110,12 +111,13 @@ func orderOf(req orderRequest) affiliate.CommissionOrder {
 	return order
 }
 
-// ListCommissions pages through all programmes of the mode, or one of them.
+// ListCommissions returns one page of the commissions of the mode, or of one of its
+// programmes.
 func (s *Service) ListCommissions(ctx context.Context, req *affiliatev1.ListCommissionsRequest) (*affiliatev1.ListCommissionsResponse, error) {
 	return s.list(ctx, req, req.NeedsReview, ofWorkspace)
 }
 
-// ListProgramCommissions pages through one programme.
+// ListProgramCommissions returns one page of the commissions of one programme.
 func (s *Service) ListProgramCommissions(ctx context.Context, req *affiliatev1.ListProgramCommissionsRequest) (*affiliatev1.ListCommissionsResponse, error) {
 	return s.list(ctx, req, req.NeedsReview, ofProgram)
 }
@@ -141,17 +143,18 @@ func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, 
 	return &affiliatev1.ListCommissionsResponse{
 		Data:  data,
 		Total: total,
-		Page:  int32(page.Number), // came in as an int32
+		Page:  int32(page.Number), // was an int32 in the request
 		Limit: int32(page.Size),
 	}, nil
 }
 
-// GetCommissionStats sums all programmes of the mode, or one of them.
+// GetCommissionStats returns statistics of the commissions of the mode, or of one of its
+// programmes.
 func (s *Service) GetCommissionStats(ctx context.Context, req *affiliatev1.GetCommissionStatsRequest) (*affiliatev1.CommissionStats, error) {
 	return s.stats(ctx, req, req.NeedsReview, ofWorkspace)
 }
 
-// GetProgramCommissionStats sums one programme.
+// GetProgramCommissionStats returns statistics of the commissions of one programme.
 func (s *Service) GetProgramCommissionStats(ctx context.Context, req *affiliatev1.GetProgramCommissionStatsRequest) (*affiliatev1.CommissionStats, error) {
 	return s.stats(ctx, req, req.NeedsReview, ofProgram)
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// ApproveCommission approves a pending commission whose hold is over.
+// ApproveCommission approves a pending commission whose hold period has ended.
 func (s *Service) ApproveCommission(ctx context.Context, req *affiliatev1.ApproveCommissionRequest) (*affiliatev1.Commission, error) {
 	return s.review(ctx, req, affiliate.CommissionTransition{Move: affiliate.MoveApprove})
 }
 
-// ApproveCommissionEarly approves a pending commission during its hold.
+// ApproveCommissionEarly approves a pending commission during its hold period.
 func (s *Service) ApproveCommissionEarly(ctx context.Context, req *affiliatev1.ApproveCommissionEarlyRequest) (*affiliatev1.Commission, error) {
 	reason := req.GetReason()
 	return s.review(ctx, req, affiliate.CommissionTransition{Move: affiliate.MoveOverride, Reason: &reason})
@@ -24,7 +24,7 @@ func (s *Service) RejectCommission(ctx context.Context, req *affiliatev1.RejectC
 	return s.review(ctx, req, rejection(req.Reason, req.GetCode()))
 }
 
-// ClearCommissionReview removes all review reasons.
+// ClearCommissionReview removes the review flag and all review reasons of a commission.
 func (s *Service) ClearCommissionReview(ctx context.Context, req *affiliatev1.ClearCommissionReviewRequest) (*affiliatev1.Commission, error) {
 	return s.review(ctx, req, affiliate.CommissionTransition{Move: affiliate.MoveClearReview, Reason: req.Note})
 }
@@ -37,8 +37,8 @@ func rejection(reason *string, code affiliatev1.RejectionCode) affiliate.Commiss
 	return t
 }
 
-// review makes the move t of the commission in the request's path on behalf of the
-// caller.
+// review applies the transition t to the commission in the request's path, with the
+// caller as the actor.
 func (s *Service) review(ctx context.Context, req commissionRequest, t affiliate.CommissionTransition) (*affiliatev1.Commission, error) {
 	var err error
 	if t.Program, t.Commission, err = pathIDs(req); err != nil {
@@ -52,9 +52,10 @@ func (s *Service) review(ctx context.Context, req commissionRequest, t affiliate
 	return readerOf(ctx).detail(detail, t.At), nil
 }
 
-// Move makes one move of one commission and returns the commission after it. Moves
-// that race run one after the other: a move that has become illegal is refused with
-// its reason. Errors: NOT_FOUND, and those of the move.
+// Move applies one transition to a commission and returns the commission after it.
+// Concurrent transitions of one commission run one after the other. A transition is
+// rejected if an earlier one has made it illegal. Errors: NOT_FOUND, and those of the
+// transition.
 func Move(ctx context.Context, store Store, t affiliate.CommissionTransition) (affiliate.CommissionDetail, error) {
 	var detail affiliate.CommissionDetail
 	err := store.InTx(ctx, func(tx Tx) error {
@@ -75,14 +76,12 @@ func Move(ctx context.Context, store Store, t affiliate.CommissionTransition) (a
 	return detail, err
 }
 
-// BulkApproveCommissions approves several commissions, each in a transaction of its
-// own.
+// BulkApproveCommissions approves several commissions, each in a separate transaction.
 func (s *Service) BulkApproveCommissions(ctx context.Context, req *affiliatev1.BulkApproveCommissionsRequest) (*affiliatev1.BulkCommissionsResponse, error) {
 	return s.reviewBulk(ctx, req, affiliate.CommissionTransition{Move: affiliate.MoveApprove})
 }
 
-// BulkRejectCommissions rejects several commissions, each in a transaction of its
-// own.
+// BulkRejectCommissions rejects several commissions, each in a separate transaction.
 func (s *Service) BulkRejectCommissions(ctx context.Context, req *affiliatev1.BulkRejectCommissionsRequest) (*affiliatev1.BulkCommissionsResponse, error) {
 	return s.reviewBulk(ctx, req, rejection(req.Reason, req.GetCode()))
 }
@@ -93,7 +92,7 @@ type bulkRequest interface {
 	GetCommissionIds() []string
 }
 
-// reviewBulk makes the move t of each commission in the request.
+// reviewBulk applies the transition t to each commission in the request.
 func (s *Service) reviewBulk(ctx context.Context, req bulkRequest, t affiliate.CommissionTransition) (*affiliatev1.BulkCommissionsResponse, error) {
 	var err error
 	if t.Program, err = server.PathID[affiliate.Program](req.GetProgramId()); err != nil {

@@ -1,15 +1,15 @@
-// Package commission serves the review of commissions: lists, statistics and their
-// CSV, detail, approval and rejection by people, one by one or in bulk, and the
-// automatic approval when a hold elapses. The table of legal moves is in package
-// affiliate.
+// Package commission implements the review of commissions: lists, statistics, CSV
+// exports, the full record of a commission, approval and rejection by merchants, one by
+// one or in bulk, and automatic approval at the end of the hold period. The table of
+// legal status transitions is in package affiliate.
 //
-// Guaranteed: moves that race run one after the other, each on the outcome of the
-// one before. A move that was answered with 200 has its line of history, its event
-// and its line in the audit log. A page and its total are of the same instant.
-// Callers who may not see e-mail addresses cannot search for them either.
+// The package guarantees that concurrent transitions of one commission run one after the
+// other. When a transition has succeeded, its history line, its event and its audit line
+// are stored. A page and its total come from the same snapshot. Callers that may only
+// read masked e-mail addresses cannot search for addresses either.
 //
-// Not promised: automatic approval runs some seconds after the end of the hold, and a
-// list and its statistics are two requests, so they may be of different instants.
+// Automatic approval may run some seconds after the end of the hold period. A list and
+// its statistics are two requests, so they may show different states.
 package commission
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Service is affiliate.v1.CommissionService.
+// Service implements affiliate.v1.CommissionService.
 type Service struct {
 	affiliatev1.UnimplementedCommissionServiceServer
 
@@ -29,10 +29,11 @@ type Service struct {
 	now   func() time.Time
 }
 
-// New makes the service; now is its clock.
+// New returns the service. now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// at is the instant of a call: UTC, to the millisecond, as the API shows it.
+// at returns the current time in UTC, truncated to milliseconds, which is the precision
+// of the API.
 func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // GetCommission reads one commission.
@@ -48,13 +49,13 @@ func (s *Service) GetCommission(ctx context.Context, req *affiliatev1.GetCommiss
 	return readerOf(ctx).detail(detail, s.at()), nil
 }
 
-// commissionRequest has the path of one commission.
+// commissionRequest is a request whose path names one commission.
 type commissionRequest interface {
 	GetProgramId() string
 	GetCommissionId() string
 }
 
-// pathIDs reads the ids of the path. Errors: NOT_FOUND for a text that is no UUID.
+// pathIDs parses the ids in the path. Errors: NOT_FOUND if an id is not a UUID.
 func pathIDs(req commissionRequest) (program affiliate.ProgramID, id affiliate.CommissionID, err error) {
 	if program, err = server.PathID[affiliate.Program](req.GetProgramId()); err == nil {
 		id, err = server.PathID[affiliate.Commission](req.GetCommissionId())

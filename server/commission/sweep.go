@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// SweepEvery is the time between two searches for commissions whose hold has
-	// elapsed.
+	// SweepEvery is the time between two searches for commissions whose hold period has
+	// ended.
 	SweepEvery = 5 * time.Second
 	// sweepLimit bounds the approvals of one sweep. The next sweep continues.
 	sweepLimit = 1000
@@ -22,7 +22,7 @@ const (
 	sweepTimeout = time.Minute
 )
 
-// SweepWorker works affiliate.ApproveDueCommissions.
+// SweepWorker runs the job affiliate.ApproveDueCommissions.
 type SweepWorker struct {
 	river.WorkerDefaults[affiliate.ApproveDueCommissions]
 	store Store
@@ -30,26 +30,26 @@ type SweepWorker struct {
 	now   func() time.Time
 }
 
-// NewSweepWorker makes the worker; now is its clock.
+// NewSweepWorker returns the worker. now is its clock.
 func NewSweepWorker(store Store, log *slog.Logger, now func() time.Time) *SweepWorker {
 	return &SweepWorker{store: store, log: log, now: now}
 }
 
-// SweepJob is the periodic job that a River client inserts every SweepEvery. It is
-// attempted once, because the next sweep continues where it ended.
+// SweepJob returns the periodic job that a River client inserts every SweepEvery. A job
+// that fails is not retried, because the next sweep approves the remaining commissions.
 func SweepJob() *river.PeriodicJob {
 	return river.NewPeriodicJob(river.PeriodicInterval(SweepEvery), func() (river.JobArgs, *river.InsertOpts) {
 		return affiliate.ApproveDueCommissions{}, &river.InsertOpts{MaxAttempts: 1}
 	}, &river.PeriodicJobOpts{RunOnStart: true})
 }
 
-// Timeout bounds one sweep.
+// Timeout returns the longest time that one sweep may take.
 func (w *SweepWorker) Timeout(*river.Job[affiliate.ApproveDueCommissions]) time.Duration {
 	return sweepTimeout
 }
 
-// Work runs one sweep. A commission that cannot be approved does not fail the job;
-// each sweep logs the first of them.
+// Work runs one sweep. The job does not fail if some commissions cannot be approved. The
+// sweep logs their number and the first error.
 func (w *SweepWorker) Work(ctx context.Context, _ *river.Job[affiliate.ApproveDueCommissions]) error {
 	sweep, err := ApproveDue(ctx, w.store, w.now().UTC().Truncate(time.Millisecond), sweepLimit)
 	if sweep.Failed > 0 {
@@ -66,11 +66,11 @@ func (w *SweepWorker) Work(ctx context.Context, _ *river.Job[affiliate.ApproveDu
 	return nil
 }
 
-// ApproveDue approves up to limit commissions that are due at now, each in a
-// transaction of its own. Several processes may sweep at the same time: a commission
-// that is locked is skipped. A commission that fails does not count against the limit
-// and is attempted again by the next sweep. The error is about the sweep as a whole;
-// earlier approvals stay.
+// ApproveDue approves up to limit commissions that are due at the time now, each in a
+// separate transaction. Several processes may call it at the same time, because it skips
+// locked commissions. A commission that cannot be approved does not count towards limit,
+// and the next sweep tries it again. If ApproveDue returns an error, the commissions
+// approved until then stay approved.
 func ApproveDue(ctx context.Context, store Store, now time.Time, limit int) (affiliate.CommissionSweep, error) {
 	var sweep affiliate.CommissionSweep
 	var last affiliate.DueCommission
@@ -104,8 +104,8 @@ func ApproveDue(ctx context.Context, store Store, now time.Time, limit int) (aff
 	return sweep, nil
 }
 
-// approveDue approves a commission if it is still due once it is locked. Errors:
-// those of MoveAutoApprove; NOT_FOUND if another transaction has it locked.
+// approveDue locks a commission and approves it if it is still due. Errors: those of
+// MoveAutoApprove, NOT_FOUND if another transaction has locked the commission.
 func approveDue(ctx context.Context, store Store, d affiliate.DueCommission, now time.Time) error {
 	scope := affiliate.Scope{Workspace: d.Workspace, Mode: d.Mode}
 	return store.InTx(ctx, func(tx Tx) error {

@@ -17,21 +17,25 @@ import (
 )
 
 const (
-	// itemsAtOnce bounds how many items of a batch are at work at the same time: as
-	// many as the store records together.
-	itemsAtOnce = 64
-	// patience is how long after its arrival a batch waits for clicks that are
-	// being ingested, all of its items together: as long as a single report does.
-	patience = 300 * time.Millisecond
+	// maxParallelItems is the number of items of a batch that are reported in parallel.
+	// The store records up to the same number of reports in one transaction.
+	maxParallelItems = 64
+	// maxClickWait is the time after the arrival of a batch in which its items wait for
+	// clicks that are being ingested. It bounds all items together and equals the longest
+	// wait of a single report.
+	maxClickWait = 300 * time.Millisecond
 )
 
-// ReportConversions records up to 500 conversions, each of which has its own
-// outcome; a malformed one fails alone. Items that name one external id, or one customer, are recorded in the order
-// given, so that the first wins and payments keep their numbers; others in any
-// order. An accident ends the request with what was recorded until then.
+// ReportConversions records up to 500 conversions. Each item has its own result. A
+// malformed item fails without an effect on the others. Items with the same external id
+// or the same customer are recorded in the order of the request, so that the first of
+// several duplicates is recorded and payments are numbered in their order. All other
+// items are recorded in any order. An internal error ends the request, and the items
+// recorded until then stay recorded.
 //
-// Under an Idempotency-Key each item has a key of its own: a batch that is sent
-// again answers for what was recorded as it did then, and records the rest.
+// If the request has an Idempotency-Key, each item has a key derived from it. A client
+// can therefore send the batch again: items that are recorded already get their first
+// result again, and the rest is recorded.
 func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.ReportConversionsRequest) (*affiliatev1.ReportConversionsResponse, error) {
 	now, scope := s.now(), server.PrincipalFrom(ctx).Scope()
 	key, err := s.keyFrom(ctx, affiliatev1.ConversionService_ReportConversions_FullMethodName, req, now)
@@ -44,7 +48,7 @@ func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.Report
 		}
 	}
 	b := batch{
-		service: s, faults: s.faultsOf(req), key: key, patientUntil: now.Add(patience), items: req.GetConversions(),
+		service: s, faults: s.faultsOf(req), key: key, waitUntil: now.Add(maxClickWait), items: req.GetConversions(),
 		results: make([]*affiliatev1.ReportConversionResult, len(req.GetConversions())), replayed: make([]bool, len(req.GetConversions())),
 	}
 	if err := b.run(ctx); err != nil {
@@ -73,24 +77,25 @@ func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.Report
 	})
 }
 
-// batch is a request at work. Each item writes to its own places only.
+// batch is the state of one ReportConversions call. The goroutine of item i writes only
+// to results[i] and replayed[i], so no lock is needed.
 type batch struct {
-	service      *Service
-	faults       map[int]affiliate.Violations // of malformed items
-	key          *affiliate.IdempotencyKey
-	patientUntil time.Time
-	items        []*affiliatev1.ReportConversionRequest
-	results      []*affiliatev1.ReportConversionResult
-	replayed     []bool
+	service   *Service
+	faults    map[int]affiliate.Violations // by the index of the malformed item
+	key       *affiliate.IdempotencyKey
+	waitUntil time.Time // when items stop waiting for clicks
+	items     []*affiliatev1.ReportConversionRequest
+	results   []*affiliatev1.ReportConversionResult
+	replayed  []bool
 }
 
-// run reports all items, those of one chain one after the other.
+// run reports all items. It reports the items of one chain one after the other.
 func (b *batch) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(itemsAtOnce)
+	group.SetLimit(maxParallelItems)
 	for _, indices := range b.chains() {
 		group.Go(func() (err error) {
-			// The frame's guard does not reach into other goroutines.
+			// The server's interceptors recover panics only in the goroutine of the call.
 			defer func() {
 				if p := recover(); p != nil {
 					err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -107,11 +112,12 @@ func (b *batch) run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// chains are the places of the items that have to be recorded one after the
-// other, in the order given: those that share an external id or a customer, with
-// one another or through others.
+// chains groups the indices of the items into chains. The items of a chain must be
+// recorded in the order of the request. Two items are in one chain if they have the same
+// external id or the same customer, or if other items connect them in this way.
 func (b *batch) chains() [][]int {
-	// root leads from a place to the first of its chain.
+	// The chains are found with a union-find structure. root[i] leads, in one or more
+	// steps, from item i to the first item of its chain.
 	root := make([]int, len(b.items))
 	var first func(i int) int
 	first = func(i int) int {
@@ -142,11 +148,11 @@ func (b *batch) chains() [][]int {
 	return slices.DeleteFunc(chains, func(chain []int) bool { return len(chain) == 0 })
 }
 
-// report records the item at a place and notes what became of it. An error is an
-// accident.
+// report records item i and stores its result. It returns an error only if an internal
+// error must end the whole request.
 func (b *batch) report(ctx context.Context, i int) error {
-	// What is at work when an accident ends the request is ended with it, and what
-	// has not begun does not begin.
+	// After an internal error of another item, the context has ended and no further item
+	// may begin.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -180,8 +186,9 @@ func (b *batch) report(ctx context.Context, i int) error {
 	return err
 }
 
-// faultsOf validates the items and returns what is wrong with them, by their
-// places. Items that the gateway could not decode have its faults.
+// faultsOf validates the items and returns the violations of each malformed item by its
+// index. For an item that the gateway could not decode, it returns the faults that the
+// gateway reported.
 func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]affiliate.Violations {
 	faults := map[int]affiliate.Violations{}
 	for _, fault := range req.GetItemFaults() {
@@ -199,8 +206,9 @@ func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]af
 	return faults
 }
 
-// detailsOf names the fields of a malformed item by their paths in the body, which
-// are the same over gRPC and REST, up to affiliate.MaxItemViolations of them.
+// detailsOf returns the details of item i, which has the given violations. The field
+// names are paths in the request body, which are the same over gRPC and REST. detailsOf
+// returns at most affiliate.MaxItemViolations violations, and a note if there are more.
 func detailsOf(i int, wrong affiliate.Violations) []*affiliatev1.FieldFault {
 	inBody := func(path string) string {
 		if path == "" {
@@ -220,12 +228,12 @@ func detailsOf(i int, wrong affiliate.Violations) []*affiliatev1.FieldFault {
 	return details
 }
 
-// find looks for an item's click as a single report does, but does not wait for
-// it longer than the batch as a whole does.
+// find looks up an item's click. Until waitUntil it waits for the click as a single
+// report does. After that it looks once and does not wait.
 func (b *batch) find(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
 	l := b.service.lookup
-	if l.now().Before(b.patientUntil) {
+	if l.now().Before(b.waitUntil) {
 		return l.find(ctx, workspace, id)
 	}
-	return l.look(ctx, workspace, id)
+	return l.findNow(ctx, workspace, id)
 }

@@ -20,8 +20,8 @@ const (
 	maxMetadataBytes = 10_000
 )
 
-// Check finds what the contract's annotations cannot say. It looks at nothing
-// but the request and the clock.
+// Check validates the rules that the annotations in the proto files cannot express. It
+// reads only the request and the clock.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch r := req.(type) {
@@ -33,7 +33,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return found
 }
 
-// checkReport notes what is wrong with one conversion.
+// checkReport adds the violations of one conversion to found.
 func (s *Service) checkReport(r *affiliatev1.ReportConversionRequest, found *affiliate.Violations) {
 	checkAmount(r, found)
 	s.checkTime(r, found)
@@ -102,8 +102,9 @@ func checkMetadata(m *structpb.Struct, found *affiliate.Violations) {
 	}
 }
 
-// encodeMetadata is compact JSON in a fixed order of keys. Numbers that JSON
-// does not have, which only gRPC can bring, become their names.
+// encodeMetadata returns m as compact JSON with sorted keys. JSON has no NaN and no
+// infinite numbers; only gRPC callers can send them. AsMap converts them to strings such
+// as "NaN".
 func encodeMetadata(m *structpb.Struct) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

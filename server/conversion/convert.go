@@ -14,9 +14,10 @@ func eventOf(r *affiliatev1.ReportConversionRequest) affiliate.EventType {
 	return affiliate.EventType(server.Word(r.GetEventType()))
 }
 
-// conversionOf is a checked request as it will be stored. What identifies the
-// buyer is hashed here and goes no further, but for the network that its address
-// lies in, which is compared and not stored.
+// conversionOf converts a valid request to the conversion that the store records. It
+// hashes the data that identifies the buyer, so that no later step has it in clear text.
+// The only exception is the network prefix of the buyer's IP address, which the fraud
+// rules compare and which is not stored.
 func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConversionRequest, now time.Time) affiliate.Conversion {
 	c := affiliate.Conversion{
 		ID:                    affiliate.NewID[affiliate.Conversion](now),
@@ -57,7 +58,7 @@ func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConve
 		c.LineItems = append(c.LineItems, line)
 	}
 	if r.GetMetadata() != nil {
-		// Checked before: it encodes.
+		// The validation has already encoded it without an error.
 		c.Metadata, _ = encodeMetadata(r.GetMetadata())
 	}
 	if id := r.GetCustomerId(); id != "" {
@@ -81,8 +82,8 @@ func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConve
 	return c
 }
 
-// responseOf renders an outcome. The response to a repeated Idempotency-Key is rendered
-// from the stored outcome, so it depends on nothing else.
+// responseOf returns the response for an outcome. It reads nothing else, because the
+// response to a repeated Idempotency-Key is created from the stored outcome alone.
 func responseOf(o affiliate.ReportOutcome) *affiliatev1.ReportConversionResponse {
 	c, a := o.Conversion, o.Attribution
 	response := &affiliatev1.ReportConversionResponse{

@@ -10,9 +10,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// hasher turns what identifies a buyer into keyed hashes. A hash can be compared
-// with another of the same kind in the same workspace, and with nothing else; but
-// for user agents, which fraud rules compare with those of partners and clicks.
+// hasher computes keyed hashes of the data that identifies a buyer. A hash can only be
+// compared with a hash of the same kind in the same workspace. The hashes of user agents
+// are an exception: they do not depend on the workspace, and the fraud rules compare them
+// with the user agents of partners and clicks.
 type hasher struct{ key []byte }
 
 func (h hasher) sum(workspace affiliate.WorkspaceID, kind, value string) []byte {
@@ -24,13 +25,14 @@ func (h hasher) sum(workspace affiliate.WorkspaceID, kind, value string) []byte 
 	return mac.Sum(nil)
 }
 
-// customerRef stands for the merchant's id of the buyer.
+// customerRef returns the hash of the merchant's id of the buyer, in hexadecimal digits.
 func (h hasher) customerRef(workspace affiliate.WorkspaceID, id string) string {
 	return hex.EncodeToString(h.sum(workspace, "customer_id", id))
 }
 
-// email hashes the folded address, so that variants of one mailbox are equal;
-// the domain is kept in clear.
+// email returns the hash of an e-mail address and its domain in clear text. It hashes the
+// folded address, so that variants of one mailbox have equal hashes. ok is false if the
+// text is not an address.
 func (h hasher) email(workspace affiliate.WorkspaceID, address string) (hash []byte, domain string, ok bool) {
 	local, domain, ok := affiliate.FoldEmail(address)
 	if !ok {
@@ -39,21 +41,23 @@ func (h hasher) email(workspace affiliate.WorkspaceID, address string) (hash []b
 	return h.sum(workspace, "customer_email", local+"@"+domain), domain, true
 }
 
-// address hashes an address under its month, so that nobody can be followed for
-// longer.
+// address returns the hash of an IP address and the month. The hash changes every month,
+// so that a buyer cannot be tracked for a longer time.
 func (h hasher) address(workspace affiliate.WorkspaceID, addr netip.Addr, at time.Time) []byte {
 	return h.sum(workspace, "customer_ip "+at.UTC().Format("2006-01"), addr.Unmap().String())
 }
 
-// agents hashes a user agent under its month and the one before, in that order.
-// Partners' are hashed alike, in whatever month they were seen.
+// agents returns the hash of a user agent for the month of at, then the hash for the
+// month before. The user agents of partners are hashed in the same way, with the month in
+// which they were stored, so both hashes are needed for the comparison.
 func (h hasher) agents(agent string, at time.Time) [][]byte {
 	year, month, _ := at.UTC().Date()
 	before := time.Date(year, month, 0, 0, 0, 0, 0, time.UTC)
 	return [][]byte{affiliate.AgentHash(h.key, agent, at), affiliate.AgentHash(h.key, agent, before)}
 }
 
-// buyer is what fraud rules can compare of a conversion that is stored.
+// buyer returns the data about the buyer that the fraud rules can compare if they have
+// only the stored conversion.
 func (h hasher) buyer(c affiliate.Conversion) affiliate.Buyer {
 	var b affiliate.Buyer
 	if c.CustomerEmailHash != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// keyFrom is the Idempotency-Key that a request came with; nil without one.
+// keyFrom returns the Idempotency-Key of a request, or nil if it has none.
 func (s *Service) keyFrom(ctx context.Context, method string, req proto.Message, now time.Time) (*affiliate.IdempotencyKey, error) {
 	key, ok, present := server.IdempotencyKeyFrom(ctx)
 	switch {
@@ -25,13 +25,14 @@ func (s *Service) keyFrom(ctx context.Context, method string, req proto.Message,
 	return &affiliate.IdempotencyKey{Method: method, Key: key, Fingerprint: server.Fingerprint(s.hasher.key, req), At: now}, nil
 }
 
-// replay renders the outcome that is stored under a key. It hands on the error of reading it.
+// replay returns the response for the outcome that is stored under a key. stored and err
+// are the results of reading it. replay returns err if it is not nil.
 func replay(stored []byte, err error) (response *affiliatev1.ReportConversionResponse, replayed bool, _ error) {
 	if err != nil {
 		return nil, false, err
 	}
-	// Earlier binaries have stored the response itself. It begins with the tag of its id,
-	// never like a JSON object.
+	// Earlier versions of the service stored the encoded response. Its first byte is the
+	// tag of the field id, so it never begins like a JSON object.
 	if !bytes.HasPrefix(stored, []byte("{")) {
 		response = &affiliatev1.ReportConversionResponse{}
 		if err := proto.Unmarshal(stored, response); err != nil {

@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// sweepEvery bounds how long a conversion can wait whose click was stored, or
-	// which was refunded, while it was itself being stored, so that neither saw the
-	// other.
+	// sweepEvery is the time between two sweeps. A conversion and its click, or its
+	// refund, may be stored by two transactions that do not see each other's rows. The
+	// next sweep finds them.
 	sweepEvery = 5 * time.Second
-	// sweepBatch and sweepBatches bound the work of one sweep; the next one goes
-	// on where it stopped.
+	// sweepBatch is the number of rows that a sweep reads at a time. After sweepBatches
+	// batches the sweep ends, and the next sweep continues where it ended.
 	sweepBatch   = 1000
 	sweepBatches = 20
-	// awaitedBatch bounds the conversions of one click that are read at a time.
+	// awaitedBatch is the number of conversions of one click that are read at a time.
 	awaitedBatch = 100
 )
 
@@ -32,7 +32,7 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 	river.AddWorker(workers, &sweepRefundsWorker{service: s})
 }
 
-// PeriodicJobs are the jobs that have to be started again and again.
+// PeriodicJobs returns the sweeps, which a River client inserts every sweepEvery.
 func (s *Service) PeriodicJobs() []*river.PeriodicJob {
 	return []*river.PeriodicJob{server.OneAtATime(river.PeriodicInterval(sweepEvery), sweepAwaited{}, true), server.OneAtATime(river.PeriodicInterval(sweepEvery), sweepRefunds{}, true)}
 }
@@ -47,15 +47,16 @@ func (w *awaitedWorker) Work(ctx context.Context, job *river.Job[affiliate.Attri
 }
 
 // AttributeAwaited decides again about every conversion that waits for a click, if the
-// click has arrived. Several runs at the same time attribute each conversion once. A
-// conversion that fails does not delay the others.
+// click has arrived. If several calls run at the same time, each conversion is still
+// attributed once. If one conversion fails, the others are still attributed.
 func (s *Service) AttributeAwaited(ctx context.Context, args affiliate.AttributeLateClick) error {
 	for {
 		waiting, err := s.store.AwaitedConversions(ctx, args.Workspace, args.Click, awaitedBatch)
 		if err != nil || len(waiting) == 0 {
 			return err
 		}
-		// Read after the waiting ones, each time: the programme may have changed.
+		// The click is read again for each batch, after the conversions, because the
+		// programme may have changed.
 		found, err := s.store.FindClick(ctx, args.Workspace, args.Click)
 		if err != nil || found == nil {
 			return err
@@ -65,18 +66,19 @@ func (s *Service) AttributeAwaited(ctx context.Context, args affiliate.Attribute
 			failed = errors.Join(failed, s.attributeLate(ctx, c, found))
 		}
 		if failed != nil {
-			// What failed is still waiting and would be read again and again.
+			// The failed conversions still wait, so the next batch would contain them
+			// again and the loop would not end.
 			return failed
 		}
 	}
 }
 
-// errSuperseded rolls back a late attribution of a conversion about which another
-// decision is in force by now.
+// errSuperseded rolls back a late attribution if another decision about the conversion
+// has come into force since the conversion was read.
 var errSuperseded = errors.New("another decision is in force")
 
-// attributeLate ends one conversion's wait, with a new decision where there is
-// anything new to say.
+// attributeLate ends the wait of one conversion for its click. It makes a new decision
+// unless the conversion is already attributed or the click belongs to the other mode.
 func (s *Service) attributeLate(ctx context.Context, c affiliate.StoredConversion, found *affiliate.FoundClick) error {
 	if c.Attributed || found.Mode != c.Scope.Mode {
 		return s.store.ForgetAwaited(ctx, c.Conversion)
@@ -92,7 +94,8 @@ func (s *Service) attributeLate(ctx context.Context, c affiliate.StoredConversio
 		if stored.Decision != c.Decision {
 			return errSuperseded
 		}
-		// It is too late to refuse: a promo code of the other mode is unknown.
+		// A report with a promo code of the other mode is rejected with MODE_MISMATCH. This
+		// conversion is already recorded, so the decision treats such a code as unknown.
 		d, commission := decide(c.Conversion, inputs, s.now())
 		late, err := stored.AttributeLate(inputs, d, commission)
 		if err != nil {
@@ -106,8 +109,8 @@ func (s *Service) attributeLate(ctx context.Context, c affiliate.StoredConversio
 	return err
 }
 
-// sweepAwaited looks for awaited clicks that have arrived, and gives up on old
-// ones.
+// sweepAwaited is the job that looks for awaited clicks that have arrived. It also stops
+// the wait of conversions whose clicks have not arrived in time.
 type sweepAwaited struct{}
 
 // Kind names the job.
@@ -129,9 +132,10 @@ func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[sweepAwaited]) erro
 	return err
 }
 
-// SweepAwaited is one sweep from a cursor on; it returns where the next one
-// goes on, zero after the end. A click that fails is passed over until the next
-// round, so that it holds up neither the others nor the giving up.
+// SweepAwaited runs one sweep that starts at the cursor. It returns the cursor at which
+// the next sweep starts, which is zero after the last awaited click. If a click fails,
+// SweepAwaited continues with the others and deletes expired rows as usual. The failed
+// click is tried again when the sweeps start from the beginning.
 func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AttributeLateClick) (affiliate.AttributeLateClick, error) {
 	var failed error
 	for range sweepBatches {
@@ -149,7 +153,8 @@ func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AttributeLa
 	return cursor, errors.Join(failed, s.dropExpired(ctx, s.store.DropExpiredAwaited))
 }
 
-// dropExpired gives up, a batch at a time, on what has waited for too long.
+// dropExpired calls drop until it deletes less than a full batch of expired rows, at most
+// sweepBatches times.
 func (s *Service) dropExpired(ctx context.Context, drop func(ctx context.Context, now time.Time, limit int) (int64, error)) error {
 	for range sweepBatches {
 		if dropped, err := drop(ctx, s.now(), sweepBatch); err != nil || dropped < sweepBatch {

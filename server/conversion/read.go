@@ -29,7 +29,7 @@ func (s *Service) ListConversions(ctx context.Context, req *affiliatev1.ListConv
 	}
 	return &affiliatev1.ListConversionsResponse{
 		Data: data, Total: server.Total(ctx, total),
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // came in as an int32
+		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 
@@ -61,8 +61,8 @@ func filterOf(req *affiliatev1.ListConversionsRequest) (affiliate.ConversionFilt
 	return filter, wrong.Err()
 }
 
-// itemOf is a conversion as lists show it. What the answer to its report has,
-// too, comes from there.
+// itemOf returns the list item of a conversion. Fields that the response to the report
+// also has are taken from responseOf.
 func itemOf(item affiliate.ConversionItem) *affiliatev1.ConversionListItem {
 	c, d := item.Conversion, item.Decision
 	reported := responseOf(affiliate.OutcomeOf(c, d, item.Commission))
@@ -105,7 +105,7 @@ func itemOf(item affiliate.ConversionItem) *affiliatev1.ConversionListItem {
 	return out
 }
 
-// detailOf is the full record.
+// detailOf returns the message of a conversion with all fields.
 func detailOf(detail affiliate.ConversionDetail) (*affiliatev1.Conversion, error) {
 	c := detail.Conversion
 	full := &affiliatev1.Conversion{

@@ -13,9 +13,9 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// RefundConversion records a refund: applied at once, or parked, which is 202 over
-// REST, until its conversion comes. Refusals: REFUND_DUPLICATE,
-// REFUND_EXCEEDS_AMOUNT.
+// RefundConversion records a refund. If its conversion is known, the refund is applied at
+// once. Otherwise it is parked until the conversion is reported, and the HTTP status is
+// 202. Errors: REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
 func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundConversionRequest) (*affiliatev1.Refund, error) {
 	now := s.now()
 	outcome, err := s.store.RefundConversion(ctx, affiliate.Refund{
@@ -59,8 +59,8 @@ func refundOf(o affiliate.RefundOutcome) *affiliatev1.Refund {
 	return refund
 }
 
-// sweepRefunds looks for parked refunds whose conversions have come, and gives up
-// on old ones.
+// sweepRefunds is the job that looks for parked refunds whose conversions are recorded,
+// and that deletes parked refunds which have expired.
 type sweepRefunds struct{}
 
 // Kind names the job.
@@ -82,8 +82,10 @@ func (w *sweepRefundsWorker) Work(ctx context.Context, _ *river.Job[sweepRefunds
 	return err
 }
 
-// SweepRefunds is one sweep from a cursor on; it returns where the next one goes
-// on, zero after the end. A sale that fails is passed over until the next round.
+// SweepRefunds runs one sweep that starts at the cursor. It returns the cursor at which
+// the next sweep starts, which is zero after the last sale. If a sale fails, SweepRefunds
+// continues with the others. The failed sale is tried again when the sweeps start from
+// the beginning.
 func (s *Service) SweepRefunds(ctx context.Context, cursor affiliate.ParkedSale) (affiliate.ParkedSale, error) {
 	var failed error
 	for range sweepBatches {

@@ -1,33 +1,41 @@
-// Package conversion takes what merchants' servers report and says at once to
-// whom it is attributed and what it earns.
+// Package conversion records the conversions that merchants' servers report. The response
+// to a report contains the attribution decision and the commission.
 //
-//	report ─▶ check ─▶ find the click ─▶ one transaction: lock customer and promo code ─▶ affiliate.Attribute ─▶
-//	                     │                                conversion, decision, commission, redemption, binding,
-//	                     │                                counts, events and their job
-//	                     │ Postgres, a short wait, the stream's tail
-//	                     └─ unknown: the conversion is kept and its click awaited ───────────────┐
-//	                                                                                             │ the click arrives
-//	         decided anew, once, with all that follows, unless another signal attributed it ◀────┘
+//	report ─▶ validate ─▶ find the click ─▶ transaction: lock customer and promo code,
+//	                       │                decide (affiliate.Attribute), store conversion,
+//	                       │                decision, commission, counts, events and jobs
+//	                       │
+//	                       └─ not found: the same transaction also stores
+//	                          that the conversion waits for the click
+//	                             │
+//	                             └─ the click arrives within a day ─▶ decide again, once,
+//	                                unless the conversion is already attributed
 //
-// It guarantees that of any number of reports of one external id exactly one is
-// recorded, that everything a conversion causes commits with it (reports of the
-// same moment share a transaction, and nothing else), that a click
-// whose registration was acknowledged before the report is found, and that one
-// that arrives up to a day later is attributed exactly once. Conversions that
-// name one customer or one promo code are decided one after the other, so that a
-// code is never redeemed too often, the first attributed event alone binds, and
-// payments count from 1 without a gap, until a person moves one of them.
+// A click is looked up in Postgres. If it is new, the look-up waits up to 300 ms for
+// ingestion and then reads the end of the click stream.
 //
-// Refunds are applied one after the other and never give back more than was
-// paid; what a sale earns follows their total. One that comes before its
-// conversion is parked, and is applied with it, or by a sweep when the two came at
-// the same moment.
+// The package guarantees:
 //
-// It does not promise that a report whose answer was lost has not been recorded:
-// the client repeats it, and 201 and 409 are both right then; under an
-// Idempotency-Key, within a day, it gets the first answer. Facts about the
-// programme and the participant are those of the moment in which they were read,
-// for a click just before the transaction.
+//   - Of several reports with the same external id, exactly one is recorded.
+//   - A conversion commits together with everything that it causes. Reports that arrive
+//     at the same time may share a transaction, but they have no other effect on each
+//     other.
+//   - A click that was acknowledged before the report is found. A click that arrives up
+//     to a day after the report is attributed exactly once.
+//   - Conversions with the same customer or the same promo code are decided one after the
+//     other. A promo code is therefore never redeemed too often, only the first
+//     attributed event binds a customer, and a customer's payments are numbered from 1
+//     without gaps until a person reattributes one of them.
+//   - Refunds of a sale are applied one after the other and never exceed its amount. The
+//     commission follows their total. A refund without a conversion is parked. It is
+//     applied together with the conversion, or by a sweep if both were stored at the same
+//     time.
+//
+// If the response to a report is lost, the client cannot tell whether the report was
+// recorded. The client then repeats the report and gets either 201 or 409. With an
+// Idempotency-Key it gets the first response again, for a day. A decision uses the
+// programme and the participant as they were when they were read. For a click, they are
+// read just before the transaction.
 package conversion
 
 import (
@@ -40,16 +48,17 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// awaitedFor is how long a click that a conversion names may take to arrive: an
-// edge may have been cut off and replay its journal.
+// awaitedFor is the time for which a conversion waits for its click. A click can arrive
+// late if its collector was cut off from the stream and replays its journal later.
 const awaitedFor = 24 * time.Hour
 
-// Config is what the service needs. All fields are required unless marked.
+// Config configures a Service. A field is required unless its comment says otherwise.
 type Config struct {
 	Store Store
-	// Tail looks into what ingestion has not stored yet; nil: nothing is looked at.
+	// Tail finds clicks that are acknowledged but not stored in Postgres yet. If it is
+	// nil, only Postgres is searched.
 	Tail Tail
-	// HashKey keys the hashes of what is known of buyers.
+	// HashKey is the key of the hashes of buyers' data.
 	HashKey []byte
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -65,23 +74,23 @@ type Service struct {
 	log    *slog.Logger
 }
 
-// New makes the service.
+// New returns the service.
 func New(cfg Config) *Service {
 	s := &Service{
 		store:  cfg.Store,
 		hasher: hasher{key: cfg.HashKey},
 		log:    cfg.Log,
-		// Instants have milliseconds everywhere, so that what is answered is what
-		// is stored.
+		// Times are truncated to milliseconds here, so that responses contain the same
+		// times as the database.
 		now: func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
 	}
 	s.lookup = lookup{store: cfg.Store, tail: cfg.Tail, now: s.now, log: cfg.Log}
 	return s
 }
 
-// ReportConversion records one conversion, or answers a repeated Idempotency-Key
-// as it was answered before. Refusals, in this order: NO_ATTRIBUTION_SIGNAL,
-// IDEMPOTENCY_KEY_REUSED, MODE_MISMATCH, CONVERSION_DUPLICATE.
+// ReportConversion records one conversion. If the Idempotency-Key was used before, it
+// returns the first response again. Errors, in the order of their checks:
+// NO_ATTRIBUTION_SIGNAL, IDEMPOTENCY_KEY_REUSED, MODE_MISMATCH, CONVERSION_DUPLICATE.
 func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportConversionRequest) (*affiliatev1.ReportConversionResponse, error) {
 	key, err := s.keyFrom(ctx, affiliatev1.ConversionService_ReportConversion_FullMethodName, req, s.now())
 	if err != nil {
@@ -97,8 +106,9 @@ func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportC
 	return response, nil
 }
 
-// report records one conversion whose click find looks for. key is nil where the
-// caller sent none; replayed tells that the answer was given under it before.
+// report records one conversion. find looks up its click. key is nil if the caller sent
+// no Idempotency-Key. replayed reports whether the response is the stored response of an
+// earlier request with the same key.
 func (s *Service) report(
 	ctx context.Context, req *affiliatev1.ReportConversionRequest, key *affiliate.IdempotencyKey,
 	find func(context.Context, affiliate.WorkspaceID, affiliate.ClickID) (*affiliate.FoundClick, error),
@@ -109,9 +119,9 @@ func (s *Service) report(
 		return nil, false, affiliate.Refuse(affiliate.ReasonNoAttributionSignal)
 	}
 	if key != nil {
-		// Before the look-up, which may have to wait for the click.
-		if answer, err := s.store.Replay(ctx, c.Scope, *key); err != nil || answer != nil {
-			return replay(answer, err)
+		// This comes before the look-up of the click, which may have to wait.
+		if outcome, err := s.store.Replay(ctx, c.Scope, *key); err != nil || outcome != nil {
+			return replay(outcome, err)
 		}
 	}
 	inputs := inputsOf(c)
@@ -142,7 +152,8 @@ func (s *Service) report(
 	return responseOf(recorded.Outcome()), false, nil
 }
 
-// ReattributeConversion gives a conversion to another participant by hand.
+// ReattributeConversion attributes a conversion to the participant that a member of the
+// merchant chose.
 func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.ReattributeConversionRequest) (*affiliatev1.ReportConversionResponse, error) {
 	id, err := server.PathID[affiliate.Conversion](req.GetConversionId())
 	if err != nil {
@@ -177,7 +188,8 @@ func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.Re
 	return responseOf(affiliate.OutcomeOf(r.Conversion, r.Decision, r.Commission())), nil
 }
 
-// decide attributes a conversion and makes the commission that it earns, if any.
+// decide attributes a conversion. It also returns the commission, or nil if the decision
+// earns none.
 func decide(c affiliate.Conversion, in affiliate.AttributionInputs, now time.Time) (affiliate.Decision, *affiliate.Commission) {
 	d := affiliate.Attribute(in)
 	d.ID = affiliate.NewID[affiliate.Decision](now)

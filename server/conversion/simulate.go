@@ -7,10 +7,9 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// Prepare makes of a checked report what could be decided about it now: the
-// conversion, which nothing stores, and its inputs with the click. A click that
-// is neither stored nor in the stream's tail is not waited for. Errors:
-// NO_ATTRIBUTION_SIGNAL.
+// Prepare converts a valid report to a conversion, which is not stored, and to the inputs
+// of a decision about it. It looks up the click but does not wait for a click that has
+// not been ingested yet. Errors: NO_ATTRIBUTION_SIGNAL.
 func (s *Service) Prepare(
 	ctx context.Context, scope affiliate.Scope, req *affiliatev1.ReportConversionRequest,
 ) (affiliate.Conversion, affiliate.AttributionInputs, error) {
@@ -23,12 +22,12 @@ func (s *Service) Prepare(
 		return c, in, nil
 	}
 	var err error
-	in.FoundClick, err = s.lookup.look(ctx, scope.Workspace, *c.Click)
+	in.FoundClick, err = s.lookup.findNow(ctx, scope.Workspace, *c.Click)
 	return c, in, err
 }
 
-// look is find without its wait.
-func (l lookup) look(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
+// findNow looks up a click like find, but looks once and does not wait.
+func (l lookup) findNow(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
 	if !l.mayArrive(id) {
 		return nil, nil
 	}

@@ -9,20 +9,21 @@ import (
 )
 
 const (
-	// freshFor is how young a click must be for ingestion to be waited for: an
-	// older one will not be stored in this very moment.
+	// freshFor is the age up to which a report waits for the ingestion of its click. It is
+	// unlikely that an older click is stored within the wait.
 	freshFor = 2 * time.Minute
-	// futureSlack is how far ahead of us the edge that made the id may be.
-	futureSlack = 5 * time.Minute
+	// maxClockLead is the time by which the clock of the collector that created the id may
+	// be ahead of this clock.
+	maxClockLead = 5 * time.Minute
 )
 
-// waitSteps are the pauses between looks at Postgres. They add up to 300 ms,
-// which ingestion needs only when it is behind.
+// waitSteps are the pauses between two queries for the click. Together they are 300 ms.
+// Ingestion needs that long only if it lags.
 var waitSteps = []time.Duration{
 	10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond, 150 * time.Millisecond,
 }
 
-// lookup finds clicks wherever an acknowledged one can be.
+// lookup finds acknowledged clicks, in Postgres and in the click stream.
 type lookup struct {
 	store Store
 	tail  Tail
@@ -30,14 +31,16 @@ type lookup struct {
 	log   *slog.Logger
 }
 
-// mayArrive reports whether the id is one that an edge can have given out.
+// mayArrive reports whether a collector can have created the id: it must contain a time,
+// and the time must not be in the future.
 func (l lookup) mayArrive(id affiliate.ClickID) bool {
-	minted, ok := id.Time()
-	return ok && !minted.After(l.now().Add(futureSlack))
+	created, ok := id.Time()
+	return ok && !created.After(l.now().Add(maxClockLead))
 }
 
-// find looks in Postgres; for a fresh id it waits for ingestion in short steps
-// and then looks in the stream's tail. nil: the click is unknown.
+// find looks up a click in Postgres. If the click is not there and its id is fresh, find
+// waits for ingestion and looks again after each of waitSteps. At last it reads the tail
+// of the click stream. It returns nil if the click is unknown.
 func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
 	if !l.mayArrive(id) {
 		return nil, nil
@@ -46,7 +49,7 @@ func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id af
 	if err != nil || found != nil {
 		return found, err
 	}
-	if minted, _ := id.Time(); l.now().Sub(minted) < freshFor {
+	if created, _ := id.Time(); l.now().Sub(created) < freshFor {
 		for _, step := range waitSteps {
 			if err := sleep(ctx, step); err != nil {
 				return nil, err
@@ -57,12 +60,14 @@ func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id af
 			}
 		}
 	}
-	// However old: ingestion may be behind by more than anybody would wait for.
+	// This does not depend on the age of the click, because ingestion may lag by more than
+	// freshFor.
 	return l.findInTail(ctx, workspace, id)
 }
 
-// findInTail answers nil whenever the tail does not help: the click is awaited
-// then, so that a Redis that does not answer costs time and not the commission.
+// findInTail looks up a click in the tail of the click stream. It returns nil if the
+// click is not there or if the tail cannot be read. The conversion then waits for its
+// click, so that an outage of Redis delays the commission but does not lose it.
 func (l lookup) findInTail(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
 	if l.tail == nil {
 		return nil, nil

@@ -8,8 +8,8 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
-// putKeys adds public keys to a batch. It skips malformed keys. Collectors reject these by
-// their checksum and do not look them up.
+// putKeys adds public keys to a batch. It skips malformed keys. Collectors reject these
+// by their checksum and do not look them up.
 func (k *Keeper[R, B]) putKeys(version int64, batch B, keys []affiliate.PublicKeyTarget) {
 	for _, key := range keys {
 		if digest, ok := digestOf(key); ok {
