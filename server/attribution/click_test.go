@@ -24,7 +24,7 @@ func (w *world) see(click affiliate.ClickID) *affiliatev1.AttributedClick {
 	return c
 }
 
-func TestClickShowsEverythingButItsVisitor(t *testing.T) {
+func TestGetAttributedClick_HidesVisitor(t *testing.T) {
 	w := newWorld(t)
 	link := affiliate.NewID[affiliate.Link](w.now())
 	full := w.clickIn(w.scope, w.program, w.participant, pgtest.Row{
@@ -56,11 +56,11 @@ func TestClickShowsEverythingButItsVisitor(t *testing.T) {
 		bare.UtmTerm != nil || bare.UtmContent != nil || bare.SubId != nil || bare.Language != nil || bare.BotReason != nil || bare.GetIsBot() ||
 		bare.Country != nil || bare.Region != nil || bare.Device != nil || bare.Browser != nil || bare.Os != nil || bare.PaidPlatform != nil ||
 		bare.GetIsUnique() || bare.GetConvertedAt() != nil {
-		t.Errorf("what is not known is not null: %v", bare)
+		t.Errorf("an unknown field is not null: %v", bare)
 	}
 }
 
-func TestClickNamesItsConversionsOldestFirst(t *testing.T) {
+func TestGetAttributedClick_ListsConversionsOldestFirst(t *testing.T) {
 	w := newWorld(t)
 	click := w.click()
 	w.report(named("elsewhere", w.click()))
@@ -86,7 +86,7 @@ func TestClickNamesItsConversionsOldestFirst(t *testing.T) {
 		}
 	}
 
-	// What a click says of a conversion is the decision in force.
+	// The conversions of a click show their decisions in force.
 	expired := w.clickIn(w.scope, w.program, w.participant, pgtest.Row{"expires_at": w.now().Add(-time.Hour)})
 	r := w.report(named("late", expired))
 	if at := w.see(expired).GetConvertedAt(); at != nil {

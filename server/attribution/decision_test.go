@@ -16,7 +16,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestDecisionShowsHowItCameAbout(t *testing.T) {
+func TestGetDecision_ReturnsAllDetails(t *testing.T) {
 	w := newWorld(t)
 	winner := w.newParticipant(w.scope, w.program)
 	w.code(w.scope, w.program, winner, "spring10")
@@ -77,9 +77,9 @@ func TestDecisionShowsHowItCameAbout(t *testing.T) {
 	}
 }
 
-// The rules are those of the time, to the last digit and with what the engine
-// does not know any more.
-func TestRulesAreShownAsStored(t *testing.T) {
+// A decision shows the rules as they were stored with it. Later changes of the programme
+// do not change them, and fields that the current version does not know are kept.
+func TestGetDecision_ReturnsRulesAsStored(t *testing.T) {
 	w := newWorld(t)
 	r := w.report(named("order-1", w.click()))
 	const stored = `{"version": 4, "rules": {"rate_bps": 3000, "cap_cents": 1000000000000, "retired": [1, null, "x", {"y": true}]}, "source": "program"}`
@@ -102,7 +102,7 @@ func TestRulesAreShownAsStored(t *testing.T) {
 	}
 }
 
-func TestDecisionShowsPartsAndFraud(t *testing.T) {
+func TestGetDecision_ReturnsPartsAndFraudSignals(t *testing.T) {
 	w := newWorld(t)
 	w.Exec(`update programs set rules = rules || '{"products":[{"product_id":"book","rate_bps":500}]}'`)
 	req := named("order-1", w.click())
@@ -125,7 +125,8 @@ func TestDecisionShowsPartsAndFraud(t *testing.T) {
 	}
 }
 
-// A candidate that an earlier event bound names the customer, as the conversion does.
+// A candidate that comes from the customer's binding has the same customer reference as
+// the conversion.
 func TestDecision_NamesTheCustomerOfACandidate(t *testing.T) {
 	w := newWorld(t)
 	first := named("order-1", w.click())
@@ -166,7 +167,7 @@ func TestDecision_NamesTheCustomerOfACandidate(t *testing.T) {
 	}
 }
 
-func TestDecisionThatAttributesNothing(t *testing.T) {
+func TestGetDecision_WithoutAttribution(t *testing.T) {
 	w := newWorld(t)
 	r := w.report(named("order-1", affiliate.NewID[affiliate.Click](w.now().Add(-time.Hour))))
 	d := w.decision(r.GetId())
@@ -177,7 +178,7 @@ func TestDecisionThatAttributesNothing(t *testing.T) {
 	}
 }
 
-func TestSupersededDecisionsStayAndAreLinked(t *testing.T) {
+func TestListDecisions_LinksSupersededDecisions(t *testing.T) {
 	w := newWorld(t)
 	r := w.report(named("order-1", w.click()))
 	first := w.decision(r.GetId())
@@ -216,11 +217,11 @@ func TestSupersededDecisionsStayAndAreLinked(t *testing.T) {
 	}
 	first.SupersededBy = &chain[1]
 	if !proto.Equal(list.GetData()[2], first) {
-		t.Errorf("the first is another one by now: %v", list.GetData()[2])
+		t.Errorf("the first decision has changed: %v", list.GetData()[2])
 	}
 }
 
-func TestListFilters(t *testing.T) {
+func TestListDecisions_Filters(t *testing.T) {
 	w := newWorld(t)
 	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
 	other := w.newProgram(w.scope)
@@ -242,17 +243,17 @@ func TestListFilters(t *testing.T) {
 		req  *request
 		want []string
 	}{
-		"all":                       {&request{}, []string{"paused", "unknown", "first", "eve"}},
-		"attributed":                {&request{Attributed: ptr(true)}, []string{"first", "eve"}},
-		"not attributed":            {&request{Attributed: ptr(false)}, []string{"paused", "unknown"}},
-		"a reason":                  {&request{ReasonCode: ptr("CLICK_UNKNOWN")}, []string{"unknown"}},
-		"a reason that nobody had":  {&request{ReasonCode: ptr("FRAUD_BLOCKED")}, []string{}},
-		"a programme":               {&request{ProgramId: ptr(w.program.String())}, []string{"first", "eve"}},
-		"one that attributes not":   {&request{ProgramId: ptr(other.String())}, []string{"paused"}},
-		"a day":                     {&request{From: ptr("2026-03-10"), To: ptr("2026-03-10")}, []string{"unknown", "first"}},
-		"from a day":                {&request{From: ptr("2026-03-11")}, []string{"paused"}},
-		"to an instant":             {&request{To: ptr("2026-03-10T00:00:00Z")}, []string{"first", "eve"}},
-		"from an instant elsewhere": {&request{From: ptr("2026-03-10T01:00:00+01:00")}, []string{"paused", "unknown", "first"}},
+		"all":                        {&request{}, []string{"paused", "unknown", "first", "eve"}},
+		"attributed":                 {&request{Attributed: ptr(true)}, []string{"first", "eve"}},
+		"not attributed":             {&request{Attributed: ptr(false)}, []string{"paused", "unknown"}},
+		"a reason":                   {&request{ReasonCode: ptr("CLICK_UNKNOWN")}, []string{"unknown"}},
+		"a reason without decisions": {&request{ReasonCode: ptr("FRAUD_BLOCKED")}, []string{}},
+		"a programme":                {&request{ProgramId: ptr(w.program.String())}, []string{"first", "eve"}},
+		"a paused programme":         {&request{ProgramId: ptr(other.String())}, []string{"paused"}},
+		"a day":                      {&request{From: ptr("2026-03-10"), To: ptr("2026-03-10")}, []string{"unknown", "first"}},
+		"from a day":                 {&request{From: ptr("2026-03-11")}, []string{"paused"}},
+		"to an instant":              {&request{To: ptr("2026-03-10T00:00:00Z")}, []string{"first", "eve"}},
+		"from an instant elsewhere":  {&request{From: ptr("2026-03-10T01:00:00+01:00")}, []string{"paused", "unknown", "first"}},
 		"all at once": {
 			&request{From: ptr("2026-03-10"), Attributed: ptr(false), ReasonCode: ptr("PROGRAM_INACTIVE"), ProgramId: ptr(other.String())},
 			[]string{"paused"},
@@ -282,18 +283,18 @@ func TestListFilters(t *testing.T) {
 	}
 }
 
-func TestCheckOfLists(t *testing.T) {
+func TestListDecisions_RejectsInvalidFilters(t *testing.T) {
 	w := newWorld(t)
 	type request = affiliatev1.ListDecisionsRequest
 	for name, tc := range map[string]struct {
 		req    *request
 		fields []string
 	}{
-		"backwards":         {&request{From: ptr("2026-03-11"), To: ptr("2026-03-10")}, []string{"to"}},
-		"no dates":          {&request{From: ptr("March"), To: ptr("2026-13-01")}, []string{"from", "to"}},
-		"no reason":         {&request{ReasonCode: ptr("click_unknown")}, []string{"reason_code"}},
-		"one of candidates": {&request{ReasonCode: ptr("OUTRANKED")}, []string{"reason_code"}},
-		"no id":             {&request{ProgramId: ptr("P")}, []string{"program_id"}},
+		"backwards":                 {&request{From: ptr("2026-03-11"), To: ptr("2026-03-10")}, []string{"to"}},
+		"no dates":                  {&request{From: ptr("March"), To: ptr("2026-13-01")}, []string{"from", "to"}},
+		"no reason":                 {&request{ReasonCode: ptr("click_unknown")}, []string{"reason_code"}},
+		"reason of candidates only": {&request{ReasonCode: ptr("OUTRANKED")}, []string{"reason_code"}},
+		"no id":                     {&request{ProgramId: ptr("P")}, []string{"program_id"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := w.service.Check(tc.req)
@@ -301,7 +302,7 @@ func TestCheckOfLists(t *testing.T) {
 			for i, v := range found {
 				fields[i] = v.Field
 				if strings.Contains(v.Message, "date_") {
-					t.Errorf("%q names a parameter that there is not", v.Message)
+					t.Errorf("%q names a parameter that the request does not have", v.Message)
 				}
 			}
 			if !slices.Equal(fields, tc.fields) {
@@ -313,7 +314,7 @@ func TestCheckOfLists(t *testing.T) {
 	}
 }
 
-func TestNothingIsFoundElsewhere(t *testing.T) {
+func TestReads_DoNotFindOtherScopes(t *testing.T) {
 	w := newWorld(t)
 	click := w.click()
 	r := w.report(named("order-1", click))
@@ -333,13 +334,13 @@ func TestNothingIsFoundElsewhere(t *testing.T) {
 		t.Run("unknown, "+call, func(t *testing.T) { pgtest.RequireRefusal(t, do(as(w.scope)), affiliate.ReasonNotFound) })
 	}
 	for call, do := range reads(w, "1", "1", "00000000-0000-4000-8000-000000000000") {
-		t.Run("no id of ours, "+call, func(t *testing.T) { pgtest.RequireRefusal(t, do(as(w.scope)), affiliate.ReasonNotFound) })
+		t.Run("malformed id, "+call, func(t *testing.T) { pgtest.RequireRefusal(t, do(as(w.scope)), affiliate.ReasonNotFound) })
 	}
 	_, err := w.service.GetAttributedClick(as(w.scope), &affiliatev1.GetAttributedClickRequest{ClickId: "1"})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 
-// reads are the calls that read one thing.
+// reads returns the calls that read one decision or click, by name.
 func reads(w *world, conversion, external, click string) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"decision": func(ctx context.Context) error {

@@ -18,7 +18,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// simulationOf is a report as a simulation.
+// simulationOf returns the simulation request with the fields of a report.
 func simulationOf(t *testing.T, report *affiliatev1.ReportConversionRequest) *affiliatev1.SimulateAttributionRequest {
 	t.Helper()
 	wire, err := proto.Marshal(report)
@@ -41,15 +41,16 @@ func (w *world) simulate(report *affiliatev1.ReportConversionRequest) *affiliate
 	return d
 }
 
-// withoutIDs is a decision without what two decisions can never have in common.
+// withoutIDs returns a copy of a decision without its ids and its time, which differ
+// between any two decisions.
 func withoutIDs(d *affiliatev1.Decision) *affiliatev1.Decision {
 	d = proto.CloneOf(d)
 	d.DecisionId, d.ConversionId, d.DecidedAt = nil, nil, nil
 	return d
 }
 
-// Whatever decides, a report gets the decision that was simulated just before.
-func TestSimulationDecidesAsAReport(t *testing.T) {
+// For every reason code, a report gets the decision that was simulated just before.
+func TestSimulation_DecidesLikeReport(t *testing.T) {
 	w := newWorld(t)
 	other := w.newParticipant(w.scope, w.program)
 	w.code(w.scope, w.program, other, "spring10")
@@ -110,10 +111,10 @@ func TestSimulationDecidesAsAReport(t *testing.T) {
 			before := w.now().UTC().Truncate(time.Millisecond)
 			simulated := w.simulate(report)
 			if simulated.DecisionId != nil || simulated.ConversionId != nil || simulated.Supersedes != nil || simulated.SupersededBy != nil {
-				t.Errorf("a simulation has what is stored: %v", simulated)
+				t.Errorf("a simulation has the ids of a stored decision: %v", simulated)
 			}
 			if at := simulated.GetDecidedAt().AsTime(); at.Before(before) || at.After(w.now()) {
-				t.Errorf("decided at %s, asked at %s", at, before)
+				t.Errorf("decided at %s, called at %s", at, before)
 			}
 			if simulated.GetReasonCode() != tc.reason {
 				t.Errorf("%s: %s", simulated.GetReasonCode(), simulated.GetExplanation())
@@ -126,7 +127,7 @@ func TestSimulationDecidesAsAReport(t *testing.T) {
 	}
 }
 
-// snapshot is every row of every table.
+// snapshot returns all rows of all tables.
 func (w *world) snapshot() map[string][]string {
 	w.Helper()
 	rows := map[string][]string{}
@@ -137,7 +138,7 @@ func (w *world) snapshot() map[string][]string {
 	return rows
 }
 
-func TestSimulationStoresNothing(t *testing.T) {
+func TestSimulation_StoresNothing(t *testing.T) {
 	w := newWorld(t)
 	w.code(w.scope, w.program, w.participant, "spring10", pgtest.Row{"max_redemptions": 5})
 	bound := named("bind", w.click())
@@ -147,7 +148,7 @@ func TestSimulationStoresNothing(t *testing.T) {
 	before := w.snapshot()
 	for _, customer := range []string{"ann", "nobody yet"} {
 		for _, click := range []affiliate.ClickID{click, affiliate.NewID[affiliate.Click](w.now().Add(-time.Hour))} {
-			report := named("bind", click) // an id that is taken is not looked at
+			report := named("bind", click) // a simulation ignores that this external id exists
 			report.PromoCode, report.CustomerId, report.CustomerEmail = ptr("spring10"), &customer, ptr("ann@example.com")
 			if d := w.simulate(report); d.GetReasonCode() != "PROMO_CODE_MATCHED" {
 				t.Errorf("%v", d)
@@ -156,7 +157,7 @@ func TestSimulationStoresNothing(t *testing.T) {
 	}
 	after := w.snapshot()
 	if len(before) < 30 || len(before["public.promo_codes"]) != 1 || len(before["public.customers"]) != 1 {
-		t.Fatalf("the snapshot sees little: %v", before)
+		t.Fatalf("the snapshot is not complete: %v", before)
 	}
 	for table, rows := range after {
 		if !slices.Equal(rows, before[table]) {
@@ -165,8 +166,8 @@ func TestSimulationStoresNothing(t *testing.T) {
 	}
 }
 
-// Whoever holds the rows that a report would lock does not hold up a simulation.
-func TestSimulationWaitsForNobody(t *testing.T) {
+// A simulation does not wait for the row locks that a report would wait for.
+func TestSimulation_WaitsForNoLocks(t *testing.T) {
 	w := newWorld(t)
 	w.code(w.scope, w.program, w.participant, "spring10")
 	bound := named("bind", w.click())
@@ -189,12 +190,12 @@ func TestSimulationWaitsForNobody(t *testing.T) {
 	}
 }
 
-func TestSimulationLooksForAClickOnce(t *testing.T) {
+func TestSimulation_LooksUpClickOnce(t *testing.T) {
 	w := newWorld(t)
 	at := w.now().UTC().Truncate(time.Millisecond)
 	id := affiliate.NewID[affiliate.Click](at)
 	if d := w.simulate(named("", id)); d.GetReasonCode() != "CLICK_UNKNOWN" || w.clicks.looks.Load() != 1 || w.clicks.tailLooks.Load() != 1 {
-		t.Errorf("%v after %d looks and %d in the tail", d, w.clicks.looks.Load(), w.clicks.tailLooks.Load())
+		t.Errorf("%v after %d look-ups in Postgres and %d in the tail", d, w.clicks.looks.Load(), w.clicks.tailLooks.Load())
 	}
 	w.clicks.inTail = []affiliate.Click{{
 		ID: id, Scope: w.scope, Program: w.program, Participant: w.participant, ReceivedAt: at, ExpiresAt: affiliate.WindowEnd(at, 30),
@@ -209,7 +210,7 @@ func TestSimulationLooksForAClickOnce(t *testing.T) {
 	}
 }
 
-func TestSimulationConvertsAtTheRateOfTheDay(t *testing.T) {
+func TestSimulation_UsesExchangeRateOfTheDay(t *testing.T) {
 	w := newWorld(t)
 	day := w.now().UTC()
 	w.Insert("fx_rates", pgtest.Row{"base": "USD", "quote": "EUR", "date": day, "rate": "0.9", "loaded_at": day})
@@ -221,7 +222,7 @@ func TestSimulationConvertsAtTheRateOfTheDay(t *testing.T) {
 	}
 }
 
-func TestSimulationRefusesWhatAReportRefuses(t *testing.T) {
+func TestSimulation_RejectsLikeReport(t *testing.T) {
 	w := newWorld(t)
 	live := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}
 	program := w.newProgram(live)
@@ -262,7 +263,7 @@ func TestSimulationRefusesWhatAReportRefuses(t *testing.T) {
 	}
 }
 
-func TestSimulationIsCheckedAsAReport(t *testing.T) {
+func TestSimulation_IsValidatedLikeReport(t *testing.T) {
 	w := newWorld(t)
 	good := named("order-1", affiliate.NewID[affiliate.Click](w.now()))
 	if found := w.service.Check(simulationOf(t, good)); len(found) != 0 {
@@ -279,8 +280,9 @@ func TestSimulationIsCheckedAsAReport(t *testing.T) {
 	}
 }
 
-// A simulation is turned into a report number by number.
-func TestSimulationHasTheFieldsOfAReport(t *testing.T) {
+// A simulation is converted to a report by the field numbers, so the two messages must
+// have the same fields.
+func TestSimulation_HasFieldsOfReport(t *testing.T) {
 	simulation := (&affiliatev1.SimulateAttributionRequest{}).ProtoReflect().Descriptor().Fields()
 	report := (&affiliatev1.ReportConversionRequest{}).ProtoReflect().Descriptor().Fields()
 	if simulation.Len() != report.Len() {
@@ -299,7 +301,7 @@ func TestSimulationHasTheFieldsOfAReport(t *testing.T) {
 	}
 }
 
-// typeOf is the name of a field's message or enum; empty for other kinds.
+// typeOf returns the name of a field's message or enum type, or "" for other kinds.
 func typeOf(field protoreflect.FieldDescriptor) protoreflect.FullName {
 	switch {
 	case field.Message() != nil:

@@ -16,8 +16,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// world is a workspace with a programme of 30 percent and an approved partner,
-// and the services that decide and show, over a real database.
+// world is a workspace with a 30 percent programme and an approved partner. Its services
+// use a real database.
 type world struct {
 	*testing.T
 	*pgtest.Fixture
@@ -78,7 +78,7 @@ func (w *world) click() affiliate.ClickID {
 	return w.clickIn(w.scope, w.program, w.participant)
 }
 
-// code stores a usable promo code.
+// code stores a promo code that is usable unless changes says otherwise.
 func (w *world) code(scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID, code string, changes ...pgtest.Row) {
 	w.Helper()
 	w.Insert("promo_codes", append([]pgtest.Row{{
@@ -88,12 +88,12 @@ func (w *world) code(scope affiliate.Scope, program affiliate.ProgramID, partici
 	}}, changes...)...)
 }
 
-// as is the context of a call with a secret key of the scope.
+// as returns the context of a call with a secret key of the scope.
 func as(scope affiliate.Scope) context.Context {
 	return server.WithPrincipal(context.Background(), server.Principal{Kind: server.SecretKey, Workspace: scope.Workspace, Mode: scope.Mode})
 }
 
-// asMerchant is the context of a call with a merchant's token.
+// asMerchant returns the context of a call with a merchant's token.
 func (w *world) asMerchant() context.Context {
 	w.Helper()
 	return server.WithPrincipal(context.Background(), server.Principal{
@@ -101,7 +101,8 @@ func (w *world) asMerchant() context.Context {
 	})
 }
 
-// sale is 119 EUR with 19 EUR of tax; what it names, its caller adds.
+// sale returns a report of a sale of 119 EUR with 19 EUR of tax. The caller adds a click
+// or a promo code.
 func sale(external string) *affiliatev1.ReportConversionRequest {
 	return &affiliatev1.ReportConversionRequest{
 		EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: external,
@@ -145,7 +146,8 @@ func (w *world) list(scope affiliate.Scope, req *affiliatev1.ListDecisionsReques
 	return list
 }
 
-// clicks is the real store with its look-ups of clicks counted, and a tail.
+// clicks is the real store and a tail of the click stream. It counts the look-ups in
+// both.
 type clicks struct {
 	conversion.Store
 	inTail    []affiliate.Click

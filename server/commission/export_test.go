@@ -19,7 +19,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// download receives an export.
+// download is the stream that receives an export.
 type download struct {
 	grpc.ServerStream
 	ctx    context.Context
@@ -60,7 +60,7 @@ func (m *merchant) export(ctx context.Context, req *affiliatev1.ExportCommission
 const csvHeader = "id,createdAt,status,commissionType,programName,partnerName,amountCents,currency,saleAmountCents,saleCurrency," +
 	"externalTransactionId,promoCode,needsReview,holdUntil,approvedAt,rejectedAt,paidAt,refundedAt,payoutId\r\n"
 
-func TestExportedCells(t *testing.T) {
+func TestExport_Cells(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeTest)
 	if got := m.export(m.call(), &affiliatev1.ExportCommissionsRequest{}); got.text() != csvHeader {
@@ -96,7 +96,7 @@ func TestExportedCells(t *testing.T) {
 }
 
 // An export has the rows of the list of the same filter, in the same order.
-func TestExportIsTheListInItsOrder(t *testing.T) {
+func TestExport_HasRowsOfListInOrder(t *testing.T) {
 	m, second := stocked(t)
 	day := "2026-02-27"
 	for _, c := range []struct {
@@ -128,15 +128,15 @@ func TestExportIsTheListInItsOrder(t *testing.T) {
 		}
 	}
 	if rows := strings.Count(m.export(m.as(affiliate.RoleViewer), &affiliatev1.ExportCommissionsRequest{Search: proto.String("anna0@")}).text(), "\r\n"); rows != 1 {
-		t.Error("a viewer exports by address")
+		t.Error("a viewer can search the export by e-mail address")
 	}
 }
 
-func TestAnExportEndsWithItsReader(t *testing.T) {
+func TestExport_EndsWithClient(t *testing.T) {
 	m, _ := stocked(t)
 	gone := errors.New("gone")
 	d := &download{ctx: m.call(), fail: gone}
-	for range 3 { // a workspace has places for two exports at a time
+	for range 3 { // a workspace may run two exports at a time
 		if err := m.w.service.ExportCommissions(&affiliatev1.ExportCommissionsRequest{}, d); !errors.Is(err, gone) {
 			t.Errorf("%v", err)
 		}

@@ -23,25 +23,26 @@ import (
 	"github.com/tributary-hq/tributary/server/commission"
 )
 
-// asked is one call as the history has it. What the caller's clock said is part
-// of it: clocks of processes differ, and the order of moves is the database's.
-type asked struct {
+// operation is the input of one call in the history. It includes the time of the caller's
+// clock, because the clocks of processes differ. The database determines the order of the
+// transitions.
+type operation struct {
 	Commission affiliate.CommissionID
 	Move       affiliate.CommissionMove // empty: a read
 	At         time.Time
 	Reason     string // of MoveFlag
 }
 
-// answered is what a call came back with.
-type answered struct {
+// result is the output of one call.
+type result struct {
 	Refused     affiliate.Reason
 	Status      affiliatev1.CommissionStatus
 	NeedsReview bool
-	Moves       int  // lines of history
-	Approved    bool // of a sweep: whether it approved this commission
+	Moves       int  // number of history lines
+	Approved    bool // for a sweep: whether it approved this commission
 }
 
-func (a asked) transition() affiliate.CommissionTransition {
+func (a operation) transition() affiliate.CommissionTransition {
 	t := affiliate.CommissionTransition{Move: a.Move, At: a.At, ParticipantStatus: affiliate.ParticipantApproved}
 	if a.Reason != "" {
 		t.ReviewReasons = []string{a.Reason}
@@ -52,20 +53,21 @@ func (a asked) transition() affiliate.CommissionTransition {
 func byCommission(history []porcupine.Operation) [][]porcupine.Operation {
 	of := map[affiliate.CommissionID][]porcupine.Operation{}
 	for _, o := range history {
-		id := o.Input.(asked).Commission
+		id := o.Input.(operation).Commission
 		of[id] = append(of[id], o)
 	}
 	return slices.Collect(maps.Values(of))
 }
 
-// sequential is the model that every history has to be a shuffle of: one
-// commission that makes one move at a time, as package commissiontest says.
+// sequential returns the model of one commission that makes one transition at a time. The
+// result of each transition comes from package commissiontest. A history is linearizable
+// if its calls can be ordered so that the model gives the same results.
 func sequential(born map[affiliate.CommissionID]affiliate.Commission) porcupine.Model {
 	return porcupine.Model{
 		Partition: byCommission,
 		Init:      func() any { return affiliate.Commission{} },
 		Step: func(state, input, output any) (bool, any) {
-			c, in, out := state.(affiliate.Commission), input.(asked), output.(answered)
+			c, in, out := state.(affiliate.Commission), input.(operation), output.(result)
 			if c.Version == 0 {
 				c = born[in.Commission]
 			}
@@ -73,12 +75,12 @@ func sequential(born map[affiliate.CommissionID]affiliate.Commission) porcupine.
 				return out == shown(c), c
 			}
 			if in.Move == affiliate.MoveAutoApprove && !out.Approved {
-				// Not due, or in somebody's hands.
+				// The commission was not due, or another transaction had locked it.
 				return true, c
 			}
 			move := commissiontest.Expected(c, in.transition())
 			if move.Refused != "" {
-				return out == answered{Refused: move.Refused}, c
+				return out == result{Refused: move.Refused}, c
 			}
 			if in.Move == affiliate.MoveAutoApprove {
 				return true, move.After
@@ -87,27 +89,27 @@ func sequential(born map[affiliate.CommissionID]affiliate.Commission) porcupine.
 		},
 		Equal: reflect.DeepEqual,
 		DescribeOperation: func(input, output any) string {
-			in := input.(asked)
+			in := input.(operation)
 			return fmt.Sprintf("%s at %s → %+v", cmp.Or(in.Move, "read"), in.At.Format("15:04:05.000"), output)
 		},
 	}
 }
 
-func shown(c affiliate.Commission) answered {
-	return answered{Status: server.FromWord[affiliatev1.CommissionStatus](c.Status), NeedsReview: c.NeedsReview, Moves: c.Version}
+func shown(c affiliate.Commission) result {
+	return result{Status: server.FromWord[affiliatev1.CommissionStatus](c.Status), NeedsReview: c.NeedsReview, Moves: c.Version}
 }
 
-// recorder makes calls of the service and keeps their history.
+// recorder calls the service and records the history of the calls.
 type recorder struct {
 	*merchant
-	began   time.Time // what the instants of the history are counted from
-	hold    time.Time // ends every hold
+	began   time.Time // times in the history are relative to this
+	hold    time.Time // the end of the hold period of all commissions
 	sweeps  atomic.Int64
 	lock    sync.Mutex
 	history []porcupine.Operation
 }
 
-func (r *recorder) record(client int, in asked, call func() answered) {
+func (r *recorder) record(client int, in operation, call func() result) {
 	called := time.Since(r.began)
 	out := call()
 	returned := time.Since(r.began)
@@ -118,8 +120,8 @@ func (r *recorder) record(client int, in asked, call func() answered) {
 	})
 }
 
-// do makes a call as the service of a process does whose clock says in.At.
-func (r *recorder) do(t *testing.T, in asked) answered {
+// do makes a call to a service whose clock is at in.At.
+func (r *recorder) do(t *testing.T, in operation) result {
 	t.Helper()
 	service := commission.New(stores.Commission(r.w.Store), func() time.Time { return in.At })
 	program, id := r.program.String(), in.Commission.String()
@@ -146,17 +148,18 @@ func (r *recorder) do(t *testing.T, in asked) answered {
 	}
 	var refusal *affiliate.Error
 	if errors.As(err, &refusal) {
-		return answered{Refused: refusal.Reason}
+		return result{Refused: refusal.Reason}
 	}
 	if err != nil {
 		t.Error(err)
-		return answered{}
+		return result{}
 	}
-	return answered{Status: got.GetStatus(), NeedsReview: got.GetNeedsReview(), Moves: len(got.GetHistory())}
+	return result{Status: got.GetStatus(), NeedsReview: got.GetNeedsReview(), Moves: len(got.GetHistory())}
 }
 
-// sweep approves what is due, and is in the history of every commission. Its
-// instant is its own, so that what it approved can be told.
+// sweep approves the commissions that are due and adds the sweep to the history of every
+// commission. Each sweep has a different time, so that settleSweeps can find the
+// commissions that it approved.
 func (r *recorder) sweep(t *testing.T, client int, ids []affiliate.CommissionID) {
 	t.Helper()
 	at := r.hold.Add(time.Duration(r.sweeps.Add(1)) * time.Millisecond)
@@ -169,31 +172,31 @@ func (r *recorder) sweep(t *testing.T, client int, ids []affiliate.CommissionID)
 	defer r.lock.Unlock()
 	for _, id := range ids {
 		r.history = append(r.history, porcupine.Operation{
-			ClientId: client, Input: asked{Commission: id, Move: affiliate.MoveAutoApprove, At: at}, Call: called.Nanoseconds(), Return: returned.Nanoseconds(),
+			ClientId: client, Input: operation{Commission: id, Move: affiliate.MoveAutoApprove, At: at}, Call: called.Nanoseconds(), Return: returned.Nanoseconds(),
 		})
 	}
 }
 
-// settleSweeps notes for each sweep and commission whether the one approved the
-// other, which the database tells afterwards.
+// settleSweeps reads from the database, after all calls, which commissions each sweep
+// approved, and adds this to the history.
 func (r *recorder) settleSweeps(t *testing.T) {
 	t.Helper()
-	for i, operation := range r.history {
-		if in := operation.Input.(asked); in.Move == affiliate.MoveAutoApprove {
+	for i, recorded := range r.history {
+		if in := recorded.Input.(operation); in.Move == affiliate.MoveAutoApprove {
 			n := r.w.Count(`select count(*) from commission_history where commission_id = $1 and actor = 'system' and to_status = 'approved' and at = $2 and seq > 1`,
 				in.Commission, in.At)
-			r.history[i].Output = answered{Approved: n > 0}
+			r.history[i].Output = result{Approved: n > 0}
 		}
 	}
 }
 
-// Short histories of everything that people and the service do at once: each is
-// what the calls would have done one after the other, in an order in which none
-// that had ended comes behind one that had not begun.
-func TestReviewIsLinearizable(t *testing.T) {
+// The test makes calls in parallel and checks that each history is linearizable: the
+// results are those of the same calls made one after the other. In this order, a call
+// that ended before another one began comes before it.
+func TestReview_IsLinearizable(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
-	p := m.somebody()
+	p := m.somePartner()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	seen := map[affiliate.CommissionMove]int{}
@@ -220,7 +223,7 @@ func TestReviewIsLinearizable(t *testing.T) {
 			dice := rand.New(rand.NewPCG(seed, round*8+uint64(client))) //nolint:gosec // a test's dice
 			group.Go(func() {
 				for range 12 {
-					in := asked{Commission: ids[dice.IntN(len(ids))], At: r.hold.Add(-time.Minute)}
+					in := operation{Commission: ids[dice.IntN(len(ids))], At: r.hold.Add(-time.Minute)}
 					if dice.IntN(2) == 0 {
 						in.At = r.hold.Add(time.Duration(dice.IntN(2)) * time.Minute)
 					}
@@ -240,7 +243,7 @@ func TestReviewIsLinearizable(t *testing.T) {
 						r.sweep(t, client, ids)
 						continue
 					}
-					r.record(client, in, func() answered { return r.do(t, in) })
+					r.record(client, in, func() result { return r.do(t, in) })
 				}
 			})
 		}
@@ -258,8 +261,8 @@ func TestReviewIsLinearizable(t *testing.T) {
 			t.Errorf("round %d is not linearizable", round)
 		}
 		for _, o := range r.history {
-			if out := o.Output.(answered); out.Refused == "" && (out.Approved || out.Moves > 0) {
-				seen[o.Input.(asked).Move]++
+			if out := o.Output.(result); out.Refused == "" && (out.Approved || out.Moves > 0) {
+				seen[o.Input.(operation).Move]++
 			}
 		}
 		for _, id := range ids {
@@ -276,17 +279,17 @@ func TestReviewIsLinearizable(t *testing.T) {
 	}
 }
 
-// The checker is worth nothing if it finds nothing wrong.
-func TestTheModelRefusesWhatCannotHaveBeen(t *testing.T) {
+// The model must reject histories that are not linearizable.
+func TestModel_RejectsImpossibleHistories(t *testing.T) {
 	id := affiliate.CommissionID{UUID: [16]byte{15: 1}}
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	model := sequential(map[affiliate.CommissionID]affiliate.Commission{id: {Status: affiliate.CommissionPending, Version: 1}})
-	pending := answered{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING, Moves: 1}
-	approved := answered{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED, Moves: 2}
-	rejected := answered{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED, Moves: 2}
+	pending := result{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING, Moves: 1}
+	approved := result{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED, Moves: 2}
+	rejected := result{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED, Moves: 2}
 	type call struct {
 		move             affiliate.CommissionMove
-		out              answered
+		out              result
 		called, returned int64
 	}
 	for name, tc := range map[string]struct {
@@ -295,16 +298,16 @@ func TestTheModelRefusesWhatCannotHaveBeen(t *testing.T) {
 	}{
 		"one after the other":             {[]call{{"", pending, 1, 2}, {affiliate.MoveApprove, approved, 3, 4}, {"", approved, 5, 6}}, true},
 		"a read beside a move, before it": {[]call{{affiliate.MoveApprove, approved, 1, 4}, {"", pending, 2, 3}}, true},
-		"a read of what is over":          {[]call{{affiliate.MoveApprove, approved, 1, 2}, {"", pending, 3, 4}}, false},
-		"both win":                        {[]call{{affiliate.MoveApprove, approved, 1, 4}, {affiliate.MoveReject, rejected, 2, 3}}, false},
+		"a read of an old state":          {[]call{{affiliate.MoveApprove, approved, 1, 2}, {"", pending, 3, 4}}, false},
+		"both succeed":                    {[]call{{affiliate.MoveApprove, approved, 1, 4}, {affiliate.MoveReject, rejected, 2, 3}}, false},
 		"two approvals":                   {[]call{{affiliate.MoveApprove, approved, 1, 4}, {affiliate.MoveApprove, approved, 2, 3}}, false},
-		"refused without a reason to":     {[]call{{affiliate.MoveApprove, answered{Refused: affiliate.ReasonCommissionNotPending}, 1, 2}}, false},
-		"refused for another reason":      {[]call{{affiliate.MoveOverride, answered{Refused: affiliate.ReasonCommissionNeedsReview}, 1, 2}}, false},
+		"rejected without a cause":        {[]call{{affiliate.MoveApprove, result{Refused: affiliate.ReasonCommissionNotPending}, 1, 2}}, false},
+		"rejected with another code":      {[]call{{affiliate.MoveOverride, result{Refused: affiliate.ReasonCommissionNeedsReview}, 1, 2}}, false},
 	} {
 		var history []porcupine.Operation
 		for i, c := range tc.calls {
 			history = append(history, porcupine.Operation{
-				ClientId: i, Input: asked{Commission: id, Move: c.move, At: at}, Call: c.called, Output: c.out, Return: c.returned,
+				ClientId: i, Input: operation{Commission: id, Move: c.move, At: at}, Call: c.called, Output: c.out, Return: c.returned,
 			})
 		}
 		if got := porcupine.CheckOperations(model, history); got != tc.want {

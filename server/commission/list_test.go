@@ -33,8 +33,8 @@ func idsOf(items []*affiliatev1.CommissionListItem) []string {
 	return ids
 }
 
-// stocked is a merchant with 60 commissions of all kinds in two programmes, and
-// the same number elsewhere that must never show.
+// stocked returns a merchant with 60 different commissions in two programmes. Another
+// workspace and the merchant's other mode have 60 each, which no list may contain.
 func stocked(t *testing.T) (*merchant, affiliate.ProgramID) {
 	t.Helper()
 	w := newWorld(t)
@@ -52,7 +52,7 @@ func stocked(t *testing.T) (*merchant, affiliate.ProgramID) {
 		}
 		for n := range 60 {
 			columns := map[string]any{
-				// Several of each instant, so that ties have to be broken.
+				// Four commissions have the same time, so that the order needs a tie-break.
 				"created_at":      w.now().Add(-time.Duration(n/4) * 6 * time.Hour),
 				"amount_cents":    (n * 7) % 10, // ties here too
 				"status":          []string{"pending", "approved", "rejected", "paid", "refunded"}[n%5],
@@ -73,7 +73,7 @@ func stocked(t *testing.T) (*merchant, affiliate.ProgramID) {
 	return m, second
 }
 
-func TestListSortsAndPagesEachRowOnce(t *testing.T) {
+func TestList_PagesEachRowOnceInEveryOrder(t *testing.T) {
 	m, _ := stocked(t)
 	all := m.list(t, &affiliatev1.ListCommissionsRequest{PageSize: proto.Int32(100)})
 	if len(all.GetData()) != 60 || all.GetTotal() != 60 || all.GetPage() != 1 || all.GetLimit() != 100 {
@@ -83,7 +83,7 @@ func TestListSortsAndPagesEachRowOnce(t *testing.T) {
 		return cmp.Or(b.GetCreatedAt().AsTime().Compare(a.GetCreatedAt().AsTime()), cmp.Compare(b.GetId(), a.GetId()))
 	}
 	if !slices.IsSortedFunc(all.GetData(), newest) {
-		t.Error("by default the newest come first")
+		t.Error("the default order is not newest first")
 	}
 	word := func(e protoreflect.Enum) string { return string(e.Descriptor().Values().ByNumber(e.Number()).Name()) }
 	flag := func(b bool) int {
@@ -133,7 +133,7 @@ func TestListSortsAndPagesEachRowOnce(t *testing.T) {
 			}
 		}
 	}
-	// Exactly at the end the total is not to be had from the page.
+	// An empty page after the end must still have the total.
 	for page, size := range map[int32]int32{4: 20, 3: 30, 2: 60, 9: 100} {
 		if got := m.list(t, &affiliatev1.ListCommissionsRequest{Page: &page, PageSize: &size}); got.GetTotal() != 60 || len(got.GetData()) != 0 {
 			t.Errorf("page %d of size %d: %d rows, total %d", page, size, len(got.GetData()), got.GetTotal())
@@ -141,7 +141,7 @@ func TestListSortsAndPagesEachRowOnce(t *testing.T) {
 	}
 }
 
-func TestListFilters(t *testing.T) {
+func TestList_Filters(t *testing.T) {
 	m, second := stocked(t)
 	everything := m.list(t, &affiliatev1.ListCommissionsRequest{PageSize: proto.Int32(100)}).GetData()
 	type item = *affiliatev1.CommissionListItem
@@ -244,14 +244,14 @@ func TestListFilters(t *testing.T) {
 	}
 }
 
-func TestOtherWorkspacesAndModes(t *testing.T) {
+func TestCommissions_OfOtherScopesAreNotFound(t *testing.T) {
 	w := newWorld(t)
 	mine, foreign := w.merchant(affiliate.ModeLive), w.merchant(affiliate.ModeLive)
 	test := mine.other()
 	second := mine.newProgram("Beta")
 	ids := map[*merchant]affiliate.CommissionID{}
 	for _, m := range []*merchant{mine, foreign, test} {
-		ids[m] = m.commission(m.somebody(), nil)
+		ids[m] = m.commission(m.somePartner(), nil)
 	}
 	for _, m := range []*merchant{mine, foreign, test} {
 		if got := m.list(t, &affiliatev1.ListCommissionsRequest{}); got.GetTotal() != 1 || got.GetData()[0].GetId() != ids[m].String() {
@@ -329,7 +329,7 @@ func TestOtherWorkspacesAndModes(t *testing.T) {
 	}
 }
 
-func TestViewersSeeMaskedAddresses(t *testing.T) {
+func TestCommissions_MaskAddressesForViewers(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
 	p := m.partner(m.program, "Paula", "secret.paula@example.com")
@@ -361,11 +361,11 @@ func TestViewersSeeMaskedAddresses(t *testing.T) {
 	}
 }
 
-func TestDetailTellsWhereItCameFrom(t *testing.T) {
+func TestGetCommission_ReturnsOrigin(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeTest)
 	by := affiliate.NewID[affiliate.User](w.now())
-	id := m.commission(m.somebody(), map[string]any{
+	id := m.commission(m.somePartner(), map[string]any{
 		"status": "approved", "override_reason": "an old partner", "override_by": by, "amount_cents": 150,
 		"fx_rate": "1.0825", "fx_date": "2026-02-27", "recurring_index": 2, "dispute_status": "won",
 	})
@@ -390,7 +390,7 @@ func TestDetailTellsWhereItCameFrom(t *testing.T) {
 	}
 }
 
-func TestListItemAndDetailShareTheirFields(t *testing.T) {
+func TestListItem_HasFieldsOfDetail(t *testing.T) {
 	item := (&affiliatev1.CommissionListItem{}).ProtoReflect().Descriptor().Fields()
 	full := (&affiliatev1.Commission{}).ProtoReflect().Descriptor().Fields()
 	for i := range item.Len() {
@@ -412,7 +412,7 @@ func TestListItemAndDetailShareTheirFields(t *testing.T) {
 	}
 }
 
-func TestCheckReportsDates(t *testing.T) {
+func TestCheck_RejectsInvalidFilters(t *testing.T) {
 	w := newWorld(t)
 	bad := &affiliatev1.ListCommissionsRequest{DateFrom: proto.String("soon"), DateTo: proto.String("later"), Timezone: proto.String("Moon")}
 	var fields []string

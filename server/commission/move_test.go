@@ -35,10 +35,10 @@ func (m *merchant) sweep(t *testing.T) {
 	}
 }
 
-func TestEveryMoveInEveryStatus(t *testing.T) {
+func TestReview_EachMoveInEachStatus(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeTest)
-	p := m.somebody()
+	p := m.somePartner()
 	running := w.now().Add(time.Hour)
 	for _, c := range []struct {
 		status  string
@@ -78,7 +78,7 @@ func TestEveryMoveInEveryStatus(t *testing.T) {
 					id, "commission."+move.name, m.user.String())
 				if move.want != "" {
 					if path := w.path(id); path != c.status || audited != 0 {
-						t.Errorf("refused, and yet %s with %d audit lines", path, audited)
+						t.Errorf("rejected, but the path is %s with %d audit lines", path, audited)
 					}
 					return
 				}
@@ -86,23 +86,23 @@ func TestEveryMoveInEveryStatus(t *testing.T) {
 					t.Errorf("%s with %d audit lines", path, audited)
 				}
 				if want := "COMMISSION_STATUS_" + strings.ToUpper(move.to); got.GetStatus().String() != want || len(got.GetHistory()) != 2 {
-					t.Errorf("answered %v", got)
+					t.Errorf("response %v", got)
 				}
 			})
 		}
 	}
 }
 
-func TestApproveOfAFlaggedCommissionClearsTheFlag(t *testing.T) {
+func TestApprove_ClearsReviewFlag(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
-	id := m.commission(m.somebody(), map[string]any{"needs_review": true, "review_reasons": []string{"fx_rate_missing"}})
+	id := m.commission(m.somePartner(), map[string]any{"needs_review": true, "review_reasons": []string{"fx_rate_missing"}})
 	got, err := m.approve(m.program, id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got.GetNeedsReview() || len(got.GetReviewReasons()) != 0 || got.GetApprovedBy() != m.user.String() || !got.GetApprovedAt().AsTime().Equal(w.now()) {
-		t.Errorf("answered %v", got)
+		t.Errorf("response %v", got)
 	}
 	o, previous := w.LastEvent(affiliate.EventCommissionApproved)
 	if o["status"] != "approved" || o["needs_review"] != false || o["version"] != 2.0 {
@@ -120,34 +120,34 @@ func TestApproveOfAFlaggedCommissionClearsTheFlag(t *testing.T) {
 	}
 }
 
-func TestEarlyApprovalSaysWhoAndWhy(t *testing.T) {
+func TestApproveEarly_StoresActorAndReason(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
 	until := w.now().Add(time.Hour)
-	id := m.commission(m.somebody(), map[string]any{"hold_until": until, "auto_approve_at": until})
+	id := m.commission(m.somePartner(), map[string]any{"hold_until": until, "auto_approve_at": until})
 	got, err := m.approveEarly(m.program, id)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got.GetOverrideReason() != "an old partner" || got.GetOverrideBy() != m.user.String() || got.GetApprovedBy() != m.user.String() ||
 		!got.GetHoldActive() || !got.GetHoldUntil().AsTime().Equal(until) {
-		t.Errorf("answered %v", got)
+		t.Errorf("response %v", got)
 	}
 	if last := got.GetHistory()[1]; last.GetReason() != "an old partner" || last.GetActor() != m.user.String() {
 		t.Errorf("history ends with %v", last)
 	}
 	if object, _ := w.LastEvent(affiliate.EventCommissionApproved); strings.Contains(fmt.Sprint(object), "an old partner") {
-		t.Errorf("the event tells the reason: %v", object)
+		t.Errorf("the event contains the reason: %v", object)
 	}
 	if n := w.Count(`select count(*) from audit_log where action = 'commission.approve_override' and after ->> 'override_reason' = 'an old partner'`); n != 1 {
-		t.Error("the audit log does not say why")
+		t.Error("the audit log does not contain the reason")
 	}
 }
 
-func TestClearReviewKeepsTheStatus(t *testing.T) {
+func TestClearReview_KeepsStatus(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeTest)
-	p := m.somebody()
+	p := m.somePartner()
 	note := "asked them"
 	clearReview := func(id affiliate.CommissionID, note *string) (*affiliatev1.Commission, error) {
 		return w.service.ClearCommissionReview(m.call(), &affiliatev1.ClearCommissionReviewRequest{ProgramId: m.program.String(), CommissionId: id.String(), Note: note})
@@ -160,13 +160,13 @@ func TestClearReviewKeepsTheStatus(t *testing.T) {
 		}
 		last := got.GetHistory()[1]
 		if got.GetNeedsReview() || len(got.GetReviewReasons()) != 0 || (last.Reason == nil) != (note == nil) || note != nil && last.GetReason() != *note || last.GetActor() != m.user.String() {
-			t.Errorf("answered %v", got)
+			t.Errorf("response %v", got)
 		}
 		if path := w.path(id); path != status+" "+status {
 			t.Error(path)
 		}
 		if o, previous := w.LastEvent(affiliate.EventCommissionUpdated); o["needs_review"] != false || previous["needs_review"] != true {
-			t.Errorf("told %v, before %v", o, previous)
+			t.Errorf("event %v, previous values %v", o, previous)
 		}
 		if n := w.Count(`select count(*) from audit_log where resource_id = $1 and action = 'commission.clear_review'`, id); n != 1 {
 			t.Errorf("%d audit lines", n)
@@ -184,10 +184,10 @@ func TestClearReviewKeepsTheStatus(t *testing.T) {
 	}
 }
 
-func TestRejectKeepsReasonAndCode(t *testing.T) {
+func TestReject_StoresReasonAndCode(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeTest)
-	id := m.commission(m.somebody(), map[string]any{"hold_until": w.now().Add(time.Hour), "needs_review": true})
+	id := m.commission(m.somePartner(), map[string]any{"hold_until": w.now().Add(time.Hour), "needs_review": true})
 	reason := "ordered by the partner"
 	got, err := w.service.RejectCommission(m.call(), &affiliatev1.RejectCommissionRequest{
 		ProgramId: m.program.String(), CommissionId: id.String(), Reason: &reason, Code: affiliatev1.RejectionCode_REJECTION_CODE_SELF_REFERRAL,
@@ -197,21 +197,21 @@ func TestRejectKeepsReasonAndCode(t *testing.T) {
 	}
 	if got.GetRejectionReason() != reason || got.GetRejectionCode() != affiliatev1.RejectionCode_REJECTION_CODE_SELF_REFERRAL ||
 		!got.GetRejectedAt().AsTime().Equal(w.now()) || got.ApprovedAt != nil || got.GetNeedsReview() {
-		t.Errorf("answered %v", got)
+		t.Errorf("response %v", got)
 	}
 	if last := got.GetHistory()[1]; last.GetReason() != reason || last.GetActor() != m.user.String() || last.GetFrom() != affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING {
 		t.Errorf("history ends with %v", last)
 	}
 	if n := w.Count(`select count(*) from audit_log where after ->> 'rejection_code' = 'self_referral' and after ->> 'rejection_reason' = $1`, reason); n != 1 {
-		t.Error("the audit log does not say why")
+		t.Error("the audit log does not contain the reason")
 	}
 }
 
-func TestHoldEndsToTheMillisecond(t *testing.T) {
+func TestHold_EndsToTheMillisecond(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
 	end := w.now()
-	id := m.commission(m.somebody(), map[string]any{"hold_until": end, "auto_approve_at": end})
+	id := m.commission(m.somePartner(), map[string]any{"hold_until": end, "auto_approve_at": end})
 	get := func() *affiliatev1.Commission {
 		got, err := w.service.GetCommission(m.call(), &affiliatev1.GetCommissionRequest{ProgramId: m.program.String(), CommissionId: id.String()})
 		if err != nil {
@@ -221,7 +221,7 @@ func TestHoldEndsToTheMillisecond(t *testing.T) {
 	}
 	w.clock.Add(-1)
 	if !get().GetHoldActive() {
-		t.Error("a millisecond before its end the hold is active")
+		t.Error("the hold is not active a millisecond before its end")
 	}
 	_, err := m.approve(m.program, id)
 	if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonCommissionHoldActive {
@@ -233,7 +233,7 @@ func TestHoldEndsToTheMillisecond(t *testing.T) {
 	}
 	w.clock.Add(1)
 	if get().GetHoldActive() {
-		t.Error("at its end the hold is over")
+		t.Error("the hold is active when it should have ended")
 	}
 	m.sweep(t)
 	if path := w.path(id); path != "pending approved" {
@@ -244,7 +244,7 @@ func TestHoldEndsToTheMillisecond(t *testing.T) {
 	}
 }
 
-// race runs n calls of each function at once and counts how each ended.
+// race makes n parallel calls of each function and counts the error codes of each.
 func race(t *testing.T, n int, calls ...func() error) []map[affiliate.Reason]int {
 	t.Helper()
 	start, outcomes := make(chan struct{}), make([]map[affiliate.Reason]int, len(calls))
@@ -267,10 +267,10 @@ func race(t *testing.T, n int, calls ...func() error) []map[affiliate.Reason]int
 	return outcomes
 }
 
-func TestApprovesRacingRejectsLeaveALegalPath(t *testing.T) {
+func TestReview_ParallelApprovesAndRejects(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
-	p := m.somebody()
+	p := m.somePartner()
 	for range 4 {
 		id := m.commission(p, nil)
 		outcomes := race(t, 50,
@@ -298,10 +298,10 @@ func TestApprovesRacingRejectsLeaveALegalPath(t *testing.T) {
 	}
 }
 
-func TestApproveRacingTheSweepIsOneMove(t *testing.T) {
+func TestApprove_ParallelToSweepMovesOnce(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
-	p := m.somebody()
+	p := m.somePartner()
 	people := 0
 	for range 20 {
 		id := m.commission(p, map[string]any{"auto_approve_at": w.now(), "hold_until": w.now()})
@@ -320,17 +320,17 @@ func TestApproveRacingTheSweepIsOneMove(t *testing.T) {
 			t.Fatal(path)
 		}
 		if n := w.Count(`select count(*) from audit_log where resource_id = $1`, id); n != int(won.Load()) || n > 1 {
-			t.Errorf("%d audit lines, %d people won", n, won.Load())
+			t.Errorf("%d audit lines, %d approvals by the merchant", n, won.Load())
 		}
 		people += int(won.Load())
 	}
-	t.Logf("people won %d of 20", people)
+	t.Logf("the merchant's call approved %d of 20", people)
 }
 
-func TestSweepLeavesWhatNeedsAPerson(t *testing.T) {
+func TestSweep_SkipsCommissionsThatNeedReview(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
-	good, suspended := m.somebody(), m.somebody()
+	good, suspended := m.somePartner(), m.somePartner()
 	w.Exec(`update participants set status = 'suspended' where id = $1`, suspended.participant)
 	due := func(p partner, column string, value any) affiliate.CommissionID {
 		columns := map[string]any{"auto_approve_at": w.now(), "hold_until": w.now()}
@@ -350,11 +350,11 @@ func TestSweepLeavesWhatNeedsAPerson(t *testing.T) {
 	m.sweep(t)
 	m.sweep(t)
 	if path := w.path(plain); path != "pending approved" {
-		t.Errorf("one that is due: %s", path)
+		t.Errorf("a due commission: %s", path)
 	}
-	for what, id := range left {
+	for name, id := range left {
 		if path := w.path(id); path != "pending" {
-			t.Errorf("one %s: %s", what, path)
+			t.Errorf("commission %s: %s", name, path)
 		}
 	}
 	w.Exec(`update participants set status = 'approved' where id = $1`, suspended.participant)

@@ -29,10 +29,10 @@ func (m *merchant) bulk(verb, program string, ids ...string) (*affiliatev1.BulkC
 	})
 }
 
-func TestBulkMovesEachOnItsOwn(t *testing.T) {
+func TestBulk_MovesEachCommissionSeparately(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
-	p := m.somebody()
+	p := m.somePartner()
 	made := func(columns map[string]any) string { return m.commission(p, columns).String() }
 	plain, flagged := made(nil), made(map[string]any{"needs_review": true})
 	held, paid := made(map[string]any{"hold_until": w.now().Add(time.Hour)}), made(map[string]any{"status": "paid"})
@@ -72,7 +72,7 @@ func TestBulkMovesEachOnItsOwn(t *testing.T) {
 		t.Errorf("reject, %v\ngot  %v\nwant %v", err, got, want)
 	}
 	if n := w.Count(`select count(*) from commissions where rejection_reason = 'spam' and rejection_code = 'fraud'`); n != 2 {
-		t.Errorf("%d keep reason and code", n)
+		t.Errorf("%d commissions have the reason and the code", n)
 	}
 	if n := w.Count(`select count(*) from audit_log where action in ('commission.approve', 'commission.reject')`); n != 4 {
 		t.Errorf("%d lines in the audit log", n)
@@ -82,14 +82,14 @@ func TestBulkMovesEachOnItsOwn(t *testing.T) {
 	}
 }
 
-func TestBulkOfNothingOfOnesOwnFailsAltogether(t *testing.T) {
+func TestBulk_FailsForCommissionsOfOtherScopes(t *testing.T) {
 	w := newWorld(t)
 	mine, foreign := w.merchant(affiliate.ModeLive), w.merchant(affiliate.ModeLive)
 	test := mine.other()
 	second := mine.newProgram("Beta")
 	id := map[*merchant]string{}
 	for _, m := range []*merchant{mine, foreign, test} {
-		id[m] = m.commission(m.somebody(), nil).String()
+		id[m] = m.commission(m.somePartner(), nil).String()
 	}
 	for name, c := range map[string]struct{ program, id string }{
 		"another workspace's":                      {foreign.program.String(), id[foreign]},
@@ -108,7 +108,7 @@ func TestBulkOfNothingOfOnesOwnFailsAltogether(t *testing.T) {
 	_, err := mine.bulk("approve", "42", id[mine])
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	if n := w.Count(`select count(*) from commissions where version > 1`); n != 0 {
-		t.Errorf("%d were moved from elsewhere", n)
+		t.Errorf("%d commissions of other scopes were changed", n)
 	}
 }
 
@@ -141,7 +141,7 @@ func (tx failingTx) LockCommission(
 func TestBulkApprove_EndsAtInternalErrorAndCanBeRepeated(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
-	p := m.somebody()
+	p := m.somePartner()
 	ids := []string{m.commission(p, nil).String(), m.commission(p, nil).String(), m.commission(p, nil).String()}
 	service := commission.New(failingStore{stores.Commission(w.Store), ids[1]}, w.now)
 	_, err := service.BulkApproveCommissions(m.call(), &affiliatev1.BulkApproveCommissionsRequest{ProgramId: m.program.String(), CommissionIds: ids})
@@ -154,11 +154,12 @@ func TestBulkApprove_EndsAtInternalErrorAndCanBeRepeated(t *testing.T) {
 	}
 }
 
-// Requests that overlap, each in an order of its own, move each commission once.
-func TestOverlappingBulksMoveEachOnce(t *testing.T) {
+// Parallel requests with the same commissions in different orders approve each commission
+// once.
+func TestBulk_ParallelRequestsMoveEachOnce(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
-	p := m.somebody()
+	p := m.somePartner()
 	ids := make([]affiliate.CommissionID, 20)
 	for i := range ids {
 		ids[i] = m.commission(p, nil)
@@ -197,7 +198,7 @@ func TestOverlappingBulksMoveEachOnce(t *testing.T) {
 	group.Wait()
 	for _, id := range ids {
 		if path := w.path(id); won[id.String()] != 1 || path != "pending approved" {
-			t.Errorf("%d approved it: %s", won[id.String()], path)
+			t.Errorf("%d requests approved it: %s", won[id.String()], path)
 		}
 	}
 	if n := w.Count(`select sum(balance_cents) from ledger_balances where participant_id = $1`, p.participant); n != 200*len(ids) {
@@ -205,7 +206,7 @@ func TestOverlappingBulksMoveEachOnce(t *testing.T) {
 	}
 }
 
-// sentence is the standard one of a refusal.
+// sentence returns the standard message of an error code.
 func sentence(reason affiliate.Reason) string {
 	_, _, message := server.Failure(affiliate.Refuse(reason))
 	return *message

@@ -10,10 +10,10 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-func TestDetailShowsWhatGaveTheRate(t *testing.T) {
+func TestGetCommission_ReturnsSourceOfRate(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
-	somebody := m.somebody()
+	somePartner := m.somePartner()
 	bps, cents := int64(1250), int64(700)
 	group := affiliate.GroupRate{ID: affiliate.NewID[affiliate.Group](w.now()), Name: "Gold", Rate: affiliate.Rate{FlatCents: &cents}}
 	for name, tc := range map[string]struct {
@@ -36,7 +36,7 @@ func TestDetailShowsWhatGaveTheRate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		id := m.commission(somebody, map[string]any{"rule_snapshot": string(stored)})
+		id := m.commission(somePartner, map[string]any{"rule_snapshot": string(stored)})
 		got, err := w.service.GetCommission(m.call(), &affiliatev1.GetCommissionRequest{ProgramId: m.program.String(), CommissionId: id.String()})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)

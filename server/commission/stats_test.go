@@ -22,7 +22,7 @@ func sumOf(n, cents int64) *affiliatev1.CommissionStatusStats {
 	return &affiliatev1.CommissionStatusStats{Count: n, AmountCents: cents}
 }
 
-func TestStatsAreInOneCurrency(t *testing.T) {
+func TestStats_SumOneCurrency(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
 	nothing := &affiliatev1.CommissionStats{
@@ -34,15 +34,15 @@ func TestStatsAreInOneCurrency(t *testing.T) {
 	}
 	dollars := m.newProgram("In dollars")
 	w.Exec(`update programs set currency = 'USD' where id = $1`, dollars)
-	p, q := m.somebody(), m.partner(dollars, "Quentin", "q@example.com")
+	p, q := m.somePartner(), m.partner(dollars, "Quentin", "q@example.com")
 	m.commission(p, map[string]any{"amount_cents": 101})
 	id := m.commission(p, map[string]any{"amount_cents": 100, "needs_review": true})
 	m.commission(p, map[string]any{"amount_cents": 7, "currency": "USD", "status": "approved", "needs_review": true})
 	m.commission(q, map[string]any{"amount_cents": 50, "currency": "USD", "status": "paid"})
 	elsewhere := w.merchant(affiliate.ModeLive)
-	elsewhere.commission(elsewhere.somebody(), nil)
+	elsewhere.commission(elsewhere.somePartner(), nil)
 	test := m.other()
-	test.commission(test.somebody(), nil)
+	test.commission(test.somePartner(), nil)
 
 	want := &affiliatev1.CommissionStats{
 		TotalCount: 4, TotalAmountCents: 201, Currency: "EUR", AverageAmountCents: 101, NeedsReviewCount: 2,
@@ -69,7 +69,7 @@ func TestStatsAreInOneCurrency(t *testing.T) {
 		t.Errorf("narrowed to it: %v", got)
 	}
 
-	// They follow a move at once.
+	// The statistics change together with a status.
 	if _, err := m.reject(m.program, id); err != nil {
 		t.Fatal(err)
 	}
@@ -79,8 +79,8 @@ func TestStatsAreInOneCurrency(t *testing.T) {
 	}
 }
 
-// Stats count what the list of the same filter lists.
-func TestStatsAgreeWithTheList(t *testing.T) {
+// The statistics agree with the list of the same filter.
+func TestStats_AgreeWithList(t *testing.T) {
 	m, second := stocked(t)
 	from, to, zone := "2026-02-20", "2026-02-27", "Asia/Tokyo"
 	for name, c := range map[string]struct {
@@ -114,9 +114,9 @@ func TestStatsAgreeWithTheList(t *testing.T) {
 	}
 	viewer, err := m.w.service.GetCommissionStats(m.as(affiliate.RoleViewer), &affiliatev1.GetCommissionStatsRequest{Search: proto.String("anna0@")})
 	if err != nil || viewer.TotalCount != 0 {
-		t.Errorf("a viewer counts by address: %v, %v", viewer, err)
+		t.Errorf("a viewer can search the statistics by e-mail address: %v, %v", viewer, err)
 	}
 	if got := m.stats(t, &affiliatev1.GetCommissionStatsRequest{Search: proto.String("anna0@")}); got.TotalCount == 0 {
-		t.Error("a manager does not")
+		t.Error("a manager cannot search the statistics by e-mail address")
 	}
 }

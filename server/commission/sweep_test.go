@@ -14,10 +14,10 @@ import (
 	"github.com/tributary-hq/tributary/server/commission"
 )
 
-func TestTheQueueSweepsByItself(t *testing.T) {
+func TestSweep_RunsAsPeriodicJob(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
-	id := m.commission(m.somebody(), map[string]any{"auto_approve_at": w.now(), "hold_until": w.now()})
+	id := m.commission(m.somePartner(), map[string]any{"auto_approve_at": w.now(), "hold_until": w.now()})
 	workers := river.NewWorkers()
 	river.AddWorker(workers, commission.NewSweepWorker(stores.Commission(w.Store), slog.New(slog.DiscardHandler), w.now))
 	w.StartWorkers(&river.Config{
@@ -35,17 +35,17 @@ func TestTheQueueSweepsByItself(t *testing.T) {
 		t.Error(path)
 	}
 	if n := w.Count(`select count(*) from river.river_job where kind = 'approve_due_commissions' and max_attempts <> 1`); n != 0 {
-		t.Error("the next sweep is the second attempt")
+		t.Error("a sweep job would be retried")
 	}
 }
 
-func TestAFailingCommissionIsLoggedAndTheJobSucceeds(t *testing.T) {
+func TestSweep_LogsFailedCommission(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)
-	p := m.somebody()
+	p := m.somePartner()
 	due := map[string]any{"auto_approve_at": w.now()}
 	bad, good := m.commission(p, due), m.commission(p, due)
-	// Its next line of history is taken.
+	// The approval fails because its history line already exists.
 	w.Insert("commission_history", map[string]any{
 		"workspace_id": m.scope.Workspace, "commission_id": bad, "seq": 2, "at": w.now(), "actor": "x", "to_status": "x", "amount_cents": 1,
 	})
@@ -61,6 +61,6 @@ func TestAFailingCommissionIsLoggedAndTheJobSucceeds(t *testing.T) {
 	}
 	w.Store.Close()
 	if err := commission.NewSweepWorker(stores.Commission(w.Store), slog.New(slog.DiscardHandler), w.now).Work(t.Context(), nil); err == nil {
-		t.Error("a sweep without a database fails")
+		t.Error("a sweep without a database succeeded")
 	}
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// world is a database with the service on it. Rows of other aggregates are put
-// there directly.
+// world is a database and the service. Tests insert the rows of other services directly.
 type world struct {
 	*pgtest.Fixture
 	t       *testing.T
@@ -53,7 +52,7 @@ func (w *world) merchant(mode affiliate.Mode) *merchant {
 	return m
 }
 
-// other is the same workspace in its other mode.
+// other returns the same workspace in the other mode.
 func (m *merchant) other() *merchant {
 	m.w.t.Helper()
 	o := &merchant{w: m.w, scope: affiliate.Scope{Workspace: m.scope.Workspace, Mode: m.scope.Mode.Other()}, user: m.user}
@@ -66,7 +65,7 @@ func (m *merchant) newProgram(name string) affiliate.ProgramID {
 	return m.w.NewProgram(m.scope, pgtest.Row{"name": name})
 }
 
-// as is a call of a member with that role.
+// as returns the context of a call by a member with this role.
 func (m *merchant) as(role affiliate.Role) context.Context {
 	return server.WithPrincipal(m.w.t.Context(), server.Principal{
 		Kind: server.MerchantToken, User: m.user, Workspace: m.scope.Workspace, Role: role, Mode: m.scope.Mode,
@@ -87,13 +86,14 @@ func (m *merchant) partner(program affiliate.ProgramID, name, email string) part
 	return partner{p.Partner, p.ID, program}
 }
 
-// somebody is a partner whose name does not matter.
-func (m *merchant) somebody() partner {
+// somePartner returns a new partner for tests that do not depend on its name.
+func (m *merchant) somePartner() partner {
 	m.w.t.Helper()
 	return m.partner(m.program, "Some Body", affiliate.NewID[affiliate.User](m.w.now()).String()+"@example.com")
 }
 
-// commission stores one, pending and without hold unless columns say otherwise.
+// commission stores a commission. It is pending and has no hold period unless columns
+// says otherwise.
 func (m *merchant) commission(p partner, columns map[string]any) affiliate.CommissionID {
 	m.w.t.Helper()
 	now := m.w.now()
@@ -144,8 +144,8 @@ func (m *merchant) commission(p partner, columns map[string]any) affiliate.Commi
 	return id
 }
 
-// path is the statuses that a commission went through, and checks that each
-// move left one event and that the numbers of its history have no gap.
+// path returns the statuses that a commission had, in their order. It also checks that
+// each transition wrote one event and that the numbers of the history lines have no gaps.
 func (w *world) path(id affiliate.CommissionID) string {
 	w.t.Helper()
 	type line struct {
@@ -170,7 +170,7 @@ func (w *world) path(id affiliate.CommissionID) string {
 		w.t.Errorf("%d moves, %d events", len(lines)-1, events)
 	}
 	if n := w.Count(`select count(*) from commissions where id = $1 and status = $2 and version = $3`, id, path[len(path)-1], len(lines)); n != 1 {
-		w.t.Errorf("the row is not where its history ends: %v", path)
+		w.t.Errorf("the row does not have the last status of its history: %v", path)
 	}
 	return strings.Join(path, " ")
 }

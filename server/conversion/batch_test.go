@@ -36,7 +36,7 @@ func (w *world) batchKeyed(key string, items ...*affiliatev1.ReportConversionReq
 	return response, call, err
 }
 
-// outcomes are the results in short: the code of a failure, else "ok".
+// outcomes returns "ok" for each item that succeeded and the error code for each other.
 func outcomes(r *affiliatev1.ReportConversionsResponse) []string {
 	var out []string
 	for i, result := range r.GetResults() {
@@ -52,14 +52,14 @@ func outcomes(r *affiliatev1.ReportConversionsResponse) []string {
 	return out
 }
 
-func TestBatchAnswersForEachItem(t *testing.T) {
+func TestBatch_ReturnsResultPerItem(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	live := w.click()
 	live.Scope.Mode = affiliate.ModeLive
 	live.Program = w.newProgram(live.Scope)
 	live.Participant, _ = w.newParticipant(live.Scope, live.Program)
-	w.store1(live)
+	w.storeClick(live)
 	w.mustReport(purchase("order-0", click.ID))
 	silent := purchase("order-3", click.ID)
 	silent.ClickId = nil
@@ -100,25 +100,24 @@ func TestBatchAnswersForEachItem(t *testing.T) {
 	w.wantCount(0, `idempotency_keys`)
 }
 
-func TestBatchOfWhichNothingIsRecordedIsRefused(t *testing.T) {
+func TestBatch_FailsIfNoItemIsRecorded(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	w.mustReport(purchase("order-1", click.ID))
 	_, _, err := w.batchKeyed("k-1", purchase("order-1", click.ID), purchase("order-1", click.ID))
 	if err == nil || err.Error() != string(affiliate.ReasonBulkAllFailed) {
 		t.Fatal(err)
 	}
-	// Its key is free for the corrected one.
+	// The key can be used again for the corrected batch.
 	if _, call, err := w.batchKeyed("k-1", purchase("order-2", click.ID)); err != nil || call.replayed() {
 		t.Error(call.replayed(), err)
 	}
 }
 
-// Of items of one external id the first wins, however many there are and
-// whatever runs beside them.
-func TestFirstOfABatchWins(t *testing.T) {
+// If several items of a batch have the same external id, the first one is recorded.
+func TestBatch_RecordsFirstDuplicate(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	var items []*affiliatev1.ReportConversionRequest
 	for i := range 60 {
 		item := purchase(fmt.Sprintf("order-%d", i%6), click.ID)
@@ -142,23 +141,23 @@ func TestFirstOfABatchWins(t *testing.T) {
 	w.wantCount(6, `conversions`)
 }
 
-func TestBatchThatBrokeOffIsCompleted(t *testing.T) {
+func TestBatch_RepeatedAfterInternalErrorIsCompleted(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	var items []*affiliatev1.ReportConversionRequest
 	for i := range 40 {
 		items = append(items, purchase(fmt.Sprintf("order-%d", i), click.ID))
 	}
 	items = append(items, purchase("order-0", click.ID))
 	w.store.breakAfter(20)
-	if _, _, err := w.batchKeyed("k-1", items...); !errors.Is(err, errAccident) {
+	if _, _, err := w.batchKeyed("k-1", items...); !errors.Is(err, errDatabase) {
 		t.Fatal(err)
 	}
 	before := w.Texts(`select id::text from conversions`)
 	if len(before) == 0 || len(before) == 40 {
-		t.Fatalf("%d were recorded before it broke off", len(before))
+		t.Fatalf("%d were recorded before the internal error", len(before))
 	}
-	w.store.heal()
+	w.store.repair()
 
 	second, call, err := w.batchKeyed("k-1", items...)
 	if err != nil || call.replayed() {
@@ -168,13 +167,13 @@ func TestBatchThatBrokeOffIsCompleted(t *testing.T) {
 		t.Errorf("%v", s)
 	}
 	w.wantCount(40, `conversions`)
-	var answered []string
+	var ids []string
 	for _, result := range second.GetResults()[:40] {
-		answered = append(answered, result.GetId())
+		ids = append(ids, result.GetId())
 	}
 	for _, id := range before {
-		if !slices.Contains(answered, id) {
-			t.Errorf("%s was recorded before and is not answered", id)
+		if !slices.Contains(ids, id) {
+			t.Errorf("%s was recorded before and is not in the response", id)
 		}
 	}
 
@@ -186,20 +185,21 @@ func TestBatchThatBrokeOffIsCompleted(t *testing.T) {
 	pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyReused)
 }
 
-// What is left of an ended batch's items does not meet the next body's.
-func TestKeyOfABatchEndsAfterADay(t *testing.T) {
+// The key of a batch can expire before the keys of its items. A new batch with the same
+// key does not get the results of the old items.
+func TestBatch_KeyExpiresAfterADay(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	w.store.breakAfter(0)
-	if _, _, err := w.batchKeyed("k-1", purchase("order-1", click.ID)); !errors.Is(err, errAccident) {
+	if _, _, err := w.batchKeyed("k-1", purchase("order-1", click.ID)); !errors.Is(err, errDatabase) {
 		t.Fatal(err)
 	}
-	w.store.heal()
+	w.store.repair()
 	w.offset.Store(int64(time.Hour))
 	if _, _, err := w.batchKeyed("k-1", purchase("order-1", click.ID)); err != nil {
 		t.Fatal(err)
 	}
-	// The key has ended, the item's has not.
+	// The batch's key has expired, but the item's key has not.
 	w.offset.Store(int64(24*time.Hour + time.Minute))
 	w.wantCount(1, `idempotency_keys where expires_at > $1`, w.now())
 	if r, call, err := w.batchKeyed("k-1", purchase("order-2", click.ID)); err != nil || call.replayed() || r.GetSummary().GetSucceeded() != 1 {
@@ -207,9 +207,9 @@ func TestKeyOfABatchEndsAfterADay(t *testing.T) {
 	}
 }
 
-func TestParallelTwinsOfABatchRecordItOnce(t *testing.T) {
+func TestBatch_ParallelRepeatsRecordOnce(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	var items []*affiliatev1.ReportConversionRequest
 	for i := range 20 {
 		items = append(items, purchase(fmt.Sprintf("order-%d", i), click.ID))
@@ -229,9 +229,9 @@ func TestParallelTwinsOfABatchRecordItOnce(t *testing.T) {
 	w.wantCount(20, `conversions`)
 }
 
-// A batch waits for clicks that are being ingested as long as one report does,
-// not once for each of its items.
-func TestBatchWaitsOnceForItsClicks(t *testing.T) {
+// A batch waits for clicks that are being ingested as long as a single report does, not
+// once for each of its items.
+func TestBatch_WaitsOnceForClicks(t *testing.T) {
 	w := newWorld(t)
 	var items []*affiliatev1.ReportConversionRequest
 	for i := range 200 {
@@ -241,19 +241,19 @@ func TestBatchWaitsOnceForItsClicks(t *testing.T) {
 	if err != nil || r.GetSummary().GetSucceeded() != 200 {
 		t.Fatal(r.GetSummary(), err)
 	}
-	// Six looks for those who wait, one for the rest.
+	// Items that wait look up their click six times, the others once.
 	if n := w.store.looks.Load(); n > 200+5*64 {
-		t.Errorf("Postgres was asked %d times", n)
+		t.Errorf("%d look-ups in Postgres", n)
 	}
 	if n := w.tail.looks.Load(); n != 200 {
-		t.Errorf("the tail was asked %d times", n)
+		t.Errorf("%d look-ups in the tail", n)
 	}
 	w.wantCount(200, `awaited_clicks`)
 }
 
-func TestPanicOfAnItemIsAnAccidentOfTheRequest(t *testing.T) {
+func TestBatch_PanicIsInternalError(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	w.store.panics.Store(true)
 	_, _, err := w.batch(purchase("order-1", click.ID), purchase("order-2", click.ID))
 	var refusal *affiliate.Error
@@ -264,7 +264,7 @@ func TestPanicOfAnItemIsAnAccidentOfTheRequest(t *testing.T) {
 
 func TestBatch_ChecksItemsOneByOne(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	bad := purchase("order-2", click.ID)
 	bad.Currency, bad.ClickId = ptr("XXY"), ptr("none")
 	if found := w.service.Check(batchOf(purchase("order-1", click.ID), bad)); len(found) > 0 {
@@ -288,7 +288,7 @@ func TestBatch_ChecksItemsOneByOne(t *testing.T) {
 
 func TestBatch_BoundsTheFaultsOfAnItem(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	bad := purchase("order-2", click.ID)
 	for range affiliate.MaxItemViolations + 1 {
 		bad.LineItems = append(bad.LineItems, &affiliatev1.LineItem{ProductId: "p", AmountCents: -1})
@@ -306,18 +306,19 @@ func TestBatch_BoundsTheFaultsOfAnItem(t *testing.T) {
 	}
 }
 
-// errAccident is what a store that is broken answers.
-var errAccident = errors.New("the database is gone")
+// errDatabase is the internal error that a broken store returns.
+var errDatabase = errors.New("the database is not available")
 
-// breakAfter lets that many more reports through, and breaks when they are
-// recorded: the request ends with the first accident, whatever is at work then.
+// breakAfter makes the store fail after n more reports. The failing calls wait until
+// these n reports are recorded, because the first internal error ends the request.
 func (s *countingStore) breakAfter(n int64) {
 	s.left.Store(n)
 	s.through.Store(n)
 	s.broken.Store(true)
 }
 
-func (s *countingStore) heal() { s.broken.Store(false) }
+// repair ends the effect of breakAfter.
+func (s *countingStore) repair() { s.broken.Store(false) }
 
 func (s *countingStore) RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.ReportResult, error) {
 	if s.panics.Load() {
@@ -328,7 +329,7 @@ func (s *countingStore) RecordConversion(ctx context.Context, r affiliate.Report
 			for s.through.Load() > 0 {
 				time.Sleep(time.Millisecond)
 			}
-			return affiliate.ReportResult{}, errAccident
+			return affiliate.ReportResult{}, errDatabase
 		}
 		defer s.through.Add(-1)
 	}
@@ -336,7 +337,7 @@ func (s *countingStore) RecordConversion(ctx context.Context, r affiliate.Report
 		decide := r.Decide
 		r.Decide = func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 			d, commission, err := decide(found)
-			return d, commission, errors.Join(err, errAccident)
+			return d, commission, errors.Join(err, errDatabase)
 		}
 	}
 	return s.Store.RecordConversion(ctx, r)

@@ -25,7 +25,7 @@ func checker() *conversion.Service {
 	})
 }
 
-func TestCheckNamesWhatIsWrong(t *testing.T) {
+func TestCheck_ReturnsViolations(t *testing.T) {
 	id := affiliate.NewID[affiliate.Click](checkedAt)
 	type request = affiliatev1.ReportConversionRequest
 	metadata := func(v map[string]*structpb.Value) func(*request) {
@@ -70,11 +70,11 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 		"click id in upper case":      {func(r *request) { r.ClickId = ptr(strings.ToUpper(id.String())) }, nil},
 		"empty click id":              {func(r *request) { r.ClickId = ptr("") }, nil},
 		"90 days back":                {at(checkedAt.Add(-90 * 24 * time.Hour)), nil},
-		"longer ago":                  {at(checkedAt.Add(-90*24*time.Hour - time.Millisecond)), []string{"occurred_at"}},
+		"more than 90 days back":      {at(checkedAt.Add(-90*24*time.Hour - time.Millisecond)), []string{"occurred_at"}},
 		"5 minutes ahead":             {at(checkedAt.Add(5 * time.Minute)), nil},
-		"further ahead":               {at(checkedAt.Add(5*time.Minute + time.Millisecond)), []string{"occurred_at"}},
-		"no instant":                  {func(r *request) { r.OccurredAt = &timestamppb.Timestamp{Seconds: math.MaxInt64} }, []string{"occurred_at"}},
-		"parts above the whole":       {func(r *request) { r.TaxCents, r.ShippingCents = ptr(int64(1e12)), ptr(int64(1e12)) }, nil},
+		"more than 5 minutes ahead":   {at(checkedAt.Add(5*time.Minute + time.Millisecond)), []string{"occurred_at"}},
+		"invalid timestamp":           {func(r *request) { r.OccurredAt = &timestamppb.Timestamp{Seconds: math.MaxInt64} }, []string{"occurred_at"}},
+		"tax above the amount":        {func(r *request) { r.TaxCents, r.ShippingCents = ptr(int64(1e12)), ptr(int64(1e12)) }, nil},
 		"e-mail without a domain":     {func(r *request) { r.CustomerEmail = ptr("ann@") }, []string{"customer_email"}},
 		"e-mail without a local part": {func(r *request) { r.CustomerEmail = ptr("@example.com") }, []string{"customer_email"}},
 		"e-mail with a name":          {func(r *request) { r.CustomerEmail = ptr("Ann <ann@example.com>") }, []string{"customer_email"}},
@@ -104,7 +104,7 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 			for _, v := range checker().Check(req) {
 				fields = append(fields, v.Field)
 				if v.Message == "" {
-					t.Errorf("%s is not explained", v.Field)
+					t.Errorf("%s has no message", v.Field)
 				}
 			}
 			if fmt.Sprint(fields) != fmt.Sprint(tc.fields) {
@@ -114,11 +114,12 @@ func TestCheckNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
-// maxText is the longest text that fits into the frame within the bound.
+// maxText returns the longest text with which the JSON text frame stays within the bound.
 func maxText(frame string) string { return strings.Repeat("x", 10_000-len(frame)) }
 
-// What the annotations say by themselves, so that nothing falls between the two.
-func TestAnnotationsBoundTheRest(t *testing.T) {
+// Check does not repeat the rules of the annotations in the proto files. This test makes
+// sure that the annotations have them.
+func TestAnnotations_RejectInvalidReports(t *testing.T) {
 	type request = affiliatev1.ReportConversionRequest
 	id := affiliate.NewID[affiliate.Click](checkedAt)
 	for name, change := range map[string]func(*request){
@@ -136,7 +137,7 @@ func TestAnnotationsBoundTheRest(t *testing.T) {
 			req := purchase("order-1", id)
 			change(req)
 			if req.ValidateAll() == nil {
-				t.Error("passes")
+				t.Error("the request is valid")
 			}
 		})
 	}

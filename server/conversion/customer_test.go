@@ -15,22 +15,22 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// clickOf is a stored click of a participant of the world's programme.
+// clickOf stores and returns a click of a participant in the world's programme.
 func (w *world) clickOf(participant affiliate.ParticipantID) affiliate.Click {
 	w.Helper()
 	c := w.click()
 	c.Participant = participant
-	return w.store1(c)
+	return w.storeClick(c)
 }
 
-// buy is a purchase of a named customer after a click.
+// buy returns the report of a purchase by a customer after a click.
 func buy(external, customer string, click affiliate.ClickID) *affiliatev1.ReportConversionRequest {
 	r := purchase(external, click)
 	r.CustomerId = &customer
 	return r
 }
 
-func TestFirstAttributedEventBinds(t *testing.T) {
+func TestCustomer_IsBoundByFirstAttributedEvent(t *testing.T) {
 	w := newWorld(t)
 	unknown := buy("order-0", "ann", w.clickAt(w.now().Add(-time.Hour)).ID)
 	if w.mustReport(unknown).GetAttributed() {
@@ -53,14 +53,14 @@ func TestFirstAttributedEventBinds(t *testing.T) {
 	w.wantCount(1, `customer_payments where payments = 2`)
 }
 
-func TestTwoFirstEventsInParallelBindOnce(t *testing.T) {
+func TestCustomer_ParallelFirstEventsBindOnce(t *testing.T) {
 	w := newWorld(t)
 	other, _ := w.newParticipant(w.scope, w.program)
 	const customers = 25
 	var wg sync.WaitGroup
 	for i := range customers {
 		if i%2 == 0 {
-			// Known already, but not bound: the row is there to be raced for.
+			// Half of the customers have a row already, but are not bound.
 			earlier := withCode(fmt.Sprint("earlier-", i), "unknown")
 			earlier.CustomerId = ptr(fmt.Sprint("customer-", i))
 			w.mustReport(earlier)
@@ -76,13 +76,13 @@ func TestTwoFirstEventsInParallelBindOnce(t *testing.T) {
 	}
 	wg.Wait()
 	w.wantCount(2*customers, `conversions where reason_code = 'CLICK_MATCHED'`)
-	// The one that was decided first counts as the first payment and has bound.
+	// The conversion that was decided first is the first payment and binds the customer.
 	w.wantCount(customers, `customers c join conversions v on v.id = c.conversion_id and v.customer_ref = c.ref
 		where v.recurring_index = 1 and v.participant_id = c.participant_id`)
 	w.wantCount(customers, `conversions where recurring_index = 2`)
 }
 
-func TestRenewalFollowsTheBindingPastTheWindow(t *testing.T) {
+func TestRenewal_UsesBindingAfterWindow(t *testing.T) {
 	w := newWorld(t)
 	click := w.clickOf(w.participant)
 	w.mustReport(buy("order-1", "ann", click.ID))
@@ -122,7 +122,7 @@ func TestRenewalFollowsTheBindingPastTheWindow(t *testing.T) {
 	}
 }
 
-func TestModelRanksTheBindingAgainstALaterClick(t *testing.T) {
+func TestCustomer_ModelRanksBindingAndLaterClick(t *testing.T) {
 	for _, tc := range []struct {
 		model  string
 		later  time.Duration
@@ -148,7 +148,7 @@ func TestModelRanksTheBindingAgainstALaterClick(t *testing.T) {
 	}
 }
 
-func TestParallelRenewalsAreNumberedOnce(t *testing.T) {
+func TestRenewal_ParallelRenewalsAreNumberedOnce(t *testing.T) {
 	w := newWorld(t)
 	w.Exec(`update programs set rules = rules || '{"recurring":{"max_payments":12}}'`)
 	click := w.clickOf(w.participant)
@@ -180,7 +180,7 @@ func TestParallelRenewalsAreNumberedOnce(t *testing.T) {
 		where c.recurring_index = 1 and p.payments = 30 and p.first_at = (select min(occurred_at) from conversions)`)
 }
 
-func TestPaymentsEarnForSomeMonthsOnly(t *testing.T) {
+func TestRenewal_EarnsUntilMonthLimit(t *testing.T) {
 	w := newWorld(t)
 	w.Exec(`update programs set rules = rules || '{"recurring":{"max_months":1},"later_rate_bps":1000}', attribution_window_days = 365`)
 	at := func(external string, day int) *affiliatev1.ReportConversionResponse {
@@ -188,12 +188,12 @@ func TestPaymentsEarnForSomeMonthsOnly(t *testing.T) {
 		req.OccurredAt = timestamppb.New(w.now().Add(time.Duration(day) * 24 * time.Hour))
 		return w.mustReport(req)
 	}
-	first := buy("order-1", "ann", w.store1(w.clickAt(w.now().Add(-60*24*time.Hour))).ID)
+	first := buy("order-1", "ann", w.storeClick(w.clickAt(w.now().Add(-60*24*time.Hour))).ID)
 	first.OccurredAt = timestamppb.New(w.now().Add(-50 * 24 * time.Hour))
 	if c := w.mustReport(first).GetCommission(); c.GetAmountCents() != 3_000 {
 		t.Errorf("first: %v", c)
 	}
-	second := buy("order-2", "ann", w.store1(w.clickAt(w.now().Add(-60*24*time.Hour))).ID)
+	second := buy("order-2", "ann", w.storeClick(w.clickAt(w.now().Add(-60*24*time.Hour))).ID)
 	second.OccurredAt = timestamppb.New(w.now().Add(-31 * 24 * time.Hour))
 	if c := w.mustReport(second).GetCommission(); c.GetAmountCents() != 1_000 {
 		t.Errorf("second: %v", c)
@@ -204,7 +204,7 @@ func TestPaymentsEarnForSomeMonthsOnly(t *testing.T) {
 	w.wantCount(1, `customer_payments where payments = 3`)
 }
 
-func TestEventsThatAreNoPaymentsBindAndAreNotNumbered(t *testing.T) {
+func TestTrial_BindsWithoutPaymentNumber(t *testing.T) {
 	w := newWorld(t)
 	trial := buy("trial-1", "ann", w.clickOf(w.participant).ID)
 	trial.EventType, trial.AmountCents, trial.Currency = affiliatev1.EventType_EVENT_TYPE_TRIAL, nil, nil
@@ -216,8 +216,8 @@ func TestEventsThatAreNoPaymentsBindAndAreNotNumbered(t *testing.T) {
 	w.wantCount(1, `conversions where recurring_index is null`)
 }
 
-// A late click attributes with all that a report in time would have caused.
-func TestLateClickBindsAndCounts(t *testing.T) {
+// A late click has the same effects as a click that was stored before the report.
+func TestLateClick_BindsAndCounts(t *testing.T) {
 	w := newWorld(t)
 	w.code(w.scope, w.program, w.participant, "spring10", `active = false`)
 	click := w.clickAt(w.now().Add(-10 * time.Minute))
@@ -228,10 +228,10 @@ func TestLateClickBindsAndCounts(t *testing.T) {
 	w.wantCount(0, `stats_deltas`)
 	w.wantCount(1, `customers where participant_id is null`)
 
-	// The code can be used by now.
+	// The promo code becomes usable before the click arrives.
 	w.Exec(`update promo_codes set active = true, max_redemptions = 1`)
 	w.Exec(`update programs set rules = rules || '{"products":[{"product_id":"a","rate_bps":5000}]}'`)
-	w.store1(click)
+	w.storeClick(click)
 	for range 2 {
 		if err := w.service.AttributeAwaited(context.Background(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
 			t.Fatal(err)
@@ -246,7 +246,7 @@ func TestLateClickBindsAndCounts(t *testing.T) {
 	w.wantStats(w.participant, "EUR", stats{conversions: 1, revenue: 10_000, commission: 5_000})
 }
 
-func TestConversionThatAnotherSignalAttributedStaysWhenItsClickArrives(t *testing.T) {
+func TestLateClick_KeepsExistingAttribution(t *testing.T) {
 	w := newWorld(t)
 	other, _ := w.newParticipant(w.scope, w.program)
 	w.code(w.scope, w.program, other, "spring10", "")
@@ -257,7 +257,7 @@ func TestConversionThatAnotherSignalAttributedStaysWhenItsClickArrives(t *testin
 		t.Fatalf("%v", a)
 	}
 	w.wantCount(1, `awaited_clicks`)
-	w.store1(click)
+	w.storeClick(click)
 	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
-// Where the partner of these tests was seen, and where the buyer is.
+// The partner's e-mail address and network, and the buyer's IP address and browser.
 const (
 	partnerEmail   = "pat@corp.example"
 	partnerNetwork = "203.0.113.0/24"
@@ -23,8 +23,8 @@ const (
 	browser        = "Browser/77"
 )
 
-// suspicious is a world whose partner has an address of its own and whose
-// programme has the policy.
+// suspicious returns a world whose partner has the address partnerEmail and whose
+// programme has the fraud policy.
 func suspicious(t *testing.T, policy affiliate.FraudPolicy) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -33,13 +33,14 @@ func suspicious(t *testing.T, policy affiliate.FraudPolicy) *world {
 	return w
 }
 
-// aged is a click of two minutes ago, so that nobody bought in haste.
+// aged stores and returns a click from two minutes ago. A purchase right after its click
+// would be a fraud signal.
 func (w *world) aged() affiliate.Click {
 	w.Helper()
-	return w.store1(w.clickAt(w.now().Add(-2 * time.Minute)))
+	return w.storeClick(w.clickAt(w.now().Add(-2 * time.Minute)))
 }
 
-// from makes a purchase somebody's, as the merchant reports them.
+// from sets the buyer's data in a report. It skips empty values.
 func from(r *affiliatev1.ReportConversionRequest, email, address, agent string) *affiliatev1.ReportConversionRequest {
 	for field, value := range map[**string]string{&r.CustomerEmail: email, &r.CustomerIp: address, &r.CustomerUserAgent: agent} {
 		if value != "" {
@@ -49,7 +50,7 @@ func from(r *affiliatev1.ReportConversionRequest, email, address, agent string) 
 	return r
 }
 
-// seen notes that the partner used its account.
+// seen stores that the partner used its account from a network some time ago.
 func (w *world) seen(network, agent string, ago time.Duration) {
 	w.Helper()
 	at := w.now().Add(-ago)
@@ -70,7 +71,7 @@ func rulesOf(r *affiliatev1.ReportConversionResponse) []string {
 	return rules
 }
 
-func TestBuyersAreComparedWithThePartner(t *testing.T) {
+func TestFraud_ComparesBuyerWithPartner(t *testing.T) {
 	for name, tc := range map[string]struct {
 		seen                  func(*world)
 		email, address, agent string
@@ -115,9 +116,9 @@ func TestBuyersAreComparedWithThePartner(t *testing.T) {
 	}
 }
 
-// What the edge saw of the visitor is compared with the partner as well, without
-// a word from the merchant.
-func TestClicksAreComparedWithThePartner(t *testing.T) {
+// The network and browser of the click are compared with the partner too, even if the
+// merchant reports nothing about the buyer.
+func TestFraud_ComparesClickWithPartner(t *testing.T) {
 	w := suspicious(t, affiliate.FraudFlag)
 	w.seen(partnerNetwork, browser, time.Hour)
 	click := w.aged()
@@ -127,7 +128,7 @@ func TestClicksAreComparedWithThePartner(t *testing.T) {
 	}
 }
 
-func TestWhatHappenedBeforeIsCounted(t *testing.T) {
+func TestFraud_CountsEarlierEvents(t *testing.T) {
 	t.Run("clicks from one address", func(t *testing.T) {
 		w := suspicious(t, affiliate.FraudObserve)
 		hash := []byte("0123456789abcdef")
@@ -136,7 +137,7 @@ func TestWhatHappenedBeforeIsCounted(t *testing.T) {
 			for range n {
 				c = w.clickAt(w.now().Add(-ago))
 				c.Scope.Mode = mode
-				w.store1(c)
+				w.storeClick(c)
 			}
 			w.Exec(`update clicks set ip_hash = $1 where ip_hash is null`, hash)
 			return c
@@ -158,7 +159,7 @@ func TestWhatHappenedBeforeIsCounted(t *testing.T) {
 		click := w.aged()
 		for i := range 12 {
 			if i == 11 {
-				// An hour later the first eleven count no longer.
+				// An hour later the first eleven conversions no longer count.
 				w.offset.Add(int64(time.Hour))
 			}
 			var want []string
@@ -181,9 +182,9 @@ func TestWhatHappenedBeforeIsCounted(t *testing.T) {
 			email, id string
 			fired     []string
 		}{
-			"of nobody":              {"bob@elsewhere.example", "customer-2", nil},
-			"by the address":         {"Ann+2@elsewhere.example", "", []string{"duplicate_customer"}},
-			"by the merchant's word": {"", "customer-1", []string{"duplicate_customer"}},
+			"a new customer":       {"bob@elsewhere.example", "customer-2", nil},
+			"the same address":     {"Ann+2@elsewhere.example", "", []string{"duplicate_customer"}},
+			"the same customer id": {"", "customer-1", []string{"duplicate_customer"}},
 		} {
 			// A click after the one that bound the customer wins.
 			r := from(purchase("order of a customer "+name, w.aged().ID), tc.email, "", "")
@@ -194,7 +195,7 @@ func TestWhatHappenedBeforeIsCounted(t *testing.T) {
 				t.Errorf("%s: %q", name, got)
 			}
 		}
-		// It is the programme's customer: another programme may win it again.
+		// The rule compares customers of one programme only.
 		other := w.newProgram(w.scope)
 		w.program = other
 		w.participant, w.partner = w.newParticipant(w.scope, other)
@@ -218,7 +219,7 @@ func TestWhatHappenedBeforeIsCounted(t *testing.T) {
 		if !slices.Equal(rulesOf(r), []string{"refund_rate"}) || !r.GetCommission().GetNeedsReview() || r.GetFraud().GetFlagged() {
 			t.Errorf("7 of 20: %v", r)
 		}
-		// By now order-1 is not among the last 20.
+		// Now order-1 is no longer among the last 20.
 		if r := w.mustReport(purchase("order-22", click.ID)); rulesOf(r) != nil {
 			t.Errorf("6 of 20 again: %v", r.GetFraud())
 		}
@@ -227,11 +228,11 @@ func TestWhatHappenedBeforeIsCounted(t *testing.T) {
 	})
 }
 
-func TestSuspicionsAreStoredAndTold(t *testing.T) {
+func TestFraud_StoresSignalsAndSendsEvents(t *testing.T) {
 	for _, tc := range []struct {
 		policy affiliate.FraudPolicy
 		email  string
-		action string // of the event; empty: there is none
+		action string // of the event, or empty if there is no event
 		reason string
 		review bool
 	}{
@@ -276,8 +277,8 @@ func TestSuspicionsAreStoredAndTold(t *testing.T) {
 	}
 }
 
-// Nothing is approved by itself that is flagged, not even without a hold.
-func TestFlaggedCommissionsWait(t *testing.T) {
+// A flagged commission is not approved automatically, even if it has no hold period.
+func TestFraud_FlaggedCommissionIsNotApproved(t *testing.T) {
 	w := suspicious(t, affiliate.FraudFlag)
 	w.Exec(`update programs set rules = rules || '{"hold_period_days": 0}'`)
 	r := w.mustReport(from(purchase("order-1", w.aged().ID), partnerEmail, "", ""))
@@ -290,8 +291,8 @@ func TestFlaggedCommissionsWait(t *testing.T) {
 	}
 }
 
-// Of the conversion that waited for its click only what was stored is left.
-func TestLateAttributionIsJudged(t *testing.T) {
+// A late attribution checks the fraud rules with the stored data of the conversion.
+func TestFraud_ChecksLateAttribution(t *testing.T) {
 	w := suspicious(t, affiliate.FraudFlag)
 	w.seen(partnerNetwork, browser, time.Minute)
 	click := w.clickAt(w.now().Add(-10 * time.Minute))
@@ -299,7 +300,7 @@ func TestLateAttributionIsJudged(t *testing.T) {
 		t.Fatalf("%v", r)
 	}
 	w.wantCount(0, `fraud_events`)
-	w.store1(click)
+	w.storeClick(click)
 	w.Exec(`update clicks set ip_prefix = $1, is_bot = true`, partnerNetwork)
 	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
 		t.Fatal(err)
@@ -316,7 +317,7 @@ func TestLateAttributionIsJudged(t *testing.T) {
 	w.wantCount(1, `events where type = 'conversion.fraud_detected'`)
 }
 
-func TestReassigningByHandIsNotJudged(t *testing.T) {
+func TestFraud_SkipsReattribution(t *testing.T) {
 	w := suspicious(t, affiliate.FraudBlock)
 	r := w.mustReport(from(purchase("order-1", w.aged().ID), partnerEmail, "", ""))
 	w.wantCount(0, `commissions`)
@@ -331,9 +332,8 @@ func TestReassigningByHandIsNotJudged(t *testing.T) {
 	w.wantCount(1, `fraud_events`)
 }
 
-// Reports at the same time count each other once they are stored: of any number
-// none is lost, and none is flagged twice.
-func TestParallelSuspiciousReports(t *testing.T) {
+// Of several parallel suspicious reports, each recorded one is flagged exactly once.
+func TestFraud_ParallelReportsAreFlaggedOnce(t *testing.T) {
 	w := suspicious(t, affiliate.FraudFlag)
 	click := w.aged()
 	var wg sync.WaitGroup

@@ -18,23 +18,23 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// call is a call with headers of its own, and those of its answer.
+// call is the transport of one call. It records the response header.
 type call struct {
 	grpc.ServerTransportStream
 	mu     sync.Mutex
-	answer metadata.MD
+	header metadata.MD
 }
 
 func (c *call) SetHeader(md metadata.MD) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.answer = metadata.Join(c.answer, md)
+	c.header = metadata.Join(c.header, md)
 	return nil
 }
 
-func (c *call) replayed() bool { return len(c.answer.Get("idempotent-replayed")) > 0 }
+func (c *call) replayed() bool { return len(c.header.Get("idempotent-replayed")) > 0 }
 
-// keyed is the context of a call with an Idempotency-Key.
+// keyed returns the context of a call with an Idempotency-Key.
 func keyed(ctx context.Context, key string) (context.Context, *call) {
 	c := &call{}
 	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("idempotency-key", key))
@@ -47,14 +47,14 @@ func (w *world) reportKeyed(key string, req *affiliatev1.ReportConversionRequest
 	return response, call.replayed(), err
 }
 
-func TestKeyGivesTheFirstAnswerAgain(t *testing.T) {
+func TestIdempotencyKey_ReturnsFirstResponse(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	first, replayed, err := w.reportKeyed("k-1", purchase("order-1", click.ID))
 	if err != nil || replayed {
 		t.Fatal(replayed, err)
 	}
-	// What has happened since does not show.
+	// Later changes do not appear in the repeated response.
 	w.Exec(`update commissions set status = 'approved', version = version + 1`)
 	w.offset.Store(int64(23 * time.Hour))
 	looks := w.store.looks.Load()
@@ -69,8 +69,8 @@ func TestKeyGivesTheFirstAnswerAgain(t *testing.T) {
 	w.wantCount(1, `idempotency_keys`)
 }
 
-// The response to a repeated key is the first one to the byte, whatever it says.
-func TestReplayIsByteIdentical(t *testing.T) {
+// The response to a repeated key equals the first response byte by byte.
+func TestIdempotencyKey_ReplayIsByteIdentical(t *testing.T) {
 	w := suspicious(t, affiliate.FraudFlag)
 	w.code(w.scope, w.program, w.participant, "spring10", "")
 	lead := purchase("order-lead", w.aged().ID)
@@ -112,10 +112,10 @@ func encoded(t *testing.T, m proto.Message) []byte {
 	return b
 }
 
-// Keys that an earlier binary has answered hold its response.
-func TestReplayOfAStoredResponse(t *testing.T) {
+// Earlier versions of the service stored the response instead of the outcome.
+func TestIdempotencyKey_ReplaysStoredResponse(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	first, _, err := w.reportKeyed("k-1", purchase("order-1", click.ID))
 	if err != nil {
 		t.Fatal(err)
@@ -128,9 +128,9 @@ func TestReplayOfAStoredResponse(t *testing.T) {
 	}
 }
 
-func TestKeyBelongsToItsBodyMethodAndScope(t *testing.T) {
+func TestIdempotencyKey_BelongsToBodyMethodAndScope(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	if _, _, err := w.reportKeyed("k-1", purchase("order-1", click.ID)); err != nil {
 		t.Fatal(err)
 	}
@@ -156,9 +156,9 @@ func TestKeyBelongsToItsBodyMethodAndScope(t *testing.T) {
 	}
 }
 
-func TestKeyEndsAfterADay(t *testing.T) {
+func TestIdempotencyKey_ExpiresAfterADay(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	if _, _, err := w.reportKeyed("k-1", purchase("order-1", click.ID)); err != nil {
 		t.Fatal(err)
 	}
@@ -173,9 +173,9 @@ func TestKeyEndsAfterADay(t *testing.T) {
 	}
 }
 
-func TestRefusedReportLeavesItsKeyFree(t *testing.T) {
+func TestIdempotencyKey_IsFreeAfterRejectedReport(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	w.mustReport(purchase("order-1", click.ID))
 	_, _, err := w.reportKeyed("k-1", purchase("order-1", click.ID))
 	pgtest.RequireRefusal(t, err, affiliate.ReasonConversionDuplicate)
@@ -185,11 +185,11 @@ func TestRefusedReportLeavesItsKeyFree(t *testing.T) {
 	}
 }
 
-// A malformed key, then no signal, then the key's other body, then the mode, then
-// the duplicate.
-func TestKeyIsJudgedInItsPlace(t *testing.T) {
+// The checks run in this order: malformed key, no signal, key reused with another body,
+// other mode, duplicate.
+func TestIdempotencyKey_OrderOfChecks(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	if _, _, err := w.reportKeyed("k-1", purchase("order-1", click.ID)); err != nil {
 		t.Fatal(err)
 	}
@@ -197,7 +197,7 @@ func TestKeyIsJudgedInItsPlace(t *testing.T) {
 	live.Scope.Mode = affiliate.ModeLive
 	live.Program = w.newProgram(live.Scope)
 	live.Participant, _ = w.newParticipant(live.Scope, live.Program)
-	w.store1(live)
+	w.storeClick(live)
 	silent := purchase("order-1", click.ID)
 	silent.ClickId = nil
 
@@ -224,9 +224,9 @@ func TestKeyIsJudgedInItsPlace(t *testing.T) {
 	w.wantCount(1, `idempotency_keys`)
 }
 
-func TestParallelTwinsGetOneAnswer(t *testing.T) {
+func TestIdempotencyKey_ParallelRepeatsGetOneResponse(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	const twins = 50
 	responses, errs := make([]*affiliatev1.ReportConversionResponse, twins), make([]error, twins)
 	replays := make([]bool, twins)
@@ -245,16 +245,16 @@ func TestParallelTwinsGetOneAnswer(t *testing.T) {
 		}
 	}
 	if firsts != 1 {
-		t.Errorf("%d answers are no replays", firsts)
+		t.Errorf("%d responses are not replays", firsts)
 	}
 	w.wantCount(1, `conversions`)
 	w.wantCount(1, `commissions`)
 	w.wantCount(1, `events where type = 'conversion.created'`)
 }
 
-func TestParallelReportsUnderOneKeyWithOtherBodiesGiveOneConversion(t *testing.T) {
+func TestIdempotencyKey_ParallelDifferentBodiesRecordOne(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	const reports = 50
 	errs := make([]error, reports)
 	var group sync.WaitGroup
@@ -279,10 +279,11 @@ func TestParallelReportsUnderOneKeyWithOtherBodiesGiveOneConversion(t *testing.T
 	w.wantCount(1, `conversions`)
 }
 
-// A report that fails while its twin waits makes room for it.
-func TestTwinOfAFailedReportIsRecorded(t *testing.T) {
+// If a report fails with an internal error, a parallel report with the same key is
+// recorded.
+func TestIdempotencyKey_RepeatOfFailedReportIsRecorded(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	const twins = 20
 	w.store.failing.Store(twins / 2)
 	errs := make([]error, twins)
@@ -296,7 +297,7 @@ func TestTwinOfAFailedReportIsRecorded(t *testing.T) {
 		switch {
 		case err == nil:
 			won++
-		case errors.Is(err, errAccident):
+		case errors.Is(err, errDatabase):
 			failed++
 		default:
 			t.Error(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-func TestPurchaseRightAfterItsClickIsFoundInTheTail(t *testing.T) {
+func TestReport_FindsFreshClickInTail(t *testing.T) {
 	w := newWorld(t)
 	click := w.click()
 	w.tail.clicks = append(w.tail.clicks, click)
@@ -23,19 +23,19 @@ func TestPurchaseRightAfterItsClickIsFoundInTheTail(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 	if n := w.store.looks.Load(); n != 6 {
-		t.Errorf("Postgres was asked %d times", n)
+		t.Errorf("%d look-ups in Postgres", n)
 	}
 	w.wantCount(0, `awaited_clicks`)
 }
 
-func TestPurchaseWaitsForIngestion(t *testing.T) {
+func TestReport_WaitsForIngestion(t *testing.T) {
 	w := newWorld(t)
 	click := w.click()
 	go func() {
 		for w.store.looks.Load() == 0 {
 			time.Sleep(time.Millisecond)
 		}
-		w.store1(click)
+		w.storeClick(click)
 	}()
 	if r := w.mustReport(purchase("order-1", click.ID)); r.GetAttribution().GetReasonCode() != "CLICK_MATCHED" {
 		t.Errorf("%v", r)
@@ -45,7 +45,7 @@ func TestPurchaseWaitsForIngestion(t *testing.T) {
 	}
 }
 
-func TestOldClickIsNotWaitedForButLookedUpInTheTail(t *testing.T) {
+func TestReport_LooksUpOldClickInTailWithoutWait(t *testing.T) {
 	w := newWorld(t)
 	click := w.clickAt(time.Now().Add(-10 * time.Minute))
 	w.tail.clicks = append(w.tail.clicks, click)
@@ -53,14 +53,14 @@ func TestOldClickIsNotWaitedForButLookedUpInTheTail(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 	if n := w.store.looks.Load(); n != 1 {
-		t.Errorf("Postgres was asked %d times", n)
+		t.Errorf("%d look-ups in Postgres", n)
 	}
 }
 
-func TestTailThatDoesNotHelpMakesTheClickAwaited(t *testing.T) {
+func TestReport_AwaitsClickThatTailDoesNotHave(t *testing.T) {
 	for name, set := range map[string]func(*world, affiliate.Click){
-		"empty":         func(*world, affiliate.Click) {},
-		"redis is away": func(w *world, _ affiliate.Click) { w.tail.err = errors.New("connection refused") },
+		"empty":                  func(*world, affiliate.Click) {},
+		"Redis is not available": func(w *world, _ affiliate.Click) { w.tail.err = errors.New("connection refused") },
 		"unresolved record": func(w *world, c affiliate.Click) {
 			w.tail.clicks = []affiliate.Click{{ID: c.ID, ReceivedAt: c.ReceivedAt}}
 		},
@@ -82,7 +82,7 @@ func TestTailThatDoesNotHelpMakesTheClickAwaited(t *testing.T) {
 	}
 }
 
-func TestWaitEndsWithItsCaller(t *testing.T) {
+func TestReport_StopsWaitingWhenContextEnds(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithTimeout(as(w.scope), 30*time.Millisecond)
 	defer cancel()
@@ -93,18 +93,18 @@ func TestWaitEndsWithItsCaller(t *testing.T) {
 	w.wantCount(0, `conversions`)
 }
 
-// lateConversion reports a purchase whose click nobody knows, and then stores it.
+// lateConversion reports a purchase with an unknown click and then stores the click.
 func (w *world) lateConversion(external string) affiliate.AttributeLateClick {
 	w.Helper()
 	click := w.clickAt(w.now().Add(-10 * time.Minute))
 	if r := w.mustReport(purchase(external, click.ID)); r.GetAttributed() {
 		w.Fatalf("%v", r)
 	}
-	w.store1(click)
+	w.storeClick(click)
 	return affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}
 }
 
-func TestLateClickIsAttributedOnceUnderParallelJobsAndSweeps(t *testing.T) {
+func TestLateClick_ParallelJobsAndSweepsAttributeOnce(t *testing.T) {
 	w := newWorld(t)
 	const conversions = 5
 	var late []affiliate.AttributeLateClick
@@ -146,14 +146,14 @@ func TestLateClickIsAttributedOnceUnderParallelJobsAndSweeps(t *testing.T) {
 	}
 }
 
-func TestSeveralConversionsOfOneLateClick(t *testing.T) {
+func TestLateClick_AttributesSeveralConversions(t *testing.T) {
 	w := newWorld(t)
 	click := w.clickAt(w.now().Add(-10 * time.Minute))
 	const conversions = 130 // more than one batch
 	for i := range conversions {
 		w.mustReport(purchase("order-"+string(rune('!'+i)), click.ID))
 	}
-	w.store1(click)
+	w.storeClick(click)
 	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestSeveralConversionsOfOneLateClick(t *testing.T) {
 	w.wantCount(0, `awaited_clicks`)
 }
 
-func TestLateClickThatDoesNotEarn(t *testing.T) {
+func TestLateClick_WithoutCommission(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change     func(*world)
 		reason     string
@@ -169,10 +169,10 @@ func TestLateClickThatDoesNotEarn(t *testing.T) {
 		decisions  int
 		events     int
 	}{
-		"programme paused meanwhile": {
+		"programme paused before the click arrives": {
 			func(w *world) { w.Exec(`update programs set status = 'paused'`) }, "PROGRAM_INACTIVE", false, 2, 1,
 		},
-		"participant suspended meanwhile": {
+		"participant suspended before the click arrives": {
 			func(w *world) { w.Exec(`update participants set status = 'suspended'`) }, "PARTICIPANT_NOT_APPROVED", true, 2, 2,
 		},
 		"click of the other mode": {
@@ -201,19 +201,19 @@ func TestLateClickThatDoesNotEarn(t *testing.T) {
 	}
 }
 
-func TestConversionThatFailsHoldsUpNoOther(t *testing.T) {
+func TestLateClick_FailedConversionDoesNotBlockOthers(t *testing.T) {
 	w := newWorld(t)
 	click := w.clickAt(w.now().Add(-10 * time.Minute))
 	for _, external := range []string{"order-1", "poison", "order-2"} {
 		w.mustReport(purchase(external, click.ID))
 	}
-	w.store1(click)
+	w.storeClick(click)
 	w.lateConversion("order-3")
 	w.mustReport(purchase("order-4", w.clickAt(w.now().Add(-time.Hour)).ID))
 	w.Exec(`update awaited_clicks set expires_at = created_at where conversion_id = (select id from conversions where external_transaction_id = 'order-4')`)
 	w.Exec(`alter table commissions add constraint poison check (external_transaction_id <> 'poison')`)
 	if _, err := w.service.SweepAwaited(t.Context(), affiliate.AttributeLateClick{}); err == nil {
-		t.Error("the failure is not told")
+		t.Error("the sweep returned no error")
 	}
 	w.wantCount(3, `commissions`)
 	w.wantCount(1, `awaited_clicks`)
@@ -225,13 +225,14 @@ func TestConversionThatFailsHoldsUpNoOther(t *testing.T) {
 	w.wantCount(0, `awaited_clicks`)
 }
 
-// A person's decision that comes while a late attribution is under way stays in force.
-func TestLateAttributionLosesAgainstAPersonsDecision(t *testing.T) {
+// If a person reattributes a conversion while a late attribution runs, the person's
+// decision stays in force.
+func TestLateClick_DoesNotReplacePersonsDecision(t *testing.T) {
 	w := newWorld(t)
 	click := w.clickAt(w.now().Add(-10 * time.Minute))
 	other, _ := w.newParticipant(w.scope, w.program)
 	r := w.mustReport(purchase("order-1", click.ID))
-	w.store1(click)
+	w.storeClick(click)
 	w.store.found = func() {
 		w.store.found = nil
 		w.mustReattribute(r.GetId(), other)
@@ -248,7 +249,7 @@ func TestLateAttributionLosesAgainstAPersonsDecision(t *testing.T) {
 	w.wantCount(1, `commissions`)
 }
 
-func TestJobBeforeItsClickChangesNothing(t *testing.T) {
+func TestLateClick_JobBeforeClickChangesNothing(t *testing.T) {
 	w := newWorld(t)
 	click := w.clickAt(time.Now().Add(-10 * time.Minute))
 	w.mustReport(purchase("order-1", click.ID))
@@ -259,7 +260,7 @@ func TestJobBeforeItsClickChangesNothing(t *testing.T) {
 	w.wantCount(1, `attribution_decisions`)
 }
 
-func TestSweepGivesUpAfterADay(t *testing.T) {
+func TestSweep_EndsWaitAfterADay(t *testing.T) {
 	w := newWorld(t)
 	w.mustReport(purchase("order-1", w.clickAt(time.Now().Add(-time.Hour)).ID))
 	for _, step := range []struct {
@@ -276,9 +277,8 @@ func TestSweepGivesUpAfterADay(t *testing.T) {
 	w.wantCount(1, `conversions where not attributed`)
 }
 
-// From the journal of an edge to the commission, as the core runs it: with the
-// job alone, and with the sweep alone.
-func TestLateClickEarnsByItself(t *testing.T) {
+// A late click earns a commission through its job alone, and through the sweep alone.
+func TestLateClick_EarnsThroughJobOrSweep(t *testing.T) {
 	for name, tc := range map[string]struct {
 		arrive   func(*world, affiliate.Click) error
 		periodic func(*world) []*river.PeriodicJob
@@ -290,7 +290,7 @@ func TestLateClickEarnsByItself(t *testing.T) {
 			func(*world) []*river.PeriodicJob { return nil },
 		},
 		"by the sweep": {
-			func(w *world, c affiliate.Click) error { w.store1(c); return nil },
+			func(w *world, c affiliate.Click) error { w.storeClick(c); return nil },
 			func(w *world) []*river.PeriodicJob { return w.service.PeriodicJobs() },
 		},
 	} {

@@ -16,7 +16,8 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// code stores a usable promo code, as change leaves it.
+// code stores a usable promo code and then applies change, which is the set clause of an
+// SQL update.
 func (w *world) code(scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID, code, change string) affiliate.PromoCodeID {
 	w.Helper()
 	id := affiliate.NewID[affiliate.PromoCode](w.now())
@@ -31,7 +32,7 @@ func (w *world) code(scope affiliate.Scope, program affiliate.ProgramID, partici
 	return id
 }
 
-// sale is a request of 100 EUR without a signal, as change leaves it.
+// sale returns a report of 100 EUR without a click or promo code, after change.
 func sale(external string, change func(*affiliatev1.ReportConversionRequest)) *affiliatev1.ReportConversionRequest {
 	r := purchase(external, affiliate.ClickID{})
 	r.ClickId = nil
@@ -55,7 +56,7 @@ func (w *world) trace(decision string) (trace affiliate.Trace) {
 	return trace
 }
 
-func TestProgrammeSaysWhichSignalComesFirst(t *testing.T) {
+func TestPromoCode_PrecedenceOfProgramme(t *testing.T) {
 	w := newWorld(t)
 	other, _ := w.newParticipant(w.scope, w.program)
 	w.code(w.scope, w.program, other, "spring10", "")
@@ -67,7 +68,7 @@ func TestProgrammeSaysWhichSignalComesFirst(t *testing.T) {
 		{"promo_code_first", "PROMO_CODE_MATCHED", "promo_code", other},
 	} {
 		w.Exec(`update programs set signal_precedence = $1`, tc.precedence)
-		click := w.store1(w.click())
+		click := w.storeClick(w.click())
 		req := purchase(tc.precedence, click.ID)
 		req.PromoCode = ptr("SPRING10")
 		r := w.mustReport(req)
@@ -82,7 +83,7 @@ func TestProgrammeSaysWhichSignalComesFirst(t *testing.T) {
 			t.Errorf("%s: candidates %+v", tc.precedence, candidates)
 		}
 	}
-	// The buyer used the code both times, whoever is credited.
+	// Both orders redeem the promo code, also the one that is attributed to the click.
 	w.wantCount(1, `promo_codes where redemptions = 2 and version = 1`)
 	w.wantCount(1, `commissions where promo_code = 'spring10' and click_id is null and participant_id = $1`, other)
 	w.wantCount(1, `commissions where promo_code is null and click_id is not null and participant_id = $1`, w.participant)
@@ -90,7 +91,7 @@ func TestProgrammeSaysWhichSignalComesFirst(t *testing.T) {
 	w.wantCount(0, `river.river_job where kind = 'sync_directory'`)
 }
 
-func TestCodesThatCannotBeUsed(t *testing.T) {
+func TestPromoCode_NotUsable(t *testing.T) {
 	w := newWorld(t)
 	w.Exec(`update programs set signal_precedence = 'promo_code_first'`)
 	yesterday := w.now().Add(-24 * time.Hour)
@@ -101,7 +102,7 @@ func TestCodesThatCannotBeUsed(t *testing.T) {
 		if r := w.mustReport(withCode(code, code)); r.GetAttributed() || r.GetAttribution().GetReasonCode() != "PROMO_CODE_INACTIVE" {
 			t.Errorf("%s: %v", code, r)
 		}
-		req := purchase(code+" and a click", w.store1(w.click()).ID)
+		req := purchase(code+" and a click", w.storeClick(w.click()).ID)
 		req.PromoCode = &code
 		if r := w.mustReport(req); r.GetAttribution().GetReasonCode() != "CLICK_MATCHED" {
 			t.Errorf("%s and a click: %v", code, r)
@@ -117,7 +118,7 @@ func TestCodesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-func TestParallelConversionsCannotPassMaxRedemptions(t *testing.T) {
+func TestPromoCode_ParallelConversionsRespectMaxRedemptions(t *testing.T) {
 	w := newWorld(t)
 	w.code(w.scope, w.program, w.participant, "spring10", `max_redemptions = 10`)
 	var wg sync.WaitGroup
@@ -152,7 +153,7 @@ func TestParallelConversionsCannotPassMaxRedemptions(t *testing.T) {
 	w.wantCount(1, `river.river_job where kind = 'sync_directory' and args->>'participant' = $1 and queue = 'directory'`, w.participant.String())
 }
 
-func TestFiftyStrangersShareTenRedemptions(t *testing.T) {
+func TestPromoCode_ParallelConversionsWithoutCustomers(t *testing.T) {
 	w := newWorld(t)
 	w.code(w.scope, w.program, w.participant, "spring10", `max_redemptions = 10`)
 	var wg sync.WaitGroup
@@ -171,7 +172,7 @@ func TestFiftyStrangersShareTenRedemptions(t *testing.T) {
 	w.wantCount(1, `promo_codes where redemptions = 10`)
 }
 
-func TestDuplicateLeavesNothingBehind(t *testing.T) {
+func TestPromoCode_DuplicateReportStoresNothing(t *testing.T) {
 	w := newWorld(t)
 	w.code(w.scope, w.program, w.participant, "spring10", "")
 	req := withCode("order-1", "spring10")
@@ -196,7 +197,7 @@ func TestDuplicateLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestCodeOfTheOtherModeIsRefused(t *testing.T) {
+func TestPromoCode_OfOtherModeIsRejected(t *testing.T) {
 	w := newWorld(t)
 	live := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}
 	program := w.newProgram(live)
@@ -205,8 +206,8 @@ func TestCodeOfTheOtherModeIsRefused(t *testing.T) {
 	w.code(live, program, participant, "both", "")
 	w.code(w.scope, w.program, w.participant, "both", "")
 
-	w.mustReport(purchase("order-1", w.store1(w.click()).ID))
-	clicked := purchase("order-2", w.store1(w.click()).ID)
+	w.mustReport(purchase("order-1", w.storeClick(w.click()).ID))
+	clicked := purchase("order-2", w.storeClick(w.click()).ID)
 	clicked.PromoCode, clicked.CustomerId = ptr("live-only"), ptr("ann")
 	for name, req := range map[string]*affiliatev1.ReportConversionRequest{
 		"before the duplicate": withCode("order-1", "Live-Only"), "alone": withCode("order-2", "LIVE-ONLY"), "beside a good click": clicked,
@@ -231,9 +232,9 @@ func TestCodeOfTheOtherModeIsRefused(t *testing.T) {
 	w.wantCount(2, `promo_codes where redemptions = 1`)
 }
 
-// Customers and codes that conversions name crosswise, with reattributions and
-// duplicates among them: no transaction waits for another in a circle.
-func TestNothingDeadlocksUnderMixedLoad(t *testing.T) {
+// Parallel conversions use the same customers and promo codes in different combinations,
+// together with reattributions and duplicates. No transactions may deadlock.
+func TestReport_MixedLoadDoesNotDeadlock(t *testing.T) {
 	w := newWorld(t)
 	other, _ := w.newParticipant(w.scope, w.program)
 	participants := []affiliate.ParticipantID{w.participant, other}
@@ -243,7 +244,7 @@ func TestNothingDeadlocksUnderMixedLoad(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	for i := range 120 {
-		click := w.store1(w.click())
+		click := w.storeClick(w.click())
 		wg.Go(func() {
 			req := withCode(fmt.Sprint("order-", i%100), fmt.Sprint("code-", i%codes))
 			req.CustomerId = ptr(fmt.Sprint("customer-", (i/2)%customers))
@@ -275,13 +276,13 @@ func TestNothingDeadlocksUnderMixedLoad(t *testing.T) {
 	w.wantCount(100, `(select distinct customer_ref, recurring_index from conversions where recurring_index is not null) x`)
 	w.wantCount(100, `commissions where status <> 'rejected'`)
 
-	// The counter of a session is complete once the session has ended; until then
-	// a deadlock that was retried would stay unseen.
+	// A session adds its deadlocks to the statistics when it ends. Before that, a deadlock
+	// whose transaction was retried might not be counted yet.
 	w.Store.Close()
 	deadline := time.Now().Add(20 * time.Second)
 	for w.count(`pg_stat_activity where datname = current_database() and application_name = 'tributary'`) > 0 {
 		if time.Now().After(deadline) {
-			t.Fatal("the store's sessions do not end")
+			t.Fatal("the store's sessions have not ended after 20 s")
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

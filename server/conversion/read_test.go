@@ -16,7 +16,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// asViewer is the context of a call with a merchant's token.
+// asViewer returns the context of a call by a member with the role viewer.
 func asViewer(scope affiliate.Scope) context.Context {
 	return server.WithPrincipal(context.Background(), server.Principal{
 		Kind: server.MerchantToken, Workspace: scope.Workspace, Mode: scope.Mode, Role: affiliate.RoleViewer,
@@ -36,9 +36,9 @@ func (w *world) get(ctx context.Context, id string) (*affiliatev1.Conversion, er
 	return w.service.GetConversion(ctx, &affiliatev1.GetConversionRequest{ConversionId: id})
 }
 
-func TestDetailHasAllThatWasReported(t *testing.T) {
+func TestGetConversion_ReturnsAllReportedFields(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	metadata, err := structpb.NewStruct(map[string]any{"plan": "pro", "seats": 3.0, "tags": []any{"a", nil}, "nested": map[string]any{"x": true}})
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestDetailHasAllThatWasReported(t *testing.T) {
 	}
 }
 
-func TestDetailOfAnEventWithoutAnythingElse(t *testing.T) {
+func TestGetConversion_OfMinimalEvent(t *testing.T) {
 	w := newWorld(t)
 	reported := w.mustReport(&affiliatev1.ReportConversionRequest{
 		EventType: affiliatev1.EventType_EVENT_TYPE_LEAD, ExternalTransactionId: "lead-1",
@@ -117,11 +117,10 @@ func TestDetailOfAnEventWithoutAnythingElse(t *testing.T) {
 	}
 }
 
-// What is shown is what is in force: after a hand moved it, the other
-// participant and the new commission.
-func TestDetailShowsTheDecisionInForce(t *testing.T) {
+// After a reattribution, the detail shows the new participant and the new commission.
+func TestGetConversion_ReturnsDecisionInForce(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	reported := w.mustReport(purchase("order-1", click.ID))
 	to, _ := w.newParticipant(w.scope, w.program)
 	moved, err := w.service.ReattributeConversion(as(w.scope), &affiliatev1.ReattributeConversionRequest{
@@ -142,9 +141,9 @@ func TestDetailShowsTheDecisionInForce(t *testing.T) {
 	}
 }
 
-func TestReadsAreOfOneWorkspaceAndMode(t *testing.T) {
+func TestReads_AreLimitedToScope(t *testing.T) {
 	w := newWorld(t)
-	id := w.mustReport(purchase("order-1", w.store1(w.click()).ID)).GetId()
+	id := w.mustReport(purchase("order-1", w.storeClick(w.click()).ID)).GetId()
 	live := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}
 	elsewhere := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: w.scope.Mode}
 	for name, scope := range map[string]affiliate.Scope{"mode": live, "workspace": elsewhere} {
@@ -167,14 +166,14 @@ func TestReadsAreOfOneWorkspaceAndMode(t *testing.T) {
 	}
 }
 
-func TestListFilters(t *testing.T) {
+func TestListConversions_Filters(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	other := w.newProgram(w.scope)
 	otherParticipant, _ := w.newParticipant(w.scope, other)
 	foreign := w.click()
 	foreign.Program, foreign.Participant = other, otherParticipant
-	w.store1(foreign)
+	w.storeClick(foreign)
 
 	w.mustReport(purchase("order-1", click.ID))
 	w.mustReport(purchase("order-2", foreign.ID))
@@ -231,7 +230,7 @@ func TestListFilters(t *testing.T) {
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "date_to")
 }
 
-func TestListItemAndDetailShareTheirFields(t *testing.T) {
+func TestListItem_HasFieldsOfDetail(t *testing.T) {
 	item := (&affiliatev1.ConversionListItem{}).ProtoReflect().Descriptor().Fields()
 	full := (&affiliatev1.Conversion{}).ProtoReflect().Descriptor().Fields()
 	for i := range item.Len() {

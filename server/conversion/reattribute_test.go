@@ -21,7 +21,7 @@ import (
 
 var merchant = affiliate.NewID[affiliate.User](time.Now())
 
-// asMerchant is the context of a call with a merchant's token.
+// asMerchant returns the context of a call with a merchant's token.
 func asMerchant(scope affiliate.Scope) context.Context {
 	return server.WithPrincipal(context.Background(), server.Principal{
 		Kind: server.MerchantToken, User: merchant, Workspace: scope.Workspace, Mode: scope.Mode, Role: affiliate.RoleOwner,
@@ -43,7 +43,7 @@ func (w *world) mustReattribute(conversion string, to affiliate.ParticipantID) *
 	return r
 }
 
-func TestReattributionMovesEverything(t *testing.T) {
+func TestReattribute_MovesAllEffects(t *testing.T) {
 	w := newWorld(t)
 	other, otherPartner := w.newParticipant(w.scope, w.program)
 	w.mustReport(buy("order-0", "ann", w.clickOf(w.participant).ID))
@@ -95,7 +95,7 @@ func TestReattributionMovesEverything(t *testing.T) {
 		t.Errorf("%v", objects[4:])
 	}
 
-	// And back again: what was rejected stays rejected.
+	// After a move back to the first participant, rejected commissions stay rejected.
 	w.mustReattribute(before.GetId(), w.participant)
 	w.wantCount(2, `commissions where conversion_id = $1 and status = 'rejected'`, r.GetId())
 	w.wantCount(1, `commissions where conversion_id = $1 and status = 'pending' and participant_id = $2`, r.GetId(), w.participant)
@@ -103,7 +103,7 @@ func TestReattributionMovesEverything(t *testing.T) {
 	w.wantStats(w.participant, "EUR", stats{conversions: 2, revenue: 20_000, commission: 4_000})
 }
 
-func TestReattributionToAnotherProgrammeTakesThePaymentAlong(t *testing.T) {
+func TestReattribute_ToOtherProgrammeMovesPayment(t *testing.T) {
 	w := newWorld(t)
 	program := w.newProgram(w.scope)
 	w.Exec(`update programs set attribution_window_days = 7 where id = $1`, program)
@@ -134,7 +134,7 @@ func (w *world) id(sql string, args ...any) (id string) {
 	return id
 }
 
-func TestReattributionOfAnUnattributedConversion(t *testing.T) {
+func TestReattribute_OfUnattributedConversion(t *testing.T) {
 	w := newWorld(t)
 	click := w.clickAt(w.now().Add(-10 * time.Minute))
 	other, _ := w.newParticipant(w.scope, w.program)
@@ -150,8 +150,8 @@ func TestReattributionOfAnUnattributedConversion(t *testing.T) {
 	w.wantStats(other, "EUR", stats{conversions: 1, revenue: 10_000, commission: 3_000})
 	w.wantCount(0, `awaited_clicks`)
 
-	// The click that arrives later does not undo what a person decided.
-	w.store1(click)
+	// A click that arrives later does not change a person's decision.
+	w.storeClick(click)
 	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestReattributionOfAnUnattributedConversion(t *testing.T) {
 	w.wantCount(1, `audit_log where before = '{"program_id":null,"participant_id":null}'`)
 }
 
-func TestReattributionIsRefused(t *testing.T) {
+func TestReattribute_Errors(t *testing.T) {
 	w := newWorld(t)
 	other, _ := w.newParticipant(w.scope, w.program)
 	erased, _ := w.newParticipant(w.scope, w.program)
@@ -184,16 +184,16 @@ func TestReattributionIsRefused(t *testing.T) {
 		want         affiliate.Reason
 		wantsInvalid bool
 	}{
-		"no UUID":                          {w.scope, "order-1", other, affiliate.ReasonNotFound, false},
-		"unknown":                          {w.scope, affiliate.NewID[affiliate.Conversion](w.now()).String(), other, affiliate.ReasonNotFound, false},
-		"of the other mode":                {live, r.GetId(), ofLive, affiliate.ReasonNotFound, false},
-		"of another workspace":             {stranger, r.GetId(), ofStranger, affiliate.ReasonNotFound, false},
-		"to the one who has it":            {w.scope, r.GetId(), w.participant, affiliate.ReasonValidation, true},
-		"to nobody":                        {w.scope, r.GetId(), affiliate.NewID[affiliate.Participant](w.now()), affiliate.ReasonValidation, true},
-		"to one of the other mode":         {w.scope, r.GetId(), ofLive, affiliate.ReasonValidation, true},
-		"to one of another workspace":      {w.scope, r.GetId(), ofStranger, affiliate.ReasonValidation, true},
-		"to an erased one":                 {w.scope, r.GetId(), erased, affiliate.ReasonParticipantErased, false},
-		"an unknown one, of nobody, first": {w.scope, affiliate.NewID[affiliate.Conversion](w.now()).String(), ofStranger, affiliate.ReasonNotFound, false},
+		"no UUID":                        {w.scope, "order-1", other, affiliate.ReasonNotFound, false},
+		"unknown":                        {w.scope, affiliate.NewID[affiliate.Conversion](w.now()).String(), other, affiliate.ReasonNotFound, false},
+		"of the other mode":              {live, r.GetId(), ofLive, affiliate.ReasonNotFound, false},
+		"of another workspace":           {stranger, r.GetId(), ofStranger, affiliate.ReasonNotFound, false},
+		"to its current participant":     {w.scope, r.GetId(), w.participant, affiliate.ReasonValidation, true},
+		"to an unknown participant":      {w.scope, r.GetId(), affiliate.NewID[affiliate.Participant](w.now()), affiliate.ReasonValidation, true},
+		"to a participant in other mode": {w.scope, r.GetId(), ofLive, affiliate.ReasonValidation, true},
+		"to another workspace":           {w.scope, r.GetId(), ofStranger, affiliate.ReasonValidation, true},
+		"to an erased participant":       {w.scope, r.GetId(), erased, affiliate.ReasonParticipantErased, false},
+		"unknown, to another workspace":  {w.scope, affiliate.NewID[affiliate.Conversion](w.now()).String(), ofStranger, affiliate.ReasonNotFound, false},
 	} {
 		_, err := w.service.ReattributeConversion(asMerchant(tc.scope), &affiliatev1.ReattributeConversionRequest{
 			ConversionId: tc.conversion, ParticipantId: tc.to.String(), Reason: "They called.",
@@ -209,8 +209,9 @@ func TestReattributionIsRefused(t *testing.T) {
 	}
 }
 
-// What was paid is taken back from the one who had it; the payout stays named.
-func TestReattributionOfAPaidConversionClawsBack(t *testing.T) {
+// The reattribution of a paid conversion claws the amount back from the first
+// participant. The commission keeps its payout id.
+func TestReattribute_OfPaidConversionClawsBack(t *testing.T) {
 	w := newWorld(t)
 	other, _ := w.newParticipant(w.scope, w.program)
 	before := w.mustReport(buy("order-1", "ann", w.clickOf(w.participant).ID))
@@ -236,7 +237,7 @@ func TestReattributionOfAPaidConversionClawsBack(t *testing.T) {
 	}
 }
 
-// pay approves and pays what a conversion has earned.
+// pay approves and pays the commission of a conversion.
 func (w *world) pay(r *affiliatev1.ReportConversionResponse) {
 	w.Helper()
 	id, _ := affiliate.ParseID[affiliate.Commission](r.GetCommission().GetId())
@@ -255,7 +256,7 @@ func (w *world) pay(r *affiliatev1.ReportConversionResponse) {
 	}
 }
 
-func TestReattributionToOneWhoDoesNotEarn(t *testing.T) {
+func TestReattribute_ToSuspendedParticipant(t *testing.T) {
 	w := newWorld(t)
 	other, _ := w.newParticipant(w.scope, w.program)
 	w.Exec(`update participants set status = 'suspended' where id = $1`, other)
@@ -273,15 +274,15 @@ func TestReattributionToOneWhoDoesNotEarn(t *testing.T) {
 	w.wantStats(w.participant, "EUR", stats{})
 	w.wantStats(other, "EUR", stats{conversions: 1, revenue: 10_000})
 
-	// Nothing is left that could be rejected when it goes on.
+	// The next reattribution has no commission to reject.
 	w.mustReattribute(before.GetId(), w.participant)
 	w.wantCount(1, `commissions where status = 'approved' and participant_id = $1`, w.participant)
 	w.wantCount(1, `commissions where status = 'rejected'`)
 	w.wantCount(1, `events where type = 'commission.rejected'`)
 }
 
-func TestParallelReattributionsLeaveOneLiveCommission(t *testing.T) {
-	for name, customer := range map[string]string{"of a customer": "ann", "of nobody": ""} {
+func TestReattribute_ParallelCallsLeaveOneCommission(t *testing.T) {
+	for name, customer := range map[string]string{"with a customer": "ann", "without a customer": ""} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			participants := []affiliate.ParticipantID{w.participant}
@@ -297,7 +298,7 @@ func TestParallelReattributionsLeaveOneLiveCommission(t *testing.T) {
 					switch _, err := w.reattribute(r.GetId(), participants[i%len(participants)]); {
 					case err == nil:
 						done.Add(1)
-					case !refused(err, affiliate.ReasonValidation): // it has it already
+					case !refused(err, affiliate.ReasonValidation): // the participant has it already
 						t.Error(err)
 					}
 				})
@@ -327,9 +328,9 @@ func TestParallelReattributionsLeaveOneLiveCommission(t *testing.T) {
 	}
 }
 
-// A commission that a merchant rejects while its conversion moves is rejected
-// once, and taken off the counts once.
-func TestReattributionAgainstReject(t *testing.T) {
+// If a merchant rejects a commission while its conversion is reattributed, the commission
+// is rejected once and subtracted from the statistics once.
+func TestReattribute_ParallelToReject(t *testing.T) {
 	w := newWorld(t)
 	other, _ := w.newParticipant(w.scope, w.program)
 	const conversions = 20
@@ -358,9 +359,9 @@ func TestReattributionAgainstReject(t *testing.T) {
 	w.wantStats(other, "EUR", stats{conversions: conversions, revenue: 10_000 * conversions, commission: 3_000 * conversions})
 }
 
-// Whatever comes first, the click that arrives or the person, the conversion is
-// attributed by one and counted once.
-func TestReattributionAgainstALateClick(t *testing.T) {
+// If a late click and a person's reattribution run in parallel, in either order, the
+// conversion is counted once, for the participant that the person chose.
+func TestReattribute_ParallelToLateClick(t *testing.T) {
 	w := newWorld(t)
 	other, _ := w.newParticipant(w.scope, w.program)
 	const conversions = 20

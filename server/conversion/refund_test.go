@@ -21,7 +21,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// header is a stream that keeps the header which a call sets.
+// header is the transport of one call. It records the response header.
 type header struct{ metadata.MD }
 
 func (header) Method() string                   { return "" }
@@ -34,8 +34,8 @@ func (h header) SendHeader(md metadata.MD) error {
 	return nil
 }
 
-// refund gives back cents of a sale, all that is left for 0, and tells the HTTP
-// code that the answer asks for.
+// refund refunds cents of a sale, or the rest of the sale if cents is 0. The second
+// result is the HTTP status that the response sets.
 func (w *world) refund(sale, external string, cents int64) (*affiliatev1.Refund, string, error) {
 	req := &affiliatev1.RefundConversionRequest{ExternalTransactionId: sale, ExternalRefundId: external}
 	if cents > 0 {
@@ -59,8 +59,8 @@ func (w *world) mustRefund(sale, external string, cents int64) *affiliatev1.Refu
 	return r
 }
 
-// wantRefunded compares what a conversion says of its refunds with what the
-// refunds say, and with its commission.
+// wantRefunded checks the refunded amount of a conversion against its refund rows, and
+// the conversion's commission.
 func (w *world) wantRefunded(sale string, cents int64, status affiliate.ConversionStatus, earns int64) {
 	w.Helper()
 	w.wantCount(1, `conversions c where external_transaction_id = $1 and refunded_amount_cents = $2 and status = $3
@@ -69,7 +69,7 @@ func (w *world) wantRefunded(sale string, cents int64, status affiliate.Conversi
 		and (m.status = 'refunded') = (c.status = 'refunded')`, sale, earns)
 }
 
-func TestPartialRefundsLowerTheCommission(t *testing.T) {
+func TestRefund_PartialLowersCommission(t *testing.T) {
 	w := newWorld(t)
 	sale := w.mustReport(purchase("order-1", w.clickOf(w.participant).ID))
 	r, code, err := w.refund("order-1", "refund-1", 2_500)
@@ -97,9 +97,9 @@ func TestPartialRefundsLowerTheCommission(t *testing.T) {
 		t.Errorf("%v", why)
 	}
 	object, previous = w.LastEvent(affiliate.EventCommissionRefunded)
-	told, _ := object["refund"].(map[string]any)
+	refund, _ := object["refund"].(map[string]any)
 	if object["amount_cents"] != 2_250.0 || object["original_amount_cents"] != 3_000.0 || previous["amount_cents"] != 3_000.0 ||
-		told["type"] != "partial" || told["amount_cents"] != 750.0 || told["reason"] != "refund" || told["clawback_cents"] != 0.0 {
+		refund["type"] != "partial" || refund["amount_cents"] != 750.0 || refund["reason"] != "refund" || refund["clawback_cents"] != 0.0 {
 		t.Errorf("%v, before %v", object, previous)
 	}
 
@@ -120,7 +120,7 @@ func TestPartialRefundsLowerTheCommission(t *testing.T) {
 	}
 }
 
-func TestRefundsAreRefused(t *testing.T) {
+func TestRefund_Errors(t *testing.T) {
 	w := newWorld(t)
 	w.mustReport(purchase("order-1", w.clickOf(w.participant).ID))
 	w.mustRefund("order-1", "refund-1", 4_000)
@@ -167,7 +167,7 @@ func TestRefundsAreRefused(t *testing.T) {
 			t.Errorf("%s left", left)
 		}
 	}
-	// Ids are unique in their scope alone.
+	// The external ids of refunds are unique only within a scope.
 	live := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}
 	r, err := w.service.RefundConversion(as(live), &affiliatev1.RefundConversionRequest{ExternalTransactionId: "order-1", ExternalRefundId: "refund-1"})
 	if err != nil || r.GetStatus() != affiliatev1.RefundStatus_REFUND_STATUS_PARKED {
@@ -175,8 +175,8 @@ func TestRefundsAreRefused(t *testing.T) {
 	}
 }
 
-// What a lead earns ends with it, though no money moves.
-func TestRefundOfALeadEndsItsFlatCommission(t *testing.T) {
+// The refund of a lead ends its flat commission, although no money is paid back.
+func TestRefund_OfLeadEndsFlatCommission(t *testing.T) {
 	w := newWorld(t)
 	w.Exec(`update programs set rules = rules || '{"commission_type":"flat","flat_amount_cents":500,"hold_period_days":0,"events":[{"event_type":"lead"},{"event_type":"purchase"}]}'`)
 	lead := purchase("lead-1", w.clickOf(w.participant).ID)
@@ -191,7 +191,7 @@ func TestRefundOfALeadEndsItsFlatCommission(t *testing.T) {
 		t.Errorf("%v", previous)
 	}
 
-	// Of a sale with a price a part changes nothing.
+	// A partial refund of a sale does not change a flat commission.
 	w.mustReport(purchase("order-1", w.clickOf(w.participant).ID))
 	r = w.mustRefund("order-1", "refund-2", 9_999)
 	if r.GetCommission().GetAmountCents() != 500 || r.GetCommission().GetReversedAmountCents() != 0 {
@@ -206,7 +206,7 @@ func TestRefundOfALeadEndsItsFlatCommission(t *testing.T) {
 	w.wantCount(2, `ledger_entries where type = 'commission_reversed' and amount_cents = -500`)
 }
 
-func TestRefundsOfWhatIsPaidAreClawedBack(t *testing.T) {
+func TestRefund_OfPaidCommissionClawsBack(t *testing.T) {
 	w := newWorld(t)
 	sale := w.mustReport(purchase("order-1", w.clickOf(w.participant).ID))
 	w.pay(sale)
@@ -223,7 +223,7 @@ func TestRefundsOfWhatIsPaidAreClawedBack(t *testing.T) {
 	}
 }
 
-func TestRefundLeavesWhatHasEndedAlone(t *testing.T) {
+func TestRefund_KeepsRejectedCommission(t *testing.T) {
 	w := newWorld(t)
 	rejected := w.mustReport(purchase("order-1", w.clickOf(w.participant).ID))
 	id, _ := affiliate.ParseID[affiliate.Commission](rejected.GetCommission().GetId())
@@ -245,14 +245,14 @@ func TestRefundLeavesWhatHasEndedAlone(t *testing.T) {
 	w.wantStats(w.participant, "EUR", stats{conversions: 1})
 }
 
-func TestParallelRefundsNeverExceedTheSale(t *testing.T) {
+func TestRefund_ParallelRefundsNeverExceedSale(t *testing.T) {
 	w := newWorld(t)
 	w.mustReport(purchase("order-1", w.clickOf(w.participant).ID))
 	var wg sync.WaitGroup
 	var applied, exceeded, duplicates atomic.Int64
 	for i := range 100 {
 		wg.Go(func() {
-			// Each id twice, of 300: 33 ids fit, and 100 are left.
+			// Each id is sent twice with 300 cents. 33 refunds fit, and 100 cents are left.
 			switch _, _, err := w.refund("order-1", fmt.Sprint("refund-", i/2), 300); {
 			case err == nil:
 				applied.Add(1)
@@ -277,7 +277,7 @@ func TestParallelRefundsNeverExceedTheSale(t *testing.T) {
 	w.wantStats(w.participant, "EUR", stats{conversions: 1, revenue: 100, commission: 30})
 }
 
-func TestRefundBeforeItsConversionIsParkedAndApplied(t *testing.T) {
+func TestRefund_BeforeConversionIsParkedAndApplied(t *testing.T) {
 	w := newWorld(t)
 	for i, cents := range []int64{4_000, 9_000, 0} {
 		r, code, err := w.refund("order-1", fmt.Sprint("refund-", i), cents)
@@ -293,7 +293,7 @@ func TestRefundBeforeItsConversionIsParkedAndApplied(t *testing.T) {
 	if r.GetCommission().GetStatus() != affiliatev1.CommissionStatus_COMMISSION_STATUS_REFUNDED || r.GetCommission().GetAmountCents() != 0 {
 		t.Errorf("%v", r)
 	}
-	// One that would exceed gave back what was left, the next one nothing.
+	// A parked refund that exceeds the rest refunds only the rest; the next one refunds 0.
 	for i, gave := range []int64{4_000, 6_000, 0} {
 		w.wantCount(1, `refunds where external_refund_id = $1 and conversion_id = $2 and amount_cents = $3 and applied_at is not null`,
 			fmt.Sprint("refund-", i), r.GetId(), gave)
@@ -314,14 +314,14 @@ func TestRefundBeforeItsConversionIsParkedAndApplied(t *testing.T) {
 	}
 }
 
-// A refund and its conversion that come at the same moment may not see each
-// other; the sweep sees both, and so does the next refund.
-func TestRefundsThatMissedTheirConversionAreFound(t *testing.T) {
+// The transactions of a refund and of its conversion may not see each other's rows. The
+// next sweep, or the next refund of the sale, finds both.
+func TestRefundSweep_FindsMissedConversion(t *testing.T) {
 	w := newWorld(t)
 	w.mustRefund("order-1", "refund-1", 4_000)
 	w.mustRefund("order-2", "refund-2", 4_000)
 	w.mustRefund("order-3", "refund-3", 4_000)
-	// As two transactions leave it that did not see each other.
+	// Create the state that two such transactions leave.
 	w.Exec(`update refunds set external_transaction_id = 'hidden-' || external_transaction_id`)
 	w.mustReport(purchase("order-1", w.clickOf(w.participant).ID))
 	w.mustReport(purchase("order-2", w.clickOf(w.participant).ID))
@@ -342,8 +342,9 @@ func TestRefundsThatMissedTheirConversionAreFound(t *testing.T) {
 	w.wantCount(3, `events where type = 'conversion.refunded'`)
 }
 
-// Whatever the two do to each other, after the sweep each refund is applied once.
-func TestRefundsRacingTheirConversions(t *testing.T) {
+// Refunds, their conversions and sweeps run in parallel. After the last sweep, each
+// refund is applied once.
+func TestRefund_ParallelToConversion(t *testing.T) {
 	w := newWorld(t)
 	const rounds, each = 60, 3
 	for i := range rounds {
@@ -389,7 +390,7 @@ func TestRefundsRacingTheirConversions(t *testing.T) {
 	w.wantCount(0, `pg_stat_database where datname = current_database() and deadlocks > 0`)
 }
 
-func TestSweepGivesUpOnRefundsAfterNinetyDays(t *testing.T) {
+func TestRefundSweep_DeletesRefundsAfterNinetyDays(t *testing.T) {
 	w := newWorld(t)
 	w.mustRefund("order-1", "refund-1", 4_000)
 	w.mustReport(purchase("order-2", w.clickOf(w.participant).ID))
@@ -405,12 +406,12 @@ func TestSweepGivesUpOnRefundsAfterNinetyDays(t *testing.T) {
 		w.wantCount(step.left, `refunds where conversion_id is null`)
 		w.wantCount(1, `refunds where conversion_id is not null`)
 	}
-	// Its id is free again.
+	// The external id of the deleted refund can be used again.
 	w.mustRefund("order-1", "refund-1", 4_000)
 }
 
-// One sale that fails holds up neither the others nor the giving up.
-func TestSweepOfRefundsPassesOverWhatFails(t *testing.T) {
+// If one sale fails, the sweep still applies the other refunds and deletes expired ones.
+func TestRefundSweep_ContinuesAfterFailedSale(t *testing.T) {
 	w := newWorld(t)
 	for i := range 3 {
 		w.mustRefund(fmt.Sprint("order-", i), fmt.Sprint("refund-", i), 0)
@@ -424,16 +425,16 @@ func TestSweepOfRefundsPassesOverWhatFails(t *testing.T) {
 	w.mustRefund("order-9", "expired", 0)
 	w.Exec(`update refunds set expires_at = created_at where external_refund_id = 'expired'`)
 	if _, err := w.service.SweepRefunds(t.Context(), affiliate.ParkedSale{}); err == nil {
-		t.Error("nobody is told")
+		t.Error("the sweep returned no error")
 	}
 	w.wantCount(2, `conversions where status = 'refunded'`)
 	w.wantCount(0, `refunds where external_refund_id = 'expired'`)
 	w.wantCount(1, `refunds where conversion_id is null`)
 }
 
-// Whoever gets a conversion after refunds earns of what is left of it, and takes
-// no more revenue along.
-func TestReattributionAfterRefunds(t *testing.T) {
+// After refunds, a reattribution moves only the rest of the sale: the new participant
+// gets the commission and the revenue of the amount that is not refunded.
+func TestReattribute_AfterRefunds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		cents  int64
 		status affiliatev1.CommissionStatus
@@ -473,8 +474,8 @@ func TestReattributionAfterRefunds(t *testing.T) {
 	}
 }
 
-// A click that arrives after refunds attributes what is left.
-func TestLateClickAfterRefunds(t *testing.T) {
+// A click that arrives after refunds earns a commission on the amount that is left.
+func TestLateClick_AfterRefunds(t *testing.T) {
 	w := newWorld(t)
 	late := w.lateConversion("order-1")
 	r := w.mustRefund("order-1", "refund-1", 5_000)
@@ -492,9 +493,9 @@ func TestLateClickAfterRefunds(t *testing.T) {
 	}
 }
 
-// Refunds, moves by hand and late clicks of the same conversions: in the end the
-// owner has what the refunds leave, and nobody else has anything.
-func TestRefundsRacingReattributions(t *testing.T) {
+// Refunds, reattributions and late clicks of the same conversions run in parallel. At the
+// end only the chosen participant has a commission, on the amount that is not refunded.
+func TestRefund_ParallelToReattribution(t *testing.T) {
 	w := newWorld(t)
 	other, _ := w.newParticipant(w.scope, w.program)
 	const conversions = 20
@@ -531,7 +532,7 @@ func TestRefundsRacingReattributions(t *testing.T) {
 	w.wantStats(other, "EUR", stats{conversions: conversions, revenue: 5_000 * conversions, commission: 1_500 * conversions})
 }
 
-func TestRefundsSweepRunsByItself(t *testing.T) {
+func TestRefundSweep_RunsAsPeriodicJob(t *testing.T) {
 	w := newWorld(t)
 	w.mustRefund("order-1", "refund-1", 0)
 	w.Exec(`update refunds set external_transaction_id = 'order-2'`)
@@ -540,15 +541,15 @@ func TestRefundsSweepRunsByItself(t *testing.T) {
 	w.work(w.service.PeriodicJobs())
 	for deadline := time.Now().Add(20 * time.Second); w.count(`refunds where conversion_id is not null`) == 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("it is still parked")
+			t.Fatal("the refund is still parked")
 		}
 	}
 	w.wantRefunded("order-1", 10_000, affiliate.ConversionRefunded, 0)
 }
 
-// What was refunded in full counts no longer for tiers, and of what was refunded
-// in part the revenue that is left.
-func TestTiersCountWhatIsNotRefunded(t *testing.T) {
+// For tiers, a conversion that was refunded in full does not count. One that was refunded
+// in part counts with the rest of its revenue.
+func TestTiers_CountAmountsThatAreNotRefunded(t *testing.T) {
 	w := newWorld(t)
 	w.Exec(`update programs set rules = rules || '{"tiers":[{"min_conversions":2,"rate_bps":4000}]}'`)
 	click := w.clickOf(w.participant)

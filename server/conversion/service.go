@@ -11,8 +11,8 @@
 //	                             └─ the click arrives within a day ─▶ decide again, once,
 //	                                unless the conversion is already attributed
 //
-// A click is looked up in Postgres. If it is new, the look-up waits up to 300 ms for
-// ingestion and then reads the end of the click stream.
+// A click is looked up in Postgres first. If it is new, the look-up waits up to 300 ms
+// for ingestion. At last it reads the newest part of the click stream.
 //
 // The package guarantees:
 //

@@ -18,9 +18,9 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-func TestPurchaseAfterItsClickEarns(t *testing.T) {
+func TestReport_PurchaseAfterClickEarns(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	r := w.mustReport(purchase("order-1", click.ID))
 
 	a := r.GetAttribution()
@@ -70,7 +70,7 @@ func TestPurchaseAfterItsClickEarns(t *testing.T) {
 	}
 }
 
-func TestReportGivesEveryReason(t *testing.T) {
+func TestReport_ReturnsEachReasonCode(t *testing.T) {
 	w := newWorld(t)
 	now := time.Now()
 	foreign := w.click()
@@ -136,7 +136,7 @@ func TestReportGivesEveryReason(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			click := tc.click()
 			if !tc.unstored {
-				w.store1(click)
+				w.storeClick(click)
 			}
 			req := purchase(name, click.ID)
 			tc.change(req)
@@ -158,9 +158,9 @@ func TestReportGivesEveryReason(t *testing.T) {
 	}
 }
 
-func TestRefusalsComeInTheirOrder(t *testing.T) {
+func TestReport_OrderOfErrors(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	w.mustReport(purchase("order-1", click.ID))
 
 	live := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}
@@ -168,7 +168,7 @@ func TestRefusalsComeInTheirOrder(t *testing.T) {
 	other.Scope = live
 	other.Program = w.newProgram(live)
 	other.Participant, _ = w.newParticipant(live, other.Program)
-	w.store1(other)
+	w.storeClick(other)
 	inTail := other
 	inTail.ID = affiliate.NewID[affiliate.Click](time.Now())
 	w.tail.clicks = append(w.tail.clicks, inTail)
@@ -192,23 +192,23 @@ func TestRefusalsComeInTheirOrder(t *testing.T) {
 			}
 		})
 	}
-	// A refusal leaves nothing behind.
+	// A rejected report stores nothing.
 	w.wantCount(1, `conversions`)
 	w.wantCount(1, `attribution_decisions`)
 	w.wantCount(1, `commissions`)
 	w.wantCount(2, `events`)
 	w.wantCount(0, `awaited_clicks`)
 
-	t.Run("the same external id in the other mode is another one", func(t *testing.T) {
+	t.Run("the same external id can be used in the other mode", func(t *testing.T) {
 		if _, err := w.service.ReportConversion(as(live), purchase("order-1", other.ID)); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-func TestParallelReportsOfOneExternalIDGiveOneConversion(t *testing.T) {
+func TestReport_ParallelDuplicatesRecordOne(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	var recorded, duplicates atomic.Int64
 	var wg sync.WaitGroup
 	for range 100 {
@@ -233,9 +233,9 @@ func TestParallelReportsOfOneExternalIDGiveOneConversion(t *testing.T) {
 	w.wantCount(2, `events`)
 }
 
-func TestCommissionKeepsTheRulesThatMadeIt(t *testing.T) {
+func TestReport_CommissionKeepsItsRules(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	first := w.mustReport(purchase("order-1", click.ID)).GetCommission()
 	w.Exec(`update programs set rules_version = 5, rules = '{"commission_type":"flat","flat_amount_cents":700,"hold_period_days":0,"auto_approval":true,"net_basis":"gross"}'`)
 	second := w.mustReport(purchase("order-2", click.ID)).GetCommission()
@@ -252,10 +252,10 @@ func TestCommissionKeepsTheRulesThatMadeIt(t *testing.T) {
 	}
 }
 
-func TestForeignCurrencyIsFlaggedAndNotConverted(t *testing.T) {
+func TestReport_FlagsCurrencyWithoutRate(t *testing.T) {
 	w := newWorld(t)
 	w.Exec(`update programs set rules = jsonb_set(rules, '{hold_period_days}', '0')`)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	req := purchase("order-1", click.ID)
 	req.Currency = ptr("usd")
 	c := w.mustReport(req).GetCommission()
@@ -265,9 +265,9 @@ func TestForeignCurrencyIsFlaggedAndNotConverted(t *testing.T) {
 	w.wantCount(1, `commissions where review_reasons = '{fx_rate_missing}' and sale_currency = 'USD' and fx_rate is null and auto_approve_at = created_at and hold_until is null`)
 }
 
-func TestBuyersAreKeptAsHashesOnly(t *testing.T) {
+func TestReport_StoresBuyerAsHashes(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	metadata, err := structpb.NewStruct(map[string]any{"plan": "pro", "seats": 3.0})
 	if err != nil {
 		t.Fatal(err)
@@ -307,17 +307,17 @@ func TestBuyersAreKeptAsHashesOnly(t *testing.T) {
 	}
 }
 
-func TestAStoredClickIsLookedUpOnce(t *testing.T) {
+func TestReport_LooksUpStoredClickOnce(t *testing.T) {
 	w := newWorld(t)
-	w.mustReport(purchase("order-1", w.store1(w.click()).ID))
+	w.mustReport(purchase("order-1", w.storeClick(w.click()).ID))
 	if n, m := w.store.looks.Load(), w.tail.looks.Load(); n != 1 || m != 0 {
-		t.Errorf("Postgres was asked %d times, the tail %d times", n, m)
+		t.Errorf("%d look-ups in Postgres, %d in the tail", n, m)
 	}
 }
 
-func TestTimesAreJudgedToTheMillisecond(t *testing.T) {
+func TestReport_TruncatesTimesToMilliseconds(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	req := purchase("order-1", click.ID)
 	req.OccurredAt = timestamppb.New(click.ReceivedAt.Add(1500 * time.Microsecond))
 	r := w.mustReport(req)
@@ -329,9 +329,9 @@ func TestTimesAreJudgedToTheMillisecond(t *testing.T) {
 	}
 }
 
-func TestLostDatabaseIsNoRefusal(t *testing.T) {
+func TestReport_LostDatabaseIsInternalError(t *testing.T) {
 	w := newWorld(t)
-	click := w.store1(w.click())
+	click := w.storeClick(w.click())
 	w.Store.Close()
 	_, err := w.report(purchase("order-1", click.ID))
 	var refusal *affiliate.Error

@@ -10,7 +10,7 @@ import (
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
 )
 
-// stats are the deltas of one participant and currency, summed.
+// stats is the sum of the deltas of one participant in one currency.
 type stats struct{ conversions, signups, revenue, commission int64 }
 
 func (w *world) stats(participant affiliate.ParticipantID, currency string) (s stats) {
@@ -34,7 +34,7 @@ func (w *world) wantStats(participant affiliate.ParticipantID, currency string, 
 	}
 }
 
-func TestCountsAreExact(t *testing.T) {
+func TestStats_AreExact(t *testing.T) {
 	w := newWorld(t)
 	w.Exec(`update programs set rules = '{"commission_type":"flat","flat_amount_cents":500,"hold_period_days":30,"auto_approval":true,"net_basis":"gross",
 		"events":[{"event_type":"purchase"},{"event_type":"signup"}]}'`)
@@ -59,7 +59,7 @@ func TestCountsAreExact(t *testing.T) {
 	w.wantCount(4, `stats_deltas d join links l on l.id = d.link_id and l.participant_id = d.participant_id where d.conversions = 1`)
 	w.wantCount(5, `stats_deltas where hour = date_trunc('hour', hour, 'UTC') and hour = date_trunc('hour', (select created_at from conversions limit 1), 'UTC')`)
 
-	// A reject takes the commission back, and nothing else.
+	// A rejection subtracts the commission and nothing else.
 	var id, program affiliate.ID[affiliate.Commission]
 	if err := w.SQL.QueryRow(t.Context(), `select id, program_id from commissions where external_transaction_id = 'order-1'`).Scan(&id, &program); err != nil {
 		t.Fatal(err)
@@ -74,9 +74,9 @@ func TestCountsAreExact(t *testing.T) {
 	w.wantStats(w.participant, "EUR", stats{conversions: 2, signups: 1, revenue: 10_000, commission: 1_000})
 }
 
-// What a participant has brought decides the tier, whether it is in the sums
-// already or not; its own rate and its group's come from the participant.
-func TestRateFollowsWhatTheParticipantIs(t *testing.T) {
+// The tier depends on the participant's earlier conversions, both those in the totals and
+// those in the deltas. The group's rate and the participant's own rate replace it.
+func TestReport_RateFollowsTierGroupAndOverride(t *testing.T) {
 	w := newWorld(t)
 	w.Exec(`update programs set rules = rules || '{"tiers":[{"min_conversions":2,"rate_bps":4000}]}'`)
 	click := w.clickOf(w.participant)

@@ -16,8 +16,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// world is a workspace with a programme of 30 percent and an approved partner,
-// and the service over a real database.
+// world is a workspace with a 30 percent programme and an approved partner. The service
+// uses a real database.
 type world struct {
 	*testing.T
 	*pgtest.Fixture
@@ -61,7 +61,8 @@ func (w *world) newParticipant(scope affiliate.Scope, program affiliate.ProgramI
 	return p.ID, p.Partner
 }
 
-// click is one of the world's participant, received now, not stored anywhere.
+// click returns a click of the world's participant that is received now. It is not
+// stored.
 func (w *world) click() affiliate.Click { return w.clickAt(w.now()) }
 
 func (w *world) clickAt(receivedAt time.Time) affiliate.Click {
@@ -75,7 +76,7 @@ func (w *world) clickAt(receivedAt time.Time) affiliate.Click {
 	}
 }
 
-func (w *world) store1(c affiliate.Click) affiliate.Click {
+func (w *world) storeClick(c affiliate.Click) affiliate.Click {
 	w.Helper()
 	w.Exec(`
 		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
@@ -84,7 +85,7 @@ func (w *world) store1(c affiliate.Click) affiliate.Click {
 	return c
 }
 
-// as is the context of a call with a secret key of the scope.
+// as returns the context of a call with a secret key of the scope.
 func as(scope affiliate.Scope) context.Context {
 	return server.WithPrincipal(context.Background(), server.Principal{
 		Kind: server.SecretKey, Workspace: scope.Workspace, Mode: scope.Mode,
@@ -104,7 +105,7 @@ func (w *world) mustReport(req *affiliatev1.ReportConversionRequest) *affiliatev
 	return response
 }
 
-// purchase is a request of 100 EUR that names a click.
+// purchase returns the report of a purchase of 100 EUR with a click id.
 func purchase(external string, click affiliate.ClickID) *affiliatev1.ReportConversionRequest {
 	return &affiliatev1.ReportConversionRequest{
 		EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: external,
@@ -124,17 +125,17 @@ func (w *world) wantCount(want int, sql string, args ...any) {
 	}
 }
 
-// countingStore is the real store, with its look-ups of clicks counted and with
-// accidents where a test wants them (RecordConversion).
+// countingStore is the real store. It counts the look-ups of clicks, and a test can make
+// its RecordConversion fail.
 type countingStore struct {
 	conversion.Store
-	found   func() // is called when a click was looked up; may be nil
+	found   func() // called after each look-up of a click; may be nil
 	looks   atomic.Int64
-	failing atomic.Int64 // reports that end in an accident under their locks
-	broken  atomic.Bool  // so that no report is recorded but those left
+	failing atomic.Int64 // number of reports that fail while they hold their locks
+	broken  atomic.Bool  // all reports fail except the next left ones
 	left    atomic.Int64
-	through atomic.Int64 // of those left, that are not recorded yet
-	panics  atomic.Bool
+	through atomic.Int64 // how many of these are not recorded yet
+	panics  atomic.Bool  // RecordConversion panics
 }
 
 func (s *countingStore) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
@@ -145,7 +146,7 @@ func (s *countingStore) FindClick(ctx context.Context, workspace affiliate.Works
 	return s.Store.FindClick(ctx, workspace, id)
 }
 
-// tail is the stream's tail as a test sets it.
+// tail is a tail of the click stream with the clicks and the error that a test sets.
 type tail struct {
 	clicks []affiliate.Click
 	err    error
