@@ -54,8 +54,8 @@ var roles = map[Action][]affiliate.Role{
 
 // Policy states what a method requires of its caller.
 type Policy struct {
-	// Accept is the set of credential kinds that may call the method. If it contains
-	// Nobody, the method needs no credential and ignores one that the caller sends.
+	// Accept is the set of credential kinds that may call the method. If the kind Nobody
+	// is in the set, the method ignores the caller's credential and needs none.
 	Accept Credential
 	// Action is the row of the role matrix that must contain the role of a merchant.
 	Action Action

@@ -49,7 +49,8 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 			return invalid
 		}
 		if reused = token.UsedAt != nil; reused {
-			// An error would roll back the revocation. The caller gets it after the commit.
+			// An error here would roll back the revocation, so refresh returns the error
+			// after the commit.
 			return tx.RevokeSession(ctx, token.Session.ID, at)
 		}
 		account, err = tx.Account(ctx, token.Session.User)

@@ -8,7 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Store contains accounts and sessions. Methods with a result found return false if the
+// Store reads and writes accounts and sessions. A method's result found is false if the
 // row does not exist.
 type Store interface {
 	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn
@@ -53,8 +53,8 @@ type Tx interface {
 	InsertSession(ctx context.Context, session affiliate.Session, refresh [sha256.Size]byte) error
 	// LockRefreshToken returns a token with its session and locks both.
 	LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.RefreshToken, found bool, err error)
-	// RotateRefreshToken marks the token used of a session as used, stores the token next
-	// and extends the session's idle time.
+	// RotateRefreshToken replaces the refresh token of a session. It marks the old token
+	// (used) as used, stores the new token (next) and extends the session's idle time.
 	RotateRefreshToken(ctx context.Context, session affiliate.Session, used, next [sha256.Size]byte, at time.Time) error
 	// RevokeSession revokes a session.
 	RevokeSession(ctx context.Context, id affiliate.SessionID, at time.Time) error

@@ -190,9 +190,9 @@ func (r *recorder) settleSweeps(t *testing.T) {
 	}
 }
 
-// The test makes calls in parallel and checks that each history is linearizable: the
-// results are those of the same calls made one after the other. In this order, a call
-// that ended before another one began comes before it.
+// The test makes calls in parallel and checks that each history is linearizable. This
+// means that the same calls, made one after the other in some order, have the same
+// results. A call that ended before another call began must come first in this order.
 func TestReview_IsLinearizable(t *testing.T) {
 	w := newWorld(t)
 	m := w.merchant(affiliate.ModeLive)

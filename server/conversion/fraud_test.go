@@ -332,7 +332,7 @@ func TestFraud_SkipsReattribution(t *testing.T) {
 	w.wantCount(1, `fraud_events`)
 }
 
-// Of several parallel suspicious reports, each recorded one is flagged exactly once.
+// Suspicious reports run in parallel. Each recorded conversion is flagged exactly once.
 func TestFraud_ParallelReportsAreFlaggedOnce(t *testing.T) {
 	w := suspicious(t, affiliate.FraudFlag)
 	click := w.aged()

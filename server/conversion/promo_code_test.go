@@ -83,7 +83,7 @@ func TestPromoCode_PrecedenceOfProgramme(t *testing.T) {
 			t.Errorf("%s: candidates %+v", tc.precedence, candidates)
 		}
 	}
-	// Both orders redeem the promo code, also the one that is attributed to the click.
+	// Both orders redeem the promo code, although the first is attributed to its click.
 	w.wantCount(1, `promo_codes where redemptions = 2 and version = 1`)
 	w.wantCount(1, `commissions where promo_code = 'spring10' and click_id is null and participant_id = $1`, other)
 	w.wantCount(1, `commissions where promo_code is null and click_id is not null and participant_id = $1`, w.participant)

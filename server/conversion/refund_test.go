@@ -547,8 +547,8 @@ func TestRefundSweep_RunsAsPeriodicJob(t *testing.T) {
 	w.wantRefunded("order-1", 10_000, affiliate.ConversionRefunded, 0)
 }
 
-// For tiers, a conversion that was refunded in full does not count. One that was refunded
-// in part counts with the rest of its revenue.
+// Tiers do not count conversions that were refunded in full. They count partially
+// refunded conversions with the rest of the revenue.
 func TestTiers_CountAmountsThatAreNotRefunded(t *testing.T) {
 	w := newWorld(t)
 	w.Exec(`update programs set rules = rules || '{"tiers":[{"min_conversions":2,"rate_bps":4000}]}'`)

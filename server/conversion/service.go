@@ -12,7 +12,8 @@
 //	                                unless the conversion is already attributed
 //
 // A click is looked up in Postgres first. If it is new, the look-up waits up to 300 ms
-// for ingestion. At last it reads the newest part of the click stream.
+// for ingestion. If the click is still not found, the newest part of the click stream is
+// read.
 //
 // The package guarantees:
 //

@@ -39,8 +39,8 @@ func (l lookup) mayArrive(id affiliate.ClickID) bool {
 }
 
 // find looks up a click in Postgres. If the click is not there and its id is fresh, find
-// waits for ingestion and looks again after each of waitSteps. At last it reads the tail
-// of the click stream. It returns nil if the click is unknown.
+// waits for ingestion and looks again after each of waitSteps. If the click is still not
+// found, find reads the tail of the click stream. It returns nil if the click is unknown.
 func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
 	if !l.mayArrive(id) {
 		return nil, nil
