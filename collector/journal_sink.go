@@ -84,7 +84,7 @@ func (s *journalSink) run(ctx context.Context) {
 		}
 		pause = drainInterval
 		// A broken journal checks its disk here, so that no request has to wait for it.
-		_ = s.journal.Try()
+		_ = s.journal.Recover()
 		// Check the stream before the drain, because each failed drain leaves another
 		// segment.
 		waiting := s.journal.Stats().Segments > 0

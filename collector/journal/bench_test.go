@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// BenchmarkAppend has 64 goroutines append batches of one click. x-bare is how many
-// times as many are durable in a second as with a write and an fsync for each, which
-// is measured in turns with it.
+// BenchmarkAppend measures 64 goroutines that append batches of one click. x-bare is the
+// speedup over one write and one fsync for each batch. Both are measured alternately.
 func BenchmarkAppend(b *testing.B) {
 	const goroutines, each, bareWrites = 64, 200, 300
 	batch := bytes.Repeat([]byte("c"), 300)
@@ -23,7 +22,7 @@ func BenchmarkAppend(b *testing.B) {
 	var appends, fsyncs int
 	for b.Loop() {
 		bare += writeAndSync(b, record, bareWrites)
-		files := newShakyDisk(b.TempDir())
+		files := newFaultyDisk(b.TempDir())
 		j := open(b, Config{}, files)
 		began := time.Now()
 		var group sync.WaitGroup
@@ -44,7 +43,7 @@ func BenchmarkAppend(b *testing.B) {
 		}
 		appends += goroutines * each
 		fsyncs += files.syncs
-		must(b, j.Close())
+		requireNoError(b, j.Close())
 	}
 	rate := float64(appends) / grouped.Seconds()
 	b.ReportMetric(rate, "appends/s")
@@ -52,17 +51,17 @@ func BenchmarkAppend(b *testing.B) {
 	b.ReportMetric(float64(appends)/float64(fsyncs), "appends/fsync")
 }
 
-// writeAndSync is how long it takes to make n records durable one by one.
+// writeAndSync returns the time to write and fsync n records one by one.
 func writeAndSync(b *testing.B, record []byte, n int) time.Duration {
 	b.Helper()
 	f, err := os.Create(filepath.Join(b.TempDir(), "bare"))
-	must(b, err)
+	requireNoError(b, err)
 	defer f.Close()
 	began := time.Now()
 	for range n {
 		_, err := f.Write(record)
-		must(b, err)
-		must(b, f.Sync())
+		requireNoError(b, err)
+		requireNoError(b, f.Sync())
 	}
 	return time.Since(began)
 }

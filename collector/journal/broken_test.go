@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-var errDisk = errors.New("the disk is ill")
+var errDisk = errors.New("disk error")
 
-// clock is a time that a test sets.
+// clock is a fake clock.
 type clock struct {
 	mu sync.Mutex
 	at time.Time
@@ -34,36 +34,36 @@ func (c *clock) pass(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-func refused(t *testing.T, j *Journal, i int, cause error) {
+func requireBroken(t *testing.T, j *Journal, i int, cause error) {
 	t.Helper()
-	err := j.Append(context.Background(), []byte(text(i)), 1+i%2)
+	err := j.Append(context.Background(), []byte(batchText(i)), 1+i%2)
 	if !errors.Is(err, ErrBroken) || !errors.Is(err, cause) {
 		t.Fatalf("append %d: %v", i, err)
 	}
 }
 
-// A fault of each kind: what was acknowledged before it stays, nothing is
-// acknowledged after it, whatever the disk says then, and the drain heals.
-func TestAFaultBreaksTheJournalUntilItIsDrained(t *testing.T) {
+// After a fault of any kind, the acknowledged batches stay. No further batch is accepted,
+// even if the disk works again, until a drain empties the journal.
+func TestJournal_StaysBrokenUntilDrained(t *testing.T) {
 	for _, fault := range []struct {
 		name   string
-		begin  func(*shakyDisk)
+		begin  func(*faultyDisk)
 		cause  error
-		rotate bool // it strikes when a segment begins
+		rotate bool // the fault affects only the beginning of a segment
 	}{
-		{"fsync of the file", func(d *shakyDisk) { d.failSync = errDisk }, errDisk, false},
-		{"full disk", func(d *shakyDisk) { d.room = 30 }, syscall.ENOSPC, false},
-		{"fsync of the folder", func(d *shakyDisk) { d.failDir = errDisk }, errDisk, true},
-		{"no new file", func(d *shakyDisk) { d.failMake = errDisk }, errDisk, true},
-		{"no new file, nor a way to remove one", func(d *shakyDisk) { d.failDir, d.failErase = errDisk, errDisk }, errDisk, true},
+		{"fsync of the file", func(d *faultyDisk) { d.failSync = errDisk }, errDisk, false},
+		{"full disk", func(d *faultyDisk) { d.room = 30 }, syscall.ENOSPC, false},
+		{"fsync of the folder", func(d *faultyDisk) { d.failDir = errDisk }, errDisk, true},
+		{"no new file", func(d *faultyDisk) { d.failCreate = errDisk }, errDisk, true},
+		{"no new file and no removal", func(d *faultyDisk) { d.failDir, d.failRemove = errDisk, errDisk }, errDisk, true},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
-			files, now := newShakyDisk(t.TempDir()), newClock()
+			files, now := newFaultyDisk(t.TempDir()), newClock()
 			segment := int64(segmentHeader + 3*(recordHeader+9))
-			j := opened(t, Config{SegmentBytes: segment, now: now.now}, files)
-			add(t, j, 0, 5)
+			j := openForTest(t, Config{SegmentBytes: segment, now: now.now}, files)
+			appendBatches(t, j, 0, 5)
 			if fault.rotate {
-				add(t, j, 5, 6)
+				appendBatches(t, j, 5, 6)
 			}
 			acknowledged := 0
 			for _, s := range j.segments {
@@ -71,34 +71,34 @@ func TestAFaultBreaksTheJournalUntilItIsDrained(t *testing.T) {
 			}
 			files.set(func() { fault.begin(files) })
 			if fault.rotate {
-				// Until the active segment is full.
-				for acknowledged < 20 && j.Append(context.Background(), []byte(text(acknowledged)), 1+acknowledged%2) == nil {
+				// Append until the active segment is full.
+				for acknowledged < 20 && j.Append(context.Background(), []byte(batchText(acknowledged)), 1+acknowledged%2) == nil {
 					acknowledged++
 				}
 			} else {
-				refused(t, j, acknowledged, fault.cause)
+				requireBroken(t, j, acknowledged, fault.cause)
 			}
 			syncs := files.syncs
 			now.pass(time.Hour)
-			refused(t, j, 100, fault.cause)
+			requireBroken(t, j, 100, fault.cause)
 			files.set(func() {
-				files.room, files.failSync, files.failDir, files.failMake, files.failErase = -1, nil, nil, nil, nil
+				files.room, files.failSync, files.failDir, files.failCreate, files.failRemove = -1, nil, nil, nil, nil
 			})
 			now.pass(time.Hour)
-			refused(t, j, 101, fault.cause)
+			requireBroken(t, j, 101, fault.cause)
 			if s := j.Stats(); !errors.Is(s.Broken, fault.cause) || files.syncs != syncs || !errors.Is(j.Ready(), ErrBroken) {
-				t.Errorf("%+v, %d fsyncs since it broke", s, files.syncs-syncs)
+				t.Errorf("%+v, %d fsyncs after the fault", s, files.syncs-syncs)
 			}
-			if err := j.Try(); !errors.Is(err, ErrBroken) || files.syncs != syncs {
-				t.Errorf("%v: tried before it was drained", err)
+			if err := j.Recover(); !errors.Is(err, ErrBroken) || files.syncs != syncs {
+				t.Errorf("%v: the disk was checked before the journal was drained", err)
 			}
-			same(t, drained(t, j), texts(0, acknowledged))
-			must(t, j.Ready())
-			add(t, j, 200, 203)
+			requireEqual(t, drainAll(t, j), batchTexts(0, acknowledged))
+			requireNoError(t, j.Ready())
+			appendBatches(t, j, 200, 203)
 			if s := j.Stats(); s.Broken != nil || s.Skipped != 0 {
 				t.Errorf("%+v", s)
 			}
-			same(t, drained(t, j), texts(200, 203))
+			requireEqual(t, drainAll(t, j), batchTexts(200, 203))
 			if len(names(t, files.dir)) != 0 {
 				t.Errorf("%v left", names(t, files.dir))
 			}
@@ -106,81 +106,81 @@ func TestAFaultBreaksTheJournalUntilItIsDrained(t *testing.T) {
 	}
 }
 
-// No click is what a broken journal tries its disk with, and time alone does not
-// make it ready.
-func TestABrokenJournalIsTriedOnceASecondAndNotByAClick(t *testing.T) {
-	files, now := newShakyDisk(t.TempDir()), newClock()
-	j := opened(t, Config{now: now.now}, files)
-	must(t, j.Try())
+// A broken journal does not use clicks to check its disk, and it does not become ready
+// without a check.
+func TestRecover_ChecksDiskOncePerSecond(t *testing.T) {
+	files, now := newFaultyDisk(t.TempDir()), newClock()
+	j := openForTest(t, Config{now: now.now}, files)
+	requireNoError(t, j.Recover())
 	files.set(func() { files.failSync = errDisk })
-	refused(t, j, 0, errDisk)
+	requireBroken(t, j, 0, errDisk)
 	if len(names(t, files.dir)) != 0 || j.Stats().Clicks != 0 {
-		t.Errorf("a segment without a record stays: %v", names(t, files.dir))
+		t.Errorf("a segment without a record was not removed: %v", names(t, files.dir))
 	}
 	for second := range 5 {
 		before := files.syncs
 		for range 10 {
 			now.pass(time.Second / 10)
-			refused(t, j, second, errDisk)
+			requireBroken(t, j, second, errDisk)
 			if err := j.Ready(); !errors.Is(err, ErrBroken) {
 				t.Errorf("ready: %v", err)
 			}
-			if err := j.Try(); !errors.Is(err, ErrBroken) || !errors.Is(err, errDisk) {
-				t.Errorf("tried: %v", err)
+			if err := j.Recover(); !errors.Is(err, ErrBroken) || !errors.Is(err, errDisk) {
+				t.Errorf("recover: %v", err)
 			}
 		}
 		if n := files.syncs - before; n != 1 {
-			t.Errorf("%d tries in a second", n)
+			t.Errorf("%d disk checks in a second", n)
 		}
 	}
 	files.set(func() { files.failSync = nil })
 	now.pass(time.Second)
-	refused(t, j, 10, errDisk)
-	must(t, j.Try())
-	must(t, j.Ready())
+	requireBroken(t, j, 10, errDisk)
+	requireNoError(t, j.Recover())
+	requireNoError(t, j.Ready())
 	if s := j.Stats(); s.Broken != nil || s.Segments != 0 {
 		t.Errorf("%+v", s)
 	}
-	add(t, j, 11, 13)
-	same(t, drained(t, j), texts(11, 13))
+	appendBatches(t, j, 11, 13)
+	requireEqual(t, drainAll(t, j), batchTexts(11, 13))
 	left, err := os.ReadDir(files.dir)
-	must(t, err)
+	requireNoError(t, err)
 	if len(left) != 1 || left[0].Name() != "lock" {
 		t.Errorf("%v left", left)
 	}
 }
 
-// Room for one more click is no disk that can be written.
-func TestAFullDiskIsNoWholeJournal(t *testing.T) {
-	files, now := newShakyDisk(t.TempDir()), newClock()
-	j := opened(t, Config{now: now.now}, files)
+// The disk check needs space for the largest record, not only for one more click.
+func TestRecover_FailsOnFullDisk(t *testing.T) {
+	files, now := newFaultyDisk(t.TempDir()), newClock()
+	j := openForTest(t, Config{now: now.now}, files)
 	files.set(func() { files.room = 10 })
-	refused(t, j, 0, syscall.ENOSPC)
+	requireBroken(t, j, 0, syscall.ENOSPC)
 	files.set(func() { files.room = maxRecord - 1 })
 	now.pass(time.Second)
-	if err := j.Try(); !errors.Is(err, syscall.ENOSPC) {
+	if err := j.Recover(); !errors.Is(err, syscall.ENOSPC) {
 		t.Error(err)
 	}
 	files.set(func() { files.room = 2 * maxRecord })
 	now.pass(time.Second)
-	must(t, j.Try())
-	add(t, j, 1, 2)
+	requireNoError(t, j.Recover())
+	appendBatches(t, j, 1, 2)
 }
 
-// The journal was empty, and cannot take back the segment that it began: an empty
-// file, which nobody waits for, must not keep it broken for ever.
-func TestAnEmptySegmentThatCouldNotBeRemovedIsNotInTheWay(t *testing.T) {
+// An empty journal begins a segment and can neither write nor remove it. The remaining
+// file without records must not keep the journal broken.
+func TestJournal_RecoversWithUnremovedEmptySegment(t *testing.T) {
 	for name, heal := range map[string]func(j *Journal) error{
-		"try": (*Journal).Try,
+		"try": (*Journal).Recover,
 		"drain": func(j *Journal) error {
-			return j.Drain(context.Background(), func(context.Context, []byte, int) error { return errors.New("there is nothing") })
+			return j.Drain(context.Background(), func(context.Context, []byte, int) error { return errors.New("a record was replayed") })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			files, now := newShakyDisk(t.TempDir()), newClock()
-			j := opened(t, Config{now: now.now}, files)
-			files.set(func() { files.failDir, files.failErase = errDisk, errDisk })
-			refused(t, j, 0, errDisk)
+			files, now := newFaultyDisk(t.TempDir()), newClock()
+			j := openForTest(t, Config{now: now.now}, files)
+			files.set(func() { files.failDir, files.failRemove = errDisk, errDisk })
+			requireBroken(t, j, 0, errDisk)
 			if s := j.Stats(); s.Segments != 1 || s.Bytes != 0 || len(names(t, files.dir)) != 1 {
 				t.Fatalf("%+v, %v", s, names(t, files.dir))
 			}
@@ -188,63 +188,63 @@ func TestAnEmptySegmentThatCouldNotBeRemovedIsNotInTheWay(t *testing.T) {
 			if err := heal(j); !errors.Is(err, errDisk) {
 				t.Error(err)
 			}
-			files.set(func() { files.failDir, files.failErase = nil, nil })
+			files.set(func() { files.failDir, files.failRemove = nil, nil })
 			now.pass(time.Second)
-			must(t, heal(j))
-			must(t, j.Ready())
+			requireNoError(t, heal(j))
+			requireNoError(t, j.Ready())
 			if s := j.Stats(); s.Segments != 0 || s.Broken != nil || len(names(t, files.dir)) != 0 {
 				t.Errorf("%+v, %v", s, names(t, files.dir))
 			}
-			add(t, j, 1, 3)
-			same(t, drained(t, j), texts(1, 3))
+			appendBatches(t, j, 1, 3)
+			requireEqual(t, drainAll(t, j), batchTexts(1, 3))
 		})
 	}
 }
 
-func TestAClosedJournalIsNotTried(t *testing.T) {
+func TestRecover_ReturnsErrClosedAfterClose(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir()}, nil)
-	must(t, j.Close())
-	if err := j.Try(); !errors.Is(err, ErrClosed) {
+	requireNoError(t, j.Close())
+	if err := j.Recover(); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
 }
 
-// While records wait, or are replayed, nothing new is tried: Try says how it is.
-func TestTryDoesNotWaitForADrain(t *testing.T) {
-	files, now := newShakyDisk(t.TempDir()), newClock()
-	j := opened(t, Config{now: now.now}, files)
-	add(t, j, 0, 1)
-	must(t, j.Drain(context.Background(), func(context.Context, []byte, int) error {
-		must(t, j.Try())
+// While a drain runs, Recover only returns the state and does not check the disk.
+func TestRecover_DoesNotWaitForDrain(t *testing.T) {
+	files, now := newFaultyDisk(t.TempDir()), newClock()
+	j := openForTest(t, Config{now: now.now}, files)
+	appendBatches(t, j, 0, 1)
+	requireNoError(t, j.Drain(context.Background(), func(context.Context, []byte, int) error {
+		requireNoError(t, j.Recover())
 		files.set(func() { files.failSync = errDisk })
-		refused(t, j, 1, errDisk)
+		requireBroken(t, j, 1, errDisk)
 		files.set(func() { files.failSync = nil })
 		now.pass(time.Hour)
-		if err := j.Try(); !errors.Is(err, ErrBroken) {
+		if err := j.Recover(); !errors.Is(err, ErrBroken) {
 			t.Error(err)
 		}
 		return nil
 	}))
-	must(t, j.Ready())
+	requireNoError(t, j.Ready())
 }
 
-// All who wait behind the group that failed are refused with it.
-func TestEverybodyWhoWaitsIsRefused(t *testing.T) {
-	files := newShakyDisk(t.TempDir())
-	j := opened(t, Config{}, files)
+// When a group fails, the batches that wait for the next group are refused too.
+func TestAppend_FailedGroupRefusesWaitingBatches(t *testing.T) {
+	files := newFaultyDisk(t.TempDir())
+	j := openForTest(t, Config{}, files)
 	files.set(func() {
-		files.failSync, files.hold, files.entered = errDisk, make(chan struct{}), make(chan struct{}, 1)
+		files.failSync, files.syncGate, files.syncBlocked = errDisk, make(chan struct{}), make(chan struct{}, 1)
 	})
-	answers := make(chan error)
+	results := make(chan error)
 	for i := range 20 {
-		go func() { answers <- j.Append(context.Background(), []byte(text(i)), 1+i%2) }()
+		go func() { results <- j.Append(context.Background(), []byte(batchText(i)), 1+i%2) }()
 	}
-	<-files.entered
-	hold := files.hold
-	files.set(func() { files.hold = nil })
-	close(hold)
+	<-files.syncBlocked
+	gate := files.syncGate
+	files.set(func() { files.syncGate = nil })
+	close(gate)
 	for range 20 {
-		if err := <-answers; !errors.Is(err, ErrBroken) {
+		if err := <-results; !errors.Is(err, ErrBroken) {
 			t.Error(err)
 		}
 	}
@@ -253,47 +253,48 @@ func TestEverybodyWhoWaitsIsRefused(t *testing.T) {
 	}
 }
 
-// Whatever byte the disk is full at, what was acknowledged is there, in this process
-// and in the next.
-func TestAFullDiskAtAnyByte(t *testing.T) {
+// The disk becomes full at each possible byte. The acknowledged batches must survive, in
+// this process and in the next.
+func TestAppend_FullDiskAtAnyByteLosesNothing(t *testing.T) {
 	for room := range int64(250) {
-		files, now := newShakyDisk(t.TempDir()), newClock()
+		files, now := newFaultyDisk(t.TempDir()), newClock()
 		j := open(t, Config{SegmentBytes: 150, now: now.now}, files)
 		files.set(func() { files.room = room })
 		var acknowledged []string
 		for i := range 8 {
-			err := j.Append(context.Background(), []byte(text(i)), 1+i%2)
+			err := j.Append(context.Background(), []byte(batchText(i)), 1+i%2)
 			if err == nil {
-				acknowledged = append(acknowledged, text(i))
+				acknowledged = append(acknowledged, batchText(i))
 			} else if !errors.Is(err, ErrBroken) || !errors.Is(err, syscall.ENOSPC) {
 				t.Fatal(err)
 			}
 		}
 		if len(acknowledged) == 8 {
-			t.Fatalf("%d bytes were room for all", room)
+			t.Fatalf("all batches fit into %d bytes", room)
 		}
-		must(t, j.Close())
+		requireNoError(t, j.Close())
 		j = open(t, Config{SegmentBytes: 150, now: now.now}, files)
 		if s := j.Stats(); s.Skipped != 0 {
 			t.Fatalf("with room for %d: %+v", room, s)
 		}
 		files.set(func() { files.room = -1 })
-		add(t, j, 20, 22)
-		got := drained(t, j)
-		// Of a group that was refused a whole record may have been written.
-		same(t, slices.DeleteFunc(slices.Clone(got), func(s string) bool {
+		appendBatches(t, j, 20, 22)
+		got := drainAll(t, j)
+		// A refused group may have written a complete record, which is replayed too.
+		requireEqual(t, slices.DeleteFunc(slices.Clone(got), func(s string) bool {
 			return !slices.Contains(acknowledged, s) && !strings.HasPrefix(s, "2")
-		}), append(acknowledged, texts(20, 22)...))
-		must(t, j.Close())
+		}), append(acknowledged, batchTexts(20, 22)...))
+		requireNoError(t, j.Close())
 	}
 }
 
-// Deleted segments may come back when the folder cannot be synced: the journal says
-// so, and takes nothing until it can.
-func TestADrainThatCannotSyncItsFolderBreaksTheJournal(t *testing.T) {
-	files, now := newShakyDisk(t.TempDir()), newClock()
-	j := opened(t, Config{SegmentBytes: 100, now: now.now}, files)
-	add(t, j, 0, 6)
+// If the folder cannot be synced, deleted segments may reappear after a restart. The
+// drain returns the error, and the journal refuses batches until the folder can be
+// synced.
+func TestDrain_FailedFolderSyncBreaksJournal(t *testing.T) {
+	files, now := newFaultyDisk(t.TempDir()), newClock()
+	j := openForTest(t, Config{SegmentBytes: 100, now: now.now}, files)
+	appendBatches(t, j, 0, 6)
 	files.set(func() { files.failDir = errDisk })
 	var got []string
 	err := j.Drain(context.Background(), func(_ context.Context, batch []byte, _ int) error {
@@ -303,20 +304,20 @@ func TestADrainThatCannotSyncItsFolderBreaksTheJournal(t *testing.T) {
 	if !errors.Is(err, errDisk) {
 		t.Fatal(err)
 	}
-	refused(t, j, 7, errDisk)
+	requireBroken(t, j, 7, errDisk)
 	files.set(func() { files.failDir = nil })
-	same(t, append(got, drained(t, j)...), texts(0, 6))
+	requireEqual(t, append(got, drainAll(t, j)...), batchTexts(0, 6))
 	now.pass(time.Second)
-	must(t, j.Try())
-	add(t, j, 8, 9)
-	same(t, drained(t, j), texts(8, 9))
+	requireNoError(t, j.Recover())
+	appendBatches(t, j, 8, 9)
+	requireEqual(t, drainAll(t, j), batchTexts(8, 9))
 }
 
-func TestASegmentThatCannotBeDeletedComesAgain(t *testing.T) {
-	files := newShakyDisk(t.TempDir())
-	j := opened(t, Config{}, files)
-	add(t, j, 0, 3)
-	files.set(func() { files.failErase = errDisk })
+func TestDrain_ReplaysUndeletedSegmentAgain(t *testing.T) {
+	files := newFaultyDisk(t.TempDir())
+	j := openForTest(t, Config{}, files)
+	appendBatches(t, j, 0, 3)
+	files.set(func() { files.failRemove = errDisk })
 	for range 2 {
 		count := 0
 		err := j.Drain(context.Background(), func(context.Context, []byte, int) error { count++; return nil })
@@ -324,27 +325,27 @@ func TestASegmentThatCannotBeDeletedComesAgain(t *testing.T) {
 			t.Fatalf("%v after %d", err, count)
 		}
 	}
-	files.set(func() { files.failErase = nil })
-	same(t, drained(t, j), texts(0, 3))
+	files.set(func() { files.failRemove = nil })
+	requireEqual(t, drainAll(t, j), batchTexts(0, 3))
 }
 
-// A record that was refused may be whole in the kernel's memory and not on disk. The
-// next process makes durable what it found, or it would take its loss for damage.
-func TestWhatOpenFoundIsDurable(t *testing.T) {
-	files := newShakyDisk(t.TempDir())
+// A refused record may be complete in the kernel's memory but not on disk. Open syncs the
+// records that it finds. Otherwise their loss would later look like damage.
+func TestOpen_SyncsRecordsOfPreviousProcess(t *testing.T) {
+	files := newFaultyDisk(t.TempDir())
 	j := open(t, Config{}, files)
-	add(t, j, 0, 1)
+	appendBatches(t, j, 0, 1)
 	files.set(func() { files.failSync = errDisk })
-	refused(t, j, 1, errDisk)
-	must(t, j.Close())
+	requireBroken(t, j, 1, errDisk)
+	requireNoError(t, j.Close())
 	files.set(func() { files.failSync = nil })
 	j = open(t, Config{}, files)
-	add(t, j, 2, 3)
-	must(t, j.Close())
+	appendBatches(t, j, 2, 3)
+	requireNoError(t, j.Close())
 	files.losePower(t, func(n int64) int64 { return min(n, 1) })
-	j = opened(t, Config{}, files)
+	j = openForTest(t, Config{}, files)
 	if s := j.Stats(); s.Skipped != 0 || s.Truncated != 0 {
 		t.Errorf("%+v", s)
 	}
-	same(t, drained(t, j), texts(0, 3))
+	requireEqual(t, drainAll(t, j), batchTexts(0, 3))
 }

@@ -9,26 +9,27 @@ import (
 	"slices"
 )
 
-// Drain replays, oldest first, everything that is in the journal when it begins,
-// calling replay for each record, or several joined, in order; batch is good until
-// replay returns. A
-// segment is deleted after replay returned nil for every record in it. Drain stops at
-// replay's first error, at the end of ctx or at a segment that cannot be read, and
-// returns that; the records of a segment that was not deleted come again the next
-// time. Appends go on meanwhile, into a newer segment. A second Drain waits for the
-// first. A broken journal that it has emptied is tried as by Try.
+// Drain replays all records that are in the journal when it begins, oldest first. It
+// calls replay for each record, or for several joined records (see Config.JoinBytes).
+// batch is valid until replay returns. A segment is deleted after replay returned nil for
+// all its records. Drain stops at the first error of replay, when ctx ends or if a
+// segment cannot be read, and returns the error. The records of a segment that was not
+// deleted are replayed again by the next Drain.
+//
+// Concurrent Appends write to a newer segment. A second Drain waits for the first. After
+// Drain has emptied a broken journal, it checks the disk as Recover does.
 func (j *Journal) Drain(ctx context.Context, replay func(ctx context.Context, batch []byte, n int) error) error {
 	select {
 	case j.draining <- struct{}{}:
 		defer func() { <-j.draining }()
-	case <-j.written:
+	case <-j.writerDone:
 		return ErrClosed
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	segments, err := j.sealed(ctx, cancel)
+	segments, err := j.sealSegments(ctx, cancel)
 	if err != nil {
 		return err
 	}
@@ -37,32 +38,33 @@ func (j *Journal) Drain(ctx context.Context, replay func(ctx context.Context, ba
 			return err
 		}
 	}
-	_ = j.try() // everything is replayed, whatever the disk says now: that is Ready's to tell
+	_ = j.recoverDrained() // Ready reports the result; the drain itself succeeded
 	return nil
 }
 
-// sealed are the segments that nothing is written to any more, all that are there.
-func (j *Journal) sealed(ctx context.Context, cancel context.CancelCauseFunc) ([]*segment, error) {
-	answer := make(chan []*segment, 1)
+// sealSegments closes the active segment and returns all segments. The writer does not
+// write to them any more.
+func (j *Journal) sealSegments(ctx context.Context, cancel context.CancelCauseFunc) ([]*segment, error) {
+	response := make(chan []*segment, 1)
 	j.mu.Lock()
 	if j.closed {
 		j.mu.Unlock()
 		return nil, ErrClosed
 	}
 	j.endDrain = cancel
-	j.seal = answer
+	j.seal = response
 	j.work.Signal()
 	j.mu.Unlock()
 	select {
-	case segments := <-answer:
+	case segments := <-response:
 		return segments, nil
 	case <-ctx.Done():
-		return nil, ended(ctx)
+		return nil, contextError(ctx)
 	}
 }
 
-// ended is why ctx has ended: ErrClosed or the context's own error.
-func ended(ctx context.Context) error {
+// contextError returns ErrClosed if Close cancelled ctx, and otherwise the error of ctx.
+func contextError(ctx context.Context) error {
 	if err := context.Cause(ctx); errors.Is(err, ErrClosed) {
 		return err
 	}
@@ -73,7 +75,7 @@ func ended(ctx context.Context) error {
 func (j *Journal) drain(ctx context.Context, s *segment, replay func(context.Context, []byte, int) error) error {
 	found, err := j.replay(ctx, s, replay)
 	if errors.Is(err, fs.ErrNotExist) {
-		j.log.LogAttrs(ctx, slog.LevelError, "a segment of the journal was taken away", slog.String("segment", s.name()))
+		j.log.LogAttrs(ctx, slog.LevelError, "a segment of the journal was deleted by another program", slog.String("segment", s.name()))
 	} else if err != nil {
 		return err
 	}
@@ -87,9 +89,8 @@ func (j *Journal) drain(ctx context.Context, s *segment, replay func(context.Con
 		return fmt.Errorf("journal: %w", err)
 	}
 	if err := j.folder.sync(); err != nil {
-		// Deleted or not, its records are where they belong. But a folder that cannot
-		// be synced cannot take new segments either, and may have told us just now of
-		// one that it lost.
+		// The records are replayed, so this error loses none of them. But a folder that
+		// cannot be synced cannot make new segments durable either, so the journal stops.
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		return j.fail(err)
@@ -97,7 +98,7 @@ func (j *Journal) drain(ctx context.Context, s *segment, replay func(context.Con
 	return nil
 }
 
-// erase deletes a segment and takes it out of the books.
+// erase deletes the file of a segment and removes the segment from j.segments.
 func (j *Journal) erase(s *segment) error {
 	if err := j.folder.remove(s.name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -109,7 +110,8 @@ func (j *Journal) erase(s *segment) error {
 	return nil
 }
 
-// replay hands out the good records of a segment, and counts them.
+// replay passes the good records of a segment to the replay function and returns their
+// number.
 func (j *Journal) replay(ctx context.Context, s *segment, replay func(context.Context, []byte, int) error) (found int64, err error) {
 	if s.records == 0 {
 		return 0, nil
@@ -119,20 +121,20 @@ func (j *Journal) replay(ctx context.Context, s *segment, replay func(context.Co
 		return 0, fmt.Errorf("journal: %w", err)
 	}
 	defer from.Close()
-	// Whose error replay returned is for the caller to see, as it is.
-	var refused error
+	// replayErr is returned without wrapping, because it is the caller's own error.
+	var replayErr error
 	var joined []byte
 	clicks := 0
-	handOver := func() error {
-		if refused = ended(ctx); refused == nil && len(joined) > 0 {
-			refused = replay(ctx, joined, clicks)
+	replayJoined := func() error {
+		if replayErr = contextError(ctx); replayErr == nil && len(joined) > 0 {
+			replayErr = replay(ctx, joined, clicks)
 		}
 		joined, clicks = joined[:0], 0
-		return refused
+		return replayErr
 	}
 	visit := func(r Record) error {
 		if len(joined)+len(r.Batch) > j.joinBytes || clicks+r.Clicks > j.joinClicks {
-			if err := handOver(); err != nil {
+			if err := replayJoined(); err != nil {
 				return err
 			}
 		}
@@ -143,10 +145,10 @@ func (j *Journal) replay(ctx context.Context, s *segment, replay func(context.Co
 	}
 	tail, _, err := s.scan(from, visit, j.logDamage)
 	if err == nil {
-		err = handOver()
+		err = replayJoined()
 	}
-	if refused != nil {
-		return found, refused
+	if replayErr != nil {
+		return found, replayErr
 	}
 	if err != nil {
 		return found, fmt.Errorf("journal: %s: %w", s.name(), err)

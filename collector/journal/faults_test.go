@@ -11,62 +11,64 @@ import (
 	"testing"
 )
 
-// shakyDisk is the folder on a real disk, with the faults that a test asks for. It
-// knows what was synced, so that it can forget the rest as a disk without power does.
-type shakyDisk struct {
+// faultyDisk is a folder on a real disk that simulates faults. It records which data was
+// synced, so that it can simulate a loss of power, which loses the unsynced data.
+type faultyDisk struct {
 	disk
 	mu sync.Mutex
-	// files is how much of each file is durable. A file that is missing here has a
-	// name that is not durable.
+	// files contains the durable size of each file whose name is durable.
 	files map[string]int64
-	// unnamed are files whose names are not durable, removed are those whose names
-	// are not durably gone.
+	// unnamed contains the synced size of each file whose name is not durable yet.
 	unnamed map[string]int64
+	// removed contains the files whose removal is not durable yet.
 	removed map[string]bool
 
-	// room is how many bytes may still be written; below 0: any number.
-	room      int64
-	failSync  error
-	failDir   error
-	failMake  error
-	failErase error
-	syncs     int // of files
-	dirSyncs  int
-	hold      chan struct{} // a sync waits for it
-	entered   chan struct{} // told when a sync waits
+	// room is the number of bytes that can still be written. A negative value means no
+	// limit.
+	room       int64
+	failSync   error
+	failDir    error
+	failCreate error
+	failRemove error
+	syncs      int // number of file syncs
+	dirSyncs   int
+	// syncGate, if not nil, blocks each file sync until it is closed.
+	syncGate chan struct{}
+	// syncBlocked receives a value when a file sync begins to wait for syncGate.
+	syncBlocked chan struct{}
 }
 
-func newShakyDisk(dir string) *shakyDisk {
-	return &shakyDisk{disk: disk{dir}, room: -1, files: map[string]int64{}, unnamed: map[string]int64{}, removed: map[string]bool{}}
+func newFaultyDisk(dir string) *faultyDisk {
+	return &faultyDisk{disk: disk{dir}, room: -1, files: map[string]int64{}, unnamed: map[string]int64{}, removed: map[string]bool{}}
 }
 
-func (d *shakyDisk) set(change func()) {
+func (d *faultyDisk) set(change func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	change()
 }
 
-func (d *shakyDisk) create(name string) (file, error) {
+func (d *faultyDisk) create(name string) (file, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.failMake != nil {
-		return nil, d.failMake
+	if d.failCreate != nil {
+		return nil, d.failCreate
 	}
 	f, err := d.disk.create(name)
 	if err != nil {
 		return nil, err
 	}
 	d.unnamed[name] = 0
-	return &shakyFile{file: f, disk: d, name: name}, nil
+	return &faultyFile{file: f, disk: d, name: name}, nil
 }
 
-func (d *shakyDisk) remove(name string) error {
+func (d *faultyDisk) remove(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.failErase != nil {
-		return d.failErase
+	if d.failRemove != nil {
+		return d.failRemove
 	}
-	// It is put aside, where the power's loss can find it.
+	// Rename the file instead of deleting it, so that losePower can restore it.
 	if err := os.Rename(filepath.Join(d.dir, name), filepath.Join(d.dir, name+".removed")); err != nil {
 		return err
 	}
@@ -74,15 +76,15 @@ func (d *shakyDisk) remove(name string) error {
 	return nil
 }
 
-func (d *shakyDisk) setAside(number uint64) (string, error) {
+func (d *faultyDisk) quarantine(number uint64) (string, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.files, segmentName(number))
 	delete(d.unnamed, segmentName(number))
-	return d.disk.setAside(number)
+	return d.disk.quarantine(number)
 }
 
-func (d *shakyDisk) sync() error {
+func (d *faultyDisk) sync() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dirSyncs++
@@ -107,49 +109,49 @@ func (d *shakyDisk) sync() error {
 	return nil
 }
 
-func (d *shakyDisk) truncate(name string, size int64) error {
+func (d *faultyDisk) truncate(name string, size int64) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.files[name] = size
 	return d.disk.truncate(name, size)
 }
 
-// losePower leaves of every file what was durable, and as much of the rest as keep
-// says of it.
-func (d *shakyDisk) losePower(t fataler, keep func(n int64) int64) {
+// losePower simulates a loss of power and clears all faults. Each file keeps its durable
+// bytes and keep(n) of its n other bytes.
+func (d *faultyDisk) losePower(t failer, keep func(n int64) int64) {
 	t.Helper()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for name := range d.removed {
-		must(t, os.Rename(filepath.Join(d.dir, name+".removed"), filepath.Join(d.dir, name)))
+		requireNoError(t, os.Rename(filepath.Join(d.dir, name+".removed"), filepath.Join(d.dir, name)))
 	}
 	for name := range d.unnamed {
-		must(t, os.Remove(filepath.Join(d.dir, name)))
+		requireNoError(t, os.Remove(filepath.Join(d.dir, name)))
 	}
 	for name, durable := range d.files {
 		info, err := os.Stat(filepath.Join(d.dir, name))
-		must(t, err)
-		must(t, os.Truncate(filepath.Join(d.dir, name), durable+keep(info.Size()-durable)))
+		requireNoError(t, err)
+		requireNoError(t, os.Truncate(filepath.Join(d.dir, name), durable+keep(info.Size()-durable)))
 	}
 	clear(d.removed)
 	clear(d.unnamed)
-	d.room, d.failSync, d.failDir, d.failMake, d.failErase = -1, nil, nil, nil, nil
+	d.room, d.failSync, d.failDir, d.failCreate, d.failRemove = -1, nil, nil, nil, nil
 	numbers, err := d.list()
-	must(t, err)
+	requireNoError(t, err)
 	for _, number := range numbers {
 		info, err := os.Stat(filepath.Join(d.dir, segmentName(number)))
-		must(t, err)
+		requireNoError(t, err)
 		d.files[segmentName(number)] = info.Size()
 	}
 }
 
-type shakyFile struct {
+type faultyFile struct {
 	file
-	disk *shakyDisk
+	disk *faultyDisk
 	name string
 }
 
-func (f *shakyFile) Write(p []byte) (int, error) {
+func (f *faultyFile) Write(p []byte) (int, error) {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
 	if room := f.disk.room; room >= 0 && int64(len(p)) > room {
@@ -164,14 +166,14 @@ func (f *shakyFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-func (f *shakyFile) Sync() error {
+func (f *faultyFile) Sync() error {
 	d := f.disk
 	d.mu.Lock()
-	hold, entered := d.hold, d.entered
+	gate, blocked := d.syncGate, d.syncBlocked
 	d.mu.Unlock()
-	if hold != nil {
-		entered <- struct{}{}
-		<-hold
+	if gate != nil {
+		blocked <- struct{}{}
+		<-gate
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -191,33 +193,33 @@ func (f *shakyFile) Sync() error {
 	return err
 }
 
-// fataler is testing.TB and rapid.T.
-type fataler interface {
+// failer is the part of testing.TB that rapid.T implements too.
+type failer interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-func must(t fataler, err error) {
+func requireNoError(t failer, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("%v", err)
 	}
 }
 
-// open opens a journal on dir through files, or on the disk itself when that is nil.
-func open(t fataler, cfg Config, files *shakyDisk) *Journal {
+// open opens a journal on the files of a faultyDisk, or in cfg.Dir if files is nil.
+func open(t failer, cfg Config, files *faultyDisk) *Journal {
 	t.Helper()
 	if files != nil {
 		cfg.Dir = files.dir
 		cfg.folder = func(string) folder { return files }
 	}
 	j, err := Open(cfg)
-	must(t, err)
+	requireNoError(t, err)
 	return j
 }
 
-// opened is open, closed with the test.
-func opened(t *testing.T, cfg Config, files *shakyDisk) *Journal {
+// openForTest calls open and closes the journal at the end of the test.
+func openForTest(t *testing.T, cfg Config, files *faultyDisk) *Journal {
 	t.Helper()
 	j := open(t, cfg, files)
 	t.Cleanup(func() { _ = j.Close() })
@@ -227,7 +229,7 @@ func opened(t *testing.T, cfg Config, files *shakyDisk) *Journal {
 func names(t *testing.T, dir string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
-	must(t, err)
+	requireNoError(t, err)
 	for i := range paths {
 		paths[i] = filepath.Base(paths[i])
 	}

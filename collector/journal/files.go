@@ -12,21 +12,23 @@ import (
 	"time"
 )
 
-// folder is what the journal does to its files. Tests put one in between that
-// fails, and that forgets like a disk without power.
+// folder contains the operations of the journal on its files. Tests replace it with an
+// implementation that fails and that loses unsynced data like a disk after a loss of
+// power.
 type folder interface {
-	// list returns the segments' numbers, oldest first.
+	// list returns the numbers of the segments, oldest first.
 	list() ([]uint64, error)
-	// create makes an empty file to be appended to, which must not be there yet.
+	// create creates an empty file for appending. It fails if the file exists.
 	create(name string) (file, error)
-	// open opens a file for reading and says how long it is.
+	// open opens a file for reading and returns its size.
 	open(name string) (source, int64, error)
-	// truncate cuts a file to size and makes what is left durable.
+	// truncate cuts a file to size and syncs it.
 	truncate(name string, size int64) error
 	remove(name string) error
-	// setAside gives a segment a name under which nobody looks for one, and returns it.
-	setAside(number uint64) (name string, err error)
-	// sync makes durable which files there are.
+	// quarantine renames a damaged segment so that list no longer returns it. It returns
+	// the new name.
+	quarantine(number uint64) (name string, err error)
+	// sync makes the creation, renaming and removal of files durable.
 	sync() error
 }
 
@@ -40,7 +42,7 @@ type source interface {
 	io.Closer
 }
 
-// disk is the folder on a real disk.
+// disk is the implementation of folder on a real disk.
 type disk struct{ dir string }
 
 func (d disk) list() ([]uint64, error) {
@@ -88,8 +90,8 @@ func (d disk) truncate(name string, size int64) error {
 
 func (d disk) remove(name string) error { return os.Remove(filepath.Join(d.dir, name)) }
 
-func (d disk) setAside(number uint64) (name string, err error) {
-	// Numbers may come again; what was set aside before stays.
+func (d disk) quarantine(number uint64) (name string, err error) {
+	// Segment numbers can repeat. A file that was renamed earlier is not overwritten.
 	for i := 1; ; i++ {
 		name = damagedName(number, i)
 		if _, err := os.Lstat(filepath.Join(d.dir, name)); err == nil {
@@ -109,7 +111,7 @@ func (d disk) sync() error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// makeFolder makes dir and what is missing above it, durably.
+// makeFolder creates dir and its missing parents, and syncs them.
 func makeFolder(dir string) error {
 	info, err := os.Stat(dir)
 	if err == nil && !info.IsDir() {
@@ -128,18 +130,18 @@ func makeFolder(dir string) error {
 	return disk{parent}.sync()
 }
 
-// lockPatience is how long the kernel may take to end the lock of an owner that was
-// killed a moment ago.
-const lockPatience = time.Second
+// lockTimeout bounds the wait for the lock. The kernel may need a moment to release the
+// lock of a process that was just killed.
+const lockTimeout = time.Second
 
-// lock takes the folder for this process until the returned file is closed or the
-// process dies.
+// lock locks the folder for this process until the returned file is closed or the process
+// ends.
 func lock(dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 20) {
+	for deadline := time.Now().Add(lockTimeout); ; time.Sleep(lockTimeout / 20) {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
 			break

@@ -15,7 +15,7 @@ const (
 	segmentHeader = 16
 	recordHeader  = 24
 	formatVersion = 1
-	// maxBatch bounds a payload: the collector's 256 KiB and a little.
+	// maxBatch bounds a payload. It is a little more than the collector's 256 KiB.
 	maxBatch  = 272 << 10
 	maxRecord = recordHeader + maxBatch
 
@@ -30,9 +30,9 @@ var (
 	castagnoli   = crc32.MakeTable(crc32.Castagnoli)
 )
 
-var errVersion = errors.New("the segment's format is of another version")
+var errVersion = errors.New("the segment has another format version")
 
-// appendSegmentHeader appends what every segment begins with.
+// appendSegmentHeader appends the header of a segment.
 func appendSegmentHeader(dst []byte) []byte {
 	from := len(dst)
 	dst = append(dst, segmentMagic...)
@@ -40,32 +40,32 @@ func appendSegmentHeader(dst []byte) []byte {
 	return binary.LittleEndian.AppendUint32(dst, crc32.Checksum(dst[from:], castagnoli))
 }
 
-// parseSegmentHeader says whether a segment's first bytes are a sound header;
-// errVersion when it is one of another version.
+// parseSegmentHeader reports whether the first bytes of a segment are an intact header.
+// It returns errVersion if the header is intact and has another version.
 func parseSegmentHeader(head []byte) (sound bool, err error) {
 	if len(head) < segmentHeader || !bytes.HasPrefix(head, segmentMagic) ||
 		binary.LittleEndian.Uint32(head[12:]) != crc32.Checksum(head[:12], castagnoli) {
 		return false, nil
 	}
 	if version := binary.LittleEndian.Uint32(head[8:]); version != formatVersion {
-		return false, fmt.Errorf("%w: %d, this program reads %d", errVersion, version, formatVersion)
+		return false, fmt.Errorf("%w: %d; this program reads version %d", errVersion, version, formatVersion)
 	}
 	return true, nil
 }
 
-// makeHeader is the header of batch as a record.
+// makeHeader returns the record header for a batch of n clicks.
 func makeHeader(batch []byte, n int, at time.Time) (head [recordHeader]byte) {
 	copy(head[:], recordMarker)
 	binary.LittleEndian.PutUint32(head[8:], uint32(len(batch))) //nolint:gosec // at most maxBatch
-	binary.LittleEndian.PutUint32(head[12:], uint32(n))         //nolint:gosec // bounded by the batch's length
+	binary.LittleEndian.PutUint32(head[12:], uint32(n))         //nolint:gosec // at most len(batch)
 	binary.LittleEndian.PutUint64(head[16:], uint64(at.UnixMilli()))
 	sum := crc32.Update(crc32.Checksum(head[8:], castagnoli), castagnoli, batch)
 	binary.LittleEndian.PutUint32(head[4:], sum)
 	return head
 }
 
-// recordLength is the length of the record that a header begins, 0 when the header
-// cannot be a good record's.
+// recordLength returns the length of a record, with its header, as given by the header.
+// It returns 0 if the header is not valid.
 func recordLength(head []byte) int {
 	length := binary.LittleEndian.Uint32(head[8:])
 	if !bytes.HasPrefix(head, recordMarker) || length == 0 || length > maxBatch ||
@@ -75,7 +75,7 @@ func recordLength(head []byte) int {
 	return recordHeader + int(length)
 }
 
-// parseRecord reads a whole record; ok is false when its checksum is wrong.
+// parseRecord parses a complete record. ok is false if the checksum is wrong.
 func parseRecord(whole []byte) (r Record, ok bool) {
 	if binary.LittleEndian.Uint32(whole[4:]) != crc32.Checksum(whole[8:], castagnoli) {
 		return Record{}, false
@@ -91,8 +91,8 @@ func segmentName(number uint64) string {
 	return fmt.Sprintf("%0*d%s", nameDigits, number, suffix)
 }
 
-// damagedName is what a segment without a good record is set aside as, for the i-th
-// time that its number has one, from 1.
+// damagedName returns the new name of a segment without a good record. i counts the
+// damaged segments with the same number, from 1.
 func damagedName(number uint64, i int) string {
 	if i == 1 {
 		return fmt.Sprintf("%0*d%s", nameDigits, number, damagedSuffix)
@@ -100,7 +100,7 @@ func damagedName(number uint64, i int) string {
 	return fmt.Sprintf("%0*d.%d%s", nameDigits, number, i, damagedSuffix)
 }
 
-// segmentNumber is the number in a segment's name; ok is false for other files.
+// segmentNumber returns the number in the name of a segment. ok is false for other files.
 func segmentNumber(name string) (number uint64, ok bool) {
 	digits, ok := strings.CutSuffix(name, suffix)
 	if !ok || len(digits) != nameDigits {

@@ -14,63 +14,69 @@ import (
 const (
 	defaultSegmentBytes = 64 << 20
 	defaultMaxBytes     = 1 << 30
-	// groupBytes bounds what one fsync makes durable, and so the writer's memory.
+	// groupBytes bounds the bytes written with one fsync, and with it the writer's
+	// memory.
 	groupBytes = 4 << 20
-	// retryAfter is how long a broken journal waits between two trials of its disk.
+	// retryAfter is the time between two disk checks of a broken journal.
 	retryAfter = time.Second
 )
 
 var (
-	// ErrFull means that the batch does not fit into MaxBytes before Drain has made
-	// room.
+	// ErrFull means that the batch does not fit into MaxBytes until Drain has deleted
+	// segments.
 	ErrFull = errors.New("the journal is full")
-	// ErrBroken means that a write or an fsync failed, this batch's or an earlier
-	// one. The error wraps the cause too.
+	// ErrBroken means that a write or an fsync failed, for this batch or an earlier one.
+	// The returned error also wraps the cause.
 	ErrBroken = errors.New("the journal is broken")
-	// ErrClosed is what Append and Drain return once Close was called.
+	// ErrClosed is returned by Append and Drain after Close was called.
 	ErrClosed = errors.New("the journal is closed")
 )
 
-// Config says where a journal is and how large it may become.
+// Config configures the location and the size of a journal.
 type Config struct {
-	// Dir is the folder, of this journal alone. It is made when it is missing.
+	// Dir is the folder of the journal. It must not contain other files. Open creates it
+	// if it does not exist.
 	Dir string
-	// SegmentBytes is how long a segment becomes. Default: 64 MiB.
+	// SegmentBytes is the largest size of a segment. Default: 64 MiB.
 	SegmentBytes int64
-	// MaxBytes bounds all segments together. Default: 1 GiB.
+	// MaxBytes bounds the total size of all segments. Default: 1 GiB.
 	MaxBytes int64
-	// JoinBytes and JoinClicks let Drain join records that follow each other in a
-	// segment, up to these bounds: batches one behind the other are a batch. Default:
-	// each record is replayed by itself.
+	// JoinBytes and JoinClicks allow Drain to join successive records of a segment into
+	// one batch, up to these bounds. Joining concatenates the payloads, because two
+	// concatenated ClickBatch messages are again a ClickBatch. Default: each record is
+	// replayed separately.
 	JoinBytes, JoinClicks int
-	// Log hears of damage and of what broke the journal. Default: nobody does.
+	// Log receives reports of damage and of errors that break the journal. Default: no
+	// log.
 	Log *slog.Logger
 
-	// For tests: another folder, another clock.
+	// folder and now replace the disk and the clock in tests.
 	folder func(dir string) folder
 	now    func() time.Time
 }
 
-// Stats is a journal at one instant.
+// Stats describes the state of a journal at one instant.
 type Stats struct {
-	// Segments is how many files there are. Drain has work when there are any: the
-	// file of a write that failed may hold nothing, and is in the way all the same.
+	// Segments is the number of files. If it is not 0, Drain has work to do: even a file
+	// without records, left by a failed write, must be deleted.
 	Segments int
-	// Bytes is the length of all segments, as far as they are durable.
+	// Bytes is the durable size of all segments.
 	Bytes, MaxBytes int64
-	// Clicks is how many wait for Drain. Those of a segment go together.
+	// Clicks is the number of clicks that wait for Drain. It decreases when a segment is
+	// deleted, by all clicks of the segment at once.
 	Clicks int64
-	// Oldest is when the oldest waiting record was written; zero: none waits.
+	// Oldest is the time at which the oldest waiting record was written. It is zero if no
+	// record waits.
 	Oldest time.Time
-	// Broken is what broke the journal, until it is whole again.
+	// Broken is the error that broke the journal. It is nil while the journal works.
 	Broken error
-	// Skipped is how many damaged records were found since Open, by it or by a Drain.
-	// Any may be a click that somebody was told is durable, and asks for a look at the
-	// disk; but after a loss of power they may also be what was never answered.
-	// Truncated is 1 when Open cut off a record, or the beginning of one, that was not
-	// written to its end: no click that was acknowledged, only a process that ended
-	// while it wrote.
-	Skipped, Truncated int64
+	// Skipped is the number of damaged records that Open and Drain have found. Each may
+	// contain acknowledged clicks, so the disk should be inspected. After a loss of power
+	// they may also be records that were never acknowledged.
+	Skipped int64
+	// Truncated is 1 if Open cut off an incomplete record. The record was not
+	// acknowledged: the process ended while it wrote the record.
+	Truncated int64
 }
 
 // Journal is an open journal. It is safe for concurrent use.
@@ -84,38 +90,40 @@ type Journal struct {
 	joinBytes    int
 	joinClicks   int
 
-	draining chan struct{} // holds the one Drain there may be
-	written  chan struct{} // closed when the writer has ended
+	draining   chan struct{} // semaphore that allows one Drain at a time
+	writerDone chan struct{} // closed when the writer goroutine has ended
 
 	mu   sync.Mutex
-	work *sync.Cond // the writer's: something below has changed
-	// segments are those on disk, oldest first, the active one last.
+	work *sync.Cond // wakes the writer after a change to the fields below
+	// segments are the segments on disk, oldest first. The active segment is the last.
 	segments []*segment
-	// waiting is not yet in a group. reserved is what waiting and the group under
-	// way may add to the segments.
-	waiting  []*entry
+	// waiting contains the entries that are not in a group yet.
+	waiting []*entry
+	// reserved is the largest number of bytes that waiting and the current group can add
+	// to the segments.
 	reserved int64
-	// full is true from an ErrFull until Drain has made room.
+	// full is true from an ErrFull until Drain has deleted a segment.
 	full bool
-	// seal asks the writer to end the active segment, and for the segments then
-	// there are.
+	// seal requests that the writer close the active segment and send the list of all
+	// segments to this channel. It is nil if there is no request.
 	seal     chan []*segment
 	closed   bool
-	endDrain context.CancelCauseFunc // of the Drain under way
+	endDrain context.CancelCauseFunc // cancels the running Drain
 
 	broken error
-	// tried is when the journal broke, or was last tried anew.
-	tried time.Time
+	// lastCheck is the time at which the journal broke or at which its disk was last
+	// checked.
+	lastCheck time.Time
 
 	skipped, truncated int64
 
 	writer writer
 }
 
-// segment is one file.
+// segment is one file of the journal.
 type segment struct {
 	number uint64
-	// size is the durable length; what the file holds behind it was refused.
+	// size is the durable length. Bytes after it belong to a refused group.
 	size    int64
 	records int64
 	clicks  int64
@@ -124,7 +132,7 @@ type segment struct {
 
 func (s *segment) name() string { return segmentName(s.number) }
 
-// add counts a record in.
+// add counts a record of n clicks that was written at the given time.
 func (s *segment) add(n int, at time.Time) {
 	if s.records == 0 || at.Before(s.oldest) {
 		s.oldest = at
@@ -133,10 +141,9 @@ func (s *segment) add(n int, at time.Time) {
 	s.clicks += int64(n)
 }
 
-// Open opens the journal in cfg.Dir, and reads it through once: what an earlier
-// process left waits for Drain, and the torn tail of its last group is cut off. It
-// fails when another process has the journal, and when a segment is of a newer
-// program's format.
+// Open opens the journal in cfg.Dir and reads all its segments once. Records of an
+// earlier process wait for Drain. Open cuts off the torn tail of the last group. It fails
+// if another process has opened the journal, or if a segment has another format version.
 func Open(cfg Config) (*Journal, error) {
 	if cfg.SegmentBytes <= 0 {
 		cfg.SegmentBytes = defaultSegmentBytes
@@ -163,7 +170,7 @@ func Open(cfg Config) (*Journal, error) {
 	j := &Journal{
 		folder: cfg.folder(cfg.Dir), lock: owner, log: cfg.Log, now: cfg.now,
 		segmentBytes: cfg.SegmentBytes, maxBytes: cfg.MaxBytes, joinBytes: cfg.JoinBytes, joinClicks: cfg.JoinClicks,
-		draining: make(chan struct{}, 1), written: make(chan struct{}),
+		draining: make(chan struct{}, 1), writerDone: make(chan struct{}),
 	}
 	j.work = sync.NewCond(&j.mu)
 	if err := j.load(); err != nil {
@@ -173,9 +180,9 @@ func Open(cfg Config) (*Journal, error) {
 	return j, nil
 }
 
-// load finds out what the folder holds, and makes that durable: the process before
-// may have ended too early to. Whatever is in it is only read from now on; the first
-// Append begins a segment of its own.
+// load reads the segments in the folder and syncs the folder, because the previous
+// process may have ended before its own sync. The loaded segments are only read from now
+// on: the first Append begins a new segment.
 func (j *Journal) load() error {
 	numbers, err := j.folder.list()
 	if err != nil {
@@ -194,8 +201,8 @@ func (j *Journal) load() error {
 	return j.folder.sync()
 }
 
-// loadSegment reads a segment through; nil when there is nothing to replay from it.
-// Of the newest only, a torn tail is cut off.
+// loadSegment reads a whole segment. It returns nil if the segment has no records to
+// replay. It cuts off a torn tail only if the segment is the newest.
 func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 	s := &segment{number: number}
 	from, size, err := j.folder.open(s.name())
@@ -213,7 +220,7 @@ func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 	case newest && torn:
 		s.size = tail.Offset
 		j.truncated++
-		j.log.LogAttrs(context.Background(), slog.LevelWarn, "the journal's torn tail is cut off",
+		j.log.LogAttrs(context.Background(), slog.LevelWarn, "an incomplete record at the end of the journal was cut off",
 			slog.String("segment", tail.Segment), slog.Int64("offset", tail.Offset), slog.Int64("bytes", tail.Bytes))
 	default:
 		j.damaged(tail)
@@ -224,17 +231,17 @@ func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 	case s.records > 0:
 		return s, nil
 	case size <= segmentHeader && (tail.Bytes == 0 || newest && torn):
-		return nil, j.folder.remove(s.name()) // begun and never written
+		return nil, j.folder.remove(s.name()) // created, but no record was written
 	}
-	aside, err := j.folder.setAside(number)
+	newName, err := j.folder.quarantine(number)
 	if err == nil {
-		j.log.LogAttrs(context.Background(), slog.LevelWarn, "a segment of the journal has no good record and is set aside",
-			slog.String("segment", s.name()), slog.String("as", aside))
+		j.log.LogAttrs(context.Background(), slog.LevelWarn, "a segment of the journal has no good record and was renamed",
+			slog.String("segment", s.name()), slog.String("as", newName))
 	}
 	return nil, err
 }
 
-// damaged counts and logs a damaged stretch.
+// damaged counts and logs a damaged range.
 func (j *Journal) damaged(d Damage) {
 	j.logDamage(d)
 	j.skipped += int64(d.Records)
@@ -245,9 +252,9 @@ func (j *Journal) logDamage(d Damage) {
 		slog.String("segment", d.Segment), slog.Int64("offset", d.Offset), slog.Int64("bytes", d.Bytes), slog.Int("records", d.Records))
 }
 
-// scan hands out the segment's good records in order, and the damage between them.
-// What lies behind the last one is returned as tail; torn says that it is a record
-// which was not written to its end.
+// scan calls visit for each good record of the segment, in order, and damaged for each
+// damaged range between them. The bytes after the last good record are returned as tail.
+// torn reports whether the tail is a single record that was not completely written.
 func (s *segment) scan(from io.ReaderAt, visit func(Record) error, damaged func(Damage)) (tail Damage, torn bool, err error) {
 	records, err := newScanner(from, s.size)
 	if err != nil {
@@ -272,13 +279,14 @@ func (s *segment) scan(from io.ReaderAt, visit func(Record) error, damaged func(
 	}
 }
 
-// Append makes one batch durable: a marshalled edge.v1.ClickBatch of n clicks. nil
-// means written and fsynced. With ErrFull and ErrBroken (see errors.Is) it is not
-// handed out in this process's life; when ctx ends first it may be. Calls at the
-// same time share an fsync. batch may be reused afterwards.
+// Append makes one batch durable. batch is a marshalled edge.v1.ClickBatch of n clicks. A
+// nil result means that the batch is written and fsynced. After ErrFull or ErrBroken (see
+// errors.Is) this process does not replay the batch. If ctx ends first, the batch may be
+// replayed or not. Concurrent calls share an fsync. The caller may reuse batch after
+// Append returns.
 func (j *Journal) Append(ctx context.Context, batch []byte, n int) error {
 	if len(batch) > maxBatch || n < 1 || n > len(batch) {
-		return fmt.Errorf("journal: no record can hold %d clicks in %d bytes", n, len(batch))
+		return fmt.Errorf("journal: a record cannot contain %d clicks in %d bytes", n, len(batch))
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -296,13 +304,14 @@ func (j *Journal) Append(ctx context.Context, batch []byte, n int) error {
 	}
 }
 
-// Ready is nil when an Append would be taken: ErrFull since one was refused for want
-// of room, until Drain has made some; ErrBroken from the first failure until Drain or
-// Try has found the disk well.
+// Ready returns nil if an Append would be accepted. It returns ErrFull after an Append
+// was refused for lack of space, until Drain has deleted a segment. It returns ErrBroken
+// from the first failure until a disk check by Drain or Recover succeeds. It returns
+// ErrClosed after Close.
 func (j *Journal) Ready() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.refusal(1); err != nil {
+	if err := j.checkAppend(1); err != nil {
 		return err
 	}
 	if j.full {
@@ -311,7 +320,7 @@ func (j *Journal) Ready() error {
 	return nil
 }
 
-// Stats says how the journal is.
+// Stats returns the current state of the journal.
 func (j *Journal) Stats() Stats {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -326,8 +335,8 @@ func (j *Journal) Stats() Stats {
 	return s
 }
 
-// Close writes what waits, ends a Drain under way and gives the folder back. What
-// was not drained stays for the next Open.
+// Close writes the waiting batches, cancels a running Drain and unlocks the folder.
+// Records that were not drained stay on disk for the next Open.
 func (j *Journal) Close() error {
 	j.mu.Lock()
 	if j.closed {
@@ -340,7 +349,7 @@ func (j *Journal) Close() error {
 	}
 	j.work.Signal()
 	j.mu.Unlock()
-	<-j.written
-	j.draining <- struct{}{} // and never given back
+	<-j.writerDone
+	j.draining <- struct{}{} // never released, so that no Drain can begin
 	return j.lock.Close()
 }

@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// childDir is set for the process that is to be killed: its journal.
+	// childDir names the environment variable with the journal folder of the child
+	// process. The test kills this process.
 	childDir = "TRIBUTARY_TEST_JOURNAL_DIR"
-	// childFrom is the first number that it appends.
+	// childFrom names the environment variable with the first number that the child
+	// appends.
 	childFrom  = "TRIBUTARY_TEST_JOURNAL_FROM"
 	appenders  = 8
 	killRounds = 25
@@ -34,8 +36,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// appendUntilKilled appends numbers and drains, and says on standard output which
-// were acknowledged and which replayed, before anybody else can know of it.
+// appendUntilKilled appends numbered batches and drains the journal. It prints each
+// number as soon as the batch is acknowledged, and again when the batch is replayed.
 func appendUntilKilled(dir string, from int) error {
 	j, err := Open(Config{Dir: dir, SegmentBytes: 2000})
 	if err != nil {
@@ -45,7 +47,7 @@ func appendUntilKilled(dir string, from int) error {
 	for appender := range appenders {
 		go func() {
 			for i := from + appender; ; i += appenders {
-				if err := j.Append(context.Background(), []byte(text(i)), 1+i%2); err != nil {
+				if err := j.Append(context.Background(), []byte(batchText(i)), 1+i%2); err != nil {
 					failed <- err
 				}
 				fmt.Printf("acknowledged %d\n", i)
@@ -74,7 +76,7 @@ func appendUntilKilled(dir string, from int) error {
 	return <-failed
 }
 
-func TestAKillAtAnyMomentLosesNothingAcknowledged(t *testing.T) {
+func TestJournal_KillLosesNoAcknowledgedBatch(t *testing.T) {
 	const seed = 20260301
 	random := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
@@ -85,17 +87,17 @@ func TestAKillAtAnyMomentLosesNothingAcknowledged(t *testing.T) {
 		child.Env = append(os.Environ(), childDir+"="+dir, childFrom+"="+strconv.Itoa(from))
 		child.Stderr = os.Stderr
 		out, err := child.StdoutPipe()
-		must(t, err)
-		must(t, child.Start())
+		requireNoError(t, err)
+		requireNoError(t, child.Start())
 		life := time.Duration(random.IntN(40_000)) * time.Microsecond
 		var killed bool
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var what string
+			var event string
 			var i int
-			if _, err := fmt.Sscanf(lines.Text(), "%s %d", &what, &i); err != nil {
+			if _, err := fmt.Sscanf(lines.Text(), "%s %d", &event, &i); err != nil {
 				t.Fatalf("%q: %v", lines.Text(), err)
 			}
-			if what == "acknowledged" {
+			if event == "acknowledged" {
 				acknowledged[i] = true
 			} else {
 				replayed[i] = true
@@ -108,24 +110,24 @@ func TestAKillAtAnyMomentLosesNothingAcknowledged(t *testing.T) {
 		}
 		_ = child.Wait()
 		if code := child.ProcessState.ExitCode(); code != -1 {
-			t.Fatalf("round %d, seed %d: the child ended by itself with %d", round, seed, code)
+			t.Fatalf("round %d, seed %d: the child was not killed; it exited with code %d", round, seed, code)
 		}
 
 		present := map[int]bool{}
 		last := make([]int, appenders)
 		report, err := Read(dir, func(r Record) error {
-			i := number(t, r.Batch)
-			if present[i] || string(r.Batch) != text(i) || r.Clicks != 1+i%2 {
-				t.Errorf("round %d, seed %d: record %d is there twice, or changed", round, seed, i)
+			i := batchNumber(t, r.Batch)
+			if present[i] || string(r.Batch) != batchText(i) || r.Clicks != 1+i%2 {
+				t.Errorf("round %d, seed %d: record %d is duplicated or changed", round, seed, i)
 			}
-			// An appender's records stand in the order in which it wrote them.
+			// The records of each appender are in the order in which it wrote them.
 			if i < last[i%appenders] {
-				t.Errorf("round %d, seed %d: %d stands behind %d", round, seed, i, last[i%appenders])
+				t.Errorf("round %d, seed %d: record %d comes after %d", round, seed, i, last[i%appenders])
 			}
 			present[i], last[i%appenders] = true, i
 			return nil
 		})
-		must(t, err)
+		requireNoError(t, err)
 		if len(report.Damage) > 0 {
 			t.Errorf("round %d, seed %d: %+v", round, seed, report.Damage)
 		}
@@ -134,28 +136,29 @@ func TestAKillAtAnyMomentLosesNothingAcknowledged(t *testing.T) {
 		}
 		for i := range acknowledged {
 			if !present[i] && !replayed[i] {
-				t.Errorf("round %d, seed %d: %d is acknowledged and lost", round, seed, i)
+				t.Errorf("round %d, seed %d: record %d was acknowledged and is lost", round, seed, i)
 			}
 		}
 		for i := range present {
 			from = max(from, i+1)
 		}
-		// Every appender begins at a number of its own residue.
+		// Round up to a multiple of appenders, so that each appender always uses numbers
+		// with the same remainder.
 		from = (from + appenders) / appenders * appenders
 	}
 	if len(acknowledged) < killRounds || len(replayed) == 0 {
-		t.Fatalf("%d acknowledged, %d replayed: that proves nothing", len(acknowledged), len(replayed))
+		t.Fatalf("only %d acknowledged and %d replayed, too few for this test", len(acknowledged), len(replayed))
 	}
 	t.Logf("%d kills, %d acknowledged, %d replayed, %d torn tails", killRounds, len(acknowledged), len(replayed), tails)
 
-	j := opened(t, Config{Dir: dir}, nil)
-	must(t, j.Drain(context.Background(), func(_ context.Context, batch []byte, _ int) error {
-		replayed[number(t, batch)] = true
+	j := openForTest(t, Config{Dir: dir}, nil)
+	requireNoError(t, j.Drain(context.Background(), func(_ context.Context, batch []byte, _ int) error {
+		replayed[batchNumber(t, batch)] = true
 		return nil
 	}))
 	for i := range acknowledged {
 		if !replayed[i] {
-			t.Errorf("%d is acknowledged and was never replayed", i)
+			t.Errorf("record %d was acknowledged and never replayed", i)
 		}
 	}
 }

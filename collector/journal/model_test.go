@@ -12,14 +12,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The journal against a list: what was acknowledged and not yet replayed. Any
-// sequence of appends, drains that fail, faults of the disk, restarts and losses of
-// power that forget what was not synced has to keep it.
-func TestJournalKeepsAListThroughEverything(t *testing.T) {
+// The test compares the journal with a list of the batches that were acknowledged and not
+// yet replayed. It runs random sequences of appends, failing drains, disk faults,
+// restarts and losses of power that drop unsynced data. None of them may lose a batch of
+// the list.
+func TestJournal_RandomOperationsLoseNothing(t *testing.T) {
 	parent, runs := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {
 		runs++
-		m := &model{files: newShakyDisk(filepath.Join(parent, strconv.Itoa(runs))), now: newClock()}
+		m := &model{files: newFaultyDisk(filepath.Join(parent, strconv.Itoa(runs))), now: newClock()}
 		m.open(t)
 		defer func() { _ = m.journal.Close() }()
 		t.Repeat(map[string]func(*rapid.T){
@@ -34,23 +35,23 @@ func TestJournalKeepsAListThroughEverything(t *testing.T) {
 			"a second later": func(*rapid.T) { m.now.pass(time.Second) },
 			"":               m.check,
 		})
-		// In the end everything comes out, and the journal is whole.
+		// At the end everything can be replayed and the journal works.
 		m.repair()
 		m.drain(t)
 		m.now.pass(time.Second)
-		must(t, m.journal.Try())
-		must(t, m.journal.Ready())
+		requireNoError(t, m.journal.Recover())
+		requireNoError(t, m.journal.Ready())
 		m.append(t)
 		m.drain(t)
 	})
 }
 
 type model struct {
-	files   *shakyDisk
+	files   *faultyDisk
 	now     *clock
 	journal *Journal
-	tried   int   // numbers that Append was called with so far
-	owed    []int // acknowledged and never replayed
+	next    int   // number of the next batch for Append
+	pending []int // numbers of the batches that were acknowledged and not yet replayed
 }
 
 func (m *model) open(t *rapid.T) {
@@ -59,40 +60,40 @@ func (m *model) open(t *rapid.T) {
 
 func (m *model) append(t *rapid.T) {
 	for range rapid.IntRange(1, 4).Draw(t, "batches") {
-		err := m.journal.Append(context.Background(), []byte(text(m.tried)), 1+m.tried%2)
+		err := m.journal.Append(context.Background(), []byte(batchText(m.next)), 1+m.next%2)
 		switch {
 		case err == nil:
-			m.owed = append(m.owed, m.tried)
+			m.pending = append(m.pending, m.next)
 		case errors.Is(err, ErrBroken):
 		case errors.Is(err, ErrFull):
-			if s := m.journal.Stats(); s.Bytes+reserve(len(text(m.tried))) <= s.MaxBytes {
+			if s := m.journal.Stats(); s.Bytes+reserve(len(batchText(m.next))) <= s.MaxBytes {
 				t.Fatalf("full with %d bytes", s.Bytes)
 			}
 		default:
 			t.Fatalf("%v", err)
 		}
-		m.tried++
+		m.next++
 	}
 }
 
-// replay drains until it has replayed n, and checks what came: in order, each once,
-// and none that nobody wrote.
+// replay drains until n batches were replayed. It checks that they come in order, that
+// each comes once, and that each was appended before.
 func (m *model) replay(t *rapid.T, n int) error {
 	last := -1
 	return m.journal.Drain(context.Background(), func(_ context.Context, batch []byte, clicks int) error {
-		i := number(t, batch)
-		if i <= last || i >= m.tried || string(batch) != text(i) || clicks != 1+i%2 {
-			t.Fatalf("%q with %d clicks behind %d", batch, clicks, last)
+		i := batchNumber(t, batch)
+		if i <= last || i >= m.next || string(batch) != batchText(i) || clicks != 1+i%2 {
+			t.Fatalf("%q with %d clicks after %d", batch, clicks, last)
 		}
 		if n == 0 {
 			return errDisk
 		}
 		n--
 		last = i
-		if len(m.owed) > 0 && m.owed[0] < i {
-			t.Fatalf("%d comes and %d is left out", i, m.owed[0])
+		if len(m.pending) > 0 && m.pending[0] < i {
+			t.Fatalf("%d was replayed, but %d before it was not", i, m.pending[0])
 		}
-		m.owed = slices.DeleteFunc(m.owed, func(owed int) bool { return owed == i })
+		m.pending = slices.DeleteFunc(m.pending, func(number int) bool { return number == i })
 		return nil
 	})
 }
@@ -106,8 +107,8 @@ func (m *model) drain(t *rapid.T) {
 		}
 		return
 	}
-	if len(m.owed) > 0 || s.Clicks != 0 || s.Bytes != 0 || s.Segments != 0 {
-		t.Fatalf("after a drain %v are owed: %+v", m.owed, s)
+	if len(m.pending) > 0 || s.Clicks != 0 || s.Bytes != 0 || s.Segments != 0 {
+		t.Fatalf("after a drain %v are not replayed: %+v", m.pending, s)
 	}
 }
 
@@ -117,9 +118,9 @@ func (m *model) drainInPart(t *rapid.T) {
 	}
 }
 
-// try finds the journal whole, or leaves it as broken as it was.
+// try calls Recover and checks that its result agrees with Stats.
 func (m *model) try(t *rapid.T) {
-	if err := m.journal.Try(); err != nil && !errors.Is(err, ErrBroken) || (err == nil) != (m.journal.Stats().Broken == nil) {
+	if err := m.journal.Recover(); err != nil && !errors.Is(err, ErrBroken) || (err == nil) != (m.journal.Stats().Broken == nil) {
 		t.Fatalf("%v: %+v", err, m.journal.Stats())
 	}
 }
@@ -136,9 +137,9 @@ func (m *model) fault(t *rapid.T) {
 		case "folder":
 			m.files.failDir = errDisk
 		case "new file":
-			m.files.failMake = errDisk
+			m.files.failCreate = errDisk
 		case "removal":
-			m.files.failErase = errDisk
+			m.files.failRemove = errDisk
 		}
 	})
 }
@@ -146,19 +147,19 @@ func (m *model) fault(t *rapid.T) {
 func (m *model) repair() {
 	m.files.set(func() {
 		m.files.room = -1
-		m.files.failSync, m.files.failDir, m.files.failMake, m.files.failErase = nil, nil, nil, nil
+		m.files.failSync, m.files.failDir, m.files.failCreate, m.files.failRemove = nil, nil, nil, nil
 	})
 }
 
 func (m *model) restart(t *rapid.T) {
-	must(t, m.journal.Close())
+	requireNoError(t, m.journal.Close())
 	m.repair()
 	m.open(t)
 }
 
 func (m *model) losePower(t *rapid.T) {
-	// What was written and not synced may have reached the disk in part.
-	must(t, m.journal.Close())
+	// A random part of the unsynced data reaches the disk.
+	requireNoError(t, m.journal.Close())
 	m.files.losePower(t, func(n int64) int64 { return rapid.Int64Range(0, n).Draw(t, "kept") })
 	m.open(t)
 }
@@ -168,7 +169,7 @@ func (m *model) check(t *rapid.T) {
 	if (s.Broken != nil) != errors.Is(m.journal.Ready(), ErrBroken) || s.Segments == 0 && s.Bytes > 0 {
 		t.Fatalf("%v: %+v", m.journal.Ready(), s)
 	}
-	if s.Bytes > s.MaxBytes || s.Skipped != 0 || s.Clicks < int64(len(m.owed)) || (s.Clicks > 0) == s.Oldest.IsZero() {
-		t.Fatalf("%d owed: %+v", len(m.owed), s)
+	if s.Bytes > s.MaxBytes || s.Skipped != 0 || s.Clicks < int64(len(m.pending)) || (s.Clicks > 0) == s.Oldest.IsZero() {
+		t.Fatalf("%d not replayed: %+v", len(m.pending), s)
 	}
 }

@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// Record is one batch as it lies in a segment.
+// Record is one batch in a segment.
 type Record struct {
-	Segment string // the file's name
-	Offset  int64  // of its header
-	Time    time.Time
+	Segment string    // file name of the segment
+	Offset  int64     // offset of the record's header in the file
+	Time    time.Time // time of writing
 	Clicks  int
-	// Batch is a marshalled edge.v1.ClickBatch. It is good until visit returns.
+	// Batch is a marshalled edge.v1.ClickBatch. It is valid until visit returns.
 	Batch []byte
 }
 
-// Report is what Read found.
+// Report is the summary that Read returns.
 type Report struct {
 	Segments       int
 	Bytes          int64
 	Records        int64
 	Clicks         int64
-	Oldest, Newest time.Time // zero without records
-	// Damage is the stretches without a good record.
+	Oldest, Newest time.Time // zero if there are no records
+	// Damage lists the ranges without a good record.
 	Damage []Damage
-	// Tail is a record at the end of the newest segment whose end is missing, 0 bytes
-	// without one: it is being written, or was when the collector was killed.
+	// Tail is an incomplete record at the end of the newest segment. A collector is
+	// writing it, or was killed while it wrote it. Tail has 0 bytes if there is none.
 	Tail Damage
 }
 
-// Read walks a journal's folder without opening it for writing, also while a
-// collector runs, and calls visit for every good record, oldest first; it stops at
-// visit's first error and returns it. Segments that are drained meanwhile are passed
-// over. It cannot know which records of a broken journal were refused, and shows
+// Read reads the folder of a journal and calls visit for every good record, oldest first.
+// It stops at the first error of visit and returns it. Read changes nothing and can run
+// while a collector uses the journal. It skips segments that are drained while it runs.
+// It also visits records that a broken journal refused, because the file does not mark
 // them.
 func Read(dir string, visit func(Record) error) (Report, error) {
 	var report Report
@@ -72,13 +72,13 @@ func (report *Report) read(from disk, s *segment, visit func(Record) error) (tai
 	s.size = size
 	report.Segments++
 	report.Bytes += size
-	var refused error
+	var visitErr error
 	tail, torn, err = s.scan(opened, func(r Record) error {
 		report.add(r)
-		refused = visit(r)
-		return refused
+		visitErr = visit(r)
+		return visitErr
 	}, func(d Damage) { report.Damage = append(report.Damage, d) })
-	if err != nil && refused == nil {
+	if err != nil && visitErr == nil {
 		err = fmt.Errorf("%s: %w", s.name(), err)
 	}
 	return tail, torn, err

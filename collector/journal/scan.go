@@ -6,44 +6,47 @@ import (
 	"io"
 )
 
-// Damage is a stretch of a segment in which there is no good record.
+// Damage is a range of a segment without a good record.
 type Damage struct {
-	Segment string // the file's name
-	Offset  int64  // of its first byte
+	Segment string // file name of the segment
+	Offset  int64  // offset of the first damaged byte
 	Bytes   int64
-	// Records is how many records were there, by their markers; at least 1.
+	// Records is the number of damaged records. It counts the record markers in the range
+	// and is at least 1.
 	Records int
 }
 
-// scanner finds the good records of one segment. It holds a window of the file in
-// memory, which is larger than the largest record.
+// scanner finds the good records of one segment. It keeps a window of the file in memory.
+// The window is larger than the largest record.
 type scanner struct {
 	source io.ReaderAt
-	// end is where the segment ends, at where the next record is expected.
-	end, at int64
-	// window is the bytes of the segment from windowAt on.
+	// end is the offset at which the segment ends.
+	end int64
+	// at is the offset at which the next record is expected.
+	at int64
+	// window contains the bytes of the segment from offset windowAt on.
 	window   []byte
 	windowAt int64
 }
 
-// newScanner begins behind the segment's header, or at the first byte when that is
-// damaged.
+// newScanner returns a scanner that starts after the header of the segment, or at the
+// first byte if the header is damaged.
 func newScanner(source io.ReaderAt, end int64) (*scanner, error) {
 	s := &scanner{source: source, end: end, window: make([]byte, 0, min(2*maxRecord, end))}
 	head, err := s.read(0, segmentHeader)
 	if err != nil {
 		return nil, err
 	}
-	sound, err := parseSegmentHeader(head)
-	if sound {
+	intact, err := parseSegmentHeader(head)
+	if intact {
 		s.at = segmentHeader
 	}
 	return s, err
 }
 
-// next finds the next good record. damage is what lies before it, 0 bytes when
-// nothing does. After the last record it returns io.EOF, and what lies behind that
-// record. The record's batch is good until the next call.
+// next returns the next good record and the damage before it. damage has 0 bytes if there
+// is none. After the last record next returns io.EOF and the damage after that record.
+// The batch of the record is valid until the next call.
 func (s *scanner) next() (r Record, damage Damage, err error) {
 	damage.Offset = s.at
 	for s.at < s.end {
@@ -52,12 +55,12 @@ func (s *scanner) next() (r Record, damage Damage, err error) {
 			return Record{}, damage, err
 		}
 		marked := bytes.HasPrefix(head, recordMarker)
-		if length := s.whole(head); length > 0 {
-			whole, err := s.read(s.at, length)
+		if length := s.completeLength(head); length > 0 {
+			window, err := s.read(s.at, length)
 			if err != nil {
 				return Record{}, damage, err
 			}
-			if r, ok := parseWhole(whole, length); ok {
+			if r, ok := parseRecordIn(window, length); ok {
 				r.Offset = s.at
 				damage.close(s.at)
 				s.at += int64(length)
@@ -75,9 +78,9 @@ func (s *scanner) next() (r Record, damage Damage, err error) {
 	return Record{}, damage, io.EOF
 }
 
-// torn says whether the stretch at the segment's end is one record, or the segment's
-// header, that only its end is missing of: what a process leaves that is killed while
-// it writes.
+// torn reports whether the damage at the end of the segment is a single record, or the
+// segment's header, of which only the end is missing. A process that is killed during a
+// write leaves such a tail.
 func (s *scanner) torn(tail Damage) (bool, error) {
 	head, err := s.read(tail.Offset, recordHeader)
 	if err != nil || tail.Bytes == 0 || tail.Records > 1 {
@@ -94,9 +97,9 @@ func (s *scanner) torn(tail Damage) (bool, error) {
 	return length > 0 && tail.Offset+int64(length) > s.end, nil
 }
 
-// whole is the length of the record that head begins, 0 when there is no room for
-// one.
-func (s *scanner) whole(head []byte) int {
+// completeLength returns the length of the record that begins with head. It returns 0 if
+// the header is not valid or the record does not fit into the segment.
+func (s *scanner) completeLength(head []byte) int {
 	if len(head) < recordHeader {
 		return 0
 	}
@@ -107,15 +110,16 @@ func (s *scanner) whole(head []byte) int {
 	return length
 }
 
-// parseWhole is parseRecord for what may have been read short.
-func parseWhole(whole []byte, length int) (Record, bool) {
-	if len(whole) < length {
+// parseRecordIn parses the record of the given length at the start of window. It returns
+// false if window is too short, because the file was truncated while it was read.
+func parseRecordIn(window []byte, length int) (Record, bool) {
+	if len(window) < length {
 		return Record{}, false
 	}
-	return parseRecord(whole[:length])
+	return parseRecord(window[:length])
 }
 
-// close ends the stretch.
+// close sets the end of the damaged range.
 func (d *Damage) close(end int64) {
 	d.Bytes = end - d.Offset
 	if d.Bytes > 0 {
@@ -123,7 +127,7 @@ func (d *Damage) close(end int64) {
 	}
 }
 
-// seek moves to the next marker behind the current byte, or to the end.
+// seek moves to the next marker after the current byte, or to the end.
 func (s *scanner) seek() error {
 	s.at++
 	for s.at < s.end {
@@ -135,15 +139,15 @@ func (s *scanner) seek() error {
 			s.at += int64(i)
 			return nil
 		}
-		// The last bytes may be the beginning of a marker.
+		// Keep the last bytes, because they may be the beginning of a marker.
 		s.at += int64(max(1, len(rest)-len(recordMarker)+1))
 	}
 	s.at = s.end
 	return nil
 }
 
-// read returns the window from at on: n bytes or more, fewer only where the segment
-// ends.
+// read returns the bytes of the window from offset at on. It returns at least n bytes,
+// except at the end of the segment.
 func (s *scanner) read(at int64, n int) ([]byte, error) {
 	skip := at - s.windowAt
 	have := int64(len(s.window))
@@ -158,7 +162,7 @@ func (s *scanner) read(at int64, n int) ([]byte, error) {
 	got, err := s.source.ReadAt(s.window[kept:want], at+int64(kept))
 	s.window, s.windowAt = s.window[:kept+got], at
 	if errors.Is(err, io.EOF) {
-		s.end = min(s.end, at+int64(kept+got)) // cut shorter by somebody
+		s.end = min(s.end, at+int64(kept+got)) // another process truncated the file
 		err = nil
 	}
 	return s.window, err

@@ -10,32 +10,34 @@ import (
 	"time"
 )
 
-// entry is one batch on its way to the disk.
+// entry is one batch that waits to be written.
 type entry struct {
 	header [recordHeader]byte
 	batch  []byte
 	n      int
 	at     time.Time
-	done   chan error // of room for one
+	done   chan error // receives the result of Append; has a buffer of one
 }
 
 func (e *entry) length() int64 { return recordHeader + int64(len(e.batch)) }
 
-// reserve is the most that a batch adds to the segments: it may begin one.
+// reserve returns the largest number of bytes that a batch can add to the segments,
+// including the header of a new segment.
 func reserve(batch int) int64 { return segmentHeader + recordHeader + int64(batch) }
 
-// writer is what only the goroutine of write uses.
+// writer is the state that only the goroutine of write uses.
 type writer struct {
-	number uint64 // of the newest segment
+	number uint64 // number of the newest segment
 	active *segment
 	file   file
 	group  []*entry
 	buffer []byte
 }
 
-// refusal is why a batch of that many bytes is not taken now. j.mu is held.
-func (j *Journal) refusal(batch int) error {
-	if err := j.impaired(); err != nil {
+// checkAppend returns an error if the journal cannot accept a batch of the given number
+// of bytes now. The caller has locked j.mu.
+func (j *Journal) checkAppend(batch int) error {
+	if err := j.stateError(); err != nil {
 		return err
 	}
 	used := j.reserved
@@ -51,7 +53,7 @@ func (j *Journal) refusal(batch int) error {
 func (j *Journal) enqueue(e *entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if err := j.refusal(len(e.batch)); err != nil {
+	if err := j.checkAppend(len(e.batch)); err != nil {
 		j.full = j.full || errors.Is(err, ErrFull)
 		return err
 	}
@@ -61,7 +63,7 @@ func (j *Journal) enqueue(e *entry) error {
 	return nil
 }
 
-// withdraw takes back what is not yet in a group.
+// withdraw removes an entry whose context ended, if the entry is not in a group yet.
 func (j *Journal) withdraw(ctx context.Context, e *entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -78,10 +80,10 @@ func (j *Journal) withdraw(ctx context.Context, e *entry) error {
 	}
 }
 
-// write is the one goroutine that writes: what waits while a group is on its way to
-// the disk is the next group.
+// write runs in the only goroutine that writes to the disk. The batches that arrive while
+// it writes one group form the next group.
 func (j *Journal) write() {
-	defer close(j.written)
+	defer close(j.writerDone)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for {
@@ -94,13 +96,13 @@ func (j *Journal) write() {
 			j.seal = nil
 		}
 		if len(j.waiting) > 0 {
-			j.take()
+			j.formGroup()
 			j.mu.Unlock()
-			begun, err := j.commit()
+			created, err := j.writeGroup()
 			j.mu.Lock()
-			j.settle(begun, err)
-			// Those who were answered may have the next batch ready: larger groups, and
-			// nobody waits for a timer.
+			j.finishGroup(created, err)
+			// Let the callers of this group append their next batch first. This makes
+			// groups larger without a timer.
 			j.mu.Unlock()
 			runtime.Gosched()
 			j.mu.Lock()
@@ -111,9 +113,9 @@ func (j *Journal) write() {
 	}
 }
 
-// take makes a group of what waits, as far as it fits into one segment. Nobody's
-// batch is needed after it.
-func (j *Journal) take() {
+// formGroup moves the waiting entries into a group, as many as fit into one segment. It
+// copies the batches, so the callers' slices are not used after it returns.
+func (j *Journal) formGroup() {
 	w := &j.writer
 	w.group, w.buffer = w.group[:0], w.buffer[:0]
 	for _, e := range j.waiting {
@@ -126,50 +128,51 @@ func (j *Journal) take() {
 	j.waiting = slices.Delete(j.waiting, 0, len(w.group))
 }
 
-// commit makes the group durable, in the active segment or in a new one, which it
-// returns. j.mu is not held.
-func (j *Journal) commit() (begun *segment, err error) {
+// writeGroup makes the group durable in the active segment. If it creates a new segment,
+// it returns the segment. The caller must not have locked j.mu.
+func (j *Journal) writeGroup() (created *segment, err error) {
 	w := &j.writer
 	if w.active != nil && w.active.size+int64(len(w.buffer)) > j.segmentBytes {
 		j.endSegment()
 	}
 	if w.active == nil {
 		w.number++
-		begun = &segment{number: w.number}
-		if w.file, err = j.folder.create(begun.name()); err != nil {
+		created = &segment{number: w.number}
+		if w.file, err = j.folder.create(created.name()); err != nil {
 			return nil, err
 		}
-		w.active = begun
-		// The name has to be durable before anything under it is acknowledged.
+		w.active = created
+		// The file name must be durable before a record in the file is acknowledged.
 		if err := j.folder.sync(); err != nil {
-			return begun, err
+			return created, err
 		}
 		w.buffer = slices.Insert(w.buffer, 0, appendSegmentHeader(nil)...)
 	}
 	if _, err := w.file.Write(w.buffer); err != nil {
-		return begun, err
+		return created, err
 	}
-	return begun, w.file.Sync()
+	return created, w.file.Sync()
 }
 
-// settle books the group and answers it. j.mu is held.
-func (j *Journal) settle(begun *segment, err error) {
+// finishGroup updates the state after writeGroup and sends the result to the callers.
+// created is the segment that writeGroup created, or nil. The caller has locked j.mu.
+func (j *Journal) finishGroup(created *segment, err error) {
 	w := &j.writer
 	if err == nil {
 		w.active.size += int64(len(w.buffer))
 		for _, e := range w.group {
 			w.active.add(e.n, e.at)
 		}
-		if begun != nil {
-			j.segments = append(j.segments, begun)
+		if created != nil {
+			j.segments = append(j.segments, created)
 		}
 	}
 	for _, e := range w.group {
 		j.reserved -= reserve(len(e.batch))
 	}
 	if err != nil {
-		if begun != nil && j.folder.remove(begun.name()) != nil {
-			j.segments = append(j.segments, begun) // nothing in it counts; Drain or Try deletes it
+		if created != nil && j.folder.remove(created.name()) != nil {
+			j.segments = append(j.segments, created) // it has no records; Drain or Recover deletes it
 		}
 		err = j.fail(err)
 		j.endSegment()
@@ -180,12 +183,13 @@ func (j *Journal) settle(begun *segment, err error) {
 	clear(w.group)
 }
 
-// fail breaks the journal and refuses all who wait. j.mu is held.
+// fail marks the journal as broken and refuses all waiting entries. The caller has locked
+// j.mu.
 func (j *Journal) fail(cause error) error {
 	if j.broken == nil {
-		j.log.LogAttrs(context.Background(), slog.LevelError, "the journal is broken: clicks are refused while the stream is away", slog.Any("error", cause))
+		j.log.LogAttrs(context.Background(), slog.LevelError, "the journal is broken: clicks are refused while the stream is unavailable", slog.Any("error", cause))
 	}
-	j.broken, j.tried = cause, j.now()
+	j.broken, j.lastCheck = cause, j.now()
 	refused := fmt.Errorf("%w: %w", ErrBroken, cause)
 	for _, e := range j.waiting {
 		j.reserved -= reserve(len(e.batch))
@@ -196,8 +200,9 @@ func (j *Journal) fail(cause error) error {
 	return refused
 }
 
-// endSegment closes the active segment: the next group begins another. What Close
-// would report was reported by the fsync before.
+// endSegment closes the active segment, so that the next group begins a new one. It
+// ignores the error of Close, because the preceding fsync has already reported any failed
+// write.
 func (j *Journal) endSegment() {
 	w := &j.writer
 	if w.active != nil {
