@@ -12,7 +12,7 @@ const (
 	consentMode    = `<script>window.dataLayer = [{event: "x"}, null]; function gtag() { dataLayer.push(arguments) }</script>`
 )
 
-func TestADeniedClickIsCountedAndKeptNowhere(t *testing.T) {
+func TestConsentDenied_RegistersClickAndStoresNothing(t *testing.T) {
 	w := newWorld(t)
 	for n, c := range []struct {
 		name    string
@@ -29,10 +29,10 @@ func TestADeniedClickIsCountedAndKeptNowhere(t *testing.T) {
 		id := b.waitID()
 		b.settle()
 		sent := w.waitClicks(n + 1)[n]
-		if sent.body["consent"] != "denied" || sent.id() != id {
+		if sent.body["consent"] != "denied" || sent.clickID() != id {
 			t.Errorf("%s: id %q, sent %s", c.name, id, sent.text)
 		}
-		if got := b.kept(); got != nothingKept {
+		if got := b.storage(); got != emptyStorage {
 			t.Errorf("%s: kept %s", c.name, got)
 		}
 		if got := js[string](b, `document.querySelector("a").href`); got != "https://buy.stripe.com/x?client_reference_id="+id {
@@ -46,16 +46,16 @@ func TestADeniedClickIsCountedAndKeptNowhere(t *testing.T) {
 		b.visit(w.shop + "/")
 		b.settle()
 		if b.id() != "" {
-			t.Errorf("%s: the next page knows %q", c.name, b.id())
+			t.Errorf("%s: the next page has the id %q", c.name, b.id())
 		}
 	}
 }
 
-func TestGrantedConsentModeIsAnOrdinaryVisit(t *testing.T) {
+func TestConsentMode_GrantedStoresClick(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{head: consentMode + `<script>gtag("consent", "default", {ad_storage: "denied"}); gtag("consent", "update", {ad_storage: "granted"})</script>`})
 	b := w.visit(w.shop + "/?via=anna")
-	b.landed()
+	b.waitCookie()
 	if got := w.waitClicks(1)[0].body["consent"]; got != "granted" {
 		t.Errorf("sent %q", got)
 	}
@@ -64,41 +64,42 @@ func TestGrantedConsentModeIsAnOrdinaryVisit(t *testing.T) {
 	}
 }
 
-func TestRequiredConsentKeepsNothingBeforeItIsGiven(t *testing.T) {
+func TestConsentRequired_StoresNothingUntilGranted(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{attrs: `data-consent="required"`})
 	b := w.visit(w.shop + "/?via=anna")
 	b.settle()
-	if got := b.kept(); got != nothingKept {
+	if got := b.storage(); got != emptyStorage {
 		t.Fatalf("kept %s", got)
 	}
 	for _, click := range w.clicks() {
 		if click.body["consent"] != "denied" {
-			t.Errorf("sent before the answer: %s", click.text)
+			t.Errorf("sent before consent was granted: %s", click.text)
 		}
 	}
 	b.do(`window.__tributary.consent("granted")`)
-	id := b.landed()
+	id := b.waitCookie()
 	if b.cookie() != id || !slices.ContainsFunc(w.stored(), func(c *edgev1.Click) bool { return idOf(c) == id }) {
 		t.Errorf("cookie %q, id %q, %d stored", b.cookie(), id, len(w.stored()))
 	}
-	// The page says so again on each load; until it does, nothing is touched.
+	// The page must call consent on each load. Before the call, the script neither
+	// deletes nor changes the stored click.
 	b.visit(w.shop + "/")
 	b.do(`window.__tributary.consent("granted")`)
 	b.settle()
 	if b.id() != id || b.cookie() != id {
-		t.Errorf("the next page knows %q, cookie %q, want %q", b.id(), b.cookie(), id)
+		t.Errorf("the next page has the id %q, cookie %q, want %q", b.id(), b.cookie(), id)
 	}
 }
 
-func TestARefusalOfRequiredConsentIsADeniedClick(t *testing.T) {
+func TestConsentRequired_DeniedRegistersDeniedClick(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{attrs: `data-consent="required"`})
 	b := w.visit(w.shop + "/?via=anna")
 	b.do(`window.__tributary.consent("denied")`)
 	id := b.waitID()
 	b.settle()
-	if got := b.kept(); got != nothingKept {
+	if got := b.storage(); got != emptyStorage {
 		t.Errorf("kept %s", got)
 	}
 	if stored := w.waitStored(1); idOf(stored[0]) != id || stored[0].Consent != edgev1.Consent_CONSENT_DENIED {
@@ -106,13 +107,13 @@ func TestARefusalOfRequiredConsentIsADeniedClick(t *testing.T) {
 	}
 }
 
-func TestALaterRefusalRemovesWhatWasKept(t *testing.T) {
+func TestConsentDenied_LaterDeletesStoredClick(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?via=anna")
-	b.landed()
+	b.waitCookie()
 	b.do(`window.__tributary.consent("denied")`)
 	b.settle()
-	if got := b.kept(); got != nothingKept {
+	if got := b.storage(); got != emptyStorage {
 		t.Errorf("kept %s", got)
 	}
 	if cookies := b.cookies(); len(cookies) != 0 {
@@ -120,72 +121,74 @@ func TestALaterRefusalRemovesWhatWasKept(t *testing.T) {
 	}
 	b.visit(w.shop + "/")
 	b.settle()
-	if b.id() != "" || b.kept() != nothingKept {
-		t.Errorf("the next page knows %q and keeps %s", b.id(), b.kept())
+	if b.id() != "" || b.storage() != emptyStorage {
+		t.Errorf("the next page has the id %q and keeps %s", b.id(), b.storage())
 	}
 }
 
-func TestResetForgetsTheClick(t *testing.T) {
+func TestReset_DeletesClick(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?via=anna")
-	first := b.landed()
+	first := b.waitCookie()
 	b.do(`window.__tributary.reset()`)
-	if b.id() != "" || b.kept() != nothingKept {
-		t.Errorf("id %q, kept %s", b.id(), b.kept())
+	if b.id() != "" || b.storage() != emptyStorage {
+		t.Errorf("id %q, kept %s", b.id(), b.storage())
 	}
 	b.visit(w.shop + "/?via=anna")
-	if second := b.landed(); second == first {
+	if second := b.waitCookie(); second == first {
 		t.Error("a visit after reset has the old click")
 	}
 }
 
-// What the script wrote goes with the click; what others wrote stays.
-func TestAForgottenClickIsTakenBackFromThePage(t *testing.T) {
+// When the click is deleted, the script removes the ids that it wrote into the page. It
+// does not change ids that the page wrote.
+func TestDeletedClick_IsRemovedFromPage(t *testing.T) {
 	w := newWorld(t)
 	body := `<a href="https://buy.stripe.com/x?a=%40+b#top">1</a><a href="https://buy.stripe.com/x?client_reference_id=order-7">2</a>` +
 		`<stripe-buy-button></stripe-buy-button><stripe-pricing-table client-reference-id="order-7"></stripe-pricing-table>` +
 		`<form data-aff="" action="/thanks"><input name="q" value="1"></form>`
-	w.page("/", page{attrs: `data-domains="www.checkout.example"`, head: stay, body: body + `<p></p>`})
+	w.page("/", page{attrs: `data-domains="www.checkout.example"`, head: preventNavigation, body: body + `<p></p>`})
 	w.page("/thanks", page{})
-	for _, forget := range []string{`reset()`, `consent("denied")`} {
+	for _, call := range []string{`reset()`, `consent("denied")`} {
 		b := w.visit(w.shop + "/?via=anna")
-		id := b.landed()
+		id := b.waitCookie()
 		b.wait(`document.querySelectorAll("[href*='` + id + `'],[client-reference-id='` + id + `'],[name=aff_click_id]").length === 3`)
 		b.do(`document.querySelector("p").innerHTML = "<a id='sibling' href='` + w.other + `/'>3</a>"; sibling.click()`)
 		b.wait(`sibling.href.includes("` + id + `")`)
-		b.do(`window.__tributary.` + forget)
-		if b.id() != "" || b.kept() != nothingKept {
-			t.Errorf("%s: id %q, kept %s", forget, b.id(), b.kept())
+		b.do(`window.__tributary.` + call)
+		if b.id() != "" || b.storage() != emptyStorage {
+			t.Errorf("%s: id %q, kept %s", call, b.id(), b.storage())
 		}
 		b.do(`sibling.click()`)
 		if got := js[string](b, `sibling.href`); got != w.other+"/" {
-			t.Errorf("%s: a link to a sibling is %s", forget, got)
+			t.Errorf("%s: the link to the other site is %s", call, got)
 		}
 		b.do(`document.querySelector("p").remove()`)
 		if got := js[bool](b, `document.body.innerHTML.includes("`+id+`")`); got {
-			t.Errorf("%s left %s", forget, js[string](b, `document.body.innerHTML`))
+			t.Errorf("%s: the page still contains the id: %s", call, js[string](b, `document.body.innerHTML`))
 		}
 		if got := js[[]string](b, `[...document.querySelectorAll("a")].map(a => a.href).concat(document.querySelector("stripe-pricing-table").getAttribute("client-reference-id"))`); !slices.Equal(got, []string{
 			"https://buy.stripe.com/x?a=%40+b#top", "https://buy.stripe.com/x?client_reference_id=order-7", "order-7",
 		}) {
-			t.Errorf("%s: %q", forget, got)
+			t.Errorf("%s: %q", call, got)
 		}
 		if js[bool](b, `document.querySelector("stripe-buy-button").hasAttribute("client-reference-id")`) {
-			t.Errorf("%s: the button has a reference", forget)
+			t.Errorf("%s: the button still has a reference", call)
 		}
 		b.do(`document.querySelector("form").requestSubmit()`)
 		b.wait(`location.pathname === "/thanks"`)
 		if got := js[string](b, `location.search`); got != "?q=1" {
-			t.Errorf("%s: the form sent %s", forget, got)
+			t.Errorf("%s: the form sent %s", call, got)
 		}
 	}
 }
 
-// A click that cannot be stored costs the page nothing when a person types.
-func TestCookiesAreTriedOncePerConsent(t *testing.T) {
+// If the browser rejects the cookie, the script does not try again on each user event, as
+// long as consent does not change.
+func TestRejectedCookie_IsTriedOncePerConsent(t *testing.T) {
 	w := newWorld(t)
 	count := `window.tries = 0; { const cookie = Object.getOwnPropertyDescriptor(Document.prototype, "cookie");
-		Object.defineProperty(Document.prototype, "cookie", {get: cookie.get, set() { tries++ }, configurable: true}) }` // the browser takes none
+		Object.defineProperty(Document.prototype, "cookie", {get: cookie.get, set() { tries++ }, configurable: true}) }` // the browser rejects all cookies
 	for _, refuse := range []string{"", `window.__tributary.consent("denied");`} {
 		b := w.visit(w.shop+"/?via=anna", count)
 		b.waitID()

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// stay keeps the browser on the page whatever is clicked.
-const stay = `<script>addEventListener("click", e => e.preventDefault())</script>`
+// preventNavigation keeps the browser on the page when an element is clicked.
+const preventNavigation = `<script>addEventListener("click", e => e.preventDefault())</script>`
 
-func TestPaymentLinksCarryTheClick(t *testing.T) {
+func TestDecoration_AddsIDToStripeElements(t *testing.T) {
 	w := newWorld(t)
 	release := make(chan struct{})
 	w.setFault(func(int, http.ResponseWriter, *http.Request) bool { w.hold(release); return false })
@@ -31,7 +31,7 @@ func TestPaymentLinksCarryTheClick(t *testing.T) {
 		t.Errorf("decorated without an id: %s", before)
 	}
 	close(release)
-	id := b.landed()
+	id := b.waitCookie()
 	reference := "client_reference_id=" + id
 	for element, want := range map[string]string{
 		"plain": "https://buy.stripe.com/test_1?" + reference,
@@ -58,10 +58,10 @@ func TestPaymentLinksCarryTheClick(t *testing.T) {
 	}
 }
 
-func TestWhatIsInsertedLaterCarriesTheClick(t *testing.T) {
+func TestDecoration_AddsIDToElementsInsertedLater(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
+	id := b.waitCookie()
 	b.do(`const box = document.createElement("section");
 		box.innerHTML = "<p><a href='https://buy.stripe.com/x'>buy</a></p><stripe-buy-button></stripe-buy-button><stripe-pricing-table></stripe-pricing-table>";
 		document.body.append(box)`)
@@ -70,14 +70,14 @@ func TestWhatIsInsertedLaterCarriesTheClick(t *testing.T) {
 	b.wait(`document.querySelector("stripe-pricing-table").getAttribute("client-reference-id") === "` + id + `"`)
 }
 
-// A framework may set an address after the element stands in the page; the last
-// moment is when a person reaches for it. All in one task, so that nothing but
-// the event itself can have done it.
-func TestALinkIsReadyWhenItIsReachedFor(t *testing.T) {
+// A framework may change the address of a link that is already in the page. The script
+// decorates such a link on the first user event. The test sets the address and sends the
+// event in one task, so that no other listener can decorate the link in between.
+func TestDecoration_RunsOnUserEvent(t *testing.T) {
 	w := newWorld(t)
-	w.page("/", page{head: stay, body: `<a><b>buy</b></a>`})
+	w.page("/", page{head: preventNavigation, body: `<a><b>buy</b></a>`})
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
+	id := b.waitCookie()
 	for _, event := range []string{
 		`new PointerEvent("pointerdown", {bubbles: true, composed: true})`,
 		`new KeyboardEvent("keydown", {bubbles: true, composed: true, key: "Enter"})`,
@@ -90,11 +90,11 @@ func TestALinkIsReadyWhenItIsReachedFor(t *testing.T) {
 	}
 }
 
-func TestAnIDIsNotWrittenTwice(t *testing.T) {
+func TestDecoration_WritesIDOnce(t *testing.T) {
 	w := newWorld(t)
-	w.page("/", page{head: stay, body: `<a href="https://buy.stripe.com/x">buy</a>`})
+	w.page("/", page{head: preventNavigation, body: `<a href="https://buy.stripe.com/x">buy</a>`})
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
+	id := b.waitCookie()
 	for range 3 {
 		b.do(`const a = document.querySelector("a"); a.dispatchEvent(new PointerEvent("pointerdown", {bubbles: true})); document.body.append(a); window.__tributary.decorate(a)`)
 		b.settle()
@@ -104,14 +104,14 @@ func TestAnIDIsNotWrittenTwice(t *testing.T) {
 	}
 }
 
-func TestOutboundLinksHandTheClickOver(t *testing.T) {
+func TestDecoration_LinksToListedDomains(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{
-		attrs: `data-domains="www.checkout.example, *.pay.example"`, head: stay,
+		attrs: `data-domains="www.checkout.example, *.pay.example"`, head: preventNavigation,
 		body: `<a></a>`,
 	})
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
+	id := b.waitCookie()
 	for href, decorated := range map[string]bool{
 		w.other + "/c?x=1#top":                 true,
 		"https://eu.pay.example/":              true,
@@ -135,15 +135,15 @@ func TestOutboundLinksHandTheClickOver(t *testing.T) {
 	}
 }
 
-func TestAFollowedOutboundLinkArrivesWithTheSameClick(t *testing.T) {
+func TestHandOver_OtherSiteHasSameClick(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{attrs: `data-domains="www.checkout.example"`, body: `<a href="` + w.other + `/cart">check out</a>`})
 	w.page("/cart", page{})
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
+	id := b.waitCookie()
 	b.do(`document.querySelector("a").click()`)
 	b.wait(`location.hostname === "www.checkout.example" && document.readyState === "complete"`)
-	if got := b.landed(); got != id {
+	if got := b.waitCookie(); got != id {
 		t.Errorf("arrived with %q, want %q", got, id)
 	}
 	b.settle()
@@ -152,14 +152,14 @@ func TestAFollowedOutboundLinkArrivesWithTheSameClick(t *testing.T) {
 	}
 }
 
-func TestMarkedFormsSendTheClick(t *testing.T) {
+func TestDecoration_MarkedFormsSendID(t *testing.T) {
 	w := newWorld(t)
 	form := `<form data-aff action="/thanks"><input name="q" value="1"></form><form id="plain" action="/thanks"><input name="q" value="2"></form>`
 	w.page("/", page{body: form})
 	w.page("/late", page{})
 	w.page("/thanks", page{})
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
+	id := b.waitCookie()
 	b.do(`document.querySelector("form").requestSubmit()`)
 	b.wait(`location.pathname === "/thanks"`)
 	if got := js[string](b, `location.search`); got != "?q=1&aff_click_id="+id {
@@ -175,14 +175,14 @@ func TestMarkedFormsSendTheClick(t *testing.T) {
 	b.do(`document.querySelector("form").requestSubmit()`)
 	b.wait(`location.pathname === "/thanks"`)
 	if got := js[string](b, `location.search`); got != "?q=1&aff_click_id="+id {
-		t.Errorf("a form that came later sent %s", got)
+		t.Errorf("a form that was inserted later sent %s", got)
 	}
 }
 
-func TestWithoutAClickNothingIsDecorated(t *testing.T) {
+func TestDecoration_WithoutClickDoesNothing(t *testing.T) {
 	w := newWorld(t)
 	body := `<a href="https://buy.stripe.com/x">buy</a><stripe-buy-button></stripe-buy-button><form data-aff="" action="/thanks"><input name="q" value="1"></form>`
-	w.page("/", page{attrs: `data-domains="www.checkout.example"`, head: stay, body: body})
+	w.page("/", page{attrs: `data-domains="www.checkout.example"`, head: preventNavigation, body: body})
 	w.page("/thanks", page{})
 	b := w.visit(w.shop + "/")
 	b.settle()
@@ -198,11 +198,11 @@ func TestWithoutAClickNothingIsDecorated(t *testing.T) {
 	}
 }
 
-func TestDecorateForPagesThatBuildTheirOwnLinks(t *testing.T) {
+func TestDecorate_ReturnsAddressWithID(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{attrs: `data-domains="www.checkout.example"`})
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
+	id := b.waitCookie()
 	for url, want := range map[string]string{
 		"https://buy.stripe.com/x?a=1":                    "https://buy.stripe.com/x?a=1&client_reference_id=" + id,
 		"https://buy.stripe.com/x?client_reference_id=me": "https://buy.stripe.com/x?client_reference_id=me",

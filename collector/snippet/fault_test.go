@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAPageThatIsLeftDuringTheCallLosesNoClick(t *testing.T) {
+func TestSend_LeavingPageSendsClickAgain(t *testing.T) {
 	w := newWorld(t)
 	w.page("/next", page{script: "none"})
 	release := make(chan struct{})
@@ -21,13 +21,13 @@ func TestAPageThatIsLeftDuringTheCallLosesNoClick(t *testing.T) {
 	b.visit(w.shop + "/next")
 	sent := w.waitClicks(2)
 	close(release)
-	if sent[0].id() == "" || sent[0].id() != sent[1].id() {
-		t.Errorf("ids %q and %q", sent[0].id(), sent[1].id())
+	if sent[0].clickID() == "" || sent[0].clickID() != sent[1].clickID() {
+		t.Errorf("ids %q and %q", sent[0].clickID(), sent[1].clickID())
 	}
-	// Both are answered, and they are the same click.
-	until(t, "both answers", func() bool { sent := w.clicks(); return sent[0].status != 0 && sent[1].status != 0 })
+	// Both requests get a response, and the collector stores one click.
+	until(t, "both responses", func() bool { sent := w.clicks(); return sent[0].status != 0 && sent[1].status != 0 })
 	b.settle()
-	if stored := w.waitStored(1); idOf(stored[0]) != sent[0].id() {
+	if stored := w.waitStored(1); idOf(stored[0]) != sent[0].clickID() {
 		t.Errorf("stored %s", idOf(stored[0]))
 	}
 	if sent := w.clicks(); len(sent) != 2 {
@@ -35,7 +35,7 @@ func TestAPageThatIsLeftDuringTheCallLosesNoClick(t *testing.T) {
 	}
 }
 
-func TestEveryClickWithoutAnAnswerIsSentAtTheEnd(t *testing.T) {
+func TestSend_LeavingPageSendsAllPendingClicksAgain(t *testing.T) {
 	w := newWorld(t)
 	w.page("/next", page{script: "none"})
 	release := make(chan struct{})
@@ -54,15 +54,15 @@ func TestEveryClickWithoutAnAnswerIsSentAtTheEnd(t *testing.T) {
 	close(release)
 	ids := map[string]int{}
 	for _, click := range sent {
-		ids[click.id()]++
+		ids[click.clickID()]++
 	}
-	if len(sent) != 4 || ids[sent[0].id()] != 2 || ids[sent[1].id()] != 2 || len(ids) != 2 {
+	if len(sent) != 4 || ids[sent[0].clickID()] != 2 || ids[sent[1].clickID()] != 2 || len(ids) != 2 {
 		t.Errorf("sent %v", ids)
 	}
 }
 
-// The cookie's domain is .shop.example, so the browser has one for both origins.
-func TestCookiesAreSentToThePagesOwnOriginOnly(t *testing.T) {
+// The cookie's domain is .shop.example, so the browser could send it to both origins.
+func TestSend_CookiesGoOnlyToOwnOrigin(t *testing.T) {
 	w := newWorld(t)
 	w.page("/next", page{script: "none"})
 	for _, c := range []struct {
@@ -74,7 +74,7 @@ func TestCookiesAreSentToThePagesOwnOriginOnly(t *testing.T) {
 	} {
 		w.page("/", page{attrs: `data-api="` + c.api + `"`})
 		b := w.visit(w.shop + "/?via=anna")
-		b.landed()
+		b.waitCookie()
 		before, release := len(w.clicks()), make(chan struct{})
 		w.setFault(func(nth int, _ http.ResponseWriter, _ *http.Request) bool {
 			if nth == before+1 {
@@ -94,11 +94,11 @@ func TestCookiesAreSentToThePagesOwnOriginOnly(t *testing.T) {
 	}
 }
 
-func TestAnAnsweredPageIsLeftInSilence(t *testing.T) {
+func TestSend_LeavingPageAfterResponseSendsNothing(t *testing.T) {
 	w := newWorld(t)
 	w.page("/next", page{script: "none"})
 	b := w.visit(w.shop + "/?via=anna")
-	b.landed()
+	b.waitCookie()
 	b.visit(w.shop + "/next")
 	b.settle()
 	if sent := w.clicks(); len(sent) != 1 {
@@ -106,38 +106,38 @@ func TestAnAnsweredPageIsLeftInSilence(t *testing.T) {
 	}
 }
 
-func TestAFailedCallIsRepeatedOnceWithTheSameID(t *testing.T) {
+func TestSend_RetriesOnceWithSameID(t *testing.T) {
 	w := newWorld(t)
-	w.impatient = true
+	w.realTimeout = true
 	for name, fail := range map[string]func(http.ResponseWriter, *http.Request) bool{
-		"the answer is 503": func(out http.ResponseWriter, _ *http.Request) bool {
+		"the response is 503": func(out http.ResponseWriter, _ *http.Request) bool {
 			out.Header().Set("Access-Control-Allow-Origin", "*")
 			out.WriteHeader(http.StatusServiceUnavailable)
 			return true
 		},
-		"the answer is 429": func(out http.ResponseWriter, _ *http.Request) bool {
+		"the response is 429": func(out http.ResponseWriter, _ *http.Request) bool {
 			out.Header().Set("Access-Control-Allow-Origin", "*")
 			out.WriteHeader(http.StatusTooManyRequests)
 			return true
 		},
-		// A proxy's own page has no CORS headers either.
-		"the answer is another's 502": func(out http.ResponseWriter, _ *http.Request) bool {
+		// An error page of a proxy has no CORS headers.
+		"a proxy responds with 502": func(out http.ResponseWriter, _ *http.Request) bool {
 			out.WriteHeader(http.StatusBadGateway)
 			return true
 		},
-		"the connection is cut": func(out http.ResponseWriter, _ *http.Request) bool { return cut(out) },
-		"there is no answer for 3 s": func(_ http.ResponseWriter, r *http.Request) bool {
-			w.hold(r.Context().Done()) // the page gives up
+		"the connection is closed": func(out http.ResponseWriter, _ *http.Request) bool { return closeConnection(out) },
+		"there is no response for 3 s": func(_ http.ResponseWriter, r *http.Request) bool {
+			w.hold(r.Context().Done()) // until the script cancels the request
 			return true
 		},
 	} {
 		before, stored := len(w.clicks()), len(w.stored())
 		w.setFault(func(nth int, out http.ResponseWriter, r *http.Request) bool { return nth == before+1 && fail(out, r) })
 		b := w.visit(w.shop + "/?via=anna")
-		id := b.landed()
+		id := b.waitCookie()
 		b.settle()
 		sent := w.clicks()[before:]
-		if len(sent) != 2 || sent[0].id() != id || sent[1].id() != id {
+		if len(sent) != 2 || sent[0].clickID() != id || sent[1].clickID() != id {
 			t.Errorf("%s: id %s, sent %+v", name, id, sent)
 		}
 		if got := w.waitStored(stored + 1); idOf(got[stored]) != id {
@@ -146,26 +146,26 @@ func TestAFailedCallIsRepeatedOnceWithTheSameID(t *testing.T) {
 	}
 }
 
-func TestAfterTheSecondFailureThereIsSilence(t *testing.T) {
+func TestSend_StopsAfterSecondFailure(t *testing.T) {
 	w := newWorld(t)
 	w.page("/next", page{script: "none"})
-	w.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool { return cut(out) })
+	w.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool { return closeConnection(out) })
 	b := w.visit(w.shop + "/?via=anna")
 	w.waitClicks(2)
 	b.settle()
 	b.do(`history.pushState(null, "", "/p"); document.body.insertAdjacentHTML("beforeend", "<a href='https://buy.stripe.com/x'>buy</a>")`)
 	b.settle()
-	if n := b.clicks(); n != 2 || b.kept() != nothingKept {
-		t.Errorf("%d clicks, kept %s", n, b.kept())
+	if n := b.clicks(); n != 2 || b.storage() != emptyStorage {
+		t.Errorf("%d clicks, kept %s", n, b.storage())
 	}
-	// A later view with the code tries again.
+	// A later address with the code causes a new attempt.
 	w.setFault(nil)
 	b.do(`history.pushState(null, "", "/q?via=anna")`)
-	b.landed()
+	b.waitCookie()
 	w.waitStored(1)
 }
 
-func TestARefusalIsNotRepeated(t *testing.T) {
+func TestSend_DoesNotRetryRefusedClick(t *testing.T) {
 	w := newWorld(t)
 	for _, status := range []int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden} {
 		w.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool {
@@ -176,15 +176,15 @@ func TestARefusalIsNotRepeated(t *testing.T) {
 			return true
 		})
 		b := w.visit(w.shop + "/?via=anna")
-		b.wait(`performance.getEntriesByName("` + w.cdn + clicksPath + `").length`) // an answer has come
+		b.wait(`performance.getEntriesByName("` + w.cdn + clicksPath + `").length`) // the response has arrived
 		b.settle()
-		if n := b.clicks(); n != 1 || b.kept() != nothingKept {
-			t.Errorf("%d: %d clicks, kept %s", status, n, b.kept())
+		if n := b.clicks(); n != 1 || b.storage() != emptyStorage {
+			t.Errorf("%d: %d clicks, kept %s", status, n, b.storage())
 		}
 	}
 }
 
-func TestAnAnswerThatIsNoJSONBreaksNothing(t *testing.T) {
+func TestSend_IgnoresResponseThatIsNotJSON(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{body: `<p>shop</p>`})
 	w.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool {

@@ -17,23 +17,23 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
-func TestALandingWithACodeIsOneClickAndOneCookie(t *testing.T) {
+func TestLanding_RegistersOneClickAndSetsCookie(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
+	id := b.waitCookie()
 	b.settle()
 
 	sent := w.waitClicks(1)
 	if len(sent) != 1 || b.clicks() != 1 || slices.ContainsFunc(w.requests(), func(r request) bool { return r.method == http.MethodOptions }) {
-		t.Fatalf("not one request without a preflight: %+v", w.requests())
+		t.Fatalf("want one request and no preflight: %+v", w.requests())
 	}
 	click := sent[0]
 	if click.method != http.MethodPost || !strings.HasPrefix(click.header.Get("Content-Type"), "text/plain") || click.header.Get("Cookie") != "" ||
 		click.header.Get("Authorization") != "" || len(click.setCookie) != 0 || click.body["public_key"] != w.key.Reveal() || click.body["referral_code"] != "anna" {
 		t.Errorf("%v %s", click.header, click.text)
 	}
-	if proposed, ok := affiliate.ParseID[affiliate.Click](click.id()); !ok || proposed.Version() != 7 || click.id() != id {
-		t.Errorf("proposed %q, kept %q", click.id(), id)
+	if proposed, ok := affiliate.ParseID[affiliate.Click](click.clickID()); !ok || proposed.Version() != 7 || click.clickID() != id {
+		t.Errorf("proposed %q, kept %q", click.clickID(), id)
 	}
 	stored := w.waitStored(1)
 	if got := stored[0]; idOf(got) != id || got.ReferralCode != "anna" || got.LandingUrl != w.shop+"/" || got.Consent == edgev1.Consent_CONSENT_DENIED || got.Language == "" {
@@ -53,75 +53,75 @@ func TestALandingWithACodeIsOneClickAndOneCookie(t *testing.T) {
 	}
 }
 
-// The cookie's domain is the widest that the browser accepts, found by trying.
-func TestTheCookieReachesTheRegistrableDomainAndNoFurther(t *testing.T) {
+// The script sets the cookie on the widest domain that the browser accepts.
+func TestCookie_UsesRegistrableDomain(t *testing.T) {
 	w := newWorld(t)
 	for _, c := range []struct{ name, host, attrs, domain string }{
 		{"a subdomain of a shop", "eu.www.shop.example", "", ".shop.example"},
 		{"the shop's apex", "shop.example", "", ".shop.example"},
-		{"below a suffix of two labels", "www.shop.co.uk", "", ".shop.co.uk"},
-		{"below a host that gives subdomains to strangers", "foo.github.io", "", "foo.github.io"},
+		{"a public suffix of two labels", "www.shop.co.uk", "", ".shop.co.uk"},
+		{"a host that gives subdomains to other parties", "foo.github.io", "", "foo.github.io"},
 		{"a name of one label", "localhost", "", "localhost"},
-		{"what the merchant says", "a.b.shop.example", `data-cookie-domain="b.shop.example"`, ".b.shop.example"},
+		{"the domain in data-cookie-domain", "a.b.shop.example", `data-cookie-domain="b.shop.example"`, ".b.shop.example"},
 	} {
 		w.page("/", page{attrs: c.attrs})
 		b := w.visit(w.origin(c.host) + "/?via=anna")
-		id := b.landed()
+		id := b.waitCookie()
 		cookies := b.cookies()
 		if len(cookies) != 1 || cookies[0].Name != cookieName || cookies[0].Value != id {
-			t.Errorf("%s: probes are left behind, or none was kept: %d cookies", c.name, len(cookies))
+			t.Errorf("%s: %d cookies, want only the script's cookie", c.name, len(cookies))
 			continue
 		}
-		// A host of its own, with or without the Domain attribute, is the same reach
-		// when nobody can have a name below it.
+		// Ignore the leading dot. For these hosts a cookie with the Domain attribute and
+		// one without it have the same scope.
 		if got := cookies[0].Domain; strings.TrimPrefix(got, ".") != strings.TrimPrefix(c.domain, ".") {
-			t.Errorf("%s: %s has its cookie on %q, want %q", c.name, c.host, got, c.domain)
+			t.Errorf("%s: the cookie of %s has the domain %q, want %q", c.name, c.host, got, c.domain)
 		}
 	}
 }
 
-func TestTheClickIsKnownOnEverySubdomain(t *testing.T) {
+func TestCookie_IsReadOnEverySubdomain(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
+	id := b.waitCookie()
 	b.visit(w.apex + "/")
 	b.settle()
 	if got := b.id(); got != id || b.clicks() != 1 {
-		t.Errorf("the apex knows %q, want %q; %d clicks", got, id, b.clicks())
+		t.Errorf("the apex has the id %q, want %q; %d clicks", got, id, b.clicks())
 	}
 }
 
-func TestALostCookieComesBackFromStorage(t *testing.T) {
+func TestCookie_IsRestoredFromLocalStorage(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
+	id := b.waitCookie()
 	if !strings.Contains(js[string](b, `JSON.stringify(localStorage)`), id) {
-		t.Errorf("localStorage holds %s", js[string](b, `JSON.stringify(localStorage)`))
+		t.Errorf("localStorage contains %s", js[string](b, `JSON.stringify(localStorage)`))
 	}
-	b.forgetCookies()
+	b.deleteCookies()
 	b.visit(w.shop + "/")
-	if got := b.landed(); got != id || b.cookie() != id {
+	if got := b.waitCookie(); got != id || b.cookie() != id {
 		t.Errorf("getClickId %q, cookie %q, want %q", got, b.cookie(), id)
 	}
-	// The other copy is restored as well.
+	// A lost note in localStorage is restored from the cookie.
 	b.do(`localStorage.clear()`)
 	b.visit(w.shop + "/")
 	b.settle()
 	if !strings.Contains(js[string](b, `JSON.stringify(localStorage)`), id) {
-		t.Errorf("localStorage holds %s", js[string](b, `JSON.stringify(localStorage)`))
+		t.Errorf("localStorage contains %s", js[string](b, `JSON.stringify(localStorage)`))
 	}
 	if n := b.clicks(); n != 1 {
 		t.Errorf("%d clicks", n)
 	}
 }
 
-func TestTheSameCodeIsSentOnceInHalfAnHourAndAnotherAtOnce(t *testing.T) {
+func TestLanding_SendsSameCodeOnlyOnceInHalfHour(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?via=anna")
-	first := b.landed()
+	first := b.waitCookie()
 	b.visit(w.shop + "/?via=anna")
 	b.settle()
-	// Codes are the same in any case, as everywhere.
+	// Codes are compared without regard to upper and lower case.
 	b.visit(w.shop + "/?ref=ANNA")
 	b.settle()
 	if n := b.clicks(); n != 1 || b.id() != first {
@@ -137,7 +137,7 @@ func TestTheSameCodeIsSentOnceInHalfAnHourAndAnotherAtOnce(t *testing.T) {
 	}
 }
 
-func TestAnUnknownCodeLeavesNothing(t *testing.T) {
+func TestLanding_UnknownCodeStoresNothing(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?ref=somebody-elses")
 	until(t, "the refusal", func() bool { sent := w.clicks(); return len(sent) > 0 && sent[0].status != 0 })
@@ -145,16 +145,15 @@ func TestAnUnknownCodeLeavesNothing(t *testing.T) {
 	if sent := w.clicks(); b.clicks() != 1 || sent[0].status != http.StatusNotFound {
 		t.Errorf("%+v", sent)
 	}
-	if got := b.kept(); got != nothingKept || b.id() != "" {
+	if got := b.storage(); got != emptyStorage || b.id() != "" {
 		t.Errorf("kept %q, id %q", got, b.id())
 	}
 }
 
-// An unknown code does not cost the visitor the partner who brought her.
-func TestAnUnknownCodeDoesNotReplaceAKnownOne(t *testing.T) {
+func TestLanding_UnknownCodeKeepsExistingClick(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
+	id := b.waitCookie()
 	b.visit(w.shop + "/?ref=somebody-elses")
 	until(t, "the refusal", func() bool { sent := w.clicks(); return len(sent) > 1 && sent[1].status == http.StatusNotFound })
 	b.settle()
@@ -163,7 +162,7 @@ func TestAnUnknownCodeDoesNotReplaceAKnownOne(t *testing.T) {
 	}
 }
 
-func TestNothingHappensWithoutACode(t *testing.T) {
+func TestLanding_WithoutCodeDoesNothing(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?utm_source=mail&gclid=abc#via=anna")
 	b.settle()
@@ -173,7 +172,7 @@ func TestNothingHappensWithoutACode(t *testing.T) {
 	if got := b.requests(); !slices.Equal(got, want) {
 		t.Errorf("requests %q", got)
 	}
-	if got := b.kept(); got != nothingKept || b.id() != "" {
+	if got := b.storage(); got != emptyStorage || b.id() != "" {
 		t.Errorf("kept %q, id %q", got, b.id())
 	}
 	if got := js[string](b, `document.querySelector("a").href`); got != "https://buy.stripe.com/x" {
@@ -181,10 +180,10 @@ func TestNothingHappensWithoutACode(t *testing.T) {
 	}
 }
 
-func TestOnlyTheCollectorIsAsked(t *testing.T) {
+func TestLanding_SendsRequestsOnlyToCollector(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?via=anna")
-	b.landed()
+	b.waitCookie()
 	b.settle()
 	want := []string{"GET " + w.shop + "/?via=anna", "GET " + w.cdn + "/v1/script.js", "POST " + w.cdn + clicksPath}
 	if got := b.requests(); !slices.Equal(got, want) {
@@ -192,14 +191,14 @@ func TestOnlyTheCollectorIsAsked(t *testing.T) {
 	}
 }
 
-// What the address of a page says about a person stays in the browser.
-func TestTheClickSaysWhatIsNeededAndNoMore(t *testing.T) {
+// The click must not contain personal data from the page's address.
+func TestLanding_SendsNoPersonalData(t *testing.T) {
 	w := newWorld(t)
 	w.page("/from", page{script: "none", body: `<a href="` + w.shop + `/p/shoes?via=anna&email=eve@mail.example&token=s3cret&utm_source=news&utm_medium=mail&utm_campaign=spring&utm_term=t&utm_content=c&sub_id=s-1&gclid=Cj0secret&fbclid=IwARsecret#frag-secret">x</a>`})
 	w.page("/p/shoes", page{})
 	b := w.visit(w.other + "/from?query=secret")
 	b.do(`document.querySelector("a").click()`)
-	b.landed()
+	b.waitCookie()
 	click := w.waitClicks(1)[0]
 	for _, private := range []string{"eve", "secret", "s3cret", "Cj0", "IwAR", "frag", "email", "token"} {
 		if strings.Contains(click.text, private) {
@@ -210,7 +209,7 @@ func TestTheClickSaysWhatIsNeededAndNoMore(t *testing.T) {
 	if click.body["sub_id"] != "s-1" || string(utm) != `{"campaign":"spring","content":"c","medium":"mail","source":"news","term":"t"}` {
 		t.Errorf("%s", click.text)
 	}
-	// That there was an ad's click id is said, not which.
+	// The click contains the names of ad click ids, but not their values.
 	if got, _ := click.body["url"].(string); !regexp.MustCompile(`^` + regexp.QuoteMeta(w.shop) + `/p/shoes\?(gclid=1&fbclid=1|fbclid=1&gclid=1)$`).MatchString(got) {
 		t.Errorf("url %q", got)
 	}
@@ -219,11 +218,11 @@ func TestTheClickSaysWhatIsNeededAndNoMore(t *testing.T) {
 	}
 }
 
-func TestCodesAreReadFromTheParametersThatTheProgrammeUses(t *testing.T) {
+func TestLanding_ReadsCodeFromConfiguredParameters(t *testing.T) {
 	w := newWorld(t)
 	want := 0
 	for _, c := range []struct {
-		attrs, query, code string // no code: nothing is sent
+		attrs, query, code string // without a code, no click must be sent
 	}{
 		{"", "via=anna", "anna"},
 		{"", "ref=anna", "anna"},
@@ -259,20 +258,20 @@ func TestCodesAreReadFromTheParametersThatTheProgrammeUses(t *testing.T) {
 	}
 }
 
-// The hand-over: a page of another site is reached with the click's id.
-func TestAHandedOverIDIsAdoptedWithoutARequest(t *testing.T) {
+// A link on one site of the merchant passes the click id to another site in the address.
+func TestHandOver_AdoptsIDWithoutRequest(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
+	id := b.waitCookie()
 	b.visit(w.other + "/?aff_click_id=" + id)
-	if got := b.landed(); got != id || b.cookie() != id {
+	if got := b.waitCookie(); got != id || b.cookie() != id {
 		t.Errorf("adopted %q, cookie %q, want %q", got, b.cookie(), id)
 	}
 	b.settle()
 	b.visit(w.other + "/")
 	b.settle()
 	if got := b.id(); got != id || b.clicks() != 1 {
-		t.Errorf("next page knows %q, %d clicks", got, b.clicks())
+		t.Errorf("the next page has the id %q, %d clicks", got, b.clicks())
 	}
 	for _, junk := range []string{
 		"x", "%3Cscript%3E", id + "0", strings.Repeat("a", 36), "",
@@ -280,19 +279,20 @@ func TestAHandedOverIDIsAdoptedWithoutARequest(t *testing.T) {
 	} {
 		b := w.visit(w.other + "/?aff_click_id=" + junk)
 		b.settle()
-		if got := b.kept(); got != nothingKept || b.id() != "" || b.clicks() != 0 {
+		if got := b.storage(); got != emptyStorage || b.id() != "" || b.clicks() != 0 {
 			t.Errorf("adopted %q: %q, %d clicks", junk, got, b.clicks())
 		}
 	}
 }
 
-// A short link leads to an address with the code and the click's id. Who shares
-// or keeps that address hands on the code, and not one click to many visitors.
-func TestAnIDBesideACodeIsAdoptedForAnHour(t *testing.T) {
+// A short link redirects to an address with the code and the click id. A visitor may
+// share or bookmark this address. The id is therefore accepted only for an hour. Later
+// visitors get a new click for the code.
+func TestHandOver_AdoptsIDNextToCodeForOneHour(t *testing.T) {
 	w := newWorld(t)
 	fresh := affiliate.NewID[affiliate.Click](time.Now()).String()
 	b := w.visit(w.shop + "/?via=anna&aff_click_id=" + fresh)
-	if got := b.landed(); got != fresh || b.clicks() != 0 {
+	if got := b.waitCookie(); got != fresh || b.clicks() != 0 {
 		t.Errorf("adopted %q, want %q; %d clicks", got, fresh, b.clicks())
 	}
 	for n, stale := range []string{
@@ -302,31 +302,32 @@ func TestAnIDBesideACodeIsAdoptedForAnHour(t *testing.T) {
 		"00000000-0000-0000-0000-000000000000",
 	} {
 		b := w.visit(w.shop + "/?via=ben&aff_click_id=" + stale)
-		id := b.landed()
+		id := b.waitCookie()
 		if stored := w.waitStored(n + 1)[n]; id == stale || idOf(stored) != id || stored.ReferralCode != "ben" {
 			t.Errorf("%s: kept %s, stored %v", stale, id, stored)
 		}
 	}
 }
 
-// The click that a sibling site hands over may be as old as what it keeps.
-func TestAnOldClickIsHandedOverToo(t *testing.T) {
+// Without a code, the handed-over id may be as old as the cookie of the other site.
+func TestHandOver_AdoptsOldIDWithoutCode(t *testing.T) {
 	w := newWorld(t)
 	id := affiliate.NewID[affiliate.Click](time.Now().AddDate(0, 0, -3)).String()
 	b := w.visit(w.other + "/?aff_click_id=" + id)
-	if got := b.landed(); got != id {
+	if got := b.waitCookie(); got != id {
 		t.Errorf("adopted %q, want %q", got, id)
 	}
 }
 
-// Other services call their parameters as we do.
-func TestAForeignCodeDoesNotHideAPartners(t *testing.T) {
+// Other services use the same parameter names. The script tries each code in the address
+// until the collector accepts one.
+func TestLanding_TriesNextCodeAfterUnknownCode(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?ref=producthunt&aff=producthunt&fpr=ben&fp_ref=anna")
-	b.landed()
+	b.waitCookie()
 	b.settle()
 	sent := w.waitClicks(2)
-	if len(sent) != 2 || sent[0].body["referral_code"] != "producthunt" || sent[1].body["referral_code"] != "ben" || sent[0].id() == sent[1].id() {
+	if len(sent) != 2 || sent[0].body["referral_code"] != "producthunt" || sent[1].body["referral_code"] != "ben" || sent[0].clickID() == sent[1].clickID() {
 		t.Errorf("sent %+v", sent)
 	}
 	if stored := w.waitStored(1)[0]; stored.ReferralCode != "ben" || idOf(stored) != js[string](b, `window.__tributary.whenClickId()`) {
@@ -334,19 +335,19 @@ func TestAForeignCodeDoesNotHideAPartners(t *testing.T) {
 	}
 }
 
-// Two links opened at once may be two clicks. The tabs need not agree at once
-// which one the browser keeps, but they do from the next page on.
-func TestTwoTabsAtOnceEndWithOneClick(t *testing.T) {
+// Two links that are opened at the same time may cause two clicks. The tabs may use
+// different clicks at first, but from the next page on they use the same click.
+func TestLanding_ConcurrentTabsAgreeOnOneClick(t *testing.T) {
 	w := newWorld(t)
 	v := w.visitor()
 	tabs := []*tab{v.tab(), v.tab()}
-	for _, b := range tabs { // neither waits for its page
+	for _, b := range tabs { // start both without waiting for the pages
 		b.do(`setTimeout(() => location = "` + w.shop + `/?via=anna")`)
 	}
 	for _, b := range tabs {
-		b.landed()
+		b.waitCookie()
 		if id := js[string](b, `window.__tributary.whenClickId()`); !slices.ContainsFunc(w.stored(), func(c *edgev1.Click) bool { return idOf(c) == id }) {
-			t.Errorf("a tab knows %q, which is not among %d stored clicks", id, len(w.stored()))
+			t.Errorf("a tab has the id %q, which is not among %d stored clicks", id, len(w.stored()))
 		}
 	}
 	again := func() int {
@@ -368,15 +369,17 @@ func TestTwoTabsAtOnceEndWithOneClick(t *testing.T) {
 	}
 }
 
-const hour = `{ const now = Date.now; Date.now = () => now() %s 3600000 }`
+// shiftClock is JavaScript that shifts the page's clock by one hour. Its argument is "+"
+// or "-".
+const shiftClock = `{ const now = Date.now; Date.now = () => now() %s 3600000 }`
 
-func TestTheSameCodeIsSentAgainAfterHalfAnHour(t *testing.T) {
+func TestLanding_SendsSameCodeAgainAfterHalfHour(t *testing.T) {
 	w := newWorld(t)
 	v := w.visitor()
 	first := v.tab()
 	first.visit(w.shop + "/?via=anna")
-	before := first.landed()
-	v.set = append(v.set, fmt.Sprintf(hour, "+"))
+	before := first.waitCookie()
+	v.initScripts = append(v.initScripts, fmt.Sprintf(shiftClock, "+"))
 	b := v.tab()
 	b.visit(w.shop + "/?via=anna")
 	b.wait(`window.__tributary.getClickId() !== "` + before + `"`)
@@ -385,13 +388,13 @@ func TestTheSameCodeIsSentAgainAfterHalfAnHour(t *testing.T) {
 	}
 }
 
-// The collector refuses an id from another time and names one of its own: that is
-// the click's.
-func TestTheAnswersIDIsTheOneThatCounts(t *testing.T) {
+// The collector rejects a proposed id with a wrong time and returns an id of its own. The
+// script must use the returned id.
+func TestLanding_UsesIDFromResponse(t *testing.T) {
 	w := newWorld(t)
-	b := w.visit(w.shop+"/?via=anna", fmt.Sprintf(hour, "-"))
-	id := b.landed()
-	if proposed := w.waitClicks(1)[0].id(); proposed == "" || proposed == id {
+	b := w.visit(w.shop+"/?via=anna", fmt.Sprintf(shiftClock, "-"))
+	id := b.waitCookie()
+	if proposed := w.waitClicks(1)[0].clickID(); proposed == "" || proposed == id {
 		t.Errorf("proposed %q, kept %q", proposed, id)
 	}
 	if stored := w.waitStored(1); idOf(stored[0]) != id || b.cookie() != id {

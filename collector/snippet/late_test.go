@@ -12,7 +12,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/directory"
 )
 
-// firstClick makes a programme that has one click one that keeps the first.
+// firstClick changes the programme of the only stored click to the first_click model.
 func (w *world) firstClick(codes ...string) {
 	w.t.Helper()
 	writer := directory.NewWriter(w.client)
@@ -26,17 +26,17 @@ func (w *world) firstClick(codes ...string) {
 	}
 }
 
-// A programme that keeps the first click: later ones are registered and do not
-// take the cookie, whether they come by a code or by a hand-over.
-func TestAFirstClickStays(t *testing.T) {
+// In a programme with the first_click model, later clicks are registered but do not
+// replace the cookie. This also holds for a click id that was handed over in the address.
+func TestFirstClickModel_LaterClicksDoNotReplaceCookie(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?via=anna")
-	b.landed()
+	b.waitCookie()
 	w.firstClick("anna", "ben")
 	b = w.visit(w.shop + "/?via=anna")
-	first := b.landed()
+	first := b.waitCookie()
 	w.waitStored(2)
-	for range 2 { // a reload is no further click
+	for range 2 { // a reload sends no further click
 		b.visit(w.shop + "/?via=ben")
 		w.waitStored(3)
 		js[string](b, `window.__tributary.whenClickId()`)
@@ -52,20 +52,20 @@ func TestAFirstClickStays(t *testing.T) {
 	}
 }
 
-// A router tidies the address before the script is there.
-func TestACodeThatTheRouterTookIsFound(t *testing.T) {
+// A router removes the code from the address before the script is loaded.
+func TestScript_FindsCodeRemovedByRouter(t *testing.T) {
 	w := newWorld(t)
 	w.page("/p", page{head: `<script>history.replaceState(null, "", "/home")</script>`})
 	b := w.visit(w.shop + "/p?via=anna&sub_id=s-1")
-	b.landed()
+	b.waitCookie()
 	b.settle()
 	if got := w.waitStored(1)[0]; got.LandingUrl != w.shop+"/p" || got.SubId != "s-1" || b.clicks() != 1 {
 		t.Errorf("%v, %d clicks", got, b.clicks())
 	}
 }
 
-// The stub that docs/merchant/script.md gives to merchants.
-func TestTheDocumentedStub(t *testing.T) {
+// The test runs the stub from docs/merchant/script.md.
+func TestDocumentedStub_QueuesCalls(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/merchant/script.md")
 	check(t, err)
 	stub := regexp.MustCompile(`(?s)<script>\n.*?</script>`).Find(guide)
@@ -75,27 +75,27 @@ func TestTheDocumentedStub(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{attrs: `data-consent="required"`, head: string(stub) + `<script>
 		const early = window.__tributary;
-		window.told = [early.getClickId()];
+		window.results = [early.getClickId()];
 		early.consent("granted");
-		early.ready(id => told.push(id));
-		early.whenClickId().then(id => told.push(id))</script>`})
+		early.ready(id => results.push(id));
+		early.whenClickId().then(id => results.push(id))</script>`})
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
-	b.wait(`told.length === 3`)
-	if got := js[bool](b, `told[0] === null && told[1] === "`+id+`" && told[2] === "`+id+`" && early.getClickId() === "`+id+`"`); !got || w.waitClicks(1)[0].body["consent"] != "granted" {
-		t.Errorf("told %v, sent %s", js[[]any](b, `told`), w.clicks()[0].text)
+	id := b.waitCookie()
+	b.wait(`results.length === 3`)
+	if got := js[bool](b, `results[0] === null && results[1] === "`+id+`" && results[2] === "`+id+`" && early.getClickId() === "`+id+`"`); !got || w.waitClicks(1)[0].body["consent"] != "granted" {
+		t.Errorf("results %v, sent %s", js[[]any](b, `results`), w.clicks()[0].text)
 	}
 }
 
-// Payment Links may be on a domain of the merchant's.
-func TestPaymentLinksOfAnotherDomain(t *testing.T) {
+// Payment Links may use a domain of the merchant.
+func TestDecoration_PaymentLinksOnMerchantDomain(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{
 		attrs: `data-checkout="pay.shop.example, *.checkouts.example"`,
 		body:  `<a href="https://pay.shop.example/x">1</a><a href="https://a.checkouts.example/x">2</a><a href="https://checkouts.example/x">3</a>`,
 	})
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
+	id := b.waitCookie()
 	b.wait(`document.querySelectorAll("a")[1].search`)
 	for n, want := range []string{"?client_reference_id=" + id, "?client_reference_id=" + id, ""} {
 		if got := js[string](b, `document.querySelectorAll("a")[`+string(rune('0'+n))+`].search`); got != want {
@@ -104,13 +104,13 @@ func TestPaymentLinksOfAnotherDomain(t *testing.T) {
 	}
 }
 
-// A click without consent is kept once Google's consent mode grants it.
-func TestConsentModeThatComesLater(t *testing.T) {
+// The script stores a click when Google's consent mode grants consent later.
+func TestConsentMode_LaterGrantStoresClick(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{head: consentMode + `<script>gtag("consent", "default", {ad_storage: "denied"})</script>`})
 	b := w.visit(w.shop + "/?via=anna")
 	id := b.waitID()
-	if got := b.kept(); got != nothingKept {
+	if got := b.storage(); got != emptyStorage {
 		t.Fatalf("kept %s", got)
 	}
 	b.do(`gtag("consent", "update", {ad_storage: "granted"}); document.body.dispatchEvent(new PointerEvent("pointerdown", {bubbles: true}))`)
@@ -119,16 +119,16 @@ func TestConsentModeThatComesLater(t *testing.T) {
 	}
 }
 
-// Anybody can write an address with an id in it: in a programme that keeps the
-// first click it does not take the place of one that this browser registers.
-func TestAHandedOverClickIsNeverTheFirst(t *testing.T) {
+// Anyone can write an address with a click id. In a programme with the first_click model,
+// a click that this browser registers therefore replaces a handed-over click.
+func TestFirstClickModel_RegisteredClickReplacesHandedOver(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?via=anna")
-	b.landed()
+	b.waitCookie()
 	w.firstClick("anna", "ben")
 	handed := affiliate.NewID[affiliate.Click](time.Now()).String()
 	b = w.visit(w.shop + "/?aff_click_id=" + handed)
-	if got := b.landed(); got != handed {
+	if got := b.waitCookie(); got != handed {
 		t.Fatalf("adopted %q, want %q", got, handed)
 	}
 	b.visit(w.shop + "/?via=anna")
@@ -139,15 +139,16 @@ func TestAHandedOverClickIsNeverTheFirst(t *testing.T) {
 	b.visit(w.shop + "/?via=ben")
 	w.waitStored(3)
 	if got := js[string](b, `window.__tributary.whenClickId()`); got != first {
-		t.Errorf("a later click took the place: %q, want %q", got, first)
+		t.Errorf("a later click replaced the first: %q, want %q", got, first)
 	}
 }
 
-// A collector that cannot ask for the programme does not know which click counts.
-func TestABlindCollectorReplacesNoClick(t *testing.T) {
+// A collector that cannot look up the programme returns no attribution model. The script
+// then keeps the existing click.
+func TestUnknownModel_DoesNotReplaceClick(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
+	id := b.waitCookie()
 	w.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool {
 		out.Header().Set("Access-Control-Allow-Origin", "*")
 		out.Header().Set("Content-Type", "application/json")
@@ -158,40 +159,40 @@ func TestABlindCollectorReplacesNoClick(t *testing.T) {
 	if got := js[string](b, `window.__tributary.whenClickId()`); got != id || b.cookie() != id || b.clicks() != 2 {
 		t.Errorf("id %q, cookie %q, want %q; %d clicks", got, b.cookie(), id, b.clicks())
 	}
-	// It is no first click for that, and makes way for the next.
+	// The existing click does not become a first click. The next click replaces it.
 	w.setFault(nil)
 	b.visit(w.shop + "/?via=anna")
 	if got := js[string](b, `window.__tributary.whenClickId()`); got == id || got != b.cookie() {
 		t.Errorf("id %q, cookie %q", got, b.cookie())
 	}
-	// Where nothing is kept it is better than nothing.
+	// Without an existing click, the new one is stored.
 	w.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool {
 		out.Header().Set("Access-Control-Allow-Origin", "*")
 		_, _ = out.Write([]byte(`{"click_id":"` + id + `","cookie_max_age":2592000,"attribution_model":null}`))
 		return true
 	})
 	b = w.visit(w.shop + "/?via=ben")
-	if got := b.landed(); got != id {
+	if got := b.waitCookie(); got != id {
 		t.Errorf("kept %q, want %q", got, id)
 	}
 }
 
-// A page that is rendered before anybody looks at it.
-func TestAPrerenderedPageWaitsForItsVisitor(t *testing.T) {
+// A prerendered page sends no click until the visitor opens it.
+func TestPrerenderedPage_WaitsUntilVisible(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{head: `<script>
-		window.told = [];
-		window.__tributary = {q: [["ready", id => told.push(id)]]}</script>`})
+		window.results = [];
+		window.__tributary = {q: [["ready", id => results.push(id)]]}</script>`})
 	b := w.visit(w.shop+"/?via=anna", `window.hidden = true; Object.defineProperty(document, "prerendering", {get: () => window.hidden})`)
-	b.do(`window.__tributary.whenClickId().then(id => told.push(id))`)
+	b.do(`window.__tributary.whenClickId().then(id => results.push(id))`)
 	b.settle()
-	if b.clicks() != 0 || js[int](b, `told.length`) != 0 || b.kept() != nothingKept {
-		t.Fatalf("before it is seen: %d clicks, told %v, kept %s", b.clicks(), js[[]any](b, `told`), b.kept())
+	if b.clicks() != 0 || js[int](b, `results.length`) != 0 || b.storage() != emptyStorage {
+		t.Fatalf("before the page is visible: %d clicks, results %v, kept %s", b.clicks(), js[[]any](b, `results`), b.storage())
 	}
 	b.do(`hidden = false; document.dispatchEvent(new Event("prerenderingchange", {bubbles: true}))`)
-	id := b.landed()
-	b.wait(`told.length === 2`)
-	if got := js[bool](b, `told[0] === "`+id+`" && told[1] === "`+id+`"`); !got || idOf(w.waitStored(1)[0]) != id {
-		t.Errorf("told %v, want %s", js[[]any](b, `told`), id)
+	id := b.waitCookie()
+	b.wait(`results.length === 2`)
+	if got := js[bool](b, `results[0] === "`+id+`" && results[1] === "`+id+`"`); !got || idOf(w.waitStored(1)[0]) != id {
+		t.Errorf("results %v, want %s", js[[]any](b, `results`), id)
 	}
 }

@@ -4,11 +4,11 @@ import (
 	"testing"
 )
 
-func TestACodeInAPushedOrReplacedURLIsAClick(t *testing.T) {
+func TestHistory_PushedOrReplacedCodeIsClick(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/")
 	b.do(`history.pushState({n: 1}, "", "/p?via=anna")`)
-	first := b.landed()
+	first := b.waitCookie()
 	if got := w.waitClicks(1)[0].body["url"]; got != w.shop+"/p" {
 		t.Errorf("url %q", got)
 	}
@@ -17,22 +17,22 @@ func TestACodeInAPushedOrReplacedURLIsAClick(t *testing.T) {
 	if clicks := w.waitStored(2); clicks[0].ReferralCode != "anna" || clicks[1].ReferralCode != "ben" || clicks[1].LandingUrl != w.shop+"/q" {
 		t.Errorf("%v", clicks)
 	}
-	// The page's own use of its history is as ever.
+	// The page can use its history as before.
 	if got := js[string](b, `JSON.stringify([history.state, location.pathname, history.length])`); got != `[{"n":2},"/q",3]` {
 		t.Errorf("history %s", got)
 	}
 	if got := js[string](b, `(() => { try { history.pushState(null, "", "https://elsewhere.example/"); return "" } catch (e) { return e.name } })()`); got != "SecurityError" {
-		t.Errorf("a refused pushState gives %q", got)
+		t.Errorf("an invalid pushState throws %q", got)
 	}
 	if got := js[string](b, `typeof history.pushState({n: 3}, "")`); got != "undefined" {
 		t.Errorf("pushState returns %s", got)
 	}
 }
 
-func TestEachURLIsReadOnce(t *testing.T) {
+func TestHistory_ReadsEachAddressOnce(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/")
-	// An unknown code, because a known one would be held back by its cookie.
+	// The code is unknown, because the script does not send a known code again soon.
 	b.do(`for (let i = 0; i < 5; i++) history.pushState({i}, "", "/p?via=nobody"); history.replaceState(null, "", "/p?via=nobody")`)
 	w.waitClicks(1)
 	b.settle()
@@ -43,7 +43,7 @@ func TestEachURLIsReadOnce(t *testing.T) {
 	}
 }
 
-func TestACodeComesWithTheBackButton(t *testing.T) {
+func TestHistory_BackButtonRegistersClick(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{head: `<script>history.replaceState(null, "", "/was?via=anna"); history.pushState(null, "", "/now")</script>`})
 	b := w.visit(w.shop + "/")
@@ -52,17 +52,18 @@ func TestACodeComesWithTheBackButton(t *testing.T) {
 		t.Fatal("a click without a code")
 	}
 	b.do(`history.back()`)
-	b.landed()
+	b.waitCookie()
 	if clicks := w.waitStored(1); clicks[0].LandingUrl != w.shop+"/was" {
 		t.Errorf("%v", clicks)
 	}
 }
 
-// Links of the next view of a single-page application know the click too.
-func TestAnIDOutlivesViews(t *testing.T) {
+// A single-page application replaces the page content. Links in the new content are
+// decorated too.
+func TestHistory_NewViewIsDecorated(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?via=anna")
-	id := b.landed()
+	id := b.waitCookie()
 	b.do(`history.pushState(null, "", "/cart"); document.body.innerHTML = "<main><a href='https://buy.stripe.com/x'>buy</a></main>"`)
 	b.wait(`document.querySelector("a").href === "https://buy.stripe.com/x?client_reference_id=` + id + `"`)
 	b.settle()

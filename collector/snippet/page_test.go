@@ -10,7 +10,7 @@ import (
 const noStorage = `for (const name of ["localStorage", "sessionStorage"])
 	Object.defineProperty(window, name, {get() { throw new DOMException("blocked", "SecurityError") }})`
 
-func TestBlockedStorageLeavesTheIDInMemory(t *testing.T) {
+func TestBlockedStorage_KeepsIDInMemory(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{body: `<a href="https://buy.stripe.com/x">buy</a>`})
 	b := w.visitor(noStorage).tab()
@@ -27,35 +27,35 @@ func TestBlockedStorageLeavesTheIDInMemory(t *testing.T) {
 	}
 }
 
-func TestACookieAloneIsEnough(t *testing.T) {
+func TestBlockedLocalStorage_CookieIsEnough(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop+"/?via=anna", noStorage)
-	id := b.landed()
+	id := b.waitCookie()
 	b.visit(w.shop + "/")
 	b.settle()
 	if b.id() != id {
-		t.Errorf("the next page knows %q, want %q", b.id(), id)
+		t.Errorf("the next page has the id %q, want %q", b.id(), id)
 	}
 }
 
-// In a sandboxed frame the browser throws on cookies and storage alike.
-func TestASandboxedFrame(t *testing.T) {
+// In a sandboxed frame, the browser throws on access to cookies and on access to storage.
+func TestSandboxedFrame_RegistersClick(t *testing.T) {
 	w := newWorld(t)
 	w.page("/frame", page{body: `<script>addEventListener("load", () => window.__tributary.whenClickId().then(id => parent.postMessage(id, "*")))</script>`})
 	w.page("/", page{
-		script: "none", head: `<script>addEventListener("message", e => window.told = e.data)</script>`,
+		script: "none", head: `<script>addEventListener("message", e => window.received = e.data)</script>`,
 		body: `<iframe sandbox="allow-scripts" src="/frame?via=anna"></iframe>`,
 	})
 	b := w.visit(w.shop + "/")
-	b.wait(`window.told`)
-	if stored := w.waitStored(1); idOf(stored[0]) != js[string](b, `window.told`) {
-		t.Errorf("stored %s, the frame knows %s", idOf(stored[0]), js[string](b, `window.told`))
+	b.wait(`window.received`)
+	if stored := w.waitStored(1); idOf(stored[0]) != js[string](b, `window.received`) {
+		t.Errorf("stored %s, the frame has %s", idOf(stored[0]), js[string](b, `window.received`))
 	}
 }
 
 const watchPolicy = `window.violations = []; addEventListener("securitypolicyviolation", e => violations.push(e.violatedDirective + " " + e.blockedURI))`
 
-func TestAStrictContentSecurityPolicy(t *testing.T) {
+func TestStrictContentSecurityPolicy_IsNotViolated(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{
 		csp:   "default-src 'none'; script-src " + w.cdn + "; connect-src " + w.cdn + "; img-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'",
@@ -63,10 +63,11 @@ func TestAStrictContentSecurityPolicy(t *testing.T) {
 		body:  `<a href="https://buy.stripe.com/x">buy</a><form data-aff></form><stripe-buy-button></stripe-buy-button>`,
 	})
 	b := w.visit(w.shop+"/?via=anna", watchPolicy)
-	id := b.landed()
+	id := b.waitCookie()
 	b.wait(`document.querySelector("a").href === "https://buy.stripe.com/x?client_reference_id=` + id + `"`)
 	b.do(`document.querySelector("a").dispatchEvent(new PointerEvent("pointerdown", {bubbles: true})); history.pushState(null, "", "/p")`)
-	// Violations are told in their order; this one is the test's.
+	// Violations are reported in order. This request is the test's own violation, so no
+	// earlier one may be in the list.
 	b.do(`fetch("/probe").catch(() => {})`)
 	b.wait(`violations.length`)
 	if got := js[[]string](b, `violations`); len(got) != 1 || got[0] != "connect-src "+w.shop+"/probe" {
@@ -75,13 +76,13 @@ func TestAStrictContentSecurityPolicy(t *testing.T) {
 	w.waitStored(1)
 }
 
-// Pages bend the language. The script gets on, or keeps out of the way: what a
-// page throws is caught by its tab.
-func TestHostilePages(t *testing.T) {
+// Some pages change built-in objects. The script must still work or do nothing. The test
+// fails if it throws into the page.
+func TestHostilePage_ScriptDoesNotThrow(t *testing.T) {
 	w := newWorld(t)
 	for name, c := range map[string]struct {
 		hostility string
-		tracks    bool // a click is expected all the same
+		tracks    bool // whether a click is expected
 	}{
 		"Array.prototype is extended": {`Array.prototype.extra = function () { throw new Error("extra") }; Array.prototype.first = 1; Object.prototype.inherited = "x"`, true},
 		"another library's old Array.from": {
@@ -100,7 +101,7 @@ func TestHostilePages(t *testing.T) {
 		"history is frozen":           {`Object.freeze(history); Object.freeze(History.prototype)`, false},
 		"dataLayer is no array":       {`window.dataLayer = "nonsense"`, true},
 		"dataLayer holds getters":     {`window.dataLayer = [{get 0() { throw new Error("getter") }}]`, false},
-		"the global is taken":         {`window.__tributary = 42`, false},
+		"the global is in use":        {`window.__tributary = 42`, false},
 		"the global is frozen":        {`Object.defineProperty(window, "__tributary", {value: Object.freeze({}), writable: false})`, false},
 	} {
 		w.page("/", page{body: `<a href="https://buy.stripe.com/x">buy</a>`, head: `<script>` + c.hostility + `</script>`})
@@ -117,7 +118,7 @@ func TestHostilePages(t *testing.T) {
 	}
 }
 
-func TestMethodsNeverThrow(t *testing.T) {
+func TestMethods_NeverThrow(t *testing.T) {
 	w := newWorld(t)
 	for _, query := range []string{"", "?via=anna"} {
 		b := w.visit(w.shop + "/" + query)
@@ -139,10 +140,11 @@ func TestMethodsNeverThrow(t *testing.T) {
 	}
 }
 
-func TestReadyAndWhenClickIdAnswerEarlyAndLate(t *testing.T) {
+func TestReadyAndWhenClickId_WorkBeforeAndAfterClick(t *testing.T) {
 	w := newWorld(t)
 	b := w.visit(w.shop + "/?via=anna")
-	// Called while the click may still be under way, and long after.
+	// The first call may come before the response to the click, the second comes after
+	// it.
 	for range 2 {
 		id := js[string](b, `window.__tributary.whenClickId()`)
 		if id == "" || id != b.id() {
@@ -150,7 +152,7 @@ func TestReadyAndWhenClickIdAnswerEarlyAndLate(t *testing.T) {
 		}
 		js[bool](b, `new Promise(done => window.__tributary.ready(() => done(true)))`)
 	}
-	// A callback's fault is its own: the others are called all the same.
+	// A callback that throws does not stop the other callbacks.
 	b = w.visit(w.shop + "/?via=anna")
 	js[bool](b, `new Promise(done => {
 		window.__tributary.ready(() => { throw new Error("the page's own") });

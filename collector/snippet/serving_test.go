@@ -13,73 +13,73 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// facts are what /v1/script.json says of the script.
-type facts struct {
+// scriptInfo is the content of /v1/script.json.
+type scriptInfo struct {
 	URL       string `json:"url"`
 	Integrity string `json:"integrity"`
 }
 
-func (w *world) facts() facts {
+func (w *world) scriptInfo() scriptInfo {
 	w.t.Helper()
-	w.page("/facts", page{script: "none"})
-	b := w.visit(w.shop + "/facts")
-	return js[facts](b, `fetch("`+w.cdn+`/v1/script.json").then(r => r.json())`)
+	w.page("/info", page{script: "none"})
+	b := w.visit(w.shop + "/info")
+	return js[scriptInfo](b, `fetch("`+w.cdn+`/v1/script.json").then(r => r.json())`)
 }
 
 func (w *world) element(src, integrity string) string {
 	return fmt.Sprintf(`<script async src="%s" integrity="%s" crossorigin="anonymous" data-merchant="%s"></script>`, src, integrity, w.key.Reveal())
 }
 
-func TestEveryNameOfTheScriptWorks(t *testing.T) {
+func TestScript_LoadsFromEveryAddress(t *testing.T) {
 	w := newWorld(t)
-	f := w.facts()
-	for n, src := range []string{"/v1/script.js", "/v1/", f.URL} {
+	info := w.scriptInfo()
+	for n, src := range []string{"/v1/script.js", "/v1/", info.URL} {
 		w.page("/", page{src: w.cdn + src})
 		b := w.visit(w.shop + "/?via=anna")
-		b.landed()
+		b.waitCookie()
 		w.waitStored(n + 1)
 	}
 }
 
-func TestAPinnedScriptRunsAndAChangedOneDoesNot(t *testing.T) {
+func TestScript_RunsOnlyWithMatchingIntegrity(t *testing.T) {
 	w := newWorld(t)
-	f := w.facts()
-	if !strings.HasPrefix(f.Integrity, "sha384-") {
-		t.Fatalf("%+v", f)
+	info := w.scriptInfo()
+	if !strings.HasPrefix(info.Integrity, "sha384-") {
+		t.Fatalf("%+v", info)
 	}
-	w.page("/", page{script: w.element(w.cdn+f.URL, f.Integrity)})
+	w.page("/", page{script: w.element(w.cdn+info.URL, info.Integrity)})
 	b := w.visit(w.shop + "/?via=anna")
-	b.landed()
+	b.waitCookie()
 
-	w.page("/", page{script: w.element(w.cdn+f.URL, "sha384-"+strings.Repeat("A", 64))})
+	w.page("/", page{script: w.element(w.cdn+info.URL, "sha384-"+strings.Repeat("A", 64))})
 	b = w.visit(w.shop + "/?via=anna")
 	b.settle()
-	if got := js[string](b, `typeof window.__tributary`); got != "undefined" || b.clicks() != 0 || b.kept() != nothingKept {
-		t.Errorf("the global is %s, %d clicks, kept %s", got, b.clicks(), b.kept())
+	if got := js[string](b, `typeof window.__tributary`); got != "undefined" || b.clicks() != 0 || b.storage() != emptyStorage {
+		t.Errorf("the global is %s, %d clicks, kept %s", got, b.clicks(), b.storage())
 	}
 }
 
-// What a page calls before the script is there is done when it comes.
-func TestCallsBeforeTheLoadAreQueued(t *testing.T) {
+// The script runs the calls that the page queued before the script was loaded.
+func TestScript_RunsQueuedCalls(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{head: `<script>
-		window.told = [];
+		window.results = [];
 		window.__tributary = {q: [
-			["ready", id => told.push("ready " + id)],
+			["ready", id => results.push("ready " + id)],
 			["nonsense", 1], ["ready", null], ["ready", () => { throw new Error("the page's own") }],
-			["ready", id => told.push("again " + id)],
+			["ready", id => results.push("again " + id)],
 		]}</script>`})
 	b := w.visit(w.shop + "/?via=anna")
-	b.wait(`told.length === 2`)
+	b.wait(`results.length === 2`)
 	id := b.id()
-	if got := js[[]string](b, `told`); !slices.Equal(got, []string{"ready " + id, "again " + id}) {
-		t.Errorf("told %q, id %q", got, id)
+	if got := js[[]string](b, `results`); !slices.Equal(got, []string{"ready " + id, "again " + id}) {
+		t.Errorf("results %q, id %q", got, id)
 	}
-	b.exceptions() // a callback's fault may be shown, and stops nobody
+	b.exceptions() // a callback's error may be reported, but stops no other callback
 
 	w.page("/", page{attrs: `data-consent="required"`, head: `<script>window.__tributary = {q: [["consent", "granted"]]}</script>`})
 	b = w.visit(w.shop + "/?via=anna")
-	b.landed()
+	b.waitCookie()
 	for _, click := range w.waitClicks(2)[1:] {
 		if click.body["consent"] != "granted" {
 			t.Errorf("sent %s", click.text)
@@ -87,11 +87,11 @@ func TestCallsBeforeTheLoadAreQueued(t *testing.T) {
 	}
 }
 
-func TestASecondCopyOfTheScriptKeepsQuiet(t *testing.T) {
+func TestScript_SecondCopyDoesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{body: `<script async src="` + w.cdn + `/v1/" data-merchant="` + w.key.Reveal() + `"></script>`})
 	b := w.visit(w.shop + "/?via=anna")
-	b.landed()
+	b.waitCookie()
 	b.settle()
 	b.do(`history.pushState(null, "", "/p?via=ben")`)
 	w.waitStored(2)
@@ -101,20 +101,22 @@ func TestASecondCopyOfTheScriptKeepsQuiet(t *testing.T) {
 	}
 }
 
-// A tag manager inserts the script after the load, and with no current script.
-func TestAnInsertedScript(t *testing.T) {
+// A tag manager inserts the script after the page has loaded. document.currentScript is
+// then null.
+func TestScript_InsertedByTagManager(t *testing.T) {
 	w := newWorld(t)
 	w.page("/", page{script: "none"})
 	b := w.visit(w.shop + "/?via=anna")
 	b.do(`const s = document.createElement("script"); s.src = "` + w.cdn + `/v1/script.js"; s.dataset.merchant = "` + w.key.Reveal() + `"; document.head.append(s)`)
-	b.landed()
+	b.waitCookie()
 	w.waitStored(1)
 }
 
-// Behind the merchant's own host the server itself sets the cookie: browsers
-// give it the whole window. Fetch metadata, by which it knows, comes with
-// trustworthy origins only, and *.localhost is one.
-func TestThroughAFirstPartyProxyTheServerSetsTheCookie(t *testing.T) {
+// Behind the merchant's own host the collector sets the cookie itself, because browsers
+// shorten the life of cookies that scripts set. The collector recognizes such requests by
+// their Fetch Metadata headers. Browsers send them only to trustworthy origins such as
+// *.localhost.
+func TestFirstPartyProxy_ServerSetsCookie(t *testing.T) {
 	w := newWorld(t)
 	shop := w.origin("www.shop.localhost")
 	w.page("/", page{src: "/t/v1/script.js", attrs: `data-api="/t"`})
@@ -125,7 +127,7 @@ func TestThroughAFirstPartyProxyTheServerSetsTheCookie(t *testing.T) {
 	id := b.waitID()
 	cookies := b.cookies()
 	if len(cookies) != 1 {
-		t.Fatalf("%d cookies; the answer set %q", len(cookies), w.clicks()[0].setCookie)
+		t.Fatalf("%d cookies; the response set %q", len(cookies), w.clicks()[0].setCookie)
 	}
 	cookie := cookies[0]
 	life := time.Until(time.UnixMilli(int64(cookie.Expires * 1000)))
@@ -135,13 +137,13 @@ func TestThroughAFirstPartyProxyTheServerSetsTheCookie(t *testing.T) {
 	}
 	for _, line := range b.requests() {
 		if !strings.Contains(line, " "+shop+"/") {
-			t.Errorf("a third party: %s", line)
+			t.Errorf("a request to a third party: %s", line)
 		}
 	}
 
-	// Where the script can, both agree on one cookie.
+	// If the script can set cookies too, there is still only one cookie.
 	b = w.visit(shop + "/?via=anna")
-	id = b.landed()
+	id = b.waitCookie()
 	if cookies := b.cookies(); len(cookies) != 1 || cookies[0].Value != id {
 		t.Errorf("%d cookies", len(cookies))
 	}
@@ -150,6 +152,6 @@ func TestThroughAFirstPartyProxyTheServerSetsTheCookie(t *testing.T) {
 	b.waitID()
 	b.settle()
 	if cookies := b.cookies(); len(cookies) != 0 {
-		t.Errorf("a cookie for one who refuses: %v", cookies)
+		t.Errorf("a cookie for a visitor without consent: %v", cookies)
 	}
 }

@@ -1,12 +1,13 @@
-// Package snippet holds the browser script: its TypeScript sources in src, and
-// dist/script.js, which tools/snippet makes of them and the collector serves.
+// Package snippet contains the browser script. The TypeScript sources are in src. The
+// tool tools/snippet builds dist/script.js from them, and the collector serves that file.
 //
-// The script notices a visitor who came by a partner's link, registers the
-// click, keeps its id in a cookie, and writes the id into what leads to the
-// purchase. It promises never to throw into a page, to keep nothing without
-// consent, and to do nothing at all, without a request or a cookie, for a
-// visitor who brings no code. It does not promise that a click is registered:
-// the page may be gone, or the network, and after two attempts it is silent.
+// The script detects a visitor who came through a partner's link, registers the click,
+// stores the click id in a cookie, and adds the id to elements that lead to the purchase.
+//
+// It guarantees that it never throws an error into a page and that it stores nothing
+// without consent. For a visitor without a referral code it sends no request and sets no
+// cookie. It does not guarantee that a click is registered, because the visitor may leave
+// the page or the network may fail. It stops after two attempts.
 package snippet
 
 import _ "embed"

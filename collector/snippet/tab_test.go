@@ -17,8 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/tools/browser"
 )
 
-// started is the one browser of this run. It starts with the first test that
-// needs it.
+// started is the browser that all tests share. The first test that needs it starts it.
 var started struct {
 	once sync.Once
 	ctx  context.Context
@@ -27,7 +26,7 @@ var started struct {
 }
 
 func start() {
-	started.ctx, started.stop, started.err = browser.Start(context.Background()) //nolint:fatcontext // once, for all tests
+	started.ctx, started.stop, started.err = browser.Start(context.Background()) //nolint:fatcontext // set once for all tests
 }
 
 func TestMain(m *testing.M) {
@@ -38,18 +37,18 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// visitor is a person with cookies and storage of her own. What goes on in her
-// tabs is watched: no page may throw.
+// visitor is a browser profile with its own cookies and storage. A test fails if a page
+// in one of its tabs throws an error.
 type visitor struct {
-	w     *world
-	ctx   context.Context // of her first tab
-	leave func()
-	tabs  int
-	set   []string // run before any script of a page
+	w           *world
+	ctx         context.Context // context of the first tab
+	close       func()
+	tabs        int
+	initScripts []string // JavaScript that runs before any script of a page
 }
 
-// visitor makes a new one. The one before has left by then: every tab costs the
-// browser processes.
+// visitor opens a new browser profile and closes the previous one, because every tab
+// needs processes of the browser.
 func (w *world) visitor(initial ...string) *visitor {
 	w.t.Helper()
 	started.once.Do(start)
@@ -57,22 +56,22 @@ func (w *world) visitor(initial ...string) *visitor {
 		w.t.Fatal(started.err)
 	}
 	if w.last != nil {
-		w.last.leave()
+		w.last.close()
 	}
-	ctx, leave := chromedp.NewContext(started.ctx, chromedp.WithNewBrowserContext())
-	w.t.Cleanup(leave)
-	w.last = &visitor{w: w, ctx: ctx, leave: leave, set: append(initial, patient)}
-	if w.impatient {
-		w.last.set = initial
+	ctx, closeProfile := chromedp.NewContext(started.ctx, chromedp.WithNewBrowserContext())
+	w.t.Cleanup(closeProfile)
+	w.last = &visitor{w: w, ctx: ctx, close: closeProfile, initScripts: append(initial, extendTimeout)}
+	if w.realTimeout {
+		w.last.initScripts = initial
 	}
 	return w.last
 }
 
-// patient stretches the script's 3 s: the tests' machine may be busier than any
-// network is slow.
-const patient = `{ const wait = setTimeout; window.setTimeout = (run, ms, ...rest) => wait(run, ms === 3000 ? 60000 : ms, ...rest) }`
+// extendTimeout extends the script's response timeout from 3 s to 60 s, because the
+// machine that runs the tests may be slow.
+const extendTimeout = `{ const wait = setTimeout; window.setTimeout = (run, ms, ...rest) => wait(run, ms === 3000 ? 60000 : ms, ...rest) }`
 
-// tab is one tab of a visitor. A test calls its methods one at a time.
+// tab is one tab of a visitor. Its methods must not be called concurrently.
 type tab struct {
 	w   *world
 	ctx context.Context
@@ -99,10 +98,10 @@ func (v *visitor) tab() *tab {
 	check(t, chromedp.Listen(b.ctx, b.watch))
 	_, err := chromedp.Call(b.ctx, network.Enable, network.EnableParams{})
 	check(t, err)
-	// Tabs that nobody looks at are slowed down by the browser.
+	// Without focus, the browser slows down timers in the tab.
 	_, err = chromedp.Call(b.ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	check(t, err)
-	for _, source := range v.set {
+	for _, source := range v.initScripts {
 		_, err := chromedp.Call(b.ctx, devtools.AddScriptToEvaluateOnNewDocument, devtools.AddScriptToEvaluateOnNewDocumentParams{Source: source})
 		check(t, err)
 	}
@@ -135,15 +134,15 @@ func (b *tab) watch(ev any) {
 // visit returns after the load event, so the script has run.
 func (b *tab) visit(url string) {
 	b.w.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, waitTimeout)
 	defer cancel()
 	if err := chromedp.Do(ctx, chromedp.Navigate(url)); err != nil {
 		b.w.t.Fatalf("%s: %v", url, err)
 	}
 }
 
-// requests are those that pages of this tab have begun since its start, besides
-// the test's own probes and the icon that a browser asks for by itself.
+// requests returns the requests that pages of this tab have started. It omits the test's
+// own probes and the browser's requests for the favicon.
 func (b *tab) requests() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,8 +155,9 @@ func (b *tab) requests() []string {
 	return requests
 }
 
-// clicks counts the clicks that pages of this tab have begun to send. Beside
-// world.clicks it needs no wait: what began before settle ends is counted.
+// clicks returns the number of clicks that pages of this tab have started to send. In
+// contrast to world.clicks, it also counts requests that have not reached the server.
+// It therefore needs no wait after settle.
 func (b *tab) clicks() int {
 	n := 0
 	for _, line := range b.requests() {
@@ -168,8 +168,7 @@ func (b *tab) clicks() int {
 	return n
 }
 
-// exceptions are what pages of this tab threw and nobody caught, since the last
-// call.
+// exceptions returns the uncaught exceptions of pages of this tab since its last call.
 func (b *tab) exceptions() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -178,10 +177,10 @@ func (b *tab) exceptions() []string {
 	return thrown
 }
 
-// js evaluates an expression, and awaits it when it is a promise.
+// js evaluates an expression. If the result is a promise, it waits for it.
 func js[T any](b *tab, expression string) T {
 	b.w.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	ctx, cancel := context.WithTimeout(b.ctx, waitTimeout)
 	defer cancel()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
@@ -200,16 +199,16 @@ func (b *tab) do(statements string) {
 func (b *tab) wait(expression string) {
 	b.w.t.Helper()
 	until(b.w.t, expression, func() bool {
-		ctx, cancel := context.WithTimeout(b.ctx, patience)
+		ctx, cancel := context.WithTimeout(b.ctx, waitTimeout)
 		defer cancel()
 		value, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
 		return err == nil && value
 	})
 }
 
-// settle returns when the page has loaded, what it had to do has been done, and a
-// request of the test's own that started after that has been answered: whatever
-// the script sends on landing has started before.
+// settle waits until the page has loaded and its timers have run. Then it sends a request
+// of its own and waits for the response. Every request that the script sends when the
+// page loads has started by then.
 func (b *tab) settle() {
 	b.w.t.Helper()
 	js[bool](b, `new Promise(done => {
@@ -218,33 +217,33 @@ func (b *tab) settle() {
 	})`)
 }
 
-// id is what the page's own code gets from the script.
+// id returns the click id that the page gets from the script, or "".
 func (b *tab) id() string {
 	b.w.t.Helper()
 	return js[string](b, `window.__tributary.getClickId() || ""`)
 }
 
-// waitID waits for the click's answer.
+// waitID waits until the script has a click id and returns it.
 func (b *tab) waitID() string {
 	b.w.t.Helper()
 	b.wait(`window.__tributary && window.__tributary.getClickId && window.__tributary.getClickId()`)
 	return b.id()
 }
 
-// landed waits until a click is answered and kept.
-func (b *tab) landed() string {
+// waitCookie waits until the script's cookie is set and returns the click id.
+func (b *tab) waitCookie() string {
 	b.w.t.Helper()
 	b.wait(`document.cookie.includes("` + cookieName + `=")`)
 	return b.id()
 }
 
-// cookie is the script's cookie as a page sees it, "" when there is none.
+// cookie returns the value of the script's cookie, read by the page, or "".
 func (b *tab) cookie() string {
 	b.w.t.Helper()
 	return js[string](b, `(document.cookie.split("; ").find(c => c.startsWith("`+cookieName+`=")) || "").slice(`+strconv.Itoa(len(cookieName)+1)+`)`)
 }
 
-// cookies are all that the browser keeps for the tab's page.
+// cookies returns all cookies that the browser has for the page of the tab.
 func (b *tab) cookies() []*network.Cookie {
 	b.w.t.Helper()
 	got, err := chromedp.Call(b.ctx, network.GetCookies, network.GetCookiesParams{})
@@ -252,16 +251,16 @@ func (b *tab) cookies() []*network.Cookie {
 	return got.Cookies
 }
 
-// kept says whether the page keeps anything: cookies, local or session storage.
-func (b *tab) kept() string {
+// storage returns the page's cookies, local storage and session storage as one text.
+func (b *tab) storage() string {
 	b.w.t.Helper()
 	return js[string](b, `[document.cookie, JSON.stringify(localStorage), JSON.stringify(sessionStorage)].join(" ")`)
 }
 
-const nothingKept = " {} {}"
+const emptyStorage = " {} {}"
 
-// forgetCookies deletes what the visitor's browser keeps, as a person does.
-func (b *tab) forgetCookies() {
+// deleteCookies deletes all cookies of the page, as a visitor can do in the browser.
+func (b *tab) deleteCookies() {
 	b.w.t.Helper()
 	for _, cookie := range b.cookies() {
 		_, err := chromedp.Call(b.ctx, network.DeleteCookies, network.DeleteCookiesParams{Name: cookie.Name, Domain: cookie.Domain, Path: cookie.Path})

@@ -35,50 +35,52 @@ const (
 	windowDays = 30
 )
 
-// world is a collector on a real Redis with the codes anna and ben, and the
-// origins of a merchant. Every host name leads to this machine, so a page has
-// the host that its test needs.
+// world is a test server: a collector on a real Redis with the referral codes anna and
+// ben, and the origins of a merchant. The browser resolves every host name to this
+// machine, so a test can choose the host of each page.
 type world struct {
 	t      *testing.T
 	client redis.UniversalClient
 	key    affiliate.Key
-	port   string // of every page
+	port   string // the port of every page
 
-	cdn   string // the collector's origin, as pages see it
+	cdn   string // the collector's origin in the pages
 	shop  string // http://www.shop.example:port
 	apex  string // http://shop.example:port
 	other string // http://www.checkout.example:port
 
-	last      *visitor
-	impatient bool // pages give up after 3 s, as they do elsewhere
+	last *visitor
+	// realTimeout keeps the script's own response timeout of 3 s. Otherwise initScripts
+	// of a visitor extend it.
+	realTimeout bool
 
 	mu    sync.Mutex
-	pages map[string]page // by path, on every host
+	pages map[string]page // by path; each page exists on every host
 	seen  []request
 	fault func(nth int, w http.ResponseWriter, r *http.Request) bool
 }
 
-// request is one that came to the collector's origin. Setting a cookie is the
-// answer's part.
+// request is a request to the collector's origin and its response.
 type request struct {
 	method, path string
 	header       http.Header
 	text         string
-	body         map[string]any // nil when it is no JSON
-	status       int            // 0 when a fault took the answer
-	setCookie    []string
+	body         map[string]any // nil if the body is not JSON
+	status       int            // 0 if a fault replaced the response
+	setCookie    []string       // of the response
 }
 
-func (r request) id() string { id, _ := r.body["click_id"].(string); return id }
+func (r request) clickID() string { id, _ := r.body["click_id"].(string); return id }
 
-// page is a document that loads the script. The zero page is a plain shop.
+// page is a document that loads the script. The zero page is an empty page with the
+// script.
 type page struct {
-	attrs  string // of the script's element, besides src and data-merchant
-	src    string // default <cdn>/v1/script.js
-	script string // takes the element's place; "none": no script
-	head   string // before the script
+	attrs  string // more attributes of the script's element
+	src    string // address of the script; default <cdn>/v1/script.js
+	script string // HTML that replaces the script's element; "none" means no script
+	head   string // HTML before the script
 	body   string
-	csp    string
+	csp    string // Content-Security-Policy header
 }
 
 func newWorld(t *testing.T) *world {
@@ -109,7 +111,7 @@ func newWorld(t *testing.T) *world {
 
 	relay := w.relay(listener.Addr().String())
 	w.cdn = "http://cdn.tributary.example:" + serve(t, relay)
-	// A merchant's own host may hand /t on to the collector.
+	// /t is a first-party proxy to the collector on the merchant's own host.
 	mux := http.NewServeMux()
 	mux.Handle("/t/", http.StripPrefix("/t", relay))
 	mux.HandleFunc("/probe", func(http.ResponseWriter, *http.Request) {})
@@ -123,7 +125,8 @@ func newWorld(t *testing.T) *world {
 func serve(t *testing.T, h http.Handler) (port string) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
-	// A browser repeats by itself what fails on a connection it has used before.
+	// A browser repeats a request that fails on a reused connection. Disable keep-alive,
+	// so that tests see only the requests of the script.
 	s.Config.SetKeepAlivesEnabled(false)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	s.Start()
@@ -132,7 +135,7 @@ func serve(t *testing.T, h http.Handler) (port string) {
 	return port
 }
 
-// fill writes the directory as the core does.
+// fill writes the edge directory as the core does.
 func (w *world) fill() {
 	w.t.Helper()
 	ctx := w.t.Context()
@@ -156,8 +159,9 @@ func (w *world) fill() {
 	}
 }
 
-// relay hands requests on to the collector, remembers them, and lets w.fault
-// come between: it counts clicks from 1 and says whether it has answered.
+// relay forwards requests to the collector and records them. Before it forwards a click,
+// it calls w.fault with the number of the click, from 1. If w.fault returns true, it has
+// sent the response itself.
 func (w *world) relay(target string) http.Handler {
 	proxy := &httputil.ReverseProxy{
 		ErrorLog: log.New(io.Discard, "", 0),
@@ -169,7 +173,7 @@ func (w *world) relay(target string) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // the page broke off
+			return // the page cancelled the request
 		}
 		r.Body = io.NopCloser(bytes.NewReader(text))
 		seen := request{method: r.Method, path: r.URL.Path, header: r.Header.Clone(), text: string(text)}
@@ -184,13 +188,13 @@ func (w *world) relay(target string) http.Handler {
 		if click && fault != nil && fault(nth, out, r) {
 			return
 		}
-		answer := &recorder{ResponseWriter: out}
+		response := &recorder{ResponseWriter: out}
 		defer func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.seen[at].status, w.seen[at].setCookie = answer.status, out.Header().Values("Set-Cookie")
+			w.seen[at].status, w.seen[at].setCookie = response.status, out.Header().Values("Set-Cookie")
 		}()
-		proxy.ServeHTTP(answer, r)
+		proxy.ServeHTTP(response, r)
 	})
 }
 
@@ -206,8 +210,8 @@ func (r *recorder) WriteHeader(status int) {
 
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// cut ends the connection without an answer.
-func cut(out http.ResponseWriter) bool {
+// closeConnection ends the connection without a response. It returns true.
+func closeConnection(out http.ResponseWriter) bool {
 	if connection, _, err := http.NewResponseController(out).Hijack(); err == nil {
 		_ = connection.Close()
 	}
@@ -220,7 +224,7 @@ func (w *world) setFault(fault func(nth int, out http.ResponseWriter, r *http.Re
 	w.fault = fault
 }
 
-// hold waits for release, or for the end of a test that has failed before it.
+// hold waits for release, or for the end of the test if the test fails first.
 func (w *world) hold(release <-chan struct{}) {
 	select {
 	case <-release:
@@ -245,7 +249,7 @@ func (w *world) servePage(out http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(out, `<!doctype html><html lang="en"><head><title>Shop</title>`+p.head+p.script+`</head><body>`+p.body+`</body></html>`)
 }
 
-// page serves a document at a path of every host.
+// page serves a document at the same path on every host.
 func (w *world) page(path string, p page) {
 	switch p.script {
 	case "none":
@@ -273,24 +277,24 @@ func clicksOf(seen []request) []request {
 	return clicks
 }
 
-// requests are all that came to the collector's origin.
+// requests returns all requests to the collector's origin.
 func (w *world) requests() []request {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.seen)
 }
 
-// clicks are the requests that registered, or tried to register, a click.
+// clicks returns the requests that registered a click or attempted to.
 func (w *world) clicks() []request { return clicksOf(w.requests()) }
 
-// waitClicks waits for n of them.
+// waitClicks waits until at least n clicks were sent and returns their requests.
 func (w *world) waitClicks(n int) []request {
 	w.t.Helper()
-	until(w.t, "so many clicks sent", func() bool { return len(w.clicks()) >= n })
+	until(w.t, "enough clicks sent", func() bool { return len(w.clicks()) >= n })
 	return w.clicks()
 }
 
-// stored are the clicks of the stream.
+// stored returns the clicks in the stream.
 func (w *world) stored() []*edgev1.Click {
 	w.t.Helper()
 	messages, err := w.client.XRange(w.t.Context(), clickstream.Key(0), "-", "+").Result()
@@ -304,10 +308,10 @@ func (w *world) stored() []*edgev1.Click {
 	return clicks
 }
 
-// waitStored waits until n clicks are durable.
+// waitStored waits until the stream contains n clicks and returns them.
 func (w *world) waitStored(n int) []*edgev1.Click {
 	w.t.Helper()
-	until(w.t, "so many clicks stored", func() bool { return len(w.stored()) >= n })
+	until(w.t, "enough clicks stored", func() bool { return len(w.stored()) >= n })
 	clicks := w.stored()
 	if len(clicks) != n {
 		w.t.Fatalf("%d clicks stored, want %d", len(clicks), n)
@@ -320,16 +324,16 @@ func idOf(click *edgev1.Click) string {
 	return id.String()
 }
 
-// patience bounds every wait. Nothing that works takes so long.
-const patience = 20 * time.Second
+// waitTimeout bounds every wait of a test.
+const waitTimeout = 20 * time.Second
 
-func until(t *testing.T, what string, holds func() bool) {
+func until(t *testing.T, condition string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+	for deadline := time.Now().Add(waitTimeout); !holds(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
+			t.Fatalf("not within %s: %s", waitTimeout, condition)
 		}
 	}
 }

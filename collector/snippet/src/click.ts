@@ -1,35 +1,36 @@
-// What is read from the page's address, and what is sent of it.
+// Reads referral codes from the page's address and builds the body of the request that
+// registers a click.
 
 import { consent } from "./consent";
-import { find, settings, words } from "./env";
+import { group, settings, split } from "./env";
 
-/** Parameters of ad platforms. That one was there is said, never its value. */
-const adIDs = words("gclid gbraid wbraid dclid msclkid fbclid ttclid twclid li_fat_id epik rdt_cid ScCid yclid");
+/** Click id parameters of ad platforms. The request contains their names, never their values. */
+const adIDs = split("gclid gbraid wbraid dclid msclkid fbclid ttclid twclid li_fat_id epik rdt_cid ScCid yclid");
 
-const codeNames = words(settings.param || "via,ref,aff,fpr,fp_ref").concat(words(settings.params));
+const codeNames = split(settings.param || "via,ref,aff,fpr,fp_ref").concat(split(settings.params));
 
-/** What may be a referral code in an address, case-folded, each once. */
+/** Returns the possible referral codes of an address in lower case, without duplicates. */
 export const codesOf = (query: URLSearchParams): string[] =>
   codeNames
     .map((name) => (query.get(name) || "").trim().toLowerCase())
     .filter((code, at, all) => code && !code[100] && all.indexOf(code) === at);
 
-/** A parameter's value as the collector takes it. */
-const text = (query: URLSearchParams, name: string): string | undefined => find(/([^\0-\x1f]{1,255})/u, query.get(name) || "");
+/** Returns a parameter's value, cut to the characters and the length that the collector accepts. */
+const text = (query: URLSearchParams, name: string): string | undefined => group(/([^\0-\x1f]{1,255})/u, query.get(name) || "");
 
 /** The body of the request that registers a click. */
 export const bodyOf = (code: string, url: URL): string => {
   const query = url.searchParams;
   const utm: Record<string, string | undefined> = {};
-  words("source,medium,campaign,term,content").forEach((part) => (utm[part] = text(query, "utm_" + part)));
+  split("source,medium,campaign,term,content").forEach((part) => (utm[part] = text(query, "utm_" + part)));
   const ads = adIDs.filter((name) => query.has(name)).join("=1&");
   return JSON.stringify({
     public_key: settings.merchant,
     referral_code: code,
-    // A UUIDv7: 12 digits of time, the version, 3 of chance, the variant, 15 of chance.
+    // A UUIDv7: 12 hex digits of time, the version, 3 random digits, the variant, 15 random digits.
     click_id: crypto
       .getRandomValues(new Uint8Array(9))
-      .reduce((digits, chance) => digits + (chance + 256).toString(16).slice(1), "0" + Date.now().toString(16))
+      .reduce((digits, random) => digits + (random + 256).toString(16).slice(1), "0" + Date.now().toString(16))
       .replace(/(.{8})(.{4})(.{3})(.{3})/, "$1-$2-7$3-a$4-"),
     url: url.origin + (url.pathname[2000] ? "" : url.pathname) + (ads && "?" + ads + "=1"),
     referrer: document.referrer.split("/", 3).join("/"),

@@ -1,19 +1,19 @@
-// The click id in what leads to the purchase: Payment Links, Stripe's elements,
-// links to the merchant's other sites, forms.
+// Adds the click id to elements that lead to the purchase: Stripe Payment Links, Stripe's
+// elements, links to the merchant's other sites, and forms.
 
-import { attempt, clickID, guard, settings, words } from "./env";
+import { attempt, clickID, guard, settings, split } from "./env";
 import { current } from "./store";
 
-const checkouts = words(settings.checkout).concat("buy.stripe.com");
-const siblings = words(settings.domains);
+const checkouts = split(settings.checkout).concat("buy.stripe.com");
+const siblings = split(settings.domains);
 
-/** What is decorated as soon as it is in the page. */
+/** Selects the elements that are decorated as soon as they are in the page. */
 const selector = "stripe-buy-button,stripe-pricing-table,form[data-aff]" + checkouts.map((host) => ',a[href*="' + host.replace("*", "") + '"]').join("");
 
-/** The ids that this page wrote: only those may be replaced. */
+/** The ids that this script wrote into the page. Only these may be replaced or removed. */
 const written: Record<string, unknown> = {};
 
-/** Writes the id where old stands; "" takes back what this page wrote. */
+/** Calls write with the current id, or with "" if there is no click, but never replaces an id that this script did not write. */
 const rewrite = (old: string | null, write: (id: string) => void): void => {
   const id = current() || "";
   if (old ? old !== id && written[old] : id) {
@@ -22,19 +22,19 @@ const rewrite = (old: string | null, write: (id: string) => void): void => {
   }
 };
 
-/** Whether a host is in a list; *. stands for any subdomain. */
-const within = (list: string[], host: string): boolean => list.some((entry) => entry === host || (entry[0] === "*" && host.endsWith(entry.slice(1))));
+/** Reports whether a list contains a host. An entry that begins with "*." matches all subdomains. */
+const matches = (list: string[], host: string): boolean => list.some((entry) => entry === host || (entry[0] === "*" && host.endsWith(entry.slice(1))));
 
-/** The address with the id, or undefined when it stays as it is; any: of whatever host. */
-const tagged = (address: string, any?: boolean): string | undefined => {
+/** Returns the address with the id, or undefined if the address does not change. With any, the host need not be in the merchant's lists. */
+const decorateAddress = (address: string, any?: boolean): string | undefined => {
   const url = new URL(address, location.href);
   const host = url.hostname;
   let name = clickID;
   let changed: string | undefined;
-  if (within(checkouts, host)) name = "client_reference_id";
-  else if (!host || !(any || (host !== location.hostname && within(siblings, host)))) return;
+  if (matches(checkouts, host)) name = "client_reference_id";
+  else if (!host || !(any || (host !== location.hostname && matches(siblings, host)))) return;
   rewrite(url.searchParams.get(name), (id) => {
-    // The rest of the query stays as it was written.
+    // Replace text, because URLSearchParams would rewrite the rest of the query.
     url.search = (url.search.replace("?", "&").replace(RegExp("&" + name + "=[^&]*"), "") + (id && "&" + name + "=" + id)).slice(1);
     changed = url.href;
   });
@@ -48,46 +48,46 @@ const decorateElement = (element: HTMLAnchorElement, any?: boolean): void => {
       element.querySelector<HTMLInputElement>("[name=" + clickID + "]") || Object.assign(document.createElement("input"), { type: "hidden", name: clickID });
     rewrite(field.value, (id) => {
       if (!field.form) element.append(field);
-      // What is disabled is not sent.
+      // A form does not send a disabled field.
       field.disabled = !(field.value = id);
     });
   } else if (element.href) {
-    const address = tagged(element.href, any);
+    const address = decorateAddress(element.href, any);
     if (address) element.href = address;
   } else if (element.matches(selector))
     rewrite(element.getAttribute(reference), (id) => (id ? element.setAttribute(reference, id) : element.removeAttribute(reference)));
 };
 
-/** Every element of the selector below a part of the page. */
-const sweep = (root: Document | Element): void => root.querySelectorAll<HTMLAnchorElement>(selector).forEach((element) => decorateElement(element));
+/** Decorates every matching element below root. */
+const decorateBelow = (root: Document | Element): void => root.querySelectorAll<HTMLAnchorElement>(selector).forEach((element) => decorateElement(element));
 
-/** Decorates what comes into the page. */
+/** Decorates elements that are added to the page. */
 const observer = new MutationObserver(
   guard((records: MutationRecord[]) =>
     records.forEach((record) =>
       (record.addedNodes as NodeListOf<HTMLAnchorElement>).forEach((element) => {
         if (element.matches) {
           if (element.matches(selector)) decorateElement(element);
-          sweep(element);
+          decorateBelow(element);
         }
       }),
     ),
   ),
 );
 
-/** Decorates the page for the id that is known now, and what comes into it later. Without one, takes back what was written. */
+/** Decorates the page and all elements that are added later. Without a click, removes the ids that this script wrote. */
 export const decorateAll = (): void => {
-  sweep(document);
-  // Observing again what is observed changes nothing.
+  decorateBelow(document);
+  // A second observe of the same document has no effect.
   if (current()) observer.observe(document, { childList: true, subtree: true });
 };
 
-/** Decorates what a person reaches for. */
+/** Decorates the elements that a user event targets. */
 export const decorateTarget = (event: Event): void =>
   (event.composedPath() as HTMLAnchorElement[]).forEach((element) => {
     if (element.matches && element.matches("[href]," + selector)) decorateElement(element);
   });
 
-/** Decorates what the page asks for: the address, or an element. */
-export const decorate = (what: unknown): unknown =>
-  attempt(() => (typeof what === "string" ? tagged(what, true) : decorateElement(what as HTMLAnchorElement, true))) || what;
+/** Decorates an address or an element that the page passes. Returns the new address, or the argument if it is an element or an unchanged address. */
+export const decorate = (value: unknown): unknown =>
+  attempt(() => (typeof value === "string" ? decorateAddress(value, true) : decorateElement(value as HTMLAnchorElement, true))) || value;

@@ -1,43 +1,43 @@
-// What the script's element says, and what everything else is made of.
+// The settings from the script's element, and helpers for the other files.
 
-/** The element that loaded this script; a tag manager may have lost it. */
+/** The element that loaded this script. If a tag manager inserted it, currentScript is not set. */
 const element = (document.currentScript || document.querySelector("script[data-merchant]")) as HTMLScriptElement;
 
-/** The data- attributes. */
+/** The settings: the data- attributes of the element. */
 export const settings = element.dataset;
 
-/** At the origin of the script, or behind the first-party proxy that the merchant names. */
-export const api = new URL((settings.api || new URL(element.src).origin).replace(/\/?$/, "/v1/clicks"), location.href).href;
+/** The address for clicks: at the origin of the script, or at the first-party proxy in data-api. */
+export const endpoint = new URL((settings.api || new URL(element.src).origin).replace(/\/?$/, "/v1/clicks"), location.href).href;
 
-export const debug = (what: unknown): void => {
-  if ("debug" in settings) console.debug(clickID, what);
+export const debug = (value: unknown): void => {
+  if ("debug" in settings) console.debug(clickID, value);
 };
 
-/** A function that does not throw into the page that calls it. */
+/** Returns a function that logs errors of run instead of throwing them into the page. */
 export const guard =
   <A extends unknown[], R>(run: (...args: A) => R) =>
   (...args: A): R | undefined => {
     try {
       return run(...args);
-    } catch (fault) {
-      debug(fault);
+    } catch (error) {
+      debug(error);
     }
   };
 
-/** Runs what a browser may refuse. */
+/** Runs a function at once and returns undefined if it throws. */
 export const attempt = <R>(run: () => R): R | undefined => guard(run)();
 
-/** The words of a list that is written with commas. */
-export const words = (list = ""): string[] => list.match(/[^\s,]+/g) || [];
+/** Splits a list at commas and spaces. */
+export const split = (list = ""): string[] => list.match(/[^\s,]+/g) || [];
 
-/** Listens before the page's own listeners. */
-export const on = (names: string, run: (event: Event) => void): void => words(names).forEach((name) => addEventListener(name, guard(run), true));
+/** Adds a listener that runs before the page's own listeners, because it captures. */
+export const on = (names: string, run: (event: Event) => void): void => split(names).forEach((name) => addEventListener(name, guard(run), true));
 
-/** The first group of a match, if there is one. */
-export const find = (form: RegExp, text: string): string | undefined => (form.exec(text) || [])[1];
+/** Returns the first group of a match, or undefined. */
+export const group = (form: RegExp, text: string): string | undefined => (form.exec(text) || [])[1];
 
-/** The name of the cookie, of the note in localStorage, of the hand-over's parameter and of the form field. */
+/** The name of the cookie, of the localStorage item, of the hand-over parameter and of the form field. */
 export const clickID = "aff_click_id";
 
-/** Whether a text is a UUIDv7: no other is the id of a click. */
+/** Reports whether a text is a UUIDv7. All click ids are UUIDv7. */
 export const isID = (text: unknown): text is string => /^[\da-f]{8}-[\da-f]{4}-7[\da-f]{3}-[\da-f]{4}-[\da-f]{12}$/i.test(text as string);

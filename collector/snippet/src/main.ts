@@ -1,99 +1,101 @@
-// The browser script: notices a visitor who came by a partner's link, registers
-// the click, keeps its id, and hands the id to what leads to the purchase.
+// The browser script. It detects a visitor who came through a partner's link, registers
+// the click, stores the click id, and adds the id to elements that lead to the purchase.
 
 import { bodyOf, codesOf } from "./click";
 import { consent } from "./consent";
 import { decorate, decorateAll, decorateTarget } from "./decorate";
 import { attempt, clickID, debug, guard, isID, on, settings } from "./env";
 import { send, type Reply } from "./send";
-import { At, cookie, current, fact, forget, keep, Rank, restore, store } from "./store";
+import { At, cookie, current, field, clear, adopt, Rank, restore, store } from "./store";
 
 type Method = (argument?: any) => unknown;
 type Page = Window & { __tributary?: Record<string, Method> & { q?: unknown[][] } };
 
-/** The page is read. */
+/** Resolves after start has run. */
 let started: Promise<unknown>;
 
-/** The page's click is registered, refused, or given up. */
-let settled: unknown;
+/** Resolves after the page's last click was registered or refused, or has failed. */
+let registration: unknown;
 
-/** Clicks are counted, so that a late answer does not undo a newer one. */
-let sent = 0;
-let kept = 0;
+/** The numbers of the last click sent and of the last click saved. A response to an older click than the last saved one is ignored. */
+let lastSent = 0;
+let saved = 0;
 
-/** The address that was read last, and the codes that were sent last. */
-let address = "";
-let asked = "";
+/** The last address that was read. */
+let lastAddress = "";
+/** The codes that were sent last. */
+let tried = "";
 
-/** Milliseconds. */
+/** Durations in milliseconds. */
 const enum Time {
-  /** In which the same code is the same click. */
+  /** The same code is not registered again within this time. */
   halfHour = 1800000,
-  /** In which an id arrives that came with its code. */
+  /** An id next to a code is accepted if it was created within this time. */
   hour = 3600000,
 }
 
 const read = (href: string): void => {
-  if (address === href) return;
-  address = href;
+  if (lastAddress === href) return;
+  lastAddress = href;
   const url = new URL(href);
   const query = url.searchParams;
   const codes = codesOf(query);
   const all = codes + "";
-  const handed = query.get(clickID);
-  // An address with both that was shared or kept is the code's alone.
-  if (isID(handed) && (!all || Math.abs(Date.now() - parseInt(handed.replace("-", ""), 16)) < Time.hour)) {
-    if (handed !== current() && fact(At.rank) != Rank.first) {
-      kept = ++sent;
-      keep(handed, codes[0] || "");
+  const handedID = query.get(clickID);
+  // If an address has a code and an id, it may have been shared or bookmarked. An old id
+  // is ignored then, and the code is registered as a new click.
+  if (isID(handedID) && (!all || Math.abs(Date.now() - parseInt(handedID.replace("-", ""), 16)) < Time.hour)) {
+    if (handedID !== current() && field(At.rank) != Rank.first) {
+      saved = ++lastSent;
+      adopt(handedID, codes[0] || "");
     }
-  } else if (all && all !== asked && settings.merchant) {
-    const next = (): unknown => {
+  } else if (all && all !== tried && settings.merchant) {
+    const post = (): unknown => {
       const code = codes.shift();
-      if (!code || (fact(At.code) === code && Math.abs(Date.now() - (fact(At.registered) as number)) < Time.halfHour)) return;
-      const turn = ++sent;
-      asked = all;
+      if (!code || (field(At.code) === code && Math.abs(Date.now() - (field(At.registered) as number)) < Time.halfHour)) return;
+      const number = ++lastSent;
+      tried = all;
       debug(code);
       return send(bodyOf(code, url)).then(
         guard((reply) => {
-          if (turn < kept) return;
-          // Another service's parameter stood before ours.
-          if (reply === 404) return next();
-          if (!(reply > 0)) asked = "";
+          if (number < saved) return;
+          // The code is unknown. It may belong to another service, so try the next one.
+          if (reply === 404) return post();
+          if (!(reply > 0)) tried = "";
           const id = (reply as Reply).click_id;
           if (!isID(id)) return;
-          kept = turn;
-          keep(id, code, reply as Reply);
+          saved = number;
+          adopt(id, code, reply as Reply);
           decorateAll();
         }),
       );
     };
-    settled = next();
+    registration = post();
   }
   decorateAll();
 };
 
 const readPage = guard(() => read(location.href));
 
-const whenClickId = (): Promise<string | null> => started.then(() => settled).then(current);
+const whenClickId = (): Promise<string | null> => started.then(() => registration).then(current);
 
 const methods: Record<string, Method> = {
   getClickId: current,
   whenClickId,
   ready: (run) => void whenClickId().then(guard(run)),
-  consent: (word) => {
-    if (word === "denied") {
-      // A click that was denied from the start stays: this page alone knows it.
-      if (consent() !== word || cookie() === current()) forget();
-    } else if (word !== "granted") return;
-    consent(word);
+  consent: (value) => {
+    if (value === "denied") {
+      // A click that was denied from the start was never stored. It stays in memory.
+      if (consent() !== value || cookie() === current()) clear();
+    } else if (value !== "granted") return;
+    consent(value);
     restore();
     decorateAll();
   },
   reset: () => {
-    kept = ++sent;
-    asked = "";
-    forget();
+    saved = ++lastSent;
+    tried = "";
+    clear();
     decorateAll();
   },
   decorate,
@@ -101,10 +103,10 @@ const methods: Record<string, Method> = {
 
 const start = (): void => {
   restore();
-  // A router may have tidied the address before this script came.
+  // A router may have changed the address before this script ran.
   attempt(() => read(performance.getEntriesByType("navigation")[0]!.name));
   readPage();
-  // What the page does to its address is read after it was done.
+  // Read the address after each change by the page.
   for (const name of ["pushState", "replaceState"] as const) {
     const original = history[name];
     history[name] = (...state) => {
@@ -115,7 +117,7 @@ const start = (): void => {
   }
   on("popstate", readPage);
   on("pagehide,pointerdown,keydown,auxclick,click,submit", (event) => {
-    // Google's consent mode tells nobody that the visitor has agreed.
+    // Google's consent mode sends no event when the visitor agrees, so check here.
     store(true);
     decorateTarget(event);
   });
@@ -129,10 +131,10 @@ guard(() => {
   delete global.q;
   (window as Page).__tributary = global;
   Object.keys(methods).forEach((name) => (global[name] = guard(methods[name]!)));
-  // Who is not there yet has not clicked.
-  started = new Promise((seen: (event?: unknown) => void) => {
-    if ((document as { prerendering?: boolean }).prerendering) on("prerenderingchange", seen);
-    else seen();
+  // A prerendered page is not a click until the visitor opens it.
+  started = new Promise((shown: (event?: unknown) => void) => {
+    if ((document as { prerendering?: boolean }).prerendering) on("prerenderingchange", shown);
+    else shown();
   }).then(guard(start));
   queue.forEach(guard((call: unknown[]) => global[call[0] as string]!(call[1])));
 })();

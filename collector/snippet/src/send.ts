@@ -1,6 +1,7 @@
-// One request per click: text/plain, so that no preflight precedes it.
+// Sends one request per click. Its content type is text/plain, so that the browser sends no
+// preflight request.
 
-import { api, debug, on } from "./env";
+import { endpoint, debug, on } from "./env";
 
 export interface Reply {
   click_id?: unknown;
@@ -8,40 +9,40 @@ export interface Reply {
   attribution_model?: string | null;
 }
 
-/** Milliseconds. */
+/** Durations in milliseconds. */
 const enum Wait {
-  /** For the response to an attempt. */
+  /** The time limit for the response to an attempt. */
   response = 3000,
-  /** Before the second and last attempt. */
+  /** The pause before the second and last attempt. */
   again = 1000,
 }
 
-// fetch sends cookies to the page's own origin only: its default for credentials is
-// "same-origin". A beacon would send them to any origin.
-const post = (body: string, signal?: AbortSignal): Promise<Response> => fetch(api, { method: "POST", body, keepalive: true, signal });
+// fetch sends cookies only to the page's own origin, because credentials is "same-origin" by
+// default. sendBeacon would send them to any origin.
+const post = (body: string, signal?: AbortSignal): Promise<Response> => fetch(endpoint, { method: "POST", body, keepalive: true, signal });
 
-const ask = (body: string): Promise<Reply | number> => {
+const request = (body: string): Promise<Reply | number> => {
   const controller = new AbortController();
   setTimeout(() => controller.abort(), Wait.response);
   return post(body, controller.signal).then((response) => {
     debug(response.status);
-    // Too many requests, or a fault of the server.
+    // Retry after 429 (too many requests) and server errors.
     if (response.status > 428) throw 0;
     return response.ok ? response.json() : response.status;
   });
 };
 
-/** Sends a click twice at most, with the same id. Resolves to the reply, to the status of a refusal, or to 0 without a response. */
+/** Sends a click at most twice, with the same id. Resolves to the reply, to the status if the click was refused, or to 0 if there was no response. */
 export const send = (body: string): Promise<Reply | number> => {
   let waiting = 1;
-  // The visitor leaves the page: a click without a response is sent once more, with the same id.
+  // If the visitor leaves the page before the response, send the click once more with the same id.
   on("pagehide", () => {
     if (waiting) post(body).catch(() => 0);
     waiting = 0;
   });
   return Promise.resolve(body)
-    .then(ask)
-    .catch(() => new Promise<string>((again) => setTimeout(again, Wait.again, body)).then(ask))
+    .then(request)
+    .catch(() => new Promise<string>((again) => setTimeout(again, Wait.again, body)).then(request))
     .catch(() => 0)
     .then((reply) => {
       waiting = 0;

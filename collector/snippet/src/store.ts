@@ -1,43 +1,44 @@
-// The click that this browser holds: a cookie with the bare id, so that any
-// server can read it, and a note in localStorage that brings a lost cookie back
-// and remembers which code the click was of.
+// Stores the click of this browser in two places. A cookie contains only the id, so that
+// any server can read it. A note in localStorage restores a lost cookie and also contains
+// the code of the click.
 
 import { choice, consent } from "./consent";
-import { attempt, clickID, find, isID, settings } from "./env";
+import { attempt, clickID, group, isID, settings } from "./env";
 import type { Reply } from "./send";
 
 const enum Time {
-  /** Seconds: a window that is not known. The collector asks for 400 days at most, as browsers allow. */
+  /** The cookie's age in seconds if the attribution window is not known. The collector sends at most 400 days, the limit of browsers. */
   month = 2592000,
 }
 
-/** What a note says, in the order in which it is written. Times are Unix milliseconds. */
+/** The fields of a note, in their order. Times are Unix milliseconds. */
 export const enum At {
   id,
-  /** When the cookie ends. */
+  /** The time at which the cookie expires. */
   ends,
-  /** When the code was registered. */
+  /** The time at which the code was registered. */
   registered,
-  /** What the click is to those that come after it: a Rank. */
+  /** A Rank, which decides whether a later click replaces this one. */
   rank,
   code,
 }
 
-/** Compared with == and < alone: it is a text where the note was read. */
+/** Must be compared only with == and <, because it is a string in a note that was read from localStorage. */
 export const enum Rank {
+  /** The next click replaces this one. */
   newest,
-  /** The programme keeps the first click, and this is it. */
+  /** This is the first click in a programme that keeps the first click. */
   first,
-  /** An address brought it, and anybody can write one: a click that this browser registers replaces it. */
+  /** The id came from an address, which anyone can write. A click that this browser registers replaces it. */
   handed,
 }
 type Note = ArrayLike<string | number>;
 
-/** The click that could not be stored, or must not be: only this page knows it. */
-let held: Note | undefined | "" | false;
+/** The click in memory. It is set if the click could not be stored or must not be stored. */
+let unstored: Note | undefined | "" | false;
 
-/** The consent with which storing was tried last. */
-let tried: unknown;
+/** The consent at the last attempt to store the click. */
+let checked: unknown;
 
 const read = (): Note | undefined =>
   attempt(() => {
@@ -48,17 +49,17 @@ const read = (): Note | undefined =>
 /** The id in the cookie. */
 export const cookie = (): string | undefined =>
   attempt(() => {
-    const id = find(/; aff_click_id=([^;]*)/, "; " + document.cookie);
+    const id = group(/; aff_click_id=([^;]*)/, "; " + document.cookie);
     if (isID(id)) return id;
   });
 
 /**
- * Sets the cookie on the widest domain that the browser accepts, which is found by
- * trying; without an id, removes it from every domain.
+ * Sets the cookie on the widest domain that the browser accepts. It tries the domains one
+ * after another. Without an id, it removes the cookie from every domain.
  */
 const setCookie = (id: string, age: number): void => {
   const labels = location.hostname.split(".");
-  // Without labels there is no domain: that is a cookie of this host alone, to be removed.
+  // The removal also needs an empty domain, for a cookie of this host only.
   for (let i = labels.length + +!id; i-- && cookie() !== id; )
     attempt(() => {
       document.cookie =
@@ -74,62 +75,63 @@ const erase = (): void => {
 const click = (): Note | undefined | "" => {
   const id = cookie();
   const note = read();
-  return held || (id && (note && note[At.id] === id ? note : [id, Date.now() + Time.month * 1000, 0, Rank.newest, ""]));
+  return unstored || (id && (note && note[At.id] === id ? note : [id, Date.now() + Time.month * 1000, 0, Rank.newest, ""]));
 };
 
-/** What there is to know about the click, or undefined when there is none. */
-export const fact = (which: At): string | number | undefined => (click() || [])[which];
+/** Returns one field of the click, or undefined if there is no click. */
+export const field = (which: At): string | number | undefined => (click() || [])[which];
 
-/** The id of the click, or null. */
-export const current = (): string | null => (fact(At.id) as string) || null;
+/** Returns the id of the click, or null. */
+export const current = (): string | null => (field(At.id) as string) || null;
 
 /**
- * Stores what is held if the visitor allows it, and removes what she has refused.
- * Again does nothing unless she has changed her mind.
+ * Stores the click in memory if consent is not denied. Deletes the stored click if the
+ * visitor has denied consent. With again, it does nothing if consent has not changed since
+ * the last attempt.
  */
 export const store = (again?: boolean): void => {
-  if (!held || (again && tried === consent())) return;
-  tried = consent();
-  if (tried !== "denied") {
+  if (!unstored || (again && checked === consent())) return;
+  checked = consent();
+  if (checked !== "denied") {
     const before = cookie();
-    const id = held[At.id] as string;
-    const age = (((held[At.ends] as number) - Date.now()) / 1000) | 0;
+    const id = unstored[At.id] as string;
+    const age = (((unstored[At.ends] as number) - Date.now()) / 1000) | 0;
     setCookie(id, age);
-    // Removed only when the old one stands in the way: another tab may be reading it, or
-    // have written its own meanwhile.
+    // Delete the old cookie only if it prevents the new one. Another tab may be reading it,
+    // or may have just written its own.
     if (cookie() === before && before !== id) {
       erase();
       setCookie(id, age);
     }
-    attempt(() => (localStorage[clickID] = (held as unknown[]).join(" ")));
-    if (cookie() === id) held = undefined;
+    attempt(() => (localStorage[clickID] = (unstored as unknown[]).join(" ")));
+    if (cookie() === id) unstored = undefined;
   } else if (choice) erase();
 };
 
-/** Makes of cookie and note two again when one was lost. */
+/** Restores the cookie or the note if one of them was lost. */
 export const restore = (): void => {
   const note = read();
-  held = click() || (note && note[At.ends]! > Date.now() && note);
+  unstored = click() || (note && note[At.ends]! > Date.now() && note);
   store();
 };
 
 /**
- * Takes a click over. Without a reply it was handed over. The one that is known
- * stays in a programme that keeps the first click, and where the model is null:
- * then the collector could not ask for it.
+ * Saves a click. A click without a reply was handed over by an address. The existing click
+ * stays if the programme keeps the first click. It also stays if the attribution model is
+ * null, which means that the collector could not look up the programme.
  */
-export const keep = (id: string, code: string, { cookie_max_age: age = Time.month as number, attribution_model: model }: Reply = {}): void => {
+export const adopt = (id: string, code: string, { cookie_max_age: age = Time.month as number, attribution_model: model }: Reply = {}): void => {
   const now = Date.now();
   const first = model === "first_click";
-  const rank = fact(At.rank)!;
-  const stays = (first || model === null) && rank < Rank.handed;
-  const [known, ends] = (stays && click()) || [id, now + age * 1000];
-  held = [known, ends, now, first ? Rank.first : model === undefined ? Rank.handed : stays ? rank : Rank.newest, code];
+  const rank = field(At.rank)!;
+  const keepExisting = (first || model === null) && rank < Rank.handed;
+  const [kept, ends] = (keepExisting && click()) || [id, now + age * 1000];
+  unstored = [kept, ends, now, first ? Rank.first : model === undefined ? Rank.handed : keepExisting ? rank : Rank.newest, code];
   store();
 };
 
-/** Forgets the click. */
-export const forget = (): void => {
-  held = undefined;
+/** Deletes the click. */
+export const clear = (): void => {
+  unstored = undefined;
   erase();
 };
