@@ -49,7 +49,7 @@ func TestDecodeNamesEverythingThatIsWrong(t *testing.T) {
 		{"leading zero", `{"referral_code":01}`, []string{"body is not valid JSON at byte 18"}},
 		{"raw line feed", "{\"referral_code\":\"a\nb\"}", []string{"body is not valid JSON at byte 19"}},
 		{"bad UTF-8", "{\"referral_code\":\"a\xff\"}", []string{"body must be valid UTF-8"}},
-		{"NUL", `{"referral_code":"a","sub_id":"x\u0000"}`, []string{"sub_id " + jsonscan.HoldsNUL}},
+		{"NUL", `{"referral_code":"a","sub_id":"x\u0000"}`, []string{"sub_id " + jsonscan.ContainsNUL}},
 		{"lone surrogate", `{"referral_code":"a","sub_id":"\ud800"}`, []string{"sub_id " + jsonscan.LoneSurrogate}},
 		{"reversed pair", `{"referral_code":"a","sub_id":"\ude00\ud83d"}`, []string{"sub_id " + jsonscan.LoneSurrogate}},
 		{"bad escape", `{"referral_code":"\x"}`, []string{"body is not valid JSON at byte 18"}},

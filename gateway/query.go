@@ -62,7 +62,7 @@ func parseQuery(raw string, names map[string]*fieldPlan, scratch protoreflect.Me
 		case !utf8.ValidString(value):
 			found.add(name, jsonscan.NotUTF8)
 		case strings.IndexByte(value, 0) >= 0:
-			found.add(name, jsonscan.HoldsNUL)
+			found.add(name, jsonscan.ContainsNUL)
 		case value == "":
 		default:
 			if wrong := field.setText(scratch, value); wrong != "" {

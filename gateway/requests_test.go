@@ -165,7 +165,7 @@ func TestQueries(t *testing.T) {
 		"?sortOrder=ASC":       "sortOrder=must be one of asc, desc",
 		"?sortOrder=1":         "sortOrder=must be one of asc, desc",
 		"?search=%ff":          "search=" + jsonscan.NotUTF8,
-		"?search=%00":          "search=" + jsonscan.HoldsNUL,
+		"?search=%00":          "search=" + jsonscan.ContainsNUL,
 		"?search=%zz":          "search=must be well-formed percent-encoding",
 		"?%zz=1":               "%zz=is not a well-formed parameter name",
 		"?page=x&status=y&z=1": "page=" + mustBeInteger + "\nstatus=must be one of pending, approved, rejected, paid, refunded\nz=is not a parameter of this route",

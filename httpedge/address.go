@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ParseProxies reads a comma separated list of CIDRs or single addresses, as
-// TRIBUTARY_TRUSTED_PROXIES holds them. An empty list trusts nobody.
+// ParseProxies parses a comma-separated list of CIDRs and single addresses, the format of
+// TRIBUTARY_TRUSTED_PROXIES. An empty list means that no proxy is trusted.
 func ParseProxies(list string) ([]netip.Prefix, error) {
 	var trusted []netip.Prefix
 	for part := range strings.SplitSeq(list, ",") {
@@ -30,11 +30,11 @@ func ParseProxies(list string) ([]netip.Prefix, error) {
 	return trusted, nil
 }
 
-// ClientAddr is the right-most hop that no trusted proxy vouches for: the peer
-// itself unless it is trusted, else the last X-Forwarded-For entry that is not
-// trusted. Entries further left are the client's own claim and are ignored. An
-// entry that is no address ends the walk at the hop that reported it. The zero
-// Addr comes back only for a connection without an IP peer.
+// ClientAddr returns the client's address. This is the peer of the connection, unless the
+// peer is a trusted proxy. Then it is the last X-Forwarded-For entry that is not a
+// trusted proxy. Entries further left are ignored, because the client may have written
+// them. If an entry is not an address, ClientAddr returns the address of the proxy that
+// added it. It returns the zero Addr only for a connection without an IP peer.
 func ClientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	addr := peerAddr(r)
 	if !contains(trusted, addr) {
@@ -62,8 +62,8 @@ func ClientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	return addr
 }
 
-// LimitSubject is what a per-address limit counts: an IPv4 address, or the /64
-// of an IPv6 address, because one subscriber owns a whole /64.
+// LimitSubject returns the key under which a limit per address counts a client. It is an
+// IPv4 address, or the /64 of an IPv6 address, because one subscriber has a whole /64.
 func LimitSubject(addr netip.Addr) string {
 	switch {
 	case !addr.IsValid():
@@ -75,8 +75,9 @@ func LimitSubject(addr netip.Addr) string {
 	}
 }
 
-// AddressPrefix is the part of an address that may be kept in clear and logged:
-// the /24 of an IPv4 address, the /48 of an IPv6 address; empty for none.
+// AddressPrefix returns the part of an address that may be stored and logged as clear
+// text. It is the /24 of an IPv4 address or the /48 of an IPv6 address, and "" for the
+// zero Addr.
 func AddressPrefix(addr netip.Addr) string {
 	switch {
 	case !addr.IsValid():
@@ -88,9 +89,9 @@ func AddressPrefix(addr netip.Addr) string {
 	}
 }
 
-// Secure reports whether the request may be served: it came over TLS, or the
-// nearest trusted proxy says that it received it over HTTPS, or plain HTTP is
-// allowed (development). Otherwise the only answer is 403 HTTPS_REQUIRED.
+// Secure reports whether the request may be served. It returns true if the request used
+// TLS, if the nearest trusted proxy reports that it received the request over HTTPS, or
+// if allowHTTP is true. Otherwise the response must be 403 HTTPS_REQUIRED.
 func Secure(r *http.Request, trusted []netip.Prefix, allowHTTP bool) bool {
 	if r.TLS != nil || allowHTTP {
 		return true
@@ -102,7 +103,7 @@ func Secure(r *http.Request, trusted []netip.Prefix, allowHTTP bool) bool {
 	if len(lines) == 0 {
 		return false
 	}
-	// A chain of proxies appends, so the nearest one wrote the last word.
+	// Each proxy of a chain appends its value, so the last value is from the nearest one.
 	last := lines[len(lines)-1]
 	if cut := strings.LastIndexByte(last, ','); cut >= 0 {
 		last = last[cut+1:]
@@ -118,7 +119,7 @@ func peerAddr(r *http.Request) netip.Addr {
 	return peer.Addr().WithZone("").Unmap()
 }
 
-// parseHop reads an X-Forwarded-For entry; some proxies append the port.
+// parseHop parses an entry of X-Forwarded-For. Some proxies append the port.
 func parseHop(hop string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(hop)
 	if err != nil {

@@ -28,11 +28,11 @@ func proxies(t testing.TB, list string) []netip.Prefix {
 func TestAddressPrefix(t *testing.T) {
 	for addr, want := range map[string]string{"203.0.113.9": "203.0.113.0/24", "2001:db8:1:2::3": "2001:db8:1::/48"} {
 		if got := AddressPrefix(netip.MustParseAddr(addr)); got != want {
-			t.Errorf("%s is kept as %q, want %q", addr, got, want)
+			t.Errorf("the prefix of %s is %q, want %q", addr, got, want)
 		}
 	}
 	if got := AddressPrefix(netip.Addr{}); got != "" {
-		t.Errorf("no address is kept as %q", got)
+		t.Errorf("the prefix of the zero address is %q", got)
 	}
 }
 
@@ -42,21 +42,21 @@ func TestClientAddr(t *testing.T) {
 		name, peer, want string
 		forwarded        []string
 	}{
-		{"peer that is no proxy", "198.51.100.7:1", "198.51.100.7", nil},
-		{"spoofed header from a peer that is no proxy", "198.51.100.7:1", "198.51.100.7", []string{"1.2.3.4"}},
+		{"peer is not a proxy", "198.51.100.7:1", "198.51.100.7", nil},
+		{"forged header from a peer that is not a proxy", "198.51.100.7:1", "198.51.100.7", []string{"1.2.3.4"}},
 		{"one proxy", proxy, "203.0.113.9", []string{"203.0.113.9"}},
-		{"client's own claim left of the proxy's word", proxy, "203.0.113.9", []string{"1.2.3.4, 203.0.113.9"}},
+		{"forged entry left of the proxy's entry", proxy, "203.0.113.9", []string{"1.2.3.4, 203.0.113.9"}},
 		{"two proxies", proxy, "203.0.113.9", []string{"1.2.3.4, 203.0.113.9, 10.0.0.2"}},
 		{"header in two lines", proxy, "203.0.113.9", []string{"1.2.3.4", "203.0.113.9,10.0.0.2"}},
-		{"garbage as the last hop", proxy, "10.0.0.1", []string{"203.0.113.9, unknown"}},
-		{"garbage behind a proxy", proxy, "10.0.0.2", []string{"203.0.113.9, <script>, 10.0.0.2"}},
+		{"invalid entry from the nearest proxy", proxy, "10.0.0.1", []string{"203.0.113.9, unknown"}},
+		{"invalid entry from a farther proxy", proxy, "10.0.0.2", []string{"203.0.113.9, <script>, 10.0.0.2"}},
 		{"empty header", proxy, "10.0.0.1", []string{""}},
 		{"only proxies", proxy, "10.0.0.3", []string{"10.0.0.3, 10.0.0.2"}},
 		{"port appended", proxy, "203.0.113.9", []string{"203.0.113.9:4711"}},
 		{"v6 with port", proxy, "2001:db8::1", []string{"[2001:db8::1]:4711"}},
 		{"v6 in brackets", proxy, "2001:db8::1", []string{"[2001:db8::1]"}},
-		{"v4 inside v6", proxy, "203.0.113.9", []string{"::ffff:203.0.113.9"}},
-		{"proxy that speaks v4 inside v6", "[::ffff:10.0.0.1]:1", "203.0.113.9", []string{"203.0.113.9"}},
+		{"IPv4-mapped IPv6", proxy, "203.0.113.9", []string{"::ffff:203.0.113.9"}},
+		{"proxy with IPv4-mapped IPv6 address", "[::ffff:10.0.0.1]:1", "203.0.113.9", []string{"203.0.113.9"}},
 		{"zone", "[fe80::1%eth0]:1", "fe80::1", nil},
 	}
 	for _, c := range cases {
@@ -72,7 +72,7 @@ func TestClientAddr(t *testing.T) {
 	}
 }
 
-func TestLimitSubjectTakesAWholeV6Subscriber(t *testing.T) {
+func TestLimitSubject_CountsIPv6PerSubscriber(t *testing.T) {
 	for in, want := range map[string]string{
 		"203.0.113.9":         "203.0.113.9",
 		"2001:db8:1:2:3::4":   "2001:db8:1:2::/64",
@@ -83,7 +83,7 @@ func TestLimitSubjectTakesAWholeV6Subscriber(t *testing.T) {
 		}
 	}
 	if got := LimitSubject(netip.Addr{}); got == "" {
-		t.Error("a connection without an address must be counted under some subject")
+		t.Error("a connection without an address has no key")
 	}
 }
 
@@ -94,8 +94,8 @@ func TestParseProxies(t *testing.T) {
 	if got := proxies(t, ""); got != nil {
 		t.Errorf("an empty list trusts %v", got)
 	}
-	if _, err := ParseProxies("10.0.0.0/8,nonsense"); err == nil {
-		t.Error("nonsense was accepted")
+	if _, err := ParseProxies("10.0.0.0/8,invalid"); err == nil {
+		t.Error("an invalid list was accepted")
 	}
 }
 
@@ -109,13 +109,13 @@ func TestSecure(t *testing.T) {
 	}{
 		{"plain", "198.51.100.7:1", nil, false, false},
 		{"plain, development", "198.51.100.7:1", nil, true, true},
-		{"spoofed", "198.51.100.7:1", []string{"https"}, false, false},
-		{"proxy says https", "10.0.0.1:1", []string{"https"}, false, true},
-		{"proxy says HTTPS", "10.0.0.1:1", []string{"HTTPS"}, false, true},
-		{"proxy says http", "10.0.0.1:1", []string{"http"}, false, false},
+		{"forged header", "198.51.100.7:1", []string{"https"}, false, false},
+		{"proxy reports https", "10.0.0.1:1", []string{"https"}, false, true},
+		{"proxy reports HTTPS", "10.0.0.1:1", []string{"HTTPS"}, false, true},
+		{"proxy reports http", "10.0.0.1:1", []string{"http"}, false, false},
 		{"client claimed https, proxy appended http", "10.0.0.1:1", []string{"https, http"}, false, false},
-		{"client claimed https in a line of its own", "10.0.0.1:1", []string{"https", "http"}, false, false},
-		{"proxy says nothing", "10.0.0.1:1", nil, false, false},
+		{"client claimed https in a separate line", "10.0.0.1:1", []string{"https", "http"}, false, false},
+		{"proxy sends no header", "10.0.0.1:1", nil, false, false},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -130,8 +130,8 @@ func TestSecure(t *testing.T) {
 	}
 }
 
-// Whatever a client puts into the header, the answer is an address that the
-// proxy itself reported: the last entry, or the proxy.
+// For any header of a client, the result is the entry that the proxy appended, or the
+// proxy itself.
 func FuzzClientAddr(f *testing.F) {
 	f.Add("1.2.3.4, 5.6.7.8")
 	f.Add("[::1]:99,")
@@ -141,11 +141,11 @@ func FuzzClientAddr(f *testing.F) {
 		r := request("10.0.0.1:1")
 		r.Header["X-Forwarded-For"] = []string{claim + ", 203.0.113.9"}
 		if got := ClientAddr(r, trusted).String(); got != "203.0.113.9" {
-			t.Fatalf("%q moved the client to %s", claim, got)
+			t.Fatalf("%q changed the client's address to %s", claim, got)
 		}
 		r.Header["X-Forwarded-For"] = []string{claim}
 		if got := ClientAddr(r, trusted); !got.IsValid() {
-			t.Fatalf("%q left no address", claim)
+			t.Fatalf("no address for %q", claim)
 		}
 	})
 }

@@ -1,12 +1,12 @@
-// Package httpedge decides, for every HTTP surface of the service alike, who is
-// calling and how: the client's address behind trusted proxies, whether the
-// request travelled over HTTPS, the id it is logged under; and it writes the
-// one error body of SPEC.md section 7 and sets the limits of a public server.
+// Package httpedge contains the parts that all HTTP servers of the service share. It
+// determines the client's address behind trusted proxies, whether a request used HTTPS,
+// and the request id. It writes the error body of SPEC.md section 7 and sets the limits
+// of a public server.
 //
-// It guarantees that nothing a client sends can choose the address it is
-// counted under or pretend to be encrypted: forwarding headers count only when
-// the peer of the TCP connection is a configured proxy, and then only the part
-// that proxy wrote.
+// It guarantees that a client cannot forge its address or claim to use HTTPS. Forwarding
+// headers are read only if the peer of the TCP connection is a trusted proxy, and then
+// only the part that trusted proxies wrote.
 //
-// It does not authenticate, route or count: the gateway and the collector do.
+// It does not authenticate clients, route requests or count them for rate limits. The
+// gateway and the collector do that.
 package httpedge

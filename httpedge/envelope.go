@@ -9,13 +9,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Envelope is the body of every error (SPEC.md section 7).
+// Envelope is the body of every error response (SPEC.md section 7).
 type Envelope struct {
 	StatusCode int              `json:"statusCode"`
 	Message    string           `json:"message"`
 	Error      string           `json:"error"`
 	Code       affiliate.Reason `json:"code"`
-	// Details are there for VALIDATION_ERROR only.
+	// Details is set only for VALIDATION_ERROR.
 	Details []Detail `json:"details,omitempty"`
 }
 
@@ -25,10 +25,11 @@ type Detail struct {
 	Message string `json:"message"`
 }
 
-// WriteError answers with the envelope. Headers that the caller has set
-// (Retry-After, Allow, CORS, request id) stay; a body length or an encoding
-// meant for a success is dropped. Violations, whose fields are spelled as the caller
-// wrote them, become sentences. They are printed for VALIDATION_ERROR only.
+// WriteError writes an error response with the envelope as its body. It keeps the headers
+// that the caller has set (Retry-After, Allow, CORS, request id). It replaces headers
+// that describe the body of a success, such as its length and encoding. Each violation
+// becomes a sentence in the details, for VALIDATION_ERROR only. The fields of violations
+// must have the spelling of the client.
 func WriteError(w http.ResponseWriter, status int, reason affiliate.Reason, message string, violations ...affiliate.Violation) {
 	envelope := Envelope{StatusCode: status, Message: message, Error: http.StatusText(status), Code: reason}
 	if reason == affiliate.ReasonValidation {
@@ -39,22 +40,23 @@ func WriteError(w http.ResponseWriter, status int, reason affiliate.Reason, mess
 	writeEnvelope(w, envelope, nil)
 }
 
-// WriteErrorWith is WriteError with further fields beside those of the envelope:
-// those of a JSON object that is not empty and shares no name with it.
+// WriteErrorWith is WriteError with additional fields in the body. object is a JSON
+// object with these fields. It must not be empty and must not contain a field of the
+// envelope.
 func WriteErrorWith(w http.ResponseWriter, status int, reason affiliate.Reason, message string, object []byte) {
 	writeEnvelope(w, Envelope{StatusCode: status, Message: message, Error: http.StatusText(status), Code: reason}, object)
 }
 
-func writeEnvelope(w http.ResponseWriter, envelope Envelope, beside []byte) {
+func writeEnvelope(w http.ResponseWriter, envelope Envelope, object []byte) {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)
-	// Strings and ints: Encode cannot fail.
+	// Encode cannot fail, because the envelope contains only strings and ints.
 	_ = encoder.Encode(envelope)
-	if beside != nil {
+	if object != nil {
 		body.Truncate(body.Len() - len("}\n"))
 		body.WriteByte(',')
-		body.Write(bytes.TrimPrefix(beside, []byte("{")))
+		body.Write(bytes.TrimPrefix(object, []byte("{")))
 		body.WriteByte('\n')
 	}
 

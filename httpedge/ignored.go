@@ -6,18 +6,17 @@ import (
 	"strings"
 )
 
-// IgnoredFieldsHeader names the keys of a request body that had no effect. Routes
-// whose senders are deployed in many versions ignore unknown keys instead of
-// refusing them.
+// IgnoredFieldsHeader is the response header that lists the unknown keys of a request
+// body. Some routes have clients in many versions. These routes ignore unknown keys
+// instead of rejecting the request.
 const IgnoredFieldsHeader = "Ignored-Fields"
 
-// maxIgnored bounds the header, because the client chooses the names.
+// maxIgnored bounds the length of the header, because the client chooses the names.
 const maxIgnored = 1024
 
-// SetIgnoredFields sets the header to the paths of the ignored keys, separated
-// by ", ". Bytes other than letters, digits, "_", "-", ".", "[" and "]" are
-// percent-encoded. The list ends with "..." when it is too long. Without paths
-// there is no header.
+// SetIgnoredFields sets the header to the paths of the ignored keys, separated by ", ".
+// Bytes other than letters, digits, "_", "-", ".", "[" and "]" are percent-encoded. If
+// the list is too long, it is cut and ends with "...". Without paths, no header is set.
 func SetIgnoredFields(h http.Header, paths []string) {
 	if len(paths) == 0 {
 		return

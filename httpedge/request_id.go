@@ -2,24 +2,24 @@ package httpedge
 
 import "net/http"
 
-// RequestIDHeader carries the request id in and out (SPEC.md section 9).
+// RequestIDHeader contains the request id in requests and responses (SPEC.md section 9).
 const RequestIDHeader = "X-Request-Id"
 
-// maxRequestID bounds an id taken from a client, which is echoed and logged.
+// maxRequestID bounds the length of a client's id, which is returned and logged.
 const maxRequestID = 128
 
-// RequestID is the client's X-Request-Id when it is 1 to 128 visible ASCII
-// characters, else a fresh one from mint: anything else could split a log line
-// or a header.
-func RequestID(r *http.Request, mint func() string) string {
+// RequestID returns the client's X-Request-Id if it is valid (see ValidRequestID), and
+// otherwise a new id from newID.
+func RequestID(r *http.Request, newID func() string) string {
 	id := r.Header.Get(RequestIDHeader)
 	if ValidRequestID(id) {
 		return id
 	}
-	return mint()
+	return newID()
 }
 
-// ValidRequestID reports whether id may be echoed and logged.
+// ValidRequestID reports whether id consists of 1 to 128 visible ASCII characters. Other
+// characters could break a log line or a header.
 func ValidRequestID(id string) bool {
 	if len(id) == 0 || len(id) > maxRequestID {
 		return false

@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Limits of a public server (RELIABILITY.md 6.6). Streams and downloads extend
-// their own write deadline through http.ResponseController.
+// Limits of a public server (RELIABILITY.md 6.6). Streams and downloads extend their
+// write deadline with http.ResponseController.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 15 * time.Second
@@ -25,13 +25,12 @@ const (
 	maxStreams        = 100
 )
 
-// HSTS is the Strict-Transport-Security value of a deployment that refuses
-// plain HTTP.
+// HSTS is the value of Strict-Transport-Security for deployments that reject plain HTTP.
 const HSTS = "max-age=31536000"
 
-// NewServer makes a server with the limits above. Its own complaints (TLS
-// handshakes, broken clients) go to log at debug level: they are the peer's
-// faults and as many as the peer likes.
+// NewServer returns a server with the limits above. The server logs its own errors
+// (failed TLS handshakes, invalid requests) at debug level, because clients cause them
+// and could flood the log.
 func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           handler,
@@ -45,17 +44,16 @@ func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// Serve runs server on listener until it is shut down, over TLS when config is
-// not nil. A client that speaks plain HTTP to the TLS port reads 403
-// HTTPS_REQUIRED too, where net/http alone would answer a bare 400. It returns
-// nil after Shutdown or Close.
+// Serve runs server on listener until it is shut down. It uses TLS if config is not nil.
+// A client that sends plain HTTP to the TLS port gets 403 HTTPS_REQUIRED; net/http alone
+// would respond with 400. Serve returns nil after Shutdown or Close.
 func Serve(server *http.Server, listener net.Listener, config *tls.Config) error {
 	var err error
 	if config == nil {
 		err = server.Serve(listener)
 	} else {
 		server.TLSConfig = config
-		err = server.ServeTLS(plainRefuser{listener}, "", "")
+		err = server.ServeTLS(plainHTTPRefuser{listener}, "", "")
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -63,37 +61,38 @@ func Serve(server *http.Server, listener net.Listener, config *tls.Config) error
 	return err
 }
 
-// Guard turns a panic of next into 500 INTERNAL_ERROR and hands what was thrown
-// to report. When the answer has already begun, the connection is cut instead,
-// so that no client takes half an answer for a whole one.
-func Guard(next http.Handler, report func(r *http.Request, thrown any, stack []byte)) http.Handler {
+// Guard recovers panics of next. It passes the panic value to report and responds with
+// 500 INTERNAL_ERROR. If next has already begun a response, Guard closes the connection
+// instead, so that no client treats a partial response as complete.
+func Guard(next http.Handler, report func(r *http.Request, panicked any, stack []byte)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		watched := &startWatcher{ResponseWriter: w}
+		watcher := &startWatcher{ResponseWriter: w}
 		defer func() {
-			thrown := recover()
-			if thrown == nil {
+			panicked := recover()
+			if panicked == nil {
 				return
 			}
-			if err, ok := thrown.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			if err, ok := panicked.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(http.ErrAbortHandler)
 			}
-			report(r, thrown, debug.Stack())
-			if watched.started {
+			report(r, panicked, debug.Stack())
+			if watcher.started {
 				panic(http.ErrAbortHandler)
 			}
 			WriteError(w, http.StatusInternalServerError, affiliate.ReasonInternal, "An unexpected error occurred.")
 		}()
-		next.ServeHTTP(watched, r)
+		next.ServeHTTP(watcher, r)
 	})
 }
 
+// startWatcher records whether a response has begun.
 type startWatcher struct {
 	http.ResponseWriter
 	started bool
 }
 
 func (w *startWatcher) WriteHeader(status int) {
-	// 1xx answers are not the answer.
+	// Informational responses (1xx) precede the response itself.
 	w.started = w.started || status >= 200
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -103,10 +102,10 @@ func (w *startWatcher) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Unwrap lets http.ResponseController reach Flush and the deadlines.
+// Unwrap gives http.ResponseController access to the deadlines of the server's writer.
 func (w *startWatcher) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Flush keeps plain http.Flusher assertions working (server-sent events).
+// Flush implements http.Flusher for handlers that do not use http.ResponseController.
 func (w *startWatcher) Flush() {
 	if f, ok := w.ResponseWriter.(http.Flusher); ok {
 		w.started = true
@@ -114,9 +113,10 @@ func (w *startWatcher) Flush() {
 	}
 }
 
-type plainRefuser struct{ net.Listener }
+// plainHTTPRefuser wraps the connections of a TLS listener in sniffedConn.
+type plainHTTPRefuser struct{ net.Listener }
 
-func (l plainRefuser) Accept() (net.Conn, error) {
+func (l plainHTTPRefuser) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -124,9 +124,9 @@ func (l plainRefuser) Accept() (net.Conn, error) {
 	return &sniffedConn{Conn: conn}, nil
 }
 
-// sniffedConn looks at the first byte that the client sends. A TLS client
-// always begins with a handshake record; anything else never gets a session, so
-// whatever the TLS stack or net/http then writes is replaced by the refusal.
+// sniffedConn checks the first byte that the client sends. A TLS client always begins
+// with a handshake record. For any other client, sniffedConn replaces everything that the
+// server writes with the response 403 HTTPS_REQUIRED.
 type sniffedConn struct {
 	net.Conn
 	sniffed, plain, refused bool
@@ -161,5 +161,5 @@ var httpsRequired = func() []byte {
 		strconv.Itoa(len(body)) + "\r\n\r\n" + body)
 }()
 
-// HTTPSRequiredMessage is the sentence of HTTPS_REQUIRED.
+// HTTPSRequiredMessage is the message of HTTPS_REQUIRED.
 const HTTPSRequiredMessage = "This service is reached over HTTPS only."

@@ -23,25 +23,25 @@ import (
 )
 
 func TestRequestID(t *testing.T) {
-	minted := func() string { return "minted" }
+	newID := func() string { return "new id" }
 	for in, want := range map[string]string{
-		"":                       "minted",
+		"":                       "new id",
 		"abc-123":                "abc-123",
-		"with space":             "minted",
-		"tab\there":              "minted",
-		"ünïcode":                "minted",
+		"with space":             "new id",
+		"tab\there":              "new id",
+		"ünïcode":                "new id",
 		strings.Repeat("x", 128): strings.Repeat("x", 128),
-		strings.Repeat("x", 129): "minted",
+		strings.Repeat("x", 129): "new id",
 	} {
 		r := request("192.0.2.1:1")
 		r.Header[RequestIDHeader] = []string{in}
-		if got := RequestID(r, minted); got != want {
+		if got := RequestID(r, newID); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
 		}
 	}
 }
 
-func TestWriteErrorPrintsTheEnvelope(t *testing.T) {
+func TestWriteError_WritesEnvelope(t *testing.T) {
 	w := httptest.NewRecorder()
 	WriteError(w, 400, affiliate.ReasonValidation, "The request is invalid.", affiliate.Violation{Field: "url", Message: "is <bad>"})
 	want := `{"statusCode":400,"message":"The request is invalid.","error":"Bad Request","code":"VALIDATION_ERROR","details":[{"field":"url","message":"url is <bad>."}]}` + "\n"
@@ -56,18 +56,18 @@ func TestWriteErrorPrintsTheEnvelope(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil {
 		t.Fatal(err)
 	}
-	if _, there := body["details"]; there || w.Header().Get("Retry-After") != "3" {
-		t.Errorf("details only for validation, headers kept: %s %v", w.Body, w.Header())
+	if _, found := body["details"]; found || w.Header().Get("Retry-After") != "3" {
+		t.Errorf("want no details and Retry-After 3: %s %v", w.Body, w.Header())
 	}
 }
 
-func TestGuard(t *testing.T) {
+func TestGuard_RecoversPanic(t *testing.T) {
 	var reported any
-	report := func(_ *http.Request, thrown any, stack []byte) {
+	report := func(_ *http.Request, panicked any, stack []byte) {
 		if len(stack) == 0 {
 			t.Error("no stack")
 		}
-		reported = thrown
+		reported = panicked
 	}
 
 	w := httptest.NewRecorder()
@@ -78,7 +78,7 @@ func TestGuard(t *testing.T) {
 
 	defer func() {
 		if err, ok := recover().(error); !ok || !errors.Is(err, http.ErrAbortHandler) {
-			t.Error("a half written answer must cut the connection")
+			t.Error("a panic after the response began must close the connection")
 		}
 	}()
 	Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -87,13 +87,13 @@ func TestGuard(t *testing.T) {
 	}), report).ServeHTTP(httptest.NewRecorder(), request("192.0.2.1:1"))
 }
 
-// net/http answers these itself, so they have no envelope.
-func TestRequestsThatReachNoHandlerAreRefusedAsPlainText(t *testing.T) {
+// net/http responds to these requests itself, without the envelope.
+func TestServer_InvalidRequestsGetPlainText(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("handled") }), slog.New(slog.DiscardHandler))
+	server := NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called") }), slog.New(slog.DiscardHandler))
 	go func() { _ = Serve(server, listener, nil) }()
 	t.Cleanup(func() { _ = server.Close() })
 
@@ -126,7 +126,7 @@ func TestRequestsThatReachNoHandlerAreRefusedAsPlainText(t *testing.T) {
 	}
 }
 
-func TestPlainHTTPOnTheTLSPort(t *testing.T) {
+func TestServe_PlainHTTPOnTLSPort(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -140,25 +140,25 @@ func TestPlainHTTPOnTheTLSPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = io.WriteString(conn, "POST /v1/clicks HTTP/1.1\r\nHost: x\r\n\r\n")
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, _ := io.ReadAll(answer.Body)
-	_, _ = answer.Body.Close(), conn.Close()
-	if answer.StatusCode != http.StatusForbidden || !strings.Contains(string(body), `"code":"HTTPS_REQUIRED"`) {
-		t.Errorf("%d %s", answer.StatusCode, body)
+	body, _ := io.ReadAll(response.Body)
+	_, _ = response.Body.Close(), conn.Close()
+	if response.StatusCode != http.StatusForbidden || !strings.Contains(string(body), `"code":"HTTPS_REQUIRED"`) {
+		t.Errorf("%d %s", response.StatusCode, body)
 	}
 
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
-	answer, err = client.Get("https://" + listener.Addr().String())
+	response, err = client.Get("https://" + listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, _ = io.ReadAll(answer.Body)
-	_ = answer.Body.Close()
+	body, _ = io.ReadAll(response.Body)
+	_ = response.Body.Close()
 	if string(body) != "HTTP/2.0" {
-		t.Errorf("TLS clients speak %s", body)
+		t.Errorf("a TLS client uses %s", body)
 	}
 	client.CloseIdleConnections()
 	_ = server.Close()

@@ -1,8 +1,8 @@
-// Package errorspec reads the HTTP status, the gRPC code and the standard
-// sentence of every error reason from the options of the ErrorReason enum.
+// Package errorspec reads the HTTP status, the gRPC code and the standard message of
+// every error reason from the options of the ErrorReason enum.
 //
-// It is the only reader of these options, so the core, the gateway and the
-// documents agree. The table does not change after start.
+// It is the only reader of these options, so the core, the gateway and the documentation
+// agree. The table does not change after start.
 package errorspec
 
 import (
@@ -17,19 +17,19 @@ import (
 // Spec is one value of ErrorReason.
 type Spec struct {
 	Reason affiliate.Reason
-	// Value is the name of the enum value: ERROR_REASON_NOT_FOUND.
+	// Value is the name of the enum value, such as ERROR_REASON_NOT_FOUND.
 	Value string
 	// HTTPStatus is the status of the REST response.
 	HTTPStatus int
 	// GRPCCode is the google.rpc.Code of the gRPC response.
 	GRPCCode uint32
-	// Message is the sentence of a refusal that has none of its own.
+	// Message is the message of an error response that sets no other message.
 	Message string
 }
 
 const prefix = "ERROR_REASON_"
 
-// all is in the order of the enum.
+// all contains the specs in the order of the enum.
 var all, byReason = read()
 
 func read() ([]Spec, map[affiliate.Reason]*Spec) {
@@ -56,7 +56,7 @@ func read() ([]Spec, map[affiliate.Reason]*Spec) {
 	return specs, table
 }
 
-// Of returns the spec of a reason, nil for a reason that the contract lacks.
+// Of returns the spec of a reason, or nil if the enum does not contain the reason.
 func Of(reason affiliate.Reason) *Spec { return byReason[reason] }
 
 // All returns every spec in the order of the enum. The caller must not change it.

@@ -1,9 +1,9 @@
-// Package jsonscan reads JSON tokens for the HTTP surfaces.
+// Package jsonscan reads JSON tokens for the HTTP servers.
 //
-// It accepts exactly the grammar of RFC 8259 and reports where a text breaks it.
-// Strings that are valid JSON but cannot be stored (NUL, half of a surrogate
-// pair, bytes that are not UTF-8) are returned with the reason. It does not
-// limit nesting, compare keys or convert numbers; its callers do.
+// It accepts exactly the grammar of RFC 8259 and reports the position of a syntax error.
+// Some strings are valid JSON but cannot be stored: those with NUL, half of a surrogate
+// pair or invalid UTF-8. The scanner returns them with the reason. It does not limit
+// nesting, compare keys or convert numbers; its callers do.
 package jsonscan
 
 import (
@@ -13,18 +13,18 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Scanner reads the tokens of Data from Pos on. When a method returns ok ==
-// false, the text is not JSON at Pos and the scanner must not be used further. In a
-// broken escape sequence, Pos is at the backslash.
+// Scanner reads the tokens of Data, starting at Pos. If a method returns ok == false, the
+// text is not valid JSON at Pos, and the scanner must not be used again. For an invalid
+// escape sequence, Pos is the position of the backslash.
 //
-// Strings and numbers are substrings of Data unless they contain escapes, so
-// they need no memory of their own and keep Data alive.
+// Strings and numbers are substrings of Data unless they contain escapes. They need no
+// memory of their own, but they keep Data in memory.
 type Scanner struct {
 	Data string
 	Pos  int
 }
 
-// Space skips white space and returns the byte after it, 0 at the end.
+// Space skips white space and returns the next byte, or 0 at the end of the text.
 func (s *Scanner) Space() byte {
 	for s.Pos < len(s.Data) {
 		switch c := s.Data[s.Pos]; c {
@@ -37,8 +37,8 @@ func (s *Scanner) Space() byte {
 	return 0
 }
 
-// Take skips white space and then c. It returns false, and skips no more than
-// the white space, when another byte follows.
+// Take skips white space and then c. If another byte follows the white space, it does not
+// skip that byte and returns false.
 func (s *Scanner) Take(c byte) bool {
 	if s.Space() != c {
 		return false
@@ -56,7 +56,7 @@ func (s *Scanner) Literal(w string) bool {
 	return true
 }
 
-// Number reads a number. integer is false when it has a fraction or an exponent.
+// Number reads a number. integer is false if the number has a fraction or an exponent.
 func (s *Scanner) Number() (literal string, integer, ok bool) {
 	start := s.Pos
 	if s.at('-') {
@@ -99,16 +99,16 @@ func (s *Scanner) digits() bool {
 	return s.Pos > start
 }
 
-// Faults of strings that are valid JSON, as the messages of violations
-// (affiliate.Violation). Postgres does not store NUL, and proto strings are UTF-8.
+// Faults of strings that are valid JSON but cannot be stored. They are messages for
+// affiliate.Violation. Postgres does not store NUL, and proto strings are UTF-8.
 const (
 	NotUTF8       = "must be valid UTF-8"
 	LoneSurrogate = "must not contain half of a surrogate pair"
-	HoldsNUL      = affiliate.MustNotHaveNUL
+	ContainsNUL   = affiliate.MustNotHaveNUL
 )
 
-// Text reads a string. Pos must be on its opening quote. fault is one of the
-// constants above when the string cannot be used.
+// Text reads a string. Pos must be at its opening quote. If the string cannot be stored,
+// fault is one of the constants above.
 func (s *Scanner) Text() (value, fault string, ok bool) {
 	s.Pos++
 	start := s.Pos
@@ -154,7 +154,7 @@ func (s *Scanner) escapedText(start int) (value, fault string, ok bool) {
 			}
 			switch {
 			case r == 0:
-				note(HoldsNUL)
+				note(ContainsNUL)
 			case utf16.IsSurrogate(r):
 				note(LoneSurrogate)
 			}
@@ -174,8 +174,8 @@ func (s *Scanner) escapedText(start int) (value, fault string, ok bool) {
 	return "", "", false
 }
 
-// escape reads an escape sequence. Two \u escapes that form a surrogate pair are
-// one rune; half of a pair is returned as it is.
+// escape reads an escape sequence. If two \u escapes form a surrogate pair, it reads both
+// and returns one rune. It returns half of a pair unchanged.
 func (s *Scanner) escape() (rune, bool) {
 	if s.Pos+1 >= len(s.Data) {
 		return 0, false

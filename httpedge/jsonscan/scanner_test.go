@@ -20,7 +20,7 @@ func FuzzScanner(f *testing.F) {
 			if ok != (err == nil) {
 				t.Fatalf("%q: read %v, encoding/json %v", text, ok, err)
 			}
-			// encoding/json replaces what this scanner reports.
+			// encoding/json replaces invalid characters, which this scanner reports.
 			if ok && fault == "" && value != want {
 				t.Errorf("%q: %q, want %q", text, value, want)
 			}
@@ -36,9 +36,9 @@ func FuzzScanner(f *testing.F) {
 	})
 }
 
-func TestScannerReportsStringsThatCannotBeStored(t *testing.T) {
+func TestText_ReportsStringsThatCannotBeStored(t *testing.T) {
 	for text, want := range map[string]string{
-		`"a"`: "", `"\ud83d\ude00"`: "", `"\u0000"`: HoldsNUL, `"\ud800"`: LoneSurrogate, `"\udc00x"`: LoneSurrogate, "\"\xff\"": NotUTF8, "\"\xc0\x80\"": NotUTF8,
+		`"a"`: "", `"\ud83d\ude00"`: "", `"\u0000"`: ContainsNUL, `"\ud800"`: LoneSurrogate, `"\udc00x"`: LoneSurrogate, "\"\xff\"": NotUTF8, "\"\xc0\x80\"": NotUTF8,
 	} {
 		s := Scanner{Data: text}
 		if _, fault, ok := s.Text(); !ok || fault != want {
@@ -47,7 +47,7 @@ func TestScannerReportsStringsThatCannotBeStored(t *testing.T) {
 	}
 }
 
-func TestScannerStopsAtTheByteThatIsWrong(t *testing.T) {
+func TestText_StopsAtInvalidByte(t *testing.T) {
 	for text, want := range map[string]int{
 		`"a\x"`: 2, `"\u12`: 1, `"\ud83d\u+123"`: 7, "\"a\nb\"": 2, `"ab`: 3, `"ü\`: 3,
 	} {
