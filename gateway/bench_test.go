@@ -80,7 +80,7 @@ func BenchmarkDecode(b *testing.B) {
 		}
 	})
 	b.Run("protojson", func(b *testing.B) {
-		// protojson takes enums by their proto names only.
+		// protojson accepts enums only by their proto names.
 		body := bytes.Replace([]byte(benchConversion), []byte(`"purchase"`), []byte(`"EVENT_TYPE_PURCHASE"`), 1)
 		b.ReportAllocs()
 		for b.Loop() {
@@ -92,7 +92,7 @@ func BenchmarkDecode(b *testing.B) {
 	})
 }
 
-// benchReply is what both sides of BenchmarkRoute answer.
+// benchReply is the response of both handlers of BenchmarkRoute.
 var benchReply = &affiliatev1.ReportConversionResponse{
 	Id: "0198c0de-0000-7000-8000-000000000001", EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: "order-1001", AmountCents: 10000,
 	Currency: ptr("EUR"), Mode: affiliatev1.Mode_MODE_TEST, OccurredAt: timestamppb.New(time.Unix(1767323045, 678e6)), CreatedAt: timestamppb.New(time.Unix(1767323045, 678e6)), Attributed: true,
@@ -170,8 +170,8 @@ type plainReply struct {
 	Fraud                 *plainFraud       `json:"fraud"`
 }
 
-// plainHandler is the yardstick: the same body in, the same answer out, with
-// nothing but net/http and encoding/json.
+// plainHandler is the baseline. It reads the same body and writes the same response,
+// using only net/http and encoding/json.
 func plainHandler() http.Handler {
 	at := time.Unix(1767323045, 678e6).UTC()
 	reply := plainReply{
@@ -202,10 +202,11 @@ func inProcess(b testing.TB) http.Handler {
 	return handler
 }
 
-// BenchmarkRoute posts conversions through real connections: to the gateway
-// with a core in its process that does nothing, and to the yardstick. The two
-// take turns in short rounds, because a shared machine drifts; of-net/http, the
-// median of the rounds' ratios, is row V4 of the performance goals.
+// BenchmarkRoute posts conversions through real connections to the gateway and to the
+// baseline plainHandler. The gateway has a core in the same process that does nothing.
+// The two handlers take turns in short rounds, because the speed of a shared machine
+// varies. The metric of-net/http is the median of the rounds' ratios. It is row V4 of the
+// performance goals.
 func BenchmarkRoute(b *testing.B) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	post := func(url string, requests int) time.Duration {
@@ -246,11 +247,11 @@ func BenchmarkRoute(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// routeClients is how many requests are in flight.
+// routeClients is the number of concurrent requests.
 const routeClients = 16
 
-// BenchmarkHandler is BenchmarkRoute without sockets: the CPU that the gateway
-// itself costs.
+// BenchmarkHandler is BenchmarkRoute without sockets. It measures the CPU time of the
+// gateway itself.
 func BenchmarkHandler(b *testing.B) {
 	for _, c := range []struct {
 		name    string
@@ -271,8 +272,8 @@ func BenchmarkHandler(b *testing.B) {
 	}
 }
 
-// The two sides of BenchmarkRoute answer the same JSON.
-func TestTheBenchmarkComparesLikeWithLike(t *testing.T) {
+// Both handlers of BenchmarkRoute must write the same JSON.
+func TestBenchmarkRoute_HandlersWriteSameResponse(t *testing.T) {
 	var bodies [2]map[string]any
 	for i, handler := range []http.Handler{inProcess(t), plainHandler()} {
 		w := httptest.NewRecorder()

@@ -27,21 +27,22 @@ type call struct {
 	// request is the request of the client. The mux gets a copy without headers.
 	request *http.Request
 	id      string
-	// probe marks a call of methods, which ends when a route is found.
+	// probe is true for a call by methods, which only finds the route.
 	probe bool
 	// route is nil until the mux has found one.
 	route *route
-	// faults is what is wrong with query and body.
+	// faults collects the faults of the query and the body.
 	faults violations
-	// ignored holds the paths of the body's keys that have no effect.
+	// ignored contains the paths of the body's unknown keys that the route ignores.
 	ignored []string
-	// decoded is the request as far as path and query decode, nil without a query.
+	// decoded is the request message with the fields of path and query that could be
+	// decoded. It is nil without a query.
 	decoded protoreflect.Message
-	// written holds the spelling of each query parameter, by field.
+	// written contains the client's spelling of each query parameter, by field.
 	written map[protoreflect.Name]string
-	// success is the status of a response that sets none.
+	// success is the status of a response that sets no other status.
 	success int
-	// status is the status sent, 0 before.
+	// status is the status that was sent. It is 0 before that.
 	status int
 	// streaming means that the response is written in pieces.
 	streaming bool
@@ -56,22 +57,22 @@ func callFrom(ctx context.Context) *call {
 	return c
 }
 
-// ServeHTTP sets what every response carries and passes the request on to the
-// mux. The mux sees method and path only: grpc-gateway would forward
-// Authorization, X-Forwarded-* and Grpc-Timeout to the core, where headers.go
-// forwards a fixed list.
+// ServeHTTP creates the call of a request and passes it to the mux. The request for the
+// mux has only a method and a path, because grpc-gateway would forward Authorization,
+// X-Forwarded-* and Grpc-Timeout to the core. The list of forwarded headers is in
+// headers.go.
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{outer: w, request: r, success: http.StatusOK}
 	c.id = httpedge.RequestID(r, func() string { return affiliate.NewID[call](g.Now()).String() })
 	method := r.Method
 	if method == http.MethodHead {
-		// net/http leaves out the body.
+		// net/http does not send the body of a response to HEAD.
 		method = http.MethodGet
 	}
 	g.guarded.ServeHTTP(w, bare(r.Context(), c, method, r.URL))
 }
 
-// bare makes a request without headers, query and body.
+// bare returns a request without headers, query and body.
 func bare(ctx context.Context, c *call, method string, u *url.URL) *http.Request {
 	var empty http.Request
 	r := empty.WithContext(context.WithValue(ctx, callKey{}, c))
@@ -107,19 +108,18 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 // verbs are the HTTP methods that routes have.
 var verbs = []string{http.MethodDelete, http.MethodGet, http.MethodPatch, http.MethodPost, http.MethodPut}
 
-// methods returns the methods that the call's path accepts, none when the path is
-// unknown. The mux is the only one that matches paths, so it is tried with every
-// verb.
+// methods returns the methods that the call's path accepts, or none if the path is
+// unknown. Only the mux can match paths, so methods calls it once with every verb.
 func (g *gateway) methods(c *call) []string {
 	var found []string
 	for _, verb := range verbs {
-		try := &call{probe: true}
-		g.mux.ServeHTTP(try, bare(c.request.Context(), try, verb, c.request.URL))
-		if try.route == nil {
+		probe := &call{probe: true}
+		g.mux.ServeHTTP(probe, bare(c.request.Context(), probe, verb, c.request.URL))
+		if probe.route == nil {
 			continue
 		}
 		found = append(found, verb)
-		if verb == http.MethodGet && !contract.Acts(try.route.FullMethod) {
+		if verb == http.MethodGet && !contract.Acts(probe.route.FullMethod) {
 			found = append(found, http.MethodHead)
 		}
 	}
@@ -130,7 +130,8 @@ func (g *gateway) methods(c *call) []string {
 	return found
 }
 
-// WriteHeader sends the status once. 204 has no body and no headers about one.
+// WriteHeader sends the status once. A response with 204 has no body, so WriteHeader
+// removes the headers that describe a body.
 func (c *call) WriteHeader(status int) {
 	if c.status != 0 {
 		return
@@ -170,8 +171,9 @@ func (c *call) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// FlushError ends a piece of a stream. Between pieces there is no deadline: over
-// HTTP/2 one resets the stream when it passes, even if nothing is being written.
+// FlushError ends a piece of a stream. It removes the write deadline until the next
+// piece, because over HTTP/2 an expired deadline resets the stream even if nothing is
+// being written.
 func (c *call) FlushError() error {
 	if c.closed {
 		return nil
@@ -184,6 +186,7 @@ func (c *call) FlushError() error {
 }
 
 func (c *call) setWriteDeadline(at time.Time) {
-	// A writer without deadlines, as in tests, has no timeout either.
+	// Ignore the error of a writer without deadlines, as in tests. It has no timeout
+	// either.
 	_ = http.NewResponseController(c.outer).SetWriteDeadline(at)
 }

@@ -18,52 +18,59 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// The JSON dialect, by rule from the descriptors.
+// The JSON dialect of a message follows from its descriptor:
 //
-// Out: every field by its json_name, zero values too; 64-bit integers are
-// numbers; enums are the lower-case words of contract.Words, null when
-// unspecified or unknown to this build; timestamps are RFC 3339 UTC with three
-// decimals; an absent message or optional scalar is null; lists and maps are
-// always there; google.protobuf.Struct is an object.
+//   - A response contains every field by its json_name, also zero values.
+//   - 64-bit integers are numbers.
+//   - Enums are the lower-case words of contract.Words. An unspecified value, or one that
+//     this build does not know, is null.
+//   - Timestamps are RFC 3339 in UTC with three decimals.
+//   - An absent message or optional scalar is null.
+//   - Lists and maps are always present.
+//   - google.protobuf.Struct is an object.
 //
-// In: exactly the same shapes (decode.go).
+// Requests have the same form (decode.go).
 //
-// planFor fails for a type without a form (bytes, Any, Duration, a map whose keys
-// are not strings), so a gateway that starts can print and read all its routes.
+// planFor fails for types that the dialect does not support: bytes, Any, Duration, and
+// maps whose keys are not strings. A gateway that starts can therefore encode and decode
+// the messages of all its routes.
 
-// form is how a message is written.
+// form is the JSON form of a message.
 type form uint8
 
 const (
 	formObject form = iota
 	formTimestamp
 	formStruct
-	formMask // only as a request's update_mask, which is never in the JSON
+	formMask // the update_mask of a request, which is never in the JSON
 )
 
-// messagePlan holds the facts about a message type that the codec needs.
+// messagePlan contains precomputed data about a message type for the codec.
 type messagePlan struct {
 	desc   protoreflect.MessageDescriptor
 	form   form
 	fields []fieldPlan
 	names  map[string]*fieldPlan
-	// size is the length of the last printed message, a guess for the next one.
+	// size is the length of the last encoded message. It is the estimate for the next
+	// one.
 	size atomic.Int64
 }
 
+// fieldPlan contains precomputed data about a field for the codec.
 type fieldPlan struct {
 	fd   protoreflect.FieldDescriptor
 	kind protoreflect.Kind
-	// index is the field's place in messagePlan.fields.
+	// index is the index of the field in messagePlan.fields.
 	index int
-	// name is the JSON name, key the same with quotes and colon.
+	// name is the JSON name.
 	name string
-	key  string
-	// list and dict exclude each other; dict is a map with string keys whose
-	// values item describes.
+	// key is the JSON name with quotes and a colon.
+	key string
+	// list is true for a repeated field, and dict for a map with string keys.
 	list, dict bool
-	item       *fieldPlan
-	// nullable means that an absent value prints null.
+	// item describes the values of a map.
+	item *fieldPlan
+	// nullable is true if an absent value is encoded as null.
 	nullable bool
 	// oneof is set for members of a real oneof.
 	oneof   protoreflect.OneofDescriptor
@@ -71,19 +78,20 @@ type fieldPlan struct {
 	enum    *enumPlan
 }
 
+// enumPlan contains precomputed data about an enum for the codec.
 type enumPlan struct {
-	// quoted is the word in quotes, or null, by number.
+	// quoted contains the words in quotes, by number.
 	quoted map[protoreflect.EnumNumber]string
 	words  map[string]protoreflect.EnumNumber
-	// choices lists the words for the message about an unknown one.
+	// choices lists all words. It is part of the message about an unknown word.
 	choices string
 }
 
-// plans holds every messagePlan by descriptor. Nothing is evicted, because
-// descriptors live as long as the process.
+// plans contains every messagePlan by descriptor. Entries are never removed, because
+// descriptors exist as long as the process.
 var plans sync.Map
 
-// planFor makes or finds the plan of a message type.
+// planFor returns the plan of a message type. It creates the plan on the first call.
 func planFor(desc protoreflect.MessageDescriptor) (*messagePlan, error) {
 	if plan, ok := plans.Load(desc); ok {
 		return plan.(*messagePlan), nil
@@ -93,8 +101,8 @@ func planFor(desc protoreflect.MessageDescriptor) (*messagePlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The plans are published when they are complete, so no goroutine sees one
-	// that is still being filled.
+	// Store the plans only when all are complete, so that no goroutine uses an incomplete
+	// plan.
 	for d, p := range made {
 		plans.LoadOrStore(d, p)
 	}
@@ -119,7 +127,7 @@ func makePlan(desc protoreflect.MessageDescriptor, made map[protoreflect.Message
 		return plan, nil
 	}
 	if desc.FullName().Parent() == "google.protobuf" {
-		return nil, fmt.Errorf("%s has no form in this JSON dialect", desc.FullName())
+		return nil, fmt.Errorf("%s is not supported in the JSON dialect", desc.FullName())
 	}
 	fields := desc.Fields()
 	plan.fields = make([]fieldPlan, fields.Len())
@@ -152,7 +160,7 @@ func (f *fieldPlan) fill(fd protoreflect.FieldDescriptor, made map[protoreflect.
 		f.item = &fieldPlan{}
 		return f.item.fill(fd.MapValue(), made)
 	case f.kind == protoreflect.BytesKind || f.kind == protoreflect.GroupKind:
-		return fmt.Errorf("%s: %s has no form in this JSON dialect", fd.FullName(), f.kind)
+		return fmt.Errorf("%s: %s is not supported in the JSON dialect", fd.FullName(), f.kind)
 	case f.kind == protoreflect.EnumKind:
 		f.enum, err = makeEnumPlan(fd.Enum())
 	case f.kind == protoreflect.MessageKind:
@@ -182,8 +190,8 @@ func makeEnumPlan(desc protoreflect.EnumDescriptor) (*enumPlan, error) {
 	return plan, nil
 }
 
-// marshaler is the codec of the generated handlers: the dialect in both
-// directions, and google.api.HttpBody as it is.
+// marshaler is the codec of the generated handlers. It uses the JSON dialect for
+// messages. It writes the data of google.api.HttpBody unchanged.
 type marshaler struct{}
 
 var (
@@ -191,8 +199,8 @@ var (
 	_ runtime.Delimited = marshaler{}
 )
 
-// maxGuess bounds the buffer of a response whose length is not known yet.
-const maxGuess = 1 << 20
+// maxInitialBuffer bounds the initial buffer of a response.
+const maxInitialBuffer = 1 << 20
 
 // ContentType implements runtime.Marshaler.
 func (marshaler) ContentType(v any) string {
@@ -202,7 +210,7 @@ func (marshaler) ContentType(v any) string {
 	return "application/json"
 }
 
-// Delimiter is empty: the pieces of a stream are parts of one file.
+// Delimiter is empty, because the pieces of a stream are parts of one file.
 func (marshaler) Delimiter() []byte { return nil }
 
 // Marshal implements runtime.Marshaler.
@@ -211,7 +219,8 @@ func (marshaler) Marshal(v any) ([]byte, error) {
 	case *httpbody.HttpBody:
 		return v.GetData(), nil
 	case map[string]proto.Message:
-		// grpc-gateway's error of a stream; handleStreamError has written ours.
+		// This is grpc-gateway's own error of a stream. handleStreamError has already
+		// written the error response.
 		return nil, nil
 	case proto.Message:
 		plan, err := planFor(v.ProtoReflect().Descriptor())
@@ -219,7 +228,7 @@ func (marshaler) Marshal(v any) ([]byte, error) {
 			return nil, err
 		}
 		size := plan.size.Load()
-		body, err := plan.append(make([]byte, 0, min(size+size/8, maxGuess)), v.ProtoReflect())
+		body, err := plan.append(make([]byte, 0, min(size+size/8, maxInitialBuffer)), v.ProtoReflect())
 		plan.size.Store(int64(len(body)))
 		return body, err
 	}
@@ -237,22 +246,23 @@ func (m marshaler) NewEncoder(w io.Writer) runtime.Encoder {
 	})
 }
 
-// requestBody is the body of a request, which the middleware readBody has read.
-// It leads the decoder to the call: to what the route accepts, and to where
-// faults and ignored keys are noted.
+// requestBody is the body of a request, which the middleware readBody has read. It also
+// gives the decoder access to the call, which has the accepted keys and collects faults
+// and ignored keys.
 type requestBody struct {
 	call *call
 	data []byte
 }
 
-// errInvalid ends a generated handler whose request does not decode. The call
-// has the faults.
+// errInvalid ends a generated handler whose request cannot be decoded. The faults are in
+// the call.
 var errInvalid = errors.New("the request is not valid")
 
-// Read has nothing left to read: the decoder takes data.
+// Read always returns io.EOF, because the decoder uses data directly.
 func (*requestBody) Read([]byte) (int, error) { return 0, io.EOF }
 
-// WriteTo spares io.Copy its buffer when a generated handler drains the body.
+// WriteTo saves io.Copy the allocation of a buffer when a generated handler drains the
+// body.
 func (*requestBody) WriteTo(io.Writer) (int64, error) { return 0, nil }
 
 // Close implements io.Closer.
@@ -281,7 +291,7 @@ func (m marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	})
 }
 
-// decode reads the body into the message. The keys present fill update_mask.
+// decode decodes the body into the message and sets update_mask to the keys of the body.
 func (c *call) decode(data []byte, m protoreflect.Message) {
 	var mask, ignored *[]string
 	if c.route.mask != nil {

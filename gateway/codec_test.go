@@ -33,8 +33,8 @@ func encode(t testing.TB, m proto.Message) string {
 	return string(b)
 }
 
-// decode reads a body with every key of the message, and returns the violations
-// as field=message lines.
+// decode decodes a body into m and accepts every key of the message. It returns the
+// violations as field=message lines.
 func decode(t testing.TB, body string, m proto.Message) string {
 	t.Helper()
 	plan, err := planFor(m.ProtoReflect().Descriptor())
@@ -110,7 +110,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-func TestEncodeMapsInOneOrder(t *testing.T) {
+func TestEncode_SortsMapKeys(t *testing.T) {
 	m := &affiliatev1.Participant{ApplicationAnswers: map[string]string{"b": "2", "a": "1", "c": "3"}}
 	if got := encode(t, m); !strings.Contains(got, `"applicationAnswers":{"a":"1","b":"2","c":"3"}`) {
 		t.Error(got)
@@ -120,7 +120,7 @@ func TestEncodeMapsInOneOrder(t *testing.T) {
 	}
 }
 
-func TestEncodeStructAsObject(t *testing.T) {
+func TestEncode_StructIsObject(t *testing.T) {
 	s, err := structpb.NewStruct(map[string]any{"n": 1.5, "i": 7, "s": "x", "b": true, "z": nil, "l": []any{1, "a", map[string]any{}}, "o": map[string]any{"k": -1}})
 	if err != nil {
 		t.Fatal(err)
@@ -131,7 +131,7 @@ func TestEncodeStructAsObject(t *testing.T) {
 	}
 }
 
-func TestEncodeRefusesWhatJSONCannotSay(t *testing.T) {
+func TestEncode_RejectsValuesWithoutJSONForm(t *testing.T) {
 	for name, m := range map[string]proto.Message{
 		"NaN":                     &affiliatev1.CommissionRules{Percentage: ptr(math.NaN())},
 		"infinity":                &affiliatev1.CommissionRules{Percentage: ptr(math.Inf(1))},
@@ -141,12 +141,12 @@ func TestEncodeRefusesWhatJSONCannotSay(t *testing.T) {
 		"another type without it": dynamicpb.NewMessage((&descriptorpb.FieldOptions{}).ProtoReflect().Descriptor()),
 	} {
 		if b, err := appendJSON(nil, m.ProtoReflect()); err == nil {
-			t.Errorf("%s: printed %s", name, b)
+			t.Errorf("%s: encoded as %s", name, b)
 		}
 	}
 }
 
-func TestDecodeAcceptsTheDialect(t *testing.T) {
+func TestDecode_AcceptsDialect(t *testing.T) {
 	body := ` { "event_type" : "purchase", "external_transaction_id":"a\u00e9\ud83d\ude00\n\/", "amount_cents":9007199254740992,
 		"currency":null, "occurred_at":"2026-01-02T03:04:05.006+01:00", "tax_cents":-0, "product_ids":["a","b"],
 		"line_items":[{"product_id":"p","quantity":2,"amount_cents":5},{}], "is_recurring":false,
@@ -173,7 +173,7 @@ func TestDecodeAcceptsTheDialect(t *testing.T) {
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecode_RejectsInvalidBodies(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	const notInteger, range53 = "amount_cents=" + mustBeInteger, "amount_cents=must be from -9007199254740992 to 9007199254740992"
 	cases := []struct{ name, body, want string }{
@@ -256,7 +256,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-func TestDecodeMaps(t *testing.T) {
+func TestDecode_Maps(t *testing.T) {
 	var m affiliatev1.ApplyRequest
 	if got := decode(t, `{"answers":{"a":"1","b":""}}`, &m); got != "" || len(m.GetAnswers()) != 2 || m.GetAnswers()["a"] != "1" {
 		t.Errorf("%s %v", got, &m)
@@ -267,7 +267,7 @@ func TestDecodeMaps(t *testing.T) {
 	}
 }
 
-func TestDecodeNamesNoMoreThanAHundredFaults(t *testing.T) {
+func TestDecode_ReportsAtMostHundredFaults(t *testing.T) {
 	body := `{"product_ids":[` + strings.Repeat("1,", 5000) + `1],"` + strings.Repeat("k", 5000) + `":1}`
 	var found violations
 	m := &affiliatev1.ReportConversionRequest{}
@@ -280,11 +280,12 @@ func TestDecodeNamesNoMoreThanAHundredFaults(t *testing.T) {
 		t.Errorf("%d violations", len(found.list))
 	}
 	if got := decode(t, `{"`+strings.Repeat("k", 5000)+`":1}`, m); len(got) > 300 {
-		t.Errorf("a field name of %d bytes comes back", len(got))
+		t.Errorf("the violation has a field name of %d bytes", len(got))
 	}
 }
 
-// everyKind is a message with what the contract's protos do not have yet.
+// everyKind returns a message type with kinds of fields that the contract's protos do not
+// have.
 func everyKind(t testing.TB) protoreflect.MessageDescriptor {
 	t.Helper()
 	field := func(number int32, name string, kind descriptorpb.FieldDescriptorProto_Type, change ...func(*descriptorpb.FieldDescriptorProto)) *descriptorpb.FieldDescriptorProto {
@@ -337,7 +338,7 @@ func everyKind(t testing.TB) protoreflect.MessageDescriptor {
 	return fd.Messages().ByName("Kinds")
 }
 
-func TestEveryKindGoesBothWays(t *testing.T) {
+func TestCodec_EveryKindRoundTrips(t *testing.T) {
 	kinds := everyKind(t)
 	body := `{"u32":4294967295,"u64":9007199254740992,"s32":-2147483648,"f32":0.1,"colours":["deep_red"],` +
 		`"times":["2026-01-02T03:04:05.000Z"],"self":{"u32":0,"u64":0,"s32":0,"f32":1e-7,"colours":[],"times":[],"self":null,"byName":{},"either":null,"or":0},` +
@@ -362,7 +363,7 @@ func TestEveryKindGoesBothWays(t *testing.T) {
 	}
 }
 
-func TestUpdateMaskNamesThePresentKeys(t *testing.T) {
+func TestUpdateMask_ContainsKeysOfBody(t *testing.T) {
 	for body, want := range map[string]string{
 		`{}`:                                   "",
 		`{"name":"x"}`:                         "name",
@@ -386,8 +387,8 @@ func TestUpdateMaskNamesThePresentKeys(t *testing.T) {
 	}
 }
 
-// FuzzDecode: no input panics, and what is accepted prints as something that is
-// accepted again and prints the same.
+// FuzzDecode checks that no input causes a panic. If a body is accepted, its encoded
+// message must be accepted too and must encode to the same text.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"event_type":"purchase","external_transaction_id":"x","amount_cents":100,"currency":"EUR","metadata":{"a":[1,null,{"b":"c"}]}}`,
@@ -420,12 +421,12 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		if len(strings.TrimSpace(string(body))) > 0 && !json.Valid(body) {
-			t.Fatalf("accepted what is no JSON: %q", body)
+			t.Fatalf("accepted a body that is not JSON: %q", body)
 		}
 		once := encode(t, m)
 		again, found := read([]byte(once))
 		if found != nil {
-			t.Fatalf("%q\nprints %s\nwhich is refused: %v", body, once, found)
+			t.Fatalf("%q\nis encoded as %s\nwhich is refused: %v", body, once, found)
 		}
 		if twice := encode(t, again); twice != once {
 			t.Fatalf("%s\nbecomes\n%s", once, twice)

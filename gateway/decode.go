@@ -22,26 +22,27 @@ const (
 	maxIgnored    = 100
 )
 
-// violations collects the faults of one request, or of one item of a list whose
-// items fail one by one. They are named as the client writes them. A message is what
-// follows the field in the sentence.
+// violations collects the faults of one request, or of one item of a bulk request. The
+// field names have the spelling of the client. A message is the part of the sentence
+// after the field name.
 type violations struct {
 	list []affiliate.Violation
-	// ofItem: only the first faults are kept, and reading goes on, because other
-	// items follow.
+	// ofItem is true for the faults of an item. Then add keeps only the first faults, and
+	// the decoder reads on, because other items follow.
 	ofItem bool
 }
 
 func (v *violations) add(field, message string) {
-	// The core names affiliate.MaxItemViolations of an item. One more tells it that
-	// there are more.
+	// The core reports up to affiliate.MaxItemViolations faults of an item. One more
+	// fault shows the core that there are more.
 	if v.ofItem && len(v.list) > affiliate.MaxItemViolations {
 		return
 	}
 	v.addLast(field, message)
 }
 
-// addLast adds a fault even if the item has enough of them. Reading ends with it.
+// addLast adds the fault that ends the decoding. It adds the fault even if the item
+// already has the maximum number of faults.
 func (v *violations) addLast(field, message string) {
 	if len(v.list) >= maxViolations {
 		return
@@ -57,29 +58,28 @@ func (v *violations) names(field string) bool {
 	return slices.ContainsFunc(v.list, func(fault affiliate.Violation) bool { return fault.Field == field })
 }
 
-// full reports whether reading on could add nothing.
+// full reports whether the list cannot take more faults, so that the decoder can stop.
 func (v *violations) full() bool { return !v.ofItem && len(v.list) >= maxViolations }
 
-// decoder reads one body into one message and notes every fault. It stops early
-// only if the text is not JSON, nests too deep, or has maxViolations faults.
+// decoder decodes one body into one message and collects every fault. It stops early only
+// if the text is not JSON, nests too deep, or has maxViolations faults.
 type decoder struct {
 	jsonscan.Scanner
 	depth int
 	path  []step
 	found *violations
-	// mask collects the proto paths of the keys present. It is nil when the
-	// request has no update_mask.
+	// mask collects the proto paths of the keys in the body. It is nil if the request has
+	// no update_mask.
 	mask *[]string
-	// ignored collects the paths of unknown keys. It is nil when unknown keys are
-	// faults.
+	// ignored collects the paths of unknown keys. If it is nil, unknown keys are faults.
 	ignored *[]string
-	// items is the list whose items fail one by one. It is nil for most requests.
+	// items is the list whose items fail separately. It is nil for most requests.
 	items *itemList
 }
 
-// itemList is a list of objects, each of which has its own result (DECISIONS.md
-// section 17.7). A fault of one item is reported to the core in another list of
-// the same message and does not refuse the request.
+// itemList is the list of a bulk request. Each item has its own result (DECISIONS.md
+// section 17.7). The decoder adds the faults of an item to the field faults of the same
+// message, for the core. They do not refuse the request.
 type itemList struct {
 	list, faults *fieldPlan
 }
@@ -91,15 +91,14 @@ type step struct {
 	index int
 }
 
-// decodeBody reads a body into m, without a mask and without ignored keys. It
-// accepts the keys in names; all others are unknown. An empty body counts as an
-// empty object.
+// decodeBody decodes a body into m, without an update mask. It accepts the keys in names.
+// All other keys are faults. An empty body counts as an empty object.
 func decodeBody(body []byte, names map[string]*fieldPlan, m protoreflect.Message, found *violations) {
 	d := decoder{found: found}
 	d.body(body, names, m)
 }
 
-// body is decodeBody with the rules of the decoder.
+// body decodes a body into m with the settings of the decoder.
 func (d *decoder) body(body []byte, names map[string]*fieldPlan, m protoreflect.Message) {
 	d.Scanner = jsonscan.Scanner{Data: string(body)}
 	if d.Space(); d.Pos == len(body) {
@@ -117,17 +116,17 @@ func (d *decoder) body(body []byte, names map[string]*fieldPlan, m protoreflect.
 	}
 }
 
-// end notes a fault when something follows the value.
+// end adds a fault if other text follows the value.
 func (d *decoder) end() {
 	if d.Space(); d.Pos < len(d.Data) {
 		d.found.add(affiliate.WholeBody, "must not continue after the JSON object")
 	}
 }
 
-// fault notes a violation at the current path.
+// fault adds a violation at the current path.
 func (d *decoder) fault(message string) { d.found.add(d.where(), message) }
 
-// where is the current path as the client wrote it.
+// where returns the current path in the spelling of the client.
 func (d *decoder) where() string {
 	if len(d.path) == 0 {
 		return affiliate.WholeBody
@@ -146,7 +145,8 @@ func (d *decoder) where() string {
 	return b.String()
 }
 
-// broken notes that the text is not JSON. Reading ends there.
+// broken adds the fault that the text is not JSON. It returns false, which ends the
+// decoding.
 func (d *decoder) broken() bool {
 	d.found.addLast(affiliate.WholeBody, "is not valid JSON at byte "+strconv.Itoa(d.Pos))
 	return false
@@ -161,17 +161,17 @@ func (d *decoder) enter() bool {
 	return true
 }
 
-// turn is how reading an object or array continues.
-type turn uint8
+// progress is the state of reading an object or array.
+type progress uint8
 
 const (
-	stop turn = iota // nothing more can be read
-	item             // Pos is on a value
-	done             // Pos is after the closing bracket
+	stop progress = iota // the decoding has ended
+	item                 // Pos is on a value
+	done                 // Pos is after the closing bracket
 )
 
 // open enters an object or array whose bracket is at Pos.
-func (d *decoder) open(closing byte) turn {
+func (d *decoder) open(closing byte) progress {
 	if !d.enter() {
 		return stop
 	}
@@ -182,8 +182,8 @@ func (d *decoder) open(closing byte) turn {
 	return item
 }
 
-// next goes from the end of a value to the next one, or out of the object or array.
-func (d *decoder) next(closing byte) turn {
+// next moves from the end of a value to the next value or past the closing bracket.
+func (d *decoder) next(closing byte) progress {
 	switch {
 	case d.found.full():
 		return stop
@@ -196,13 +196,14 @@ func (d *decoder) next(closing byte) turn {
 	return stop
 }
 
-func (d *decoder) close() turn {
+func (d *decoder) close() progress {
 	d.path = d.path[:len(d.path)-1]
 	d.depth--
 	return done
 }
 
-// member reads a key up to its value. flaw is why the key cannot be used.
+// member reads a key and the colon after it. flaw is the message of a fault if the key
+// cannot be used.
 func (d *decoder) member() (key, flaw string, ok bool) {
 	if d.Space() != '"' {
 		return "", "", d.broken()
@@ -218,10 +219,10 @@ func (d *decoder) member() (key, flaw string, ok bool) {
 	return key, flaw, true
 }
 
-// element moves the path to the next index of an array.
-func (d *decoder) element() { d.path[len(d.path)-1].index++ }
+// nextIndex moves the path to the next index of an array.
+func (d *decoder) nextIndex() { d.path[len(d.path)-1].index++ }
 
-// skip reads past any value and checks only that it is JSON and not too deep.
+// skip skips a value. It checks only that the value is JSON and not nested too deep.
 func (d *decoder) skip() bool {
 	switch c := d.Space(); {
 	case c == '{':
@@ -235,7 +236,7 @@ func (d *decoder) skip() bool {
 	case c == '[':
 		t := d.open(']')
 		for ; t == item; t = d.next(']') {
-			if d.element(); !d.skip() {
+			if d.nextIndex(); !d.skip() {
 				return false
 			}
 		}
@@ -254,38 +255,38 @@ func (d *decoder) skip() bool {
 	return true
 }
 
-// refuse notes why the value at Pos is not accepted and skips it.
+// refuse adds a fault for the value at Pos and skips the value.
 func (d *decoder) refuse(message string) bool {
 	d.fault(message)
 	return d.skip()
 }
 
-// seen records the keys of an object that have been read.
-type seen struct {
+// keySet contains the keys of an object that have been read.
+type keySet struct {
 	fields [2]uint64
-	// others holds unknown keys, and fields beyond the 128th.
+	// others contains unknown keys and fields after the 128th.
 	others map[string]bool
 }
 
-// before reports whether the key was read before, and records it.
-func (s *seen) before(key string, field *fieldPlan) bool {
+// testAndAdd reports whether the key was read before and adds it to the set.
+func (s *keySet) testAndAdd(key string, field *fieldPlan) bool {
 	if field != nil && field.index < 64*len(s.fields) {
 		word, bit := &s.fields[field.index/64], uint64(1)<<(field.index%64)
-		before := *word&bit != 0
+		repeated := *word&bit != 0
 		*word |= bit
-		return before
+		return repeated
 	}
 	if s.others == nil {
 		s.others = make(map[string]bool)
 	}
-	before := s.others[key]
+	repeated := s.others[key]
 	s.others[key] = true
-	return before
+	return repeated
 }
 
-// object reads an object into m. prefix is the proto path of m for the mask.
+// object decodes an object into m. prefix is the proto path of m for the update mask.
 func (d *decoder) object(names map[string]*fieldPlan, m protoreflect.Message, prefix string) bool {
-	var keys seen
+	var keys keySet
 	t := d.open('}')
 	for ; t == item; t = d.next('}') {
 		key, flaw, ok := d.member()
@@ -297,8 +298,8 @@ func (d *decoder) object(names map[string]*fieldPlan, m protoreflect.Message, pr
 		case flaw != "":
 			ok = d.refuse(flaw)
 		case field == nil && d.ignored != nil:
-			ok = d.ignore(keys.before(key, nil))
-		case keys.before(key, field):
+			ok = d.ignore(keys.testAndAdd(key, nil))
+		case keys.testAndAdd(key, field):
 			ok = d.refuse(givenTwice)
 		case field == nil:
 			ok = d.refuse(unknownField)
@@ -312,9 +313,10 @@ func (d *decoder) object(names map[string]*fieldPlan, m protoreflect.Message, pr
 	return t == done
 }
 
-// ignore skips the value of an unknown key and notes the key once.
-func (d *decoder) ignore(again bool) bool {
-	if !again && len(*d.ignored) < maxIgnored {
+// ignore skips the value of an unknown key. It adds the key to the ignored keys unless
+// the key is repeated.
+func (d *decoder) ignore(repeated bool) bool {
+	if !repeated && len(*d.ignored) < maxIgnored {
 		*d.ignored = append(*d.ignored, d.where())
 	}
 	return d.skip()
@@ -322,8 +324,8 @@ func (d *decoder) ignore(again bool) bool {
 
 func (d *decoder) field(f *fieldPlan, m protoreflect.Message, prefix string) bool {
 	c := d.Space()
-	// An object merges: its own keys are in the mask. null and everything else
-	// replace the whole field.
+	// An object changes only the fields that it contains, so the mask gets its keys. null
+	// and all other values replace the whole field.
 	merges := c == '{' && f.message != nil && f.message.form == formObject && !f.list && !f.dict
 	if d.mask != nil && !merges {
 		*d.mask = append(*d.mask, prefix+string(f.fd.Name()))
@@ -337,7 +339,7 @@ func (d *decoder) field(f *fieldPlan, m protoreflect.Message, prefix string) boo
 	if f.oneof != nil {
 		if other := m.WhichOneof(f.oneof); other != nil {
 			object := strings.TrimSuffix(d.where(), d.path[len(d.path)-1].key)
-			return d.refuse(excludes + object + other.JSONName())
+			return d.refuse(mustNotBeWith + object + other.JSONName())
 		}
 	}
 	switch {
@@ -358,7 +360,8 @@ func (d *decoder) field(f *fieldPlan, m protoreflect.Message, prefix string) boo
 	return ok
 }
 
-// list reads an array. The mask names the whole list and nothing inside it.
+// list decodes an array. The mask contains the list as a whole and no keys of its
+// elements.
 func (d *decoder) list(f *fieldPlan, m protoreflect.Message) bool {
 	if d.Space() != '[' {
 		return d.refuse(mustBeArray)
@@ -368,13 +371,13 @@ func (d *decoder) list(f *fieldPlan, m protoreflect.Message) bool {
 	list := m.Mutable(f.fd).List()
 	t := d.open(']')
 	for ; t == item; t = d.next(']') {
-		d.element()
+		d.nextIndex()
 		var value protoreflect.Value
 		var usable, ok bool
 		if d.items != nil && f == d.items.list && d.Space() == '{' {
 			value, usable, ok = d.batchItem(f, list.NewElement, m)
 		} else {
-			value, usable, ok = d.one(f, list.NewElement)
+			value, usable, ok = d.element(f, list.NewElement)
 		}
 		if usable {
 			list.Append(value)
@@ -387,13 +390,13 @@ func (d *decoder) list(f *fieldPlan, m protoreflect.Message) bool {
 	return t == done
 }
 
-// batchItem reads an object of the list whose items fail one by one. Its faults go
-// to the list of item faults in m, and an empty item takes its place. Faults that
-// end the reading are the request's.
-func (d *decoder) batchItem(f *fieldPlan, fresh func() protoreflect.Value, m protoreflect.Message) (value protoreflect.Value, usable, ok bool) {
+// batchItem decodes an item of a bulk request. If the item has faults, batchItem adds
+// them to the list of item faults in m and returns an empty item. Faults that end the
+// decoding become faults of the request.
+func (d *decoder) batchItem(f *fieldPlan, newValue func() protoreflect.Value, m protoreflect.Message) (value protoreflect.Value, usable, ok bool) {
 	ofRequest, ofItem := d.found, violations{ofItem: true}
 	d.found = &ofItem
-	value, usable, ok = d.one(f, fresh)
+	value, usable, ok = d.element(f, newValue)
 	d.found = ofRequest
 	switch {
 	case !ok:
@@ -401,7 +404,7 @@ func (d *decoder) batchItem(f *fieldPlan, fresh func() protoreflect.Value, m pro
 		ofRequest.list = append(ofRequest.list, ofItem.list[:room]...)
 	case len(ofItem.list) > 0:
 		d.failItem(m, ofItem.list)
-		value = fresh()
+		value = newValue()
 	}
 	return value, usable, ok
 }
@@ -421,7 +424,7 @@ func (d *decoder) failItem(m protoreflect.Message, found []affiliate.Violation) 
 	}
 }
 
-// dict reads a map. The mask names the whole map and nothing inside it.
+// dict decodes a map. The mask contains the map as a whole and none of its keys.
 func (d *decoder) dict(f *fieldPlan, m protoreflect.Message) bool {
 	if d.Space() != '{' {
 		return d.refuse(mustBeObject)
@@ -429,7 +432,7 @@ func (d *decoder) dict(f *fieldPlan, m protoreflect.Message) bool {
 	mask := d.mask
 	d.mask = nil
 	dict := m.Mutable(f.fd).Map()
-	var keys seen
+	var keys keySet
 	t := d.open('}')
 	for ; t == item; t = d.next('}') {
 		key, flaw, ok := d.member()
@@ -437,12 +440,12 @@ func (d *decoder) dict(f *fieldPlan, m protoreflect.Message) bool {
 		case !ok:
 		case flaw != "":
 			ok = d.refuse(flaw)
-		case keys.before(key, nil):
+		case keys.testAndAdd(key, nil):
 			ok = d.refuse(givenTwice)
 		default:
 			var value protoreflect.Value
 			var usable bool
-			if value, usable, ok = d.one(f.item, dict.NewValue); usable {
+			if value, usable, ok = d.element(f.item, dict.NewValue); usable {
 				dict.Set(protoreflect.ValueOfString(key).MapKey(), value)
 			}
 		}
@@ -454,8 +457,9 @@ func (d *decoder) dict(f *fieldPlan, m protoreflect.Message) bool {
 	return t == done
 }
 
-// one reads one element of a list or one value of a map.
-func (d *decoder) one(f *fieldPlan, fresh func() protoreflect.Value) (value protoreflect.Value, usable, ok bool) {
+// element decodes an element of a list or a value of a map. newValue returns a new
+// message.
+func (d *decoder) element(f *fieldPlan, newValue func() protoreflect.Value) (value protoreflect.Value, usable, ok bool) {
 	if d.Space() == 'n' {
 		if !d.Literal("null") {
 			return value, false, d.broken()
@@ -466,7 +470,7 @@ func (d *decoder) one(f *fieldPlan, fresh func() protoreflect.Value) (value prot
 	if f.message == nil {
 		return d.scalar(f)
 	}
-	value = fresh()
+	value = newValue()
 	ok = d.message(f.message, value.Message(), "")
 	return value, ok, ok
 }
@@ -494,7 +498,8 @@ func (d *decoder) message(plan *messagePlan, m protoreflect.Message, prefix stri
 	}
 }
 
-// plainText reads a string and notes a fault of its characters.
+// plainText reads a string. If it contains characters that cannot be stored, plainText
+// adds a fault and returns usable == false.
 func (d *decoder) plainText() (text string, usable, ok bool) {
 	text, flaw, ok := d.Text()
 	switch {

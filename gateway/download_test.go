@@ -17,19 +17,19 @@ import (
 
 const exportPath = "/api/v1/workspace/audit-log/export"
 
-func TestADownloadIsPassedOnPieceByPiece(t *testing.T) {
+func TestDownload_StreamsPieces(t *testing.T) {
 	r := newRig(t, nil)
 	r.core.pieces = []string{"id,at\r\n", strings.Repeat("x", 20<<10), "\r\nend\r\n"}
 	r.core.header = metadata.Pairs("content-disposition", `attachment; filename="a.csv"`, "ratelimit", `"general";r=1;t=60`, "x-secret", "no")
-	answer := r.do(http.MethodGet, exportPath+"?action=program.*", "", "X-Mode", "test")
-	if answer.status != http.StatusOK || answer.body != strings.Join(r.core.pieces, "") {
-		t.Errorf("%d, %d bytes", answer.status, len(answer.body))
+	response := r.do(http.MethodGet, exportPath+"?action=program.*", "", "X-Mode", "test")
+	if response.status != http.StatusOK || response.body != strings.Join(r.core.pieces, "") {
+		t.Errorf("%d, %d bytes", response.status, len(response.body))
 	}
 	for header, want := range map[string]string{
 		"Content-Type": "text/csv; charset=utf-8", "Content-Disposition": `attachment; filename="a.csv"`,
 		"Ratelimit": `"general";r=1;t=60`, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "X-Secret": "",
 	} {
-		if got := answer.header.Get(header); got != want {
+		if got := response.header.Get(header); got != want {
 			t.Errorf("%s is %q", header, got)
 		}
 	}
@@ -42,20 +42,20 @@ func TestADownloadIsPassedOnPieceByPiece(t *testing.T) {
 	}
 }
 
-func TestADownloadThatIsRefusedHasTheEnvelope(t *testing.T) {
-	r := newRig(t, admitting(nil))
+func TestDownload_RefusalHasEnvelope(t *testing.T) {
+	r := newRig(t, admitWith(nil))
 	r.core.header = metadata.Pairs("content-disposition", `attachment; filename="a.csv"`)
-	r.core.failure = coreRefusal(codes.PermissionDenied, "FORBIDDEN", "No.", nil)
-	answer := r.do(http.MethodGet, exportPath, "")
-	answer.refused(t, http.StatusForbidden, "FORBIDDEN")
-	if answer.header.Get("Content-Disposition") != "" {
-		t.Error("an envelope is no attachment")
+	r.core.failure = coreError(codes.PermissionDenied, "FORBIDDEN", "No.", nil)
+	response := r.do(http.MethodGet, exportPath, "")
+	response.requireError(t, http.StatusForbidden, "FORBIDDEN")
+	if response.header.Get("Content-Disposition") != "" {
+		t.Error("an error response must not be an attachment")
 	}
-	r.do(http.MethodGet, exportPath+"?nonsense=1", "").refused(t, http.StatusBadRequest, "VALIDATION_ERROR")
+	r.do(http.MethodGet, exportPath+"?nonsense=1", "").requireError(t, http.StatusBadRequest, "VALIDATION_ERROR")
 }
 
-// A file that is cut must not look whole.
-func TestADownloadThatFailsLaterBreaksOff(t *testing.T) {
+// A truncated file must not look complete.
+func TestDownload_LateFailureClosesConnection(t *testing.T) {
 	r := newRig(t, nil)
 	r.core.pieces = []string{strings.Repeat("x", 20<<10)} // more than is buffered
 	r.core.failure = status.Error(codes.Unavailable, "lost")
@@ -80,23 +80,23 @@ func TestADownloadThatFailsLaterBreaksOff(t *testing.T) {
 	}
 }
 
-func TestABulkRequestThatFailedWholeShowsItsResults(t *testing.T) {
+func TestBulkRequest_AllItemsFailedHasResults(t *testing.T) {
 	results := &affiliatev1.BulkParticipantsResponse{
 		Summary: &affiliatev1.BulkSummary{Total: 1, Failed: 1},
 		Results: []*affiliatev1.BulkParticipantResult{{ParticipantId: "p", StatusCode: 404, Code: proto.String("NOT_FOUND")}},
 	}
 	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) {
-		st, err := status.Convert(coreRefusal(codes.FailedPrecondition, "BULK_ALL_FAILED", "None.", nil)).WithDetails(protoadapt.MessageV1Of(results))
+		st, err := status.Convert(coreError(codes.FailedPrecondition, "BULK_ALL_FAILED", "None.", nil)).WithDetails(protoadapt.MessageV1Of(results))
 		if err != nil {
 			t.Error(err)
 		}
 		return nil, st.Err()
 	})
-	answer := r.do(http.MethodPatch, "/api/v1/programs/p/partners/bulk-approve", `{"participantIds":[]}`)
+	response := r.do(http.MethodPatch, "/api/v1/programs/p/partners/bulk-approve", `{"participantIds":[]}`)
 	want := `{"statusCode":422,"message":"None.","error":"Unprocessable Entity","code":"BULK_ALL_FAILED",` +
 		`"summary":{"total":1,"succeeded":0,"failed":1},` +
 		`"results":[{"participantId":"p","success":false,"statusCode":404,"status":null,"code":"NOT_FOUND","message":null}]}` + "\n"
-	if answer.status != http.StatusUnprocessableEntity || answer.body != want {
-		t.Errorf("%d %s", answer.status, answer.body)
+	if response.status != http.StatusUnprocessableEntity || response.body != want {
+		t.Errorf("%d %s", response.status, response.body)
 	}
 }

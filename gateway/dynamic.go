@@ -5,9 +5,9 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// dynamic reads a google.protobuf.Struct: JSON without a schema. The rules of the
-// dialect about JSON itself (keys given twice, depth, characters, large integers)
-// apply here too.
+// dynamic reads a google.protobuf.Struct, which is JSON without a schema. The general
+// rules of the dialect apply here too: repeated keys, depth, characters and large
+// integers.
 func (d *decoder) dynamic(m protoreflect.Message) bool {
 	if d.Space() != '{' {
 		return d.refuse(mustBeObject)
@@ -27,12 +27,12 @@ func (d *decoder) structure() (*structpb.Struct, bool) {
 	t := d.open('}')
 	for ; t == item; t = d.next('}') {
 		key, flaw, ok := d.member()
-		_, before := fields[key]
+		_, repeated := fields[key]
 		switch {
 		case !ok:
 		case flaw != "":
 			ok = d.refuse(flaw)
-		case before:
+		case repeated:
 			ok = d.refuse(givenTwice)
 		default:
 			fields[key], ok = d.anything()
@@ -48,7 +48,7 @@ func (d *decoder) series() (*structpb.ListValue, bool) {
 	var values []*structpb.Value
 	t := d.open(']')
 	for ; t == item; t = d.next(']') {
-		d.element()
+		d.nextIndex()
 		value, ok := d.anything()
 		if !ok {
 			return nil, false
@@ -58,7 +58,8 @@ func (d *decoder) series() (*structpb.ListValue, bool) {
 	return &structpb.ListValue{Values: values}, t == done
 }
 
-// anything reads any value. It notes a fault and returns null for a faulty one.
+// anything reads a value of any type. For an invalid value, it adds a fault and returns
+// null.
 func (d *decoder) anything() (*structpb.Value, bool) {
 	null := structpb.NewNullValue()
 	switch c := d.Space(); {

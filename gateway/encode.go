@@ -14,7 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// appendJSON writes a message in the dialect.
+// appendJSON appends a message in the JSON dialect.
 func appendJSON(b []byte, m protoreflect.Message) ([]byte, error) {
 	plan, err := planFor(m.Descriptor())
 	if err != nil {
@@ -34,7 +34,7 @@ func (p *messagePlan) append(b []byte, m protoreflect.Message) ([]byte, error) {
 		}
 		return appendStruct(b, value)
 	case formMask:
-		return nil, fmt.Errorf("%s is never printed", p.desc.FullName())
+		return nil, fmt.Errorf("%s must not be in a response", p.desc.FullName())
 	default:
 		return p.appendObject(b, m)
 	}
@@ -80,7 +80,7 @@ func (f *fieldPlan) appendList(b []byte, list protoreflect.List) ([]byte, error)
 	return append(b, ']'), nil
 }
 
-// appendDict orders the keys, so that one message always prints one text.
+// appendDict sorts the keys, so that equal messages have equal texts.
 func (f *fieldPlan) appendDict(b []byte, dict protoreflect.Map) ([]byte, error) {
 	keys := make([]string, 0, dict.Len())
 	dict.Range(func(key protoreflect.MapKey, _ protoreflect.Value) bool {
@@ -130,7 +130,7 @@ func (f *fieldPlan) appendValue(b []byte, v protoreflect.Value) ([]byte, error) 
 
 func appendFloat(b []byte, f float64, bits int) ([]byte, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
-		return nil, fmt.Errorf("JSON has no form for %v", f)
+		return nil, fmt.Errorf("%v cannot be written as JSON", f)
 	}
 	format := byte('f')
 	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
@@ -139,8 +139,8 @@ func appendFloat(b []byte, f float64, bits int) ([]byte, error) {
 	return strconv.AppendFloat(b, f, format, -1, bits), nil
 }
 
-// appendTimestamp cuts to milliseconds, never rounds: a printed instant is not
-// later than the stored one.
+// appendTimestamp truncates to milliseconds. It does not round, because the result must
+// not be later than the stored time.
 func appendTimestamp(b []byte, m protoreflect.Message) ([]byte, error) {
 	ts, ok := m.Interface().(*timestamppb.Timestamp)
 	if !ok {
@@ -212,8 +212,8 @@ func appendDynamic(b []byte, value *structpb.Value) ([]byte, error) {
 
 const hexDigits = "0123456789abcdef"
 
-// appendString quotes s. Bytes that are no UTF-8 become U+FFFD: an answer is
-// always valid JSON, whatever a store held.
+// appendString appends s as a JSON string. It replaces invalid UTF-8 with U+FFFD, so that
+// every response is valid JSON.
 func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	start := 0

@@ -24,7 +24,7 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
 
-// errorDomain is the domain of the core's google.rpc.ErrorInfo.
+// errorDomain is the domain in the google.rpc.ErrorInfo of the core's errors.
 const errorDomain = "tributary"
 
 // refusal is an error response before it is written. An empty message means the
@@ -35,7 +35,8 @@ type refusal struct {
 	// violations name their fields as the client wrote them.
 	violations []affiliate.Violation
 	retryAfter string
-	// results are the outcomes of the items of a bulk request, nil for others.
+	// results contains the results of the items of a bulk request. It is nil for other
+	// requests.
 	results proto.Message
 }
 
@@ -67,10 +68,10 @@ func (g *gateway) refuse(c *call, r refusal) {
 	httpedge.WriteError(c, spec.HTTPStatus, r.reason, message, r.violations...)
 }
 
-// reject refuses a request that cannot be decoded. The core admits the caller
-// first, so a caller without access gets 401, 429 or 403 and no details. The core
-// also validates the fields of a query that could be decoded, so that the response
-// names all faults of the query at once.
+// reject refuses a request that cannot be decoded. It first calls the core to check the
+// caller, so that a caller without access gets 401, 429 or 403 without details. The core
+// also validates the fields of a query that could be decoded. The response then contains
+// all faults of the query.
 func (g *gateway) reject(c *call, reason affiliate.Reason) {
 	// net/http cancels the context of a request whose body ends early.
 	ctx := context.WithValue(context.WithoutCancel(c.request.Context()), callKey{}, c)
@@ -78,7 +79,7 @@ func (g *gateway) reject(c *call, reason affiliate.Reason) {
 	defer cancel()
 	admit := &affiliatev1.AdmitRequest{Method: c.route.FullMethod}
 	if c.decoded != nil && !c.route.HasBody && reason == affiliate.ReasonValidation {
-		// A message of the contract can be marshaled.
+		// New cannot fail, because the message is a known type.
 		admit.Request, _ = anypb.New(c.decoded.Interface())
 	}
 	var md metadata.MD
@@ -89,8 +90,8 @@ func (g *gateway) reject(c *call, reason affiliate.Reason) {
 		return
 	}
 	for _, v := range admitted.GetViolations() {
-		if spelled := c.spelled(v); !c.faults.names(spelled.Field) {
-			c.faults.add(spelled.Field, spelled.Message)
+		if violation := c.clientViolation(v); !c.faults.names(violation.Field) {
+			c.faults.add(violation.Field, violation.Message)
 		}
 	}
 	g.refuse(c, refusal{reason: reason, violations: c.faults.list})
@@ -101,7 +102,7 @@ func (g *gateway) refuseStatus(c *call, err error) {
 	st := status.Convert(err)
 	r, ok := c.refusalOf(st)
 	if !ok {
-		r = g.unexplained(c, st)
+		r = g.refusalWithoutReason(c, st)
 	}
 	if r.reason == affiliate.ReasonBulkAllFailed {
 		r.results = resultsOf(st, c.route)
@@ -109,11 +110,9 @@ func (g *gateway) refuseStatus(c *call, err error) {
 	g.refuse(c, r)
 }
 
-// refusalOf reads a refusal of the core: a status with an ErrorInfo of this
-// service and a reason that this build knows.
-func (c *call) refusalOf(st *status.Status) (refusal, bool) {
-	var r refusal
-	var known bool
+// refusalOf returns the refusal in a status of the core. ok is false if the status has no
+// ErrorInfo of this service with a reason that this build knows.
+func (c *call) refusalOf(st *status.Status) (r refusal, ok bool) {
 	for _, detail := range st.Details() {
 		switch d := detail.(type) {
 		case *errdetails.ErrorInfo:
@@ -121,21 +120,22 @@ func (c *call) refusalOf(st *status.Status) (refusal, bool) {
 			if d.GetDomain() != errorDomain || errorspec.Of(reason) == nil {
 				continue
 			}
-			known = true
+			ok = true
 			r.reason, r.message = reason, st.Message()
 			if seconds, err := strconv.ParseUint(d.GetMetadata()["retry_after"], 10, 32); err == nil {
 				r.retryAfter = strconv.FormatUint(seconds, 10)
 			}
 		case *affiliatev1.SpellableViolations:
 			for _, v := range d.GetViolations() {
-				r.violations = append(r.violations, c.spelled(v))
+				r.violations = append(r.violations, c.clientViolation(v))
 			}
 		}
 	}
-	return r, known
+	return r, ok
 }
 
-// resultsOf finds the response of the route among the details of a status.
+// resultsOf returns the response message of the route from the details of a status, or
+// nil.
 func resultsOf(st *status.Status, r *route) proto.Message {
 	for _, detail := range st.Details() {
 		if m, ok := detail.(proto.Message); ok && m.ProtoReflect().Descriptor().FullName() == r.RPC.Output().FullName() {
@@ -145,9 +145,10 @@ func resultsOf(st *status.Status, r *route) proto.Message {
 	return nil
 }
 
-// unexplained makes a refusal of a status without an ErrorInfo of this service:
-// one of the transport, or of a core of another version. Its text is only logged.
-func (g *gateway) unexplained(c *call, st *status.Status) refusal {
+// refusalWithoutReason returns the refusal for a status without an ErrorInfo of this
+// service. The transport or a core of another version created the status. Its text is
+// logged and not sent to the client.
+func (g *gateway) refusalWithoutReason(c *call, st *status.Status) refusal {
 	var r refusal
 	switch st.Code() {
 	case codes.InvalidArgument:
@@ -167,18 +168,18 @@ func (g *gateway) unexplained(c *call, st *status.Status) refusal {
 	}
 	ctx := c.request.Context()
 	if ctx.Err() != nil {
-		// The client has closed the connection, so this is not an error of ours.
+		// The client has closed the connection, so this is not an error of the service.
 		return refusal{reason: affiliate.ReasonServiceUnavailable}
 	}
 	if r.reason == affiliate.ReasonInternal || r.reason == affiliate.ReasonServiceUnavailable {
-		g.Log.ErrorContext(ctx, "the core gave no answer", "request_id", c.id,
+		g.Log.ErrorContext(ctx, "a call of the core failed", "request_id", c.id,
 			"method", c.route.FullMethod, "code", st.Code().String(), "error", st.Message())
 	}
 	return r
 }
 
-// handleError writes the error of a generated handler: a request that does not
-// decode, the refusal of the core, or a response that cannot be printed.
+// handleError writes the error of a generated handler. The request could not be decoded,
+// the core returned an error, or the response could not be encoded.
 func (g *gateway) handleError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, _ http.ResponseWriter, _ *http.Request, err error) {
 	c := callFrom(ctx)
 	var routing *runtime.HTTPStatusError
@@ -214,20 +215,21 @@ func (g *gateway) refuseMethod(c *call) {
 }
 
 func copyHeaders(c *call, md metadata.MD) {
-	for key, header := range returned {
+	for key, header := range responseHeaders {
 		if values := md.Get(key); len(values) > 0 {
 			c.Header()[header] = values
 		}
 	}
 }
 
-// spelled returns a violation of the core as the client spells its fields.
-func (c *call) spelled(v *affiliatev1.AdmitViolation) affiliate.Violation {
+// clientViolation returns a violation of the core with field names in the client's
+// spelling.
+func (c *call) clientViolation(v *affiliatev1.AdmitViolation) affiliate.Violation {
 	return affiliate.Violation{Field: v.GetField(), Message: v.GetMessage()}.WithFieldNames(c.fieldName)
 }
 
-// fieldName turns the proto path of a violation into the path as the client wrote
-// it. The core names the whole body "".
+// fieldName returns the client's spelling of the proto path of a violation. The empty
+// path of the core means the whole body.
 func (c *call) fieldName(path string) string {
 	if path == "" {
 		return affiliate.WholeBody
@@ -238,10 +240,10 @@ func (c *call) fieldName(path string) string {
 	return clientPath(c.route.input.Descriptor(), path, c.route.SnakeCase())
 }
 
-// clientPath turns a proto path (commission_rules.percentage,
-// line_items[0].amount_cents, answers[color]) into the path as a surface writes it.
-// A name that is not a field of the message is a header, or a field of the stored
-// object that the request changes.
+// clientPath returns the client's spelling of a proto path such as
+// commission_rules.percentage, line_items[0].amount_cents or answers[color]. A name that
+// is not a field of the message is a header, or a field of the stored object that the
+// request changes.
 func clientPath(desc protoreflect.MessageDescriptor, path string, snakeCase bool) string {
 	var b strings.Builder
 	for path != "" {

@@ -22,8 +22,8 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// Every reason that the core can send is printed with its own status and code.
-func TestEveryReasonIsPrinted(t *testing.T) {
+// Each error reason of the core has its own status and code.
+func TestErrors_EveryReasonHasStatusAndCode(t *testing.T) {
 	var refusal error
 	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) { return nil, refusal })
 	values := affiliatev1.ErrorReason(0).Descriptor().Values()
@@ -33,9 +33,9 @@ func TestEveryReasonIsPrinted(t *testing.T) {
 		}
 		reason := strings.TrimPrefix(string(values.Get(i).Name()), "ERROR_REASON_")
 		spec := proto.GetExtension(values.Get(i).Options(), affiliatev1.E_Error).(*affiliatev1.ErrorSpec)
-		refusal = coreRefusal(codes.Code(spec.GetGrpcCode()), reason, "Words of its own.", map[string]string{"retry_after": "7"}, "name", "must be good")
+		refusal = coreError(codes.Code(spec.GetGrpcCode()), reason, "Words of its own.", map[string]string{"retry_after": "7"}, "name", "must be good")
 		answer := r.do("POST", "/api/v1/programs", `{}`)
-		e := answer.refused(t, int(spec.GetHttpStatus()), reason)
+		e := answer.requireError(t, int(spec.GetHttpStatus()), reason)
 		if want := map[bool]string{true: spec.GetMessage(), false: "Words of its own."}[reason == "INTERNAL_ERROR"]; e.Message != want {
 			t.Errorf("%s: message %q", reason, e.Message)
 		}
@@ -46,43 +46,43 @@ func TestEveryReasonIsPrinted(t *testing.T) {
 			t.Errorf("%s: WWW-Authenticate %q", reason, got)
 		}
 
-		refusal = coreRefusal(codes.Code(spec.GetGrpcCode()), reason, "", nil)
+		refusal = coreError(codes.Code(spec.GetGrpcCode()), reason, "", nil)
 		if reason == "VALIDATION_ERROR" {
 			continue
 		}
-		if e := r.do("POST", "/api/v1/programs", `{}`).refused(t, int(spec.GetHttpStatus()), reason); e.Message != spec.GetMessage() {
-			t.Errorf("%s: standard sentence %q", reason, e.Message)
+		if e := r.do("POST", "/api/v1/programs", `{}`).requireError(t, int(spec.GetHttpStatus()), reason); e.Message != spec.GetMessage() {
+			t.Errorf("%s: standard message %q", reason, e.Message)
 		}
 	}
 }
 
-func TestViolationsOfTheCoreAreNamedAsTheClientWrites(t *testing.T) {
+func TestViolations_HaveClientSpelling(t *testing.T) {
 	fields := []string{
 		"name", "must be good", "website_url", "must be good", "commission_rules.flat_amount_cents", "must be good", "allowed_domains[3]", "must be good", "x-mode", "must be good",
 	}
 	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) {
-		return nil, coreRefusal(codes.InvalidArgument, "VALIDATION_ERROR", "", nil, fields...)
+		return nil, coreError(codes.InvalidArgument, "VALIDATION_ERROR", "", nil, fields...)
 	})
-	e := r.do("POST", "/api/v1/programs", `{}`).refused(t, 400, "VALIDATION_ERROR")
+	e := r.do("POST", "/api/v1/programs", `{}`).requireError(t, 400, "VALIDATION_ERROR")
 	if got := e.fields(); got != "name=must be good\nwebsiteUrl=must be good\ncommissionRules.flatAmountCents=must be good\nallowedDomains[3]=must be good\nx-mode=must be good" {
 		t.Error(got)
 	}
 	fields = []string{"line_items[0].amount_cents", "must be good", "event_type", "must be good"}
-	e = r.do("POST", "/api/v1/conversions", `{}`).refused(t, 400, "VALIDATION_ERROR")
+	e = r.do("POST", "/api/v1/conversions", `{}`).requireError(t, 400, "VALIDATION_ERROR")
 	if got := e.fields(); got != "line_items[0].amount_cents=must be good\nevent_type=must be good" {
 		t.Error(got)
 	}
 	fields = []string{"answers[favourite colour]", "must be good", "program_id", "must be good", "referral_code", "must be good"}
-	e = r.do("POST", "/api/v1/partner/programs/p/apply", `{}`).refused(t, 400, "VALIDATION_ERROR")
+	e = r.do("POST", "/api/v1/partner/programs/p/apply", `{}`).requireError(t, 400, "VALIDATION_ERROR")
 	if got := e.fields(); got != "answers.favourite colour=must be good\nprogramId=must be good\nreferralCode=must be good" {
 		t.Error(got)
 	}
 	fields = []string{"page_size", "must be good"}
-	e = r.do("GET", "/api/v1/programs?limit=1000", "").refused(t, 400, "VALIDATION_ERROR")
+	e = r.do("GET", "/api/v1/programs?limit=1000", "").requireError(t, 400, "VALIDATION_ERROR")
 	if got := e.fields(); got != "limit=must be good" {
 		t.Error(got)
 	}
-	e = r.do("GET", "/api/v1/programs?pageSize=1000", "").refused(t, 400, "VALIDATION_ERROR")
+	e = r.do("GET", "/api/v1/programs?pageSize=1000", "").requireError(t, 400, "VALIDATION_ERROR")
 	if got := e.fields(); got != "pageSize=must be good" {
 		t.Error(got)
 	}
@@ -101,7 +101,7 @@ func TestClientPath(t *testing.T) {
 	}
 }
 
-func TestStatusesThatNobodyExplained(t *testing.T) {
+func TestErrors_StatusWithoutErrorInfo(t *testing.T) {
 	var refusal error
 	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) { return nil, refusal })
 	foreign, _ := status.New(codes.NotFound, "x").WithDetails(&errdetails.ErrorInfo{Reason: "SLUG_TAKEN", Domain: "elsewhere"})
@@ -131,15 +131,15 @@ func TestStatusesThatNobodyExplained(t *testing.T) {
 		answer := r.do("GET", "/api/v1/programs", "")
 		var e envelope
 		if c.code == "VALIDATION_ERROR" {
-			// Nothing is known about the fields.
+			// The status does not contain the invalid fields.
 			if answer.status != 400 || !strings.Contains(answer.body, `"code":"VALIDATION_ERROR"`) {
 				t.Errorf("%v: %d %s", c.err, answer.status, answer.body)
 			}
 		} else {
-			e = answer.refused(t, c.status, c.code)
+			e = answer.requireError(t, c.status, c.code)
 		}
 		if strings.Contains(answer.body, "internal words") {
-			t.Errorf("%v: the core's words came out: %s", c.err, e.Message)
+			t.Errorf("%v: the response contains the core's message: %s", c.err, e.Message)
 		}
 		if want := map[bool]string{true: "1"}[c.status == 503]; answer.header.Get("Retry-After") != want {
 			t.Errorf("%v: Retry-After %q", c.err, answer.header.Get("Retry-After"))
@@ -150,20 +150,20 @@ func TestStatusesThatNobodyExplained(t *testing.T) {
 	}
 }
 
-func TestALostCore(t *testing.T) {
+func TestErrors_UnreachableCore(t *testing.T) {
 	r := newRig(t, nil)
 	r.grpc.Stop()
 	for _, path := range []string{"/api/v1/programs", "/api/v1/health", "/api/v1/programs?x=1"} {
 		answer := r.do("GET", path, "")
-		answer.refused(t, 503, "SERVICE_UNAVAILABLE")
+		answer.requireError(t, 503, "SERVICE_UNAVAILABLE")
 		if answer.header.Get("Retry-After") != "1" {
 			t.Errorf("%v", answer.header)
 		}
 	}
-	r.do("GET", "/nowhere", "").refused(t, 404, "NOT_FOUND")
+	r.do("GET", "/nowhere", "").requireError(t, 404, "NOT_FOUND")
 }
 
-func TestASlowCoreAndAClientThatLeaves(t *testing.T) {
+func TestErrors_SlowCoreAndClosedConnection(t *testing.T) {
 	entered, left := make(chan struct{}, 1), make(chan struct{}, 1)
 	r := newRig(t, func(ctx context.Context, _ string, _ proto.Message) (proto.Message, error) {
 		entered <- struct{}{}
@@ -172,11 +172,11 @@ func TestASlowCoreAndAClientThatLeaves(t *testing.T) {
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}, func(c *Config) { c.Timeout = time.Second }) // enough to reach the core on a busy machine
 	answer := r.do("GET", "/api/v1/programs", "")
-	answer.refused(t, 503, "SERVICE_UNAVAILABLE")
+	answer.requireError(t, 503, "SERVICE_UNAVAILABLE")
 	<-entered
 	<-left
 
-	r = newRig(t, r.core.answer)
+	r = newRig(t, r.core.respond)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	go func() {
@@ -189,34 +189,35 @@ func TestASlowCoreAndAClientThatLeaves(t *testing.T) {
 	}
 	if response, err := http.DefaultClient.Do(request); err == nil {
 		_ = response.Body.Close()
-		t.Error("an answer came")
+		t.Error("the client got a response")
 	}
 	select {
 	case <-left:
 	case <-time.After(20 * time.Second):
-		t.Error("the core was not told that the client left")
+		t.Error("the call of the core was not cancelled")
 	}
 	if text := r.log.String(); text != "" {
-		t.Errorf("a client that leaves is no fault: %s", text)
+		t.Errorf("a closed connection must not be logged as an error: %s", text)
 	}
 }
 
-func TestAMessageTooLargeForTheCore(t *testing.T) {
+func TestErrors_MessageTooLargeForCore(t *testing.T) {
 	r := newRig(t, nil) // takes 32 KiB a message
-	r.do("POST", "/api/v1/programs", `{"name":"`+strings.Repeat("a", 40<<10)+`"}`).refused(t, 413, "PAYLOAD_TOO_LARGE")
+	r.do("POST", "/api/v1/programs", `{"name":"`+strings.Repeat("a", 40<<10)+`"}`).requireError(t, 413, "PAYLOAD_TOO_LARGE")
 }
 
-// 401 → 429 → 403 → 400: a caller who is refused does not hear about the body.
-func TestTheCoreJudgesTheCallerBeforeTheGatewayTheBody(t *testing.T) {
+// The order of errors is 401, 429, 403, 400. A refused caller gets no details about the
+// body.
+func TestErrors_CallerIsCheckedBeforeBody(t *testing.T) {
 	for name, verdict := range map[string]error{
-		"401 UNAUTHORIZED":        coreRefusal(codes.Unauthenticated, "UNAUTHORIZED", "", nil),
-		"401 INVALID_API_KEY":     coreRefusal(codes.Unauthenticated, "INVALID_API_KEY", "", nil),
-		"429 RATE_LIMIT_EXCEEDED": coreRefusal(codes.ResourceExhausted, "RATE_LIMIT_EXCEEDED", "", map[string]string{"retry_after": "12"}),
-		"403 FORBIDDEN":           coreRefusal(codes.PermissionDenied, "FORBIDDEN", "", nil),
+		"401 UNAUTHORIZED":        coreError(codes.Unauthenticated, "UNAUTHORIZED", "", nil),
+		"401 INVALID_API_KEY":     coreError(codes.Unauthenticated, "INVALID_API_KEY", "", nil),
+		"429 RATE_LIMIT_EXCEEDED": coreError(codes.ResourceExhausted, "RATE_LIMIT_EXCEEDED", "", map[string]string{"retry_after": "12"}),
+		"403 FORBIDDEN":           coreError(codes.PermissionDenied, "FORBIDDEN", "", nil),
 		"503 SERVICE_UNAVAILABLE": status.Error(codes.Unavailable, "gone"),
 		"500 INTERNAL_ERROR":      status.Error(codes.Unimplemented, "an old core"),
 	} {
-		r := newRig(t, admitting(verdict))
+		r := newRig(t, admitWith(verdict))
 		want := map[string]int{"401": 401, "429": 429, "403": 403, "503": 503, "500": 500}[name[:3]]
 		for _, c := range []struct{ verb, path, body string }{
 			{"POST", "/api/v1/programs", `{"x":1}`},
@@ -227,7 +228,7 @@ func TestTheCoreJudgesTheCallerBeforeTheGatewayTheBody(t *testing.T) {
 			{"POST", "/api/v1/conversions", `{"amount_cents":"5"}`},
 		} {
 			answer := r.do(c.verb, c.path, c.body, "Authorization", "Bearer x", "X-Mode", "test")
-			answer.refused(t, want, name[4:])
+			answer.requireError(t, want, name[4:])
 			if name[:3] == "429" && answer.header.Get("Retry-After") != "12" {
 				t.Errorf("%v", answer.header)
 			}
@@ -237,41 +238,42 @@ func TestTheCoreJudgesTheCallerBeforeTheGatewayTheBody(t *testing.T) {
 			}
 		}
 	}
-	// Admitted: the 400 carries the limit's headers.
+	// If the caller is admitted, the 400 has the headers of the rate limit.
 	r := newRig(t, func(ctx context.Context, _ string, _ proto.Message) (proto.Message, error) {
 		return nil, grpc.SetHeader(ctx, metadata.Pairs("ratelimit", `"general";r=5;t=9`))
 	})
 	answer := r.do("POST", "/api/v1/programs", `{"x":1}`)
-	answer.refused(t, 400, "VALIDATION_ERROR")
+	answer.requireError(t, 400, "VALIDATION_ERROR")
 	if got := answer.header.Get("RateLimit"); got != `"general";r=5;t=9` {
 		t.Errorf("RateLimit %q", got)
 	}
 }
 
-func TestRefusalsCarryTheLimitHeaders(t *testing.T) {
+func TestErrors_HaveRateLimitHeaders(t *testing.T) {
 	r := newRig(t, func(ctx context.Context, _ string, _ proto.Message) (proto.Message, error) {
 		_ = grpc.SetHeader(ctx, metadata.Pairs("ratelimit", `"general";r=0;t=9`, "x-internal", "secret", "x-http-code", "202"))
-		return nil, coreRefusal(codes.ResourceExhausted, "RATE_LIMIT_EXCEEDED", "", map[string]string{"retry_after": "9"})
+		return nil, coreError(codes.ResourceExhausted, "RATE_LIMIT_EXCEEDED", "", map[string]string{"retry_after": "9"})
 	})
 	answer := r.do("GET", "/api/v1/programs", "")
-	answer.refused(t, 429, "RATE_LIMIT_EXCEEDED")
+	answer.requireError(t, 429, "RATE_LIMIT_EXCEEDED")
 	if answer.header.Get("RateLimit") != `"general";r=0;t=9` || answer.header.Get("Retry-After") != "9" || answer.header.Get("X-Internal") != "" {
 		t.Errorf("%v", answer.header)
 	}
 }
 
-// What cannot be printed is an accident, not half an answer.
-func TestAnAnswerThatCannotBePrinted(t *testing.T) {
+// If a response cannot be encoded, the client gets an internal error and no partial
+// response.
+func TestErrors_ResponseThatCannotBeEncoded(t *testing.T) {
 	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) {
 		return &affiliatev1.Program{CommissionRules: &affiliatev1.CommissionRules{Percentage: ptr(nan())}}, nil
 	})
-	r.do("POST", "/api/v1/programs", `{}`).refused(t, 500, "INTERNAL_ERROR")
+	r.do("POST", "/api/v1/programs", `{}`).requireError(t, 500, "INTERNAL_ERROR")
 }
 
 func nan() float64 { var zero float64; return zero / zero }
 
-// A body that ends early is the client's fault, and half a document has no effect.
-func TestBodyThatEndsEarlyIsTheClientsFault(t *testing.T) {
+// An incomplete body is an error of the client. The core must not be called with it.
+func TestBody_EndsEarlyIsClientError(t *testing.T) {
 	r := newRig(t, nil)
 	for name, c := range map[string]struct{ head, body string }{
 		"length":  {"Content-Length: 100\r\n", `{"name":"x"}`},
@@ -280,7 +282,7 @@ func TestBodyThatEndsEarlyIsTheClientsFault(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := r.halfRequest(t, c.head, c.body, true)
-			e := response.refused(t, 400, "VALIDATION_ERROR")
+			e := response.requireError(t, 400, "VALIDATION_ERROR")
 			if e.fields() != "body=could not be read to its end" || response.header.Get("Connection") != "close" {
 				t.Errorf("%s, Connection %q", e.fields(), response.header.Get("Connection"))
 			}
@@ -289,7 +291,7 @@ func TestBodyThatEndsEarlyIsTheClientsFault(t *testing.T) {
 	}
 }
 
-func TestBodyThatStallsIsTheClientsFault(t *testing.T) {
+func TestBody_StallIsClientError(t *testing.T) {
 	r := newRig(t, nil)
 	impatient := httptest.NewUnstartedServer(r.server.Config.Handler)
 	impatient.Config.ReadTimeout = 100 * time.Millisecond
@@ -297,16 +299,16 @@ func TestBodyThatStallsIsTheClientsFault(t *testing.T) {
 	defer impatient.Close()
 	r.url = impatient.URL
 	response := r.halfRequest(t, "Content-Length: 100\r\n", `{"name":"x"}`, false)
-	e := response.refused(t, 400, "VALIDATION_ERROR")
+	e := response.requireError(t, 400, "VALIDATION_ERROR")
 	if e.fields() != "body=could not be read to its end" || response.header.Get("Connection") != "close" {
 		t.Errorf("%s, Connection %q", e.fields(), response.header.Get("Connection"))
 	}
 	onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
 }
 
-// halfRequest sends a POST whose body is incomplete, ends the sending side or
-// leaves it open, and reads the response.
-func (r *rig) halfRequest(t *testing.T, header, body string, end bool) httpAnswer {
+// halfRequest sends a POST with an incomplete body and reads the response. If end is
+// true, it closes the sending side of the connection first.
+func (r *rig) halfRequest(t *testing.T, header, body string, end bool) httpResponse {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {
@@ -334,14 +336,14 @@ func (r *rig) halfRequest(t *testing.T, header, body string, end bool) httpAnswe
 		// net/http removes the header.
 		response.Header.Set("Connection", "close")
 	}
-	return httpAnswer{response.StatusCode, response.Header, string(text)}
+	return httpResponse{response.StatusCode, response.Header, string(text)}
 }
 
-// A violation of the core has the spelling that the caller used.
-func TestViolationsOfTheCoreOnTheSnakeCaseSurface(t *testing.T) {
+// A violation of the core has the spelling that the client used.
+func TestViolations_SnakeCaseRoutesKeepClientSpelling(t *testing.T) {
 	var field string
 	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) {
-		return nil, coreRefusal(codes.InvalidArgument, "VALIDATION_ERROR", "", nil, field, "must be good")
+		return nil, coreError(codes.InvalidArgument, "VALIDATION_ERROR", "", nil, field, "must be good")
 	})
 	for _, c := range []struct{ query, field, want string }{
 		{"page_size=1000", "page_size", "page_size"},
@@ -353,36 +355,36 @@ func TestViolationsOfTheCoreOnTheSnakeCaseSurface(t *testing.T) {
 		{"", "X-Mode", "X-Mode"},
 	} {
 		field = c.field
-		e := r.do("GET", "/api/v1/conversions?"+c.query, "").refused(t, 400, "VALIDATION_ERROR")
+		e := r.do("GET", "/api/v1/conversions?"+c.query, "").requireError(t, 400, "VALIDATION_ERROR")
 		if e.fields() != c.want+"=must be good" {
 			t.Errorf("%s: %s, want %s", c.query, e.fields(), c.want)
 		}
 	}
 	field = "commission_rules.tiers[2].min_revenue_cents"
-	e := r.do("POST", "/api/v1/programs", `{}`).refused(t, 400, "VALIDATION_ERROR")
+	e := r.do("POST", "/api/v1/programs", `{}`).requireError(t, 400, "VALIDATION_ERROR")
 	if e.fields() != "commissionRules.tiers[2].minRevenueCents=must be good" {
 		t.Error(e.fields())
 	}
 }
 
-// The gateway does not validate the body of a caller that the core refuses.
-func TestBodyTypeAndSizeFollowTheCaller(t *testing.T) {
-	r := newRig(t, admitting(coreRefusal(codes.ResourceExhausted, "RATE_LIMIT_EXCEEDED", "", map[string]string{"retry_after": "12"})))
+// The gateway does not report faults of the body to a caller that the core refuses.
+func TestBody_TypeAndSizeAreCheckedAfterCaller(t *testing.T) {
+	r := newRig(t, admitWith(coreError(codes.ResourceExhausted, "RATE_LIMIT_EXCEEDED", "", map[string]string{"retry_after": "12"})))
 	large := strings.Repeat(" ", 64<<10+1)
-	r.do("POST", "/api/v1/programs", large).refused(t, 429, "RATE_LIMIT_EXCEEDED")
-	r.do("POST", "/api/v1/programs", `{}`, "Content-Type", "text/plain").refused(t, 429, "RATE_LIMIT_EXCEEDED")
-	r.do("POST", "/api/v1/programs/p/activate", `{}`, "Content-Encoding", "gzip").refused(t, 429, "RATE_LIMIT_EXCEEDED")
-	r = newRig(t, admitting(nil))
+	r.do("POST", "/api/v1/programs", large).requireError(t, 429, "RATE_LIMIT_EXCEEDED")
+	r.do("POST", "/api/v1/programs", `{}`, "Content-Type", "text/plain").requireError(t, 429, "RATE_LIMIT_EXCEEDED")
+	r.do("POST", "/api/v1/programs/p/activate", `{}`, "Content-Encoding", "gzip").requireError(t, 429, "RATE_LIMIT_EXCEEDED")
+	r = newRig(t, admitWith(nil))
 	// 415 and 413 precede the faults of the query.
-	r.do("POST", "/api/v1/programs?x=1", large).refused(t, 413, "PAYLOAD_TOO_LARGE")
-	r.do("POST", "/api/v1/programs?x=1", `{`, "Content-Type", "text/plain").refused(t, 415, "UNSUPPORTED_MEDIA_TYPE")
+	r.do("POST", "/api/v1/programs?x=1", large).requireError(t, 413, "PAYLOAD_TOO_LARGE")
+	r.do("POST", "/api/v1/programs?x=1", `{`, "Content-Type", "text/plain").requireError(t, 415, "UNSUPPORTED_MEDIA_TYPE")
 }
 
 // Fields inside a sentence have the spelling of the client, as the field itself has.
 func TestSentencesNameFieldsAsTheClientWrites(t *testing.T) {
 	var field, message string
 	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) {
-		return nil, coreRefusal(codes.InvalidArgument, "VALIDATION_ERROR", "", nil, field, message)
+		return nil, coreError(codes.InvalidArgument, "VALIDATION_ERROR", "", nil, field, message)
 	})
 	for _, c := range []struct{ verb, path, body, field, message, want string }{
 		{"GET", "/api/v1/commissions", "", "date_to", "must not be before {date_from}", "dateTo must not be before dateFrom."},
@@ -399,7 +401,7 @@ func TestSentencesNameFieldsAsTheClientWrites(t *testing.T) {
 		{"POST", "/api/v1/programs/p/activate", `{}`, "website_url", "is required without {landing_url}", "websiteUrl is required without landingUrl."},
 	} {
 		field, message = c.field, c.message
-		e := r.do(c.verb, c.path, c.body).refused(t, 400, "VALIDATION_ERROR")
+		e := r.do(c.verb, c.path, c.body).requireError(t, 400, "VALIDATION_ERROR")
 		if len(e.Details) != 1 || e.Details[0].Message != c.want {
 			t.Errorf("%s %s: %+v, want %q", c.verb, c.path, e.Details, c.want)
 		}

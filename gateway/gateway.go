@@ -7,12 +7,12 @@
 //	response ← runtime.Marshaler (encode.go) ← response options (response.go),
 //	           or the envelope from the error handlers (errors.go)
 //
-// Guarantees: every request that reaches a handler of net/http gets a response of
-// the contract. JSON has one dialect in both directions (codec.go). Every refusal,
-// a panic and a lost core included, has the envelope of SPEC.md section 7. A
-// request that cannot be decoded is first admitted by the core
-// (GateService.Admit), so 401, 429 and 403 precede 415, 413 and 400. The core
-// gets the decoded message and a fixed list of headers.
+// Guarantees: every request that reaches a handler of net/http gets a response that the
+// contract describes. Requests and responses use the same JSON dialect (codec.go). Every
+// error response has the envelope of SPEC.md section 7, also after a panic or if the core
+// is not reachable. Before the gateway refuses a request that cannot be decoded, it asks
+// the core to check the caller (GateService.Admit). Therefore 401, 429 and 403 precede
+// 415, 413 and 400. The core gets the decoded message and a fixed list of headers.
 //
 // The gateway makes no decisions about callers, limits or values beyond their
 // type; the core does. Requests that net/http refuses before any handler runs (a
@@ -38,11 +38,11 @@ import (
 // Config is the configuration of New. Conn is required; the zero values of the
 // other fields are the strict choices.
 type Config struct {
-	// Conn leads to the core: a network connection, or a channel inside the
+	// Conn is the connection to the core: a network connection, or a channel inside the
 	// process that runs the same interceptors.
 	Conn grpc.ClientConnInterface
-	// TrustedProxies may name the client's address and say that it used HTTPS.
-	// Default: no trusted proxies.
+	// TrustedProxies are the proxies whose headers may set the client's address and
+	// report that the client used HTTPS. Default: no trusted proxies.
 	TrustedProxies []netip.Prefix
 	// AllowHTTP also serves plain HTTP, for development.
 	AllowHTTP bool
@@ -53,10 +53,10 @@ type Config struct {
 	// default of 25 s is shorter than the server's write timeout. A negative value
 	// means no timeout, for a core in the same process, which has its own deadline.
 	Timeout time.Duration
-	// Log gets panics, unexpected errors of the core, and its loss. Default:
-	// discarded.
+	// Log receives panics, unexpected errors of the core and failed connections to it.
+	// Default: no log.
 	Log *slog.Logger
-	// Now is the time of generated request ids. Default time.Now.
+	// Now returns the time for generated request ids. Default: time.Now.
 	Now func() time.Time
 }
 
@@ -65,17 +65,17 @@ const defaultTimeout = 25 * time.Second
 type gateway struct {
 	Config
 	origins map[string]bool
-	// routes holds every route by verb and pattern.
+	// routes contains every route by verb and pattern.
 	routes  map[string]*route
 	mux     *runtime.ServeMux
 	gate    affiliatev1.GateServiceClient
 	guarded http.Handler
 }
 
-// services registers the handlers of every service that has routes. The mux tries
-// the last one first, so the routes with the most requests come last. The
-// generated RegisterXHandlerServer functions are not used: they would bypass the
-// interceptors.
+// services contains a registration function for every service that has routes. The mux
+// tries the routes that were registered last first, so the routes with the most requests
+// come last. The generated RegisterXHandlerServer functions are not used, because they
+// would bypass the interceptors.
 var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error{
 	registrar(affiliatev1.NewWebhookServiceClient, affiliatev1.RegisterWebhookServiceHandlerClient),
 	registrar(affiliatev1.NewFraudServiceClient, affiliatev1.RegisterFraudServiceHandlerClient),
@@ -102,8 +102,8 @@ func registrar[C any](
 	}
 }
 
-// New makes the handler of the whole REST surface. It fails when the config
-// cannot be served or when a routed message has no form in the JSON dialect.
+// New returns the handler of the REST API. It fails if the config is invalid or if a
+// message of a route cannot be written in the JSON dialect.
 func New(config Config) (http.Handler, error) {
 	if config.Conn == nil {
 		return nil, fmt.Errorf("gateway: Conn is missing")
@@ -154,8 +154,8 @@ func New(config Config) (http.Handler, error) {
 	return g, nil
 }
 
-func (g *gateway) reportPanic(r *http.Request, thrown any, stack []byte) {
+func (g *gateway) reportPanic(r *http.Request, panicked any, stack []byte) {
 	c := callFrom(r.Context())
 	g.Log.ErrorContext(r.Context(), "panic in the gateway",
-		"request_id", c.id, "panic", fmt.Sprint(thrown), "stack", string(stack))
+		"request_id", c.id, "panic", fmt.Sprint(panicked), "stack", string(stack))
 }

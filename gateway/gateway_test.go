@@ -29,7 +29,7 @@ func allRoutes(t testing.TB) []contract.Route {
 	return routes
 }
 
-// fillPath puts a value of its own into each parameter.
+// fillPath replaces each parameter of the path with a different value.
 func fillPath(r contract.Route) string {
 	path := r.Template
 	for _, field := range r.PathFields {
@@ -38,21 +38,22 @@ func fillPath(r contract.Route) string {
 	return path
 }
 
-// A literal that stands where another route has a parameter (/stats beside
-// /{commission_id}) reaches its own RPC, and path parameters reach their fields.
-func TestEveryRouteReachesItsOwnRPC(t *testing.T) {
+// Each route calls its own RPC and sets the fields of its path parameters. This also
+// holds for a literal such as /stats where another route has a parameter such as
+// /{commission_id}.
+func TestRoutes_CallTheirRPC(t *testing.T) {
 	r := newRig(t, nil)
 	for _, route := range allRoutes(t) {
 		t.Run(route.Verb+" "+route.Template, func(t *testing.T) {
-			answer := r.do(route.Verb, fillPath(route), "")
+			response := r.do(route.Verb, fillPath(route), "")
 			if route.RPC == nil {
-				if answer.status != 200 || len(r.core.take()) != 0 {
-					t.Errorf("%d %s", answer.status, answer.body)
+				if response.status != 200 || len(r.core.takeCalls()) != 0 {
+					t.Errorf("%d %s", response.status, response.body)
 				}
 				return
 			}
-			if want := contract.SuccessStatus(route.FullMethod); answer.status != want {
-				t.Errorf("%d %s, want %d", answer.status, answer.body, want)
+			if want := contract.SuccessStatus(route.FullMethod); response.status != want {
+				t.Errorf("%d %s, want %d", response.status, response.body, want)
 			}
 			call := onlyCall(t, r.core, route.FullMethod)
 			for _, field := range route.PathFields {
@@ -60,15 +61,15 @@ func TestEveryRouteReachesItsOwnRPC(t *testing.T) {
 					t.Errorf("%s is %q", field.Name(), got)
 				}
 			}
-			if answer.status != http.StatusNoContent && !route.Download() && answer.body != encode(t, emptyReply(route.FullMethod)) {
-				t.Errorf("body %s", answer.body)
+			if response.status != http.StatusNoContent && !route.Download() && response.body != encode(t, emptyReply(route.FullMethod)) {
+				t.Errorf("body %s", response.body)
 			}
 		})
 	}
 }
 
-// Every RPC is routed but the gate's, which no client may call.
-func TestEveryServiceIsRouted(t *testing.T) {
+// Every RPC has a route, except those of GateService, which clients must not call.
+func TestRoutes_CoverEveryService(t *testing.T) {
 	routed := map[protoreflect.FullName]bool{}
 	for _, route := range allRoutes(t) {
 		if route.RPC != nil {
@@ -81,13 +82,13 @@ func TestEveryServiceIsRouted(t *testing.T) {
 			for j := range methods.Len() {
 				name := methods.Get(j).FullName()
 				if routed[name] == (methods.Get(j).Parent().Name() == "GateService") {
-					t.Errorf("%s routed: %v", name, routed[name])
+					t.Errorf("%s has a route: %v", name, routed[name])
 				}
 			}
 		}
 	}
 	r := newRig(t, nil)
-	r.do("POST", "/affiliate.v1.GateService/Admit", `{}`).refused(t, 404, "NOT_FOUND")
+	r.do("POST", "/affiliate.v1.GateService/Admit", `{}`).requireError(t, 404, "NOT_FOUND")
 }
 
 func TestSuccessStatuses(t *testing.T) {
@@ -117,18 +118,18 @@ func TestSuccessStatuses(t *testing.T) {
 		{"POST", "/api/v1/programs/p/pause", 202},
 		{"POST", "/api/v1/programs/p/archive", 200},
 	} {
-		answer := r.do(c.verb, c.path, "")
-		if answer.status != c.want {
-			t.Errorf("%s %s: %d, want %d", c.verb, c.path, answer.status, c.want)
+		response := r.do(c.verb, c.path, "")
+		if response.status != c.want {
+			t.Errorf("%s %s: %d, want %d", c.verb, c.path, response.status, c.want)
 		}
-		if answer.header.Get("X-Http-Code") != "" {
-			t.Error("the status metadata came out")
+		if response.header.Get("X-Http-Code") != "" {
+			t.Error("the response contains the status metadata")
 		}
 	}
 	for _, path := range []string{"/api/v1/auth/logout", "/api/v1/auth/merchant/logout", "/api/v1/auth/partner/logout"} {
-		answer := r.do("POST", path, `{"refreshToken":"x"}`)
-		if answer.status != 204 || answer.body != "" || answer.header.Get("Content-Type") != "" || answer.header.Get("Content-Length") != "" {
-			t.Errorf("%s: %d %q %v", path, answer.status, answer.body, answer.header)
+		response := r.do("POST", path, `{"refreshToken":"x"}`)
+		if response.status != 204 || response.body != "" || response.header.Get("Content-Type") != "" || response.header.Get("Content-Length") != "" {
+			t.Errorf("%s: %d %q %v", path, response.status, response.body, response.header)
 		}
 	}
 }
@@ -141,7 +142,7 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		"/v1/clicks", "/api/v1/openapi.json/", "/api/v2/programs", "/API/v1/programs",
 	} {
 		for _, verb := range []string{"GET", "POST", "OPTIONS"} {
-			r.do(verb, path, "").refused(t, 404, "NOT_FOUND")
+			r.do(verb, path, "").requireError(t, 404, "NOT_FOUND")
 		}
 	}
 	for _, c := range []struct{ verb, path, allow string }{
@@ -150,30 +151,30 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		{"DELETE", "/api/v1/conversions", "GET, HEAD, OPTIONS, POST"},
 		{"GET", "/api/v1/attribution/simulate", "OPTIONS, POST"},
 		{"HEAD", "/api/v1/programs/p/activate", "OPTIONS, POST"},
-		// It sends the payouts.
+		// The export marks the payouts as sent, so HEAD is not allowed.
 		{"HEAD", "/api/v1/payouts/batches/b/export", "GET, OPTIONS"},
 		{"BREW", "/api/v1/health", "GET, HEAD, OPTIONS"},
 		{"POST", "/api/v1/openapi.json", "GET, HEAD, OPTIONS"},
 		{"TRACE", "/api/v1/programs/a%2Fb", "GET, HEAD, OPTIONS, PATCH"},
 	} {
-		answer := r.do(c.verb, c.path, "")
+		response := r.do(c.verb, c.path, "")
 		if c.verb == "HEAD" {
-			if answer.status != 405 || answer.body != "" {
-				t.Errorf("HEAD: %d %q", answer.status, answer.body)
+			if response.status != 405 || response.body != "" {
+				t.Errorf("HEAD: %d %q", response.status, response.body)
 			}
 		} else {
-			answer.refused(t, 405, "METHOD_NOT_ALLOWED")
+			response.requireError(t, 405, "METHOD_NOT_ALLOWED")
 		}
-		if got := answer.header.Get("Allow"); got != c.allow {
+		if got := response.header.Get("Allow"); got != c.allow {
 			t.Errorf("%s %s allows %q, want %q", c.verb, c.path, got, c.allow)
 		}
 	}
 	r.do("POST", "/api/v1/programs", `{"name":"x"}`, "X-HTTP-Method-Override", "DELETE")
 	onlyCall(t, r.core, affiliatev1.ProgramService_CreateProgram_FullMethodName)
-	r.do("POST", "/api/v1/commissions", "page=1", "Content-Type", "application/x-www-form-urlencoded").refused(t, 405, "METHOD_NOT_ALLOWED")
+	r.do("POST", "/api/v1/commissions", "page=1", "Content-Type", "application/x-www-form-urlencoded").requireError(t, 405, "METHOD_NOT_ALLOWED")
 }
 
-func TestPathParametersAreWholeSegments(t *testing.T) {
+func TestPathParameters_MatchWholeSegments(t *testing.T) {
 	r := newRig(t, nil)
 	for path, want := range map[string]string{
 		"/api/v1/programs/a%2Fb":        "a/b",
@@ -184,8 +185,8 @@ func TestPathParametersAreWholeSegments(t *testing.T) {
 		"/api/v1/programs/a:b":          "a:b",
 		"/api/v1/programs/a%20b%2525":   "a b%25",
 	} {
-		if answer := r.do("GET", path, ""); answer.status != 200 {
-			t.Errorf("%s: %d %s", path, answer.status, answer.body)
+		if response := r.do("GET", path, ""); response.status != 200 {
+			t.Errorf("%s: %d %s", path, response.status, response.body)
 			continue
 		}
 		call := onlyCall(t, r.core, affiliatev1.ProgramService_GetProgram_FullMethodName)
@@ -195,7 +196,7 @@ func TestPathParametersAreWholeSegments(t *testing.T) {
 	}
 }
 
-func TestHEADAnswersLikeGETWithoutBody(t *testing.T) {
+func TestHEAD_RespondsLikeGETWithoutBody(t *testing.T) {
 	r := newRig(t, nil)
 	get, head := r.do("GET", "/api/v1/programs", ""), r.do("HEAD", "/api/v1/programs", "")
 	if head.status != 200 || head.body != "" || head.header.Get("Content-Length") != get.header.Get("Content-Length") || get.header.Get("Content-Length") == "" {
@@ -203,18 +204,18 @@ func TestHEADAnswersLikeGETWithoutBody(t *testing.T) {
 	}
 }
 
-func TestNewRefusesBadConfig(t *testing.T) {
+func TestNew_RejectsInvalidConfig(t *testing.T) {
 	if _, err := New(Config{}); err == nil {
-		t.Error("no connection")
+		t.Error("a config without a connection was accepted")
 	}
 	for _, origin := range []string{"*", "app.example", "https://app.example/", "https://app.example/x", "https://*.example", "ftp://app.example", "HTTPS://app.example", "null", ""} {
 		if _, err := New(Config{Conn: refusing{}, AllowedOrigins: []string{origin}}); err == nil {
-			t.Errorf("%q was taken for an origin", origin)
+			t.Errorf("%q was accepted as an origin", origin)
 		}
 	}
 }
 
-func TestPanicsAreTheEnvelopeToo(t *testing.T) {
+func TestPanic_HasEnvelope(t *testing.T) {
 	log := &syncBuffer{}
 	handler, err := New(Config{Conn: panicking{}, AllowHTTP: true, Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
@@ -223,10 +224,10 @@ func TestPanicsAreTheEnvelopeToo(t *testing.T) {
 	server := httptest.NewServer(handler)
 	defer server.Close()
 	r := &rig{t: t, url: server.URL}
-	answer := r.do("GET", "/api/v1/programs", "", "X-Request-Id", "panic-1")
-	e := answer.refused(t, 500, "INTERNAL_ERROR")
-	if strings.Contains(e.Message, "secret") || answer.header.Get("X-Request-Id") != "panic-1" {
-		t.Errorf("%v %v", e, answer.header)
+	response := r.do("GET", "/api/v1/programs", "", "X-Request-Id", "panic-1")
+	e := response.requireError(t, 500, "INTERNAL_ERROR")
+	if strings.Contains(e.Message, "secret") || response.header.Get("X-Request-Id") != "panic-1" {
+		t.Errorf("%v %v", e, response.header)
 	}
 	if text := log.String(); !strings.Contains(text, "panic-1") || !strings.Contains(text, "secret detail") {
 		t.Errorf("log: %s", text)

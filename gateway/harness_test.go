@@ -29,23 +29,25 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// answerFunc plays the core for one test.
-type answerFunc func(ctx context.Context, method string, request proto.Message) (proto.Message, error)
+// coreFunc is the behaviour of the fake core. If it returns neither a message nor an
+// error, the fake core responds with an empty message.
+type coreFunc func(ctx context.Context, method string, request proto.Message) (proto.Message, error)
 
-// received is one call as the core saw it.
+// received is one call that the fake core received.
 type received struct {
 	method   string
 	request  proto.Message
 	metadata metadata.MD
 }
 
-// fakeCore is a gRPC server with every service of the contract. Its interceptor
-// notes each call and answers it: with answer, or else with an empty message.
+// fakeCore is a gRPC server with every service of the contract. Its interceptor records
+// each call and responds with the result of respond, or with an empty message.
 type fakeCore struct {
-	mu     sync.Mutex
-	calls  []received
-	answer answerFunc
-	// pieces, failure and header are what a download gives.
+	mu      sync.Mutex
+	calls   []received
+	respond coreFunc
+	// pieces, failure and header are the content, the error and the metadata of a
+	// download.
 	pieces  []string
 	failure error
 	header  metadata.MD
@@ -56,7 +58,7 @@ func (f *fakeCore) intercept(ctx context.Context, request any, info *grpc.UnaryS
 	message := request.(proto.Message)
 	f.mu.Lock()
 	f.calls = append(f.calls, received{info.FullMethod, proto.Clone(message), md.Copy()})
-	answer := f.answer
+	answer := f.respond
 	f.mu.Unlock()
 	if answer != nil {
 		reply, err := answer(ctx, info.FullMethod, message)
@@ -67,8 +69,8 @@ func (f *fakeCore) intercept(ctx context.Context, request any, info *grpc.UnaryS
 	return emptyReply(info.FullMethod), nil
 }
 
-// interceptStream is intercept for downloads: pieces, or one empty piece, and
-// then what answer says.
+// interceptStream is intercept for downloads. It sends pieces, or one empty piece, and
+// then returns the error of respond or failure.
 func (f *fakeCore) interceptStream(_ any, stream grpc.ServerStream, info *grpc.StreamServerInfo, _ grpc.StreamHandler) error {
 	request := emptyMessage(methodOf(info.FullMethod).Input())
 	if err := stream.RecvMsg(request); err != nil {
@@ -109,8 +111,8 @@ func emptyMessage(of protoreflect.MessageDescriptor) proto.Message {
 	return kind.New().Interface()
 }
 
-// take returns the calls since the last take.
-func (f *fakeCore) take() []received {
+// takeCalls returns the calls since its last call.
+func (f *fakeCore) takeCalls() []received {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	calls := f.calls
@@ -137,7 +139,7 @@ func (f *fakeCore) register(server grpc.ServiceRegistrar) {
 	affiliatev1.RegisterGateServiceServer(server, affiliatev1.UnimplementedGateServiceServer{})
 }
 
-// rig is a gateway on a real listener before a fake core behind real gRPC.
+// rig is a test server: a gateway on a real listener, connected to a fake core over gRPC.
 type rig struct {
 	t    *testing.T
 	core *fakeCore
@@ -165,9 +167,9 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-func newRig(t *testing.T, answer answerFunc, adjust ...func(*Config)) *rig {
+func newRig(t *testing.T, answer coreFunc, adjust ...func(*Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, core: &fakeCore{answer: answer}, log: &syncBuffer{}}
+	r := &rig{t: t, core: &fakeCore{respond: answer}, log: &syncBuffer{}}
 	listener := bufconn.Listen(1 << 20)
 	r.grpc = grpc.NewServer(grpc.UnaryInterceptor(r.core.intercept), grpc.StreamInterceptor(r.core.interceptStream), grpc.MaxRecvMsgSize(32<<10))
 	r.core.register(r.grpc)
@@ -194,8 +196,8 @@ func newRig(t *testing.T, answer answerFunc, adjust ...func(*Config)) *rig {
 	return r
 }
 
-// answered is an HTTP answer, read.
-type httpAnswer struct {
+// httpResponse is an HTTP response whose body has been read.
+type httpResponse struct {
 	status int
 	header http.Header
 	body   string
@@ -212,8 +214,8 @@ type envelope struct {
 	} `json:"details"`
 }
 
-// do sends a request; headers come as name, value, name, value.
-func (r *rig) do(verb, path, body string, headers ...string) httpAnswer {
+// do sends a request. headers alternates names and values.
+func (r *rig) do(verb, path, body string, headers ...string) httpResponse {
 	r.t.Helper()
 	var reader io.Reader
 	if body != "" {
@@ -229,7 +231,7 @@ func (r *rig) do(verb, path, body string, headers ...string) httpAnswer {
 	return r.send(request)
 }
 
-func (r *rig) send(request *http.Request) httpAnswer {
+func (r *rig) send(request *http.Request) httpResponse {
 	r.t.Helper()
 	client := &http.Client{Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(request)
@@ -241,12 +243,12 @@ func (r *rig) send(request *http.Request) httpAnswer {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return httpAnswer{response.StatusCode, response.Header, string(text)}
+	return httpResponse{response.StatusCode, response.Header, string(text)}
 }
 
-// refused checks that an answer is the envelope with that status and code, and
-// returns it.
-func (a httpAnswer) refused(t *testing.T, status int, code string) envelope {
+// requireError checks that the response is an error with the given status and code. It
+// returns the envelope.
+func (a httpResponse) requireError(t *testing.T, status int, code string) envelope {
 	t.Helper()
 	var e envelope
 	decoder := json.NewDecoder(strings.NewReader(a.body))
@@ -266,8 +268,8 @@ func (a httpAnswer) refused(t *testing.T, status int, code string) envelope {
 	return e
 }
 
-// fields renders details as field=message lines. A sentence about the field loses
-// its subject and its full stop.
+// fields returns the details as field=message lines. It removes the field name and the
+// full stop from each sentence.
 func (e envelope) fields() string {
 	var lines []string
 	for _, d := range e.Details {
@@ -284,8 +286,8 @@ func (e envelope) fields() string {
 	return strings.Join(lines, "\n")
 }
 
-// refusal makes the status that the core's error interceptor makes.
-func coreRefusal(code codes.Code, reason, message string, info map[string]string, fields ...string) error {
+// coreError returns an error as the core's error interceptor creates it.
+func coreError(code codes.Code, reason, message string, info map[string]string, fields ...string) error {
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: reason, Domain: "tributary", Metadata: info}}
 	if len(fields) > 0 {
 		bad, spellable := &errdetails.BadRequest{}, &affiliatev1.SpellableViolations{}
@@ -302,8 +304,9 @@ func coreRefusal(code codes.Code, reason, message string, info map[string]string
 	return st.Err()
 }
 
-// admitting answers Admit with verdict and everything else with an empty reply.
-func admitting(verdict error) answerFunc {
+// admitWith returns a coreFunc that responds to Admit with the given error. All other
+// calls get an empty message.
+func admitWith(verdict error) coreFunc {
 	return func(_ context.Context, method string, _ proto.Message) (proto.Message, error) {
 		if method == affiliatev1.GateService_Admit_FullMethodName {
 			return nil, verdict
@@ -314,7 +317,7 @@ func admitting(verdict error) answerFunc {
 
 func onlyCall(t *testing.T, f *fakeCore, method string) received {
 	t.Helper()
-	calls := f.take()
+	calls := f.takeCalls()
 	if len(calls) != 1 || calls[0].method != method {
 		t.Fatalf("the core was called %d times: %v", len(calls), calls)
 	}

@@ -15,17 +15,17 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// passed lists the request headers that the core gets, with their metadata keys.
-// The gateway itself adds x-client-ip and x-request-id.
-var passed = []struct{ header, key string }{
+// forwarded lists the request headers that the gateway forwards to the core, with their
+// metadata keys. The gateway itself adds x-client-ip and x-request-id.
+var forwarded = []struct{ header, key string }{
 	{"Authorization", "authorization"},
 	{"X-Mode", "x-mode"},
 	{"Idempotency-Key", "idempotency-key"},
 	{"User-Agent", "x-user-agent"},
 }
 
-// returned maps response metadata of the core to the headers that clients get.
-var returned = map[string]string{
+// responseHeaders maps response metadata of the core to response headers for the client.
+var responseHeaders = map[string]string{
 	"ratelimit-policy":    "Ratelimit-Policy",
 	"ratelimit":           "Ratelimit",
 	"idempotent-replayed": "Idempotent-Replayed",
@@ -34,20 +34,20 @@ var returned = map[string]string{
 }
 
 func responseHeader(key string) (string, bool) {
-	header, ok := returned[key]
+	header, ok := responseHeaders[key]
 	return header, ok
 }
 
-// everywhere are the headers of every response. The values are shared, so they
-// may be replaced but never changed in place.
-var everywhere = http.Header{
+// commonHeaders are the headers of every response. Responses share the values, so a
+// handler may replace a value but must not change it in place.
+var commonHeaders = http.Header{
 	"X-Content-Type-Options": {"nosniff"},
 	"Cache-Control":          {"no-store"},
 	"Referrer-Policy":        {"no-referrer"},
 	"Vary":                   {"Origin"},
 }
 
-// Headers that a script of an allowed origin may send and read.
+// Headers that scripts of an allowed origin may send and read.
 const (
 	corsRequestHeaders  = "Authorization, Content-Type, Idempotency-Key, X-Mode, X-Request-Id"
 	corsResponseHeaders = "Content-Disposition, Idempotent-Replayed, Ignored-Fields, RateLimit, RateLimit-Policy, Retry-After, Total-Capped, X-Request-Id"
@@ -59,9 +59,9 @@ const (
 // if its scripts may read the response, otherwise "".
 func (g *gateway) setHeaders(c *call) (origin string) {
 	h := c.Header()
-	maps.Copy(h, everywhere)
+	maps.Copy(h, commonHeaders)
 	h.Set(httpedge.RequestIDHeader, c.id)
-	// A server must not send it over plain HTTP (RFC 6797 section 7.2).
+	// A server must not send this header over plain HTTP (RFC 6797 section 7.2).
 	if httpedge.Secure(c.request, g.TrustedProxies, false) {
 		h.Set("Strict-Transport-Security", httpedge.HSTS)
 	}
@@ -74,9 +74,10 @@ func (g *gateway) setHeaders(c *call) (origin string) {
 	return origin
 }
 
-// options responds to OPTIONS of a known path with its methods, and to a preflight
-// of an allowed origin with its permissions. There is no credentials mode: the API
-// uses bearer tokens only, which scripts set themselves.
+// options responds to OPTIONS of a known path with the methods of the path. For a
+// preflight request of an allowed origin, it also sets the CORS headers. It does not
+// allow credentials, because the API uses only bearer tokens, which scripts set
+// themselves.
 func (g *gateway) options(c *call, origin string) {
 	methods := g.methods(c)
 	if methods == nil {
@@ -94,26 +95,27 @@ func (g *gateway) options(c *call, origin string) {
 	c.WriteHeader(http.StatusNoContent)
 }
 
-// originSet checks that a browser could send each origin.
+// originSet returns the origins as a set. It fails if an origin is not in the form in
+// which browsers send it.
 func originSet(origins []string) (map[string]bool, error) {
 	set := make(map[string]bool, len(origins))
 	for _, origin := range origins {
 		u, err := url.Parse(origin)
 		if err != nil || u.Host == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) ||
 			u.Scheme+"://"+u.Host != origin || strings.ToLower(origin) != origin || strings.Contains(origin, "*") {
-			return nil, fmt.Errorf("%q is no origin: write it like https://app.example", origin)
+			return nil, fmt.Errorf("%q is not an origin such as https://app.example", origin)
 		}
 		set[origin] = true
 	}
 	return set, nil
 }
 
-// outgoing is the metadata of a call of the core.
+// outgoing returns the metadata for a call of the core.
 func (g *gateway) outgoing(ctx context.Context, _ *http.Request) metadata.MD {
 	c := callFrom(ctx)
-	md := make(metadata.MD, len(passed)+2)
-	// All values share one array.
-	values := make([]string, 0, len(passed)+2)
+	md := make(metadata.MD, len(forwarded)+2)
+	// All values share one array, which saves allocations.
+	values := make([]string, 0, len(forwarded)+2)
 	set := func(key, value string) {
 		values = append(values, value)
 		md[key] = values[len(values)-1 : len(values) : len(values)]
@@ -122,7 +124,7 @@ func (g *gateway) outgoing(ctx context.Context, _ *http.Request) metadata.MD {
 	if addr := httpedge.ClientAddr(c.request, g.TrustedProxies); addr.IsValid() {
 		set("x-client-ip", addr.String())
 	}
-	for _, p := range passed {
+	for _, p := range forwarded {
 		if lines := c.request.Header[p.header]; len(lines) > 0 {
 			set(p.key, metadataText(lines))
 		}
@@ -130,9 +132,9 @@ func (g *gateway) outgoing(ctx context.Context, _ *http.Request) metadata.MD {
 	return md
 }
 
-// metadataText joins the lines of a header as RFC 9110 section 5.3 does, and
-// replaces bytes that gRPC metadata cannot carry. Without the header, the core
-// would mistake a bad X-Mode for a missing one.
+// metadataText joins the lines of a header as in RFC 9110 section 5.3. It replaces bytes
+// that gRPC metadata cannot contain. It does not drop such a header, because the core
+// would then treat an invalid X-Mode as a missing one.
 func metadataText(lines []string) string {
 	text := lines[0]
 	if len(lines) > 1 {

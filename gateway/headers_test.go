@@ -20,7 +20,7 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-func TestRequestHeadersToTheCore(t *testing.T) {
+func TestRequestHeaders_ForwardedToCore(t *testing.T) {
 	r := newRig(t, nil)
 	r.do("GET", "/api/v1/programs", "",
 		"Authorization", "Bearer t", "X-Mode", "test", "Idempotency-Key", "k", "User-Agent", "agent/1", "X-Request-Id", "abc",
@@ -29,7 +29,7 @@ func TestRequestHeadersToTheCore(t *testing.T) {
 	call := onlyCall(t, r.core, affiliatev1.ProgramService_ListPrograms_FullMethodName)
 	want := map[string]string{"authorization": "Bearer t", "x-mode": "test", "idempotency-key": "k", "x-user-agent": "agent/1", "x-request-id": "abc", "x-client-ip": "127.0.0.1"}
 	for key, values := range call.metadata {
-		// What gRPC itself adds.
+		// gRPC itself adds these keys.
 		if slices.Contains([]string{":authority", "content-type", "user-agent", "grpc-accept-encoding"}, key) {
 			continue
 		}
@@ -55,7 +55,7 @@ func TestRequestHeadersToTheCore(t *testing.T) {
 	}
 }
 
-func TestClientAddressBehindAProxy(t *testing.T) {
+func TestClientAddress_BehindProxy(t *testing.T) {
 	trusted, err := httpedge.ParseProxies("127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestClientAddressBehindAProxy(t *testing.T) {
 	}
 }
 
-func TestAnswerHeaders(t *testing.T) {
+func TestResponseHeaders(t *testing.T) {
 	r := newRig(t, func(ctx context.Context, _ string, _ proto.Message) (proto.Message, error) {
 		_ = grpc.SetTrailer(ctx, metadata.Pairs("ratelimit", "trailer", "secret", "x"))
 		return nil, grpc.SetHeader(ctx, metadata.Pairs("ratelimit-policy", `"general";q=300;w=60`, "ratelimit", `"general";r=1;t=2`,
@@ -85,7 +85,7 @@ func TestAnswerHeaders(t *testing.T) {
 	}
 	for name := range answer.header {
 		if strings.HasPrefix(name, "Grpc-") {
-			t.Errorf("%s came out", name)
+			t.Errorf("the response contains %s", name)
 		}
 	}
 }
@@ -100,7 +100,7 @@ func TestRequestIDs(t *testing.T) {
 			if kept != (got == sent) || !kept && !v7.MatchString(got) {
 				t.Errorf("%q: %q", sent, got)
 			}
-			for _, call := range r.core.take() {
+			for _, call := range r.core.takeCalls() {
 				if call.metadata.Get("x-request-id")[0] != got {
 					t.Errorf("the core got %q", call.metadata.Get("x-request-id"))
 				}
@@ -117,17 +117,17 @@ func TestHTTPSOnly(t *testing.T) {
 	strict := newRig(t, nil, func(c *Config) { c.AllowHTTP = false })
 	for _, path := range []string{"/api/v1/programs", "/nowhere", "/api/v1/openapi.json"} {
 		answer := strict.do("GET", path, "", "X-Forwarded-Proto", "https")
-		answer.refused(t, 403, "HTTPS_REQUIRED")
+		answer.requireError(t, 403, "HTTPS_REQUIRED")
 		if answer.header.Get("X-Request-Id") == "" || answer.header.Get("Strict-Transport-Security") != "" {
 			t.Errorf("%v", answer.header)
 		}
 	}
-	strict.do("OPTIONS", "/api/v1/programs", "").refused(t, 403, "HTTPS_REQUIRED")
-	if calls := strict.core.take(); len(calls) > 0 {
-		t.Errorf("the core was asked: %v", calls)
+	strict.do("OPTIONS", "/api/v1/programs", "").requireError(t, 403, "HTTPS_REQUIRED")
+	if calls := strict.core.takeCalls(); len(calls) > 0 {
+		t.Errorf("the core was called: %v", calls)
 	}
 	behind := newRig(t, nil, func(c *Config) { c.AllowHTTP, c.TrustedProxies = false, proxies })
-	behind.do("GET", "/api/v1/health", "").refused(t, 403, "HTTPS_REQUIRED")
+	behind.do("GET", "/api/v1/health", "").requireError(t, 403, "HTTPS_REQUIRED")
 	if answer := behind.do("GET", "/api/v1/health", "", "X-Forwarded-Proto", "https"); answer.status != 200 || answer.header.Get("Strict-Transport-Security") != httpedge.HSTS {
 		t.Errorf("%d %v", answer.status, answer.header)
 	}
@@ -150,7 +150,7 @@ func TestHTTPSOnly(t *testing.T) {
 	}
 }
 
-// refusing is a connection to no core.
+// refusing is a connection to a core that is not reachable.
 type refusing struct{}
 
 func (refusing) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
@@ -164,7 +164,7 @@ func (refusing) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.Cal
 func TestCORS(t *testing.T) {
 	const app = "https://app.example"
 	r := newRig(t, nil, func(c *Config) { c.AllowedOrigins = []string{app, "http://localhost:3000"} })
-	preflight := func(origin string) httpAnswer {
+	preflight := func(origin string) httpResponse {
 		return r.do("OPTIONS", "/api/v1/programs/p", "", "Origin", origin, "Access-Control-Request-Method", "PATCH", "Access-Control-Request-Headers", "authorization")
 	}
 	answer := preflight(app)
@@ -193,16 +193,16 @@ func TestCORS(t *testing.T) {
 	}
 	simple := r.do("GET", "/nowhere", "", "Origin", app)
 	if simple.header.Get("Access-Control-Allow-Origin") != app || !strings.Contains(simple.header.Get("Access-Control-Expose-Headers"), "X-Request-Id") {
-		t.Errorf("errors can be read by scripts: %v", simple.header)
+		t.Errorf("scripts cannot read the error: %v", simple.header)
 	}
 	// Scripts can read every header that the core sets.
 	exposed := strings.Split(strings.ToLower(simple.header.Get("Access-Control-Expose-Headers")), ", ")
-	for name := range returned {
+	for name := range responseHeaders {
 		if !slices.Contains(exposed, name) {
 			t.Errorf("%s is not among %q", name, exposed)
 		}
 	}
-	for _, call := range r.core.take() {
+	for _, call := range r.core.takeCalls() {
 		if call.method != affiliatev1.ProgramService_ListPrograms_FullMethodName {
 			t.Errorf("a preflight reached the core: %s", call.method)
 		}

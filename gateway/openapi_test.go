@@ -75,24 +75,25 @@ func readDocument(t *testing.T, text string) document {
 	return d
 }
 
-func TestTheDocumentIsServedToAnybody(t *testing.T) {
+func TestOpenAPI_IsServedWithoutCredential(t *testing.T) {
 	r := newRig(t, nil)
-	answer := r.do("GET", contract.OpenAPIPath, "")
-	if answer.status != 200 || answer.body != openapi.Document || answer.header.Get("Content-Type") != "application/json" || strings.Contains(answer.header.Get("Cache-Control"), "no-store") {
-		t.Errorf("%d %v", answer.status, answer.header)
+	response := r.do("GET", contract.OpenAPIPath, "")
+	if response.status != 200 || response.body != openapi.Document || response.header.Get("Content-Type") != "application/json" || strings.Contains(response.header.Get("Cache-Control"), "no-store") {
+		t.Errorf("%d %v", response.status, response.header)
 	}
-	if len(r.core.take()) > 0 {
-		t.Error("the core was asked")
+	if len(r.core.takeCalls()) > 0 {
+		t.Error("the core was called")
 	}
-	d := readDocument(t, answer.body)
+	d := readDocument(t, response.body)
 	if d.OpenAPI != "3.0.3" || d.Info.Title != "Tributary API" || d.Info.Version == "" {
 		t.Errorf("%s %v", d.OpenAPI, d.Info)
 	}
 }
 
-// Every list of pages says where its total stops counting, unless the total never
-// does: the versions of rules are numbered, and a workspace has ten webhook endpoints.
-func TestTheDocumentNamesTheTotalsThatStopCounting(t *testing.T) {
+// Each paged list documents the limit of its total. Two lists have no limit, because they
+// cannot become long: the numbered versions of rules, and the at most ten webhook
+// endpoints.
+func TestOpenAPI_DocumentsCappedTotals(t *testing.T) {
 	d := readDocument(t, openapi.Document)
 	never := []string{"ListProgramRulesResponse", "ListWebhooksResponse"}
 	found := map[bool]int{}
@@ -104,7 +105,7 @@ func TestTheDocumentNamesTheTotalsThatStopCounting(t *testing.T) {
 		name := strings.TrimPrefix(operation.Responses["200"].Content["application/json"].Schema.Ref, "#/components/schemas/")
 		capped := strings.Contains(d.Components.Schemas[name].Properties["total"].Description, `Total-Capped`)
 		if found[capped]++; capped == slices.Contains(never, name) {
-			t.Errorf("%s: the total of %s names Total-Capped: %v", path, name, capped)
+			t.Errorf("%s: the total of %s mentions Total-Capped: %v", path, name, capped)
 		}
 	}
 	if found[true] < 15 || found[false] != len(never) {
@@ -115,8 +116,8 @@ func TestTheDocumentNamesTheTotalsThatStopCounting(t *testing.T) {
 	}
 }
 
-// What is served is documented, and what is documented is served.
-func TestTheDocumentNamesTheRoutesServed(t *testing.T) {
+// The document contains exactly the routes that the gateway serves.
+func TestOpenAPI_DocumentsAllRoutes(t *testing.T) {
 	d := readDocument(t, openapi.Document)
 	r := newRig(t, nil)
 	served := map[string]bool{}
@@ -145,7 +146,7 @@ func TestTheDocumentNamesTheRoutesServed(t *testing.T) {
 			t.Errorf("%s: HTTPS_REQUIRED is missing", key)
 		}
 		if (operation.RequestBody != nil) != route.HasBody {
-			t.Errorf("%s: body documented %v, taken %v", key, operation.RequestBody != nil, route.HasBody)
+			t.Errorf("%s: body documented %v, accepted %v", key, operation.RequestBody != nil, route.HasBody)
 		}
 	}
 	ids := map[string]bool{}
@@ -155,11 +156,11 @@ func TestTheDocumentNamesTheRoutesServed(t *testing.T) {
 				continue // served by the collector
 			}
 			if !served[verb+" "+path] {
-				t.Errorf("%s %s is documented and not routed", verb, path)
+				t.Errorf("%s %s is documented but has no route", verb, path)
 			}
 			probe := strings.NewReplacer("{", "", "}", "").Replace(path)
-			if answer := r.do(strings.ToUpper(verb), probe, ""); answer.status == 404 || answer.status == 405 {
-				t.Errorf("%s %s is documented and answers %d", verb, path, answer.status)
+			if response := r.do(strings.ToUpper(verb), probe, ""); response.status == 404 || response.status == 405 {
+				t.Errorf("%s %s is documented and answers %d", verb, path, response.status)
 			}
 			if ids[operation.OperationID] || operation.OperationID == "" {
 				t.Errorf("operation id %q", operation.OperationID)
@@ -169,8 +170,8 @@ func TestTheDocumentNamesTheRoutesServed(t *testing.T) {
 	}
 }
 
-// The document's parameters and properties are the ones the gateway takes.
-func TestTheDocumentNamesTheFieldsTaken(t *testing.T) {
+// The document contains the parameters and properties that the gateway accepts.
+func TestOpenAPI_DocumentsAcceptedFields(t *testing.T) {
 	d := readDocument(t, openapi.Document)
 	routes, err := readRoutes(contract.Files())
 	if err != nil {
@@ -239,13 +240,13 @@ func (d document) resolve(t *testing.T, s schemaDoc) schemaDoc {
 	}
 	found, ok := d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")]
 	if !ok {
-		t.Errorf("%s leads nowhere", s.Ref)
+		t.Errorf("%s does not exist", s.Ref)
 	}
 	return found
 }
 
-// Each answer schema says of each field what the codec prints.
-func TestTheDocumentSaysWhatTheCodecPrints(t *testing.T) {
+// The schema of each response matches the JSON that the codec writes.
+func TestOpenAPI_SchemasMatchCodec(t *testing.T) {
 	d := readDocument(t, openapi.Document)
 	for _, route := range allRoutes(t) {
 		if route.RPC == nil || contract.SuccessStatus(route.FullMethod) == 204 {
@@ -254,7 +255,7 @@ func TestTheDocumentSaysWhatTheCodecPrints(t *testing.T) {
 		operation := d.Paths[route.Path()][strings.ToLower(route.Verb)]
 		if route.Download() {
 			if _, ok := operation.Responses["200"].Content["text/csv"]; !ok {
-				t.Errorf("%s is no CSV", route.Path())
+				t.Errorf("%s is not documented as CSV", route.Path())
 			}
 			continue
 		}

@@ -14,13 +14,13 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-// parseQuery checks a query string against the parameters of a route, which names
-// holds by every spelling. It returns the values by JSON name, and the spelling
-// that the client used for each field. An empty value counts as absent.
+// parseQuery validates a query string. names contains the parameters of the route, by
+// every spelling. parseQuery returns the values by JSON name, and the client's spelling
+// of each field. An empty value counts as absent.
 //
-// It notes every fault: unknown parameters, a parameter given twice or in two
-// spellings, and values that do not fit. scratch is a message of the route's
-// input type for trying the values.
+// It adds every fault to found: unknown parameters, repeated parameters, parameters in
+// two spellings and invalid values. scratch is a message of the route's input type, which
+// receives the valid values.
 func parseQuery(raw string, names map[string]*fieldPlan, scratch protoreflect.Message, found *violations) (url.Values, map[protoreflect.Name]string) {
 	form, written := make(url.Values), make(map[protoreflect.Name]string)
 	for raw != "" && !found.full() {
@@ -45,12 +45,12 @@ func parseQuery(raw string, names map[string]*fieldPlan, scratch protoreflect.Me
 			found.add(name, "is not a parameter of this route")
 			continue
 		}
-		before, again := written[field.fd.Name()]
+		earlier, repeated := written[field.fd.Name()]
 		switch {
-		case !again:
+		case !repeated:
 			written[field.fd.Name()] = name
-		case before != name:
-			found.add(name, excludes+before+", which is the same parameter")
+		case earlier != name:
+			found.add(name, mustNotBeWith+earlier+", which is the same parameter")
 			continue
 		case !field.list:
 			found.add(name, givenTwice)
@@ -75,11 +75,11 @@ func parseQuery(raw string, names map[string]*fieldPlan, scratch protoreflect.Me
 	return form, written
 }
 
-// queryParser sets the fields of a request from values that parseQuery made.
+// queryParser sets the fields of a request from the values that parseQuery returned.
 type queryParser struct{}
 
-// useQueryParser installs queryParser. grpc-gateway has one parser for the whole
-// process, so it is set once and knows nothing about a gateway or a route.
+// useQueryParser installs queryParser. grpc-gateway has one parser for the whole process,
+// so the parser is set once and cannot depend on a gateway or a route.
 var useQueryParser = sync.OnceFunc(func() { runtime.NewServeMux(runtime.SetQueryParameterParser(queryParser{})) })
 
 // Parse implements runtime.QueryParameterParser.
@@ -107,8 +107,8 @@ func (f *fieldPlan) inQuery() bool {
 	return !f.dict && (f.message == nil || f.message.form == formTimestamp)
 }
 
-// setText sets the field from its text in a query; a list gets one more element.
-// It returns what is wrong with the text.
+// setText sets the field to a value of the query. It appends the value to a list. If the
+// text is invalid, it returns the message of the fault.
 func (f *fieldPlan) setText(m protoreflect.Message, text string) (wrong string) {
 	var value protoreflect.Value
 	switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-func TestBodiesAndTheirHeaders(t *testing.T) {
+func TestBody_TypeAndSize(t *testing.T) {
 	r := newRig(t, nil)
 	const body = `{"name":"x"}`
 	for _, c := range []struct {
@@ -37,36 +37,36 @@ func TestBodiesAndTheirHeaders(t *testing.T) {
 		{"nonsense", []string{"Content-Type", ";;"}, 415},
 		{"gzip", []string{"Content-Encoding", "gzip"}, 415},
 	} {
-		answer := r.do("POST", "/api/v1/programs", body, c.headers...)
+		response := r.do("POST", "/api/v1/programs", body, c.headers...)
 		if c.status == 415 {
-			answer.refused(t, 415, "UNSUPPORTED_MEDIA_TYPE")
+			response.requireError(t, 415, "UNSUPPORTED_MEDIA_TYPE")
 			onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
 			continue
 		}
-		if answer.status != c.status {
-			t.Errorf("%s: %d %s", c.name, answer.status, answer.body)
+		if response.status != c.status {
+			t.Errorf("%s: %d %s", c.name, response.status, response.body)
 		}
 		if call := onlyCall(t, r.core, affiliatev1.ProgramService_CreateProgram_FullMethodName); call.request.(*affiliatev1.CreateProgramRequest).GetName() != "x" {
 			t.Errorf("%s: %v", c.name, call.request)
 		}
 	}
-	if answer := r.do("GET", "/api/v1/programs", "", "Content-Type", "text/plain"); answer.status != 200 {
-		t.Errorf("no body needs no type: %d", answer.status)
+	if response := r.do("GET", "/api/v1/programs", "", "Content-Type", "text/plain"); response.status != 200 {
+		t.Errorf("a request without body and type: %d", response.status)
 	}
-	r.core.take()
+	r.core.takeCalls()
 
 	fits := `{"name":"` + strings.Repeat("a", 10) + `"}` + strings.Repeat(" ", 64<<10-21)
-	if answer := r.do("POST", "/api/v1/programs", fits); len(fits) != 64<<10 || answer.status != 201 {
-		t.Errorf("64 KiB (%d): %d", len(fits), answer.status)
+	if response := r.do("POST", "/api/v1/programs", fits); len(fits) != 64<<10 || response.status != 201 {
+		t.Errorf("64 KiB (%d): %d", len(fits), response.status)
 	}
-	r.core.take()
-	r.do("POST", "/api/v1/programs", fits+" ").refused(t, 413, "PAYLOAD_TOO_LARGE")
+	r.core.takeCalls()
+	r.do("POST", "/api/v1/programs", fits+" ").requireError(t, 413, "PAYLOAD_TOO_LARGE")
 	chunked, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/api/v1/programs", io.MultiReader(strings.NewReader(fits), strings.NewReader(" ")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.send(chunked).refused(t, 413, "PAYLOAD_TOO_LARGE")
-	for _, call := range r.core.take() {
+	r.send(chunked).requireError(t, 413, "PAYLOAD_TOO_LARGE")
+	for _, call := range r.core.takeCalls() {
 		if call.method != affiliatev1.GateService_Admit_FullMethodName {
 			t.Errorf("%s was called with a body that is too large", call.method)
 		}
@@ -87,7 +87,7 @@ func TestBodyRules(t *testing.T) {
 		{"body of a GET", "GET", "/api/v1/programs?page=x", `{"page":1}`, "page=" + mustBeInteger + "\npage=" + unknownField},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := r.do(c.verb, c.path, c.body).refused(t, 400, "VALIDATION_ERROR")
+			e := r.do(c.verb, c.path, c.body).requireError(t, 400, "VALIDATION_ERROR")
 			if e.fields() != c.want {
 				t.Errorf("got\n%s\nwant\n%s", e.fields(), c.want)
 			}
@@ -97,14 +97,14 @@ func TestBodyRules(t *testing.T) {
 	for _, verb := range []string{"GET", "POST"} {
 		path := map[string]string{"GET": "/api/v1/programs", "POST": "/api/v1/programs/p/activate"}[verb]
 		for _, body := range []string{"", " ", "{}"} {
-			if answer := r.do(verb, path, body); answer.status != 200 {
-				t.Errorf("%s with %q: %d %s", verb, body, answer.status, answer.body)
+			if response := r.do(verb, path, body); response.status != 200 {
+				t.Errorf("%s with %q: %d %s", verb, body, response.status, response.body)
 			}
 		}
 	}
 }
 
-func TestPatchSendsTheMask(t *testing.T) {
+func TestPatch_SendsUpdateMask(t *testing.T) {
 	r := newRig(t, nil)
 	for body, want := range map[string]*affiliatev1.UpdateProgramRequest{
 		"":   {ProgramId: "p", UpdateMask: &fieldmaskpb.FieldMask{}},
@@ -114,8 +114,8 @@ func TestPatchSendsTheMask(t *testing.T) {
 			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name", "website_url", "commission_rules.hold_period_days", "commission_rules.percentage", "allowed_domains"}},
 		},
 	} {
-		if answer := r.do("PATCH", "/api/v1/programs/p", body); answer.status != 200 {
-			t.Errorf("%s: %d %s", body, answer.status, answer.body)
+		if response := r.do("PATCH", "/api/v1/programs/p", body); response.status != 200 {
+			t.Errorf("%s: %d %s", body, response.status, response.body)
 			continue
 		}
 		call := onlyCall(t, r.core, affiliatev1.ProgramService_UpdateProgram_FullMethodName)
@@ -136,8 +136,8 @@ func TestQueries(t *testing.T) {
 		"?page=&status=&search=&&":    {},
 	}
 	for query, want := range ok {
-		if answer := r.do("GET", path+query, ""); answer.status != 200 {
-			t.Errorf("%s: %d %s", query, answer.status, answer.body)
+		if response := r.do("GET", path+query, ""); response.status != 200 {
+			t.Errorf("%s: %d %s", query, response.status, response.body)
 			continue
 		}
 		if call := onlyCall(t, r.core, affiliatev1.CommissionService_ListCommissions_FullMethodName); !proto.Equal(call.request, want) {
@@ -171,22 +171,23 @@ func TestQueries(t *testing.T) {
 		"?page=x&status=y&z=1": "page=" + mustBeInteger + "\nstatus=must be one of pending, approved, rejected, paid, refunded\nz=is not a parameter of this route",
 		"?=1":                  "=must not have a parameter without a name",
 	} {
-		e := r.do("GET", path+query, "").refused(t, 400, "VALIDATION_ERROR")
+		e := r.do("GET", path+query, "").requireError(t, 400, "VALIDATION_ERROR")
 		if e.fields() != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", query, e.fields(), want)
 		}
 		call := onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
 		if got := call.request.(*affiliatev1.AdmitRequest).GetMethod(); got != affiliatev1.CommissionService_ListCommissions_FullMethodName {
-			t.Errorf("asked about %s", got)
+			t.Errorf("Admit was called for %s", got)
 		}
 	}
 	for _, path := range []string{"/api/v1/programs/p/commissions?programId=q", "/api/v1/programs/p/commissions?program_id=q", "/api/v1/programs/p?x=1", "/api/v1/health?x"} {
-		r.do("GET", path, "").refused(t, 400, "VALIDATION_ERROR")
+		r.do("GET", path, "").requireError(t, 400, "VALIDATION_ERROR")
 	}
 }
 
-// Lists, timestamps and numbers in queries, which the contract has not yet.
-func TestQueriesOfOtherKinds(t *testing.T) {
+// The contract has no lists, timestamps or numbers in queries, so the test uses its own
+// message type.
+func TestQuery_OtherKinds(t *testing.T) {
 	kinds := everyKind(t)
 	plan, err := planFor(kinds)
 	if err != nil {
@@ -209,11 +210,11 @@ func TestQueriesOfOtherKinds(t *testing.T) {
 		}
 	}
 	if plan.names["self"].inQuery() || plan.names["byName"].inQuery() || !plan.names["times"].inQuery() {
-		t.Error("messages and maps are no parameters")
+		t.Error("messages and maps must not be parameters")
 	}
 }
 
-func TestSnakeCaseSurfaceAcceptsBothSpellingsOfQueryParameters(t *testing.T) {
+func TestQuery_SnakeCaseRoutesAcceptBothSpellings(t *testing.T) {
 	r := newRig(t, nil)
 	const program = "01a2054f-5d99-7814-8b20-58149f603a41"
 	want := &affiliatev1.ListConversionsRequest{PageSize: ptr(int32(5)), DateFrom: ptr("2026-01-01"), ProgramId: ptr(program)}
@@ -222,8 +223,8 @@ func TestSnakeCaseSurfaceAcceptsBothSpellingsOfQueryParameters(t *testing.T) {
 		"pageSize=5&dateFrom=2026-01-01&programId=" + program,
 		"limit=5&dateFrom=2026-01-01&program_id=" + program,
 	} {
-		if answer := r.do("GET", "/api/v1/conversions?"+query, ""); answer.status != 200 {
-			t.Errorf("%s: %d %s", query, answer.status, answer.body)
+		if response := r.do("GET", "/api/v1/conversions?"+query, ""); response.status != 200 {
+			t.Errorf("%s: %d %s", query, response.status, response.body)
 			continue
 		}
 		if call := onlyCall(t, r.core, affiliatev1.ConversionService_ListConversions_FullMethodName); !proto.Equal(call.request, want) {
@@ -237,16 +238,16 @@ func TestSnakeCaseSurfaceAcceptsBothSpellingsOfQueryParameters(t *testing.T) {
 		"PageSize=5&event_type=x&attributed=1": "PageSize=is not a parameter of this route\n" +
 			"event_type=must be one of purchase, renewal, signup, lead, trial, custom\nattributed=" + mustBeBool,
 	} {
-		e := r.do("GET", "/api/v1/conversions?"+query, "").refused(t, 400, "VALIDATION_ERROR")
+		e := r.do("GET", "/api/v1/conversions?"+query, "").requireError(t, 400, "VALIDATION_ERROR")
 		if e.fields() != want {
 			t.Errorf("%s:\ngot  %s\nwant %s", query, e.fields(), want)
 		}
 		onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
 	}
-	r.do("GET", "/api/v1/programs?page_size=5", "").refused(t, 400, "VALIDATION_ERROR")
+	r.do("GET", "/api/v1/programs?page_size=5", "").requireError(t, 400, "VALIDATION_ERROR")
 }
 
-func TestUnknownKeysOfConversionsAreIgnoredAndNamed(t *testing.T) {
+func TestBody_ConversionRoutesIgnoreUnknownKeys(t *testing.T) {
 	r := newRig(t, nil)
 	for _, c := range []struct{ path, body, ignored string }{
 		{"", `{"event_type":"lead","plan":{"a":[1]},"plan":2,"line_items":[{"product_id":"p","colour":null}]}`, "plan, line_items[0].colour"},
@@ -254,13 +255,13 @@ func TestUnknownKeysOfConversionsAreIgnoredAndNamed(t *testing.T) {
 		{"/refunds", `{"external_refund_id":"r","eventType":"x"}`, "eventType"},
 		{"", `{"event_type":"lead","metadata":{"any":1}}`, ""},
 	} {
-		answer := r.do("POST", "/api/v1/conversions"+c.path, c.body)
-		if answer.status >= 300 || answer.header.Get("Ignored-Fields") != c.ignored {
-			t.Errorf("%s: %d, ignored %q, want %q", c.body, answer.status, answer.header.Get("Ignored-Fields"), c.ignored)
+		response := r.do("POST", "/api/v1/conversions"+c.path, c.body)
+		if response.status >= 300 || response.header.Get("Ignored-Fields") != c.ignored {
+			t.Errorf("%s: %d, ignored %q, want %q", c.body, response.status, response.header.Get("Ignored-Fields"), c.ignored)
 		}
 	}
-	// Everything else about the body still holds.
-	e := r.do("POST", "/api/v1/conversions", `{"x":1,"amount_cents":"5","currency":"EUR","currency":"EUR"}`).refused(t, 400, "VALIDATION_ERROR")
+	// Other faults of the body are still reported.
+	e := r.do("POST", "/api/v1/conversions", `{"x":1,"amount_cents":"5","currency":"EUR","currency":"EUR"}`).requireError(t, 400, "VALIDATION_ERROR")
 	if want := "amount_cents=" + mustBeInteger + "\ncurrency=" + givenTwice; e.fields() != want {
 		t.Errorf("got %s", e.fields())
 	}
@@ -268,17 +269,17 @@ func TestUnknownKeysOfConversionsAreIgnoredAndNamed(t *testing.T) {
 	if got := long.header.Get("Ignored-Fields"); long.status != 201 || len(got) > 1100 || !strings.HasSuffix(got, "...") {
 		t.Errorf("%d, a header of %d bytes", long.status, len(got))
 	}
-	r.do("POST", "/api/v1/attribution/simulate", `{"x":1}`).refused(t, 400, "VALIDATION_ERROR")
+	r.do("POST", "/api/v1/attribution/simulate", `{"x":1}`).requireError(t, 400, "VALIDATION_ERROR")
 }
 
-func TestMalformedItemsOfABatchAreReportedToTheCore(t *testing.T) {
+func TestBulkRequest_FaultsOfItemsAreSentToCore(t *testing.T) {
 	r := newRig(t, nil)
-	answer := r.do("POST", "/api/v1/conversions/batch", `{"conversions":[
+	response := r.do("POST", "/api/v1/conversions/batch", `{"conversions":[
 		{"event_type":"lead","external_transaction_id":"a"},
 		{"event_type":"sale","amount_cents":"5","line_items":[{"quantity":1.5}]},
 		{"event_type":"lead","external_transaction_id":"c"}]}`)
-	if answer.status >= 300 {
-		t.Fatalf("%d: %s", answer.status, answer.body)
+	if response.status >= 300 {
+		t.Fatalf("%d: %s", response.status, response.body)
 	}
 	request := onlyCall(t, r.core, affiliatev1.ConversionService_ReportConversions_FullMethodName).request.(*affiliatev1.ReportConversionsRequest)
 	var got []string
@@ -299,23 +300,23 @@ func TestMalformedItemsOfABatchAreReportedToTheCore(t *testing.T) {
 	for _, body := range []string{
 		`[]`, `{"conversions":{}}`, `{"conversions":[1]}`, `{"conversions":[null]}`, `{"conversions":[{"event_type":"lead"]}`,
 	} {
-		r.do("POST", "/api/v1/conversions/batch", body).refused(t, 400, "VALIDATION_ERROR")
+		r.do("POST", "/api/v1/conversions/batch", body).requireError(t, 400, "VALIDATION_ERROR")
 	}
-	// Clients cannot write what the gateway fills in.
-	answer = r.do("POST", "/api/v1/conversions/batch", `{"conversions":[{"event_type":"lead"}],"item_faults":[{"index":0}]}`)
-	if answer.header.Get("Ignored-Fields") != "item_faults" {
-		t.Errorf("%d: ignored %q", answer.status, answer.header.Get("Ignored-Fields"))
+	// Clients cannot set the field that the gateway fills.
+	response = r.do("POST", "/api/v1/conversions/batch", `{"conversions":[{"event_type":"lead"}],"item_faults":[{"index":0}]}`)
+	if response.header.Get("Ignored-Fields") != "item_faults" {
+		t.Errorf("%d: ignored %q", response.status, response.header.Get("Ignored-Fields"))
 	}
 }
 
-// However many faults an item has, the items after it are read.
-func TestAnItemOfManyFaultsLeavesTheOthersWhole(t *testing.T) {
+// An item with many faults does not affect the items after it.
+func TestBulkRequest_ManyFaultsOfItemKeepOtherItems(t *testing.T) {
 	r := newRig(t, nil)
 	many := func(then string) string {
 		return `{"conversions":[{"line_items":[` + strings.Repeat(`{"quantity":1.5},`, 150) + then + `{"quantity":1}]},{"external_transaction_id":"b"}]}`
 	}
-	if answer := r.do("POST", "/api/v1/conversions/batch", many("")); answer.status >= 300 {
-		t.Fatalf("%d: %s", answer.status, answer.body)
+	if response := r.do("POST", "/api/v1/conversions/batch", many("")); response.status >= 300 {
+		t.Fatalf("%d: %s", response.status, response.body)
 	}
 	request := onlyCall(t, r.core, affiliatev1.ConversionService_ReportConversions_FullMethodName).request.(*affiliatev1.ReportConversionsRequest)
 	if items := request.GetConversions(); len(items) != 2 || items[1].GetExternalTransactionId() != "b" {
@@ -325,17 +326,17 @@ func TestAnItemOfManyFaultsLeavesTheOthersWhole(t *testing.T) {
 	if len(faults) != affiliate.MaxItemViolations+1 || faults[0].GetIndex() != 0 || faults[0].GetField() != "line_items[0].quantity" {
 		t.Errorf("%d faults: %v", len(faults), faults)
 	}
-	// What ends the reading is named, however many faults came before.
+	// The fault that ends the decoding is always reported.
 	for _, broken := range []string{`}`, strings.Repeat("[", 40)} {
 		refused := r.do("POST", "/api/v1/conversions/batch", many(broken))
-		refused.refused(t, 400, "VALIDATION_ERROR")
+		refused.requireError(t, 400, "VALIDATION_ERROR")
 		if !strings.Contains(refused.body, "not valid JSON") && !strings.Contains(refused.body, "nested deeper") {
 			t.Errorf("%s", refused.body)
 		}
 	}
 }
 
-func TestFaultsOfAQueryAreNamedTogetherWithThoseOfTheCore(t *testing.T) {
+func TestQuery_FaultsIncludeThoseOfCore(t *testing.T) {
 	r := newRig(t, func(_ context.Context, method string, _ proto.Message) (proto.Message, error) {
 		if method != affiliatev1.GateService_Admit_FullMethodName {
 			return nil, nil
@@ -344,7 +345,7 @@ func TestFaultsOfAQueryAreNamedTogetherWithThoseOfTheCore(t *testing.T) {
 			{Field: "page", Message: "must be larger"}, {Field: "status", Message: "must be known"}, {Field: "page_size", Message: "must be smaller"},
 		}}, nil
 	})
-	e := r.do("GET", "/api/v1/programs/p/commissions?page=0&status=x&limit=1000&colour=red", "").refused(t, 400, "VALIDATION_ERROR")
+	e := r.do("GET", "/api/v1/programs/p/commissions?page=0&status=x&limit=1000&colour=red", "").requireError(t, 400, "VALIDATION_ERROR")
 	want := "status=must be one of pending, approved, rejected, paid, refunded\ncolour=is not a parameter of this route\npage=must be larger\nlimit=must be smaller"
 	if e.fields() != want {
 		t.Errorf("got\n%s\nwant\n%s", e.fields(), want)

@@ -12,15 +12,15 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// statusMetadata is the metadata in which the core chooses another success status
-// for one response.
+// statusMetadata is the metadata key with which the core sets another success status for
+// one response.
 const statusMetadata = "x-http-code"
 
 // errHead ends the stream of a HEAD request at its first piece.
-var errHead = errors.New("HEAD needs no pieces")
+var errHead = errors.New("the response to HEAD has no body")
 
-// setSuccess sets the status of a success: the route's, or the core's choice. It
-// ignores a choice that is not 2xx.
+// setSuccess sets the status of a success. It is the status of the route, unless the core
+// sent another 2xx status.
 func setSuccess(ctx context.Context, w http.ResponseWriter, message proto.Message) error {
 	c := callFrom(ctx)
 	md, _ := runtime.ServerMetadataFromContext(ctx)
@@ -37,10 +37,10 @@ func setSuccess(ctx context.Context, w http.ResponseWriter, message proto.Messag
 	return nil
 }
 
-// handleStreamError ends a stream that failed. Before the first piece the client
-// gets the envelope. Later the connection is cut, because a truncated file must
-// not look complete. grpc-gateway writes an error of its own after it returns,
-// which the closed call drops.
+// handleStreamError ends a stream that failed. If no piece was sent, it writes the
+// envelope. Otherwise it closes the connection, because a truncated file must not look
+// complete. After handleStreamError returns, grpc-gateway writes its own error. The
+// closed call drops it.
 func (g *gateway) handleStreamError(ctx context.Context, err error) *status.Status {
 	c := callFrom(ctx)
 	switch {

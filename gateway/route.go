@@ -20,12 +20,12 @@ import (
 	"github.com/tributary-hq/tributary/gateway/contract"
 )
 
-// route is a contract.Route with the facts that serving it needs.
+// route is a contract.Route with data that is computed once for serving it.
 type route struct {
 	contract.Route
 	input protoreflect.MessageType
-	// body and query are the keys and parameters that the route accepts, by every
-	// spelling.
+	// body contains the keys and query the parameters that the route accepts. A field
+	// with several spellings is in the map once for each spelling.
 	body, query map[string]*fieldPlan
 	mask        protoreflect.FieldDescriptor
 	// limit is the largest body in bytes.
@@ -33,11 +33,13 @@ type route struct {
 	success int
 	// lenient means that unknown keys of a body are ignored.
 	lenient bool
-	// items is the list of a batch whose items fail one by one, nil for other routes.
+	// items is the list of a bulk request whose items fail separately. It is nil for
+	// other routes.
 	items *itemList
 }
 
-// itemFaults is the field of a batch that gets the faults of its items.
+// itemFaults is the field of a bulk request to which the gateway writes the faults of the
+// items.
 const itemFaults = "item_faults"
 
 // readRoutes returns the routes by verb and by the pattern's name in the mux.
@@ -96,8 +98,8 @@ func newRoute(r contract.Route) (*route, error) {
 	return made, nil
 }
 
-// matchRoute sets the call's route. The mux wraps the handler of each pattern
-// once, and names the pattern in the context of a request.
+// matchRoute sets the route of the call. The mux calls matchRoute once for the handler of
+// each pattern. The context of each request contains the pattern.
 func (g *gateway) matchRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	var once sync.Once
 	var found *route
@@ -121,7 +123,7 @@ func (g *gateway) matchRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// readQuery checks the query and passes it on in its canonical spelling.
+// readQuery validates the query and passes it to the next handler with canonical names.
 func (g *gateway) readQuery(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		c := callFrom(r.Context())
@@ -136,8 +138,8 @@ func (g *gateway) readQuery(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// readBody reads the body. The decoder decodes it if the route has one. Every
-// other route accepts an empty body or an empty object.
+// readBody reads the body. If the route has a body, the decoder decodes it later. Every
+// other route accepts only an empty body or an empty object.
 func (g *gateway) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		c := callFrom(r.Context())
@@ -163,9 +165,9 @@ func (g *gateway) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// readBody returns the whole body, or the reason why the route does not accept
-// it. A body that ends early or arrives too slowly is a fault of the body, and
-// the connection is closed, because its next request cannot be found.
+// readBody returns the whole body, or the reason why the route refuses it. If a body ends
+// early or arrives too slowly, readBody adds a fault and closes the connection, because
+// the start of the next request is not known.
 func (c *call) readBody() (data []byte, refused affiliate.Reason) {
 	length := c.request.ContentLength
 	if length == 0 {
@@ -218,8 +220,8 @@ func plainJSON(h http.Header) bool {
 	return !given || strings.EqualFold(charset, "utf-8")
 }
 
-// limitTime ends a call of the core after the timeout. A stream lasts as long as
-// its client reads, so it also has no deadline for the whole response.
+// limitTime cancels a call of the core after the timeout. A stream has no timeout and no
+// deadline for the whole response, because it lasts as long as its client reads.
 func (g *gateway) limitTime(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		c := callFrom(r.Context())

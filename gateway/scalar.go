@@ -14,7 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Messages about single values, the same for bodies and queries.
+// Messages about single values in bodies and queries.
 const (
 	mustBeInteger   = "must be an integer"
 	mustBeNumber    = "must be a number"
@@ -26,15 +26,15 @@ const (
 	mustNotBeNull   = "must not be null"
 	unknownField    = "is not a field of this request"
 	givenTwice      = "must be given only once"
-	// excludes ends with the other field.
-	excludes = "must not be given together with "
+	// mustNotBeWith is followed by the name of the other field.
+	mustNotBeWith = "must not be given together with "
 )
 
 // maxInteger is the largest integer that every JSON reader represents exactly. A
 // larger one may have been changed before it arrived.
 const maxInteger = 1 << 53
 
-// integer reads the literal of a JSON integer for a field of that kind.
+// integer parses the literal of a JSON integer for a field of the given kind.
 func integer(literal string, kind protoreflect.Kind) (value protoreflect.Value, wrong string) {
 	var lowest, highest int64
 	switch kind {
@@ -63,7 +63,7 @@ func integer(literal string, kind protoreflect.Kind) (value protoreflect.Value, 
 	}
 }
 
-// float reads the literal of a JSON number for a float or double field.
+// float parses the literal of a JSON number for a float or double field.
 func float(literal string, kind protoreflect.Kind) (protoreflect.Value, string) {
 	if kind == protoreflect.FloatKind {
 		f, err := strconv.ParseFloat(literal, 32)
@@ -87,8 +87,8 @@ func (p *enumPlan) parse(word string) (protoreflect.Value, string) {
 	return protoreflect.ValueOfEnum(number), ""
 }
 
-// parseTimestamp sets m from an RFC 3339 text. Package time also accepts one-digit
-// hours and comma fractions; the positions of the separators exclude them.
+// parseTimestamp sets m from an RFC 3339 text. Package time also accepts one-digit hours
+// and fractions after a comma. The check of the separators' positions excludes them.
 func parseTimestamp(text string, m protoreflect.Message) string {
 	if len(text) < len("2006-01-02T15:04:05Z") || text[13] != ':' || text[19] == ',' {
 		return mustBeTimestamp
@@ -123,8 +123,8 @@ func isInteger(kind protoreflect.Kind) bool {
 	}
 }
 
-// scalar reads a value that is neither a message nor null. usable means that the
-// value fits the field, ok that reading can continue.
+// scalar reads a value that is neither a message nor null. usable is true if the value is
+// valid for the field. ok is true if the decoder can read on.
 func (d *decoder) scalar(f *fieldPlan) (value protoreflect.Value, usable, ok bool) {
 	c := d.Space()
 	var wrong string
@@ -142,14 +142,14 @@ func (d *decoder) scalar(f *fieldPlan) (value protoreflect.Value, usable, ok boo
 		}
 		value, wrong = f.enum.parse(text)
 	case f.kind == protoreflect.BoolKind:
-		is := c == 't'
+		isTrue := c == 't'
 		if c != 't' && c != 'f' {
 			return value, false, d.refuse(mustBeBool)
 		}
-		if !d.Literal(strconv.FormatBool(is)) {
+		if !d.Literal(strconv.FormatBool(isTrue)) {
 			return value, false, d.broken()
 		}
-		return protoreflect.ValueOfBool(is), true, true
+		return protoreflect.ValueOfBool(isTrue), true, true
 	case c == '-' || c >= '0' && c <= '9':
 		literal, whole, ok := d.Number()
 		switch {
@@ -173,8 +173,8 @@ func (d *decoder) scalar(f *fieldPlan) (value protoreflect.Value, usable, ok boo
 	return value, wrong == "", true
 }
 
-// usableUTF8 makes a text from a path valid for a proto string and for Postgres.
-// The replacement character keeps it different from every existing id.
+// usableUTF8 replaces bytes of a path parameter that a proto string or Postgres cannot
+// store. A parameter with the replacement character cannot equal an existing id.
 func usableUTF8(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s

@@ -22,7 +22,7 @@ func TestRoutes(t *testing.T) {
 	for _, r := range routes {
 		key := r.Verb + " " + r.Path()
 		if _, twice := byPath[key]; twice {
-			t.Errorf("%s is routed twice", key)
+			t.Errorf("%s has two routes", key)
 		}
 		byPath[key] = r
 	}
@@ -42,8 +42,8 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// Every RPC of the status table exists and is routed.
-func TestTheStatusTableNamesRoutes(t *testing.T) {
+// Every RPC in the tables of status.go has a route.
+func TestStatusTables_ContainOnlyRoutedRPCs(t *testing.T) {
 	routes, err := Routes(Files())
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// file makes a proto with one service, one message {id, n} and one enum.
+// file returns a proto file with one service, one message {id, n} and one enum.
 func file(t *testing.T, rule *annotations.HttpRule, values ...string) protoreflect.FileDescriptor {
 	t.Helper()
 	options := &descriptorpb.MethodOptions{}
@@ -102,7 +102,7 @@ func file(t *testing.T, rule *annotations.HttpRule, values ...string) protorefle
 	return made
 }
 
-func TestWhatRESTHasNoFormForIsRefused(t *testing.T) {
+func TestRoutesAndWords_RejectUnsupportedProtos(t *testing.T) {
 	get := func(path string) *annotations.HttpRule {
 		return &annotations.HttpRule{Pattern: &annotations.HttpRule_Get{Get: path}}
 	}

@@ -5,9 +5,9 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// refusals lists the reasons of each RPC that follow from its work. Reasons that
-// every RPC of a kind has (a bad credential, a limit, the shape of a request, an
-// unknown id in the path) are not in it.
+// refusals lists the error reasons that are specific to each RPC. It omits the reasons
+// that many RPCs share: a bad credential, a limit, an invalid request or an unknown id in
+// the path.
 var refusals = map[string][]affiliate.Reason{
 	affiliatev1.HealthService_CheckReadiness_FullMethodName: {affiliate.ReasonServiceUnavailable},
 
@@ -43,9 +43,9 @@ var refusals = map[string][]affiliate.Reason{
 	affiliatev1.ParticipantService_UpdateParticipant_FullMethodName:       {affiliate.ReasonReferralCodeTaken, affiliate.ReasonParticipantErased},
 	affiliatev1.ParticipantService_InviteParticipant_FullMethodName:       {affiliate.ReasonReferralCodeTaken, affiliate.ReasonApplicationDuplicate, affiliate.ReasonProgramStateInvalid},
 
-	affiliatev1.LinkService_CreateLink_FullMethodName:        newLink,
+	affiliatev1.LinkService_CreateLink_FullMethodName:        createLinkReasons,
 	affiliatev1.LinkService_UpdateLink_FullMethodName:        {affiliate.ReasonParticipantErased},
-	affiliatev1.LinkService_CreatePartnerLink_FullMethodName: append([]affiliate.Reason{affiliate.ReasonNotFound}, newLink...),
+	affiliatev1.LinkService_CreatePartnerLink_FullMethodName: append([]affiliate.Reason{affiliate.ReasonNotFound}, createLinkReasons...),
 	affiliatev1.LinkService_UpdatePartnerLink_FullMethodName: {affiliate.ReasonParticipantErased},
 
 	affiliatev1.PromoCodeService_CreatePromoCode_FullMethodName: {affiliate.ReasonPromoCodeTaken, affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
@@ -85,11 +85,11 @@ var refusals = map[string][]affiliate.Reason{
 	affiliatev1.WebhookService_RecoverDeliveries_FullMethodName: {affiliate.ReasonWebhookDisabled},
 }
 
-var newLink = []affiliate.Reason{
+var createLinkReasons = []affiliate.Reason{
 	affiliate.ReasonLinkLimitExceeded, affiliate.ReasonReferralCodeTaken,
 	affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased, affiliate.ReasonProgramStateInvalid,
 }
 
-// Refusals returns the reasons of an RPC that follow from its work. The caller
-// must not change the list.
+// Refusals returns the error reasons that are specific to an RPC. The caller must not
+// change the list.
 func Refusals(fullMethod string) []affiliate.Reason { return refusals[fullMethod] }

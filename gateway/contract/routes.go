@@ -1,10 +1,9 @@
-// Package contract reads the REST API from the protos: the routes, their success
-// statuses and body limits, and the words of enums. The gateway and
-// tools/openapi use the same values, so what is served is what is documented.
+// Package contract describes the REST API: the routes, their success statuses and body
+// limits, and the JSON values of enums. It reads routes and enums from the protos. The
+// gateway and tools/openapi both use it, so the documentation matches the API.
 //
-// The result is complete for a set of files. A construct that the gateway does
-// not support (a wildcard path, a body that is one field) is an error. The
-// package serves nothing itself.
+// A construct that the gateway does not support, such as a wildcard path or a body that
+// is one field, is an error. The package does not serve requests.
 package contract
 
 import (
@@ -21,33 +20,34 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// OpenAPIPath serves the OpenAPI document; it is the one route without an RPC.
+// OpenAPIPath is the path of the OpenAPI document. It is the only route without an RPC.
 const OpenAPIPath = "/api/v1/openapi.json"
 
-// UpdateMask is the field that a PATCH body fills by the keys it has.
+// UpdateMask is the field that contains the keys present in a PATCH body.
 const UpdateMask protoreflect.Name = "update_mask"
 
-// Route is one HTTP binding of an RPC; an RPC may have several.
+// Route is one HTTP binding of an RPC. An RPC may have several.
 type Route struct {
 	// Verb is the HTTP method.
 	Verb string
-	// Template is the path as the proto writes it: /api/v1/programs/{program_id}.
+	// Template is the path in the proto, such as /api/v1/programs/{program_id}.
 	Template string
-	// RPC is nil for OpenAPIPath only.
+	// RPC is nil only for OpenAPIPath.
 	RPC protoreflect.MethodDescriptor
-	// FullMethod is the RPC as gRPC names it: /affiliate.v1.ProgramService/GetProgram.
+	// FullMethod is the gRPC name of the RPC, such as
+	// /affiliate.v1.ProgramService/GetProgram.
 	FullMethod string
-	// Binding counts the bindings of one RPC from 0.
+	// Binding is the index of this binding among the bindings of its RPC.
 	Binding int
-	// HasBody means that the fields outside the path come from the body;
-	// otherwise they come from the query.
+	// HasBody is true if the fields that are not in the path come from the body.
+	// Otherwise they come from the query.
 	HasBody bool
-	// PathFields are bound by the path and by nothing else, in path order.
+	// PathFields are the fields in the path, in path order. Only the path can set them.
 	PathFields []protoreflect.FieldDescriptor
 }
 
-// snakeCase lists the services of the merchant's server, whose REST surface is
-// snake_case. All others are camelCase.
+// snakeCase lists the services for merchants' servers. Their REST API uses snake_case.
+// The other services use camelCase.
 var snakeCase = []protoreflect.FullName{"affiliate.v1.ConversionService", "affiliate.v1.AttributionService"}
 
 // Files returns the protos of the public API, ordered by path.
@@ -62,19 +62,19 @@ func Files() []protoreflect.FileDescriptor {
 	return files
 }
 
-// Routes lists every HTTP binding of the files' services, and the document's.
-// An RPC without an annotation has no route.
+// Routes returns every HTTP binding of the services in files, and the route of the
+// OpenAPI document. An RPC without an annotation has no route.
 func Routes(files []protoreflect.FileDescriptor) ([]Route, error) {
 	routes := []Route{{Verb: http.MethodGet, Template: OpenAPIPath}}
 	for _, file := range files {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {
-				of, err := bindings(methods.Get(j))
+				found, err := bindings(methods.Get(j))
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", methods.Get(j).FullName(), err)
 				}
-				routes = append(routes, of...)
+				routes = append(routes, found...)
 			}
 		}
 	}
@@ -141,13 +141,14 @@ func pathFields(input protoreflect.MessageDescriptor, template string) ([]protor
 	return fields, nil
 }
 
-// SnakeCase reports whether the route belongs to the snake_case surface. There,
-// query parameters have both spellings.
+// SnakeCase reports whether the route uses snake_case. It then accepts query
+// parameters in both spellings.
 func (r Route) SnakeCase() bool {
 	return r.RPC != nil && slices.Contains(snakeCase, r.RPC.Parent().FullName())
 }
 
-// Path is the template with the names that clients know: /api/v1/programs/{programId}.
+// Path returns the template with parameter names in camelCase, such as
+// /api/v1/programs/{programId}.
 func (r Route) Path() string {
 	path := r.Template
 	for _, field := range r.PathFields {
@@ -156,26 +157,26 @@ func (r Route) Path() string {
 	return path
 }
 
-// InPath reports whether the path binds the field.
+// InPath reports whether the field is a parameter of the path.
 func (r Route) InPath(field protoreflect.FieldDescriptor) bool {
 	return slices.ContainsFunc(r.PathFields, func(f protoreflect.FieldDescriptor) bool { return f.Number() == field.Number() })
 }
 
-// Download reports whether the response is a stream of google.api.HttpBody and
-// not JSON.
+// Download reports whether the response is a stream of google.api.HttpBody instead of
+// JSON.
 func (r Route) Download() bool {
 	return r.RPC != nil && r.RPC.IsStreamingServer() && r.RPC.Output().FullName() == "google.api.HttpBody"
 }
 
-// SetByGateway reports whether the gateway fills the field in, so that no body has
+// SetByGateway reports whether only the gateway sets the field. A body must not contain
 // it.
 func SetByGateway(field protoreflect.FieldDescriptor) bool {
 	set, _ := proto.GetExtension(field.Options(), affiliatev1.E_SetByGateway).(bool)
 	return set
 }
 
-// Mask is the request's update_mask, nil when it has none. Clients do not send
-// it: the gateway fills it with the keys of the body.
+// Mask returns the update_mask field of the request, or nil if there is none. Clients do
+// not send it. The gateway fills it with the keys of the body.
 func (r Route) Mask() protoreflect.FieldDescriptor {
 	if r.RPC == nil || !r.HasBody {
 		return nil
@@ -190,9 +191,9 @@ func (r Route) Mask() protoreflect.FieldDescriptor {
 // limitAlias is the second name of page_size.
 const limitAlias = "limit"
 
-// QueryNames returns the spellings of a query parameter, the preferred one first:
-// the JSON name on the camelCase surface, snake_case and camelCase on the other
-// one, and limit for page_size.
+// QueryNames returns the accepted spellings of a query parameter, the preferred one
+// first. A camelCase route accepts the JSON name. A snake_case route accepts snake_case
+// and camelCase. Both accept limit for page_size.
 func QueryNames(r Route, field protoreflect.FieldDescriptor) []string {
 	names := []string{field.JSONName()}
 	if snake := string(field.Name()); r.SnakeCase() {
@@ -207,7 +208,8 @@ func QueryNames(r Route, field protoreflect.FieldDescriptor) []string {
 	return names
 }
 
-// CamelCase is the default JSON name of a field, which json_name may replace.
+// CamelCase returns the default JSON name of a field. The option json_name may replace
+// it.
 func CamelCase(snake string) string {
 	var b strings.Builder
 	for i, part := range strings.Split(snake, "_") {

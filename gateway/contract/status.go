@@ -6,7 +6,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// created, queued and empty list the RPCs whose success is not 200.
+// created, queued and empty list the RPCs whose success status is 201, 202 and 204.
 var (
 	created = map[string]bool{
 		affiliatev1.AccountService_RegisterMerchant_FullMethodName:            true,
@@ -46,9 +46,9 @@ var (
 	}
 )
 
-// SuccessStatus is the status of an RPC's success: 201 when it creates something,
-// 202 when the work follows, 204 when the response is empty, otherwise 200. The
-// core chooses another one (202, 207) for a single response in the metadata
+// SuccessStatus returns the success status of an RPC. It is 201 if the RPC creates an
+// object, 202 if the work is done later, 204 if the response is empty, and otherwise 200.
+// For a single response, the core can set another status (202 or 207) in the metadata
 // x-http-code.
 func SuccessStatus(fullMethod string) int {
 	switch {
@@ -63,7 +63,7 @@ func SuccessStatus(fullMethod string) int {
 	}
 }
 
-// bulk lists the RPCs about several items, each of which succeeds or fails alone.
+// bulk lists the RPCs with several items, each of which succeeds or fails separately.
 var bulk = map[string]bool{
 	affiliatev1.ParticipantService_BulkApproveParticipants_FullMethodName: true,
 	affiliatev1.ParticipantService_BulkRejectParticipants_FullMethodName:  true,
@@ -72,11 +72,11 @@ var bulk = map[string]bool{
 	affiliatev1.ConversionService_ReportConversions_FullMethodName:        true,
 }
 
-// Bulk reports whether an RPC responds with 207 when some items failed, and with
-// the envelope of BULK_ALL_FAILED and the results when all failed.
+// Bulk reports whether an RPC is a bulk request. It responds with 207 if some items
+// failed. If all failed, it responds with the error BULK_ALL_FAILED and the results.
 func Bulk(fullMethod string) bool { return bulk[fullMethod] }
 
-// accepted lists the RPCs that accept a request whose effect comes later.
+// accepted lists the RPCs that may accept a request and execute it later.
 var accepted = map[string]bool{
 	affiliatev1.ConversionService_RefundConversion_FullMethodName: true,
 }
@@ -84,30 +84,30 @@ var accepted = map[string]bool{
 // MayBeAccepted reports whether an RPC may respond with 202.
 func MayBeAccepted(fullMethod string) bool { return accepted[fullMethod] }
 
-// acts lists the RPCs whose GET changes something.
-var acts = map[string]bool{
+// changing lists the RPCs whose GET changes data.
+var changing = map[string]bool{
 	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName: true,
 }
 
-// Acts reports whether the GET of an RPC changes something. Such a route does not
-// accept HEAD.
-func Acts(fullMethod string) bool { return acts[fullMethod] }
+// Acts reports whether the GET of an RPC changes data. Its route does not accept HEAD.
+func Acts(fullMethod string) bool { return changing[fullMethod] }
 
-// IdempotencyKeyPattern is the form of an Idempotency-Key (SPEC.md section 8).
+// IdempotencyKeyPattern is the pattern of a valid Idempotency-Key (SPEC.md section 8).
 const IdempotencyKeyPattern = "^[A-Za-z0-9_-]{1,80}$"
 
-// idempotent lists the RPCs that accept an Idempotency-Key; true means required.
+// idempotent lists the RPCs that accept an Idempotency-Key. The value is true if the key
+// is required.
 var idempotent = map[string]bool{
 	affiliatev1.ConversionService_ReportConversion_FullMethodName:  false,
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: false,
 	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:     true,
 }
 
-// IdempotencyKey reports whether an RPC accepts an Idempotency-Key, and whether
-// it requires one.
-func IdempotencyKey(fullMethod string) (needed, taken bool) {
-	needed, taken = idempotent[fullMethod]
-	return needed, taken
+// IdempotencyKey reports whether an RPC requires an Idempotency-Key and whether it
+// accepts one.
+func IdempotencyKey(fullMethod string) (required, accepted bool) {
+	required, accepted = idempotent[fullMethod]
+	return required, accepted
 }
 
 // defaultBodyLimit bounds a request body in bytes (RELIABILITY.md 6.6).
@@ -118,7 +118,8 @@ var bodyLimits = map[string]int64{
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: 4 << 20,
 }
 
-// BodyLimit is the largest body of the RPC in bytes; a larger one is 413.
+// BodyLimit returns the largest body of the RPC in bytes. A larger body is refused with
+// 413.
 func BodyLimit(fullMethod string) int64 {
 	if limit, ok := bodyLimits[fullMethod]; ok {
 		return limit
@@ -126,14 +127,14 @@ func BodyLimit(fullMethod string) int64 {
 	return defaultBodyLimit
 }
 
-// ignoring lists the RPCs that ignore unknown keys of a body. Their senders are
-// servers of merchants, which are deployed in many versions.
-var ignoring = map[string]bool{
+// lenient lists the RPCs that ignore unknown keys of a body. Their clients are servers of
+// merchants, which may send fields of newer versions of the API.
+var lenient = map[string]bool{
 	affiliatev1.ConversionService_ReportConversion_FullMethodName:  true,
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: true,
 	affiliatev1.ConversionService_RefundConversion_FullMethodName:  true,
 }
 
-// IgnoresUnknownKeys reports whether unknown keys of a body are ignored and named
+// IgnoresUnknownKeys reports whether an RPC ignores unknown keys of a body and lists them
 // in the header Ignored-Fields. Other RPCs refuse them with 400.
-func IgnoresUnknownKeys(fullMethod string) bool { return ignoring[fullMethod] }
+func IgnoresUnknownKeys(fullMethod string) bool { return lenient[fullMethod] }

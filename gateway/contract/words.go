@@ -7,15 +7,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Word is one value of an enum as clients write it.
+// Word is one value of an enum in the spelling of the REST API.
 type Word struct {
 	Number protoreflect.EnumNumber
 	Text   string
 }
 
-// Words turns COMMISSION_STATUS_PENDING into pending: the values in lower case
-// without the prefix that the zero value X_UNSPECIFIED shows. The zero value
-// itself has no word: it is null.
+// Words returns the values of an enum in lower case and without their prefix:
+// COMMISSION_STATUS_PENDING becomes pending. The prefix is the name of the zero value
+// without UNSPECIFIED. The zero value has no word, because the API writes it as null.
 func Words(enum protoreflect.EnumDescriptor) ([]Word, error) {
 	values := enum.Values()
 	zero := values.ByNumber(0)
