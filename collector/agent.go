@@ -10,39 +10,39 @@ import (
 )
 
 const (
-	// maxAgent is the number of bytes of a user agent that are read. User agents of
-	// browsers inside apps have about 400.
+	// maxAgent is the number of bytes of a user agent that the collector reads. User
+	// agents of browsers inside apps have about 400 bytes.
 	maxAgent = 512
 	// maxCachedAgents bounds the cache of parsed user agents. The longest entries take
 	// about 800 bytes.
 	maxCachedAgents = 10_000
 )
 
-// Kinds of devices. Others (televisions, consoles) are the empty string.
+// Kinds of devices. Other devices (televisions, consoles) are the empty string.
 const (
 	deviceDesktop = "desktop"
 	deviceMobile  = "mobile"
 	deviceTablet  = "tablet"
 )
 
-// agent is a parsed user agent. Device, browser and os are words of fixed sets,
-// whatever the client sent.
+// agent is a parsed user agent. The values of device, browser and os come from fixed
+// lists, never from the client's text.
 type agent struct {
 	text                string
 	device, browser, os string
-	// bot is a bot_reason; empty for an agent that may be a person's.
+	// bot is a bot_reason. It is empty if the agent does not look like a bot.
 	bot    string
 	hashed atomic.Pointer[agentHash]
 }
 
-// agentHash is a month's hash of an agent.
+// agentHash is the hash of an agent for one month.
 type agentHash struct {
 	monthNumber int
 	sum         [hashSize]byte
 }
 
-// hash returns the agent's hash of a month. It is cached because it costs more than
-// the rest of a record.
+// hash returns the hash of the agent for a month. It caches the hash, because computing
+// it takes longer than the rest of a record.
 func (a *agent) hash(month *monthHasher) [hashSize]byte {
 	if cached := a.hashed.Load(); cached != nil && cached.monthNumber == month.number {
 		return cached.sum
@@ -52,7 +52,8 @@ func (a *agent) hash(month *monthHasher) [hashSize]byte {
 	return computed.sum
 }
 
-// agentCache caches parsed user agents. Clients make agents up, so it is bounded.
+// agentCache caches parsed user agents. Its size is bounded, because clients can send any
+// number of invented agents.
 type agentCache struct{ parsed *lru.Cache[string, *agent] }
 
 func newAgentCache() *agentCache { return &agentCache{newCache[string, *agent](maxCachedAgents)} }
@@ -63,7 +64,8 @@ func (a *agentCache) parse(text string) *agent {
 	if cached, ok := a.parsed.Peek(text); ok {
 		return cached
 	}
-	// text may be part of a larger string, which the cache would keep: store a copy.
+	// Store a copy, because text may be part of a larger string that the cache would keep
+	// in memory.
 	parsed := classify(strings.Clone(text))
 	a.parsed.Add(parsed.text, parsed)
 	return parsed
@@ -86,10 +88,10 @@ func classify(text string) *agent {
 	return a
 }
 
-// otherName is the word for names that are not among ours.
+// otherName replaces names that are not in the fixed lists.
 const otherName = "other"
 
-// browsers are the names that the library finds and ours for them.
+// browsers maps the names that the library returns to the names in click records.
 var browsers = map[string]string{
 	"Chrome": "Chrome", "Safari": "Safari", "Firefox": "Firefox", "Edge": "Edge",
 	"Opera": "Opera", "Opera Touch": "Opera", "Opera Mini": "Opera Mini", "Samsung Browser": "Samsung Internet",
@@ -97,8 +99,8 @@ var browsers = map[string]string{
 	"Miui Browser": "Miui Browser", "Android browser": "Android Browser",
 }
 
-// browserTokens are parts of agents that the library passes over on one system or
-// another: mostly those of browsers inside apps.
+// browserTokens are parts of agents that the library does not recognise on all systems.
+// Most are from browsers inside apps.
 var browserTokens = []struct{ part, browser string }{
 	{"Instagram ", "Instagram"},
 	{"Barcelona ", "Threads"},
@@ -132,9 +134,9 @@ var browserTokens = []struct{ part, browser string }{
 }
 
 func browserOf(text string, parsed useragent.UserAgent) string {
-	for _, mark := range browserTokens {
-		if strings.Contains(text, mark.part) {
-			return mark.browser
+	for _, token := range browserTokens {
+		if strings.Contains(text, token.part) {
+			return token.browser
 		}
 	}
 	if name := browsers[parsed.Name]; name != "" {
@@ -164,8 +166,8 @@ func systemOf(text string, parsed useragent.UserAgent) string {
 	return ""
 }
 
-// tvTokens are televisions and consoles. They may call themselves anything else
-// besides.
+// tvTokens are parts of the agents of televisions and consoles. These agents may also
+// contain the names of other devices.
 var tvTokens = []string{
 	"smart-tv", "smarttv", "smart tv", "googletv", "google tv", "android tv", "appletv", "apple tv", "hbbtv", "web0s", "netcast", "viera",
 	"bravia", "; aft", "crkey", "roku", "playstation", "nintendo", "xbox",
@@ -177,7 +179,8 @@ func deviceOf(lower string, parsed useragent.UserAgent) string {
 		return ""
 	case parsed.Tablet:
 		return deviceTablet
-	// Android's own rule: browsers on phones say Mobile, those on tablets do not.
+	// By Android's convention, the agents of browsers on phones contain Mobile, and those
+	// on tablets do not.
 	case parsed.OS == useragent.Android && strings.HasPrefix(lower, "mozilla/") && !strings.Contains(lower, "mobile"):
 		return deviceTablet
 	case parsed.Mobile:
@@ -188,16 +191,17 @@ func deviceOf(lower string, parsed useragent.UserAgent) string {
 	return ""
 }
 
-// iosOnlyTokens are names that browsers have on phones and tablets of Apple alone, so
-// a Mac that has one is a tablet that asks for desktop pages.
+// iosOnlyTokens are names that browsers use only on iPhones and iPads. An agent of a Mac
+// with such a name is from an iPad that requests desktop pages.
 var iosOnlyTokens = []string{"CriOS/", "FxiOS/", "EdgiOS/", "OPiOS/", "OPT/", " GSA/"}
 
-// maxTabletWidth is the largest iPad's width in portrait, in CSS pixels.
+// maxTabletWidth is the width of the largest iPad in portrait, in CSS pixels.
 const maxTabletWidth = 1032
 
-// deviceOn is the device and system of an agent in front of a screen, as the script
-// reports it (1024x1366). An iPad's Safari says in every header that it is a
-// Mac's, but no Mac has its screen: iPads report theirs in portrait.
+// deviceOn returns the device and system of an agent. screen is the screen size that the
+// script reported, such as 1024x1366. Safari on an iPad sends the headers of a Mac. The
+// screen shows the difference, because an iPad reports its screen in portrait and no Mac
+// has a screen in portrait of that width.
 func (a *agent) deviceOn(screen string) (device, os string) {
 	if a.os == useragent.MacOS && a.browser == "Safari" && screen != "" {
 		width, height, _ := strings.Cut(screen, "x")

@@ -17,8 +17,8 @@ const (
 	ipad      = "Mozilla/5.0 (iPad; CPU OS 17_3 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) "
 )
 
-// Agents as they are sent. An empty device or system: none is recognised.
-func TestWhatAnAgentSays(t *testing.T) {
+// The agents are real. An empty device or system means that it is not recognised.
+func TestAgent_DeviceBrowserAndSystem(t *testing.T) {
 	type want struct{ name, agent, device, browser, os string }
 	for group, agents := range map[string][]want{
 		"desktop": {
@@ -109,7 +109,7 @@ func TestWhatAnAgentSays(t *testing.T) {
 	}
 }
 
-func TestWhichAgentsAreBots(t *testing.T) {
+func TestAgent_BotReason(t *testing.T) {
 	const crawler = "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; "
 	for reason, agents := range map[string][]string{
 		botNoAgent: {"", " ", "\t"},
@@ -165,8 +165,9 @@ func TestWhichAgentsAreBots(t *testing.T) {
 	}
 }
 
-// An iPad's Safari calls itself a Mac's; its screen does not.
-func TestAnIPadIsKnownByItsScreen(t *testing.T) {
+// Safari on an iPad sends the agent of a Mac. The collector recognises the iPad by its
+// screen.
+func TestDeviceOn_RecognisesIPadByScreen(t *testing.T) {
 	safari := classify(macintosh + "Version/17.3.1 Safari/605.1.15")
 	chrome := classify(macintosh + "Chrome/121.0.0.0 Safari/537.36")
 	for _, c := range []struct {
@@ -193,15 +194,15 @@ func TestAnIPadIsKnownByItsScreen(t *testing.T) {
 	}
 }
 
-func TestAgentsAreRememberedWithinBounds(t *testing.T) {
+func TestAgentCache_IsBounded(t *testing.T) {
 	known := newAgentCache()
 	first := known.parse("first")
 	if known.parse("first") != first {
-		t.Error("read twice")
+		t.Error("the agent was parsed twice")
 	}
 	long := strings.Repeat("a", maxAgent)
 	if known.parse(long+"b") != known.parse(long+"c") || known.parse(long).text != long {
-		t.Error("more than the beginning counts")
+		t.Error("bytes after maxAgent were not ignored")
 	}
 	var group sync.WaitGroup
 	for n := range 4 {
@@ -216,11 +217,11 @@ func TestAgentsAreRememberedWithinBounds(t *testing.T) {
 	}
 	group.Wait()
 	if known.parsed.Len() != maxCachedAgents {
-		t.Errorf("%d agents are remembered", known.parsed.Len())
+		t.Errorf("%d agents are cached", known.parsed.Len())
 	}
 }
 
-func TestTheHashOfAnAgentIsTheMonths(t *testing.T) {
+func TestAgentHash_ChangesEveryMonth(t *testing.T) {
 	h := &hasher{key: []byte("deployment")}
 	a := classify("agent")
 	march, april := time.Date(2026, 3, 31, 0, 0, 0, 0, time.UTC), time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)
@@ -233,7 +234,7 @@ func TestTheHashOfAnAgentIsTheMonths(t *testing.T) {
 	}
 }
 
-// Whatever a client sends, each word is one of ours.
+// For any agent, device, browser, system and bot reason come from the fixed lists.
 func FuzzAgent(f *testing.F) {
 	for _, text := range []string{"", "curl", pixelWV, iphone + "Mobile/15E148 [FBAN/FBIOS]", "Mozilla/5.0 (Linux; Android 13; Tablet", "((((/;;[[]:http://", "Android;en-us", "\xff\x00/ "} {
 		f.Add(text)
@@ -257,11 +258,11 @@ func FuzzAgent(f *testing.F) {
 		device, os := a.deviceOn(text)
 		for _, word := range []string{a.device, a.browser, a.os, a.bot, device, os} {
 			if !words[word] {
-				t.Errorf("%q says %q", text, word)
+				t.Errorf("%q gives %q", text, word)
 			}
 		}
 		if len(a.text) > maxAgent {
-			t.Errorf("%d bytes are kept", len(a.text))
+			t.Errorf("%d bytes are stored", len(a.text))
 		}
 	})
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // Sink stores batches durably. batch is a marshalled edge.v1.ClickBatch with n records of
-// one shard. A nil error means that the batch is durable. After an error it may be durable
-// or not. Append must not use batch after it returns.
+// one shard. A nil error means that the batch is durable. After an error it may be
+// durable or not. Append must not use batch after it returns.
 type Sink interface {
 	Append(ctx context.Context, shard int, batch []byte, n int) error
 }
@@ -28,12 +28,12 @@ const (
 	// flushesInFlight bounds the batches of one shard that are written at the same time.
 	// While they are written, the next batch collects records.
 	flushesInFlight = 2
-	// flushTimeout bounds the write of one batch. It is longer than the socket timeouts of
-	// the sink's client, so it matters only if those do not end the write.
+	// flushTimeout bounds the write of one batch. It is longer than the socket timeouts
+	// of the sink's client, so it matters only if those do not end the write.
 	flushTimeout = 3 * time.Second
 	// After failuresBeforeRefusal failed batches in a row, a shard refuses clicks for
-	// refusalPeriod. If all shards refuse clicks, the collector refuses requests before it
-	// reads their bodies.
+	// refusalPeriod. If all shards refuse clicks, the collector refuses requests before
+	// it reads their bodies.
 	failuresBeforeRefusal = 5
 	refusalPeriod         = 500 * time.Millisecond
 )
@@ -49,8 +49,8 @@ type batcher struct {
 	sink    Sink
 	metrics *metrics
 	queues  []*shardQueue
-	records atomic.Int64 // in all queues, including batches that are being written
-	bytes   atomic.Int64 // of these records
+	records atomic.Int64 // number of records in all queues and in batches being written
+	bytes   atomic.Int64 // size of these records
 	writers sync.WaitGroup
 	buffers sync.Pool
 }

@@ -26,22 +26,22 @@ import (
 
 const benchBody = `{"referral_code":"anna","url":"https://shop.example/product/4711?utm_source=mail","referrer":"https://news.example/article","utm":{"source":"mail","campaign":"spring"},"consent":"granted","screen":"1920x1080","language":"de-DE"}`
 
-// everybody is a directory in which every key and code is found.
-type everybody struct{}
+// completeDirectory is a directory that contains every key and code.
+type completeDirectory struct{}
 
-func (everybody) PublicKey(context.Context, [32]byte) (*edgev1.PublicKeyEntry, directory.State) {
+func (completeDirectory) PublicKey(context.Context, [32]byte) (*edgev1.PublicKeyEntry, directory.State) {
 	return &edgev1.PublicKeyEntry{WorkspaceId: make([]byte, 16), Mode: edgev1.Mode_MODE_TEST}, directory.Found
 }
 
-func (everybody) ReferralCode(context.Context, affiliate.Scope, string) (*edgev1.ReferralCodeEntry, directory.State) {
+func (completeDirectory) ReferralCode(context.Context, affiliate.Scope, string) (*edgev1.ReferralCodeEntry, directory.State) {
 	return &edgev1.ReferralCodeEntry{ProgramId: make([]byte, 16), ParticipantId: make([]byte, 16), Active: true, AttributionWindowDays: 30}, directory.Found
 }
 
-func (everybody) Link(context.Context, string) (*edgev1.LinkEntry, directory.State) {
+func (completeDirectory) Link(context.Context, string) (*edgev1.LinkEntry, directory.State) {
 	return nil, directory.Absent
 }
 
-func (everybody) SigningKeys(context.Context) (*edgev1.SigningKeys, directory.State) {
+func (completeDirectory) SigningKeys(context.Context) (*edgev1.SigningKeys, directory.State) {
 	return nil, directory.Blind
 }
 
@@ -49,16 +49,17 @@ type instantSink struct{}
 
 func (instantSink) Append(context.Context, int, []byte, int) error { return nil }
 
-type nullResponse struct{ header http.Header }
+type discardResponse struct{ header http.Header }
 
-func (w *nullResponse) Header() http.Header         { return w.header }
-func (w *nullResponse) Write(b []byte) (int, error) { return len(b), nil }
-func (w *nullResponse) WriteHeader(int)             {}
+func (w *discardResponse) Header() http.Header         { return w.header }
+func (w *discardResponse) Write(b []byte) (int, error) { return len(b), nil }
+func (w *discardResponse) WriteHeader(int)             {}
 
-// BenchmarkHandler is the collector's own work per click: no socket, no Redis.
+// BenchmarkHandler measures the collector's own work per click, without sockets and
+// Redis.
 func BenchmarkHandler(b *testing.B) {
 	c := New(Config{AllowHTTP: true, LimitTracking: 1 << 40, HashKey: bytes.Repeat([]byte("k"), 32)},
-		Deps{Sink: instantSink{}, Directory: everybody{}, Limits: ratelimit.NewLease(nil, ratelimit.Options{})})
+		Deps{Sink: instantSink{}, Directory: completeDirectory{}, Limits: ratelimit.NewLease(nil, ratelimit.Options{})})
 	defer func() { _ = c.Shutdown(context.Background()) }()
 	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
 	b.ReportAllocs()
@@ -68,7 +69,7 @@ func BenchmarkHandler(b *testing.B) {
 			r.RemoteAddr = "203.0.113.9:4711"
 			r.Header.Set("Authorization", "Bearer "+key)
 			r.Header.Set("User-Agent", benchAgent)
-			c.Handler().ServeHTTP(&nullResponse{header: make(http.Header)}, r)
+			c.Handler().ServeHTTP(&discardResponse{header: make(http.Header)}, r)
 		}
 	})
 }
@@ -85,8 +86,8 @@ func BenchmarkDecode(b *testing.B) {
 
 const benchAgent = windows + "Chrome/131.0.0.0 Safari/537.36"
 
-// BenchmarkRecord is the record alone, of a visitor whose agent is known: without
-// a country file and with one.
+// BenchmarkRecord measures writing a record of a visitor whose agent is cached, without
+// and with a country file.
 func BenchmarkRecord(b *testing.B) {
 	click, wrong := decode([]byte(benchBody))
 	if len(wrong) > 0 {
@@ -108,21 +109,21 @@ func BenchmarkRecord(b *testing.B) {
 	}
 	c := &Collector{hashes: &hasher{key: bytes.Repeat([]byte("k"), 32)}, agents: newAgentCache()}
 	b.Run("plain", func(b *testing.B) { run(b, c) })
-	c.countries = countriesOf(b, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placed("CH", "ZH")})
+	c.countries = countriesOf(b, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")})
 	b.Run("with country", func(b *testing.B) { run(b, c) })
 }
 
-// BenchmarkAgent looks agents up by many goroutines: one that everybody has, one
-// that nobody had before, and ones that are made up while others are not.
+// BenchmarkAgent measures concurrent lookups of agents: a cached agent, new agents, and a
+// mix of both.
 func BenchmarkAgent(b *testing.B) {
 	var made atomic.Int64
 	for _, c := range []struct {
 		name   string
 		madeUp func(n int) bool
 	}{
-		{"known", func(int) bool { return false }},
-		{"made up", func(int) bool { return true }},
-		{"every tenth made up", func(n int) bool { return n%10 == 0 }},
+		{"cached", func(int) bool { return false }},
+		{"new", func(int) bool { return true }},
+		{"every tenth new", func(n int) bool { return n%10 == 0 }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			known := newAgentCache()
@@ -140,9 +141,9 @@ func BenchmarkAgent(b *testing.B) {
 	}
 }
 
-// BenchmarkServed compares, over 64 keep-alive connections on loopback, the
-// collector (answered after Redis acknowledged) with a bare handler that reads
-// the body and answers a UUIDv7.
+// BenchmarkServed compares the collector with a plain handler that reads the body and
+// responds with a UUIDv7. The collector responds after Redis has acknowledged the click.
+// Both use 64 keep-alive connections on the loopback interface.
 func BenchmarkServed(b *testing.B) {
 	const connections = 64
 	run := func(b *testing.B, server *http.Server, key string) {

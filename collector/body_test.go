@@ -29,7 +29,7 @@ func (e *edge) serve() string {
 	return listener.Addr().String()
 }
 
-func TestIncompleteBodiesAreTheClientsFault(t *testing.T) {
+func TestIncompleteBody_IsClientError(t *testing.T) {
 	for name, leave := range map[string]func(net.Conn) error{
 		"it ends early": func(conn net.Conn) error { return conn.(*net.TCPConn).CloseWrite() },
 		"it stalls":     func(net.Conn) error { return nil },
@@ -67,7 +67,7 @@ func TestIncompleteBodiesAreTheClientsFault(t *testing.T) {
 					t.Errorf("%d %+v", response.StatusCode, got)
 				}
 				if !response.Close {
-					t.Error("the connection is kept")
+					t.Error("the connection stays open")
 				}
 			})
 		}

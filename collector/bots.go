@@ -2,14 +2,15 @@ package collector
 
 import "strings"
 
-// Values of bot_reason; it is empty for a person. Bots are not refused: test clients and
-// servers that send clicks for their visitors have agents of libraries.
+// Values of bot_reason. It is empty if the agent does not look like a bot. Clicks of bots
+// are not refused, because test clients, and servers that send clicks for their visitors,
+// have agents of HTTP libraries.
 const (
-	// botNoAgent: there is no user agent. Browsers always send one.
+	// botNoAgent means that there is no user agent. Browsers always send one.
 	botNoAgent = "no_agent"
-	// botMonitor measures whether a site is up, or its speed.
+	// botMonitor is a service that measures the availability or the speed of a site.
 	botMonitor = "monitor"
-	// botPreview makes the preview of a link in a message.
+	// botPreview is a service that creates the preview of a link in a message.
 	botPreview = "preview"
 	// botHeadless is a browser without a screen.
 	botHeadless = "headless"
@@ -18,12 +19,12 @@ const (
 	botLibrary = "library"
 	// botCrawler is a crawler of the web.
 	botCrawler = "crawler"
-	// botPrefetch: a browser fetched the page in advance.
+	// botPrefetch means that a browser fetched the page in advance.
 	botPrefetch = "prefetch"
 )
 
-// Parts of agents in lower case. A part that ends with a slash is a product; the slash
-// prevents matches inside other words.
+// Parts of agents in lower case. A part that ends with a slash is a product name. The
+// slash prevents matches inside other words.
 var (
 	monitors = []string{
 		"uptime", "pingdom", "statuscake", "site24x7", "datadogsynthetics", "datadog/synthetics", "newrelicpinger", "newrelicsynthetics", "better stack", "checkly",
@@ -73,7 +74,7 @@ func botReason(agent string) string {
 		return botNoAgent
 	case containsAny(agent, monitors):
 		return botMonitor
-	// Pages that an app shows have the app's name further behind.
+	// Pages that an app shows have the app's name later in the agent.
 	case strings.HasPrefix(agent, "whatsapp/"), strings.HasPrefix(agent, "pinterest/"), strings.HasPrefix(agent, "viber/"), containsAny(agent, previews):
 		return botPreview
 	case containsAny(agent, headless):
@@ -86,7 +87,8 @@ func botReason(agent string) string {
 	return ""
 }
 
-// namesBot reports whether a word ends in bot. Cubot is a make of phones.
+// namesBot reports whether a word of the agent ends in bot. It ignores Cubot, a brand of
+// phones.
 func namesBot(agent string) bool {
 	for {
 		before, after, found := strings.Cut(agent, "bot")

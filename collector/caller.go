@@ -22,13 +22,14 @@ import (
 type keyStatus int
 
 const (
-	// unknown: no key, a malformed key, a key that does not exist, or one that ended.
+	// keyInvalid means that there is no key, or that it is malformed, does not exist or
+	// has expired.
 	keyInvalid keyStatus = iota
-	// keyWrongKind: a genuine credential that must not register clicks.
+	// keyWrongKind means that the credential is valid but must not register clicks.
 	keyWrongKind
-	// unverified: the checksum is right and the directory cannot be read.
+	// keyUnverified means that the checksum is correct but the directory cannot be read.
 	keyUnverified
-	// known: a valid public key; scope is its workspace and mode.
+	// keyValid means that the public key is valid. scope is its workspace and mode.
 	keyValid
 )
 
@@ -36,15 +37,15 @@ type apiCaller struct {
 	status keyStatus
 	parsedKey
 	scope affiliate.Scope
-	// entry is the directory's entry of a known key.
+	// entry is the directory entry of a valid key.
 	entry *edgev1.PublicKeyEntry
 }
 
-// parsedKey holds what follows from the text of a well-formed key.
+// parsedKey is a well-formed key with values that are computed from its text.
 type parsedKey struct {
 	key    affiliate.Key
 	digest [32]byte
-	// subject is the digest as the rate limiter counts it.
+	// subject is the digest as a string, under which the rate limiter counts the key.
 	subject string
 }
 
@@ -56,31 +57,32 @@ func newParsedKey(key affiliate.Key) parsedKey {
 // maxCachedKeys bounds the cache of parsed keys. An entry takes about 350 bytes.
 const maxCachedKeys = 10_000
 
-// keyCache caches keys that the directory has found, so that the checksum and
-// digest of a key are not computed with every click. The directory still decides
-// with every click whether the key is valid. Keys that do not exist are not cached,
-// so they evict nothing.
+// keyCache caches keys that the directory contains, so that the checksum and digest of a
+// key are not computed with every click. Every click still looks up in the directory
+// whether the key is valid. Keys that do not exist are not cached, so they cannot evict
+// others.
 type keyCache struct{ *lru.Cache[string, parsedKey] }
 
 func newKeyCache() keyCache { return keyCache{newCache[string, parsedKey](maxCachedKeys)} }
 
 func (i keyCache) add(text string) {
-	// text may be part of a body, which the cache would keep: store a copy.
+	// Store a copy, because text may be part of a body that the cache would keep in
+	// memory.
 	if key, ok := affiliate.ParseKey(strings.Clone(text)); ok {
 		i.Add(key.Reveal(), newParsedKey(key))
 	}
 }
 
-// newCache returns a cache for values that are costly to compute. It is read with Peek,
-// which needs no exclusive lock and does not change the order, so a full cache evicts the
-// oldest entry.
+// newCache returns a cache for values that are costly to compute. The callers read it
+// with Peek, which needs no exclusive lock and does not change the order. A full cache
+// therefore evicts the oldest entry.
 func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
-	cache, _ := lru.New[K, V](size) // fails only without a size
+	cache, _ := lru.New[K, V](size) // fails only if size is not positive
 	return cache
 }
 
-// headerCredential returns the credential of the headers. there is false if they
-// have none; then the body may have one.
+// headerCredential returns the credential in the headers. present is false if the headers
+// have none. Then the body may contain one.
 func headerCredential(h http.Header) (text string, present bool) {
 	if authorization := h.Get("Authorization"); authorization != "" {
 		scheme, token, _ := strings.Cut(authorization, " ")
@@ -131,9 +133,9 @@ func (c *Collector) keyActive(entry *edgev1.PublicKeyEntry) bool {
 	return !entry.Revoked && (entry.ExpiresAtMs == 0 || c.now().UnixMilli() < entry.ExpiresAtMs)
 }
 
-// foreignOrigin reports whether the request comes from a page of an origin that the
-// workspace does not allow. Requests of servers have no Origin header. The origin
-// "null" of a page that hides its own is not allowed.
+// foreignOrigin reports whether the request comes from a page whose origin the workspace
+// does not allow. It returns false for requests of servers, which have no Origin header.
+// The origin "null", which some pages send instead of their own, is not allowed.
 func (c apiCaller) foreignOrigin(h http.Header) bool {
 	if c.entry == nil || len(c.entry.AllowedOrigins) == 0 {
 		return false
@@ -142,9 +144,10 @@ func (c apiCaller) foreignOrigin(h http.Header) bool {
 	return origin != "" && !affiliate.OriginAllowed(c.entry.AllowedOrigins, origin)
 }
 
-// validToken reports whether text is a valid access token of this deployment (403)
-// and not garbage (401). It grants nothing, so it does not check issuer and audience.
-// It refuses header fields that could redirect the choice of the key.
+// validToken reports whether text is a valid access token of this deployment. The
+// response to a valid token is 403, because it must not register clicks. The response to
+// any other text is 401. The token grants no access here, so issuer and audience are not
+// checked. Tokens with header fields that select a key by other means are rejected.
 func (c *Collector) validToken(ctx context.Context, text string) bool {
 	if strings.Count(text, ".") != 2 {
 		return false
@@ -182,12 +185,12 @@ func signingKey(keys *edgev1.SigningKeys, kid string) (any, error) {
 
 const (
 	zoneTracking = "tracking"
-	// zoneAddress counts requests without a known key.
+	// zoneAddress counts requests without a valid key.
 	zoneAddress = "tracking-address"
 )
 
-// countRequest counts a request with a known key under the key and any other request under
-// its address, so that made-up keys do not get windows of their own.
+// countRequest counts a request with a valid key under the key, and any other request
+// under its address. Invented keys therefore have no limits of their own.
 func (c *Collector) countRequest(ctx context.Context, caller apiCaller, addr netip.Addr) ratelimit.Result {
 	if caller.status == keyValid {
 		return c.limits.Take(ctx, ratelimit.Zone{Name: zoneTracking, Limit: c.limit}, caller.subject)

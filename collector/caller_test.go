@@ -10,7 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-func TestRememberedKeysAreBounded(t *testing.T) {
+func TestKeyCache_IsBounded(t *testing.T) {
 	known := newKeyCache()
 	var last affiliate.Key
 	for range maxCachedKeys + 10 {
@@ -18,37 +18,37 @@ func TestRememberedKeysAreBounded(t *testing.T) {
 		known.add(last.Reveal())
 	}
 	if n := known.Len(); n != maxCachedKeys {
-		t.Errorf("%d keys are remembered", n)
+		t.Errorf("%d keys are cached", n)
 	}
 	if got, ok := known.Peek(last.Reveal()); !ok || got != newParsedKey(last) {
-		t.Error("the last key is remembered as another")
+		t.Error("the entry of the last key is missing or wrong")
 	}
 }
 
-func TestARememberedKeyIsStillTheDirectorysToJudge(t *testing.T) {
+func TestIdentify_CachedKeyIsLookedUpInDirectory(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	made := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
 	if got := e.send("POST", "/v1/clicks", `{"referral_code":"anna"}`, "X-Public-Key", made.Reveal()); got.status != 401 {
-		t.Errorf("a key that nobody has: %d", got.status)
+		t.Errorf("a key that does not exist: %d", got.status)
 	}
 	if got := e.click(`{"referral_code":"anna"}`); got.status != 201 {
 		t.Fatalf("%d %s", got.status, got.text)
 	}
 	text := e.key.Reveal()
 	if _, ok := e.collector.keys.Peek(text); !ok || e.collector.keys.Len() != 1 {
-		t.Errorf("%d keys are remembered", e.collector.keys.Len())
+		t.Errorf("%d keys are cached", e.collector.keys.Len())
 	}
 
 	revoked := &edgev1.PublicKeyEntry{WorkspaceId: e.workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST, Revoked: true}
 	check(t, e.writer.PutPublicKey(t.Context(), e.version+1, e.key.Digest(), revoked))
 	later := newEdgeOn(t, e)
 	later.keys.add(text)
-	if who := later.identify(t.Context(), text); who.status != keyInvalid {
-		t.Errorf("a revoked key stands as %d", who.status)
+	if caller := later.identify(t.Context(), text); caller.status != keyInvalid {
+		t.Errorf("a revoked key has the status %d", caller.status)
 	}
 }
 
-// newEdgeOn is a second collector of e's Redis, whose cache is empty.
+// newEdgeOn returns a second collector on the Redis of e. Its cache is empty.
 func newEdgeOn(t *testing.T, e *edge) *Collector {
 	t.Helper()
 	c, err := Open(Config{Stream: clickstream.Endpoint{URL: e.url}, Cache: clickstream.Endpoint{URL: e.url}, Shards: 1, HashKey: make([]byte, 32)}, nilLogger(), newRegistry())

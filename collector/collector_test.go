@@ -33,8 +33,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// edge is a collector on a real Redis, with one workspace, one key of each mode
-// and two codes in the directory.
+// edge is a test server: a collector on a real Redis. The directory contains a workspace,
+// a key for each mode and two codes.
 type edge struct {
 	t         testing.TB
 	collector *Collector
@@ -88,12 +88,12 @@ func newEdgeWith(t testing.TB, url string, log *slog.Logger, registry *prometheu
 		}
 		_ = client.Close()
 	})
-	e.fill()
+	e.fillDirectory()
 	return e
 }
 
-// fill writes the directory, as the core does after a loss too.
-func (e *edge) fill() {
+// fillDirectory writes the directory as the core does, also after a loss of its data.
+func (e *edge) fillDirectory() {
 	e.t.Helper()
 	e.version++
 	ctx := context.Background()
@@ -130,24 +130,25 @@ func (e *edge) token(change func(*jwt.Token)) string {
 	return signed
 }
 
-type answer struct {
+type clickResponse struct {
 	status int
 	header http.Header
 	text   string
 	body   map[string]any
 }
 
-func (e *edge) send(method, path, body string, headers ...string) answer {
+func (e *edge) send(method, path, body string, headers ...string) clickResponse {
 	e.t.Helper()
 	var reader io.Reader
 	if body != "" {
 		reader = strings.NewReader(body)
 	}
-	return e.answer(httptest.NewRequest(method, path, reader), headers...)
+	return e.serveRequest(httptest.NewRequest(method, path, reader), headers...)
 }
 
-// answer sets headers of the request, and the address of its "peer", and serves it.
-func (e *edge) answer(r *http.Request, headers ...string) answer {
+// serveRequest sets the headers of the request, serves it and returns the response. The
+// header "peer" sets the client's address instead.
+func (e *edge) serveRequest(r *http.Request, headers ...string) clickResponse {
 	e.t.Helper()
 	r.RemoteAddr = "203.0.113.9:4711"
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -159,7 +160,7 @@ func (e *edge) answer(r *http.Request, headers ...string) answer {
 	}
 	w := httptest.NewRecorder()
 	e.collector.Handler().ServeHTTP(w, r)
-	a := answer{status: w.Code, header: w.Header(), text: w.Body.String()}
+	a := clickResponse{status: w.Code, header: w.Header(), text: w.Body.String()}
 	if a.text != "" {
 		if err := json.Unmarshal(w.Body.Bytes(), &a.body); err != nil {
 			e.t.Fatalf("%s %s: %v in %q", r.Method, r.URL.Path, err, a.text)
@@ -168,12 +169,12 @@ func (e *edge) answer(r *http.Request, headers ...string) answer {
 	return a
 }
 
-func (e *edge) click(body string, headers ...string) answer {
+func (e *edge) click(body string, headers ...string) clickResponse {
 	e.t.Helper()
 	return e.send(http.MethodPost, "/v1/clicks", body, append([]string{"Authorization", "Bearer " + e.key.Reveal()}, headers...)...)
 }
 
-// stored reads every click of the stream.
+// stored returns every click in the stream.
 func (e *edge) stored() []*edgev1.Click {
 	e.t.Helper()
 	messages, err := e.client.XRange(context.Background(), clickstream.Key(0), "-", "+").Result()
@@ -183,7 +184,7 @@ func (e *edge) stored() []*edgev1.Click {
 		var batch edgev1.ClickBatch
 		check(e.t, proto.Unmarshal([]byte(message.Values["b"].(string)), &batch))
 		if strconv.Itoa(len(batch.Clicks)) != message.Values["n"] {
-			e.t.Errorf("an entry of %d clicks says %v", len(batch.Clicks), message.Values["n"])
+			e.t.Errorf("an entry of %d clicks has the number %v", len(batch.Clicks), message.Values["n"])
 		}
 		clicks = append(clicks, batch.Clicks...)
 	}
@@ -197,7 +198,7 @@ func check(t testing.TB, err error) {
 	}
 }
 
-func TestAClickIsAnsweredAndStored(t *testing.T) {
+func TestClick_IsStoredBeforeResponse(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	before := time.Now().Add(-time.Millisecond)
 	got := e.click(`{"referral_code":" ANNA ","url":"https://shop.example/p?email=a@b.c#x","referrer":"https://News.example:8443/a?b","sub_id":"s1",
@@ -231,11 +232,11 @@ func TestAClickIsAnsweredAndStored(t *testing.T) {
 		t.Errorf("%v", click)
 	}
 	if got := time.UnixMilli(click.ReceivedAtMs).Add(30 * 24 * time.Hour); !got.Equal(expires) {
-		t.Errorf("received + window is %s, the answer says %s", got, expires)
+		t.Errorf("expires_at is %s, want time of receipt plus window %s", expires, got)
 	}
 }
 
-func TestWhoDeniesConsentLeavesNoTrace(t *testing.T) {
+func TestClick_WithoutConsentHasNoPersonalData(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	if got := e.click(`{"referral_code":"anna","consent":"denied","screen":"1920x1080","language":"de-DE"}`, "User-Agent", "x"); got.status != 201 {
 		t.Fatal(got)
@@ -246,7 +247,7 @@ func TestWhoDeniesConsentLeavesNoTrace(t *testing.T) {
 	}
 }
 
-func TestEveryRefusal(t *testing.T) {
+func TestClick_ResponsesByRequest(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	const ok = `{"referral_code":"anna"}`
 	bearer := func(s string) []string { return []string{"Authorization", "Bearer " + s} }
@@ -346,13 +347,13 @@ func TestEveryRefusal(t *testing.T) {
 			}
 			details, given := got.body["details"].([]any)
 			if given != (c.status == 400) {
-				t.Errorf("details belong to 400 only: %s", got.text)
+				t.Errorf("only a 400 may have details: %s", got.text)
 			}
 			for _, one := range details {
 				detail := one.(map[string]any)
 				field, message := detail["field"].(string), detail["message"].(string)
 				if message = strings.Replace(message, "The body ", "body ", 1); !strings.HasPrefix(message, field+" ") || !strings.HasSuffix(message, ".") {
-					t.Errorf("%s is no sentence about %s", message, field)
+					t.Errorf("%s is not a sentence about %s", message, field)
 				}
 			}
 			if c.status == 405 && got.header.Get("Allow") == "" {
@@ -367,7 +368,7 @@ func TestEveryRefusal(t *testing.T) {
 	}
 }
 
-func TestPlainHTTPIsRefused(t *testing.T) {
+func TestPlainHTTP_IsRefused(t *testing.T) {
 	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.AllowHTTP = false })
 	const ok = `{"referral_code":"anna"}`
 	for _, c := range []struct {
@@ -376,9 +377,9 @@ func TestPlainHTTPIsRefused(t *testing.T) {
 		status  int
 	}{
 		{"plain", nil, 403},
-		{"a stranger claims HTTPS", []string{"X-Forwarded-Proto", "https"}, 403},
-		{"the proxy says HTTP", []string{"peer", "192.0.2.1:1", "X-Forwarded-Proto", "http"}, 403},
-		{"the proxy says HTTPS", []string{"peer", "192.0.2.1:1", "X-Forwarded-Proto", "https"}, 201},
+		{"an untrusted client claims HTTPS", []string{"X-Forwarded-Proto", "https"}, 403},
+		{"the proxy reports HTTP", []string{"peer", "192.0.2.1:1", "X-Forwarded-Proto", "http"}, 403},
+		{"the proxy reports HTTPS", []string{"peer", "192.0.2.1:1", "X-Forwarded-Proto", "https"}, 201},
 	} {
 		if got := e.click(ok, c.headers...); got.status != c.status || c.status == 403 && got.body["code"] != "HTTPS_REQUIRED" {
 			t.Errorf("%s: %d %s", c.name, got.status, got.text)
@@ -400,7 +401,7 @@ func TestRequestID(t *testing.T) {
 	}
 }
 
-func TestTheThousandAndFirstClickOfAMinuteIsRefused(t *testing.T) {
+func TestRateLimit_RefusesClickAfterThousandPerMinute(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	var mu sync.Mutex
 	statuses := map[int]int{}
@@ -408,7 +409,8 @@ func TestTheThousandAndFirstClickOfAMinuteIsRefused(t *testing.T) {
 	for worker := range 10 {
 		group.Go(func() {
 			for i := range 110 {
-				// Whatever the answer, a request of a known key counts; preflights do not.
+				// Every request with a valid key counts, whatever the response is.
+				// Preflights do not count.
 				body := [...]string{`{"referral_code":"anna"}`, `{"referral_code":"nobody"}`, `{`}[(worker+i)%3]
 				e.send("OPTIONS", "/v1/clicks", "")
 				got := e.click(body)
@@ -432,15 +434,15 @@ func TestTheThousandAndFirstClickOfAMinuteIsRefused(t *testing.T) {
 	if got := e.send("POST", "/v1/clicks", "", "Authorization", "Bearer "+e.key.Reveal(), "Content-Encoding", "gzip"); got.status != 429 {
 		t.Errorf("an unread body of an exhausted key: %d", got.status)
 	}
-	// Another caller is not touched.
+	// The limit of another key is not affected.
 	if got := e.send("POST", "/v1/clicks", `{}`); got.status != 401 {
 		t.Errorf("%d", got.status)
 	}
 }
 
-// Every request of a known key counts, also one whose body breaks off; and every
-// counted answer says what is left.
-func TestBrokenOffRequestsCount(t *testing.T) {
+// Every request with a valid key counts, also one with an incomplete body. The response
+// to each counted request has the RateLimit headers.
+func TestRateLimit_CountsIncompleteRequests(t *testing.T) {
 	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = 5 })
 	first := e.click(plainClick)
 	if first.status != 201 || first.header.Get("RateLimit-Policy") != `"tracking";q=5;w=60` || !strings.HasPrefix(first.header.Get("RateLimit"), `"tracking";r=4;t=`) {
@@ -460,7 +462,7 @@ func TestBrokenOffRequestsCount(t *testing.T) {
 	}
 }
 
-func TestUnknownKeysCountPerAddress(t *testing.T) {
+func TestRateLimit_UnknownKeysCountPerAddress(t *testing.T) {
 	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = 5 })
 	junk := func(i int, addr string) int {
 		stranger := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
@@ -478,6 +480,6 @@ func TestUnknownKeysCountPerAddress(t *testing.T) {
 		t.Errorf("another /64: %d", got)
 	}
 	if got := e.click(`{"referral_code":"anna"}`, "peer", "192.0.2.1:1", "X-Forwarded-For", "2001:db8::1"); got.status != 201 {
-		t.Errorf("a known key from there: %d", got.status)
+		t.Errorf("a valid key from that address: %d", got.status)
 	}
 }

@@ -11,8 +11,8 @@ import (
 type Config struct {
 	// AllowHTTP accepts requests over plain HTTP. It is meant for development.
 	AllowHTTP bool
-	// TrustedProxies are the networks of proxies. The collector takes the client's address
-	// and scheme from the headers that these proxies set.
+	// TrustedProxies are the networks of proxies. The collector takes the client's
+	// address and scheme from the headers that these proxies set.
 	TrustedProxies []netip.Prefix
 	// Stream is the Redis of the click stream. Cache is the Redis of the rate limits and
 	// of the edge directory.
@@ -32,10 +32,11 @@ type Config struct {
 	// is no journal, and clicks are refused while the stream does not accept them.
 	JournalDir string
 	// CountryDB is the path of a MaxMind file (.mmdb) with countries or cities. It gives
-	// the country and region of a click. If it is empty, clicks have no country or region.
+	// the country and region of a click. If it is empty, clicks have no country or
+	// region.
 	CountryDB string
 	// ShutdownDelay is the time between the start of the shutdown and the closing of the
-	// port. The collector still serves requests then, but reports that it is not ready, so
-	// that load balancers stop sending requests to it.
+	// port. The collector still serves requests then, but reports that it is not ready,
+	// so that load balancers stop sending requests to it.
 	ShutdownDelay time.Duration
 }

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// countryVariable is the setting that names the file.
+	// countryVariable is the setting with the path of the file.
 	countryVariable = "TRIBUTARY_COUNTRY_DB"
 	// countryCheckInterval is the time between two checks whether the file was replaced.
 	countryCheckInterval = 30 * time.Second
@@ -26,25 +26,27 @@ const (
 	maxCachedPlaces = 50_000
 )
 
-// countries finds the country of an address in a MaxMind file. The file is read into
-// memory: a mapped file that is overwritten in place would end the process. A nil
-// *countries finds no country.
+// countries looks up the country of an address in a MaxMind file. It reads the file into
+// memory, because a memory-mapped file that is overwritten in place would crash the
+// process. A nil *countries finds no country.
 type countries struct {
 	path string
 	log  *slog.Logger
 	file atomic.Pointer[countryFile]
-	// seen identifies the file of the last attempt to read it; zero if it was missing.
+	// seen identifies the file at the last attempt to read it. It is zero if the file was
+	// missing.
 	seen fileState
 }
 
-// countryFile caches decoded records: decoding takes ten times as long as finding.
-// Many networks, often all of a country, share one record.
+// countryFile is the content of a file with a cache of decoded records, because decoding
+// a record takes ten times as long as finding it. Many networks, often all of a country,
+// share one record.
 type countryFile struct {
 	*maxminddb.Reader
 	places *lru.Cache[uintptr, place] // by record offset
 }
 
-// place is a country and, of a file of cities, its first subdivision.
+// place is a country. If the file contains cities, it also has the first subdivision.
 type place struct{ country, region string }
 
 // fileState identifies a version of the file.
@@ -95,7 +97,7 @@ func (c *countries) refresh() {
 		err = c.load()
 	}
 	if err != nil {
-		c.log.Error("the country file cannot be used, the one before stays", "variable", countryVariable, "error", withoutPath(err))
+		c.log.Error("the new country file cannot be used; the previous one stays in use", "variable", countryVariable, "error", withoutPath(err))
 		return
 	}
 	c.log.Info("the country file was replaced", "built", c.file.Load().Metadata.BuildTime())
@@ -130,7 +132,7 @@ func (c *countries) load() error {
 	return nil
 }
 
-// hasCountries reports whether any network of the file has a country: other kinds of
+// hasCountries reports whether any network of the file has a country. Other kinds of
 // MaxMind files have none.
 func hasCountries(reader *maxminddb.Reader) bool {
 	for network := range reader.Networks() {
@@ -141,7 +143,8 @@ func hasCountries(reader *maxminddb.Reader) bool {
 	return false
 }
 
-// parse returns the place of an address; empty if the file does not have it.
+// place returns the place of an address. It is empty if the file does not contain the
+// address.
 func (c *countries) place(addr netip.Addr) place {
 	if c == nil || !addr.IsValid() {
 		return place{}

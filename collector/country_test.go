@@ -20,8 +20,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// placed is a record as MaxMind's files have it, names included.
-func placed(country string, subdivisions ...string) mmdbtype.Map {
+// placeRecord returns a record in the format of MaxMind's files, including the names.
+func placeRecord(country string, subdivisions ...string) mmdbtype.Map {
 	names := mmdbtype.Map{}
 	for _, language := range []mmdbtype.String{"de", "en", "es", "fr", "ja", "pt-BR", "ru", "zh-CN"} {
 		names[language] = "Name in " + language
@@ -44,7 +44,7 @@ func placed(country string, subdivisions ...string) mmdbtype.Map {
 	return record
 }
 
-// mmdb is a MaxMind file of these networks.
+// mmdb returns a MaxMind file with the given networks.
 func mmdb(t testing.TB, kind string, networks map[string]mmdbtype.Map) []byte {
 	t.Helper()
 	tree, err := mmdbwriter.New(mmdbwriter.Options{DatabaseType: kind, RecordSize: 28, IncludeReservedNetworks: true})
@@ -69,17 +69,17 @@ func countriesOf(t testing.TB, kind string, networks map[string]mmdbtype.Map) *c
 	return c
 }
 
-func TestWhereAnAddressIs(t *testing.T) {
+func TestCountries_PlaceOfAddress(t *testing.T) {
 	cities := countriesOf(t, "GeoLite2-City", map[string]mmdbtype.Map{
-		"203.0.113.0/24":    placed("CH", "ZH"),
-		"198.51.100.0/25":   placed("GB", "ENG", "LND"),
-		"198.51.100.128/25": placed("", "XX"), // an address of no country
-		"2001:db8:1::/48":   placed("DE", "BY"),
-		"2001:db8:2::/48":   placed("VA"),
-		"192.0.2.0/24":      placed("Switzerland", "ZH"),
-		"2001:db8:4::/48":   placed("AT", "Vienna"),
+		"203.0.113.0/24":    placeRecord("CH", "ZH"),
+		"198.51.100.0/25":   placeRecord("GB", "ENG", "LND"),
+		"198.51.100.128/25": placeRecord("", "XX"), // an address of no country
+		"2001:db8:1::/48":   placeRecord("DE", "BY"),
+		"2001:db8:2::/48":   placeRecord("VA"),
+		"192.0.2.0/24":      placeRecord("Switzerland", "ZH"),
+		"2001:db8:4::/48":   placeRecord("AT", "Vienna"),
 	})
-	plain := countriesOf(t, "GeoLite2-Country", map[string]mmdbtype.Map{"203.0.113.0/24": placed("CH")})
+	plain := countriesOf(t, "GeoLite2-Country", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH")})
 	for _, c := range []struct {
 		of                    *countries
 		addr, country, region string
@@ -109,13 +109,13 @@ func TestWhereAnAddressIs(t *testing.T) {
 		}
 	}
 	if got := cities.place(netip.Addr{}); got != (place{}) {
-		t.Errorf("no address is in %q", got)
+		t.Errorf("the zero address has the place %q", got)
 	}
 }
 
-func TestACountryFileThatCannotBeUsed(t *testing.T) {
+func TestOpenCountries_RejectsInvalidFile(t *testing.T) {
 	folder := t.TempDir()
-	whole := mmdb(t, "GeoLite2-Country", map[string]mmdbtype.Map{"203.0.113.0/24": placed("CH")})
+	whole := mmdb(t, "GeoLite2-Country", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH")})
 	redis := redistest.New(t)
 	for name, content := range map[string][]byte{
 		"missing.mmdb":   nil,
@@ -138,7 +138,7 @@ func TestACountryFileThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-func TestAReplacedCountryFileIsTakenOver(t *testing.T) {
+func TestCountries_ReloadReplacedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.mmdb")
 	at := time.Now().Truncate(time.Second)
 	put := func(content []byte) {
@@ -149,14 +149,14 @@ func TestAReplacedCountryFileIsTakenOver(t *testing.T) {
 		check(t, os.Rename(path+".new", path))
 	}
 	file := func(country string) []byte {
-		return mmdb(t, "GeoLite2-Country", map[string]mmdbtype.Map{"203.0.113.0/24": placed(country)})
+		return mmdb(t, "GeoLite2-Country", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord(country)})
 	}
 	put(file("CH"))
 	var log bytes.Buffer
 	c, err := openCountries(path, slog.New(slog.NewTextHandler(&log, nil)))
 	check(t, err)
 
-	// Look-ups go on while the file changes under them.
+	// Look up addresses while the file is replaced.
 	stop := make(chan struct{})
 	var group sync.WaitGroup
 	for range 4 {
@@ -193,20 +193,20 @@ func TestAReplacedCountryFileIsTakenOver(t *testing.T) {
 	put(file("DE"))
 	step("DE", "the country file was replaced")
 	put([]byte("damaged"))
-	step("DE", "the one before stays")
+	step("DE", "the previous one stays in use")
 	put(file("FR"))
 	step("FR", "the country file was replaced")
 	check(t, os.Remove(path))
-	step("FR", "the one before stays")
+	step("FR", "the previous one stays in use")
 	put(file("AT"))
 	step("AT", "the country file was replaced")
 }
 
-// A click has all that is known of its visitor; one without consent has nothing
-// parse the address.
-func TestAClickSaysWhereItCameFrom(t *testing.T) {
+// A click record contains the place and the device of its visitor. Without consent it
+// contains nothing that is derived from the address.
+func TestClick_ContainsPlaceAndDevice(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.mmdb")
-	check(t, os.WriteFile(path, mmdb(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placed("CH", "ZH")}), 0o600))
+	check(t, os.WriteFile(path, mmdb(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")}), 0o600))
 	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.CountryDB = path })
 	body := func(consent affiliate.Consent) string {
 		return `{"referral_code":"anna","url":"https://shop.example/p?gclid=secret#x","screen":"820x1180","consent":"` + string(consent) + `"}`

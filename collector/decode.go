@@ -14,11 +14,11 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-// body is the body of a click. text holds the fields as sent, and "" for white space
-// alone; check validates them and sets the rest.
+// body is the body of a click request. check validates text and sets the other fields.
 type body struct {
+	// text contains the fields as sent. A field with only white space is "".
 	text [fieldCount]string
-	// ignored holds the paths of unknown fields, as sent.
+	// ignored contains the paths of unknown fields as sent.
 	ignored []string
 
 	code       string // trimmed, case-folded
@@ -30,7 +30,7 @@ type body struct {
 	occurredAt time.Time
 }
 
-// The text fields of a body. Those of utm are named by their path.
+// The text fields of a body. The fields of utm have their path as name.
 const (
 	fieldPublicKey = iota
 	fieldReferralCode
@@ -57,8 +57,8 @@ var fieldNames = [fieldCount]string{
 
 const utmPrefix = "utm."
 
-// Bounds of stored values, in code points. That of the code is DECISIONS.md's; the
-// others keep a row within the size that an index entry may have.
+// Bounds of stored values, in code points. maxCode comes from DECISIONS.md. The others
+// keep a value within the maximum size of an index entry.
 const (
 	maxCode      = 100
 	maxURL       = 2048
@@ -66,9 +66,9 @@ const (
 	maxShortText = 64
 )
 
-// decode reads a body. The violations name all its faults. It reads a public key even
-// from a body with faults, because a bad body with a known key is a 400 and counts
-// towards the limit of the key.
+// decode reads a body. The violations contain all its faults. It returns the public key
+// even of a body with faults, because an invalid body with a valid key gets a 400 and
+// counts towards the limit of the key.
 func decode(raw []byte) (*body, affiliate.Violations) {
 	d := decoder{Scanner: jsonscan.Scanner{Data: string(raw)}}
 	fault := d.document()
@@ -76,7 +76,7 @@ func decode(raw []byte) (*body, affiliate.Violations) {
 		fault = jsonscan.NotUTF8
 	}
 	if fault != "" {
-		// Only the fault of the body is reported: the fields after it are not known.
+		// Report only the fault of the body, because the fields after it are not known.
 		var violations affiliate.Violations
 		violations.Add(affiliate.WholeBody, fault)
 		return &d.body, violations
@@ -99,8 +99,8 @@ func fieldOf(prefix, name string) int {
 	return -1
 }
 
-// check validates the values and adds their faults to wrong. It skips fields that
-// have a fault already.
+// check validates the values and adds their faults to violations. A field gets at most
+// one fault.
 func (b *body) check(violations *affiliate.Violations) {
 	add := func(field int, message string) {
 		name := fieldNames[field]
@@ -166,8 +166,8 @@ func (b *body) check(violations *affiliate.Violations) {
 	}
 }
 
-// landingOf returns origin and path of a URL. Queries and fragments may hold personal
-// data, so they are removed.
+// landingOf returns the origin and path of a URL. It removes the query and the fragment,
+// because they may contain personal data.
 func landingOf(text string) (string, bool) {
 	if end := strings.IndexAny(text, "?#"); end >= 0 {
 		text = text[:end]
@@ -187,7 +187,7 @@ func landingOf(text string) (string, bool) {
 	return u.String(), true
 }
 
-// hostOf returns the host of a referrer, which may be an app's (android-app://…).
+// hostOf returns the host of a referrer. The referrer may be an app (android-app://…).
 func hostOf(text string) (string, bool) {
 	if _, rest, ok := strings.Cut(text, "://"); ok && plainHost(rest) {
 		if end := strings.IndexAny(rest, "/?#:"); end >= 0 {
@@ -228,7 +228,8 @@ func plainHost(rest string) bool {
 		}
 	}
 	for ; i < len(rest) && rest[i] != '?' && rest[i] != '#'; i++ {
-		// Paths of real pages contain percent signs that escape nothing.
+		// Accept any percent sign, because paths of real pages contain percent signs that
+		// are not part of an escape.
 		if c := rest[i]; c <= ' ' || c > '~' || c == '\\' || c == '"' || c == '<' || c == '>' {
 			return false
 		}

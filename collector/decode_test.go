@@ -12,7 +12,7 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-func TestDecodeNamesEverythingThatIsWrong(t *testing.T) {
+func TestDecode_ReportsAllFaults(t *testing.T) {
 	long := strings.Repeat("x", 256)
 	for _, c := range []struct {
 		name, body string
@@ -20,8 +20,8 @@ func TestDecodeNamesEverythingThatIsWrong(t *testing.T) {
 	}{
 		{"fine", `{"referral_code":"a"}`, nil},
 		{"everything", `{"referral_code":"a","url":"https://x.y/z?q#f","referrer":"android-app://com.example","click_id":"0192f7b0-0000-7000-8000-000000000000","sub_id":"s","utm":{"source":"a","medium":"b","campaign":"c","term":"d","content":"e"},"consent":"unknown","screen":"1x1","language":"de","occurred_at":"2026-01-02T03:04:05.678+02:00","public_key":"pk"}`, nil},
-		{"nulls are absent", `{"referral_code":"a","url":null,"utm":null,"consent":null,"click_id":null}`, nil},
-		{"empty text is absent", `{"referral_code":"a","url":"","referrer":"","click_id":"","consent":"","occurred_at":""}`, nil},
+		{"null counts as absent", `{"referral_code":"a","url":null,"utm":null,"consent":null,"click_id":null}`, nil},
+		{"empty text counts as absent", `{"referral_code":"a","url":"","referrer":"","click_id":"","consent":"","occurred_at":""}`, nil},
 		{"escapes", `{"referral_code":"\u0061","sub_id":"\ud83d\ude00\n\"\\\/"}`, nil},
 		{"hundred code points", `{"referral_code":"` + strings.Repeat("ü", 100) + `"}`, nil},
 		{"no code", `{}`, []string{"referral_code is required"}},
@@ -35,7 +35,7 @@ func TestDecodeNamesEverythingThatIsWrong(t *testing.T) {
 		{"repeated", `{"referral_code":"a","referral_code":"a"}`, []string{"referral_code must be given only once"}},
 		{"repeated, in another spelling", `{"referral_code":"a","referral\u005fcode":"b"}`, []string{"referral_code must be given only once"}},
 		{"utm twice", `{"referral_code":"a","utm":{},"utm":{}}`, []string{"utm must be given only once"}},
-		{"utm no object", `{"referral_code":"a","utm":"x"}`, []string{"utm must be an object"}},
+		{"utm is not an object", `{"referral_code":"a","utm":"x"}`, []string{"utm must be an object"}},
 		{"other case", `{"Referral_Code":"a"}`, []string{"referral_code is required"}},
 		{"empty", ``, []string{"body is not valid JSON at byte 0"}},
 		{"array", `[]`, []string{"body must be a JSON object"}},
@@ -71,7 +71,7 @@ func TestDecodeNamesEverythingThatIsWrong(t *testing.T) {
 	}
 }
 
-func TestKeyIsReadFromABadBody(t *testing.T) {
+func TestDecode_ReturnsKeyOfInvalidBody(t *testing.T) {
 	for _, body := range []string{
 		`{"public_key":"pk"}`, `{"public_key":"pk","referral_code":"a"`, `{"public_key":"pk"} x`, "{\"public_key\":\"pk\",\"sub_id\":\"\xff\"}",
 	} {
@@ -81,7 +81,7 @@ func TestKeyIsReadFromABadBody(t *testing.T) {
 	}
 }
 
-func TestWhiteSpaceAloneIsAbsent(t *testing.T) {
+func TestDecode_WhiteSpaceCountsAsAbsent(t *testing.T) {
 	for _, space := range []string{" ", `\t\r\n`, "\u00a0", "\u0085", `\u1680\u2003\u2028`, "\u3000", strings.Repeat(" ", 300)} {
 		for field, name := range fieldNames {
 			value := `"` + name + `":"` + space + `"`
@@ -98,7 +98,7 @@ func TestWhiteSpaceAloneIsAbsent(t *testing.T) {
 			}
 		}
 	}
-	// Other text is kept as sent.
+	// Other text is not changed.
 	for _, text := range []string{" a ", "\u3000a", "\u200b", "ü"} {
 		b, wrong := decode([]byte(`{"referral_code":"a","sub_id":"` + text + `"}`))
 		if b.text[fieldSubID] != text || len(wrong) > 0 {
@@ -112,7 +112,7 @@ func TestWhiteSpaceAloneIsAbsent(t *testing.T) {
 	}
 }
 
-func TestURLsLoseWhatIsPrivate(t *testing.T) {
+func TestLandingAndHost_RemovePersonalData(t *testing.T) {
 	for in, want := range map[string]string{
 		"https://shop.example/p?email=a@b#t": "https://shop.example/p",
 		"http://shop.example":                "http://shop.example",
@@ -148,7 +148,8 @@ func TestURLsLoseWhatIsPrivate(t *testing.T) {
 	}
 }
 
-// FuzzDecode compares bodies that are read to their end with encoding/json.
+// FuzzDecode compares the decoder with encoding/json for all bodies without a syntax
+// error.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"referral_code":"a","utm":{"source":"b"}}`))
 	f.Add([]byte(`{"referral_code":"\ud83d\ude00","x":[1,-2.5e+3,true,null,{}]} `))

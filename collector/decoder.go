@@ -14,21 +14,23 @@ const maxDepth = 32
 
 const mustBeGivenOnce = "must be given only once"
 
-// decoder reads the JSON of one body strictly. Its methods return false if the body
-// cannot be read on: it is nested too deep, has an impossible name, or is no JSON at
-// Pos.
+// decoder reads the JSON of one body strictly. Its methods return false if the decoder
+// cannot read on: the body is nested too deep, has a name that cannot be stored, or is
+// not JSON at Pos.
 type decoder struct {
 	jsonscan.Scanner
 	body       body
 	violations affiliate.Violations // repeated fields, wrong types, text that cannot be stored
-	fault      string               // why reading ended, if not because of the syntax
+	fault      string               // the fault that ended reading; "" for a syntax error
 	depth      int
-	// seen has a bit for each field, and one for utm. ignored has the unknown fields.
-	seen    uint32
+	// seen has a bit for each field that was read, and one for utm.
+	seen uint32
+	// ignored contains the unknown fields.
 	ignored map[string]bool
 }
 
-// document returns the fault of the body as a whole, if there is one.
+// document reads the whole body. It returns the fault that concerns the body as a whole,
+// or "".
 func (d *decoder) document() (fault string) {
 	isObject := d.Space() == '{'
 	ok := isObject && d.fields("") || !isObject && d.skip()
@@ -46,7 +48,7 @@ func (d *decoder) document() (fault string) {
 	return ""
 }
 
-// fieldCount reads the body (prefix "") or its utm object.
+// fields reads the body (prefix "") or its utm object.
 func (d *decoder) fields(prefix string) bool {
 	return d.object(func(name string) bool {
 		c := d.Space()
@@ -62,7 +64,7 @@ func (d *decoder) fields(prefix string) bool {
 		default:
 			d.seen |= 1 << field
 			switch {
-			case c == 'n': // null is absent
+			case c == 'n': // null counts as absent
 			case field == fieldCount && c == '{':
 				return d.fields(utmPrefix)
 			case field == fieldCount:
@@ -77,7 +79,7 @@ func (d *decoder) fields(prefix string) bool {
 	})
 }
 
-// keyInvalid notes a field that has no effect.
+// unknown records a field that is ignored. A repeated one is a violation.
 func (d *decoder) unknown(path string) {
 	if d.ignored[path] {
 		d.violations.Add(printableName(path), mustBeGivenOnce)
@@ -90,7 +92,8 @@ func (d *decoder) unknown(path string) {
 	d.body.ignored = append(d.body.ignored, path)
 }
 
-// text reads a string into a field of the body. White space alone is absent.
+// text reads a string into a field of the body. A text of only white space counts as
+// absent.
 func (d *decoder) text(field int) bool {
 	text, fault, ok := d.Text()
 	if fault != "" {
@@ -101,7 +104,7 @@ func (d *decoder) text(field int) bool {
 	return ok
 }
 
-// blank reports whether text is white space alone.
+// blank reports whether text has only white space.
 func blank(text string) bool {
 	if text != "" && ' ' < text[0] && text[0] < utf8.RuneSelf {
 		return false // most texts begin with visible ASCII
@@ -146,7 +149,7 @@ func (d *decoder) list(closing byte, item func() bool) bool {
 	return false
 }
 
-// skip reads any value and forgets it.
+// skip skips a value of any type.
 func (d *decoder) skip() (ok bool) {
 	switch d.Space() {
 	case '{':

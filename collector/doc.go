@@ -9,8 +9,8 @@
 // collector therefore writes larger batches, and no request waits for a timer. If the
 // stream does not accept a batch, the collector writes it to the journal on its disk.
 // When the stream accepts batches again, the collector moves the journal's records to it.
-// A visit of a short link writes the same kind of record in the same batches. The response
-// to it is a redirect whose location contains the click id.
+// A visit of a short link writes the same kind of record in the same batches. The
+// response to it is a redirect whose location contains the click id.
 //
 // Guarantees: the responses 200 and 201, and a redirect with a click id, mean that the
 // click is durable, in the stream or on disk. A click is never refused because the
@@ -20,7 +20,7 @@
 //
 // Limits: a click can be written to the stream more than once. A click may also be stored
 // although its response was lost or was a 503. Ingestion stores each click id only once.
-// A client that repeats a request with its proposed click id gets the same click id again.
-// A collector stores proposed ids for ten minutes and does not share them with other
-// collectors.
+// A client that repeats a request with its proposed click id gets the same click id
+// again. A collector stores proposed ids for ten minutes and does not share them with
+// other collectors.
 package collector

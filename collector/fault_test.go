@@ -27,8 +27,8 @@ import (
 
 const plainClick = `{"referral_code":"anna"}`
 
-// storedOnce checks that each acknowledged id is in the stream exactly once
-// when exact, else at least once.
+// storedOnce checks that each acknowledged id is in the stream. If exact is true, each
+// must be there exactly once and no other id may be there.
 func storedOnce(t *testing.T, clicks []*edgev1.Click, acknowledged []string, exact bool) {
 	t.Helper()
 	times := map[string]int{}
@@ -38,7 +38,7 @@ func storedOnce(t *testing.T, clicks []*edgev1.Click, acknowledged []string, exa
 	}
 	for _, id := range acknowledged {
 		if n := times[id]; n == 0 || exact && n > 1 {
-			t.Errorf("%s is there %d times", id, n)
+			t.Errorf("%s is in the stream %d times", id, n)
 		}
 	}
 	if exact && len(times) != len(acknowledged) {
@@ -46,7 +46,7 @@ func storedOnce(t *testing.T, clicks []*edgev1.Click, acknowledged []string, exa
 	}
 }
 
-func TestConcurrentClicksShareBatchesAndAreStoredOnce(t *testing.T) {
+func TestConcurrentClicks_ShareBatchesAndAreStoredOnce(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	var mu sync.Mutex
 	var ids []string
@@ -73,9 +73,9 @@ func TestConcurrentClicksShareBatchesAndAreStoredOnce(t *testing.T) {
 	}
 }
 
-// Redis is killed under load and comes back: clicks are answered 201 or 503,
-// and everything that was answered 201 is in the stream.
-func TestRedisKilledUnderLoadLosesNothingAcknowledged(t *testing.T) {
+// Redis is killed under load and restarted. All responses are 201 or 503, and every click
+// with 201 is in the stream.
+func TestRedisKilledUnderLoad_LosesNoAcknowledgedClick(t *testing.T) {
 	server := redistest.Start(t)
 	e := newEdge(t, server.URL, func(cfg *Config) { cfg.LimitTracking = 1_000_000 })
 	var mu sync.Mutex
@@ -130,9 +130,9 @@ func TestRedisKilledUnderLoadLosesNothingAcknowledged(t *testing.T) {
 	storedOnce(t, e.stored(), acknowledged, false)
 }
 
-// The directory is flushed: clicks are taken unresolved, and when the core has
-// filled it again they are resolved.
-func TestBlindEdgeTurnsNobodyAway(t *testing.T) {
+// While the directory is empty, clicks are accepted without a lookup of their codes.
+// After the core has filled the directory, codes are looked up again.
+func TestLostDirectory_ClicksAreAccepted(t *testing.T) {
 	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = 10 })
 	check(t, e.client.FlushDB(t.Context()).Err())
 
@@ -169,7 +169,7 @@ func TestBlindEdgeTurnsNobodyAway(t *testing.T) {
 			t.Errorf("%s: %d %s", name, got.status, got.text)
 		}
 	}
-	// Unresolved requests count per address.
+	// Requests whose key cannot be looked up count per address.
 	last := 0
 	for range 10 {
 		last = e.send("POST", "/v1/clicks", plainClick, "X-Public-Key", affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive).Reveal()).status
@@ -178,12 +178,12 @@ func TestBlindEdgeTurnsNobodyAway(t *testing.T) {
 		t.Errorf("the eleventh unresolved request: %d", last)
 	}
 
-	e.fill()
+	e.fillDirectory()
 	if got := e.click(plainClick); got.status != 201 || got.body["program_id"] != e.program.String() {
 		t.Errorf("after the rebuild: %d %s", got.status, got.text)
 	}
 	if got := e.send("POST", "/v1/clicks", plainClick, "X-Public-Key", stranger.Reveal(), "peer", "198.51.100.1:1"); got.status != 401 {
-		t.Errorf("the stranger after the rebuild: %d", got.status)
+		t.Errorf("an unknown key after the rebuild: %d", got.status)
 	}
 }
 
@@ -205,7 +205,7 @@ func (l *logs) String() string {
 	return l.text.String()
 }
 
-func TestWithoutAUsableJournalACollectorLivesOnRedis(t *testing.T) {
+func TestJournalUnusable_CollectorWorksWithRedis(t *testing.T) {
 	for name, folder := range map[string]func(*testing.T) string{
 		"the folder is a file": func(t *testing.T) string {
 			t.Helper()
@@ -247,7 +247,7 @@ func TestWithoutAUsableJournalACollectorLivesOnRedis(t *testing.T) {
 func TestProposedIDs(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	fresh := func() string { return affiliate.NewID[affiliate.Click](time.Now()).String() }
-	send := func(id, code string) answer {
+	send := func(id, code string) clickResponse {
 		return e.click(`{"referral_code":"` + code + `","click_id":"` + id + `"}`)
 	}
 	e.version++
@@ -263,16 +263,16 @@ func TestProposedIDs(t *testing.T) {
 	}
 	other := send(id, "bert")
 	if other.status != 201 || other.body["click_id"] == id {
-		t.Errorf("another code took over the id: %d %s", other.status, other.text)
+		t.Errorf("another code got the same id: %d %s", other.status, other.text)
 	}
 	if repeat := send(id, "bert"); repeat.status != 200 || repeat.body["click_id"] != other.body["click_id"] {
 		t.Errorf("%d %s", repeat.status, repeat.text)
 	}
 	for name, proposed := range map[string]string{
-		"a version 4":       uuid.NewString(),
-		"an old one":        affiliate.NewID[affiliate.Click](time.Now().Add(-6 * time.Minute)).String(),
-		"one of the future": affiliate.NewID[affiliate.Click](time.Now().Add(6 * time.Minute)).String(),
-		"the nil UUID":      uuid.Nil.String(),
+		"a version 4":  uuid.NewString(),
+		"an old id":    affiliate.NewID[affiliate.Click](time.Now().Add(-6 * time.Minute)).String(),
+		"a future id":  affiliate.NewID[affiliate.Click](time.Now().Add(6 * time.Minute)).String(),
+		"the nil UUID": uuid.Nil.String(),
 	} {
 		got := send(proposed, "anna")
 		if got.status != 201 || got.body["click_id"] == proposed {
@@ -309,21 +309,21 @@ func TestProposedIDs(t *testing.T) {
 	}
 }
 
-func TestMemory_ForgetsAfterTenMinutes(t *testing.T) {
+func TestProposalCache_ExpiresAfterTenMinutes(t *testing.T) {
 	m, now := newProposalCache(), time.Now()
 	p := proposal{id: affiliate.NewID[affiliate.Click](now).UUID, code: "anna"}
 	first := m.claim(p, now)
 	if m.claim(p, now.Add(10*time.Minute)) != first {
-		t.Error("forgotten too early")
+		t.Error("the proposal expired too early")
 	}
 	if m.claim(p, now.Add(10*time.Minute+time.Millisecond)) == first {
-		t.Error("remembered too long")
+		t.Error("the proposal did not expire")
 	}
 	for range 3 * maxProposals {
 		m.claim(proposal{id: affiliate.NewID[affiliate.Click](now).UUID}, now)
 	}
 	if n := m.clicks.Len(); n != maxProposals || len(m.owners) != n {
-		t.Errorf("%d proposals and %d owners are remembered", n, len(m.owners))
+		t.Errorf("%d proposals and %d owners are stored", n, len(m.owners))
 	}
 	m.claim(p, now.Add(11*time.Minute))
 	if n := m.clicks.Len(); n != 1 || len(m.owners) != n {
@@ -331,8 +331,9 @@ func TestMemory_ForgetsAfterTenMinutes(t *testing.T) {
 	}
 }
 
-// A repeat does not prolong the ten minutes, and a flood evicts the oldest first.
-func TestMemory_EvictsTheOldestProposal(t *testing.T) {
+// A repeated request does not extend the ten minutes. A full cache evicts the oldest
+// proposal.
+func TestProposalCache_EvictsOldestProposal(t *testing.T) {
 	m, now := newProposalCache(), time.Now()
 	propose := func(code string) proposal {
 		return proposal{id: affiliate.NewID[affiliate.Click](now).UUID, code: code}
@@ -348,11 +349,11 @@ func TestMemory_EvictsTheOldestProposal(t *testing.T) {
 		t.Error("the second oldest proposal was evicted")
 	}
 	if m.claim(oldest, now) == first {
-		t.Error("the oldest proposal was kept beyond the bound")
+		t.Error("the oldest proposal was not evicted")
 	}
 }
 
-// fakeSink answers when it is told to.
+// fakeSink is a Sink whose writes end when the test releases them.
 type fakeSink struct {
 	gate    chan error
 	batches atomic.Int64
@@ -368,7 +369,7 @@ func (s *fakeSink) Append(_ context.Context, _ int, batch []byte, n int) error {
 	return <-s.gate
 }
 
-func TestFullQueueRefusesAndMemoryStaysBounded(t *testing.T) {
+func TestBatcher_FullQueueRefusesRecords(t *testing.T) {
 	sink := &fakeSink{gate: make(chan error)}
 	b := newBatcher(sink, 1, newMetrics(newRegistry()))
 	record := make([]byte, 1000)
@@ -384,7 +385,7 @@ func TestFullQueueRefusesAndMemoryStaysBounded(t *testing.T) {
 		accepted = append(accepted, batch)
 	}
 	if len(accepted) != queueRecords || !b.full() {
-		t.Errorf("%d records taken", len(accepted))
+		t.Errorf("%d records accepted", len(accepted))
 	}
 	close(sink.gate)
 	for _, batch := range accepted {
@@ -395,7 +396,7 @@ func TestFullQueueRefusesAndMemoryStaysBounded(t *testing.T) {
 	}
 	b.close()
 
-	// By bytes too.
+	// The number of bytes is bounded too.
 	sink = &fakeSink{gate: make(chan error)}
 	b = newBatcher(sink, 1, newMetrics(newRegistry()))
 	large, n := make([]byte, 8<<10), 0
@@ -405,13 +406,13 @@ func TestFullQueueRefusesAndMemoryStaysBounded(t *testing.T) {
 		}
 	}
 	if n*len(large) > queueBytes+len(large) {
-		t.Errorf("%d bytes taken", n*len(large))
+		t.Errorf("%d bytes accepted", n*len(large))
 	}
 	close(sink.gate)
 	b.close()
 }
 
-func TestEachBatchIsAnsweredByItsOwnCommand(t *testing.T) {
+func TestBatcher_EachBatchHasItsOwnResult(t *testing.T) {
 	sink := &fakeSink{gate: make(chan error)}
 	b := newBatcher(sink, 1, newMetrics(newRegistry()))
 	first, err := b.add(0, []byte("1"))
@@ -433,7 +434,7 @@ func TestEachBatchIsAnsweredByItsOwnCommand(t *testing.T) {
 	}
 }
 
-func TestShutdownAnswersEverybody(t *testing.T) {
+func TestShutdown_RespondsToAllRequests(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	sink := &fakeSink{gate: make(chan error)}
 	e.collector.batches.sink = sink
@@ -477,7 +478,7 @@ func TestShutdownAnswersEverybody(t *testing.T) {
 	check(t, <-ended)
 }
 
-func TestPanicIsAnEnvelope(t *testing.T) {
+func TestPanic_HasEnvelope(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	e.collector.limits = nil
 	if got := e.click(plainClick); got.status != 500 || got.body["code"] != "INTERNAL_ERROR" || got.header.Get("X-Request-Id") == "" {

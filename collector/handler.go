@@ -51,8 +51,8 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 		h["Access-Control-Expose-Headers"] = exposedHeaders
 	}
 	if c.stopping.Load() {
-		// The client then opens a new connection, which the load balancer sends to another
-		// collector.
+		// The client then opens a new connection, which the load balancer sends to
+		// another collector.
 		h["Connection"] = []string{"close"}
 	}
 	if !c.allowHTTP {

@@ -24,8 +24,8 @@ const (
 	drainRestRatio = 3
 	// maxDrainRest bounds each of these pauses.
 	maxDrainRest = time.Second
-	// streamTimeout bounds the write of a batch to the stream. After that the batch goes to
-	// the journal.
+	// streamTimeout bounds the write of a batch to the stream. After that the batch goes
+	// to the journal.
 	streamTimeout = time.Second
 	// finalDrainTimeout bounds the replay at the end of the shutdown.
 	finalDrainTimeout = 3 * time.Second
@@ -121,8 +121,8 @@ func (s *journalSink) anyUnavailable() bool {
 	return false
 }
 
-// replayAndRest moves one record of the journal to the stream and then pauses, so that the
-// replay leaves most of the stream's throughput to new clicks.
+// replayAndRest moves one record of the journal to the stream and then pauses, so that
+// the replay leaves most of the stream's throughput to new clicks.
 func (s *journalSink) replayAndRest(ctx context.Context, batch []byte, n int) error {
 	began := time.Now()
 	if err := s.replayRecord(ctx, batch, n); err != nil {
@@ -156,9 +156,9 @@ func (s *journalSink) replayRecord(ctx context.Context, batch []byte, n int) err
 	return nil
 }
 
-// finalDrain replays the journal after the last request. If it succeeds, no clicks are left
-// on the disk of a collector that is never started again. If it fails, the next start
-// replays the remaining records.
+// finalDrain replays the journal after the last request. If it succeeds, no clicks are
+// left on the disk of a collector that is never started again. If it fails, the next
+// start replays the remaining records.
 func (s *journalSink) finalDrain(ctx context.Context) {
 	if s.journal.Stats().Clicks == 0 {
 		return

@@ -27,18 +27,18 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// until waits for what has to become true.
-func until(t *testing.T, what string, is func() bool) {
+// until waits until a condition is true.
+func until(t *testing.T, condition string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 20 s", what)
+			t.Fatalf("%s: not within 20 s", condition)
 		}
 	}
 }
 
-// load sends clicks from several clients until stop, and returns the ids that
-// were acknowledged and the statuses of the others.
+// load sends clicks from several clients until stop is called. stop returns the
+// acknowledged ids and the numbers of the other responses, by status.
 func (e *edge) load(clients int) (stop func() (acknowledged []string, others map[int]int)) {
 	var mu sync.Mutex
 	var ids []string
@@ -66,9 +66,9 @@ func (e *edge) load(clients int) (stop func() (acknowledged []string, others map
 	}
 }
 
-// refusedNobody ends a load of which every click was acknowledged, and wants each in
-// the stream, once.
-func (e *edge) refusedNobody(t *testing.T, stop func() (acknowledged []string, others map[int]int)) {
+// requireAllStored stops a load. It checks that every click was acknowledged and, after
+// the replay of the journal, is in the stream.
+func (e *edge) requireAllStored(t *testing.T, stop func() (acknowledged []string, others map[int]int)) {
 	t.Helper()
 	acknowledged, others := stop()
 	if len(others) > 0 {
@@ -80,7 +80,7 @@ func (e *edge) refusedNobody(t *testing.T, stop func() (acknowledged []string, o
 
 func (e *edge) journaled() int64 { return e.collector.journalSink.journal.Stats().Clicks }
 
-// runBackground runs what Run would run beside the server.
+// runBackground runs the background functions that Run starts.
 func (e *edge) runBackground() {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -90,9 +90,9 @@ func (e *edge) runBackground() {
 	e.t.Cleanup(func() { stop(); running.Wait() })
 }
 
-// Redis is killed under load: nobody is refused, and when it is back everything
-// that was answered 201 is in the stream.
-func TestWithAJournalALostRedisRefusesNobody(t *testing.T) {
+// Redis is killed under load. No click is refused. After the restart of Redis, every
+// click with response 201 is in the stream.
+func TestJournal_RedisKilledRefusesNoClick(t *testing.T) {
 	server := redistest.Start(t)
 	e := newEdge(t, server.URL, func(cfg *Config) { cfg.LimitTracking, cfg.JournalDir = 1_000_000, t.TempDir() })
 	e.runBackground()
@@ -108,12 +108,12 @@ func TestWithAJournalALostRedisRefusesNobody(t *testing.T) {
 	}
 	server.Restart()
 	until(t, "the stream's return", func() bool { return e.send("GET", "/v1/health/sink", "").status == 200 })
-	e.refusedNobody(t, stop)
+	e.requireAllStored(t, stop)
 }
 
-// A Redis that hangs costs the clicks that meet it first a second; those after them
-// go to the disk at once, and the queue stays short.
-func TestAHangingRedisHoldsUpNobodyForLong(t *testing.T) {
+// When Redis hangs, the first clicks wait a second for it. Later clicks go to the disk at
+// once, and the queue stays short.
+func TestJournal_HangingRedisDelaysOnlyFirstClicks(t *testing.T) {
 	server := redistest.Start(t)
 	e := newEdge(t, server.URL, func(cfg *Config) { cfg.LimitTracking, cfg.JournalDir = 1_000_000, t.TempDir() })
 	e.click(plainClick)
@@ -123,20 +123,20 @@ func TestAHangingRedisHoldsUpNobodyForLong(t *testing.T) {
 	until(t, "a thousand clicks in the journal", func() bool { return e.journaled() > 1000 })
 	server.Resume()
 	until(t, "the journal's end", func() bool { return e.journaled() == 0 && e.collector.SinkNotReady(t.Context()) == "" })
-	e.refusedNobody(t, stop)
+	e.requireAllStored(t, stop)
 }
 
-// One shard that takes nothing costs its own clicks, and nobody else's.
-func TestADeadShardCostsItsOwnClicksOnly(t *testing.T) {
-	b := newBatcher(oneDeadShard{}, 3, newMetrics(newRegistry()))
+// If one shard accepts no batches, only the clicks of this shard are refused.
+func TestBatcher_FailedShardRefusesOnlyItsOwnClicks(t *testing.T) {
+	b := newBatcher(failingShardSink{}, 3, newMetrics(newRegistry()))
 	defer b.close()
 	for range 4 * failuresBeforeRefusal {
 		if one, err := b.add(1, []byte("x")); err == nil && one.wait() == nil {
-			t.Fatal("the dead shard took a click")
+			t.Fatal("the failed shard accepted a click")
 		}
 	}
 	if _, err := b.add(1, []byte("x")); !errors.Is(err, errOverloaded) {
-		t.Errorf("the dead shard is asked again at once: %v", err)
+		t.Errorf("the failed shard was called again at once: %v", err)
 	}
 	for _, shard := range []int{0, 2} {
 		one, err := b.add(shard, []byte("x"))
@@ -145,22 +145,22 @@ func TestADeadShardCostsItsOwnClicksOnly(t *testing.T) {
 		}
 	}
 	if b.full() {
-		t.Error("requests are refused unread")
+		t.Error("requests are refused before their bodies are read")
 	}
 }
 
-type oneDeadShard struct{}
+type failingShardSink struct{}
 
-func (oneDeadShard) Append(_ context.Context, shard int, _ []byte, _ int) error {
+func (failingShardSink) Append(_ context.Context, shard int, _ []byte, _ int) error {
 	if shard == 1 {
-		return errors.New("dead")
+		return errors.New("the shard failed")
 	}
 	return nil
 }
 
-// What a collector could not get rid of goes to the stream when it starts again,
-// with the ids and times of receipt that were answered.
-func TestAStartReplaysTheJournal(t *testing.T) {
+// After a restart, the collector moves the clicks of its journal to the stream. They keep
+// their ids and times of receipt.
+func TestJournal_IsReplayedAfterStart(t *testing.T) {
 	server, dir := redistest.Start(t), t.TempDir()
 	first := newEdge(t, server.URL, func(cfg *Config) { cfg.JournalDir = dir })
 	known := first.click(plainClick)
@@ -204,7 +204,7 @@ func TestAStartReplaysTheJournal(t *testing.T) {
 					t.Errorf("%s is in shard %d", id, shard)
 				}
 				if late := time.UnixMilli(click.ReceivedAtMs).Sub(received); late > time.Millisecond {
-					t.Errorf("%s was received %v after it was answered", id, late)
+					t.Errorf("%s has a time of receipt %v after its response", id, late)
 				}
 			}
 		}
@@ -214,8 +214,9 @@ func TestAStartReplaysTheJournal(t *testing.T) {
 	}
 }
 
-// A stopping collector empties its journal if the stream takes it.
-func TestAnEndingCollectorLeavesNothingOnItsDisk(t *testing.T) {
+// During its shutdown a collector moves its journal to the stream, if the stream accepts
+// it.
+func TestShutdown_ReplaysJournal(t *testing.T) {
 	server := redistest.Start(t)
 	e := newEdge(t, server.URL, func(cfg *Config) { cfg.JournalDir = t.TempDir() })
 	server.Kill9()
@@ -234,15 +235,15 @@ func TestAnEndingCollectorLeavesNothingOnItsDisk(t *testing.T) {
 	}
 }
 
-// deafSink never acknowledges.
-type deafSink struct{ asked atomic.Int64 }
+// failingSink is a Sink that never acknowledges a batch.
+type failingSink struct{ calls atomic.Int64 }
 
-func (s *deafSink) Append(context.Context, int, []byte, int) error {
-	s.asked.Add(1)
+func (s *failingSink) Append(context.Context, int, []byte, int) error {
+	s.calls.Add(1)
 	return errors.New("nobody is there")
 }
 
-// withSink is a collector on a sink of the test's own.
+// withSink returns a collector that writes to the given sink.
 func withSink(t *testing.T, sink Sink, disk *journal.Journal) *edge {
 	t.Helper()
 	e := newEdge(t, redistest.New(t))
@@ -256,21 +257,21 @@ func withSink(t *testing.T, sink Sink, disk *journal.Journal) *edge {
 	return e
 }
 
-// unread is a body that nobody may read.
-type unread struct{ *testing.T }
+// unreadableBody is a request body that must not be read.
+type unreadableBody struct{ *testing.T }
 
-func (u unread) Read([]byte) (int, error) {
+func (u unreadableBody) Read([]byte) (int, error) {
 	u.Error("the body was read")
 	return 0, errors.New("unread")
 }
 
-// While neither stream nor journal takes anything, requests are refused without
-// their bodies being read, with a time to come back.
-func TestWhenNothingIsDurableBodiesAreNotRead(t *testing.T) {
+// While neither the stream nor the journal accepts clicks, requests are refused before
+// their bodies are read. The responses have a Retry-After header.
+func TestJournal_FullRefusesRequestsBeforeReading(t *testing.T) {
 	disk, err := journal.Open(journal.Config{Dir: t.TempDir(), MaxBytes: 4 << 10, SegmentBytes: 1 << 10})
 	check(t, err)
 	t.Cleanup(func() { _ = disk.Close() })
-	sink := &deafSink{}
+	sink := &failingSink{}
 	e := withSink(t, sink, disk)
 	var taken int
 	until(t, "a full journal", func() bool {
@@ -281,14 +282,14 @@ func TestWhenNothingIsDurableBodiesAreNotRead(t *testing.T) {
 		return got.status == http.StatusServiceUnavailable
 	})
 	if taken == 0 {
-		t.Error("the journal took nothing")
+		t.Error("the journal accepted no click")
 	}
 	if missing := e.collector.NotReady(t.Context()); missing != "redis" {
 		t.Errorf("ready with a full journal: %q", missing)
 	}
 	until(t, "refusals in a row", func() bool { e.click(plainClick); return e.collector.batches.full() })
 	tried := e.collector.batches.queues[0].failures.Load()
-	r := httptest.NewRequest(http.MethodPost, "/v1/clicks", unread{t})
+	r := httptest.NewRequest(http.MethodPost, "/v1/clicks", unreadableBody{t})
 	r.Header.Set("X-Public-Key", e.key.Reveal())
 	w := httptest.NewRecorder()
 	e.collector.Handler().ServeHTTP(w, r)
@@ -296,21 +297,22 @@ func TestWhenNothingIsDurableBodiesAreNotRead(t *testing.T) {
 		!strings.Contains(w.Body.String(), "SERVICE_UNAVAILABLE") {
 		t.Errorf("%d, Retry-After %q, %s", w.Code, retry, w.Body)
 	}
-	if sink.asked.Load() != 1 {
-		t.Errorf("the stream was asked %d times: after the first it is known to be away", sink.asked.Load())
+	if sink.calls.Load() != 1 {
+		t.Errorf("the stream was called %d times, want one call until it is checked again", sink.calls.Load())
 	}
-	// The disk is tried again after a while: who comes then finds out.
+	// After refusalPeriod, requests are accepted again to find out whether the disk
+	// works.
 	until(t, "another try", func() bool { e.click(plainClick); return e.collector.batches.queues[0].failures.Load() > tried })
 }
 
-// A journal whose disk fails takes nothing, and is whole again when the disk is,
-// without a click that is the trial.
-func TestABrokenJournalIsWholeAgainWithItsDisk(t *testing.T) {
+// A journal with a failed disk refuses clicks. When the disk works again, the journal
+// accepts clicks again. No click is used to check the disk.
+func TestJournal_RecoversWithDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
 	disk, err := journal.Open(journal.Config{Dir: dir})
 	check(t, err)
 	t.Cleanup(func() { _ = disk.Close() })
-	e := withSink(t, &deafSink{}, disk)
+	e := withSink(t, &failingSink{}, disk)
 	e.runBackground()
 	check(t, os.RemoveAll(dir))
 	if got := e.click(plainClick); got.status != http.StatusServiceUnavailable {
@@ -326,18 +328,18 @@ func TestABrokenJournalIsWholeAgainWithItsDisk(t *testing.T) {
 	}
 }
 
-// turnSink takes a batch when it is told to.
-type turnSink struct{ turn chan struct{} }
+// steppedSink is a Sink that accepts one batch for each value in turn.
+type steppedSink struct{ turn chan struct{} }
 
-func (s turnSink) Append(context.Context, int, []byte, int) error {
+func (s steppedSink) Append(context.Context, int, []byte, int) error {
 	<-s.turn
 	return nil
 }
 
-// Offered twice what its sink takes, the queue fills to its bound, what is beyond
-// it is refused, and what is kept in memory does not grow any more.
-func TestUnderTwiceItsLoadMemoryStaysFlat(t *testing.T) {
-	sink := turnSink{make(chan struct{})}
+// If clients send twice as many clicks as the sink accepts, the queue fills up to its
+// bound. Further clicks are refused, and the memory does not grow any more.
+func TestBatcher_OverloadKeepsMemoryBounded(t *testing.T) {
+	sink := steppedSink{make(chan struct{})}
 	b := newBatcher(sink, 1, newMetrics(newRegistry()))
 	record := make([]byte, 400)
 	heap := func() uint64 {
@@ -372,9 +374,9 @@ func TestUnderTwiceItsLoadMemoryStaysFlat(t *testing.T) {
 	b.close()
 }
 
-// Clients who go elsewhere when they are told to see no broken connection, and
-// everything that was answered 201 is stored.
-func TestAStoppingCollectorBreaksNoConnection(t *testing.T) {
+// Clients that close their connection after Connection: close see no broken connection.
+// Every click with response 201 is stored.
+func TestShutdown_BreaksNoConnection(t *testing.T) {
 	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking, cfg.ShutdownDelay = 1_000_000, 300*time.Millisecond })
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
@@ -383,7 +385,7 @@ func TestAStoppingCollectorBreaksNoConnection(t *testing.T) {
 	go func() { ended <- e.collector.Run(ctx, listener, nil) }()
 
 	var group sync.WaitGroup
-	var answered, told atomic.Int64
+	var answered, closed atomic.Int64
 	for range 16 {
 		group.Go(func() {
 			transport := &http.Transport{}
@@ -402,7 +404,7 @@ func TestAStoppingCollectorBreaksNoConnection(t *testing.T) {
 				}
 				answered.Add(1)
 				if answer.Close {
-					told.Add(1)
+					closed.Add(1)
 					return
 				}
 			}
@@ -412,15 +414,15 @@ func TestAStoppingCollectorBreaksNoConnection(t *testing.T) {
 	stop()
 	group.Wait()
 	check(t, <-ended)
-	if told.Load() != 16 {
-		t.Errorf("%d of 16 clients were told to go", told.Load())
+	if closed.Load() != 16 {
+		t.Errorf("%d of 16 clients got Connection: close", closed.Load())
 	}
 	if stored := int64(len(e.stored())); stored != answered.Load() {
 		t.Errorf("%d answered, %d stored", answered.Load(), stored)
 	}
 }
 
-func TestAJournaledBatchIsDealtOutToItsShards(t *testing.T) {
+func TestJournalSink_SplitsBatchByShard(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shards := rapid.IntRange(1, 20).Draw(t, "shards")
 		var batch []byte
@@ -442,7 +444,7 @@ func TestAJournaledBatchIsDealtOutToItsShards(t *testing.T) {
 		for shard, part := range parts {
 			size += len(part.clicks)
 			if shard > 0 && part.n != want[shard] {
-				t.Fatalf("%d clicks in shard %d, not %d", part.n, shard, want[shard])
+				t.Fatalf("%d clicks in shard %d, want %d", part.n, shard, want[shard])
 			}
 		}
 		if size != len(batch)+len(garbage) {

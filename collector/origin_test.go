@@ -18,7 +18,7 @@ func (e *edge) putKey(change func(*edgev1.PublicKeyEntry)) {
 	check(e.t, e.writer.PutPublicKey(e.t.Context(), e.version, e.key.Digest(), entry))
 }
 
-func TestOriginsOfClicks(t *testing.T) {
+func TestOrigin_AllowedAndForeign(t *testing.T) {
 	list := []string{"https://shop.example", "https://*.shop.example"}
 	for _, c := range []struct {
 		name    string
@@ -63,9 +63,9 @@ func TestOriginsOfClicks(t *testing.T) {
 	}
 }
 
-// 401, 429 and the wrong kind of key come before the origin; the body and the
-// code after it.
-func TestWhereTheOriginIsJudged(t *testing.T) {
+// The key, the rate limit and the kind of the key are checked before the origin. The body
+// and the code are checked after it.
+func TestOrigin_OrderOfChecks(t *testing.T) {
 	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = 3 })
 	e.putKey(func(entry *edgev1.PublicKeyEntry) {
 		entry.AllowedOrigins, entry.EnforceOrigins = []string{"https://shop.example"}, true
@@ -97,8 +97,8 @@ func TestWhereTheOriginIsJudged(t *testing.T) {
 	}
 }
 
-// A blind edge knows no list.
-func TestABlindEdgeJudgesNoOrigin(t *testing.T) {
+// While the directory cannot be read, the allowed origins are not known.
+func TestOrigin_IsNotCheckedWithoutDirectory(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	check(t, e.client.FlushDB(t.Context()).Err())
 	if got := e.click(plainClick, "Origin", "https://evil.example"); got.status != 201 || e.stored()[0].ForeignOrigin {
@@ -106,8 +106,9 @@ func TestABlindEdgeJudgesNoOrigin(t *testing.T) {
 	}
 }
 
-// A rolled key counts until its instant and not at it, whoever cached what.
-func TestARolledKeyEndsAtItsInstant(t *testing.T) {
+// A rolled key is valid before its expiry time and invalid from that time on, even if its
+// directory entry is cached.
+func TestRolledKey_EndsAtExpiryTime(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	end := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	e.putKey(func(entry *edgev1.PublicKeyEntry) { entry.ExpiresAtMs = end.UnixMilli() })
@@ -122,7 +123,7 @@ func TestARolledKeyEndsAtItsInstant(t *testing.T) {
 	}
 }
 
-func TestTheAnswerCarriesTheDiscount(t *testing.T) {
+func TestResponse_ContainsDiscount(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	now := time.Now().Truncate(time.Millisecond)
 	e.collector.now = func() time.Time { return now }

@@ -2,9 +2,10 @@ package collector
 
 import "strings"
 
-// paidPlatform returns the ad platform whose click id is in a query, the first of
-// several, or "". It checks only that the id is there; the value is neither stored nor
-// logged. It ignores fbclid, which Facebook adds to every shared link.
+// paidPlatform returns the ad platform whose click id is in a query, or "". If there are
+// several, it returns the first. It checks only that the parameter is present. The value
+// is neither stored nor logged. It ignores fbclid, because Facebook adds it to every
+// shared link.
 func paidPlatform(query string) string {
 	for query != "" {
 		var param string

@@ -17,7 +17,7 @@ func TestPaidPlatforms(t *testing.T) {
 		{"https://shop.example/?ScCid=1", "snapchat"},
 		{"https://shop.example/?yclid=1", "yandex"},
 		{"https://shop.example/?ttclid=1&gclid=2", "tiktok"},
-		{"https://shop.example/?gclid", "google"}, // that it is there is all that the script says
+		{"https://shop.example/?gclid", "google"}, // the script sends only the name
 		{"https://shop.example/?gclid=", "google"},
 
 		{"", ""},

@@ -42,9 +42,9 @@ type issuedClick struct {
 }
 
 // write makes the click durable. When several requests have the same proposal, the first
-// one adds the click to a batch with add, and the others wait for that batch. If the batch
-// fails, one of the waiting requests tries again. repeated is true for a request that
-// found the click already durable, or waited for another request's batch.
+// one adds the click to a batch with add, and the others wait for that batch. If the
+// batch fails, one of the waiting requests tries again. repeated is true for a request
+// that found the click already durable, or waited for another request's batch.
 func (i *issuedClick) write(add func() (*batch, error)) (repeated bool, err error) {
 	for {
 		i.mu.Lock()
@@ -89,9 +89,9 @@ func newProposalCache() *proposalCache {
 	return m
 }
 
-// claim returns the stored click of p, or creates and stores one. A created click gets the
-// proposed id if that id is a UUIDv7, its time is close to now, and no other proposal owns
-// it. Otherwise the click gets a new id.
+// claim returns the stored click of p, or creates and stores one. A created click gets
+// the proposed id if that id is a UUIDv7, its time is close to now, and no other proposal
+// owns it. Otherwise the click gets a new id.
 func (m *proposalCache) claim(p proposal, now time.Time) *issuedClick {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -66,17 +66,19 @@ func frame(dst, click []byte) []byte { return appendBytes(dst, fieldBatchClicks,
 type visitor struct {
 	addr          netip.Addr
 	agent         string
-	foreignOrigin bool // the page's origin is not allowed by the workspace
+	foreignOrigin bool // the workspace does not allow the origin of the page
 	prefetched    bool
 	// paidPlatform is the platform of the ad that led to the click, or empty.
 	paidPlatform string
 }
 
 // record appends the record of a click, a marshalled edge.v1.Click. If the visitor denied
-// consent, it contains nothing that distinguishes one visitor from another: nothing
-// derived from the address, not even the country, and of agent and screen only the kind
-// parse device and the bot reason. It is written without proto.Marshal, whose reflection
-// costs more than the rest of the record, in the field order of proto.Marshal.
+// consent, the record contains no data that could identify the visitor. It then has
+// nothing that is derived from the address, not even the country. From the agent and the
+// screen it has only the kind of device and the bot reason.
+//
+// record does not use proto.Marshal, because the reflection of proto.Marshal takes longer
+// than the rest of the record. It writes the fields in the order of proto.Marshal.
 func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, b *body, from visitor) []byte {
 	keepPersonal := b.consent != affiliate.ConsentDenied
 	agent, month := c.agents.parse(from.agent), c.hashes.month(at)

@@ -15,16 +15,15 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
-// The record is written by hand: it has to be what proto.Marshal makes of the
-// message, to the byte.
-func TestARecordIsTheMarshalledMessage(t *testing.T) {
+// record does not use proto.Marshal, but must return the same bytes.
+func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 	at := time.Date(2026, 3, 31, 23, 59, 59, 999e6, time.UTC)
 	id := affiliate.NewID[affiliate.Click](at)
 	workspace := affiliate.NewID[affiliate.Workspace](at)
 	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
 	c := &Collector{
 		hashes: &hasher{key: []byte("deployment")}, agents: newAgentCache(),
-		countries: countriesOf(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placed("CH", "ZH")}),
+		countries: countriesOf(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")}),
 	}
 	hashed := func(month, kind, what string) []byte {
 		sum := func(key []byte, text string) []byte {

@@ -27,11 +27,13 @@ const (
 // reaches the link's target.
 const (
 	redirectRecorded = "recorded"
-	// redirectUncounted: HEAD requests and prefetches are not visits.
+	// redirectUncounted is the outcome of HEAD requests and prefetches, which are not
+	// visits.
 	redirectUncounted = "uncounted"
-	// redirectLimited: the address made too many requests.
+	// redirectLimited means that the address made too many requests.
 	redirectLimited = "limited"
-	// redirectNotDurable: the sink did not acknowledge, or the queue is full.
+	// redirectNotDurable means that the click could not be stored, because the write
+	// failed or the queue is full.
 	redirectNotDurable = "not_durable"
 )
 
@@ -214,11 +216,12 @@ var linkParamNames = [...]struct {
 	{"utm_content", fieldUTMContent},
 }
 
-// linkParams are the values of linkParamNames. Empty ones are absent.
+// linkParams contains the values of linkParamNames. An empty value means that the
+// parameter is absent.
 type linkParams [len(linkParamNames)]string
 
-// readLinkParams returns the parameters of a query that a record may hold. Of a repeated
-// parameter it returns the first value. It ignores the rest of the query.
+// readLinkParams returns the parameters of a query that a record can store. If a
+// parameter is repeated, it returns the first value. It ignores the rest of the query.
 func readLinkParams(query string) linkParams {
 	var found linkParams
 	for part := range strings.SplitSeq(query, "&") {
@@ -254,13 +257,13 @@ func (p linkParams) params() []affiliate.Param {
 	return set
 }
 
-// storable reports whether a record can hold text.
+// storable reports whether text can be stored in a record.
 func storable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) && utf8.RuneCountInString(text) <= maxText
 }
 
-// visibleASCII escapes all bytes that are not visible ASCII: a header must not contain
-// control characters, and clients read other bytes in different encodings.
+// visibleASCII escapes all bytes that are not visible ASCII. A header must not contain
+// control characters, and clients decode other bytes differently.
 func visibleASCII(target string) string {
 	const hex = "0123456789ABCDEF"
 	plain := true

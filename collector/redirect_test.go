@@ -27,7 +27,7 @@ const (
 	inactiveKey = "Inactive00"
 )
 
-// annasLink leads where her code does.
+// annasLink is a link with the referral code anna.
 func (e *edge) annasLink() *edgev1.LinkEntry {
 	return &edgev1.LinkEntry{
 		WorkspaceId: e.workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST, ProgramId: e.program.UUID[:],
@@ -53,15 +53,15 @@ func (e *edge) putLink(key string, entry *edgev1.LinkEntry) {
 	check(e.t, e.writer.PutLink(context.Background(), e.version, key, entry))
 }
 
-// visited is what a visitor gets.
-type visited struct {
+// linkResponse is the response to a visitor.
+type linkResponse struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// follow sends a visitor's request.
-func (e *edge) follow(method, path string, headers ...string) visited {
+// follow sends the request of a visitor.
+func (e *edge) follow(method, path string, headers ...string) linkResponse {
 	e.t.Helper()
 	r := httptest.NewRequestWithContext(context.Background(), method, path, nil)
 	r.RemoteAddr = "203.0.113.9:4711"
@@ -74,11 +74,11 @@ func (e *edge) follow(method, path string, headers ...string) visited {
 	}
 	w := httptest.NewRecorder()
 	e.collector.Handler().ServeHTTP(w, r)
-	return visited{w.Code, w.Header(), w.Body.String()}
+	return linkResponse{w.Code, w.Header(), w.Body.String()}
 }
 
-// location takes the click id out of where a visitor is sent.
-func location(t *testing.T, answer visited) (rest, click string) {
+// location splits the Location of a redirect into the target and the click id.
+func location(t *testing.T, answer linkResponse) (rest, click string) {
 	t.Helper()
 	u, err := url.Parse(answer.header.Get("Location"))
 	check(t, err)
@@ -88,7 +88,7 @@ func location(t *testing.T, answer visited) (rest, click string) {
 
 const annasTarget = "https://shop.example/p/%C3%BC?color=red&via=anna&sub_id=s1&utm_source=mail#top"
 
-func TestEveryAnswerOfALink(t *testing.T) {
+func TestLink_ResponsesByRequest(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t))
 	for _, c := range []struct {
 		name, method, path string
@@ -162,11 +162,12 @@ func TestEveryAnswerOfALink(t *testing.T) {
 	}
 }
 
-// All that both ways of a click can know is the same in their records.
-func TestALinksClickIsTheScriptsClick(t *testing.T) {
+// A click of a short link and a click of the script have equal records, except for values
+// that only one of them can have.
+func TestLink_RecordEqualsScriptRecord(t *testing.T) {
 	const agent = windows + "Chrome/121.0.0.0 Safari/537.36"
 	path := filepath.Join(t.TempDir(), "c.mmdb")
-	check(t, os.WriteFile(path, mmdb(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placed("CH", "ZH")}), 0o600))
+	check(t, os.WriteFile(path, mmdb(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")}), 0o600))
 	e := newLinkEdge(t, redistest.New(t), func(cfg *Config) { cfg.CountryDB = path })
 	e.version++
 	check(t, e.writer.PutReferralCode(t.Context(), e.version, e.scope(), "anna", &edgev1.ReferralCodeEntry{
@@ -198,9 +199,9 @@ func TestALinksClickIsTheScriptsClick(t *testing.T) {
 	}
 }
 
-// Whatever a visitor puts into the query: the target stays where it is, six
-// parameters get into it and into the record, and nothing splits the header.
-func TestQueriesOfVisitors(t *testing.T) {
+// A visitor's query must not change the address of the target. Only six parameters are
+// passed to the target and the record. No value may break the Location header.
+func TestLink_QueryOfVisitor(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t))
 	long, tooLong := strings.Repeat("ü", 255), strings.Repeat("ü", 256)
 	for _, c := range []struct {
@@ -209,7 +210,7 @@ func TestQueriesOfVisitors(t *testing.T) {
 		inTarget            []string
 	}{
 		{"nothing", "", "s1", "mail", "", []string{"sub_id=s1&utm_source=mail"}},
-		{"its own", "sub_id=mine&utm_source=web&utm_term=t", "mine", "web", "t", []string{"&sub_id=mine&utm_source=web&utm_term=t#top"}},
+		{"visitor's parameters", "sub_id=mine&utm_source=web&utm_term=t", "mine", "web", "t", []string{"&sub_id=mine&utm_source=web&utm_term=t#top"}},
 		{"escaped names", "sub%5Fid=mine&%75tm_source=web", "mine", "web", "", []string{"sub_id=mine&utm_source=web"}},
 		{"empty ones", "sub_id=&utm_source", "s1", "mail", "", nil},
 		{"white space", "sub_id=%20&utm_source=+%09", "s1", "mail", "", nil},
@@ -219,7 +220,7 @@ func TestQueriesOfVisitors(t *testing.T) {
 		{"others", "via=mallory&aff_click_id=x&url=https://evil.example&next=//evil.example&UTM_TERM=x&utm_id=9&gclid=1", "s1", "mail", "", nil},
 		{"broken escapes", "sub_id=%zz&utm_source=%&%=x", "s1", "mail", "", nil},
 		{"NUL", "sub_id=a%00b", "s1", "mail", "", nil},
-		{"no UTF-8", "sub_id=%ff%fe", "s1", "mail", "", nil},
+		{"invalid UTF-8", "sub_id=%ff%fe", "s1", "mail", "", nil},
 		{"a header", "sub_id=a%0d%0aSet-Cookie:%20x=1%0d%0a%0d%0abody", "a\r\nSet-Cookie: x=1\r\n\r\nbody", "mail", "", []string{"sub_id=a%0D%0ASet-Cookie%3A+x%3D1%0D%0A%0D%0Abody"}},
 		{"another parameter", "sub_id=a%26via%3Dmallory%23", "a&via=mallory#", "mail", "", []string{"sub_id=a%26via%3Dmallory%23"}},
 		{"another host", "sub_id=@evil.example/%2f..%5c", "@evil.example//..\\", "mail", "", []string{"sub_id=%40evil.example%2F%2F..%5C"}},
@@ -242,7 +243,7 @@ func TestQueriesOfVisitors(t *testing.T) {
 				query.Del(name)
 			}
 			if len(query) > 0 {
-				t.Errorf("%v came along", query)
+				t.Errorf("the target contains other parameters: %v", query)
 			}
 			for _, part := range c.inTarget {
 				if !strings.Contains(target, part) {
@@ -258,7 +259,7 @@ func TestQueriesOfVisitors(t *testing.T) {
 	}
 }
 
-func TestReferrersOfVisitors(t *testing.T) {
+func TestLink_ReferrerOfVisitor(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t))
 	for referrer, want := range map[string]string{
 		"": "", "https://News.example/a?b": "news.example", "android-app://com.example/": "com.example",
@@ -274,8 +275,9 @@ func TestReferrersOfVisitors(t *testing.T) {
 	}
 }
 
-// What the destination says itself is what the script would read there.
-func TestADestinationsOwnParametersAreRecorded(t *testing.T) {
+// The record contains the destination's own parameters, because the script would read
+// them on that page.
+func TestLink_RecordsParametersOfDestination(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t))
 	entry := e.annasLink()
 	entry.TargetUrl, entry.SubId, entry.UtmSource = "https://shop.example/?utm_medium=page&utm_term=t&via=anna#utm_content=no", "", ""
@@ -289,7 +291,7 @@ func TestADestinationsOwnParametersAreRecorded(t *testing.T) {
 	}
 }
 
-func TestALinkOfLiveModeNeedsHTTPS(t *testing.T) {
+func TestLink_LiveModeNeedsHTTPS(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t), func(cfg *Config) { cfg.AllowHTTP = false })
 	live := e.annasLink()
 	live.Mode = edgev1.Mode_MODE_LIVE
@@ -306,9 +308,9 @@ func TestALinkOfLiveModeNeedsHTTPS(t *testing.T) {
 	}
 }
 
-// Beyond the limit of an address visitors still get to the target, without a
-// click; HEAD and prefetches use nothing of it.
-func TestVisitorsBeyondTheLimitAreSentOn(t *testing.T) {
+// After the limit of an address is reached, visitors are still redirected, but without a
+// click. HEAD requests and prefetches do not count.
+func TestLink_RedirectsVisitorsOverLimit(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = 20 })
 	var withID atomic.Int64
 	var group sync.WaitGroup
@@ -334,11 +336,11 @@ func TestVisitorsBeyondTheLimitAreSentOn(t *testing.T) {
 		t.Errorf("%d of 40 with an id, %d stored, %v limited", withID.Load(), len(e.stored()), limited)
 	}
 	if _, id := location(t, e.follow("GET", "/r/"+annasKey, "peer", "198.51.100.1:1")); id == "" {
-		t.Error("another address is limited, too")
+		t.Error("another address is limited too")
 	}
 }
 
-func TestAFullQueueSendsVisitorsOn(t *testing.T) {
+func TestLink_FullQueueRedirectsWithoutClick(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t))
 	e.collector.batches.records.Add(queueRecords)
 	defer e.collector.batches.records.Add(-queueRecords)
@@ -350,7 +352,7 @@ func TestAFullQueueSendsVisitorsOn(t *testing.T) {
 	}
 }
 
-func TestABlindEdgeAsksVisitorsBack(t *testing.T) {
+func TestLink_UnreadableDirectoryIsUnavailable(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t))
 	check(t, e.client.FlushDB(t.Context()).Err())
 	got := e.follow("GET", "/r/"+annasKey)
@@ -359,16 +361,16 @@ func TestABlindEdgeAsksVisitorsBack(t *testing.T) {
 		got.header.Get("Content-Security-Policy") != "default-src 'none'" || got.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("%d %v", got.status, got.header)
 	}
-	e.fill()
+	e.fillDirectory()
 	e.putLink(annasKey, e.annasLink())
 	if _, id := location(t, e.follow("GET", "/r/"+annasKey)); id == "" {
-		t.Error("still blind after the rebuild")
+		t.Error("the link was not found after the rebuild")
 	}
 }
 
-// Redis is killed, or stops answering, under visitors. Everybody whose link is
-// known is sent on, and who has a click id has a click.
-func TestLostRedisStopsNoVisitor(t *testing.T) {
+// Redis is killed or hangs under load. Every visitor with a cached link is redirected. If
+// the target has a click id, the click is stored.
+func TestLink_LostRedisRedirectsVisitors(t *testing.T) {
 	for name, lose := range map[string]func(*redistest.Server) (back func()){
 		"killed": func(s *redistest.Server) func() { s.Kill9(); return s.Restart },
 		"paused": func(s *redistest.Server) func() { s.Pause(); return s.Resume },
@@ -381,7 +383,7 @@ func TestLostRedisStopsNoVisitor(t *testing.T) {
 			var without, afterwards atomic.Int64
 			var back, stop atomic.Bool
 			var group sync.WaitGroup
-			// The first one fills the cache.
+			// The first visit fills the cache.
 			if _, id := location(t, e.follow("GET", "/r/"+annasKey)); id == "" {
 				t.Fatal("not recorded")
 			}
@@ -410,7 +412,7 @@ func TestLostRedisStopsNoVisitor(t *testing.T) {
 			until := func(what string, is func() bool) {
 				for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
 					if time.Now().After(deadline) {
-						t.Errorf("never: %s", what)
+						t.Errorf("not in time: %s", what)
 						return
 					}
 				}
@@ -431,8 +433,9 @@ func TestLostRedisStopsNoVisitor(t *testing.T) {
 	}
 }
 
-// An ad may lead to a short link, or a link to a page as an ad would.
-func TestALinksClickNamesTheAdPlatform(t *testing.T) {
+// The click id of an ad platform may be in the address of the short link or of its
+// target.
+func TestLink_RecordsAdPlatform(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t))
 	ad := e.annasLink()
 	ad.TargetUrl = "https://shop.example/p?msclkid=m#top"

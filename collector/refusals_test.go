@@ -37,9 +37,9 @@ var refusedBodies = []struct {
 	body    func() io.Reader
 	length  int64 // Content-Length, -1 for a chunked body
 	want    expected
-	// unread: the headers suffice to refuse the body.
+	// unread is true if the headers are enough to refuse the body.
 	unread bool
-	// incomplete: the body cannot be read to its end.
+	// incomplete is true if the body cannot be read to its end.
 	incomplete bool
 }{
 	{
@@ -129,7 +129,7 @@ func TestOrderOfRefusals(t *testing.T) {
 				body := &countingReader{Reader: b.body()}
 				r := httptest.NewRequest(http.MethodPost, "/v1/clicks", body)
 				r.ContentLength = b.length
-				got := e.answer(r, append(b.headers, headers...)...)
+				got := e.serveRequest(r, append(b.headers, headers...)...)
 				if got.status != want.status || got.body["code"] != want.code {
 					t.Errorf("%s: %d %s, want %v", b.name, got.status, got.text, want)
 				}
@@ -148,14 +148,14 @@ func TestOrderOfRefusals(t *testing.T) {
 	}
 }
 
-func TestBodiesWithoutKeyInAHeaderCountPerAddress(t *testing.T) {
+func TestRateLimit_BodiesWithoutHeaderKeyCountPerAddress(t *testing.T) {
 	for _, b := range refusedBodies {
 		t.Run(b.name, func(t *testing.T) {
 			e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = 3 })
-			send := func(headers ...string) answer {
+			send := func(headers ...string) clickResponse {
 				r := httptest.NewRequest(http.MethodPost, "/v1/clicks", b.body())
 				r.ContentLength = b.length
-				return e.answer(r, append(b.headers, headers...)...)
+				return e.serveRequest(r, append(b.headers, headers...)...)
 			}
 			for range 3 {
 				if got := send(); got.status == 429 {
@@ -169,13 +169,13 @@ func TestBodiesWithoutKeyInAHeaderCountPerAddress(t *testing.T) {
 				t.Errorf("another address: %d %s", got.status, got.text)
 			}
 			if got := e.click(plainClick); got.status != 201 {
-				t.Errorf("a known key from the address: %d %s", got.status, got.text)
+				t.Errorf("a valid key from the address: %d %s", got.status, got.text)
 			}
 		})
 	}
 }
 
-func TestRefusedCallerIsNotToldIgnoredFields(t *testing.T) {
+func TestIgnoredFields_AreNotSentToRefusedCaller(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	for _, headers := range [][]string{nil, {"X-Public-Key", affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()}} {
 		got := e.send("POST", "/v1/clicks", `{"referral_code":"anna","colour":"red"}`, headers...)

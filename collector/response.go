@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// unknownWindowCookieAge is the maximum age of the cookie if the attribution window is
-	// not known because the directory cannot be read.
+	// unknownWindowCookieAge is the maximum age of the cookie if the attribution window
+	// is not known because the directory cannot be read.
 	unknownWindowCookieAge = 30 * 24 * time.Hour
 	// maxCookieAge is the longest age that browsers accept.
 	maxCookieAge = 400 * 24 * time.Hour
 )
 
-// appendResponse appends the JSON body of the response to a click. The order of its fields
-// never changes. codeEntry is nil if the referral code could not be looked up.
+// appendResponse appends the JSON body of the response to a click. The order of its
+// fields never changes. codeEntry is nil if the referral code could not be looked up.
 func appendResponse(dst []byte, entry *issuedClick, mode affiliate.Mode, codeEntry *edgev1.ReferralCodeEntry, repeated bool, now time.Time) []byte {
 	dst = append(dst, `{"click_id":"`...)
 	dst = appendUUID(dst, entry.id.UUID)
@@ -82,7 +82,7 @@ func appendDiscount(dst []byte, d *edgev1.Discount, now time.Time) []byte {
 
 // appendText appends text as a JSON string with all necessary escapes.
 func appendText(dst []byte, text string) []byte {
-	quoted, _ := json.Marshal(text) // marshalling a string cannot fail
+	quoted, _ := json.Marshal(text) // Marshal cannot fail for a string
 	return append(dst, quoted...)
 }
 

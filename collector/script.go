@@ -45,8 +45,8 @@ var (
 type document struct {
 	contentType         []string
 	cacheControl        []string
-	etag                []string // weak: one for both encodings
-	plainBody, gzipBody []byte   // gzipBody nil: never compressed
+	etag                []string // a weak tag, because both encodings share it
+	plainBody, gzipBody []byte   // gzipBody is nil if the file is never compressed
 }
 
 // documents are the script and its properties, by path.
@@ -58,7 +58,7 @@ func scriptDocuments(script []byte) map[string]*document {
 	pinned := "/v1/script." + hash + ".js"
 	digest := sha512.Sum384(script)
 	compressed := gzipBytes(script)
-	properties, _ := json.Marshal(map[string]any{ // text and numbers cannot fail
+	properties, _ := json.Marshal(map[string]any{ // cannot fail for strings and numbers
 		"url": pinned, "integrity": "sha384-" + base64.StdEncoding.EncodeToString(digest[:]), "bytes": len(script), "gzip_bytes": len(compressed),
 	})
 	etag := []string{`W/"` + hash + `"`}
@@ -73,8 +73,8 @@ func scriptDocuments(script []byte) map[string]*document {
 
 func gzipBytes(text []byte) []byte {
 	var compressed bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&compressed, gzip.BestCompression) // the level is known
-	_, _ = w.Write(text)                                           // neither can fail in memory
+	w, _ := gzip.NewWriterLevel(&compressed, gzip.BestCompression) // fails only for an invalid level
+	_, _ = w.Write(text)                                           // writing to memory cannot fail
 	_ = w.Close()
 	return compressed.Bytes()
 }
@@ -113,7 +113,7 @@ func (c *Collector) serveDocument(w http.ResponseWriter, r *http.Request, d *doc
 	}
 }
 
-// etagMatches reports whether the client has the version of the tag.
+// etagMatches reports whether the client already has the version with this tag.
 func etagMatches(h http.Header, etag string) bool {
 	for _, line := range h.Values("If-None-Match") {
 		for tag := range strings.SplitSeq(line, ",") {
@@ -149,11 +149,11 @@ func cookieAge(codeEntry *edgev1.ReferralCodeEntry) time.Duration {
 	return min(time.Duration(codeEntry.AttributionWindowDays)*24*time.Hour, maxCookieAge)
 }
 
-// setCookie stores the click in a cookie if the request comes through the page's own
-// origin, from a first-party proxy. Safari limits cookies of scripts to seven days, but
-// not those of servers. In other cases the script sets the cookie. Without consent no
-// cookie is set. If the programme keeps the first click, or the edge does not know, an
-// existing cookie stays.
+// setCookie stores the click in a cookie if the request came through a first-party proxy
+// on the page's own origin. In other cases the script sets the cookie. Cookies of servers
+// are better, because Safari limits cookies of scripts to seven days. If the visitor
+// denied consent, no cookie is set. An existing cookie stays if the programme keeps the
+// first click or if the edge could not look up the programme.
 func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, codeEntry *edgev1.ReferralCodeEntry, consent affiliate.Consent) {
 	if consent == affiliate.ConsentDenied || r.Header.Get("Sec-Fetch-Site") != "same-origin" {
 		return
@@ -176,15 +176,15 @@ func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, codeEntry *
 	h["Set-Cookie"] = []string{cookie.String()}
 }
 
-// notInHost reports characters that a plain host name does not have. Browsers refuse a
-// cookie for such a host.
+// notInHost reports whether a character cannot be in a plain host name. Browsers reject
+// cookies for hosts with such characters.
 func notInHost(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '-'
 }
 
-// registrable returns the widest domain that a cookie of a host may have, or "" if the
-// cookie must be of the host alone: for addresses, names without a dot and public
-// suffixes.
+// registrable returns the widest domain that a cookie of a host may have. It returns ""
+// for addresses, names without a dot and public suffixes. A cookie there must be limited
+// to the host itself.
 func registrable(host string) string {
 	if _, err := netip.ParseAddr(host); err == nil || strings.ContainsFunc(host, notInHost) {
 		return ""

@@ -20,14 +20,14 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-type fetched struct {
+type scriptResponse struct {
 	status int
 	header http.Header
 	body   []byte
 }
 
-// fetch asks as a browser does that does not unpack by itself.
-func (e *edge) fetch(method, path string, headers ...string) fetched {
+// fetch sends a request and does not decompress the response.
+func (e *edge) fetch(method, path string, headers ...string) scriptResponse {
 	e.t.Helper()
 	r := httptest.NewRequest(method, path, nil)
 	for i := 0; i+1 < len(headers); i += 2 {
@@ -35,24 +35,24 @@ func (e *edge) fetch(method, path string, headers ...string) fetched {
 	}
 	w := httptest.NewRecorder()
 	e.collector.Handler().ServeHTTP(w, r)
-	return fetched{w.Code, w.Header(), w.Body.Bytes()}
+	return scriptResponse{w.Code, w.Header(), w.Body.Bytes()}
 }
 
-type scriptFacts struct {
+type scriptInfo struct {
 	URL       string `json:"url"`
 	Integrity string `json:"integrity"`
 	Bytes     int    `json:"bytes"`
 	GzipBytes int    `json:"gzip_bytes"`
 }
 
-func (e *edge) facts() scriptFacts {
+func (e *edge) facts() scriptInfo {
 	e.t.Helper()
-	var facts scriptFacts
+	var facts scriptInfo
 	check(e.t, json.Unmarshal(e.fetch("GET", "/v1/script.json").body, &facts))
 	return facts
 }
 
-func TestTheScriptIsServedUnderItsNames(t *testing.T) {
+func TestScript_IsServedAtAllPaths(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	pinned := e.facts().URL
 	for path, cache := range map[string]string{
@@ -85,7 +85,7 @@ func TestTheScriptIsServedUnderItsNames(t *testing.T) {
 	}
 }
 
-func TestTheScriptIsCompressedForWhoUnderstandsIt(t *testing.T) {
+func TestScript_IsCompressedForClientsThatAcceptGzip(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	for accepted, packed := range map[string]bool{
 		"": false, "gzip": true, "GZIP": true, "br, gzip;q=0.5": true, "deflate, gzip ; q=1.0": true,
@@ -107,12 +107,12 @@ func TestTheScriptIsCompressedForWhoUnderstandsIt(t *testing.T) {
 			check(t, err)
 		}
 		if !bytes.Equal(body, snippet.Script) {
-			t.Errorf("%q: other text", accepted)
+			t.Errorf("%q: the decompressed script differs", accepted)
 		}
 	}
 }
 
-func TestTheScriptIsNotSentTwice(t *testing.T) {
+func TestScript_IsNotSentAgainWithMatchingETag(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	tag := e.fetch("GET", "/v1/script.js").header.Get("ETag")
 	for asked, status := range map[string]int{
@@ -124,13 +124,13 @@ func TestTheScriptIsNotSentTwice(t *testing.T) {
 				t.Errorf("%s, If-None-Match %s: %d, %d bytes, %v", path, asked, got.status, len(got.body), got.header)
 			}
 			if status == 304 && (got.header.Get("Content-Encoding") != "" || got.header.Get("Content-Type") != "") {
-				t.Errorf("%s: a 304 describes a body: %v", path, got.header)
+				t.Errorf("%s: a 304 has headers that describe a body: %v", path, got.header)
 			}
 		}
 	}
 }
 
-func TestTheIntegrityIsPublished(t *testing.T) {
+func TestScript_IntegrityIsPublished(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	facts := e.facts()
 	script := e.fetch("GET", facts.URL).body
@@ -143,15 +143,15 @@ func TestTheIntegrityIsPublished(t *testing.T) {
 	if got.header.Get("Content-Type") != "application/json" || got.header.Get("Cache-Control") != "no-cache" || got.header.Get("Access-Control-Allow-Origin") != "*" {
 		t.Errorf("%v", got.header)
 	}
-	// Another script has another name.
+	// Another script has another path.
 	for path := range scriptDocuments([]byte("another")) {
 		if path == facts.URL {
-			t.Errorf("%s for two scripts", path)
+			t.Errorf("two scripts have the path %s", path)
 		}
 	}
 }
 
-func TestOtherScriptsAndMethods(t *testing.T) {
+func TestScript_OtherPathsAndMethods(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	for _, path := range []string{"/v1", "/v1/script", "/v1/script.0123456789abcdef.js", "/v1/script.js/", "/v1/script.js.map", "/script.js"} {
 		if got := e.send("GET", path, ""); got.status != 404 || got.body["code"] != "NOT_FOUND" {
@@ -171,8 +171,9 @@ func TestOtherScriptsAndMethods(t *testing.T) {
 	}
 }
 
-// Behind a first-party proxy the collector's own cookie outlives a script's.
-func TestTheCookieOfAFirstPartyProxy(t *testing.T) {
+// Behind a first-party proxy the collector sets the cookie, because browsers keep it
+// longer than a cookie of a script.
+func TestCookie_OfFirstPartyProxy(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	put := func(code, model string, days int32) {
 		e.version++
@@ -197,18 +198,18 @@ func TestTheCookieOfAFirstPartyProxy(t *testing.T) {
 		{"an old browser", "anna", "", "", site, "", ""},
 		{"a later click replaces", "anna", "", "same-origin", site, other, month},
 		{"a first click stays", "first", "", "same-origin", site, other, ""},
-		{"a first click that is none", "first", "", "same-origin", site, "x", month},
+		{"an invalid existing cookie", "first", "", "same-origin", site, "x", month},
 		{"the first click", "first", "", "same-origin", site, "", month},
-		{"a window beyond what browsers keep", "long", "", "same-origin", site, "", "; Path=/; Domain=shop.example; Max-Age=34560000; Secure; SameSite=Lax"},
-		{"a shop in Britain", "anna", "", "same-origin", "https://eu.shop.co.uk:8443", "", "; Path=/; Domain=shop.co.uk; Max-Age=2592000; Secure; SameSite=Lax"},
+		{"a window longer than browsers keep cookies", "long", "", "same-origin", site, "", "; Path=/; Domain=shop.example; Max-Age=34560000; Secure; SameSite=Lax"},
+		{"a public suffix of two labels", "anna", "", "same-origin", "https://eu.shop.co.uk:8443", "", "; Path=/; Domain=shop.co.uk; Max-Age=2592000; Secure; SameSite=Lax"},
 		{"capital letters", "anna", "", "same-origin", "https://WWW.Shop.Example", "", month},
-		{"a host below which strangers register", "anna", "", "same-origin", "https://github.io", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
-		{"a stranger's host", "anna", "", "same-origin", "https://me.github.io", "", "; Path=/; Domain=me.github.io; Max-Age=2592000; Secure; SameSite=Lax"},
+		{"a host that is a public suffix", "anna", "", "same-origin", "https://github.io", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
+		{"a host below a public suffix", "anna", "", "same-origin", "https://me.github.io", "", "; Path=/; Domain=me.github.io; Max-Age=2592000; Secure; SameSite=Lax"},
 		{"plain HTTP", "anna", "", "same-origin", "http://localhost:8080", "", "; Path=/; Max-Age=2592000; SameSite=Lax"},
-		{"an address", "anna", "", "same-origin", "https://192.0.2.7", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
-		{"a long address", "anna", "", "same-origin", "https://[2001:db8::1]:8443", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
+		{"an IPv4 address", "anna", "", "same-origin", "https://192.0.2.7", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
+		{"an IPv6 address", "anna", "", "same-origin", "https://[2001:db8::1]:8443", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
 		{"a hidden origin", "anna", "", "same-origin", "null", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
-		{"an origin that is none", "anna", "", "same-origin", "https://%zz", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
+		{"an invalid origin", "anna", "", "same-origin", "https://%zz", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
 		{"no origin", "anna", "", "same-origin", "", "", "; Path=/; Max-Age=2592000; Secure; SameSite=Lax"},
 	} {
 		var headers []string
@@ -234,8 +235,9 @@ func TestTheCookieOfAFirstPartyProxy(t *testing.T) {
 	}
 }
 
-// The answer to a repeat keeps the same click; refusals and links keep none.
-func TestWhichAnswersKeepTheClick(t *testing.T) {
+// The response to a repeated request sets a cookie with the same click. Error responses
+// and redirects of links set no cookie.
+func TestCookie_IsSetBySuccessfulResponsesOnly(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	page := []string{"Sec-Fetch-Site", "same-origin", "Origin", "https://shop.example"}
 	id := affiliate.NewID[affiliate.Click](time.Now()).String()
@@ -250,7 +252,7 @@ func TestWhichAnswersKeepTheClick(t *testing.T) {
 			t.Errorf("%s: %d, cookie %q", body, got.status, got.header.Get("Set-Cookie"))
 		}
 	}
-	// Blind, the window is not known.
+	// While the directory cannot be read, the attribution window is not known.
 	check(t, e.client.FlushDB(t.Context()).Err())
 	blind := newEdge(t, e.url)
 	check(t, blind.client.FlushDB(t.Context()).Err())
@@ -258,7 +260,7 @@ func TestWhichAnswersKeepTheClick(t *testing.T) {
 	if cookie := got.header.Get("Set-Cookie"); got.status != 201 || !strings.HasSuffix(cookie, "; Domain=shop.example; Max-Age=2592000; Secure; SameSite=Lax") {
 		t.Errorf("blind: %d, cookie %q", got.status, cookie)
 	}
-	// Nor is it known whether the first click is to stay: it stays.
+	// The attribution model is not known either, so an existing click stays.
 	got = blind.click(`{"referral_code":"anna"}`, append(page, "Cookie", "aff_click_id="+id)...)
 	if cookie := got.header.Get("Set-Cookie"); got.status != 201 || cookie != "" {
 		t.Errorf("blind, with a click: %d, cookie %q", got.status, cookie)

@@ -28,8 +28,8 @@ import (
 
 // shutdownTimeout bounds the shutdown delay and the last requests together. After that,
 // the collector writes their batches (streamTimeout and flushTimeout at most), returns
-// unused rate limit tokens and replays the journal (finalDrainTimeout). All of this takes at
-// most 20 seconds.
+// unused rate limit tokens and replays the journal (finalDrainTimeout). All of this takes
+// at most 20 seconds.
 const shutdownTimeout = 12 * time.Second
 
 // Directory looks up keys, codes and links. *directory.Reader implements it.
@@ -50,16 +50,16 @@ type Deps struct {
 	Sink      Sink
 	Directory Directory
 	Limits    Limits
-	// Journal stores the batches that Sink does not accept. If it is nil, their clicks are
-	// refused.
+	// Journal stores the batches that Sink does not accept. If it is nil, their clicks
+	// are refused.
 	Journal *journal.Journal
 	// MissingDependency returns the name of a dependency that Sink needs and cannot reach
 	// ("redis"). It returns "" if Sink works.
 	MissingDependency func(ctx context.Context) string
 	// Background functions run next to the server until their context ends.
 	Background []func(ctx context.Context)
-	// Log, Registry and Now may be nil. The default Log discards its messages, the default
-	// Registry is a new one, and the default Now is time.Now.
+	// Log, Registry and Now may be nil. The default Log discards its messages, the
+	// default Registry is a new one, and the default Now is time.Now.
 	Log      *slog.Logger
 	Registry prometheus.Registerer
 	Now      func() time.Time
@@ -218,8 +218,8 @@ func openJournal(dir string, log *slog.Logger) *journal.Journal {
 // Handler serves all paths under /v1/ and /r/.
 func (c *Collector) Handler() http.Handler { return c.handler }
 
-// Run serves requests on listener until ctx ends or Shutdown is called. Then it drains the
-// collector and returns. It uses TLS if config is not nil.
+// Run serves requests on listener until ctx ends or Shutdown is called. Then it drains
+// the collector and returns. It uses TLS if config is not nil.
 func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.Config) error {
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
@@ -276,8 +276,8 @@ const (
 )
 
 // NotReady returns the name of the missing dependency because of which this collector
-// refuses clicks. It returns "" if the collector is ready. Until it shuts down, a collector
-// with a working journal is always ready.
+// refuses clicks. It returns "" if the collector is ready. Until it shuts down, a
+// collector with a working journal is always ready.
 func (c *Collector) NotReady(ctx context.Context) string {
 	if c.stopping.Load() {
 		return shutdown
@@ -290,8 +290,8 @@ func (c *Collector) NotReady(ctx context.Context) string {
 }
 
 // SinkNotReady returns the name of the missing dependency because of which clicks cannot
-// be written to the stream. It returns "" if they can. A load balancer can use it to prefer
-// collectors that do not need their journals at the moment.
+// be written to the stream. It returns "" if they can. A load balancer can use it to
+// prefer collectors that do not need their journals at the moment.
 func (c *Collector) SinkNotReady(ctx context.Context) string {
 	if c.stopping.Load() {
 		return shutdown
@@ -311,7 +311,8 @@ func (c *Collector) serveHealth(w http.ResponseWriter, missing string) {
 			message = "This collector is shutting down."
 		}
 		h["Retry-After"] = []string{"1"}
-		// Not c.refuse: the metric of refused requests does not count probes.
+		// Do not use c.refuse, because the metric of refused requests must not count
+		// probes.
 		httpedge.WriteError(w, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, message)
 		return
 	}
