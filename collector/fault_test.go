@@ -137,7 +137,7 @@ func TestLostDirectory_ClicksAreAccepted(t *testing.T) {
 	check(t, e.client.FlushDB(t.Context()).Err())
 
 	stranger := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
-	got := e.send("POST", "/v1/clicks", `{"referral_code":"Whoever"}`, "X-Public-Key", stranger.Reveal())
+	got := e.send("POST", "/v1/clicks", `{"referral_code":"Nina"}`, "X-Public-Key", stranger.Reveal())
 	if got.status != 201 {
 		t.Fatalf("%d %s", got.status, got.text)
 	}
@@ -150,7 +150,7 @@ func TestLostDirectory_ClicksAreAccepted(t *testing.T) {
 		}
 	}
 	click := e.stored()[0]
-	if click.PublicKey != stranger.Reveal() || click.ReferralCode != "whoever" || click.WorkspaceId != nil || click.Mode != edgev1.Mode_MODE_LIVE {
+	if click.PublicKey != stranger.Reveal() || click.ReferralCode != "nina" || click.WorkspaceId != nil || click.Mode != edgev1.Mode_MODE_LIVE {
 		t.Errorf("%v", click)
 	}
 	other := "x"

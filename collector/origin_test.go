@@ -31,13 +31,13 @@ func TestOrigin_AllowedAndForeign(t *testing.T) {
 		{"no origin: a server", list, true, "", false},
 		{"the origin", list, true, "https://shop.example", false},
 		{"a subdomain", list, true, "https://a.b.shop.example", false},
-		{"another", list, true, "https://evil.example", true},
+		{"another origin", list, true, "https://evil.example", true},
 		{"another scheme", list, true, "http://shop.example", true},
 		{"a lookalike", list, true, "https://evilshop.example", true},
-		{"hidden", list, true, "null", true},
-		{"observed: the origin", list, false, "https://shop.example", false},
-		{"observed: another", list, false, "https://evil.example", true},
-		{"observed: hidden", list, false, "null", true},
+		{"hidden origin", list, true, "null", true},
+		{"not enforced: the origin", list, false, "https://shop.example", false},
+		{"not enforced: another origin", list, false, "https://evil.example", true},
+		{"not enforced: hidden origin", list, false, "null", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEdge(t, redistest.New(t))
@@ -79,8 +79,8 @@ func TestOrigin_OrderOfChecks(t *testing.T) {
 	}{
 		{"a bad body", e.key.Reveal(), `{`, 403, "ORIGIN_NOT_ALLOWED"},
 		{"an unknown code", e.key.Reveal(), `{"referral_code":"nobody"}`, 403, "ORIGIN_NOT_ALLOWED"},
-		{"a key in a body that is wrong", "", `{"public_key":"` + e.key.Reveal() + `","x":1}`, 403, "ORIGIN_NOT_ALLOWED"},
-		{"beyond the limit", e.key.Reveal(), plainClick, 429, "RATE_LIMIT_EXCEEDED"},
+		{"a key in an invalid body", "", `{"public_key":"` + e.key.Reveal() + `","x":1}`, 403, "ORIGIN_NOT_ALLOWED"},
+		{"over the limit", e.key.Reveal(), plainClick, 429, "RATE_LIMIT_EXCEEDED"},
 		{"a secret key", secret, plainClick, 403, "FORBIDDEN"},
 		{"no key", "", plainClick, 401, "INVALID_PUBLIC_KEY"},
 	} {

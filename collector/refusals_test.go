@@ -63,7 +63,7 @@ var refusedBodies = []struct {
 		body: func() io.Reader { return io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF)) }, want: expected{400, "VALIDATION_ERROR"},
 	},
 	{
-		name: "no JSON", length: 1,
+		name: "not JSON", length: 1,
 		body: func() io.Reader { return strings.NewReader("{") }, want: expected{400, "VALIDATION_ERROR"},
 	},
 }
@@ -87,11 +87,11 @@ func TestOrderOfRefusals(t *testing.T) {
 		prepare func(*edge)
 		want    expected // the zero value stands for the refusal of the body
 	}{
-		{name: "a known key"},
-		{name: "a known key from an address beyond its limit", prepare: func(e *edge) { useUp(e) }},
-		{name: "a known key beyond its limit", prepare: func(e *edge) { useUp(e, "X-Public-Key", e.key.Reveal()) }, want: limited},
+		{name: "a valid key"},
+		{name: "a valid key from an address over its limit", prepare: func(e *edge) { useUp(e) }},
+		{name: "a valid key over its limit", prepare: func(e *edge) { useUp(e, "X-Public-Key", e.key.Reveal()) }, want: limited},
 		{name: "an unknown key", key: strange, want: expected{401, "INVALID_PUBLIC_KEY"}},
-		{name: "an unknown key from an address beyond its limit", key: strange, prepare: func(e *edge) { useUp(e) }, want: limited},
+		{name: "an unknown key from an address over its limit", key: strange, prepare: func(e *edge) { useUp(e) }, want: limited},
 		{name: "a secret key", key: secret, want: expected{403, "FORBIDDEN"}},
 		{
 			name: "an origin that is not allowed", headers: []string{"Origin", "https://evil.example"}, want: expected{403, "ORIGIN_NOT_ALLOWED"},
@@ -102,7 +102,7 @@ func TestOrderOfRefusals(t *testing.T) {
 			},
 		},
 		{name: "no key in a header", noKey: true},
-		{name: "no key in a header from an address beyond its limit", noKey: true, prepare: func(e *edge) { useUp(e) }, want: limited},
+		{name: "no key in a header from an address over its limit", noKey: true, prepare: func(e *edge) { useUp(e) }, want: limited},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = limit })
@@ -121,7 +121,7 @@ func TestOrderOfRefusals(t *testing.T) {
 				want := c.want
 				switch {
 				case want != expected{}:
-				case c.noKey && b.name == "no JSON":
+				case c.noKey && b.name == "not JSON":
 					want = expected{401, "INVALID_PUBLIC_KEY"} // the body was read and has no key
 				default:
 					want = b.want
@@ -163,7 +163,7 @@ func TestRateLimit_BodiesWithoutHeaderKeyCountPerAddress(t *testing.T) {
 				}
 			}
 			if got := send(); got.status != 429 || got.body["code"] != "RATE_LIMIT_EXCEEDED" || got.header.Get("Retry-After") == "" {
-				t.Errorf("beyond the limit: %d %s %v", got.status, got.text, got.header)
+				t.Errorf("over the limit: %d %s %v", got.status, got.text, got.header)
 			}
 			if got := send("peer", "203.0.113.10:1"); got.status == 429 {
 				t.Errorf("another address: %d %s", got.status, got.text)

@@ -142,7 +142,7 @@ func New(cfg Config, deps Deps) *Collector {
 	}
 	c.batches = newBatcher(sink, c.shards, c.metrics)
 	c.metrics.watch(deps.Registry, c.batches, deps.Journal, deps.journalBroken, c.now)
-	c.handler = httpedge.Guard(http.HandlerFunc(c.serve), c.reportPanic)
+	c.handler = httpedge.RecoverPanics(http.HandlerFunc(c.serve), c.reportPanic)
 	c.server = httpedge.NewServer(c.handler, c.log)
 	return c
 }

@@ -119,7 +119,7 @@ func (g *gateway) methods(c *call) []string {
 			continue
 		}
 		found = append(found, verb)
-		if verb == http.MethodGet && !contract.Acts(probe.route.FullMethod) {
+		if verb == http.MethodGet && !contract.ChangesData(probe.route.FullMethod) {
 			found = append(found, http.MethodHead)
 		}
 	}

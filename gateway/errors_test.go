@@ -34,15 +34,15 @@ func TestErrors_EveryReasonHasStatusAndCode(t *testing.T) {
 		reason := strings.TrimPrefix(string(values.Get(i).Name()), "ERROR_REASON_")
 		spec := proto.GetExtension(values.Get(i).Options(), affiliatev1.E_Error).(*affiliatev1.ErrorSpec)
 		refusal = coreError(codes.Code(spec.GetGrpcCode()), reason, "Words of its own.", map[string]string{"retry_after": "7"}, "name", "must be good")
-		answer := r.do("POST", "/api/v1/programs", `{}`)
-		e := answer.requireError(t, int(spec.GetHttpStatus()), reason)
+		got := r.do("POST", "/api/v1/programs", `{}`)
+		e := got.requireError(t, int(spec.GetHttpStatus()), reason)
 		if want := map[bool]string{true: spec.GetMessage(), false: "Words of its own."}[reason == "INTERNAL_ERROR"]; e.Message != want {
 			t.Errorf("%s: message %q", reason, e.Message)
 		}
-		if answer.header.Get("Retry-After") != "7" {
-			t.Errorf("%s: Retry-After %q", reason, answer.header.Get("Retry-After"))
+		if got.header.Get("Retry-After") != "7" {
+			t.Errorf("%s: Retry-After %q", reason, got.header.Get("Retry-After"))
 		}
-		if got := answer.header.Get("WWW-Authenticate"); (got == "Bearer") != (spec.GetHttpStatus() == 401) {
+		if got := got.header.Get("WWW-Authenticate"); (got == "Bearer") != (spec.GetHttpStatus() == 401) {
 			t.Errorf("%s: WWW-Authenticate %q", reason, got)
 		}
 
@@ -105,46 +105,46 @@ func TestErrors_StatusWithoutErrorInfo(t *testing.T) {
 	var refusal error
 	r := newRig(t, func(context.Context, string, proto.Message) (proto.Message, error) { return nil, refusal })
 	foreign, _ := status.New(codes.NotFound, "x").WithDetails(&errdetails.ErrorInfo{Reason: "SLUG_TAKEN", Domain: "elsewhere"})
-	newer, _ := status.New(codes.FailedPrecondition, "x").WithDetails(&errdetails.ErrorInfo{Reason: "OF_A_NEWER_CORE", Domain: "tributary"})
+	newer, _ := status.New(codes.FailedPrecondition, "x").WithDetails(&errdetails.ErrorInfo{Reason: "UNKNOWN_REASON", Domain: "tributary"})
 	for _, c := range []struct {
 		err    error
 		status int
 		code   string
 	}{
-		{status.Error(codes.InvalidArgument, "internal words"), 400, "VALIDATION_ERROR"},
-		{status.Error(codes.Unauthenticated, "internal words"), 401, "UNAUTHORIZED"},
-		{status.Error(codes.PermissionDenied, "internal words"), 403, "FORBIDDEN"},
-		{status.Error(codes.NotFound, "internal words"), 404, "NOT_FOUND"},
-		{status.Error(codes.ResourceExhausted, "internal words"), 413, "PAYLOAD_TOO_LARGE"},
-		{status.Error(codes.Unavailable, "internal words"), 503, "SERVICE_UNAVAILABLE"},
-		{status.Error(codes.DeadlineExceeded, "internal words"), 503, "SERVICE_UNAVAILABLE"},
-		{status.Error(codes.Canceled, "internal words"), 500, "INTERNAL_ERROR"},
-		{status.Error(codes.Unknown, "internal words"), 500, "INTERNAL_ERROR"},
-		{status.Error(codes.Internal, "internal words"), 500, "INTERNAL_ERROR"},
-		{status.Error(codes.Unimplemented, "internal words"), 500, "INTERNAL_ERROR"},
-		{status.Error(codes.DataLoss, "internal words"), 500, "INTERNAL_ERROR"},
-		{errors.New("internal words"), 500, "INTERNAL_ERROR"},
+		{status.Error(codes.InvalidArgument, "internal details"), 400, "VALIDATION_ERROR"},
+		{status.Error(codes.Unauthenticated, "internal details"), 401, "UNAUTHORIZED"},
+		{status.Error(codes.PermissionDenied, "internal details"), 403, "FORBIDDEN"},
+		{status.Error(codes.NotFound, "internal details"), 404, "NOT_FOUND"},
+		{status.Error(codes.ResourceExhausted, "internal details"), 413, "PAYLOAD_TOO_LARGE"},
+		{status.Error(codes.Unavailable, "internal details"), 503, "SERVICE_UNAVAILABLE"},
+		{status.Error(codes.DeadlineExceeded, "internal details"), 503, "SERVICE_UNAVAILABLE"},
+		{status.Error(codes.Canceled, "internal details"), 500, "INTERNAL_ERROR"},
+		{status.Error(codes.Unknown, "internal details"), 500, "INTERNAL_ERROR"},
+		{status.Error(codes.Internal, "internal details"), 500, "INTERNAL_ERROR"},
+		{status.Error(codes.Unimplemented, "internal details"), 500, "INTERNAL_ERROR"},
+		{status.Error(codes.DataLoss, "internal details"), 500, "INTERNAL_ERROR"},
+		{errors.New("internal details"), 500, "INTERNAL_ERROR"},
 		{foreign.Err(), 404, "NOT_FOUND"},
 		{newer.Err(), 500, "INTERNAL_ERROR"},
 	} {
 		refusal = c.err
-		answer := r.do("GET", "/api/v1/programs", "")
+		got := r.do("GET", "/api/v1/programs", "")
 		var e envelope
 		if c.code == "VALIDATION_ERROR" {
 			// The status does not contain the invalid fields.
-			if answer.status != 400 || !strings.Contains(answer.body, `"code":"VALIDATION_ERROR"`) {
-				t.Errorf("%v: %d %s", c.err, answer.status, answer.body)
+			if got.status != 400 || !strings.Contains(got.body, `"code":"VALIDATION_ERROR"`) {
+				t.Errorf("%v: %d %s", c.err, got.status, got.body)
 			}
 		} else {
-			e = answer.requireError(t, c.status, c.code)
+			e = got.requireError(t, c.status, c.code)
 		}
-		if strings.Contains(answer.body, "internal words") {
+		if strings.Contains(got.body, "internal details") {
 			t.Errorf("%v: the response contains the core's message: %s", c.err, e.Message)
 		}
-		if want := map[bool]string{true: "1"}[c.status == 503]; answer.header.Get("Retry-After") != want {
-			t.Errorf("%v: Retry-After %q", c.err, answer.header.Get("Retry-After"))
+		if want := map[bool]string{true: "1"}[c.status == 503]; got.header.Get("Retry-After") != want {
+			t.Errorf("%v: Retry-After %q", c.err, got.header.Get("Retry-After"))
 		}
-		if (c.status >= 500) != strings.Contains(r.log.String(), answer.header.Get("X-Request-Id")) {
+		if (c.status >= 500) != strings.Contains(r.log.String(), got.header.Get("X-Request-Id")) {
 			t.Errorf("%v: log %s", c.err, r.log)
 		}
 	}
@@ -154,10 +154,10 @@ func TestErrors_UnreachableCore(t *testing.T) {
 	r := newRig(t, nil)
 	r.grpc.Stop()
 	for _, path := range []string{"/api/v1/programs", "/api/v1/health", "/api/v1/programs?x=1"} {
-		answer := r.do("GET", path, "")
-		answer.requireError(t, 503, "SERVICE_UNAVAILABLE")
-		if answer.header.Get("Retry-After") != "1" {
-			t.Errorf("%v", answer.header)
+		got := r.do("GET", path, "")
+		got.requireError(t, 503, "SERVICE_UNAVAILABLE")
+		if got.header.Get("Retry-After") != "1" {
+			t.Errorf("%v", got.header)
 		}
 	}
 	r.do("GET", "/nowhere", "").requireError(t, 404, "NOT_FOUND")
@@ -171,8 +171,8 @@ func TestErrors_SlowCoreAndClosedConnection(t *testing.T) {
 		left <- struct{}{}
 		return nil, status.FromContextError(ctx.Err()).Err()
 	}, func(c *Config) { c.Timeout = time.Second }) // enough to reach the core on a busy machine
-	answer := r.do("GET", "/api/v1/programs", "")
-	answer.requireError(t, 503, "SERVICE_UNAVAILABLE")
+	got := r.do("GET", "/api/v1/programs", "")
+	got.requireError(t, 503, "SERVICE_UNAVAILABLE")
 	<-entered
 	<-left
 
@@ -227,10 +227,10 @@ func TestErrors_CallerIsCheckedBeforeBody(t *testing.T) {
 			{"PATCH", "/api/v1/programs/p", `{"mode":1}`},
 			{"POST", "/api/v1/conversions", `{"amount_cents":"5"}`},
 		} {
-			answer := r.do(c.verb, c.path, c.body, "Authorization", "Bearer x", "X-Mode", "test")
-			answer.requireError(t, want, name[4:])
-			if name[:3] == "429" && answer.header.Get("Retry-After") != "12" {
-				t.Errorf("%v", answer.header)
+			got := r.do(c.verb, c.path, c.body, "Authorization", "Bearer x", "X-Mode", "test")
+			got.requireError(t, want, name[4:])
+			if name[:3] == "429" && got.header.Get("Retry-After") != "12" {
+				t.Errorf("%v", got.header)
 			}
 			call := onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
 			if md := call.metadata; md.Get("authorization")[0] != "Bearer x" || md.Get("x-mode")[0] != "test" || md.Get("x-client-ip") == nil || md.Get("x-request-id") == nil {
@@ -242,9 +242,9 @@ func TestErrors_CallerIsCheckedBeforeBody(t *testing.T) {
 	r := newRig(t, func(ctx context.Context, _ string, _ proto.Message) (proto.Message, error) {
 		return nil, grpc.SetHeader(ctx, metadata.Pairs("ratelimit", `"general";r=5;t=9`))
 	})
-	answer := r.do("POST", "/api/v1/programs", `{"x":1}`)
-	answer.requireError(t, 400, "VALIDATION_ERROR")
-	if got := answer.header.Get("RateLimit"); got != `"general";r=5;t=9` {
+	got := r.do("POST", "/api/v1/programs", `{"x":1}`)
+	got.requireError(t, 400, "VALIDATION_ERROR")
+	if got := got.header.Get("RateLimit"); got != `"general";r=5;t=9` {
 		t.Errorf("RateLimit %q", got)
 	}
 }
@@ -254,10 +254,10 @@ func TestErrors_HaveRateLimitHeaders(t *testing.T) {
 		_ = grpc.SetHeader(ctx, metadata.Pairs("ratelimit", `"general";r=0;t=9`, "x-internal", "secret", "x-http-code", "202"))
 		return nil, coreError(codes.ResourceExhausted, "RATE_LIMIT_EXCEEDED", "", map[string]string{"retry_after": "9"})
 	})
-	answer := r.do("GET", "/api/v1/programs", "")
-	answer.requireError(t, 429, "RATE_LIMIT_EXCEEDED")
-	if answer.header.Get("RateLimit") != `"general";r=0;t=9` || answer.header.Get("Retry-After") != "9" || answer.header.Get("X-Internal") != "" {
-		t.Errorf("%v", answer.header)
+	got := r.do("GET", "/api/v1/programs", "")
+	got.requireError(t, 429, "RATE_LIMIT_EXCEEDED")
+	if got.header.Get("RateLimit") != `"general";r=0;t=9` || got.header.Get("Retry-After") != "9" || got.header.Get("X-Internal") != "" {
+		t.Errorf("%v", got.header)
 	}
 }
 

@@ -10,7 +10,7 @@
 // Guarantees: every request that reaches a handler of net/http gets a response that the
 // contract describes. Requests and responses use the same JSON dialect (codec.go). Every
 // error response has the envelope of SPEC.md section 7, also after a panic or if the core
-// is not reachable. Before the gateway refuses a request that cannot be decoded, it asks
+// is not reachable. Before the gateway refuses a request that cannot be decoded, it calls
 // the core to check the caller (GateService.Admit). Therefore 401, 429 and 403 precede
 // 415, 413 and 400. The core gets the decoded message and a fixed list of headers.
 //
@@ -150,7 +150,7 @@ func New(config Config) (http.Handler, error) {
 	if err := g.handleDocuments(); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	g.guarded = httpedge.Guard(http.HandlerFunc(g.serve), g.reportPanic)
+	g.guarded = httpedge.RecoverPanics(http.HandlerFunc(g.serve), g.reportPanic)
 	return g, nil
 }
 

@@ -73,17 +73,17 @@ func TestResponseHeaders(t *testing.T) {
 		return nil, grpc.SetHeader(ctx, metadata.Pairs("ratelimit-policy", `"general";q=300;w=60`, "ratelimit", `"general";r=1;t=2`,
 			"idempotent-replayed", "true", "set-cookie", "a=b", "x-internal", "secret", "location", "http://evil"))
 	})
-	answer := r.do("GET", "/api/v1/programs", "", "Te", "trailers")
+	reply := r.do("GET", "/api/v1/programs", "", "Te", "trailers")
 	for name, want := range map[string]string{
 		"RateLimit-Policy": `"general";q=300;w=60`, "RateLimit": `"general";r=1;t=2`, "Idempotent-Replayed": "true",
 		"Content-Type": "application/json", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "Vary": "Origin",
 		"Set-Cookie": "", "X-Internal": "", "Location": "", "Grpc-Metadata-X-Internal": "", "Grpc-Metadata-Content-Type": "", "Grpc-Trailer-Secret": "", "Trailer": "", "Access-Control-Allow-Origin": "", "Strict-Transport-Security": "",
 	} {
-		if got := answer.header.Get(name); got != want {
+		if got := reply.header.Get(name); got != want {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
-	for name := range answer.header {
+	for name := range reply.header {
 		if strings.HasPrefix(name, "Grpc-") {
 			t.Errorf("the response contains %s", name)
 		}
@@ -95,8 +95,8 @@ func TestRequestIDs(t *testing.T) {
 	v7 := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	for sent, kept := range map[string]bool{"a": true, strings.Repeat("x", 128): true, strings.Repeat("x", 129): false, "a b": false, "": false} {
 		for _, path := range []string{"/api/v1/programs", "/nowhere", "/api/v1/programs?x=1"} {
-			answer := r.do("GET", path, "", "X-Request-Id", sent)
-			got := answer.header.Get("X-Request-Id")
+			reply := r.do("GET", path, "", "X-Request-Id", sent)
+			got := reply.header.Get("X-Request-Id")
 			if kept != (got == sent) || !kept && !v7.MatchString(got) {
 				t.Errorf("%q: %q", sent, got)
 			}
@@ -116,10 +116,10 @@ func TestHTTPSOnly(t *testing.T) {
 	}
 	strict := newRig(t, nil, func(c *Config) { c.AllowHTTP = false })
 	for _, path := range []string{"/api/v1/programs", "/nowhere", "/api/v1/openapi.json"} {
-		answer := strict.do("GET", path, "", "X-Forwarded-Proto", "https")
-		answer.requireError(t, 403, "HTTPS_REQUIRED")
-		if answer.header.Get("X-Request-Id") == "" || answer.header.Get("Strict-Transport-Security") != "" {
-			t.Errorf("%v", answer.header)
+		reply := strict.do("GET", path, "", "X-Forwarded-Proto", "https")
+		reply.requireError(t, 403, "HTTPS_REQUIRED")
+		if reply.header.Get("X-Request-Id") == "" || reply.header.Get("Strict-Transport-Security") != "" {
+			t.Errorf("%v", reply.header)
 		}
 	}
 	strict.do("OPTIONS", "/api/v1/programs", "").requireError(t, 403, "HTTPS_REQUIRED")
@@ -128,8 +128,8 @@ func TestHTTPSOnly(t *testing.T) {
 	}
 	behind := newRig(t, nil, func(c *Config) { c.AllowHTTP, c.TrustedProxies = false, proxies })
 	behind.do("GET", "/api/v1/health", "").requireError(t, 403, "HTTPS_REQUIRED")
-	if answer := behind.do("GET", "/api/v1/health", "", "X-Forwarded-Proto", "https"); answer.status != 200 || answer.header.Get("Strict-Transport-Security") != httpedge.HSTS {
-		t.Errorf("%d %v", answer.status, answer.header)
+	if reply := behind.do("GET", "/api/v1/health", "", "X-Forwarded-Proto", "https"); reply.status != 200 || reply.header.Get("Strict-Transport-Security") != httpedge.HSTS {
+		t.Errorf("%d %v", reply.status, reply.header)
 	}
 
 	handler, err := New(Config{Conn: refusing{}})
@@ -167,22 +167,22 @@ func TestCORS(t *testing.T) {
 	preflight := func(origin string) httpResponse {
 		return r.do("OPTIONS", "/api/v1/programs/p", "", "Origin", origin, "Access-Control-Request-Method", "PATCH", "Access-Control-Request-Headers", "authorization")
 	}
-	answer := preflight(app)
+	reply := preflight(app)
 	for name, want := range map[string]string{
 		"Access-Control-Allow-Origin": app, "Access-Control-Allow-Methods": "GET, HEAD, OPTIONS, PATCH", "Access-Control-Allow-Headers": corsRequestHeaders,
 		"Access-Control-Max-Age": "600", "Access-Control-Allow-Credentials": "", "Vary": "Origin", "Allow": "GET, HEAD, OPTIONS, PATCH",
 	} {
-		if got := answer.header.Get(name); got != want || answer.status != 204 || answer.body != "" {
-			t.Errorf("%d %s: %q, want %q", answer.status, name, got, want)
+		if got := reply.header.Get(name); got != want || reply.status != 204 || reply.body != "" {
+			t.Errorf("%d %s: %q, want %q", reply.status, name, got, want)
 		}
 	}
 	for _, origin := range []string{"https://evil.example", "null", "https://app.example.evil", "http://app.example", "https://app.example:8443", "https://APP.example"} {
-		answer := preflight(origin)
+		reply := preflight(origin)
 		simple := r.do("GET", "/api/v1/programs", "", "Origin", origin)
-		if answer.status != 204 || simple.status != 200 {
-			t.Errorf("%s: %d %d", origin, answer.status, simple.status)
+		if reply.status != 204 || simple.status != 200 {
+			t.Errorf("%s: %d %d", origin, reply.status, simple.status)
 		}
-		for name := range answer.header {
+		for name := range reply.header {
 			if strings.HasPrefix(name, "Access-Control-") {
 				t.Errorf("%s got %s", origin, name)
 			}

@@ -24,8 +24,8 @@ import (
 type route struct {
 	contract.Route
 	input protoreflect.MessageType
-	// body contains the keys and query the parameters that the route accepts. A field
-	// with several spellings is in the map once for each spelling.
+	// body contains the accepted keys of the body, and query the accepted parameters. A
+	// field with several spellings has an entry for each spelling.
 	body, query map[string]*fieldPlan
 	mask        protoreflect.FieldDescriptor
 	// limit is the largest body in bytes.
@@ -112,7 +112,7 @@ func (g *gateway) matchRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 		c.route, c.success = found, found.success
 		switch {
 		case c.probe:
-		case c.request.Method == http.MethodHead && contract.Acts(found.FullMethod):
+		case c.request.Method == http.MethodHead && contract.ChangesData(found.FullMethod):
 			g.refuseMethod(c)
 		default:
 			for name, value := range params {

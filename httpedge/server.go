@@ -61,10 +61,10 @@ func Serve(server *http.Server, listener net.Listener, config *tls.Config) error
 	return err
 }
 
-// Guard recovers panics of next. It passes the panic value to report and responds with
-// 500 INTERNAL_ERROR. If next has already begun a response, Guard closes the connection
-// instead, so that no client treats a partial response as complete.
-func Guard(next http.Handler, report func(r *http.Request, panicked any, stack []byte)) http.Handler {
+// RecoverPanics recovers panics of next. It passes the panic value to report and responds
+// with 500 INTERNAL_ERROR. If next has already begun a response, RecoverPanics closes the
+// connection instead, so that no client treats a partial response as complete.
+func RecoverPanics(next http.Handler, report func(r *http.Request, panicked any, stack []byte)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		watcher := &startWatcher{ResponseWriter: w}
 		defer func() {

@@ -61,7 +61,7 @@ func TestWriteError_WritesEnvelope(t *testing.T) {
 	}
 }
 
-func TestGuard_RecoversPanic(t *testing.T) {
+func TestRecoverPanics(t *testing.T) {
 	var reported any
 	report := func(_ *http.Request, panicked any, stack []byte) {
 		if len(stack) == 0 {
@@ -71,7 +71,7 @@ func TestGuard_RecoversPanic(t *testing.T) {
 	}
 
 	w := httptest.NewRecorder()
-	Guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }), report).ServeHTTP(w, request("192.0.2.1:1"))
+	RecoverPanics(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }), report).ServeHTTP(w, request("192.0.2.1:1"))
 	if w.Code != 500 || reported != "boom" || !strings.Contains(w.Body.String(), `"code":"INTERNAL_ERROR"`) || strings.Contains(w.Body.String(), "boom") {
 		t.Errorf("%d %s, reported %v", w.Code, w.Body, reported)
 	}
@@ -81,7 +81,7 @@ func TestGuard_RecoversPanic(t *testing.T) {
 			t.Error("a panic after the response began must close the connection")
 		}
 	}()
-	Guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	RecoverPanics(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "half")
 		panic("late")
 	}), report).ServeHTTP(httptest.NewRecorder(), request("192.0.2.1:1"))

@@ -89,8 +89,8 @@ var changing = map[string]bool{
 	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName: true,
 }
 
-// Acts reports whether the GET of an RPC changes data. Its route does not accept HEAD.
-func Acts(fullMethod string) bool { return changing[fullMethod] }
+// ChangesData reports whether the GET of an RPC changes data. Its route does not accept HEAD.
+func ChangesData(fullMethod string) bool { return changing[fullMethod] }
 
 // IdempotencyKeyPattern is the pattern of a valid Idempotency-Key (SPEC.md section 8).
 const IdempotencyKeyPattern = "^[A-Za-z0-9_-]{1,80}$"
