@@ -22,7 +22,7 @@ import (
 //
 //   - A response contains every field by its json_name, also zero values.
 //   - 64-bit integers are numbers.
-//   - Enums are the lower-case words of contract.Words. An unspecified value, or one that
+//   - Enums are the lower-case words of contract.EnumNames. An unspecified value, or one that
 //     this build does not know, is null.
 //   - Timestamps are RFC 3339 in UTC with three decimals.
 //   - An absent message or optional scalar is null.
@@ -172,7 +172,7 @@ func (f *fieldPlan) fill(fd protoreflect.FieldDescriptor, made map[protoreflect.
 }
 
 func makeEnumPlan(desc protoreflect.EnumDescriptor) (*enumPlan, error) {
-	words, err := contract.Words(desc)
+	words, err := contract.EnumNames(desc)
 	if err != nil {
 		return nil, err
 	}

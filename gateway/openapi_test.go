@@ -322,7 +322,7 @@ func (d document) compare(t *testing.T, where string, schema schemaDoc, desc pro
 			}
 			d.compare(t, at, property, field.Message(), seen)
 		case field.Kind() == protoreflect.EnumKind:
-			words, err := contract.Words(field.Enum())
+			words, err := contract.EnumNames(field.Enum())
 			if err != nil {
 				t.Fatal(err)
 			}

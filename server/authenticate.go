@@ -57,7 +57,7 @@ type authenticator struct {
 
 func (a *authenticator) identify(ctx context.Context) (identity, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	id := identity{principal: Principal{Kind: Nobody, Mode: affiliate.ModeLive}, fault: faultMissing}
+	id := identity{principal: Principal{Kind: NoCredential, Mode: affiliate.ModeLive}, fault: faultMissing}
 	switch mode := md.Get("x-mode"); {
 	case len(mode) == 0 || mode[0] == "":
 	case len(mode) > 1 || !affiliate.Mode(mode[0]).Valid():

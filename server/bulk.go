@@ -27,11 +27,11 @@ type bulkResponse interface {
 	GetSummary() *affiliatev1.BulkSummary
 }
 
-// AnswerBulk returns the response to a bulk request, whose items succeed or fail
+// RespondToBulk returns the response to a bulk request, whose items succeed or fail
 // independently (DECISIONS.md section 2). The HTTP status is 200 if all items succeeded
-// and 207 if some failed. If all failed, AnswerBulk returns the error BULK_ALL_FAILED,
+// and 207 if some failed. If all failed, RespondToBulk returns the error BULK_ALL_FAILED,
 // which carries the same results.
-func AnswerBulk[R bulkResponse](ctx context.Context, response R) (R, error) {
+func RespondToBulk[R bulkResponse](ctx context.Context, response R) (R, error) {
 	var zero R
 	switch summary := response.GetSummary(); {
 	case summary.GetFailed() == 0:
@@ -59,13 +59,13 @@ type BulkOutcome struct {
 	Code, Message *string
 }
 
-// EachOf calls move for each id in texts, in that order. It skips repeated ids. It also
+// ForEachID calls move for each id in texts, in that order. It skips repeated ids. It also
 // skips texts that are not UUIDs, because the validation has rejected them before. move
 // returns the status of the item after the call. If move returns an *affiliate.Error,
 // the status comes from the error's metadata, where it is optional. Any other error ends
 // the request. The items before it keep their changes, and the client can safely send
 // the request again.
-func EachOf[T any](texts []string, move func(id affiliate.ID[T]) (status string, err error)) ([]BulkOutcome, error) {
+func ForEachID[T any](texts []string, move func(id affiliate.ID[T]) (status string, err error)) ([]BulkOutcome, error) {
 	var outcomes []BulkOutcome
 	seen := map[affiliate.ID[T]]bool{}
 	for _, text := range texts {

@@ -18,10 +18,10 @@ type Enum interface {
 	protoreflect.Enum
 }
 
-// Word returns the domain's name of an enum value: the proto name in lower case and
+// EnumName returns the domain's name of an enum value: the proto name in lower case and
 // without the prefix of its type. For COMMISSION_STATUS_PENDING it returns "pending". It
 // returns "" for the unspecified value and for unknown numbers.
-func Word[E Enum](e E) string {
+func EnumName[E Enum](e E) string {
 	if e == 0 {
 		return ""
 	}
@@ -32,17 +32,17 @@ func Word[E Enum](e E) string {
 	return strings.ToLower(strings.TrimPrefix(string(value.Name()), enumPrefix(e.Descriptor())))
 }
 
-// CheckWord adds a violation if value is a number that the enum does not have. Only gRPC
+// CheckEnum adds a violation if value is a number that the enum does not have. Only gRPC
 // callers can send such a number.
-func CheckWord[E Enum](field string, value E, found *affiliate.Violations) {
-	if value != 0 && Word(value) == "" {
+func CheckEnum[E Enum](field string, value E, found *affiliate.Violations) {
+	if value != 0 && EnumName(value) == "" {
 		found.Add(field, mustBeOneOf(enumNames(value.Descriptor(), "")))
 	}
 }
 
-// FromWord returns the enum value with the domain's name, or the unspecified value if
+// EnumValue returns the enum value with the domain's name, or the unspecified value if
 // there is none.
-func FromWord[E Enum, N ~string](name N) E {
+func EnumValue[E Enum, N ~string](name N) E {
 	var e E
 	protoName := enumPrefix(e.Descriptor()) + strings.ToUpper(string(name))
 	if value := e.Descriptor().Values().ByName(protoreflect.Name(protoName)); value != nil {
@@ -149,12 +149,12 @@ func RateFields(percentage *float64, flatCents *int64, prefix string, found *aff
 func Rules(r affiliate.Rules) *affiliatev1.CommissionRules {
 	hold, enabled := int32(r.HoldDays), !r.Recurring.Once // #nosec G115 -- at most 180
 	out := &affiliatev1.CommissionRules{
-		CommissionType:  FromWord[affiliatev1.CommissionType](r.Type),
+		CommissionType:  EnumValue[affiliatev1.CommissionType](r.Type),
 		Percentage:      Percentage(r.RateBps),
 		FlatAmountCents: r.FlatCents,
 		HoldPeriodDays:  &hold,
 		AutoApproval:    &r.AutoApproval,
-		NetBasis:        FromWord[affiliatev1.NetBasis](r.NetBasis),
+		NetBasis:        EnumValue[affiliatev1.NetBasis](r.NetBasis),
 		Recurring: &affiliatev1.Recurring{
 			Enabled: &enabled, MaxMonths: int32Pointer(r.Recurring.MaxMonths), MaxPayments: int32Pointer(r.Recurring.MaxPayments),
 		},
@@ -177,7 +177,7 @@ func Rules(r affiliate.Rules) *affiliatev1.CommissionRules {
 	}
 	for i, event := range r.Events {
 		out.Events[i] = &affiliatev1.EventRate{
-			EventType: FromWord[affiliatev1.EventType](event.EventType), Percentage: Percentage(event.Bps), FlatAmountCents: event.FlatCents,
+			EventType: EnumValue[affiliatev1.EventType](event.EventType), Percentage: Percentage(event.Bps), FlatAmountCents: event.FlatCents,
 		}
 	}
 	return out

@@ -180,8 +180,8 @@ func (p *pipeline) authenticate(ctx context.Context, req any, info *grpc.UnarySe
 		// served methods have a policy (checkPolicies).
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	id := identity{principal: Principal{Kind: Nobody}, fault: faultMissing}
-	if policy.Accept&Nobody == 0 {
+	id := identity{principal: Principal{Kind: NoCredential}, fault: faultMissing}
+	if policy.Accept&NoCredential == 0 {
 		var err error
 		if id, err = p.authenticator.identify(ctx); err != nil {
 			return nil, err

@@ -44,7 +44,7 @@ func limit(ctx context.Context, limiter Limiter, policy Policy, id identity) err
 		return nil
 	}
 	subject := "address:" + httpedge.LimitSubject(callerFrom(ctx).address)
-	if policy.Accept&Nobody == 0 {
+	if policy.Accept&NoCredential == 0 {
 		switch {
 		case id.fault != noFault:
 			zone = ZoneGeneral

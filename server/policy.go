@@ -86,7 +86,7 @@ func secretOrMerchant(refusal affiliate.Reason) Policy {
 	return Policy{Accept: SecretKey | MerchantToken, Action: readDashboards, Zone: ZoneGeneral, Refusal: refusal}
 }
 
-func unauthenticated(zone Zone) Policy { return Policy{Accept: Nobody, Zone: zone} }
+func unauthenticated(zone Zone) Policy { return Policy{Accept: NoCredential, Zone: zone} }
 
 // policies has an entry for every method that the core serves, except
 // GateService/Admit. An Admit call has the policy of the method that it names.
@@ -275,7 +275,7 @@ func checkPolicies(services []*grpc.ServiceDesc) error {
 // authorise returns an error if the policy does not allow the identity to call. It
 // returns the 401 errors before the 403 errors.
 func (p Policy) authorise(id identity) error {
-	if p.Accept&Nobody != 0 {
+	if p.Accept&NoCredential != 0 {
 		return nil
 	}
 	switch id.fault {

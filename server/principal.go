@@ -13,7 +13,7 @@ type Credential uint8
 
 // The kinds of credentials. The kind Nobody is for calls without a credential.
 const (
-	Nobody Credential = 1 << iota
+	NoCredential Credential = 1 << iota
 	MerchantToken
 	PartnerToken
 	SecretKey
@@ -76,7 +76,7 @@ func ActorFrom(ctx context.Context) affiliate.Actor {
 		actor.User = &p.User
 	case SecretKey, PublicKey:
 		actor.Key = &p.Key
-	case Nobody:
+	case NoCredential:
 	}
 	return actor
 }

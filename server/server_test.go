@@ -153,7 +153,7 @@ func TestPolicies_MatchMethods(t *testing.T) {
 		if policy.Accept&MerchantToken != 0 && len(roles[policy.Action]) == 0 {
 			t.Errorf("%s: action %q is not in the matrix", method, policy.Action)
 		}
-		if policy.Accept&Nobody == 0 && policy.Refusal == "" {
+		if policy.Accept&NoCredential == 0 && policy.Refusal == "" {
 			t.Errorf("%s has no error code for a missing credential", method)
 		}
 	}
@@ -269,16 +269,16 @@ func TestTokenKeys_AcceptTokensOfOlderKeys(t *testing.T) {
 }
 
 func TestEnumNames(t *testing.T) {
-	if w := Word(affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING_FEES); w != string(affiliate.NetOfTaxShippingAndFee) {
+	if w := EnumName(affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING_FEES); w != string(affiliate.NetOfTaxShippingAndFee) {
 		t.Errorf("name %q", w)
 	}
-	if w := Word(affiliatev1.Mode_MODE_UNSPECIFIED); w != "" {
+	if w := EnumName(affiliatev1.Mode_MODE_UNSPECIFIED); w != "" {
 		t.Errorf("the unspecified value has the name %q", w)
 	}
-	if e := FromWord[affiliatev1.Role](affiliate.RoleFinance); e != affiliatev1.Role_ROLE_FINANCE {
+	if e := EnumValue[affiliatev1.Role](affiliate.RoleFinance); e != affiliatev1.Role_ROLE_FINANCE {
 		t.Errorf("enum %v", e)
 	}
-	if e := FromWord[affiliatev1.Role]("king"); e != affiliatev1.Role_ROLE_UNSPECIFIED {
+	if e := EnumValue[affiliatev1.Role]("king"); e != affiliatev1.Role_ROLE_UNSPECIFIED {
 		t.Errorf("enum %v", e)
 	}
 }

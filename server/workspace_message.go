@@ -15,7 +15,7 @@ func WorkspaceSeenBy(w affiliate.Workspace, role affiliate.Role) *affiliatev1.Wo
 		Currency:         w.Currency,
 		Timezone:         w.Timezone,
 		AllowedOrigins:   w.AllowedOrigins,
-		OriginPolicy:     FromWord[affiliatev1.OriginPolicy](w.OriginPolicy),
+		OriginPolicy:     EnumValue[affiliatev1.OriginPolicy](w.OriginPolicy),
 		TestMailRedirect: w.TestMailRedirect,
 		CreatedAt:        Timestamp(w.CreatedAt),
 		UpdatedAt:        Timestamp(w.UpdatedAt),

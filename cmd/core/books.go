@@ -21,7 +21,7 @@ func checkBooks(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer store.Close()
-	results, err := store.CheckBooks(ctx, time.Now)
+	results, err := store.CheckAccounts(ctx, time.Now)
 	if err != nil {
 		return err
 	}

@@ -65,7 +65,7 @@ func TestStatusTables_ContainOnlyRoutedRPCs(t *testing.T) {
 }
 
 func TestWords(t *testing.T) {
-	words, err := Words(affiliatev1.NetBasis(0).Descriptor())
+	words, err := EnumNames(affiliatev1.NetBasis(0).Descriptor())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func TestRoutesAndWords_RejectUnsupportedProtos(t *testing.T) {
 		"missing prefix":               {"E_UNSPECIFIED", "A"},
 		"nothing after the prefix":     {"E_UNSPECIFIED", "E_"},
 	} {
-		if words, err := Words(file(t, nil, values...).Enums().Get(0)); err == nil {
+		if words, err := EnumNames(file(t, nil, values...).Enums().Get(0)); err == nil {
 			t.Errorf("%s: %v", name, words)
 		}
 	}

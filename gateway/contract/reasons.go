@@ -32,6 +32,8 @@ var refusals = map[string][]affiliate.Reason{
 	affiliatev1.ProgramService_ActivateProgram_FullMethodName: {affiliate.ReasonProgramStateInvalid},
 	affiliatev1.ProgramService_PauseProgram_FullMethodName:    {affiliate.ReasonProgramStateInvalid},
 	affiliatev1.ProgramService_ArchiveProgram_FullMethodName:  {affiliate.ReasonProgramStateInvalid},
+	affiliatev1.ProgramService_CreateGroup_FullMethodName:     {affiliate.ReasonProgramStateInvalid},
+	affiliatev1.ProgramService_UpdateGroup_FullMethodName:     {affiliate.ReasonProgramStateInvalid},
 	affiliatev1.ProgramService_DeleteGroup_FullMethodName:     {affiliate.ReasonGroupInUse},
 
 	affiliatev1.ParticipantService_Apply_FullMethodName:                   {affiliate.ReasonApplicationDuplicate, affiliate.ReasonReferralCodeTaken},
@@ -44,11 +46,13 @@ var refusals = map[string][]affiliate.Reason{
 	affiliatev1.ParticipantService_InviteParticipant_FullMethodName:       {affiliate.ReasonReferralCodeTaken, affiliate.ReasonApplicationDuplicate, affiliate.ReasonProgramStateInvalid},
 
 	affiliatev1.LinkService_CreateLink_FullMethodName:        createLinkReasons,
-	affiliatev1.LinkService_UpdateLink_FullMethodName:        {affiliate.ReasonParticipantErased},
+	affiliatev1.LinkService_UpdateLink_FullMethodName:        {affiliate.ReasonParticipantErased, affiliate.ReasonProgramStateInvalid},
+	affiliatev1.LinkService_DeleteLink_FullMethodName:        {affiliate.ReasonParticipantErased},
 	affiliatev1.LinkService_CreatePartnerLink_FullMethodName: append([]affiliate.Reason{affiliate.ReasonNotFound}, createLinkReasons...),
-	affiliatev1.LinkService_UpdatePartnerLink_FullMethodName: {affiliate.ReasonParticipantErased},
+	affiliatev1.LinkService_UpdatePartnerLink_FullMethodName: {affiliate.ReasonParticipantErased, affiliate.ReasonProgramStateInvalid},
+	affiliatev1.LinkService_DeletePartnerLink_FullMethodName: {affiliate.ReasonParticipantErased},
 
-	affiliatev1.PromoCodeService_CreatePromoCode_FullMethodName: {affiliate.ReasonPromoCodeTaken, affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.PromoCodeService_CreatePromoCode_FullMethodName: {affiliate.ReasonPromoCodeTaken, affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased, affiliate.ReasonProgramStateInvalid},
 	affiliatev1.PromoCodeService_UpdatePromoCode_FullMethodName: {affiliate.ReasonParticipantErased},
 
 	affiliatev1.ConversionService_ReportConversion_FullMethodName:      {affiliate.ReasonConversionDuplicate, affiliate.ReasonNoAttributionSignal, affiliate.ReasonModeMismatch},
@@ -90,6 +94,6 @@ var createLinkReasons = []affiliate.Reason{
 	affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased, affiliate.ReasonProgramStateInvalid,
 }
 
-// Refusals returns the error reasons that are specific to an RPC. The caller must not
+// ErrorReasons returns the error reasons that are specific to an RPC. The caller must not
 // change the list.
-func Refusals(fullMethod string) []affiliate.Reason { return refusals[fullMethod] }
+func ErrorReasons(fullMethod string) []affiliate.Reason { return refusals[fullMethod] }

@@ -7,16 +7,16 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Word is one value of an enum in the spelling of the REST API.
-type Word struct {
+// EnumName is one value of an enum in the spelling of the REST API.
+type EnumName struct {
 	Number protoreflect.EnumNumber
 	Text   string
 }
 
-// Words returns the values of an enum in lower case and without their prefix:
+// EnumNames returns the values of an enum in lower case and without their prefix:
 // COMMISSION_STATUS_PENDING becomes pending. The prefix is the name of the zero value
 // without UNSPECIFIED. The zero value has no word, because the API writes it as null.
-func Words(enum protoreflect.EnumDescriptor) ([]Word, error) {
+func EnumNames(enum protoreflect.EnumDescriptor) ([]EnumName, error) {
 	values := enum.Values()
 	zero := values.ByNumber(0)
 	if zero == nil {
@@ -26,7 +26,7 @@ func Words(enum protoreflect.EnumDescriptor) ([]Word, error) {
 	if !ok {
 		return nil, fmt.Errorf("enum %s: the zero value must end in UNSPECIFIED", enum.FullName())
 	}
-	words := make([]Word, 0, values.Len()-1)
+	words := make([]EnumName, 0, values.Len()-1)
 	for i := range values.Len() {
 		value := values.Get(i)
 		if value.Number() == 0 {
@@ -36,7 +36,7 @@ func Words(enum protoreflect.EnumDescriptor) ([]Word, error) {
 		if !ok || text == "" {
 			return nil, fmt.Errorf("enum value %s lacks the prefix %s", value.FullName(), prefix)
 		}
-		words = append(words, Word{value.Number(), strings.ToLower(text)})
+		words = append(words, EnumName{value.Number(), strings.ToLower(text)})
 	}
 	return words, nil
 }

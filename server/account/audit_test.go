@@ -125,7 +125,7 @@ func TestSession_MasksMailRedirectForViewers(t *testing.T) {
 		if role == affiliate.RoleOwner {
 			email = "second-owner@shop.example"
 		}
-		accepted, err := f.accept(w.invite(email, server.FromWord[affiliatev1.Role](role)).Token, "Member", password)
+		accepted, err := f.accept(w.invite(email, server.EnumValue[affiliatev1.Role](role)).Token, "Member", password)
 		if err != nil {
 			t.Fatal(err)
 		}

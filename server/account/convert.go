@@ -23,7 +23,7 @@ func (s *Service) respond(
 		ExpiresIn:    int64(affiliate.AccessTokenLife.Seconds()),
 		User: &affiliatev1.User{
 			Id:        user.ID.String(),
-			Kind:      server.FromWord[affiliatev1.AccountKind](user.Kind),
+			Kind:      server.EnumValue[affiliatev1.AccountKind](user.Kind),
 			Email:     user.Email,
 			Name:      user.Name,
 			Country:   user.Country,
@@ -31,7 +31,7 @@ func (s *Service) respond(
 		},
 	}
 	if workspace != nil {
-		resp.User.Role = server.FromWord[affiliatev1.Role](account.Member.Role)
+		resp.User.Role = server.EnumValue[affiliatev1.Role](account.Member.Role)
 		resp.Workspace = server.WorkspaceSeenBy(*workspace, account.Member.Role)
 	}
 	return resp, nil

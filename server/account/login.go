@@ -77,7 +77,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 // attempts, so that parallel attempts count each other. Errors: RATE_LIMIT_EXCEEDED if
 // the client must wait.
 func (s *Service) throttle(ctx context.Context, attempt affiliate.LoginAttempt) error {
-	if err := s.store.AddLoginTry(ctx, attempt); err != nil {
+	if err := s.store.AddLoginAttempt(ctx, attempt); err != nil {
 		return err
 	}
 	failures, last, err := s.store.OtherLoginFailures(ctx, attempt, attempt.At.Add(-affiliate.LoginFailureWindow))
@@ -89,7 +89,7 @@ func (s *Service) throttle(ctx context.Context, attempt affiliate.LoginAttempt) 
 		return nil
 	}
 	// A rejected attempt must not make the next wait longer.
-	if err := s.store.DeleteLoginTry(ctx, attempt.ID); err != nil {
+	if err := s.store.DeleteLoginAttempt(ctx, attempt.ID); err != nil {
 		return err
 	}
 	refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)

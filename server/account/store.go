@@ -20,13 +20,13 @@ type Store interface {
 	// InviteByToken returns the invitation whose token has this digest. Errors:
 	// NOT_FOUND.
 	InviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error)
-	// AddLoginTry stores a login attempt as failed.
-	AddLoginTry(ctx context.Context, attempt affiliate.LoginAttempt) error
+	// AddLoginAttempt stores a login attempt as failed.
+	AddLoginAttempt(ctx context.Context, attempt affiliate.LoginAttempt) error
 	// OtherLoginFailures counts the failed attempts of the attempt's subject since the
 	// given time, without the attempt itself. last is the time of the newest.
 	OtherLoginFailures(ctx context.Context, attempt affiliate.LoginAttempt, since time.Time) (count int, last time.Time, err error)
-	// DeleteLoginTry deletes a login attempt.
-	DeleteLoginTry(ctx context.Context, id affiliate.LoginAttemptID) error
+	// DeleteLoginAttempt deletes a login attempt.
+	DeleteLoginAttempt(ctx context.Context, id affiliate.LoginAttemptID) error
 	// RevokeSessionOfToken revokes the session that a refresh token belongs to. The token
 	// may have been used. If the token is unknown, nothing happens.
 	RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error

@@ -89,8 +89,8 @@ func toProto(d affiliate.DecisionRecord) (*affiliatev1.Decision, error) {
 		EngineVersion: d.EngineVersion,
 		DecidedAt:     server.Timestamp(d.DecidedAt),
 		Inputs: &affiliatev1.DecisionInputs{
-			Mode:          server.FromWord[affiliatev1.Mode](d.Inputs.Mode),
-			EventType:     server.FromWord[affiliatev1.EventType](d.Inputs.EventType),
+			Mode:          server.EnumValue[affiliatev1.Mode](d.Inputs.Mode),
+			EventType:     server.EnumValue[affiliatev1.EventType](d.Inputs.EventType),
 			OccurredAt:    server.Timestamp(d.Inputs.OccurredAt),
 			AmountCents:   d.Inputs.AmountCents,
 			Currency:      d.Inputs.Currency,
@@ -114,8 +114,8 @@ func toProto(d affiliate.DecisionRecord) (*affiliatev1.Decision, error) {
 		out.Program = &affiliatev1.DecisionProgram{
 			Id:         p.ID.String(),
 			WindowDays: int32(p.WindowDays), // #nosec G115 -- at most 365
-			Model:      server.FromWord[affiliatev1.AttributionModel](p.Model),
-			Precedence: server.FromWord[affiliatev1.SignalPrecedence](p.Precedence),
+			Model:      server.EnumValue[affiliatev1.AttributionModel](p.Model),
+			Precedence: server.EnumValue[affiliatev1.SignalPrecedence](p.Precedence),
 		}
 	}
 	for i, c := range d.Candidates {
@@ -197,7 +197,7 @@ func clickToProto(c affiliate.AttributedClick) *affiliatev1.AttributedClick {
 		ProgramId:      c.Program.String(),
 		ParticipantId:  c.Participant.String(),
 		ReferralCode:   c.ReferralCode,
-		Mode:           server.FromWord[affiliatev1.Mode](c.Scope.Mode),
+		Mode:           server.EnumValue[affiliatev1.Mode](c.Scope.Mode),
 		LandingUrl:     server.Present(c.LandingURL),
 		ReferrerDomain: server.Present(c.ReferrerDomain),
 		UtmSource:      server.Present(c.UTM.Source),

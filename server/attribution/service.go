@@ -126,7 +126,7 @@ func (s *Service) SimulateAttribution(ctx context.Context, req *affiliatev1.Simu
 	if err != nil {
 		return nil, err
 	}
-	if in, err = s.store.SeeSignals(ctx, c, in); err != nil {
+	if in, err = s.store.ReadSignals(ctx, c, in); err != nil {
 		return nil, err
 	}
 	if in.HasSignalOfOtherMode() {

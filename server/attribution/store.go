@@ -22,9 +22,9 @@ type Store interface {
 	Decisions(ctx context.Context, scope affiliate.Scope, filter affiliate.DecisionFilter, page affiliate.Page) ([]affiliate.DecisionRecord, int64, error)
 	// AttributedClick reads a stored click of the mode. Errors: NOT_FOUND.
 	AttributedClick(ctx context.Context, scope affiliate.Scope, id affiliate.ClickID) (affiliate.AttributedClick, error)
-	// SeeSignals adds the stored promo code, customer and participant to the inputs of a
+	// ReadSignals adds the stored promo code, customer and participant to the inputs of a
 	// decision, in either mode. It takes no locks.
-	SeeSignals(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (affiliate.AttributionInputs, error)
+	ReadSignals(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (affiliate.AttributionInputs, error)
 }
 
 // Reports is the part of the conversion service that simulations use.

@@ -34,9 +34,9 @@ const (
 
 // Store runs the checks.
 type Store interface {
-	// CheckBooks runs all checks in one snapshot. It takes no lock that a writer would
+	// CheckAccounts runs all checks in one snapshot. It takes no lock that a writer would
 	// wait for. It compares the clock now with the clock of the database.
-	CheckBooks(ctx context.Context, now func() time.Time) ([]affiliate.CheckResult, error)
+	CheckAccounts(ctx context.Context, now func() time.Time) ([]affiliate.CheckResult, error)
 }
 
 // Worker runs the job affiliate.CheckAccounts.
@@ -77,7 +77,7 @@ func (w *Worker) Timeout(*river.Job[affiliate.CheckAccounts]) time.Duration { re
 // Work runs the checks. It logs violations but does not fail the job because of them,
 // since a second run would find the same violations.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]) error {
-	results, err := w.store.CheckBooks(ctx, w.now)
+	results, err := w.store.CheckAccounts(ctx, w.now)
 	if err != nil {
 		return fmt.Errorf("run the consistency checks: %w", err)
 	}

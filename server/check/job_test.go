@@ -22,7 +22,7 @@ type checkStore struct {
 	err     error
 }
 
-func (f checkStore) CheckBooks(context.Context, func() time.Time) ([]affiliate.CheckResult, error) {
+func (f checkStore) CheckAccounts(context.Context, func() time.Time) ([]affiliate.CheckResult, error) {
 	return f.results, f.err
 }
 

@@ -14,15 +14,15 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	if list, ok := req.(filterRequest); ok {
 		_, found = affiliate.ParsePeriod(list.GetDateFrom(), list.GetDateTo(), list.GetTimezone())
-		server.CheckWord("status", list.GetStatus(), &found)
+		server.CheckEnum("status", list.GetStatus(), &found)
 	}
 	if list, ok := req.(orderRequest); ok {
-		server.CheckWord("sort_order", list.GetSortOrder(), &found)
+		server.CheckEnum("sort_order", list.GetSortOrder(), &found)
 	}
 	if rejection, ok := req.(interface {
 		GetCode() affiliatev1.RejectionCode
 	}); ok {
-		server.CheckWord("code", rejection.GetCode(), &found)
+		server.CheckEnum("code", rejection.GetCode(), &found)
 	}
 	return found
 }

@@ -39,10 +39,10 @@ func (r reader) item(c affiliate.CommissionItem, at time.Time) *affiliatev1.Comm
 		ClickId:               server.Optional(c.Click),
 		PromoCode:             c.PromoCode,
 		CustomerRef:           c.CustomerRef,
-		Mode:                  server.FromWord[affiliatev1.Mode](c.Scope.Mode),
-		Status:                server.FromWord[affiliatev1.CommissionStatus](c.Status),
-		CommissionType:        server.FromWord[affiliatev1.CommissionType](c.Type),
-		EventType:             server.FromWord[affiliatev1.EventType](c.EventType),
+		Mode:                  server.EnumValue[affiliatev1.Mode](c.Scope.Mode),
+		Status:                server.EnumValue[affiliatev1.CommissionStatus](c.Status),
+		CommissionType:        server.EnumValue[affiliatev1.CommissionType](c.Type),
+		EventType:             server.EnumValue[affiliatev1.EventType](c.EventType),
 		RateBps:               narrow(c.RateBps),
 		FlatAmountCents:       c.FlatCents,
 		AmountCents:           c.AmountCents,
@@ -57,11 +57,11 @@ func (r reader) item(c affiliate.CommissionItem, at time.Time) *affiliatev1.Comm
 		RecurringIndex:        narrow(c.RecurringIndex),
 		NeedsReview:           c.NeedsReview,
 		ReviewReasons:         c.ReviewReasons,
-		DisputeStatus:         server.FromWord[affiliatev1.DisputeStatus](c.Dispute),
+		DisputeStatus:         server.EnumValue[affiliatev1.DisputeStatus](c.Dispute),
 		HoldUntil:             server.OptionalTimestamp(c.HoldUntil),
 		HoldActive:            c.HoldActive(at),
 		RejectionReason:       c.RejectionReason,
-		RejectionCode:         optionalWord[affiliatev1.RejectionCode](c.RejectionCode),
+		RejectionCode:         optionalEnum[affiliatev1.RejectionCode](c.RejectionCode),
 		ApprovedAt:            server.OptionalTimestamp(c.ApprovedAt),
 		ApprovedBy:            c.ApprovedBy,
 		RejectedAt:            server.OptionalTimestamp(c.RejectedAt),
@@ -93,8 +93,8 @@ func (r reader) detail(c affiliate.CommissionDetail, at time.Time) *affiliatev1.
 		full.History[i] = &affiliatev1.CommissionHistoryEntry{
 			At:     server.Timestamp(entry.At),
 			Actor:  entry.Actor,
-			From:   optionalWord[affiliatev1.CommissionStatus](entry.From),
-			To:     server.FromWord[affiliatev1.CommissionStatus](entry.To),
+			From:   optionalEnum[affiliatev1.CommissionStatus](entry.From),
+			To:     server.EnumValue[affiliatev1.CommissionStatus](entry.To),
 			Reason: entry.Reason,
 		}
 	}
@@ -133,12 +133,12 @@ func date(t *time.Time) *string {
 	return &s
 }
 
-// optionalWord returns the enum value with the given name. If word is nil, it returns the
+// optionalEnum returns the enum value with the given name. If word is nil, it returns the
 // unspecified value, which JSON responses show as null.
-func optionalWord[E server.Enum, W ~string](word *W) E {
+func optionalEnum[E server.Enum, W ~string](word *W) E {
 	if word == nil {
 		var unspecified E
 		return unspecified
 	}
-	return server.FromWord[E](*word)
+	return server.EnumValue[E](*word)
 }

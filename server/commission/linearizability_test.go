@@ -96,7 +96,7 @@ func sequential(born map[affiliate.CommissionID]affiliate.Commission) porcupine.
 }
 
 func shown(c affiliate.Commission) result {
-	return result{Status: server.FromWord[affiliatev1.CommissionStatus](c.Status), NeedsReview: c.NeedsReview, Moves: c.Version}
+	return result{Status: server.EnumValue[affiliatev1.CommissionStatus](c.Status), NeedsReview: c.NeedsReview, Moves: c.Version}
 }
 
 // recorder calls the service and records the history of the calls.

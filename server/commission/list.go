@@ -59,7 +59,7 @@ func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bo
 		return affiliate.CommissionFilter{}, err
 	}
 	filter := affiliate.CommissionFilter{
-		Status:      affiliate.CommissionStatus(server.Word(req.GetStatus())),
+		Status:      affiliate.CommissionStatus(server.EnumName(req.GetStatus())),
 		NeedsReview: needsReview,
 		Created:     created,
 		Search:      req.GetSearch(),

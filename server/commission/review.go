@@ -31,7 +31,7 @@ func (s *Service) ClearCommissionReview(ctx context.Context, req *affiliatev1.Cl
 
 func rejection(reason *string, code affiliatev1.RejectionCode) affiliate.CommissionTransition {
 	t := affiliate.CommissionTransition{Move: affiliate.MoveReject, Reason: reason}
-	if word := server.Word(code); word != "" {
+	if word := server.EnumName(code); word != "" {
 		t.Code = &word
 	}
 	return t
@@ -99,7 +99,7 @@ func (s *Service) reviewBulk(ctx context.Context, req bulkRequest, t affiliate.C
 		return nil, err
 	}
 	t.Scope, t.Actor, t.At = server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.at()
-	outcomes, err := server.EachOf(req.GetCommissionIds(), func(id affiliate.CommissionID) (string, error) {
+	outcomes, err := server.ForEachID(req.GetCommissionIds(), func(id affiliate.CommissionID) (string, error) {
 		t.Commission = id
 		moved, err := Move(ctx, s.store, t)
 		return string(moved.Status), err
@@ -114,9 +114,9 @@ func (s *Service) reviewBulk(ctx context.Context, req bulkRequest, t affiliate.C
 		}
 		response.Results = append(response.Results, &affiliatev1.BulkCommissionResult{
 			CommissionId: o.ID, Success: o.Success, StatusCode: o.StatusCode,
-			Status: server.FromWord[affiliatev1.CommissionStatus](o.Status), Code: o.Code, Message: o.Message,
+			Status: server.EnumValue[affiliatev1.CommissionStatus](o.Status), Code: o.Code, Message: o.Message,
 		})
 	}
 	response.Summary = server.BulkSummary(len(outcomes), succeeded)
-	return server.AnswerBulk(ctx, response)
+	return server.RespondToBulk(ctx, response)
 }

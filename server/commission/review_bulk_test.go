@@ -39,7 +39,7 @@ func TestBulk_MovesEachCommissionSeparately(t *testing.T) {
 	elsewhere := m.commission(m.partner(m.newProgram("Beta"), "Bo", "bo@example.com"), nil).String()
 	unknown := affiliate.NewID[affiliate.Commission](w.now()).String()
 	status := func(word string) affiliatev1.CommissionStatus {
-		return server.FromWord[affiliatev1.CommissionStatus](word)
+		return server.EnumValue[affiliatev1.CommissionStatus](word)
 	}
 	good := func(id, after string) *affiliatev1.BulkCommissionResult {
 		return &affiliatev1.BulkCommissionResult{CommissionId: id, Success: true, StatusCode: 200, Status: status(after)}

@@ -72,7 +72,7 @@ func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.Report
 	case replayed == succeeded:
 		server.MarkReplayed(ctx)
 	}
-	return server.AnswerBulk(ctx, &affiliatev1.ReportConversionsResponse{
+	return server.RespondToBulk(ctx, &affiliatev1.ReportConversionsResponse{
 		Summary: server.BulkSummary(len(b.results), succeeded), Results: b.results,
 	})
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func eventOf(r *affiliatev1.ReportConversionRequest) affiliate.EventType {
-	return affiliate.EventType(server.Word(r.GetEventType()))
+	return affiliate.EventType(server.EnumName(r.GetEventType()))
 }
 
 // conversionOf converts a valid request to the conversion that the store records. It
@@ -88,11 +88,11 @@ func responseOf(o affiliate.ReportOutcome) *affiliatev1.ReportConversionResponse
 	c, a := o.Conversion, o.Attribution
 	response := &affiliatev1.ReportConversionResponse{
 		Id:                    c.ID.String(),
-		EventType:             server.FromWord[affiliatev1.EventType](c.EventType),
+		EventType:             server.EnumValue[affiliatev1.EventType](c.EventType),
 		ExternalTransactionId: c.ExternalTransactionID,
 		AmountCents:           c.AmountCents,
 		Currency:              server.Present(c.Currency),
-		Mode:                  server.FromWord[affiliatev1.Mode](c.Mode),
+		Mode:                  server.EnumValue[affiliatev1.Mode](c.Mode),
 		OccurredAt:            server.Timestamp(c.OccurredAt),
 		CreatedAt:             server.Timestamp(c.CreatedAt),
 		Attributed:            a.Attributed,
@@ -121,7 +121,7 @@ func responseOf(o affiliate.ReportOutcome) *affiliatev1.ReportConversionResponse
 	if commission := o.Commission; commission != nil {
 		response.Commission = &affiliatev1.ConversionCommission{
 			Id:          commission.ID.String(),
-			Status:      server.FromWord[affiliatev1.CommissionStatus](commission.Status),
+			Status:      server.EnumValue[affiliatev1.CommissionStatus](commission.Status),
 			AmountCents: commission.AmountCents,
 			Currency:    commission.Currency,
 			HoldUntil:   server.OptionalTimestamp(commission.HoldUntil),

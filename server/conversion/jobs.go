@@ -81,7 +81,7 @@ var errSuperseded = errors.New("another decision is in force")
 // unless the conversion is already attributed or the click belongs to the other mode.
 func (s *Service) attributeLate(ctx context.Context, c affiliate.StoredConversion, found *affiliate.FoundClick) error {
 	if c.Attributed || found.Mode != c.Scope.Mode {
-		return s.store.ForgetAwaited(ctx, c.Conversion)
+		return s.store.StopAwaiting(ctx, c.Conversion)
 	}
 	c.Buyer = s.hasher.buyer(c.Conversion)
 	inputs := inputsOf(c.Conversion)

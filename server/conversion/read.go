@@ -49,7 +49,7 @@ func (s *Service) GetConversion(ctx context.Context, req *affiliatev1.GetConvers
 func filterOf(req *affiliatev1.ListConversionsRequest) (affiliate.ConversionFilter, error) {
 	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	filter := affiliate.ConversionFilter{
-		Created: created, Attributed: req.Attributed, EventType: affiliate.EventType(server.Word(req.GetEventType())),
+		Created: created, Attributed: req.Attributed, EventType: affiliate.EventType(server.EnumName(req.GetEventType())),
 		ExternalTransactionID: req.GetExternalTransactionId(),
 	}
 	if id, ok := affiliate.ParseID[affiliate.Program](req.GetProgramId()); ok {
@@ -79,8 +79,8 @@ func itemOf(item affiliate.ConversionItem) *affiliatev1.ConversionListItem {
 		FeeCents:              c.Sale.FeeCents,
 		DiscountCents:         c.DiscountCents,
 		RefundedAmountCents:   c.RefundedAmountCents,
-		Status:                server.FromWord[affiliatev1.ConversionStatus](c.Status),
-		Source:                server.FromWord[affiliatev1.ConversionSource](c.Source),
+		Status:                server.EnumValue[affiliatev1.ConversionStatus](c.Status),
+		Source:                server.EnumValue[affiliatev1.ConversionSource](c.Source),
 		OccurredAt:            reported.GetOccurredAt(),
 		CreatedAt:             reported.GetCreatedAt(),
 		Attributed:            reported.GetAttributed(),

@@ -50,7 +50,7 @@ func refundOf(o affiliate.RefundOutcome) *affiliatev1.Refund {
 	if c := o.Commission; c != nil {
 		refund.Commission = &affiliatev1.RefundedCommission{
 			Id:                  c.ID.String(),
-			Status:              server.FromWord[affiliatev1.CommissionStatus](c.Status),
+			Status:              server.EnumValue[affiliatev1.CommissionStatus](c.Status),
 			AmountCents:         c.AmountCents,
 			ReversedAmountCents: c.ReversedCents(),
 			Currency:            c.Currency,
@@ -89,7 +89,7 @@ func (w *sweepRefundsWorker) Work(ctx context.Context, _ *river.Job[sweepRefunds
 func (s *Service) SweepRefunds(ctx context.Context, cursor affiliate.ParkedSale) (affiliate.ParkedSale, error) {
 	var failed error
 	for range sweepBatches {
-		known, next, err := s.store.KnownParkedSales(ctx, cursor, sweepBatch)
+		known, next, err := s.store.RecordedParkedSales(ctx, cursor, sweepBatch)
 		if err != nil {
 			return cursor, errors.Join(failed, err)
 		}

@@ -43,18 +43,18 @@ type Store interface {
 	// ApplyParkedRefunds applies the parked refunds of a sale if its conversion is
 	// recorded.
 	ApplyParkedRefunds(ctx context.Context, waiting affiliate.ParkedSale, at time.Time) error
-	// KnownParkedSales reads up to limit sales with parked refunds, starting after the
+	// RecordedParkedSales reads up to limit sales with parked refunds, starting after the
 	// cursor. known contains the sales among them whose conversion is recorded. next is
 	// the cursor of the next call, or zero after the last sale.
-	KnownParkedSales(ctx context.Context, after affiliate.ParkedSale, limit int) (known []affiliate.ParkedSale, next affiliate.ParkedSale, err error)
+	RecordedParkedSales(ctx context.Context, after affiliate.ParkedSale, limit int) (known []affiliate.ParkedSale, next affiliate.ParkedSale, err error)
 	// DropExpiredRefunds deletes up to limit parked refunds that have expired, and returns
 	// their number.
 	DropExpiredRefunds(ctx context.Context, now time.Time, limit int) (int64, error)
 
 	// AwaitedConversions reads up to limit conversions that wait for a click.
 	AwaitedConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.StoredConversion, error)
-	// ForgetAwaited ends the wait of a conversion for its click.
-	ForgetAwaited(ctx context.Context, c affiliate.Conversion) error
+	// StopAwaiting ends the wait of a conversion for its click.
+	StopAwaiting(ctx context.Context, c affiliate.Conversion) error
 	// ArrivedClicks reads up to limit awaited clicks, starting after the cursor. arrived
 	// contains the clicks among them that are stored. next is the cursor of the next call,
 	// or zero after the last click.

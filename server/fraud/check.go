@@ -17,7 +17,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
 	case *affiliatev1.PutFraudPolicyRequest:
-		server.CheckWord("policy", req.GetPolicy(), &found)
+		server.CheckEnum("policy", req.GetPolicy(), &found)
 		for i, rule := range req.GetDisabledRules() {
 			if !fraud.Known(rule) {
 				found.Add(fmt.Sprintf("disabled_rules[%d]", i), "must be the name of a fraud rule")
@@ -35,7 +35,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		}
 	case *affiliatev1.ListFraudEventsRequest:
 		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
-		server.CheckWord("status", req.GetStatus(), &found)
+		server.CheckEnum("status", req.GetStatus(), &found)
 	}
 	return found
 }

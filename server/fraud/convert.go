@@ -42,7 +42,7 @@ func distinct(words []string) []string {
 func policyToProto(p affiliate.ProgramFraudPolicy) *affiliatev1.ProgramFraudPolicy {
 	out := &affiliatev1.ProgramFraudPolicy{
 		ProgramId:        p.Program.String(),
-		Policy:           server.FromWord[affiliatev1.FraudPolicy](p.Policy),
+		Policy:           server.EnumValue[affiliatev1.FraudPolicy](p.Policy),
 		DisabledRules:    p.Settings.DisabledRules,
 		BlockedCountries: p.Settings.BlockedCountries,
 		CouponSites:      p.Settings.CouponSites,
@@ -61,7 +61,7 @@ func policyToProto(p affiliate.ProgramFraudPolicy) *affiliatev1.ProgramFraudPoli
 func eventToProto(e affiliate.FraudEvent) *affiliatev1.FraudEvent {
 	out := &affiliatev1.FraudEvent{
 		Id:                    e.ID.String(),
-		Mode:                  server.FromWord[affiliatev1.Mode](e.Scope.Mode),
+		Mode:                  server.EnumValue[affiliatev1.Mode](e.Scope.Mode),
 		ProgramId:             e.Program.String(),
 		ProgramName:           e.ProgramName,
 		ParticipantId:         e.Participant.String(),
@@ -70,8 +70,8 @@ func eventToProto(e affiliate.FraudEvent) *affiliatev1.FraudEvent {
 		ExternalTransactionId: e.ExternalTransactionID,
 		CommissionId:          server.Optional(e.Commission),
 		Score:                 int32(e.Score), // #nosec G115 -- at most 100
-		Action:                server.FromWord[affiliatev1.FraudAction](e.Action),
-		Status:                server.FromWord[affiliatev1.FraudEventStatus](e.Status),
+		Action:                server.EnumValue[affiliatev1.FraudAction](e.Action),
+		Status:                server.EnumValue[affiliatev1.FraudEventStatus](e.Status),
 		Note:                  e.Note,
 		ResolvedBy:            server.Optional(e.ResolvedBy),
 		ResolvedAt:            server.OptionalTimestamp(e.ResolvedAt),

@@ -57,7 +57,7 @@ func (s *Service) PutFraudPolicy(ctx context.Context, req *affiliatev1.PutFraudP
 		return nil, err
 	}
 	policy, err := s.store.PutFraudPolicy(ctx, server.PrincipalFrom(ctx).Scope(), affiliate.ProgramFraudPolicy{
-		Program: program, Policy: affiliate.FraudPolicy(server.Word(req.GetPolicy())), Settings: settingsOf(req), UpdatedAt: s.changeTime(),
+		Program: program, Policy: affiliate.FraudPolicy(server.EnumName(req.GetPolicy())), Settings: settingsOf(req), UpdatedAt: s.changeTime(),
 	}, server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFrau
 	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
-	filter := affiliate.FraudEventFilter{Created: created, Status: affiliate.FraudEventStatus(server.Word(req.GetStatus()))}
+	filter := affiliate.FraudEventFilter{Created: created, Status: affiliate.FraudEventStatus(server.EnumName(req.GetStatus()))}
 	if id, ok := affiliate.ParseID[affiliate.Program](req.GetProgramId()); ok {
 		filter.Program = &id
 	}
@@ -101,7 +101,7 @@ func (s *Service) ResolveFraudEvent(ctx context.Context, req *affiliatev1.Resolv
 	}
 	event, err := s.store.ResolveFraudEvent(ctx, affiliate.FraudResolution{
 		Scope: server.PrincipalFrom(ctx).Scope(), Event: id,
-		Outcome: affiliate.FraudEventStatus(server.Word(req.GetOutcome())), Note: req.Note,
+		Outcome: affiliate.FraudEventStatus(server.EnumName(req.GetOutcome())), Note: req.Note,
 		By: server.ActorFrom(ctx), At: s.changeTime(),
 	})
 	if err != nil {

@@ -41,9 +41,9 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	case *affiliatev1.CreateLedgerEntryRequest:
 		return manualEntryOf(req).Check()
 	case *affiliatev1.ListLedgerRequest:
-		server.CheckWord("type", req.GetType(), &found)
+		server.CheckEnum("type", req.GetType(), &found)
 	case *affiliatev1.ListPartnerLedgerRequest:
-		server.CheckWord("type", req.GetType(), &found)
+		server.CheckEnum("type", req.GetType(), &found)
 	}
 	return found
 }
@@ -55,7 +55,7 @@ func manualEntryOf(req *affiliatev1.CreateLedgerEntryRequest) affiliate.ManualEn
 		currency = code
 	}
 	return affiliate.ManualEntry{
-		Type: affiliate.LedgerEntryType(server.Word(req.GetType())), AmountCents: req.GetAmountCents(), Currency: currency, Reason: req.GetReason(),
+		Type: affiliate.LedgerEntryType(server.EnumName(req.GetType())), AmountCents: req.GetAmountCents(), Currency: currency, Reason: req.GetReason(),
 	}
 }
 
@@ -66,7 +66,7 @@ func (s *Service) ListLedger(ctx context.Context, req *affiliatev1.ListLedgerReq
 		return nil, err
 	}
 	page := server.PageOf(req)
-	filter := affiliate.LedgerFilter{Type: affiliate.LedgerEntryType(server.Word(req.GetType())), Currency: req.GetCurrency()}
+	filter := affiliate.LedgerFilter{Type: affiliate.LedgerEntryType(server.EnumName(req.GetType())), Currency: req.GetCurrency()}
 	entries, total, balances, err := s.store.Ledger(ctx, server.PrincipalFrom(ctx).Scope(), program, participant, filter, page)
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 // ListPartnerLedger returns one page of the calling partner's own entries.
 func (s *Service) ListPartnerLedger(ctx context.Context, req *affiliatev1.ListPartnerLedgerRequest) (*affiliatev1.ListPartnerLedgerResponse, error) {
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	filter := affiliate.LedgerFilter{Type: affiliate.LedgerEntryType(server.Word(req.GetType())), Currency: req.GetCurrency()}
+	filter := affiliate.LedgerFilter{Type: affiliate.LedgerEntryType(server.EnumName(req.GetType())), Currency: req.GetCurrency()}
 	if req.ProgramId != nil {
 		// A text that is not a UUID becomes the zero id. No record has that id.
 		id, _ := affiliate.ParseID[affiliate.Program](req.GetProgramId())

@@ -31,7 +31,7 @@ func (s *Service) bulk(ctx context.Context, req bulkRequest, move affiliate.Part
 		return nil, err
 	}
 	scope, at, actor := server.PrincipalFrom(ctx).Scope(), s.changeTime(), server.ActorFrom(ctx)
-	outcomes, err := server.EachOf(req.GetParticipantIds(), func(id affiliate.ParticipantID) (string, error) {
+	outcomes, err := server.ForEachID(req.GetParticipantIds(), func(id affiliate.ParticipantID) (string, error) {
 		moved, err := s.store.MoveParticipant(ctx, scope, program, id, move, reason, at, actor)
 		return string(moved.Status), err
 	})
@@ -45,9 +45,9 @@ func (s *Service) bulk(ctx context.Context, req bulkRequest, move affiliate.Part
 		}
 		response.Results = append(response.Results, &affiliatev1.BulkParticipantResult{
 			ParticipantId: o.ID, Success: o.Success, StatusCode: o.StatusCode,
-			Status: server.FromWord[affiliatev1.ParticipantStatus](o.Status), Code: o.Code, Message: o.Message,
+			Status: server.EnumValue[affiliatev1.ParticipantStatus](o.Status), Code: o.Code, Message: o.Message,
 		})
 	}
 	response.Summary = server.BulkSummary(len(outcomes), succeeded)
-	return server.AnswerBulk(ctx, response)
+	return server.RespondToBulk(ctx, response)
 }

@@ -23,7 +23,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 			found.Add("email", affiliate.MustBeEmail)
 		}
 	case *affiliatev1.ListParticipantsRequest:
-		server.CheckWord("status", req.GetStatus(), &found)
+		server.CheckEnum("status", req.GetStatus(), &found)
 	case *affiliatev1.UpdateParticipantRequest:
 		server.CheckMask(req, &found, "referral_code")
 		checkCode(req.GetReferralCode(), &found)

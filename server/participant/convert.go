@@ -24,7 +24,7 @@ func toProto(p affiliate.Participant, role affiliate.Role) *affiliatev1.Particip
 		PartnerId:          p.Partner.String(),
 		PartnerName:        p.PartnerName,
 		PartnerEmail:       emailFor(role, p.PartnerEmail),
-		Status:             server.FromWord[affiliatev1.ParticipantStatus](p.Status),
+		Status:             server.EnumValue[affiliatev1.ParticipantStatus](p.Status),
 		ReferralCode:       p.ReferralCode,
 		ApplicationAnswers: p.Answers,
 		TermsAcceptedAt:    server.OptionalTimestamp(p.TermsAcceptedAt),

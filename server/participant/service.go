@@ -75,7 +75,7 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 	page := server.PageOf(req)
 	caller := server.PrincipalFrom(ctx)
 	filter := affiliate.ParticipantFilter{
-		Status:     affiliate.ParticipantStatus(server.Word(req.GetStatus())),
+		Status:     affiliate.ParticipantStatus(server.EnumName(req.GetStatus())),
 		Search:     req.GetSearch(),
 		HideEmails: caller.Role == affiliate.RoleViewer,
 	}

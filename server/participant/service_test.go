@@ -344,7 +344,7 @@ func TestMoveParticipant_FromEveryStatus(t *testing.T) {
 				}
 				continue
 			}
-			if err != nil || server.Word(moved.Status) != to {
+			if err != nil || server.EnumName(moved.Status) != to {
 				t.Errorf("%s %s: %v, %v", from, verb, moved, err)
 			}
 			if got := w.eventTypes(); !slices.Equal(got, []string{events[verb]}) {

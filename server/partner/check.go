@@ -63,5 +63,5 @@ func setOrClear(value *string) affiliate.Change[string] {
 
 // payoutAccount returns the payout account in the request, and its violations.
 func payoutAccount(req *affiliatev1.SetPayoutMethodRequest) (affiliate.PayoutAccount, affiliate.Violations) {
-	return affiliate.ParsePayoutAccount(affiliate.PayoutMethod(server.Word(req.GetMethod())), req.Account, req.AccountHolder)
+	return affiliate.ParsePayoutAccount(affiliate.PayoutMethod(server.EnumName(req.GetMethod())), req.Account, req.AccountHolder)
 }

@@ -17,8 +17,8 @@ func (s *Service) programToProto(p affiliate.PartnerProgram) *affiliatev1.Partne
 		Name:                  p.Name,
 		MerchantName:          p.MerchantName,
 		Description:           p.Description,
-		Status:                server.FromWord[affiliatev1.ProgramStatus](p.Status),
-		Mode:                  server.FromWord[affiliatev1.Mode](p.Scope.Mode),
+		Status:                server.EnumValue[affiliatev1.ProgramStatus](p.Status),
+		Mode:                  server.EnumValue[affiliatev1.Mode](p.Scope.Mode),
 		WebsiteUrl:            p.WebsiteURL,
 		LandingUrl:            p.LandingURL,
 		Currency:              p.Currency,
@@ -39,7 +39,7 @@ func (s *Service) participationToProto(p *affiliate.Participation) *affiliatev1.
 	}
 	out := &affiliatev1.Participation{
 		ParticipantId:   p.Participant.String(),
-		Status:          server.FromWord[affiliatev1.ParticipantStatus](p.Status),
+		Status:          server.EnumValue[affiliatev1.ParticipantStatus](p.Status),
 		ReferralCode:    p.Link.Code,
 		Url:             p.Link.URL(),
 		CommissionRate:  server.Rate(p.Rate),
@@ -67,10 +67,10 @@ func commissionToProto(c affiliate.PartnerCommission, at time.Time) *affiliatev1
 		ProgramId:           c.Program.String(),
 		ProgramName:         c.ProgramName,
 		ParticipantId:       c.Participant.String(),
-		Mode:                server.FromWord[affiliatev1.Mode](c.Mode),
-		Status:              server.FromWord[affiliatev1.CommissionStatus](c.Status),
-		CommissionType:      server.FromWord[affiliatev1.CommissionType](c.Type),
-		EventType:           server.FromWord[affiliatev1.EventType](c.EventType),
+		Mode:                server.EnumValue[affiliatev1.Mode](c.Mode),
+		Status:              server.EnumValue[affiliatev1.CommissionStatus](c.Status),
+		CommissionType:      server.EnumValue[affiliatev1.CommissionType](c.Type),
+		EventType:           server.EnumValue[affiliatev1.EventType](c.EventType),
 		RateBps:             toInt32(c.RateBps),
 		FlatAmountCents:     c.FlatCents,
 		AmountCents:         c.AmountCents,
@@ -90,7 +90,7 @@ func commissionToProto(c affiliate.PartnerCommission, at time.Time) *affiliatev1
 		CreatedAt:           server.Timestamp(c.CreatedAt),
 	}
 	if c.RejectionCode != nil {
-		out.RejectionCode = server.FromWord[affiliatev1.RejectionCode](*c.RejectionCode)
+		out.RejectionCode = server.EnumValue[affiliatev1.RejectionCode](*c.RejectionCode)
 	}
 	return out
 }
@@ -135,7 +135,7 @@ func payoutMethodToProto(d *affiliate.PayoutDetails) *affiliatev1.PayoutMethodDe
 		return nil
 	}
 	return &affiliatev1.PayoutMethodDetails{
-		Method:      server.FromWord[affiliatev1.PayoutMethod](d.Method),
+		Method:      server.EnumValue[affiliatev1.PayoutMethod](d.Method),
 		AccountHint: d.Hint,
 		UpdatedAt:   server.Timestamp(d.UpdatedAt),
 	}

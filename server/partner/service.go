@@ -96,7 +96,7 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
 	filter := affiliate.PartnerCommissionFilter{
 		Program: optionalID(req.ProgramId),
-		Status:  affiliate.CommissionStatus(server.Word(req.GetStatus())),
+		Status:  affiliate.CommissionStatus(server.EnumName(req.GetStatus())),
 		Created: created,
 	}
 	order := affiliate.CommissionOrder{

@@ -20,15 +20,15 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	case *affiliatev1.CreatePayoutBatchRequest:
 		_, found = cutoffOf(req.Cutoff, s.changeTime())
 	case *affiliatev1.ListPayoutBatchesRequest:
-		server.CheckWord("status", req.GetStatus(), &found)
+		server.CheckEnum("status", req.GetStatus(), &found)
 	case *affiliatev1.ListPayoutsRequest:
 		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
-		server.CheckWord("status", req.GetStatus(), &found)
+		server.CheckEnum("status", req.GetStatus(), &found)
 	case *affiliatev1.ListPartnerPayoutsRequest:
 		_, found = affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
-		server.CheckWord("status", req.GetStatus(), &found)
+		server.CheckEnum("status", req.GetStatus(), &found)
 	case *affiliatev1.ExportPayoutBatchRequest:
-		server.CheckWord("format", req.GetFormat(), &found)
+		server.CheckEnum("format", req.GetFormat(), &found)
 	case *affiliatev1.MarkPayoutPaidRequest:
 		switch at := req.GetPaidAt(); {
 		case at == nil:

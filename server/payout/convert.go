@@ -24,10 +24,10 @@ func previewLine(d affiliate.PayoutDue) *affiliatev1.PayoutPreviewLine {
 		CommissionCents: d.CommissionCents,
 		AdjustmentCents: d.AdjustmentCents,
 		AmountCents:     d.AmountCents(),
-		ExcludedBecause: server.FromWord[affiliatev1.PayoutExclusion](d.Exclusion()),
+		ExcludedBecause: server.EnumValue[affiliatev1.PayoutExclusion](d.Exclusion()),
 	}
 	if d.Method != nil {
-		line.Method = server.FromWord[affiliatev1.PayoutMethod](*d.Method)
+		line.Method = server.EnumValue[affiliatev1.PayoutMethod](*d.Method)
 	}
 	return line
 }
@@ -59,8 +59,8 @@ func toTotals(totals []affiliate.PayoutTotal) []*affiliatev1.PayoutTotal {
 func toBatch(b affiliate.PayoutBatch) *affiliatev1.PayoutBatch {
 	return &affiliatev1.PayoutBatch{
 		Id:          b.ID.String(),
-		Mode:        server.FromWord[affiliatev1.Mode](b.Scope.Mode),
-		Status:      server.FromWord[affiliatev1.PayoutBatchStatus](b.Status),
+		Mode:        server.EnumValue[affiliatev1.Mode](b.Scope.Mode),
+		Status:      server.EnumValue[affiliatev1.PayoutBatchStatus](b.Status),
 		Cutoff:      server.Timestamp(b.Cutoff),
 		PayoutCount: b.Counts.All(),
 		Totals:      toTotals(b.Totals),
@@ -88,11 +88,11 @@ func toProto(p affiliate.PayoutItem) *affiliatev1.Payout {
 		ProgramName:     p.ProgramName,
 		ParticipantId:   p.Participant.String(),
 		PartnerName:     p.PartnerName,
-		Mode:            server.FromWord[affiliatev1.Mode](p.Scope.Mode),
+		Mode:            server.EnumValue[affiliatev1.Mode](p.Scope.Mode),
 		AmountCents:     p.AmountCents,
 		Currency:        p.Currency,
-		Status:          server.FromWord[affiliatev1.PayoutStatus](p.Status),
-		Method:          server.FromWord[affiliatev1.PayoutMethod](p.Method),
+		Status:          server.EnumValue[affiliatev1.PayoutStatus](p.Status),
+		Method:          server.EnumValue[affiliatev1.PayoutMethod](p.Method),
 		Reference:       p.Reference,
 		PeriodStart:     server.OptionalTimestamp(p.PeriodStart),
 		PeriodEnd:       server.OptionalTimestamp(p.PeriodEnd),
@@ -128,11 +128,11 @@ func toPartner(p affiliate.PayoutItem) *affiliatev1.PartnerPayout {
 		ProgramId:       p.Program.String(),
 		ProgramName:     p.ProgramName,
 		ParticipantId:   p.Participant.String(),
-		Mode:            server.FromWord[affiliatev1.Mode](p.Scope.Mode),
+		Mode:            server.EnumValue[affiliatev1.Mode](p.Scope.Mode),
 		AmountCents:     p.AmountCents,
 		Currency:        p.Currency,
-		Status:          server.FromWord[affiliatev1.PayoutStatus](p.Status),
-		Method:          server.FromWord[affiliatev1.PayoutMethod](p.Method),
+		Status:          server.EnumValue[affiliatev1.PayoutStatus](p.Status),
+		Method:          server.EnumValue[affiliatev1.PayoutMethod](p.Method),
 		Reference:       p.Reference,
 		PeriodStart:     server.OptionalTimestamp(p.PeriodStart),
 		PeriodEnd:       server.OptionalTimestamp(p.PeriodEnd),

@@ -126,7 +126,7 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 // ListPayoutBatches returns one page of the workspace's batches in the mode of the call.
 func (s *Service) ListPayoutBatches(ctx context.Context, req *affiliatev1.ListPayoutBatchesRequest) (*affiliatev1.ListPayoutBatchesResponse, error) {
 	page := server.PageOf(req)
-	status := affiliate.PayoutBatchStatus(server.Word(req.GetStatus()))
+	status := affiliate.PayoutBatchStatus(server.EnumName(req.GetStatus()))
 	batches, total, err := s.store.PayoutBatches(ctx, server.PrincipalFrom(ctx).Scope(), status, page)
 	if err != nil {
 		return nil, err
@@ -186,7 +186,7 @@ func (s *Service) ListPayouts(ctx context.Context, req *affiliatev1.ListPayoutsR
 	}
 	page := server.PageOf(req)
 	items, total, err := s.store.Payouts(ctx, server.PrincipalFrom(ctx).Scope(), affiliate.PayoutFilter{
-		Status:      affiliate.PayoutStatus(server.Word(req.GetStatus())),
+		Status:      affiliate.PayoutStatus(server.EnumName(req.GetStatus())),
 		Program:     optionalID[affiliate.Program](req.ProgramId),
 		Participant: optionalID[affiliate.Participant](req.ParticipantId),
 		Batch:       optionalID[affiliate.PayoutBatch](req.BatchId),
@@ -263,7 +263,7 @@ func (s *Service) ListPartnerPayouts(ctx context.Context, req *affiliatev1.ListP
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
 	items, total, err := s.store.PartnerPayouts(ctx, caller.User, caller.Mode, affiliate.PayoutFilter{
-		Status:  affiliate.PayoutStatus(server.Word(req.GetStatus())),
+		Status:  affiliate.PayoutStatus(server.EnumName(req.GetStatus())),
 		Program: optionalID[affiliate.Program](req.ProgramId),
 		Created: created,
 	}, page)

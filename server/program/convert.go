@@ -16,24 +16,24 @@ func toProto(p affiliate.Program) *affiliatev1.Program {
 		Name:                  p.Name,
 		Slug:                  p.Slug,
 		Description:           p.Description,
-		Status:                server.FromWord[affiliatev1.ProgramStatus](p.Status),
-		Mode:                  server.FromWord[affiliatev1.Mode](p.Scope.Mode),
+		Status:                server.EnumValue[affiliatev1.ProgramStatus](p.Status),
+		Mode:                  server.EnumValue[affiliatev1.Mode](p.Scope.Mode),
 		WebsiteUrl:            p.WebsiteURL,
 		AllowedDomains:        p.AllowedDomains,
 		LandingUrl:            p.LandingURL,
 		Currency:              p.Currency,
 		AttributionWindowDays: int32(p.WindowDays), //nolint:gosec // at most 365
-		AttributionModel:      server.FromWord[affiliatev1.AttributionModel](p.Model),
+		AttributionModel:      server.EnumValue[affiliatev1.AttributionModel](p.Model),
 		LinkParam:             p.LinkParam,
 		AutoApprovePartners:   p.AutoApprovePartners,
 		IsPublic:              p.IsPublic,
 		CommissionRules:       server.Rules(p.Rules),
 		RulesVersion:          int32(p.RulesVersion), //nolint:gosec // users create the versions one by one
 		TermsUrl:              p.TermsURL,
-		SignalPrecedence:      server.FromWord[affiliatev1.SignalPrecedence](p.Precedence),
+		SignalPrecedence:      server.EnumValue[affiliatev1.SignalPrecedence](p.Precedence),
 		MinPayoutCents:        p.MinPayoutCents,
 		PayoutTermDays:        int32(p.PayoutTermDays), //nolint:gosec // at most 365
-		FraudPolicy:           server.FromWord[affiliatev1.FraudPolicy](p.FraudPolicy),
+		FraudPolicy:           server.EnumValue[affiliatev1.FraudPolicy](p.FraudPolicy),
 		CreatedAt:             server.Timestamp(p.CreatedAt),
 		UpdatedAt:             server.Timestamp(p.UpdatedAt),
 	}
@@ -58,8 +58,8 @@ func newProgram(req *affiliatev1.CreateProgramRequest) (affiliate.Program, error
 		LandingURL:          req.LandingUrl,
 		Currency:            currency,
 		WindowDays:          affiliate.DefaultWindowDays,
-		Model:               cmp.Or(affiliate.AttributionModel(server.Word(req.GetAttributionModel())), affiliate.DefaultModel),
-		Precedence:          cmp.Or(affiliate.SignalPrecedence(server.Word(req.GetSignalPrecedence())), affiliate.DefaultPrecedence),
+		Model:               cmp.Or(affiliate.AttributionModel(server.EnumName(req.GetAttributionModel())), affiliate.DefaultModel),
+		Precedence:          cmp.Or(affiliate.SignalPrecedence(server.EnumName(req.GetSignalPrecedence())), affiliate.DefaultPrecedence),
 		LinkParam:           affiliate.DefaultLinkParam,
 		AutoApprovePartners: req.GetAutoApprovePartners(),
 		IsPublic:            req.IsPublic == nil || req.GetIsPublic(),
@@ -67,7 +67,7 @@ func newProgram(req *affiliatev1.CreateProgramRequest) (affiliate.Program, error
 		RulesVersion:        1,
 		MinPayoutCents:      req.GetMinPayoutCents(),
 		PayoutTermDays:      int(req.GetPayoutTermDays()),
-		FraudPolicy:         cmp.Or(affiliate.FraudPolicy(server.Word(req.GetFraudPolicy())), affiliate.DefaultFraudPolicy),
+		FraudPolicy:         cmp.Or(affiliate.FraudPolicy(server.EnumName(req.GetFraudPolicy())), affiliate.DefaultFraudPolicy),
 		TermsURL:            req.TermsUrl,
 	}
 	if req.AttributionWindowDays != nil {
@@ -106,7 +106,7 @@ func patchOf(req *affiliatev1.UpdateProgramRequest) affiliate.ProgramPatch {
 		case "attribution_window_days":
 			patch.WindowDays = setOrClearInt(req.AttributionWindowDays)
 		case "attribution_model":
-			patch.Model = setOrClearWord[affiliate.AttributionModel](server.Word(req.GetAttributionModel()))
+			patch.Model = setOrClearWord[affiliate.AttributionModel](server.EnumName(req.GetAttributionModel()))
 		case "link_param":
 			patch.LinkParam = setOrClear(req.LinkParam)
 		case "auto_approve_partners":
@@ -119,13 +119,13 @@ func patchOf(req *affiliatev1.UpdateProgramRequest) affiliate.ProgramPatch {
 			currency, _ := affiliate.ParseCurrency(req.GetCurrency())
 			patch.Currency = affiliate.Set(currency)
 		case "signal_precedence":
-			patch.Precedence = setOrClearWord[affiliate.SignalPrecedence](server.Word(req.GetSignalPrecedence()))
+			patch.Precedence = setOrClearWord[affiliate.SignalPrecedence](server.EnumName(req.GetSignalPrecedence()))
 		case "min_payout_cents":
 			patch.MinPayoutCents = setOrClear(req.MinPayoutCents)
 		case "payout_term_days":
 			patch.PayoutTermDays = setOrClearInt(req.PayoutTermDays)
 		case "fraud_policy":
-			patch.FraudPolicy = setOrClearWord[affiliate.FraudPolicy](server.Word(req.GetFraudPolicy()))
+			patch.FraudPolicy = setOrClearWord[affiliate.FraudPolicy](server.EnumName(req.GetFraudPolicy()))
 		}
 	}
 	patch.Rules = rulesPatchOf(req.GetCommissionRules(), paths)

@@ -81,7 +81,7 @@ func fieldsPatch(rules *affiliatev1.CommissionRules, selected func(path string) 
 		rules = &affiliatev1.CommissionRules{}
 	}
 	if selected("commission_type") {
-		patch.Type = setOrClearWord[affiliate.CommissionType](server.Word(rules.GetCommissionType()))
+		patch.Type = setOrClearWord[affiliate.CommissionType](server.EnumName(rules.GetCommissionType()))
 	}
 	if selected("percentage") {
 		patch.RateBps = setOrClear(server.OptionalBasisPoints(rules.Percentage, rulesField+".percentage", found))
@@ -96,7 +96,7 @@ func fieldsPatch(rules *affiliatev1.CommissionRules, selected func(path string) 
 		patch.AutoApproval = setOrClear(rules.AutoApproval)
 	}
 	if selected("net_basis") {
-		patch.NetBasis = setOrClearWord[affiliate.NetBasis](server.Word(rules.GetNetBasis()))
+		patch.NetBasis = setOrClearWord[affiliate.NetBasis](server.EnumName(rules.GetNetBasis()))
 	}
 	patch.Recurring = recurringFieldsPatch(rules.GetRecurring(), selected)
 	if selected("later_percentage") {
@@ -164,7 +164,7 @@ func eventsOf(events []*affiliatev1.EventRate, found *affiliate.Violations) []af
 	out := make([]affiliate.EventRate, len(events))
 	for i, event := range events {
 		rate := server.RateFields(event.Percentage, event.FlatAmountCents, fmt.Sprintf("%s.events[%d].", rulesField, i), found)
-		out[i] = affiliate.EventRate{EventType: affiliate.EventType(server.Word(event.GetEventType())), Rate: rate}
+		out[i] = affiliate.EventRate{EventType: affiliate.EventType(server.EnumName(event.GetEventType())), Rate: rate}
 	}
 	return out
 }

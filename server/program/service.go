@@ -52,7 +52,7 @@ func (s *Service) CreateProgram(ctx context.Context, req *affiliatev1.CreateProg
 // ListPrograms returns one page of the programmes, newest first.
 func (s *Service) ListPrograms(ctx context.Context, req *affiliatev1.ListProgramsRequest) (*affiliatev1.ListProgramsResponse, error) {
 	page := server.PageOf(req)
-	filter := affiliate.ProgramFilter{Status: affiliate.ProgramStatus(server.Word(req.GetStatus())), Search: req.GetSearch()}
+	filter := affiliate.ProgramFilter{Status: affiliate.ProgramStatus(server.EnumName(req.GetStatus())), Search: req.GetSearch()}
 	programs, total, err := s.store.ListPrograms(ctx, server.PrincipalFrom(ctx).Scope(), filter, page)
 	if err != nil {
 		return nil, err

@@ -271,7 +271,7 @@ func TestMoveProgram_FromEveryStatus(t *testing.T) {
 			w.Exec(`update programs set status = $2 where id = $1`, p.Id, from)
 			moved, err := w.move(w.liveContext(), verb, p.Id)
 			if to, ok := legal[from+" "+verb]; ok {
-				if err != nil || server.Word(moved.Status) != to {
+				if err != nil || server.EnumName(moved.Status) != to {
 					t.Errorf("%s %s: %v, %v", from, verb, moved, err)
 				}
 				continue

@@ -20,7 +20,7 @@ func toProto(c affiliate.PromoCode) *affiliatev1.PromoCode {
 		ProgramId:       c.Program.String(),
 		ParticipantId:   c.Participant.String(),
 		Code:            c.Code,
-		DiscountType:    server.FromWord[affiliatev1.DiscountType](c.DiscountType),
+		DiscountType:    server.EnumValue[affiliatev1.DiscountType](c.DiscountType),
 		DiscountValue:   value,
 		Currency:        c.Currency,
 		MaxRedemptions:  c.MaxRedemptions,
@@ -28,7 +28,7 @@ func toProto(c affiliate.PromoCode) *affiliatev1.PromoCode {
 		ExpiresAt:       server.OptionalTimestamp(c.ExpiresAt),
 		Active:          c.Active,
 		SyncToProcessor: c.Sync,
-		SyncStatus:      server.FromWord[affiliatev1.SyncStatus](c.SyncStatus),
+		SyncStatus:      server.EnumValue[affiliatev1.SyncStatus](c.SyncStatus),
 		CreatedAt:       server.Timestamp(c.CreatedAt),
 		UpdatedAt:       server.Timestamp(c.UpdatedAt),
 	}
@@ -57,7 +57,7 @@ func listResponse(codes []affiliate.PromoCode, total int64, page affiliate.Page)
 func newPromoCode(req *affiliatev1.CreatePromoCodeRequest) affiliate.PromoCode {
 	c := affiliate.PromoCode{
 		Code:           affiliate.FoldPromoCode(req.GetCode()),
-		DiscountType:   affiliate.DiscountType(server.Word(req.GetDiscountType())),
+		DiscountType:   affiliate.DiscountType(server.EnumName(req.GetDiscountType())),
 		DiscountValue:  int64(req.GetDiscountValue()),
 		MaxRedemptions: req.MaxRedemptions,
 		ExpiresAt:      toMillis(req.GetExpiresAt()),

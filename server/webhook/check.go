@@ -75,7 +75,7 @@ func checkRecovery(req *affiliatev1.RecoverDeliveriesRequest, now time.Time, fou
 		found.Add("since", "must be before {until}")
 	}
 	for i, status := range req.GetStatuses() {
-		if !slices.Contains(recoverable, affiliate.DeliveryStatus(server.Word(status))) {
+		if !slices.Contains(recoverable, affiliate.DeliveryStatus(server.EnumName(status))) {
 			found.Add(fmt.Sprintf("statuses[%d]", i), "must be one of dead_lettered, canceled, failed, delivered")
 		}
 	}

@@ -17,15 +17,15 @@ func toProto(e affiliate.Endpoint) *affiliatev1.Webhook {
 		Description:         e.Description,
 		Subscriptions:       e.Subscriptions,
 		Active:              e.Active,
-		Mode:                server.FromWord[affiliatev1.Mode](e.Scope.Mode),
-		Status:              server.FromWord[affiliatev1.WebhookStatus](e.Status()),
+		Mode:                server.EnumValue[affiliatev1.Mode](e.Scope.Mode),
+		Status:              server.EnumValue[affiliatev1.WebhookStatus](e.Status()),
 		ConsecutiveFailures: toInt32(e.Health.ConsecutiveFailures),
 		LastDeliveryAt:      server.OptionalTimestamp(e.Health.LastDeliveryAt),
 		CreatedAt:           server.Timestamp(e.CreatedAt),
 		UpdatedAt:           server.Timestamp(e.UpdatedAt),
 	}
 	if e.DisabledReason != nil {
-		out.DisabledReason = server.FromWord[affiliatev1.WebhookDisabledReason](*e.DisabledReason)
+		out.DisabledReason = server.EnumValue[affiliatev1.WebhookDisabledReason](*e.DisabledReason)
 	}
 	return out
 }
@@ -93,7 +93,7 @@ func eventTypeToProto(kind affiliate.EventKind) *affiliatev1.EventTypeInfo {
 // filterOf returns the filter of a list request. Check has validated the request.
 func filterOf(req *affiliatev1.ListDeliveriesRequest) affiliate.DeliveryFilter {
 	var filter affiliate.DeliveryFilter
-	if status := affiliate.DeliveryStatus(server.Word(req.GetStatus())); status != "" {
+	if status := affiliate.DeliveryStatus(server.EnumName(req.GetStatus())); status != "" {
 		filter.Status = &status
 	}
 	if req.EventId != nil {
@@ -109,7 +109,7 @@ func deliveryToProto(d affiliate.Delivery) *affiliatev1.Delivery {
 		Id:             d.ID.String(),
 		EventId:        affiliate.WireID(d.Event),
 		EventType:      string(d.Type),
-		Status:         server.FromWord[affiliatev1.DeliveryStatus](d.Status),
+		Status:         server.EnumValue[affiliatev1.DeliveryStatus](d.Status),
 		AttemptCount:   toInt32(d.AttemptCount),
 		HttpStatusCode: optionalInt32(d.HTTPStatusCode),
 		ErrorMessage:   d.ErrorMessage,
@@ -151,7 +151,7 @@ func recoveryOf(req *affiliatev1.RecoverDeliveriesRequest, now time.Time) affili
 	if len(req.GetStatuses()) > 0 {
 		job.Statuses = nil
 		for _, status := range req.GetStatuses() {
-			if word := affiliate.DeliveryStatus(server.Word(status)); !slices.Contains(job.Statuses, word) {
+			if word := affiliate.DeliveryStatus(server.EnumName(status)); !slices.Contains(job.Statuses, word) {
 				job.Statuses = append(job.Statuses, word)
 			}
 		}

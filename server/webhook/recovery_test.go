@@ -102,7 +102,7 @@ func (w *serviceWorld) requestRecovery(job affiliate.RecoverDeliveries, want int
 		WebhookId: job.Endpoint.String(), Since: timestamppb.New(job.Since), Until: timestamppb.New(job.Until),
 	}
 	for _, status := range job.Statuses {
-		req.Statuses = append(req.Statuses, server.FromWord[affiliatev1.DeliveryStatus](status))
+		req.Statuses = append(req.Statuses, server.EnumValue[affiliatev1.DeliveryStatus](status))
 	}
 	scope := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}
 	if res, err := w.service.RecoverDeliveries(w.asMerchant(scope), req); err != nil || res.GetQueued() != want {

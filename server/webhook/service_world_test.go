@@ -121,5 +121,5 @@ func (w *serviceWorld) oneHourLater() time.Time { return w.now.Add(time.Hour) }
 
 // statusOf converts a status of the API.
 func statusOf(s affiliatev1.DeliveryStatus) affiliate.DeliveryStatus {
-	return affiliate.DeliveryStatus(server.Word(s))
+	return affiliate.DeliveryStatus(server.EnumName(s))
 }

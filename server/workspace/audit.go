@@ -97,7 +97,7 @@ func entryToProto(entry affiliate.AuditEntry) (*affiliatev1.AuditEntry, error) {
 		RequestId:    entry.RequestID,
 	}
 	if entry.Mode != nil {
-		out.Mode = server.FromWord[affiliatev1.Mode](*entry.Mode)
+		out.Mode = server.EnumValue[affiliatev1.Mode](*entry.Mode)
 	}
 	return out, nil
 }

@@ -26,7 +26,7 @@ func patchOf(req *affiliatev1.UpdateWorkspaceRequest) affiliate.WorkspacePatch {
 			patch.AllowedOrigins = affiliate.Set(normalOrigins(req.GetAllowedOrigins()))
 		case "origin_policy":
 			patch.OriginPolicy = affiliate.Clear[affiliate.OriginPolicy]()
-			if policy := server.Word(req.GetOriginPolicy()); policy != "" {
+			if policy := server.EnumName(req.GetOriginPolicy()); policy != "" {
 				patch.OriginPolicy = affiliate.Set(affiliate.OriginPolicy(policy))
 			}
 		case "test_mail_redirect":

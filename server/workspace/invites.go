@@ -21,7 +21,7 @@ func (s *Service) ListInvites(ctx context.Context, req *affiliatev1.ListInvitesR
 		data[i] = &affiliatev1.Invite{
 			Id:        invite.ID.String(),
 			Email:     invite.Email,
-			Role:      server.FromWord[affiliatev1.Role](invite.Role),
+			Role:      server.EnumValue[affiliatev1.Role](invite.Role),
 			InvitedBy: invite.InvitedBy.String(),
 			CreatedAt: server.Timestamp(invite.CreatedAt),
 			ExpiresAt: server.Timestamp(invite.ExpiresAt),
@@ -53,7 +53,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 			ExpiresAt: at.Add(affiliate.InviteLife),
 		},
 		Workspace: caller.Workspace,
-		Role:      affiliate.Role(server.Word(req.GetRole())),
+		Role:      affiliate.Role(server.EnumName(req.GetRole())),
 	}
 	err := s.store.InTx(ctx, func(tx Tx) error {
 		callerRole, err := lockTeam(ctx, tx, caller)
@@ -101,7 +101,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 	return &affiliatev1.CreatedInvite{
 		Id:        invite.ID.String(),
 		Email:     invite.Email,
-		Role:      server.FromWord[affiliatev1.Role](invite.Role),
+		Role:      server.EnumValue[affiliatev1.Role](invite.Role),
 		InvitedBy: invite.InvitedBy.String(),
 		CreatedAt: server.Timestamp(invite.CreatedAt),
 		ExpiresAt: server.Timestamp(invite.ExpiresAt),

@@ -17,7 +17,7 @@ func (s *Service) GetApiKeys(ctx context.Context, _ *affiliatev1.GetApiKeysReque
 	if err != nil {
 		return nil, err
 	}
-	resp := &affiliatev1.ApiKeys{Mode: server.FromWord[affiliatev1.Mode](scope.Mode)}
+	resp := &affiliatev1.ApiKeys{Mode: server.EnumValue[affiliatev1.Mode](scope.Mode)}
 	for _, key := range keys {
 		switch {
 		case key.Kind == affiliate.SecretKey:

@@ -40,7 +40,7 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 	if err != nil {
 		return nil, err
 	}
-	role := affiliate.Role(server.Word(req.GetRole()))
+	role := affiliate.Role(server.EnumName(req.GetRole()))
 	caller, at := server.PrincipalFrom(ctx), s.changeTime()
 	var after affiliate.TeamMember
 	err = s.store.InTx(ctx, func(tx Tx) error {
@@ -193,7 +193,7 @@ func memberToProto(ctx context.Context, m affiliate.TeamMember) *affiliatev1.Mem
 		Id:        m.ID.String(),
 		Name:      m.Name,
 		Email:     email,
-		Role:      server.FromWord[affiliatev1.Role](m.Role),
+		Role:      server.EnumValue[affiliatev1.Role](m.Role),
 		CreatedAt: server.Timestamp(m.CreatedAt),
 	}
 }

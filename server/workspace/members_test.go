@@ -12,7 +12,7 @@ import (
 )
 
 func (w *world) setRole(ctx context.Context, user affiliate.UserID, role affiliate.Role) error {
-	_, err := w.service.UpdateMember(ctx, &affiliatev1.UpdateMemberRequest{MemberId: user.String(), Role: server.FromWord[affiliatev1.Role](role)})
+	_, err := w.service.UpdateMember(ctx, &affiliatev1.UpdateMemberRequest{MemberId: user.String(), Role: server.EnumValue[affiliatev1.Role](role)})
 	return err
 }
 

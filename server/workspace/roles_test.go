@@ -30,7 +30,7 @@ func (w *world) asOwnerRole(user affiliate.UserID) context.Context {
 // mustInvite returns the id of a new invitation.
 func (w *world) mustInvite(from affiliate.UserID, email string, role affiliate.Role) string {
 	w.t.Helper()
-	invite, err := w.invite(w.asOwnerRole(from), email, server.FromWord[affiliatev1.Role](role))
+	invite, err := w.invite(w.asOwnerRole(from), email, server.EnumValue[affiliatev1.Role](role))
 	if err != nil {
 		w.t.Fatal(err)
 	}

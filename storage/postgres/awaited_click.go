@@ -66,8 +66,8 @@ func (s *Store) readBuyers(ctx context.Context, workspace affiliate.WorkspaceID,
 
 const deleteAwaited = `delete from awaited_clicks where workspace_id = $1 and mode = $2 and conversion_id = $3 and click_id = $4`
 
-// ForgetAwaited makes a conversion stop waiting for its click. It changes nothing else.
-func (s *Store) ForgetAwaited(ctx context.Context, c affiliate.Conversion) error {
+// StopAwaiting makes a conversion stop waiting for its click. It changes nothing else.
+func (s *Store) StopAwaiting(ctx context.Context, c affiliate.Conversion) error {
 	_, err := s.pool.Exec(ctx, deleteAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
 	return err
 }

@@ -48,11 +48,11 @@ var checks = []check{
 	{"list_counts", "the list counters and the lists", checkListCounts},
 }
 
-// CheckBooks runs all checks on all workspaces in one snapshot. It only reads and takes
+// CheckAccounts runs all checks on all workspaces in one snapshot. It only reads and takes
 // no row locks, so no writer waits for it. While the snapshot is open, Postgres cannot
 // remove dead rows. Only ctx limits how long a statement runs. The last result compares
 // the database's clock with now, the clock of this process.
-func (s *Store) CheckBooks(ctx context.Context, now func() time.Time) (results []affiliate.CheckResult, err error) {
+func (s *Store) CheckAccounts(ctx context.Context, now func() time.Time) (results []affiliate.CheckResult, err error) {
 	err = s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := setCheckLimits(ctx, tx); err != nil {
 			return err

@@ -158,7 +158,7 @@ func (b *checkFixture) entry(payout affiliate.PayoutID, kind string, cents, sign
 
 func (b *checkFixture) check(now func() time.Time) map[string]affiliate.CheckResult {
 	b.Helper()
-	results, err := b.Store.CheckBooks(b.Context(), now)
+	results, err := b.Store.CheckAccounts(b.Context(), now)
 	if err != nil {
 		b.Fatal(err)
 	}

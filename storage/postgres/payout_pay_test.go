@@ -48,7 +48,7 @@ func (w *payoutWorld) insertRelatedRows() {
 // violation.
 func (w *payoutWorld) checkConsistency() {
 	w.t.Helper()
-	results, err := w.Store.CheckBooks(w.t.Context(), time.Now)
+	results, err := w.Store.CheckAccounts(w.t.Context(), time.Now)
 	if err != nil {
 		w.t.Fatal(err)
 	}

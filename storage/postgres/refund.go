@@ -16,7 +16,7 @@ import (
 // refund's conversion then applies it. If the conversion exists, this is the same
 // transaction; otherwise it is the one that records the conversion. When a refund and
 // its conversion are stored at the same time, neither transaction sees the other's
-// uncommitted row. A periodic sweep applies such refunds (KnownParkedSales).
+// uncommitted row. A periodic sweep applies such refunds (RecordedParkedSales).
 
 // parkedBatch bounds how many parked refunds one transaction applies. The sweep applies
 // the rest.
@@ -340,11 +340,11 @@ const pageParked = `
 	) as c on true
 	order by p.workspace_id, p.mode, p.external_transaction_id`
 
-// KnownParkedSales returns sales, of the whole deployment, that have parked refunds and
+// RecordedParkedSales returns sales, of the whole deployment, that have parked refunds and
 // whose conversions exist now. One call checks up to limit sales, starting after the
 // given sale. next is the position for the following call. It is the zero value after
 // the last sale.
-func (s *Store) KnownParkedSales(
+func (s *Store) RecordedParkedSales(
 	ctx context.Context, after affiliate.ParkedSale, limit int,
 ) (known []affiliate.ParkedSale, next affiliate.ParkedSale, err error) {
 	type parkedRow struct {

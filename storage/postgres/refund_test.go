@@ -97,7 +97,7 @@ func TestKnownParkedSales_ReadsAllPages(t *testing.T) {
 	found := map[string]int{}
 	var cursor affiliate.ParkedSale
 	for pages := 1; ; pages++ {
-		known, next, err := s.store.KnownParkedSales(t.Context(), cursor, 10)
+		known, next, err := s.store.RecordedParkedSales(t.Context(), cursor, 10)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,10 +9,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// SeeSignals reads the same inputs for a conversion as lockSignals and readFacts, in
+// ReadSignals reads the same inputs for a conversion as lockSignals and readFacts, in
 // one snapshot. It takes no locks, does not wait, and uses a read-only transaction. The
 // data may therefore change before a real decision is made.
-func (s *Store) SeeSignals(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (affiliate.AttributionInputs, error) {
+func (s *Store) ReadSignals(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (affiliate.AttributionInputs, error) {
 	result := signals{conversion: c, inputs: in}
 	err := s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		batch := &pgx.Batch{}

@@ -115,7 +115,7 @@ func TestMoneyStorm(t *testing.T) {
 	// Jobs may still fold counts and apply refunds that missed their sale; nothing
 	// of that changes what the books say together.
 	eventually(t, patience, "the books agree", func() error {
-		results, err := store.CheckBooks(t.Context(), time.Now)
+		results, err := store.CheckAccounts(t.Context(), time.Now)
 		for _, result := range results {
 			if result.Violated > 0 {
 				return fmt.Errorf("%s: %v", result.Name, result.Violations)

@@ -81,7 +81,7 @@ func reasons(r contract.Route, policy server.Policy) []affiliate.Reason {
 	list := []affiliate.Reason{
 		affiliate.ReasonValidation, affiliate.ReasonHTTPSRequired, affiliate.ReasonInternal, affiliate.ReasonServiceUnavailable,
 	}
-	if policy.Accept&server.Nobody == 0 {
+	if policy.Accept&server.NoCredential == 0 {
 		list = append(list, affiliate.ReasonUnauthorized, policy.Refusal, affiliate.ReasonForbidden)
 	}
 	if policy.Zone != server.ZoneNone {
@@ -103,7 +103,7 @@ func reasons(r contract.Route, policy server.Policy) []affiliate.Reason {
 	case len(r.PathFields) > 0 || filtersByID(r):
 		list = append(list, affiliate.ReasonNotFound)
 	}
-	return append(list, contract.Refusals(r.FullMethod)...)
+	return append(list, contract.ErrorReasons(r.FullMethod)...)
 }
 
 // filtersByID reports whether a query parameter is an id, which may be unknown.

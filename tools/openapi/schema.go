@@ -247,7 +247,7 @@ func (b *builder) value(field protoreflect.FieldDescriptor, at place, rules *val
 		}
 		return schema, nil
 	case protoreflect.EnumKind:
-		words, err := contract.Words(field.Enum())
+		words, err := contract.EnumNames(field.Enum())
 		if err != nil {
 			return nil, err
 		}

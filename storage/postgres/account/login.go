@@ -7,9 +7,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// AddLoginTry stores a login attempt as a failure. It commits before it returns, so
+// AddLoginAttempt stores a login attempt as a failure. It commits before it returns, so
 // that of two simultaneous attempts at least one counts the other.
-func (s *Store) AddLoginTry(ctx context.Context, try affiliate.LoginAttempt) error {
+func (s *Store) AddLoginAttempt(ctx context.Context, try affiliate.LoginAttempt) error {
 	const insert = `insert into login_failures (id, subject, failed_at) values ($1, $2, $3)`
 	_, err := s.db.Pool().Exec(ctx, insert, try.ID, try.Subject, try.At)
 	return err
@@ -25,9 +25,9 @@ func (s *Store) OtherLoginFailures(ctx context.Context, try affiliate.LoginAttem
 	return count, last, err
 }
 
-// DeleteLoginTry deletes a login attempt that was refused before its password was
+// DeleteLoginAttempt deletes a login attempt that was refused before its password was
 // checked.
-func (s *Store) DeleteLoginTry(ctx context.Context, id affiliate.LoginAttemptID) error {
+func (s *Store) DeleteLoginAttempt(ctx context.Context, id affiliate.LoginAttemptID) error {
 	const remove = `delete from login_failures where id = $1`
 	_, err := s.db.Pool().Exec(ctx, remove, id)
 	return err
