@@ -12,16 +12,19 @@ import (
 )
 
 const (
+	// breakerFailures is the number of failures in a row that opens the breaker.
 	breakerFailures = 5
-	// breakerProbe is the pause after the end of a probe.
+	// breakerProbe is the pause between the end of one probe and the start of the next.
 	breakerProbe = 500 * time.Millisecond
 )
 
-// errBreakerOpen means that the command was not sent.
-var errBreakerOpen = fmt.Errorf("redis has failed %d times in a row", breakerFailures)
+// errBreakerOpen means that the command was not sent because the breaker is open.
+var errBreakerOpen = fmt.Errorf("the command was not sent, because redis has failed %d times in a row", breakerFailures)
 
-// breaker is a redis.Hook that sends no commands to a Redis that does not respond, except
-// one probe at a time. A Redis that hangs holds only the probe.
+// breaker is a circuit breaker as a redis.Hook. After breakerFailures failures in a row
+// it opens. While it is open, it lets one command at a time pass as a probe and rejects
+// all others. Therefore only the probe waits for a Redis that hangs. A successful probe
+// closes the breaker.
 type breaker struct {
 	now func() time.Time
 
@@ -31,9 +34,9 @@ type breaker struct {
 	probing   bool // a probe is running
 }
 
-// admitted marks the context of an admitted call. A new connection sends HELLO through
-// the same hook, which must pass.
-type admitted struct{}
+// admittedKey is the context key that marks a call as admitted. An admitted call may open
+// a new connection, which sends HELLO through the same hook. The mark lets HELLO pass.
+type admittedKey struct{}
 
 func (b *breaker) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
@@ -62,7 +65,7 @@ func (b *breaker) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 }
 
 func (b *breaker) guard(ctx context.Context, call func(context.Context) error) error {
-	if ctx.Value(admitted{}) != nil {
+	if ctx.Value(admittedKey{}) != nil {
 		return call(ctx)
 	}
 	ok, probe := b.admit()
@@ -70,15 +73,15 @@ func (b *breaker) guard(ctx context.Context, call func(context.Context) error) e
 		return errBreakerOpen
 	}
 	if probe {
-		defer b.probed() // also when the call panics or its caller gives up
+		defer b.endProbe() // deferred, because the call may panic
 	}
-	err := call(context.WithValue(ctx, admitted{}, true))
+	err := call(context.WithValue(ctx, admittedKey{}, true))
 	b.report(err)
 	return err
 }
 
-// admit reports whether a call may be sent and whether it is the probe. After the probe
-// the caller calls probed.
+// admit reports whether a call may be sent and whether it is a probe. The caller must
+// call endProbe after a probe.
 func (b *breaker) admit() (ok, probe bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -92,7 +95,7 @@ func (b *breaker) admit() (ok, probe bool) {
 	return true, true
 }
 
-func (b *breaker) probed() {
+func (b *breaker) endProbe() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.probing = false
@@ -100,11 +103,11 @@ func (b *breaker) probed() {
 }
 
 func (b *breaker) report(err error) {
-	// An error response shows that Redis is there; OOM and MISCONF are error responses
-	// that the caller handles. A canceled context says nothing about Redis, but a deadline
-	// does.
-	var answer redis.Error
-	healthy := err == nil || errors.As(err, &answer)
+	// An error response proves that Redis is running, so it counts as a success here. The
+	// caller handles it (for example OOM or MISCONF). A canceled context counts neither
+	// as a success nor as a failure. An exceeded deadline counts as a failure.
+	var response redis.Error
+	healthy := err == nil || errors.As(err, &response)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {

@@ -8,43 +8,44 @@ import (
 	"time"
 )
 
-var errRedis = errors.New("redis is away")
+var errRedis = errors.New("redis does not respond")
 
-// openBreaker is one that has just opened, at the time that it goes by.
+// openBreaker returns a breaker that has just opened, and its clock.
 func openBreaker(t *testing.T) (b *breaker, now *time.Time) {
 	t.Helper()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	b = &breaker{now: func() time.Time { return at }}
 	for range breakerFailures {
-		if err := b.guard(t.Context(), answering(errRedis)); !errors.Is(err, errRedis) {
+		if err := b.guard(t.Context(), returning(errRedis)); !errors.Is(err, errRedis) {
 			t.Fatal(err)
 		}
 	}
 	return b, &at
 }
 
-func answering(err error) func(context.Context) error {
+func returning(err error) func(context.Context) error {
 	return func(context.Context) error { return err }
 }
 
-// reached says whether a call goes out, which fails as Redis does.
-func reached(t *testing.T, b *breaker) bool {
+// callSent makes a call that fails, and reports whether the breaker let it pass.
+func callSent(t *testing.T, b *breaker) bool {
 	t.Helper()
-	return !errors.Is(b.guard(t.Context(), answering(errRedis)), errBreakerOpen)
+	return !errors.Is(b.guard(t.Context(), returning(errRedis)), errBreakerOpen)
 }
 
-func TestNoSecondProbeGoesOutWhileOneIs(t *testing.T) {
+func TestBreaker_SendsOneProbeAtATime(t *testing.T) {
 	b, now := openBreaker(t)
 	*now = now.Add(breakerProbe)
 	err := b.guard(t.Context(), func(ctx context.Context) error {
 		for range 3 {
 			*now = now.Add(time.Hour)
-			if reached(t, b) {
-				t.Error("a second probe is out")
+			if callSent(t, b) {
+				t.Error("a second probe was sent while the first was running")
 			}
 		}
-		// Its own connection's greeting passes.
-		if err := b.guard(ctx, answering(nil)); err != nil {
+		// The probe may open a connection, which sends HELLO with the context of the
+		// probe.
+		if err := b.guard(ctx, returning(nil)); err != nil {
 			t.Error(err)
 		}
 		return errRedis
@@ -53,33 +54,33 @@ func TestNoSecondProbeGoesOutWhileOneIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	*now = now.Add(breakerProbe - 1)
-	if reached(t, b) {
-		t.Error("the next probe does not count from the last one's end")
+	if callSent(t, b) {
+		t.Error("the next probe was sent before the pause after the last one had ended")
 	}
 	*now = now.Add(1)
-	if !reached(t, b) {
-		t.Error("no probe after its time")
+	if !callSent(t, b) {
+		t.Error("no probe was sent after the pause")
 	}
 	*now = now.Add(breakerProbe)
-	if err := b.guard(t.Context(), answering(nil)); err != nil {
+	if err := b.guard(t.Context(), returning(nil)); err != nil {
 		t.Fatal(err)
 	}
 	for range breakerFailures {
-		if !reached(t, b) {
-			t.Error("closed to a Redis that is back")
+		if !callSent(t, b) {
+			t.Error("after a successful probe, a call was not sent")
 		}
 	}
-	if reached(t, b) {
-		t.Error("open to a Redis that has gone again")
+	if callSent(t, b) {
+		t.Error("after new failures, a call was sent")
 	}
 }
 
-// However a probe ends, the next one has its turn.
-func TestAProbeThatNeverReportsIsNotTheLast(t *testing.T) {
+// After a probe that ended without a result, the breaker must send another probe.
+func TestBreaker_SendsNextProbeAfterProbeWithoutResult(t *testing.T) {
 	for name, end := range map[string]func(context.Context) error{
-		"cancelled": answering(context.Canceled),
-		"panic":     func(context.Context) error { panic("within the call") },
-		"exit":      func(context.Context) error { runtime.Goexit(); return nil },
+		"canceled": returning(context.Canceled),
+		"panic":    func(context.Context) error { panic("in the call") },
+		"exit":     func(context.Context) error { runtime.Goexit(); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, now := openBreaker(t)
@@ -91,12 +92,12 @@ func TestAProbeThatNeverReportsIsNotTheLast(t *testing.T) {
 				_ = b.guard(t.Context(), end)
 			}()
 			<-ended
-			if reached(t, b) {
-				t.Error("it says nothing of Redis, and Redis is asked at once")
+			if callSent(t, b) {
+				t.Error("the next probe was sent without a pause")
 			}
 			*now = now.Add(breakerProbe)
-			if !reached(t, b) {
-				t.Error("no other probe goes out")
+			if !callSent(t, b) {
+				t.Error("no other probe was sent")
 			}
 		})
 	}

@@ -13,85 +13,84 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// outside is a hook under the breaker that counts the writes which are out.
-type outside struct {
-	mu              sync.Mutex
-	now, most, sent int
+// writeCounter is a Redis hook that counts the writes that have passed the breaker.
+type writeCounter struct {
+	mu                        sync.Mutex
+	running, maxRunning, sent int
 }
 
-func (o *outside) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (c *writeCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (o *outside) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (c *writeCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {
-		if command.Name() != "xadd" { // a new connection's greeting, within a write
+		if command.Name() != "xadd" { // a command that opens a new connection for a write
 			return next(ctx, command)
 		}
-		o.mu.Lock()
-		o.now++
-		o.sent++
-		o.most = max(o.most, o.now)
-		o.mu.Unlock()
+		c.mu.Lock()
+		c.running++
+		c.sent++
+		c.maxRunning = max(c.maxRunning, c.running)
+		c.mu.Unlock()
 		defer func() {
-			o.mu.Lock()
-			defer o.mu.Unlock()
-			o.now--
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.running--
 		}()
 		return next(ctx, command)
 	}
 }
 
-func (o *outside) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (c *writeCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-// begin forgets what was counted.
-func (o *outside) begin() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.most, o.sent = 0, 0
+func (c *writeCounter) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.maxRunning, c.sent = 0, 0
 }
 
-func (o *outside) counted() (most, sent int) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.most, o.sent
+func (c *writeCounter) counts() (maxRunning, sent int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.maxRunning, c.sent
 }
 
-// oneAtATimeHangs finds that of many callers of a server that hangs no two wait for
-// it at the same time, once it has been given up.
-func oneAtATimeHangs(t *testing.T, client redis.UniversalClient) {
+// testOneCallAtATime checks that at most one call waits for a server that hangs after the
+// breaker has opened, although several callers send commands.
+func testOneCallAtATime(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
-	var out outside
-	client.AddHook(&out)
+	var counter writeCounter
+	client.AddHook(&counter)
 	writer := clickstream.NewWriter(client, 1)
-	batch := batchOf(t, newID())
+	batch := marshalBatch(t, newID())
 	var callers sync.WaitGroup
 	for range 5 {
 		callers.Go(func() {
 			if writer.Append(t.Context(), 0, batch, 1) == nil {
-				t.Error("a hanging server took a batch")
+				t.Error("Append to a server that hangs succeeded")
 			}
 		})
 	}
 	callers.Wait()
-	out.begin()
+	counter.reset()
 	for range 8 {
 		callers.Go(func() {
-			for probes := 0; probes < 3; _, probes = out.counted() {
-				time.Sleep(time.Millisecond) // leaves the processor to others
+			for probes := 0; probes < 3; _, probes = counter.counts() {
+				time.Sleep(time.Millisecond) // let other goroutines run
 				if writer.Append(t.Context(), 0, batch, 1) == nil {
-					t.Error("a hanging server took a batch")
+					t.Error("Append to a server that hangs succeeded")
 				}
 			}
 		})
 	}
 	callers.Wait()
-	if most, sent := out.counted(); most != 1 {
-		t.Errorf("%d calls hang at once, of %d", most, sent)
+	if maxRunning, sent := counter.counts(); maxRunning != 1 {
+		t.Errorf("%d of %d calls waited for the server at the same time, want 1", maxRunning, sent)
 	}
 }
 
-func TestOneCallAtATimeWaitsForAServerThatNeverAnswers(t *testing.T) {
+func TestBreaker_OneCallAtATimeWaitsForServerThatNeverResponds(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -114,19 +113,19 @@ func TestOneCallAtATimeWaitsForAServerThatNeverAnswers(t *testing.T) {
 			_ = conn.Close()
 		}
 	})
-	oneAtATimeHangs(t, connect(t, clickstream.Endpoint{URL: "redis://" + listener.Addr().String()}))
+	testOneCallAtATime(t, connect(t, clickstream.Endpoint{URL: "redis://" + listener.Addr().String()}))
 }
 
-func TestOneCallAtATimeWaitsForAServerThatHangs(t *testing.T) {
+func TestBreaker_OneCallAtATimeWaitsForPausedServer(t *testing.T) {
 	server := redistest.Start(t)
 	client := connect(t, clickstream.Endpoint{URL: server.URL})
 	writer := clickstream.NewWriter(client, 1)
-	write := func() error { return writer.Append(t.Context(), 0, batchOf(t, newID()), 1) }
+	write := func() error { return writer.Append(t.Context(), 0, marshalBatch(t, newID()), 1) }
 	if err := write(); err != nil {
 		t.Fatal(err)
 	}
 	server.Pause()
-	oneAtATimeHangs(t, client)
+	testOneCallAtATime(t, client)
 	server.Resume()
 	eventually(t, write)
 }

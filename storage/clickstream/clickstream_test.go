@@ -29,13 +29,13 @@ func connect(t testing.TB, at clickstream.Endpoint) redis.UniversalClient {
 	return client
 }
 
-// reader reads one shard.
-func reader(t testing.TB, at clickstream.Endpoint, consumer string) *clickstream.Reader {
+// newReader returns a Reader of one shard.
+func newReader(t testing.TB, at clickstream.Endpoint, consumer string) *clickstream.Reader {
 	t.Helper()
-	return readerOf(t, at, 1, consumer)
+	return newShardReader(t, at, 1, consumer)
 }
 
-func readerOf(t testing.TB, at clickstream.Endpoint, shards int, consumer string) *clickstream.Reader {
+func newShardReader(t testing.TB, at clickstream.Endpoint, shards int, consumer string) *clickstream.Reader {
 	t.Helper()
 	blocking, err := clickstream.ConnectBlocking(at)
 	if err != nil {
@@ -47,7 +47,7 @@ func readerOf(t testing.TB, at clickstream.Endpoint, shards int, consumer string
 	})
 }
 
-func batchOf(t testing.TB, ids ...affiliate.ClickID) []byte {
+func marshalBatch(t testing.TB, ids ...affiliate.ClickID) []byte {
 	t.Helper()
 	batch := &edgev1.ClickBatch{}
 	for _, id := range ids {
@@ -73,60 +73,61 @@ func must[T any](t testing.TB) func(v T, err error) T {
 	}
 }
 
-func whatIsAppendedIsReadUntilAcknowledged(t *testing.T, at clickstream.Endpoint) {
+func testEntriesAreDeliveredUntilAcknowledged(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
 	writer := clickstream.NewWriter(connect(t, at), 1)
-	r := reader(t, at, "one")
+	r := newReader(t, at, "one")
 	if err := writer.Ping(ctx); err != nil {
 		t.Error(err)
 	}
 
-	// Written before the group exists: it is created at 0, not at the end.
-	raw := batchOf(t, newID(), newID())
+	// The entry is appended before the group exists. The group must read it, because it
+	// is created at the start of the stream.
+	raw := marshalBatch(t, newID(), newID())
 	if err := writer.Append(ctx, 0, raw, 2); err != nil {
 		t.Fatal(err)
 	}
 	entries := must[[]clickstream.Entry](t)(r.Next(ctx, 0))
 	if len(entries) != 1 || string(entries[0].Batch) != string(raw) || entries[0].Clicks != 2 {
-		t.Fatalf("read %+v", entries)
+		t.Fatalf("read %+v, want the appended batch", entries)
 	}
 	if more := must[[]clickstream.Entry](t)(r.Next(ctx, 0)); len(more) != 0 {
-		t.Fatalf("delivered twice: %+v", more)
+		t.Fatalf("a second read returned %+v", more)
 	}
-	// A restarted process of the same name finds it again.
-	again := must[[]clickstream.Entry](t)(reader(t, at, "one").Own(ctx, 0, "0"))
+	// A restarted process with the same consumer name reads the pending entry again.
+	again := must[[]clickstream.Entry](t)(newReader(t, at, "one").Own(ctx, 0, "0"))
 	if len(again) != 1 || again[0].ID != entries[0].ID {
-		t.Fatalf("own pending: %+v", again)
+		t.Fatalf("pending entries: %+v", again)
 	}
 	if after := must[[]clickstream.Entry](t)(r.Own(ctx, 0, again[0].ID)); len(after) != 0 {
-		t.Fatalf("nothing lies after the last one: %+v", after)
+		t.Fatalf("pending entries after the last one: %+v", after)
 	}
 	if err := r.Ack(ctx, 0, entries[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	if left := must[[]clickstream.Entry](t)(r.Own(ctx, 0, "0")); len(left) != 0 {
-		t.Fatalf("acknowledged and still there: %+v", left)
+	if pending := must[[]clickstream.Entry](t)(r.Own(ctx, 0, "0")); len(pending) != 0 {
+		t.Fatalf("acknowledged entries are still pending: %+v", pending)
 	}
 }
 
-func groupIsRecreatedWhenItIsLost(t *testing.T, at clickstream.Endpoint) {
+func testLostGroupIsCreatedAgain(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
 	client := connect(t, at)
-	writer, r := clickstream.NewWriter(client, 1), reader(t, at, "one")
+	writer, r := clickstream.NewWriter(client, 1), newReader(t, at, "one")
 	must[[]clickstream.Entry](t)(r.Next(ctx, 0))
 	if err := client.Unlink(ctx, clickstream.Key(0)).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+	if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, _, err := r.Claim(ctx, 0); !errors.Is(err, clickstream.ErrGroupLost) {
-		t.Fatal(err)
+		t.Fatalf("got %v, want ErrGroupLost", err)
 	}
 	if entries := must[[]clickstream.Entry](t)(r.Next(ctx, 0)); len(entries) != 1 {
-		t.Fatalf("from the new stream: %+v", entries)
+		t.Fatalf("read %+v from the new stream, want 1 entry", entries)
 	}
 	if err := client.Unlink(ctx, clickstream.Key(0)).Err(); err != nil {
 		t.Fatal(err)
@@ -138,59 +139,60 @@ func groupIsRecreatedWhenItIsLost(t *testing.T, at clickstream.Endpoint) {
 	}
 }
 
-// A stream and its group are put back to a copy, as by a failover to a late replica.
-func aRewoundGroupIsReportedOnce(t *testing.T, at clickstream.Endpoint) {
+// The test replaces a stream and its group by an older copy. A failover to a replica that
+// is behind its master has the same effect.
+func testRewoundGroupIsReportedOnce(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
 	client := connect(t, at)
-	writer, r := clickstream.NewWriter(client, 1), reader(t, at, "one")
+	writer, r := clickstream.NewWriter(client, 1), newReader(t, at, "one")
 	rewound := func() bool { t.Helper(); return must[bool](t)(r.Rewound(ctx, 0)) }
 	if rewound() {
-		t.Error("without a stream")
+		t.Error("Rewound is true without a stream")
 	}
-	next := func() {
+	appendAndRead := func() {
 		t.Helper()
-		if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+		if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
 			t.Fatal(err)
 		}
 		if entries := must[[]clickstream.Entry](t)(r.Next(ctx, 0)); len(entries) != 1 {
-			t.Fatalf("%+v", entries)
+			t.Fatalf("read %+v, want 1 entry", entries)
 		}
 	}
-	next()
+	appendAndRead()
 	older := must[string](t)(client.Dump(ctx, clickstream.Key(0)).Result())
-	if next(); rewound() {
-		t.Error("without a loss")
+	if appendAndRead(); rewound() {
+		t.Error("Rewound is true without a loss")
 	}
 	must[string](t)(client.RestoreReplace(ctx, clickstream.Key(0), 0, older).Result())
 	if !rewound() || rewound() {
-		t.Error("a loss is reported once")
+		t.Error("Rewound does not report the loss exactly once")
 	}
-	if next(); rewound() {
-		t.Error("after the loss")
+	if appendAndRead(); rewound() {
+		t.Error("Rewound is true for an entry that was appended after the loss")
 	}
 }
 
-func deadConsumersEntriesAreClaimed(t *testing.T, at clickstream.Endpoint) {
+func testEntriesOfDeadConsumerAreClaimed(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
 	writer := clickstream.NewWriter(connect(t, at), 1)
-	dead, alive := reader(t, at, "dead"), reader(t, at, "alive")
-	const n = 150 // more than two pages
+	dead, alive := newReader(t, at, "dead"), newReader(t, at, "alive")
+	const n = 150 // more than two reads return
 	for range n {
-		if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+		if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for range 3 {
 		must[[]clickstream.Entry](t)(dead.Next(ctx, 0))
 	}
-	time.Sleep(40 * time.Millisecond) // pending for longer than ClaimIdle
+	time.Sleep(40 * time.Millisecond) // longer than ClaimIdle
 	claimed := map[string]bool{}
 	for more := true; more; {
 		entries, lost, again, err := alive.Claim(ctx, 0)
 		if err != nil || len(lost) > 0 {
-			t.Fatal(lost, err)
+			t.Fatalf("lost %v, %v", lost, err)
 		}
 		more = again
 		for _, entry := range entries {
@@ -201,25 +203,25 @@ func deadConsumersEntriesAreClaimed(t *testing.T, at clickstream.Endpoint) {
 		}
 	}
 	if len(claimed) != n {
-		t.Errorf("claimed %d of %d", len(claimed), n)
+		t.Errorf("claimed %d of %d entries", len(claimed), n)
 	}
 }
 
-func vanishedEntriesAreReportedAsLost(t *testing.T, at clickstream.Endpoint) {
+func testLostEntriesAreReported(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
 	client := connect(t, at)
-	writer, r := clickstream.NewWriter(client, 1), reader(t, at, "one")
-	if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+	writer, r := clickstream.NewWriter(client, 1), newReader(t, at, "one")
+	if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
 		t.Fatal(err)
 	}
 	entry := must[[]clickstream.Entry](t)(r.Next(ctx, 0))[0]
 	if err := client.XTrimMaxLen(ctx, clickstream.Key(0), 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	own := must[[]clickstream.Entry](t)(r.Own(ctx, 0, "0"))
-	if len(own) != 1 || own[0].Batch != nil {
-		t.Fatalf("a vanished entry has no batch: %+v", own)
+	pending := must[[]clickstream.Entry](t)(r.Own(ctx, 0, "0"))
+	if len(pending) != 1 || pending[0].Batch != nil {
+		t.Fatalf("pending entries %+v, want the deleted entry with a nil batch", pending)
 	}
 	time.Sleep(30 * time.Millisecond)
 	entries, lost, more, err := r.Claim(ctx, 0)
@@ -228,13 +230,14 @@ func vanishedEntriesAreReportedAsLost(t *testing.T, at clickstream.Endpoint) {
 	}
 }
 
-func trimStopsAtTheOldestUnacknowledged(t *testing.T, at clickstream.Endpoint) {
+func testTrimStopsAtOldestUnacknowledgedEntry(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
 	client := connect(t, at)
-	writer, r := clickstream.NewWriter(client, 1), reader(t, at, "one")
-	const n, held = 400, 200
-	// Exact trimming, so that the approximation hides nothing here.
+	writer, r := clickstream.NewWriter(client, 1), newReader(t, at, "one")
+	// The entry with the index unacked is acknowledged last.
+	const n, unacked = 400, 200
+	// trimmed calls Trim and returns the number of entries that were removed until now.
 	trimmed := func() int64 {
 		t.Helper()
 		if _, err := r.Trim(ctx, 0); err != nil {
@@ -243,15 +246,15 @@ func trimStopsAtTheOldestUnacknowledged(t *testing.T, at clickstream.Endpoint) {
 		return n - must[int64](t)(client.XLen(ctx, clickstream.Key(0)).Result())
 	}
 	if _, err := r.Trim(ctx, 0); err != nil {
-		t.Fatal("an absent stream is no error:", err)
+		t.Fatal("Trim of a missing stream returned an error:", err)
 	}
 	for range n {
-		if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+		if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if n := trimmed(); n != 0 {
-		t.Fatalf("without a group %d went", n)
+		t.Fatalf("without a group, %d entries were trimmed", n)
 	}
 	var ids []string
 	for len(ids) < n {
@@ -260,38 +263,38 @@ func trimStopsAtTheOldestUnacknowledged(t *testing.T, at clickstream.Endpoint) {
 		}
 	}
 	if n := trimmed(); n != 0 {
-		t.Fatalf("with everything pending %d went", n)
+		t.Fatalf("with all entries pending, %d entries were trimmed", n)
 	}
-	if err := r.Ack(ctx, 0, ids[:held]...); err != nil {
+	if err := r.Ack(ctx, 0, ids[:unacked]...); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Ack(ctx, 0, ids[held+1:]...); err != nil {
+	if err := r.Ack(ctx, 0, ids[unacked+1:]...); err != nil {
 		t.Fatal(err)
 	}
-	if n := trimmed(); n == 0 || n > held {
-		t.Fatalf("with entry %d pending %d went", held, n)
+	if n := trimmed(); n == 0 || n > unacked {
+		t.Fatalf("with entry %d pending, %d entries were trimmed", unacked, n)
 	}
 	if err := client.XGroupCreate(ctx, clickstream.Key(0), "another", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := r.Ack(ctx, 0, ids[held]); err != nil {
+	if err := r.Ack(ctx, 0, ids[unacked]); err != nil {
 		t.Fatal(err)
 	}
 	before := trimmed()
-	if before > held {
-		t.Fatalf("with a group that has read nothing %d went", before)
+	if before > unacked {
+		t.Fatalf("with a group that has read nothing, %d entries were trimmed", before)
 	}
 	if err := client.XGroupDestroy(ctx, clickstream.Key(0), "another").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if n := trimmed(); n <= before {
-		t.Fatalf("with everything acknowledged only %d went", n)
+		t.Fatalf("with all entries acknowledged, only %d entries were trimmed", n)
 	}
 }
 
-// Writers, two readers and a trimmer at once: whatever the interleaving, every
-// entry is read, and none is trimmed before its acknowledgement.
-func trimRacesWithReadersAndWriters(t *testing.T, at clickstream.Endpoint) {
+// A writer, two readers and a trimmer run at the same time. Every entry must be read, and
+// no entry may be trimmed before it is acknowledged.
+func testTrimRunsTogetherWithReadersAndWriters(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
 	writer := clickstream.NewWriter(connect(t, at), 1)
@@ -300,7 +303,7 @@ func trimRacesWithReadersAndWriters(t *testing.T, at clickstream.Endpoint) {
 	var group sync.WaitGroup
 	group.Go(func() {
 		for range n {
-			if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+			if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
 				t.Error(err)
 				return
 			}
@@ -308,7 +311,7 @@ func trimRacesWithReadersAndWriters(t *testing.T, at clickstream.Endpoint) {
 	})
 	stop := make(chan struct{})
 	for i := range 2 {
-		r := reader(t, at, fmt.Sprint("reader", i))
+		r := newReader(t, at, fmt.Sprint("reader", i))
 		group.Go(func() {
 			for acked.Load() < n {
 				entries, err := r.Next(ctx, 0)
@@ -330,7 +333,7 @@ func trimRacesWithReadersAndWriters(t *testing.T, at clickstream.Endpoint) {
 		})
 	}
 	var trimmer sync.WaitGroup
-	tr := reader(t, at, "trimmer")
+	tr := newReader(t, at, "trimmer")
 	trimmer.Go(func() {
 		for {
 			select {
@@ -348,22 +351,22 @@ func trimRacesWithReadersAndWriters(t *testing.T, at clickstream.Endpoint) {
 	close(stop)
 	trimmer.Wait()
 	if acked.Load() != n {
-		t.Errorf("read %d of %d", acked.Load(), n)
+		t.Errorf("read %d of %d entries", acked.Load(), n)
 	}
 }
 
-func tailFindsAnUnpersistedClick(t *testing.T, at clickstream.Endpoint) {
+func testTailFindsClick(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
 	client := connect(t, at)
 	writer, tail := clickstream.NewWriter(client, 4), clickstream.NewTail(client, 4)
-	wanted := newID()
-	shard := clickstream.Shard(wanted, 4)
-	if err := writer.Append(ctx, shard, batchOf(t, newID(), wanted, newID()), 3); err != nil {
+	existing := newID()
+	shard := clickstream.Shard(existing, 4)
+	if err := writer.Append(ctx, shard, marshalBatch(t, newID(), existing, newID()), 3); err != nil {
 		t.Fatal(err)
 	}
 	for range 40 {
-		if err := writer.Append(ctx, shard, batchOf(t, newID()), 1); err != nil {
+		if err := writer.Append(ctx, shard, marshalBatch(t, newID()), 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -373,72 +376,72 @@ func tailFindsAnUnpersistedClick(t *testing.T, at clickstream.Endpoint) {
 			t.Fatal(err)
 		}
 		if click != nil && string(click.Id) != string(id.UUID[:]) {
-			t.Fatal("another click was found")
+			t.Fatal("Find returned another click")
 		}
 		return click != nil
 	}
-	if !find(wanted, 2000) {
-		t.Error("not found")
+	if !find(existing, 2000) {
+		t.Error("Find did not find the click")
 	}
-	if find(wanted, 16) {
-		t.Error("found beyond the bound")
+	if find(existing, 16) {
+		t.Error("Find searched more entries than the limit")
 	}
 	if find(newID(), 2000) {
-		t.Error("found a click that does not exist")
+		t.Error("Find found a click that does not exist")
 	}
 	if find(affiliate.ClickID{}, 2000) {
-		t.Error("found the zero id")
+		t.Error("Find found a click for the zero id")
 	}
 }
 
-func TestAppendToADeadRedisFailsSoonAndRecovers(t *testing.T) {
+func TestAppend_ToDeadRedisFailsFastAndRecovers(t *testing.T) {
 	server := redistest.Start(t)
 	ctx := t.Context()
 	writer := clickstream.NewWriter(connect(t, clickstream.Endpoint{URL: server.URL}), 1)
-	if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+	if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
 		t.Fatal(err)
 	}
 	server.Kill9()
 	for range 20 {
-		began := time.Now()
-		if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err == nil {
-			t.Fatal("a dead Redis took a batch")
+		start := time.Now()
+		if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err == nil {
+			t.Fatal("Append to a dead Redis succeeded")
 		}
-		if took := time.Since(began); took > 2*time.Second {
-			t.Fatalf("the failure took %s", took)
+		if elapsed := time.Since(start); elapsed > 2*time.Second {
+			t.Fatalf("Append failed only after %s", elapsed)
 		}
 	}
 	server.Restart()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		err := writer.Append(ctx, 0, batchOf(t, newID()), 1)
+		err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1)
 		if err == nil {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("no recovery:", err)
+			t.Fatal("Append does not recover after the restart:", err)
 		}
 	}
-	// What was acknowledged before the kill is still there.
-	entries := must[[]clickstream.Entry](t)(reader(t, clickstream.Endpoint{URL: server.URL}, "one").Next(ctx, 0))
+	// The entry that was acknowledged before the kill must be in the stream.
+	entries := must[[]clickstream.Entry](t)(newReader(t, clickstream.Endpoint{URL: server.URL}, "one").Next(ctx, 0))
 	if len(entries) != 2 {
-		t.Errorf("%d entries", len(entries))
+		t.Errorf("read %d entries, want 2", len(entries))
 	}
 }
 
-func deadLettersAreKept(t *testing.T, at clickstream.Endpoint) {
+func testDeadLetters(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
 	client := connect(t, at)
-	r := reader(t, at, "one")
+	r := newReader(t, at, "one")
 	if err := r.DeadLetter(ctx, []clickstream.DeadLetter{{Entry: "1-1", Reason: "malformed", Record: []byte{0xff}}}); err != nil {
 		t.Fatal(err)
 	}
 	messages := must[[]redis.XMessage](t)(client.XRange(ctx, clickstream.DeadLetterStream, "-", "+").Result())
 	if len(messages) != 1 || messages[0].Values["b"] != "\xff" || messages[0].Values["reason"] != "malformed" {
-		t.Errorf("%v", messages)
+		t.Errorf("the stream contains %v", messages)
 	}
 
-	// Two of four are too old, one of them just so.
+	// Two of four records are too old. One of these is too old by one millisecond.
 	day := time.Now().Truncate(time.Millisecond).Add(-24 * time.Hour)
 	if err := client.Del(ctx, clickstream.DeadLetterStream).Err(); err != nil {
 		t.Fatal(err)
@@ -450,29 +453,29 @@ func deadLettersAreKept(t *testing.T, at clickstream.Endpoint) {
 	}
 	for _, want := range []int64{2, 0} {
 		if n, err := r.TrimDeadLetters(ctx, day); err != nil || n != want {
-			t.Errorf("%d trimmed, %v, want %d", n, err, want)
+			t.Errorf("trimmed %d records, %v, want %d", n, err, want)
 		}
 	}
 	messages = must[[]redis.XMessage](t)(client.XRange(ctx, clickstream.DeadLetterStream, "-", "+").Result())
 	if len(messages) != 2 || messages[0].Values["b"] != day.String() {
-		t.Errorf("%v are left", messages)
+		t.Errorf("after trimming, the stream contains %v", messages)
 	}
 	if err := client.Del(ctx, clickstream.DeadLetterStream).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := r.TrimDeadLetters(ctx, day); err != nil || n != 0 {
-		t.Errorf("without a dead letter: %d, %v", n, err)
+		t.Errorf("without dead letters, TrimDeadLetters returned %d, %v", n, err)
 	}
 }
 
-func TestShardIsStableAndEven(t *testing.T) {
+func TestShard_DistributesEvenly(t *testing.T) {
 	counts := make([]int, 16)
 	for range 16_000 {
 		counts[clickstream.Shard(newID(), 16)]++
 	}
 	for shard, n := range counts {
 		if n < 800 || n > 1200 {
-			t.Errorf("shard %d has %d of 16000", shard, n)
+			t.Errorf("shard %d has %d of 16000 clicks", shard, n)
 		}
 	}
 	if clickstream.Key(3) != "clicks:{s03}" {

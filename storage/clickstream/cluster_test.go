@@ -11,49 +11,49 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// One master of three dies and comes back: the shards of the others never notice, and
-// nothing that was acknowledged is missing.
-func TestADeadMasterStopsOnlyItsShards(t *testing.T) {
+// One of three masters dies and restarts. The shards of the other masters must keep
+// working, and no acknowledged click may be lost.
+func TestCluster_DeadMasterStopsOnlyItsShards(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t)
 	at := clickstream.Endpoint{URL: c.URL, Kind: clickstream.Cluster}
-	writer, r := clickstream.NewWriter(connect(t, at), sixteen), readerOf(t, at, sixteen, "one")
+	writer, r := clickstream.NewWriter(connect(t, at), shardCount), newShardReader(t, at, shardCount, "one")
 	var written acknowledged
-	for shard := range sixteen {
+	for shard := range shardCount {
 		for range 5 {
 			if err := written.write(t, writer, shard); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if entries := must[[]clickstream.Entry](t)(r.Next(t.Context(), shard)); len(entries) != 5 {
-			t.Fatalf("read %d", len(entries))
+			t.Fatalf("read %d entries, want 5", len(entries))
 		}
 	}
-	victim := c.Owner(clickstream.Key(0))
-	var dead, alive []int
-	for shard := range sixteen {
-		if c.Owner(clickstream.Key(shard)) == victim {
+	killed := c.Owner(clickstream.Key(0))
+	var dead, alive []int // shards
+	for shard := range shardCount {
+		if c.Owner(clickstream.Key(shard)) == killed {
 			dead = append(dead, shard)
 		} else {
 			alive = append(alive, shard)
 		}
 	}
 	if err := writer.Ping(t.Context()); err != nil {
-		t.Error("every master is there:", err)
+		t.Error("Ping fails although all masters run:", err)
 	}
-	victim.Kill9()
+	killed.Kill9()
 	for range 10 {
 		if writer.Ping(t.Context()) == nil {
-			t.Error("all is well without a master")
+			t.Error("Ping succeeds although a master is dead")
 		}
-		for i := range 2 * sixteen { // more than a breaker takes
+		for i := range 2 * shardCount { // enough failures to open the circuit breaker
 			if shard := dead[i%len(dead)]; written.write(t, writer, shard) == nil {
-				t.Fatalf("shard %d has no master and took a click", shard)
+				t.Fatalf("shard %d acknowledged a click although its master is dead", shard)
 			}
 		}
 		for _, shard := range alive {
 			if err := written.write(t, writer, shard); err != nil {
-				t.Fatalf("shard %d has a master: %v", shard, err)
+				t.Fatalf("shard %d fails although its master runs: %v", shard, err)
 			}
 		}
 	}
@@ -64,10 +64,10 @@ func TestADeadMasterStopsOnlyItsShards(t *testing.T) {
 		}
 	}
 	if _, err := r.Next(t.Context(), dead[0]); err == nil {
-		t.Error("a shard without a master was read")
+		t.Error("a read of a shard succeeds although its master is dead")
 	}
 
-	victim.Restart()
+	killed.Restart()
 	for _, shard := range dead {
 		eventually(t, func() error { return written.write(t, writer, shard) })
 		eventually(t, func() error { _, err := r.Own(t.Context(), shard, "0"); return err })
@@ -76,62 +76,65 @@ func TestADeadMasterStopsOnlyItsShards(t *testing.T) {
 	eventually(t, func() error { return writer.Ping(t.Context()) })
 }
 
-// A write that timed out may have happened. The client must not send it again: a
-// server that hung, and goes on, does everything that it was sent.
-func TestATimedOutAppendIsNotRepeated(t *testing.T) {
+// A command that timed out may have been executed, so the client must not send it again.
+// A server that hangs for some time executes afterwards all commands that it has
+// received.
+func TestAppend_IsNotRepeatedAfterTimeout(t *testing.T) {
 	t.Parallel()
-	hangs := func(t *testing.T, at clickstream.Endpoint, ownerOf func(key string) *redistest.Server) {
+	testPausedServer := func(t *testing.T, at clickstream.Endpoint, ownerOf func(key string) *redistest.Server) {
 		t.Helper()
 		client := connect(t, at)
-		writer, r := clickstream.NewWriter(client, 1), reader(t, at, "one")
-		letter := []clickstream.DeadLetter{{Entry: "1-1", Reason: "malformed", Record: []byte{0xff}}}
+		writer, r := clickstream.NewWriter(client, 1), newReader(t, at, "one")
+		deadLetters := []clickstream.DeadLetter{{Entry: "1-1", Reason: "malformed", Record: []byte{0xff}}}
 		for stream, write := range map[string]func() error{
-			clickstream.Key(0):           func() error { return writer.Append(t.Context(), 0, batchOf(t, newID()), 1) },
-			clickstream.DeadLetterStream: func() error { return r.DeadLetter(t.Context(), letter) },
+			clickstream.Key(0):           func() error { return writer.Append(t.Context(), 0, marshalBatch(t, newID()), 1) },
+			clickstream.DeadLetterStream: func() error { return r.DeadLetter(t.Context(), deadLetters) },
 		} {
 			if err := write(); err != nil {
 				t.Fatal(err)
 			}
-			// Connections that are greeted already, to send it again on.
-			var waiting sync.WaitGroup
+			// Open several connections before the pause. The client could use them to
+			// send the command again.
+			var reads sync.WaitGroup
 			for range 4 {
-				waiting.Go(func() {
+				reads.Go(func() {
 					client.XRead(t.Context(), &redis.XReadArgs{Streams: []string{stream, "$"}, Block: block})
 				})
 			}
-			waiting.Wait()
+			reads.Wait()
 			owner := ownerOf(stream)
 			owner.Pause()
 			if write() == nil {
-				t.Error("a hanging server took a write")
+				t.Error("a write to a paused server succeeded")
 			}
 			owner.Resume()
-			// When this one is there, so is whatever was sent before.
+			// When this write has succeeded, the server has executed all earlier
+			// commands.
 			eventually(t, write)
 			if n := must[int64](t)(client.XLen(t.Context(), stream).Result()); n != 3 {
-				t.Errorf("%s has %d entries of 3 writes", stream, n)
+				t.Errorf("%s has %d entries after 3 writes", stream, n)
 			}
 		}
 	}
 	t.Run("single", func(t *testing.T) {
 		server := redistest.Start(t)
-		hangs(t, clickstream.Endpoint{URL: server.URL}, func(string) *redistest.Server { return server })
+		testPausedServer(t, clickstream.Endpoint{URL: server.URL}, func(string) *redistest.Server { return server })
 	})
 	t.Run("cluster", func(t *testing.T) {
 		c := redistest.Cluster(t)
-		hangs(t, clickstream.Endpoint{URL: c.URL, Kind: clickstream.Cluster}, c.Owner)
+		testPausedServer(t, clickstream.Endpoint{URL: c.URL, Kind: clickstream.Cluster}, c.Owner)
 	})
 }
 
-// A slot goes from one master to another under a client that knows the first: ASK
-// while it is on its way, MOVED when it is there.
-func TestAppendFollowsASlotThatMoves(t *testing.T) {
+// A slot moves from one master to another while a client is using it. The source responds
+// with ASK during the migration and with MOVED afterwards.
+func TestAppend_FollowsMigratingSlot(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t)
 	ctx, at := t.Context(), clickstream.Endpoint{URL: c.URL, Kind: clickstream.Cluster}
 	client, key := connect(t, at), clickstream.Key(0)
 	writer := clickstream.NewWriter(client, 2)
-	if err := writer.Append(ctx, 1, batchOf(t, newID()), 1); err != nil {
+	if err := writer.Append(ctx, 1, marshalBatch(t, newID()), 1); err != nil {
 		t.Fatal(err)
 	}
 	source := c.Owner(key)
@@ -157,7 +160,7 @@ func TestAppendFollowsASlotThatMoves(t *testing.T) {
 	if err := writer.Ping(ctx); err != nil {
 		t.Error("ASK:", err)
 	}
-	if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+	if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
 		t.Fatal("ASK:", err)
 	}
 	setSlot(target, "node", id(target))
@@ -165,13 +168,13 @@ func TestAppendFollowsASlotThatMoves(t *testing.T) {
 	if err := writer.Ping(ctx); err != nil {
 		t.Error("MOVED:", err)
 	}
-	if err := writer.Append(ctx, 0, batchOf(t, newID()), 1); err != nil {
+	if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
 		t.Fatal("MOVED:", err)
 	}
 	if n := length(target); n != 2 {
-		t.Errorf("%d of 2 entries where the slot is now", n)
+		t.Errorf("the new owner of the slot has %d of 2 entries", n)
 	}
-	if err := writer.Append(ctx, 1, batchOf(t, newID()), 1); err != nil {
-		t.Error("another slot:", err)
+	if err := writer.Append(ctx, 1, marshalBatch(t, newID()), 1); err != nil {
+		t.Error("append to the other slot:", err)
 	}
 }

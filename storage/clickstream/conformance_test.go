@@ -11,7 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-func TestTheStreamOnEachKindOfRedis(t *testing.T) {
+func TestStreamOnEachKindOfRedis(t *testing.T) {
 	t.Parallel()
 	on := func(test func(*testing.T, clickstream.Endpoint)) func(*testing.T, string, string) {
 		return func(t *testing.T, url, kind string) {
@@ -21,32 +21,33 @@ func TestTheStreamOnEachKindOfRedis(t *testing.T) {
 	}
 	redistest.OnEachKind(
 		t,
-		redistest.Behaviour{Name: "what is appended is read until acknowledged", Test: on(whatIsAppendedIsReadUntilAcknowledged)},
-		redistest.Behaviour{Name: "a lost group is made again", Test: on(groupIsRecreatedWhenItIsLost)},
-		redistest.Behaviour{Name: "a rewound group is reported", Test: on(aRewoundGroupIsReportedOnce)},
-		redistest.Behaviour{Name: "a dead consumer's entries are claimed", Test: on(deadConsumersEntriesAreClaimed)},
-		redistest.Behaviour{Name: "vanished entries are reported", Test: on(vanishedEntriesAreReportedAsLost)},
-		redistest.Behaviour{Name: "trim stops at the oldest unacknowledged", Test: on(trimStopsAtTheOldestUnacknowledged)},
-		redistest.Behaviour{Name: "trim races with readers and writers", Test: on(trimRacesWithReadersAndWriters)},
-		redistest.Behaviour{Name: "the tail", Test: on(tailFindsAnUnpersistedClick)},
-		redistest.Behaviour{Name: "dead letters", Test: on(deadLettersAreKept)},
-		redistest.Behaviour{Name: "sixteen shards", Test: on(sixteenShardsAreWrittenReadAndTrimmed)},
+		redistest.Behaviour{Name: "entries are delivered until acknowledged", Test: on(testEntriesAreDeliveredUntilAcknowledged)},
+		redistest.Behaviour{Name: "a lost group is created again", Test: on(testLostGroupIsCreatedAgain)},
+		redistest.Behaviour{Name: "a rewound group is reported", Test: on(testRewoundGroupIsReportedOnce)},
+		redistest.Behaviour{Name: "entries of a dead consumer are claimed", Test: on(testEntriesOfDeadConsumerAreClaimed)},
+		redistest.Behaviour{Name: "lost entries are reported", Test: on(testLostEntriesAreReported)},
+		redistest.Behaviour{Name: "trim stops at the oldest unacknowledged entry", Test: on(testTrimStopsAtOldestUnacknowledgedEntry)},
+		redistest.Behaviour{Name: "trim runs together with readers and writers", Test: on(testTrimRunsTogetherWithReadersAndWriters)},
+		redistest.Behaviour{Name: "tail", Test: on(testTailFindsClick)},
+		redistest.Behaviour{Name: "dead letters", Test: on(testDeadLetters)},
+		redistest.Behaviour{Name: "all shards", Test: on(testAllShards)},
 	)
 }
 
-const sixteen = 16
+// shardCount is the number of shards of the tests with several shards.
+const shardCount = 16
 
-// acknowledged remembers what the stream has taken, by shard.
+// acknowledged records the ids of the clicks that the stream has acknowledged, by shard.
 type acknowledged struct {
 	mu  sync.Mutex
-	ids [sixteen][]affiliate.ClickID
+	ids [shardCount][]affiliate.ClickID
 }
 
-// write appends one click to a shard and remembers it when the stream has it.
+// write appends a click to a shard and records its id if the stream acknowledges it.
 func (a *acknowledged) write(t *testing.T, writer *clickstream.Writer, shard int) error {
 	t.Helper()
 	id := newID()
-	err := writer.Append(t.Context(), shard, batchOf(t, id), 1)
+	err := writer.Append(t.Context(), shard, marshalBatch(t, id), 1)
 	if err == nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -55,11 +56,11 @@ func (a *acknowledged) write(t *testing.T, writer *clickstream.Writer, shard int
 	return err
 }
 
-// read consumes one shard until everything that was acknowledged has come by.
+// read reads a shard until it has received all acknowledged clicks.
 func (a *acknowledged) read(t *testing.T, r *clickstream.Reader, shard int) {
 	t.Helper()
 	missing := slices.Clone(a.ids[shard])
-	arrived := func(entries []clickstream.Entry) {
+	process := func(entries []clickstream.Entry) {
 		for _, entry := range entries {
 			missing = slices.DeleteFunc(missing, func(id affiliate.ClickID) bool { return strings.Contains(string(entry.Batch), string(id.UUID[:])) })
 			if err := r.Ack(t.Context(), shard, entry.ID); err != nil {
@@ -67,23 +68,23 @@ func (a *acknowledged) read(t *testing.T, r *clickstream.Reader, shard int) {
 			}
 		}
 	}
-	arrived(must[[]clickstream.Entry](t)(r.Own(t.Context(), shard, "0")))
+	process(must[[]clickstream.Entry](t)(r.Own(t.Context(), shard, "0")))
 	for len(missing) > 0 {
 		entries := must[[]clickstream.Entry](t)(r.Next(t.Context(), shard))
-		if arrived(entries); len(entries) == 0 {
+		if process(entries); len(entries) == 0 {
 			t.Fatalf("shard %d lost %d of %d acknowledged clicks", shard, len(missing), len(a.ids[shard]))
 		}
 	}
 }
 
-func sixteenShardsAreWrittenReadAndTrimmed(t *testing.T, at clickstream.Endpoint) {
+func testAllShards(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	ctx, client := t.Context(), connect(t, at)
-	writer, r, tail := clickstream.NewWriter(client, sixteen), readerOf(t, at, sixteen, "one"), clickstream.NewTail(client, sixteen)
-	const each = 120 // what is trimmed goes by the hundred
+	writer, r, tail := clickstream.NewWriter(client, shardCount), newShardReader(t, at, shardCount, "one"), clickstream.NewTail(client, shardCount)
+	const each = 120 // more than 100, because Redis trims about 100 entries at a time
 	var written acknowledged
 	var writers sync.WaitGroup
-	for shard := range sixteen {
+	for shard := range shardCount {
 		writers.Go(func() {
 			for range each {
 				if err := written.write(t, writer, shard); err != nil {
@@ -94,20 +95,20 @@ func sixteenShardsAreWrittenReadAndTrimmed(t *testing.T, at clickstream.Endpoint
 	}
 	writers.Wait()
 
-	// A click is looked for where it belongs.
-	wanted := newID()
-	if err := writer.Append(ctx, clickstream.Shard(wanted, sixteen), batchOf(t, wanted), 1); err != nil {
+	// Tail must search in the shard of the click.
+	id := newID()
+	if err := writer.Append(ctx, clickstream.Shard(id, shardCount), marshalBatch(t, id), 1); err != nil {
 		t.Fatal(err)
 	}
-	if click, err := tail.Find(ctx, wanted, 2000); err != nil || click == nil {
-		t.Errorf("not in the tail: %v, %v", click, err)
+	if click, err := tail.Find(ctx, id, 2000); err != nil || click == nil {
+		t.Errorf("the tail does not find the click: %v, %v", click, err)
 	}
 
-	// Sixteen readers that block at the same time.
+	// All shards are read by blocking reads at the same time.
 	var readers sync.WaitGroup
-	for shard := range sixteen {
+	for shard := range shardCount {
 		readers.Go(func() {
-			for left := each; left > 0; {
+			for remaining := each; remaining > 0; {
 				entries, err := r.Next(ctx, shard)
 				if err != nil {
 					t.Error(err)
@@ -115,21 +116,21 @@ func sixteenShardsAreWrittenReadAndTrimmed(t *testing.T, at clickstream.Endpoint
 				}
 				for _, entry := range entries {
 					if entry.Shard != shard {
-						t.Errorf("shard %d gave an entry of %d", shard, entry.Shard)
+						t.Errorf("a read of shard %d returned an entry of shard %d", shard, entry.Shard)
 					}
 					if err := r.Ack(ctx, shard, entry.ID); err != nil {
 						t.Error(err)
 					}
 				}
-				left -= len(entries)
+				remaining -= len(entries)
 			}
 		})
 	}
 	readers.Wait()
-	for shard := range sixteen {
+	for shard := range shardCount {
 		trimmed, err := r.Trim(ctx, shard)
 		if err != nil || trimmed < 100 || trimmed > each+1 {
-			t.Errorf("shard %d: %d of %d trimmed, %v", shard, trimmed, each, err)
+			t.Errorf("shard %d: trimmed %d of %d entries, %v", shard, trimmed, each, err)
 		}
 	}
 }

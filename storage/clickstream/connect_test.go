@@ -10,7 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-func TestConnectDoesNotPrintThePassword(t *testing.T) {
+func TestConnect_ErrorDoesNotContainURL(t *testing.T) {
 	for _, at := range []clickstream.Endpoint{
 		{URL: "redis://user:hunter2@host:notaport"},
 		{URL: "hunter2"},
@@ -27,22 +27,22 @@ func TestConnectDoesNotPrintThePassword(t *testing.T) {
 		_, blocking := clickstream.ConnectBlocking(at)
 		for _, err := range []error{err, blocking, at.Check()} {
 			if err == nil || strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("%v: %v", at, err)
+				t.Errorf("%v: got the error %v, want an error without hunter2", at, err)
 			}
 		}
 	}
 }
 
-// Whatever a URL says, a client of a request's path has the bounds of RELIABILITY.md
-// section 2, and the one that blocks has room for every shard.
-func TestClientsAreBounded(t *testing.T) {
-	const wild = "max_retries=9&dial_timeout=9s&read_timeout=9s&write_timeout=9s&pool_timeout=9s"
+// Parameters of the URL must not change the timeouts of RELIABILITY.md section 2. The
+// client for blocking reads must have a connection for each shard.
+func TestConnect_IgnoresLimitsInURL(t *testing.T) {
+	const tooLarge = "max_retries=9&dial_timeout=9s&read_timeout=9s&write_timeout=9s&pool_timeout=9s"
 	for _, at := range []clickstream.Endpoint{
-		{URL: "redis://user:secret@host?" + wild},
-		{URL: "redis://host?master_name=a&username=user&password=secret&" + wild, Kind: clickstream.Sentinel},
-		{URL: "redis://user:secret@host?max_redirects=-1&" + wild, Kind: clickstream.Cluster},
+		{URL: "redis://user:secret@host?" + tooLarge},
+		{URL: "redis://host?master_name=a&username=user&password=secret&" + tooLarge, Kind: clickstream.Sentinel},
+		{URL: "redis://user:secret@host?max_redirects=-1&" + tooLarge, Kind: clickstream.Cluster},
 	} {
-		for room, client := range map[int]redis.UniversalClient{
+		for minPoolSize, client := range map[int]redis.UniversalClient{
 			1:                     must[redis.UniversalClient](t)(clickstream.Connect(at)),
 			clickstream.MaxShards: must[redis.UniversalClient](t)(clickstream.ConnectBlocking(at)),
 		} {
@@ -57,14 +57,15 @@ func TestClientsAreBounded(t *testing.T) {
 					ReadTimeout: all.ReadTimeout, WriteTimeout: all.WriteTimeout, PoolTimeout: all.PoolTimeout, PoolSize: all.PoolSize,
 					ContextTimeoutEnabled: all.ContextTimeoutEnabled,
 				}
-				// The library keeps -1 here, and makes it 0 above.
+				// The options of a Cluster client keep the value -1. The library changes
+				// it to 0 only in the options of the other clients.
 				if all.MaxRetries != -1 || all.MaxRedirects != 3 {
-					t.Errorf("%d retries, %d redirections", all.MaxRetries, all.MaxRedirects)
+					t.Errorf("got MaxRetries %d and MaxRedirects %d, want -1 and 3", all.MaxRetries, all.MaxRedirects)
 				}
 			}
-			if o.MaxRetries != 0 || o.DialerRetries != 1 || !o.ContextTimeoutEnabled || o.PoolSize < room || o.PoolSize > 100 || o.DialTimeout > 3*time.Second ||
+			if o.MaxRetries != 0 || o.DialerRetries != 1 || !o.ContextTimeoutEnabled || o.PoolSize < minPoolSize || o.PoolSize > 100 || o.DialTimeout > 3*time.Second ||
 				o.ReadTimeout != time.Second || o.WriteTimeout != time.Second || o.PoolTimeout != 250*time.Millisecond || o.Username != "user" || o.Password != "secret" {
-				t.Errorf("%s: %+v", at.Kind, o)
+				t.Errorf("%s: unexpected options %+v", at.Kind, o)
 			}
 			if err := client.Close(); err != nil {
 				t.Error(err)

@@ -9,27 +9,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// DeadLetter is a record that cannot be stored.
+// DeadLetter is a record that ingestion could not store in the database.
 type DeadLetter struct {
-	// Entry is the stream entry of the record.
+	// Entry is the id of the stream entry that contained the record.
 	Entry  string
 	Reason string
-	// Record is a marshalled edge.v1.Click, or other bytes.
+	// Record is a marshalled edge.v1.Click, or bytes that cannot be decoded.
 	Record []byte
 }
 
-// DeadLetter writes records to a stream of their own, beside the table, so that they are
-// kept even if the table refuses them. A record is there twice if its entry was processed
-// twice.
-func (r *Reader) DeadLetter(ctx context.Context, letters []DeadLetter) error {
-	if len(letters) == 0 {
+// DeadLetter appends records to DeadLetterStream, so that records that the database
+// rejects are not lost. If an entry is processed twice, its records are appended twice.
+func (r *Reader) DeadLetter(ctx context.Context, records []DeadLetter) error {
+	if len(records) == 0 {
 		return nil
 	}
 	commands, err := r.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
-		for _, letter := range letters {
+		for _, record := range records {
 			pipe.XAdd(ctx, &redis.XAddArgs{
 				Stream: DeadLetterStream,
-				Values: []any{"entry", letter.Entry, "reason", letter.Reason, fieldBatch, letter.Record},
+				Values: []any{"entry", record.Entry, "reason", record.Reason, fieldBatch, record.Record},
 			})
 		}
 		return nil
@@ -45,10 +44,11 @@ func (r *Reader) DeadLetter(ctx context.Context, letters []DeadLetter) error {
 	return nil
 }
 
-// TrimDeadLetters deletes the dead letters of before a time, exactly these, and returns
-// their number. They contain the same personal data as clicks.
+// TrimDeadLetters deletes all dead letters from before the given time and returns their
+// number. They must be deleted because they contain the same personal data as clicks.
 func (r *Reader) TrimDeadLetters(ctx context.Context, before time.Time) (int64, error) {
-	// An approximate trim would keep up to a hundred old ones until new ones come.
+	// An approximate trim could leave about a hundred old records in the stream until new
+	// records are appended.
 	trimmed, err := r.client.XTrimMinID(ctx, DeadLetterStream, strconv.FormatInt(before.UnixMilli(), 10)).Result()
 	if err != nil {
 		return 0, fmt.Errorf("trim %s: %w", DeadLetterStream, err)

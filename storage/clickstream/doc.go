@@ -1,23 +1,30 @@
-// Package clickstream carries clicks from the collectors to ingestion over
-// Redis streams.
+// Package clickstream transports clicks from the collectors to ingestion in Redis
+// streams.
 //
 //	collector ── XADD, one entry per batch ──▶ clicks:{s00} … ──▶ group "ingest" ──▶ server/ingest
 //	                                              │                                    │ commit
 //	                                              │◀─────────── XACK, XTRIM MINID ─────┘
 //
-// An entry holds a packed edge.v1.ClickBatch in field "b" and the number of its
-// clicks in field "n". A click's shard is a hash of its id.
+// The field "b" of an entry contains a marshalled edge.v1.ClickBatch. The field "n"
+// contains the number of its clicks. The shard of a click is a hash of its id.
 //
-// Guarantees: a batch whose Append returned nil is in the stream (and on disk, with
-// appendfsync always). An entry is delivered until it is acknowledged, to another
-// consumer if its reader died. Trimming never passes an entry that some group has not
-// acknowledged.
+// The package guarantees:
 //
-// Limits: delivery is at least once; the click id makes a click one row in the table.
-// A batch whose Append returned an error may be in the stream all the same. Redis must
-// run with maxmemory-policy noeviction. If Redis loses data, clicks that were not stored
-// yet are lost. Claim, ErrGroupLost and Rewound report such a loss as far as it can be
-// seen.
+//   - After Append has returned nil, the batch is in the stream. If Redis runs with
+//     appendfsync always, the batch is also on disk.
+//   - An entry is delivered until it is acknowledged. If its reader dies, it is delivered
+//     to another consumer.
+//   - Trimming never removes an entry that a consumer group has not acknowledged.
+//
+// It does not guarantee:
+//
+//   - An entry can be delivered more than once. The click id ensures that a click becomes
+//     only one row in the database.
+//   - After Append has returned an error, the batch may be in the stream or not.
+//   - If Redis loses data, clicks that are not in the database yet are lost. Claim,
+//     ErrGroupLost and Rewound report such a loss if it can be detected.
+//
+// Redis must run with maxmemory-policy noeviction.
 package clickstream
 
 import (
@@ -30,7 +37,8 @@ import (
 // Group is the consumer group of ingestion.
 const Group = "ingest"
 
-// DeadLetterStream keeps records that ingestion could not store, for 90 days.
+// DeadLetterStream is the stream of the records that ingestion could not store. They are
+// kept for 90 days.
 const DeadLetterStream = "clicks:dead"
 
 const (
@@ -38,14 +46,16 @@ const (
 	fieldCount = "n"
 )
 
-// MaxShards bounds TRIBUTARY_STREAM_SHARDS. More shards would only cost connections.
+// MaxShards is the maximum of TRIBUTARY_STREAM_SHARDS. More shards would use more
+// connections without any benefit.
 const MaxShards = 64
 
-// Key returns the stream of a shard. The braces keep a shard on one Cluster node.
+// Key returns the key of a shard's stream. The text in braces determines the slot of the
+// key in a Redis Cluster.
 func Key(shard int) string { return fmt.Sprintf("clicks:{s%02d}", shard) }
 
-// Shard returns the shard of a click. The number of shards may grow at any time. It may
-// shrink only after the streams that are no longer used have been read to their end.
+// Shard returns the shard of a click. The number of shards may be increased at any time.
+// It may be reduced only after all entries of the unused streams have been processed.
 func Shard(id affiliate.ClickID, shards int) int {
 	if shards <= 1 {
 		return 0

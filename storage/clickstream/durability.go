@@ -10,13 +10,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// durabilityRetry is the pause between two attempts to check a Redis that does not
-// answer.
+// durabilityRetry is the pause between two attempts to read the configuration of a Redis
+// that does not respond.
 const durabilityRetry = 2 * time.Second
 
 // CheckDurability logs a warning if a server of the click stream does not fsync each
-// write before it answers, or if its configuration cannot be read. It waits until Redis
-// answers and returns after that, or when ctx ends.
+// write before it responds, or if its configuration cannot be read. It waits until Redis
+// responds or ctx ends.
 func CheckDurability(ctx context.Context, client redis.UniversalClient, log *slog.Logger) {
 	for {
 		err := eachMaster(ctx, client, func(ctx context.Context, server redis.UniversalClient) error {
@@ -27,7 +27,7 @@ func CheckDurability(ctx context.Context, client redis.UniversalClient, log *slo
 		case err == nil:
 			return
 		case errors.As(err, &reply) && !strings.HasPrefix(reply.Error(), "LOADING"):
-			log.LogAttrs(ctx, slog.LevelWarn, "it could not be checked whether the click stream's Redis runs appendfsync always", slog.Any("error", err))
+			log.LogAttrs(ctx, slog.LevelWarn, "cannot check whether the click stream's Redis runs with appendfsync always", slog.Any("error", err))
 			return
 		}
 		timer := time.NewTimer(durabilityRetry)
@@ -53,7 +53,7 @@ func checkDurability(ctx context.Context, server redis.UniversalClient, log *slo
 		return err
 	}
 	if config["appendonly"] != "yes" || config["appendfsync"] != "always" {
-		log.LogAttrs(ctx, slog.LevelWarn, "the click stream's Redis may lose acknowledged clicks: it does not run appendonly yes and appendfsync always",
+		log.LogAttrs(ctx, slog.LevelWarn, "the click stream's Redis may lose acknowledged clicks, because it does not run with appendonly yes and appendfsync always",
 			slog.String("appendonly", config["appendonly"]), slog.String("appendfsync", config["appendfsync"]))
 	}
 	return nil

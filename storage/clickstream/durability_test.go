@@ -16,10 +16,10 @@ import (
 
 func TestCheckDurability(t *testing.T) {
 	t.Parallel()
-	const notDurable, notChecked = "may lose acknowledged clicks", "could not be checked"
+	const notDurable, notChecked = "may lose acknowledged clicks", "cannot check"
 	for name, c := range map[string]struct {
-		prepare []string // a command
-		user    string   // of the URL
+		prepare []string // a Redis command
+		user    string   // user and password for the URL
 		want    string
 	}{
 		"appendfsync always":      {want: ""},
@@ -32,8 +32,8 @@ func TestCheckDurability(t *testing.T) {
 			server := redistest.Start(t)
 			if c.prepare != nil {
 				args := make([]any, len(c.prepare))
-				for i, word := range c.prepare {
-					args[i] = word
+				for i, arg := range c.prepare {
+					args[i] = arg
 				}
 				must[any](t)(connect(t, clickstream.Endpoint{URL: server.URL}).Do(t.Context(), args...).Result())
 			}
@@ -47,7 +47,7 @@ func TestCheckDurability(t *testing.T) {
 	}
 }
 
-func TestCheckDurability_AsksEachMasterOfACluster(t *testing.T) {
+func TestCheckDurability_ChecksEachMasterOfCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.Cluster(t)
 	client := connect(t, clickstream.Endpoint{URL: cluster.URL, Kind: clickstream.Cluster})
@@ -60,7 +60,7 @@ func TestCheckDurability_AsksEachMasterOfACluster(t *testing.T) {
 	}
 }
 
-// Collectors and cores start without Redis, so the check waits for it.
+// Collectors and cores can start before Redis does, so the check must wait for Redis.
 func TestCheckDurability_WaitsForRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -78,14 +78,14 @@ func TestCheckDurability_WaitsForRedis(t *testing.T) {
 		clickstream.CheckDurability(ctx, client, slog.New(slog.NewTextHandler(&log, nil)))
 	}()
 	<-refused
-	server.Restart() // with its own settings
+	server.Restart()
 	<-checked
 	if log.Len() != 0 {
 		t.Errorf("logged %q", log.String())
 	}
 }
 
-// onError is a hook that is called after each command that failed.
+// onError is a Redis hook that calls a function after each failed command.
 type onError func()
 
 func (onError) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -8,51 +8,53 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// once is a hook of a Cluster client. That client repeats a command after a timeout or a
-// lost connection whatever its number of retries is, because it counts them together with
-// redirections. With this hook it only follows the responses of nodes: MOVED, ASK, and
-// READONLY of a former master.
-type once struct{}
+// noRetryHook is a hook of a Cluster client. Without it, the client repeats a command
+// after a timeout or a lost connection, even if MaxRetries is -1, because it counts
+// retries together with redirections. With the hook, the client repeats a command only if
+// a node responds with MOVED, ASK or, as a former master, READONLY.
+type noRetryHook struct{}
 
-// unrepeatable is a command that is not repeated once it may have been executed.
-type unrepeatable struct{ redis.Cmder }
+// noRetryCommand is a command that the client must not repeat after it may have been
+// executed.
+type noRetryCommand struct{ redis.Cmder }
 
 // NoRetry implements redis.Cmder.
-func (unrepeatable) NoRetry() bool { return true }
+func (noRetryCommand) NoRetry() bool { return true }
 
-func (once) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (noRetryHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (once) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, command redis.Cmder) error { return next(ctx, unrepeatable{command}) }
+func (noRetryHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error { return next(ctx, noRetryCommand{command}) }
 }
 
-func (once) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (noRetryHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
 		wrapped := make([]redis.Cmder, len(commands))
 		for i, command := range commands {
-			wrapped[i] = unrepeatable{command}
+			wrapped[i] = noRetryCommand{command}
 		}
 		return next(ctx, wrapped)
 	}
 }
 
-// lookup is a hook of a Sentinel client. It wraps error responses of sentinels, which
-// would otherwise look like responses of Redis: "no such master" like a missing key.
-type lookup struct{}
+// sentinelErrorHook is a hook of a Sentinel client. It replaces the error responses of
+// sentinels, because callers would treat them as error responses of the master. For
+// example, they would treat "no such master" as a missing key.
+type sentinelErrorHook struct{}
 
-func (lookup) DialHook(next redis.DialHook) redis.DialHook {
+func (sentinelErrorHook) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := next(ctx, network, addr)
-		var answer redis.Error
-		if errors.As(err, &answer) {
-			err = errors.New("the sentinels name no master: " + err.Error())
+		var response redis.Error
+		if errors.As(err, &response) {
+			err = errors.New("the sentinels do not return a master: " + err.Error())
 		}
 		return conn, err
 	}
 }
 
-func (lookup) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (sentinelErrorHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
-func (lookup) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (sentinelErrorHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }

@@ -13,36 +13,38 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Socket timeouts of every client (RELIABILITY.md 2). The library's defaults are too long
-// for an edge.
+// Timeouts of all clients (RELIABILITY.md section 2). The library's defaults are too long
+// for requests that wait for Redis.
 const (
 	dialTimeout = 500 * time.Millisecond
 	ioTimeout   = time.Second
 	poolTimeout = 250 * time.Millisecond
 
-	// masterTimeout bounds finding a master through its sentinels. The client tries the
-	// last used sentinel twice before the others, so a sentinel that hangs costs two
-	// seconds. With a shorter timeout the client would never try another one.
+	// masterTimeout limits the time to find a master through its sentinels. The client
+	// tries the sentinel that it used last twice before it tries the others. A sentinel
+	// that does not respond therefore takes two seconds of this time. With a shorter
+	// timeout, the client would never try another sentinel.
 	masterTimeout = 2*ioTimeout + 2*dialTimeout
 
-	// maxRedirects bounds the redirections of a command in a Cluster.
+	// maxRedirects is the maximum number of redirections of a command in a Cluster.
 	maxRedirects = 3
-	// clusterReload is the longest age of the map of slots, and so the delay until a
-	// promoted replica is found when its former master does not respond.
+	// clusterReload is the maximum age of the map from slots to nodes. If a master does
+	// not respond, a client finds its promoted replica after this time at the latest.
 	clusterReload = time.Second
 )
 
-// The library's errors may quote the URL, so these errors replace them.
+// These errors replace the errors of the library, because the latter may contain the
+// password from the URL.
 var (
-	errKind     = errors.New("the kind of a Redis is single, sentinel or cluster")
+	errKind     = errors.New("the kind of Redis must be single, sentinel or cluster")
 	errSingle   = errors.New("the Redis URL must look like redis://user:password@host:port/db")
 	errSentinel = errors.New("the Redis URL must look like redis://sentinel:port/db?master_name=name&addr=sentinel:port&username=user&password=password")
 	errCluster  = errors.New("the Redis URL must look like redis://user:password@node:port?addr=node:port")
-	errReplicas = errors.New("the Redis URL must not ask for reads from replicas, which may lag behind")
+	errReplicas = errors.New("the Redis URL must not enable reads from replicas, because replicas can return old data")
 )
 
-func singleOptions(at string) (*redis.Options, error) {
-	options, err := redis.ParseURL(at)
+func singleOptions(rawURL string) (*redis.Options, error) {
+	options, err := redis.ParseURL(rawURL)
 	if err != nil {
 		return nil, errSingle
 	}
@@ -53,12 +55,12 @@ func singleOptions(at string) (*redis.Options, error) {
 	options.ReadTimeout = ioTimeout
 	options.WriteTimeout = ioTimeout
 	options.PoolTimeout = poolTimeout
-	options.MaintNotificationsConfig = noMaintenance()
+	options.MaintNotificationsConfig = disabledMaintenance()
 	return options, nil
 }
 
-func sentinelOptions(at string) (*redis.FailoverOptions, error) {
-	options, err := redis.ParseFailoverURL(at)
+func sentinelOptions(rawURL string) (*redis.FailoverOptions, error) {
+	options, err := redis.ParseFailoverURL(rawURL)
 	if err != nil || options.MasterName == "" {
 		return nil, errSentinel
 	}
@@ -76,7 +78,7 @@ func sentinelOptions(at string) (*redis.FailoverOptions, error) {
 	return options, nil
 }
 
-// dialer connects to one sentinel or to the master that the sentinels named.
+// dialer returns a function that opens a connection to a sentinel or to the master.
 func dialer(config *tls.Config) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	plain := &net.Dialer{Timeout: dialTimeout}
 	if config == nil {
@@ -85,9 +87,9 @@ func dialer(config *tls.Config) func(ctx context.Context, network, addr string) 
 	return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
 }
 
-func clusterOptions(at string) (*redis.ClusterOptions, error) {
-	options, err := redis.ParseClusterURL(at)
-	if err != nil || !clusterPath(at) {
+func clusterOptions(rawURL string) (*redis.ClusterOptions, error) {
+	options, err := redis.ParseClusterURL(rawURL)
+	if err != nil || !validClusterPath(rawURL) {
 		return nil, errCluster
 	}
 	if options.ReadOnly || options.RouteByLatency || options.RouteRandomly {
@@ -102,20 +104,21 @@ func clusterOptions(at string) (*redis.ClusterOptions, error) {
 	options.WriteTimeout = ioTimeout
 	options.PoolTimeout = poolTimeout
 	options.ClusterStateReloadInterval = clusterReload
-	// Every command here belongs to one slot. With routing policies the library would
-	// first load a node's table of commands.
+	// The commands of this package need no routing policies, because the keys of a
+	// command are in one slot. Routing policies would make the library load a table of
+	// commands from a node first.
 	options.DisableRoutingPolicies = true
-	options.MaintNotificationsConfig = noMaintenance()
+	options.MaintNotificationsConfig = disabledMaintenance()
 	return options, nil
 }
 
-// clusterPath reports whether a URL names no database or database 0, the only one of a
-// Cluster. The library ignores the path.
-func clusterPath(at string) bool {
-	u, err := url.Parse(at)
+// validClusterPath reports whether the path of a URL is empty or selects database 0. A
+// Cluster has no other database. The library would ignore the path.
+func validClusterPath(rawURL string) bool {
+	u, err := url.Parse(rawURL)
 	return err == nil && (strings.Trim(u.Path, "/") == "" || u.Path == "/0")
 }
 
-func noMaintenance() *maintnotifications.Config {
+func disabledMaintenance() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }

@@ -13,40 +13,42 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrGroupLost means that the consumer group of a stream was missing although this
-// Reader had used it before: Redis lost data. The group exists again, from the start
-// of the stream.
+// ErrGroupLost means that Redis has lost data: the consumer group of a stream was
+// missing, although this Reader had used it before. The Reader has created the group
+// again, so that it reads from the start of the stream.
 var ErrGroupLost = errors.New("the consumer group was missing and has been created again")
 
-// Entry is one stream entry as it was read.
+// Entry is an entry that was read from a stream.
 type Entry struct {
 	Shard int
 	ID    string
-	// Batch is the marshalled edge.v1.ClickBatch. It is nil if the entry was pending
-	// but is no longer in the stream.
+	// Batch is the marshalled edge.v1.ClickBatch. It is nil if the entry is pending but
+	// no longer in the stream.
 	Batch []byte
-	// Clicks is the number of clicks according to the writer.
+	// Clicks is the number of clicks that the writer stored with the batch.
 	Clicks int
 }
 
 // ReaderConfig configures a Reader.
 type ReaderConfig struct {
 	Shards int
-	// Consumer is the name of this process in the group. It must be the same after a
-	// restart, so that the process finds its unfinished entries.
+	// Consumer is the name of this process in the consumer group. It must be the same
+	// after a restart, so that the process finds the entries that it has not
+	// acknowledged.
 	Consumer string
-	// Count bounds the entries of one read; 0 means 64 (at most 16 MiB).
+	// Count is the maximum number of entries per read. 0 means 64 entries, which contain
+	// at most 16 MiB.
 	Count int64
-	// Block is how long a read waits for new entries, and so the longest wait of a
-	// Reader that stops; 0 means 500 ms.
+	// Block is the maximum time that a read waits for new entries. A Reader that is being
+	// stopped may take this long. 0 means 500 ms.
 	Block time.Duration
-	// ClaimIdle is how long an entry must have been pending before another consumer
-	// claims it; 0 means 30 s.
+	// ClaimIdle is the time that an entry must be pending before another consumer claims
+	// it. 0 means 30 s.
 	ClaimIdle time.Duration
 }
 
-// Reader consumes as one member of the group. Methods of different shards may run at
-// the same time.
+// Reader reads entries as one consumer of the group. Calls for different shards may run
+// at the same time.
 type Reader struct {
 	cfg      ReaderConfig
 	client   redis.UniversalClient
@@ -57,15 +59,17 @@ type Reader struct {
 	known []knownGroup // by shard
 }
 
-// knownGroup is what a Reader knows of a group, to detect that Redis lost data.
+// knownGroup is the last known state of a consumer group. A Reader compares it with the
+// state in Redis to detect that Redis has lost data.
 type knownGroup struct {
 	exists bool
-	// newest is the newest entry that this Reader was given; empty if there is none.
+	// newest is the id of the newest entry that this Reader has read. It is empty if the
+	// Reader has read none.
 	newest string
 }
 
-// NewReader reads through client (Connect), except for blocking reads, which go
-// through blocking (ConnectBlocking).
+// NewReader returns a Reader. client comes from Connect. blocking comes from
+// ConnectBlocking and is used for reads that wait for new entries.
 func NewReader(client, blocking redis.UniversalClient, cfg ReaderConfig) *Reader {
 	if cfg.Count == 0 {
 		cfg.Count = 64
@@ -83,15 +87,16 @@ func NewReader(client, blocking redis.UniversalClient, cfg ReaderConfig) *Reader
 // Shards returns the number of streams.
 func (r *Reader) Shards() int { return len(r.keys) }
 
-// Own reads the entries that this consumer was given after the entry named after ("0"
-// for the first call) and has not acknowledged. Fewer than Count entries are the last.
-// Errors: ErrGroupLost.
+// Own reads pending entries of this consumer: entries that were delivered to it but not
+// acknowledged. It returns entries whose id is greater than after, which is "0" for the
+// first call. If it returns fewer than Count entries, there are no more. Errors:
+// ErrGroupLost.
 func (r *Reader) Own(ctx context.Context, shard int, after string) ([]Entry, error) {
 	return r.read(ctx, r.client, shard, after, -1)
 }
 
-// Next waits up to Block for entries that no consumer was given before. Errors:
-// ErrGroupLost.
+// Next reads entries that were not delivered to any consumer before. It waits for them
+// for up to Block. Errors: ErrGroupLost.
 func (r *Reader) Next(ctx context.Context, shard int) ([]Entry, error) {
 	return r.read(ctx, r.blocking, shard, ">", r.cfg.Block)
 }
@@ -105,18 +110,18 @@ func (r *Reader) read(ctx context.Context, client redis.UniversalClient, shard i
 	streams, err := client.XReadGroup(ctx, args).Result()
 	if noGroup(err) {
 		if err := r.createGroup(ctx, shard); err != nil {
-			return nil, err // ErrGroupLost too
+			return nil, err
 		}
 		streams, err = client.XReadGroup(ctx, args).Result()
 	}
 	var timeout net.Error
 	switch {
 	case errors.Is(err, redis.Nil):
-		r.used(shard, "")
+		r.recordRead(shard, "")
 		return nil, nil
 	case block >= 0 && errors.As(err, &timeout) && timeout.Timeout() && ctx.Err() == nil:
-		// A consumer that is woken without a message can block longer than Block
-		// (redis#12998). There is no new entry.
+		// There is no new entry. Because of a bug in Redis (redis#12998), a read can
+		// block for longer than Block and run into the socket timeout.
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", r.keys[shard], err)
@@ -124,20 +129,20 @@ func (r *Reader) read(ctx context.Context, client redis.UniversalClient, shard i
 	var entries []Entry
 	for _, stream := range streams {
 		for _, message := range stream.Messages {
-			entries = append(entries, entryOf(shard, message))
+			entries = append(entries, newEntry(shard, message))
 		}
 	}
 	newest := ""
 	if id == ">" && len(entries) > 0 {
 		newest = entries[len(entries)-1].ID
 	}
-	r.used(shard, newest)
+	r.recordRead(shard, newest)
 	return entries, nil
 }
 
-// used notes that the group of a shard exists and, if newest is not empty, the newest
-// entry that this Reader was given.
-func (r *Reader) used(shard int, newest string) {
+// recordRead records that the group of a shard exists. If newest is not empty, it also
+// records the id of the newest entry that this Reader has read.
+func (r *Reader) recordRead(shard int, newest string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.known[shard].exists = true
@@ -146,10 +151,10 @@ func (r *Reader) used(shard int, newest string) {
 	}
 }
 
-// Rewound reports whether the group of a shard is at an older entry than this Reader
-// was given before: Redis lost its latest writes, for example in a failover. Entries
-// that were appended after the older entry may be lost. It reports each loss once and
-// does not report a missing group.
+// Rewound reports whether the last delivered entry of a shard's group is older than the
+// newest entry that this Reader has read. This happens if Redis has lost its latest
+// writes, for example in a failover. Entries that were appended after the last delivered
+// entry may be lost. Rewound reports each loss once. It does not report a missing group.
 func (r *Reader) Rewound(ctx context.Context, shard int) (bool, error) {
 	groups, err := r.client.XInfoGroups(ctx, r.keys[shard]).Result()
 	if err != nil {
@@ -170,11 +175,12 @@ func (r *Reader) Rewound(ctx context.Context, shard int) (bool, error) {
 	return false, nil
 }
 
-// Claim takes over entries that were pending for longer than ClaimIdle, of other
-// consumers or of this consumer before a restart. lost are the ids of entries that
-// were trimmed or deleted while they were pending: Redis forgets them, and their
-// clicks are lost unless they were stored before. more reports that there may be more
-// entries to claim. Errors: ErrGroupLost.
+// Claim assigns entries to this consumer that have been pending for longer than
+// ClaimIdle. Before, they were pending for another consumer, or for this one before a
+// restart. lost contains the ids of entries that were trimmed or deleted while they were
+// pending. Redis removes these from the pending list, and their clicks are lost unless
+// they are already in the database. more reports whether there may be more entries to
+// claim. Errors: ErrGroupLost.
 func (r *Reader) Claim(ctx context.Context, shard int) (entries []Entry, lost []string, more bool, err error) {
 	for cursor := "0-0"; ; {
 		messages, next, deleted, err := r.client.XAutoClaimWithDeleted(ctx, &redis.XAutoClaimArgs{
@@ -188,7 +194,7 @@ func (r *Reader) Claim(ctx context.Context, shard int) (entries []Entry, lost []
 			return entries, lost, false, fmt.Errorf("claim from %s: %w", r.keys[shard], err)
 		}
 		for _, message := range messages {
-			entries = append(entries, entryOf(shard, message))
+			entries = append(entries, newEntry(shard, message))
 		}
 		lost = append(lost, deleted...)
 		if next == "0-0" {
@@ -201,7 +207,7 @@ func (r *Reader) Claim(ctx context.Context, shard int) (entries []Entry, lost []
 	}
 }
 
-// Ack acknowledges entries whose clicks are stored.
+// Ack acknowledges entries. The caller must have stored their clicks before.
 func (r *Reader) Ack(ctx context.Context, shard int, ids ...string) error {
 	if len(ids) == 0 {
 		return nil
@@ -212,10 +218,10 @@ func (r *Reader) Ack(ctx context.Context, shard int, ids ...string) error {
 	return nil
 }
 
-// Trim removes the entries that every group has acknowledged and returns their number.
-// It reads the last delivered id of each group before the oldest pending one. An entry
-// that is delivered in between is newer than the first, so the trim never passes an
-// unacknowledged entry.
+// Trim removes entries that every group has acknowledged and returns their number. For
+// each group it first reads the last delivered id and then the oldest pending id. An
+// entry that is delivered between these two reads is newer than the last delivered id.
+// Therefore Trim never removes an entry that is not acknowledged.
 func (r *Reader) Trim(ctx context.Context, shard int) (int64, error) {
 	key := r.keys[shard]
 	groups, err := r.client.XInfoGroups(ctx, key).Result()
@@ -250,8 +256,9 @@ func (r *Reader) Trim(ctx context.Context, shard int) (int64, error) {
 	return trimmed, nil
 }
 
-// OldestPending returns the id of the oldest entry that was delivered and not
-// acknowledged; empty if there is none. Alerts watch its age.
+// OldestPending returns the id of the oldest entry that was delivered but not
+// acknowledged. It returns the empty string if there is none. A metric reports the age of
+// this entry.
 func (r *Reader) OldestPending(ctx context.Context, shard int) (string, error) {
 	pending, err := r.client.XPending(ctx, r.keys[shard], Group).Result()
 	if noGroup(err) || isMissing(err) || (err == nil && pending.Count == 0) {
@@ -263,8 +270,8 @@ func (r *Reader) OldestPending(ctx context.Context, shard int) (string, error) {
 	return pending.Lower, nil
 }
 
-// createGroup creates the group of a shard from the start of the stream. It returns
-// ErrGroupLost if the group existed before.
+// createGroup creates the group of a shard. The group reads from the start of the stream.
+// Errors: ErrGroupLost if this Reader has used the group before.
 func (r *Reader) createGroup(ctx context.Context, shard int) error {
 	err := r.client.XGroupCreateMkStream(ctx, r.keys[shard], Group, "0").Err()
 	if err != nil && !strings.HasPrefix(err.Error(), "BUSYGROUP") {
@@ -280,12 +287,13 @@ func (r *Reader) createGroup(ctx context.Context, shard int) error {
 	return nil
 }
 
-func entryOf(shard int, message redis.XMessage) Entry {
+func newEntry(shard int, message redis.XMessage) Entry {
 	entry := Entry{Shard: shard, ID: message.ID}
 	if message.Values == nil {
 		return entry
 	}
-	// An entry without the field has another writer. It is empty, but not lost.
+	// An entry without the field was written by another program. Its batch is empty, not
+	// nil, because nil means that the entry is lost.
 	entry.Batch = []byte{}
 	if batch, ok := message.Values[fieldBatch].(string); ok {
 		entry.Batch = []byte(batch)
@@ -304,7 +312,8 @@ func isMissing(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no such key")
 }
 
-// before reports whether stream id a ("milliseconds-sequence") is older than b.
+// before reports whether the stream id a is older than b. The format of a stream id is
+// "milliseconds-sequence".
 func before(a, b string) bool {
 	aMs, aSeq := splitID(a)
 	bMs, bSeq := splitID(b)

@@ -12,38 +12,39 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// The master dies, and so does, as good as, the only sentinel that the client was
-// told of: it hangs. The two others promote the replica, and writing and reading go
-// on with what the replica had.
-func TestTheStreamGoesOnWithThePromotedReplica(t *testing.T) {
+// The master dies, and the only sentinel in the client's URL hangs. The two other
+// sentinels promote the replica. Writing and reading must then work on the replica with
+// the data that it has received.
+func TestSentinel_StreamWorksOnPromotedReplica(t *testing.T) {
 	t.Parallel()
 	p := redistest.Sentinels(t)
 	ctx := t.Context()
 	at := clickstream.Endpoint{URL: p.Sentinels[0].URL + "?master_name=tributary", Kind: clickstream.Sentinel}
-	writer, r := clickstream.NewWriter(connect(t, at), sixteen), readerOf(t, at, sixteen, "one")
+	writer, r := clickstream.NewWriter(connect(t, at), shardCount), newShardReader(t, at, shardCount, "one")
 	var written acknowledged
-	for shard := range sixteen {
+	for shard := range shardCount {
 		for range 20 {
 			if err := written.write(t, writer, shard); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	// Some of it is in a consumer's hands, and its groups exist.
+	// The entries of four shards are delivered before the failover, and their groups
+	// exist.
 	for shard := range 4 {
 		if entries := must[[]clickstream.Entry](t)(r.Next(ctx, shard)); len(entries) != 20 {
-			t.Fatalf("read %d", len(entries))
+			t.Fatalf("read %d entries, want 20", len(entries))
 		}
 	}
-	reached(t, p)
+	awaitReplication(t, p)
 
 	p.Sentinels[0].Pause()
 	p.Master.Kill9()
 	if err := written.write(t, writer, 0); err == nil {
-		t.Error("a dead master took a click")
+		t.Error("a write to a dead master succeeded")
 	}
 	p.AwaitPromotion()
-	for shard := range sixteen {
+	for shard := range shardCount {
 		eventually(t, func() error { return written.write(t, writer, shard) })
 	}
 	p.Sentinels[0].Resume()
@@ -54,12 +55,12 @@ func TestTheStreamGoesOnWithThePromotedReplica(t *testing.T) {
 	eventually(t, func() error { return client.XGroupDestroy(ctx, clickstream.Key(3), clickstream.Group).Err() })
 	eventually(t, func() error {
 		if _, err := r.Next(ctx, 3); !errors.Is(err, clickstream.ErrGroupLost) {
-			return fmt.Errorf("the lost group is not reported, but: %w", err)
+			return fmt.Errorf("got %w, want ErrGroupLost", err)
 		}
 		return nil
 	})
 	eventually(t, func() error { _, err := r.Next(ctx, 15); return err })
-	for shard := range sixteen {
+	for shard := range shardCount {
 		written.read(t, r, shard)
 		if _, err := r.Trim(ctx, shard); err != nil {
 			t.Error(err)
@@ -67,24 +68,26 @@ func TestTheStreamGoesOnWithThePromotedReplica(t *testing.T) {
 	}
 }
 
-// What the sentinels do not know must not pass for a stream without news.
-func TestAMasterThatNoSentinelKnowsIsAnError(t *testing.T) {
+// If the sentinels do not know the master, a read must return an error. It must not look
+// like a stream without new entries.
+func TestSentinel_UnknownMasterIsAnError(t *testing.T) {
 	t.Parallel()
 	p := redistest.Sentinels(t)
 	at := clickstream.Endpoint{URL: p.Sentinels[0].URL + "?master_name=another", Kind: clickstream.Sentinel}
 	for range 2 {
-		if entries, err := reader(t, at, "one").Next(t.Context(), 0); err == nil {
-			t.Errorf("read %v", entries)
+		if entries, err := newReader(t, at, "one").Next(t.Context(), 0); err == nil {
+			t.Errorf("read %v, want an error", entries)
 		}
 	}
-	if err := clickstream.NewWriter(connect(t, at), 1).Append(t.Context(), 0, batchOf(t, newID()), 1); err == nil {
-		t.Error("written")
+	if err := clickstream.NewWriter(connect(t, at), 1).Append(t.Context(), 0, marshalBatch(t, newID()), 1); err == nil {
+		t.Error("Append without a master succeeded")
 	}
 }
 
-// reached returns when all that the master has acknowledged is at its replica: WAIT
-// speaks of its own connection's writes, and what was written before lies before them.
-func reached(t *testing.T, p *redistest.WatchedPair) {
+// awaitReplication waits until the replica has received all writes that the master has
+// acknowledged. WAIT waits only for writes of its own connection, so the function writes
+// a marker first. When the replica has the marker, it has all earlier writes too.
+func awaitReplication(t *testing.T, p *redistest.WatchedPair) {
 	t.Helper()
 	options, err := redis.ParseURL(p.Master.URL)
 	if err != nil {
@@ -98,11 +101,11 @@ func reached(t *testing.T, p *redistest.WatchedPair) {
 		t.Fatal(err)
 	}
 	if n, err := conn.Wait(t.Context(), 1, 2*time.Second).Result(); err != nil || n != 1 {
-		t.Fatalf("at %d replicas, %v", n, err)
+		t.Fatalf("%d replicas have received the writes, %v, want 1", n, err)
 	}
 }
 
-// eventually tries until there is no error, for at most a minute.
+// eventually calls try until it returns no error. It fails the test after a minute.
 func eventually(t *testing.T, try func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
@@ -111,7 +114,7 @@ func eventually(t *testing.T, try func() error) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("never:", err)
+			t.Fatal("no success within a minute:", err)
 		}
 	}
 }

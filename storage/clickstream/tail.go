@@ -16,44 +16,48 @@ import (
 
 const (
 	tailPage = 16
-	// tailBytes bounds the bytes that one look-up reads from Redis.
+	// tailBytes is the maximum number of bytes that one look-up reads from Redis.
 	tailBytes = 16 << 20
-	// The time in a proposed click id may be up to five minutes ahead, so its entry can
-	// be that much older than the id. The rest allows for differing clocks.
+	// tailSkew is the maximum time by which an entry can be older than the time in the id
+	// of its click. A client may propose an id whose time is up to five minutes in the
+	// future. One minute is added for differences between the clocks.
 	tailSkew = 6 * time.Minute
 )
 
-// Tail looks for clicks in entries that are not trimmed yet.
+// Tail finds clicks in the newest entries of the streams, before they are in the
+// database.
 type Tail struct {
 	client redis.UniversalClient
 	shards int
 }
 
-// NewTail reads through a client of Connect.
+// NewTail returns a Tail. The client must come from Connect.
 func NewTail(client redis.UniversalClient, shards int) *Tail {
 	return &Tail{client: client, shards: max(1, shards)}
 }
 
-// Find looks for a click among the newest limit entries of its shard, newest first, and
-// in at most 16 MiB. It returns nil if the click is not there. The bound limits the work
-// that a made-up id causes, so nil does not prove that the click does not exist.
+// Find searches for a click in the newest entries of its shard, newest first. It reads at
+// most limit entries and 16 MiB. It returns nil if it does not find the click. The limits
+// bound the work for an invented id. Because of them, nil does not prove that the click
+// does not exist.
 func (t *Tail) Find(ctx context.Context, id affiliate.ClickID, limit int) (*edgev1.Click, error) {
-	minted, ok := id.Time()
+	created, ok := id.Time()
 	if !ok {
 		return nil, nil
 	}
 	key := Key(Shard(id, t.shards))
-	oldest := strconv.FormatInt(max(0, minted.Add(-tailSkew).UnixMilli()), 10)
-	for newest, looked, size := "+", 0, 0; looked < limit && size < tailBytes; looked += tailPage {
+	oldest := strconv.FormatInt(max(0, created.Add(-tailSkew).UnixMilli()), 10)
+	for newest, searched, size := "+", 0, 0; searched < limit && size < tailBytes; searched += tailPage {
 		messages, err := t.client.XRevRangeN(ctx, key, newest, oldest, tailPage).Result()
 		if err != nil {
-			return nil, fmt.Errorf("read back %s: %w", key, err)
+			return nil, fmt.Errorf("read the newest entries of %s: %w", key, err)
 		}
 		for _, message := range messages {
-			entry := entryOf(0, message)
+			entry := newEntry(0, message)
 			size += len(entry.Batch)
 			newest = "(" + message.ID
-			// These sixteen bytes rarely occur by chance, so decoding is rare.
+			// Decode only batches that contain the bytes of the id. Other batches rarely
+			// contain them by chance.
 			if !bytes.Contains(entry.Batch, id.UUID[:]) {
 				continue
 			}

@@ -7,13 +7,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Writer appends batches. It is safe for concurrent use.
+// Writer appends batches of clicks to the streams. It is safe for concurrent use.
 type Writer struct {
 	client redis.UniversalClient
 	keys   []string
 }
 
-// NewWriter writes to shards streams through a client of Connect.
+// NewWriter returns a Writer for the given number of shards. The client must come from
+// Connect.
 func NewWriter(client redis.UniversalClient, shards int) *Writer {
 	return &Writer{client: client, keys: keys(shards)}
 }
@@ -21,9 +22,10 @@ func NewWriter(client redis.UniversalClient, shards int) *Writer {
 // Shards returns the number of streams.
 func (w *Writer) Shards() int { return len(w.keys) }
 
-// Append stores one batch: a marshalled edge.v1.ClickBatch of n clicks of the shard. nil
-// means that Redis has acknowledged it; after an error the batch may be there or not. The
-// caller may reuse batch.
+// Append appends a batch to the stream of a shard. batch is a marshalled
+// edge.v1.ClickBatch with n clicks. Append returns nil if Redis has acknowledged the
+// batch. After an error, the batch may be in the stream or not. The caller may reuse the
+// slice afterwards.
 func (w *Writer) Append(ctx context.Context, shard int, batch []byte, n int) error {
 	err := w.client.Do(ctx, "xadd", w.keys[shard], "*", fieldBatch, batch, fieldCount, n).Err()
 	if err != nil {
@@ -32,16 +34,16 @@ func (w *Writer) Append(ctx context.Context, shard int, batch []byte, n int) err
 	return nil
 }
 
-// Ping returns nil if all servers with a stream respond: on a Cluster each master that
-// owns one of them, all at the same time. The error is that of the first one; it does not
-// say which shards still work.
+// Ping returns nil if all servers that have a stream respond. On a Cluster it calls all
+// masters that own a stream at the same time. It returns the first error, so a caller
+// cannot learn from the error which shards work.
 func (w *Writer) Ping(ctx context.Context) error {
 	cluster, ok := w.client.(*redis.ClusterClient)
 	if !ok {
 		return w.client.Ping(ctx).Err()
 	}
-	// A PING belongs to no slot and would go to any node. The client makes one
-	// pipeline for each owner of these.
+	// A PING has no key, so the client would send it to any one node. EXISTS has a key,
+	// so the client sends one pipeline to each master that owns a stream.
 	_, err := cluster.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, key := range w.keys {
 			pipe.Exists(ctx, key)
