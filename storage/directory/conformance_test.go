@@ -53,9 +53,9 @@ func testBatchAfterScriptFlush(t *testing.T, at clickstream.Endpoint) {
 	}
 }
 
-// The node of a cluster that has the directory dies and restarts. While it is dead,
-// entries that are not cached are unknown. After the restart, the reader must receive
-// changes again.
+// The node with the keys of the directory stops and restarts. While it is down, entries
+// that are not cached are unknown. After the restart, the reader must receive changes
+// again.
 func TestReader_ReceivesChangesAfterNodeRestart(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t)

@@ -27,8 +27,7 @@
 //     noeviction.
 //   - If Redis loses its last second of writes, a deletion can be lost.
 //
-// The core compares the directory with Postgres at regular intervals and repairs both
-// faults.
+// A periodic job of the core repairs both faults.
 package directory
 
 import (
