@@ -17,25 +17,26 @@ import (
 const (
 	clusterMasters = 3
 	clusterSlots   = 16384
-	// readyTimeout bounds the wait until servers that make one whole know each other.
+	// readyTimeout limits the wait until the servers of a deployment are connected.
 	readyTimeout = time.Minute
 	readyEvery   = 20 * time.Millisecond
 )
 
-// NodeCluster is a private Redis Cluster of three masters without replicas: what a
-// node has is away while the node is.
+// NodeCluster is a private Redis Cluster of three masters without replicas. While a node
+// is down, its keys are not available.
 type NodeCluster struct {
-	// URL leads to it as clickstream.Cluster wants it: one node, and the others as addr.
+	// URL is the URL for clickstream.Cluster. It contains the address of one node and the
+	// other nodes in the parameter addr.
 	URL string
-	// Nodes stay the same, and keep their slots, across a Restart.
+	// Nodes are the masters. A node keeps its slots and its address after a Restart.
 	Nodes []*Server
 
 	t testing.TB
 }
 
-// Cluster starts a private Redis Cluster that ends, and whose data is forgotten, with
-// the test, and returns when every node finds it well. A node that is down does not
-// stop the others.
+// Cluster starts a private Redis Cluster and returns when it is healthy. The cluster is
+// stopped and its data is deleted when the test ends. If a node is down, the others keep
+// working.
 func Cluster(t testing.TB) *NodeCluster {
 	t.Helper()
 	c := &NodeCluster{t: t}
@@ -48,22 +49,22 @@ func Cluster(t testing.TB) *NodeCluster {
 		client := node.client()
 		first, last := i*clusterSlots/clusterMasters, (i+1)*clusterSlots/clusterMasters-1
 		if err := client.ClusterAddSlotsRange(ctx, first, last).Err(); err != nil {
-			t.Fatalf("redistest: slots of node %d: %v", i, err)
+			t.Fatalf("redistest: assign slots to node %d: %v", i, err)
 		}
 		for _, other := range c.Nodes[:i] {
-			// The client's own call leaves out the port of the bus.
+			// The client's method for this command does not send the bus port.
 			if err := client.Do(ctx, "cluster", "meet", "127.0.0.1", other.port, other.bus).Err(); err != nil {
-				t.Fatalf("redistest: node %d meets another: %v", i, err)
+				t.Fatalf("redistest: connect node %d to another node: %v", i, err)
 			}
 		}
 	}
-	c.URL = urlOf(c.Nodes)
-	c.AwaitWell()
+	c.URL = deploymentURL(c.Nodes)
+	c.AwaitHealthy()
 	return c
 }
 
-// startNode starts a node that keeps the port of its bus across restarts, where the
-// others look for it.
+// startNode starts a node of a cluster. The node uses the same bus port after a restart,
+// because the other nodes connect to that port.
 func startNode(t testing.TB) *Server {
 	t.Helper()
 	var s *Server
@@ -76,7 +77,7 @@ func startNode(t testing.TB) *Server {
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
-	// <id> <host>:<port>@<bus> myself,master …
+	// The format of the line is: <id> <host>:<port>@<bus port> myself,master …
 	nodes, err := s.client().ClusterNodes(ctx).Result()
 	_, rest, _ := strings.Cut(nodes, "@")
 	bus, _, _ := strings.Cut(rest, " ")
@@ -84,14 +85,14 @@ func startNode(t testing.TB) *Server {
 		s.bus, err = strconv.Atoi(bus)
 	}
 	if err != nil {
-		t.Fatalf("redistest: the bus port of a node: %v", err)
+		t.Fatalf("redistest: read the bus port of a node: %v", err)
 	}
 	return s
 }
 
-// AwaitWell returns when every running node knows all of them and finds the cluster
-// well, and fails the test when that takes longer than a minute.
-func (c *NodeCluster) AwaitWell() {
+// AwaitHealthy returns when every running node knows all nodes and reports that the
+// cluster is healthy. It fails the test if this takes longer than a minute.
+func (c *NodeCluster) AwaitHealthy() {
 	c.t.Helper()
 	for i, node := range c.Nodes {
 		if node.running == nil {
@@ -103,9 +104,9 @@ func (c *NodeCluster) AwaitWell() {
 			if err != nil {
 				return err
 			}
-			for _, wanted := range []string{"cluster_state:ok", "cluster_known_nodes:" + strconv.Itoa(len(c.Nodes)), "cluster_slots_assigned:" + strconv.Itoa(clusterSlots)} {
-				if !strings.Contains(info, wanted) {
-					return fmt.Errorf("node %d: no %s in %q", i, wanted, info)
+			for _, line := range []string{"cluster_state:ok", "cluster_known_nodes:" + strconv.Itoa(len(c.Nodes)), "cluster_slots_assigned:" + strconv.Itoa(clusterSlots)} {
+				if !strings.Contains(info, line) {
+					return fmt.Errorf("node %d: CLUSTER INFO does not contain %s: %q", i, line, info)
 				}
 			}
 			return nil
@@ -113,7 +114,7 @@ func (c *NodeCluster) AwaitWell() {
 	}
 }
 
-// Owner is the node that has a key.
+// Owner returns the node that has the slot of a key.
 func (c *NodeCluster) Owner(key string) *Server {
 	c.t.Helper()
 	for _, node := range c.Nodes {
@@ -122,7 +123,7 @@ func (c *NodeCluster) Owner(key string) *Server {
 		}
 		slot, err := node.client().ClusterKeySlot(c.t.Context(), key).Result()
 		if err != nil {
-			c.t.Fatalf("redistest: slot of %s: %v", key, err)
+			c.t.Fatalf("redistest: find the slot of %s: %v", key, err)
 		}
 		for i, owner := range c.Nodes {
 			if int(slot) < (i+1)*clusterSlots/clusterMasters {
@@ -130,17 +131,17 @@ func (c *NodeCluster) Owner(key string) *Server {
 			}
 		}
 	}
-	c.t.Fatal("redistest: no node runs")
+	c.t.Fatal("redistest: no node of the cluster is running")
 	return nil
 }
 
-// await asks until there is nothing left to complain of.
-func await(t testing.TB, complaint func(context.Context) error) {
+// await calls check until it returns no error. It fails the test after readyTimeout.
+func await(t testing.TB, check func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
 	for {
-		err := complaint(ctx)
+		err := check(ctx)
 		if err == nil {
 			return
 		}
@@ -152,20 +153,21 @@ func await(t testing.TB, complaint func(context.Context) error) {
 	}
 }
 
-// urlOf names several servers as the client library's URLs do.
-func urlOf(all []*Server, parameters ...string) string {
-	for _, server := range all[1:] {
+// deploymentURL returns the URL of several servers in the format of the client library.
+func deploymentURL(nodes []*Server, parameters ...string) string {
+	for _, server := range nodes[1:] {
 		parameters = append(parameters, "addr="+server.addr())
 	}
-	return "redis://" + all[0].addr() + "?" + strings.Join(parameters, "&")
+	return "redis://" + nodes[0].addr() + "?" + strings.Join(parameters, "&")
 }
 
 func (s *Server) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// client is one of this server alone. It is closed with the test.
+// client returns a client that connects only to this server. It is closed when the test
+// ends.
 func (s *Server) client() *redis.Client {
 	s.t.Helper()
-	// One try each, within the call's context: a dead server is to be seen at once.
+	// Without retries, a command to a dead server fails at once.
 	client := redis.NewClient(&redis.Options{Addr: s.addr(), MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true})
 	s.t.Cleanup(func() { _ = client.Close() })
 	return client

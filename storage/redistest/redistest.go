@@ -1,18 +1,20 @@
-// Package redistest gives each test a part of Redis, or a Redis, of its own.
+// Package redistest gives each test a separate Redis database or a separate Redis server.
 //
-// Model: New hands out one of the server's logical databases, emptied. Which are
-// taken is written in database 0, which no test gets, as one key per database
-// that expires by itself, so that a killed test binary blocks nothing for long.
-// Start starts a whole server, for tests that stop or kill it; Cluster and Sentinels
-// start the several that make one whole.
+// New leases an empty logical database of a shared server to a test. The leases are
+// stored in database 0, which is never leased. A lease is a key that expires, so that a
+// killed test binary does not block a database for a long time.
 //
-// Guaranteed by New: tests may run in parallel, in one binary and in many, and
-// see nothing of each other's keys, streams and consumer groups.
+// Start starts a private server, for tests that stop or kill it. Cluster and Sentinels
+// start several servers that form one deployment.
 //
-// Not promised by New: what Redis keeps per server is shared. Publish and
-// subscribe cross databases, so a test names its channels uniquely; CONFIG SET,
-// SCRIPT FLUSH, FLUSHALL and CLIENT KILL reach everyone, so a test that needs
-// them takes Start.
+// New guarantees that tests can run in parallel, in one or several test binaries. They
+// never read each other's keys, streams and consumer groups.
+//
+// New does not separate these things, because they belong to the whole server:
+//
+//   - Channels of publish and subscribe. A test must use unique channel names.
+//   - CONFIG SET, SCRIPT FLUSH, FLUSHALL and CLIENT KILL, which affect all tests. A test
+//     that needs them must use Start.
 package redistest
 
 import (
@@ -29,38 +31,39 @@ import (
 )
 
 const (
-	environment = "TRIBUTARY_TEST_REDIS_URL"
+	serverVariable = "TRIBUTARY_TEST_REDIS_URL"
 
-	// leaseTime has to exceed the longest test; only the databases of a killed
-	// test binary wait for it.
+	// leaseTime must be longer than the longest test. Only the leases of a killed test
+	// binary last this long.
 	leaseTime = 30 * time.Minute
-	// freeTimeout bounds the wait for a database when all are taken.
+	// freeTimeout limits the wait for a database if all are leased.
 	freeTimeout = time.Minute
-	// freeEvery is how often that wait looks again.
+	// freeEvery is the time between two attempts to lease a database.
 	freeEvery = 50 * time.Millisecond
 )
 
-// release gives a database back if it is still ours.
+// release deletes the lease KEYS[1] if it still has the token ARGV[1].
 var release = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 
-// New returns the URL of an empty logical database. It is emptied and given back
-// when the test ends. The test fails when there is no server.
+// New leases an empty logical database and returns its URL. When the test ends, the
+// database is emptied and its lease is released. The test fails if the environment
+// variable with the server's URL is not set.
 func New(t testing.TB) string {
 	t.Helper()
-	server := os.Getenv(environment)
+	server := os.Getenv(serverVariable)
 	if server == "" {
-		t.Fatal("no Redis for tests: run `make test`, or set " + environment)
+		t.Fatal("redistest: there is no Redis server for tests: run `make test`, or set " + serverVariable)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), freeTimeout)
 	defer cancel()
-	leases, err := open(server, 0)
+	leases, err := newClient(server, 0)
 	if err != nil {
-		t.Fatalf("redistest: %s: %v", environment, err)
+		t.Fatalf("redistest: %s: %v", serverVariable, err)
 	}
-	db, token, err := lease(ctx, leases, t.Name())
+	db, token, err := leaseDatabase(ctx, leases, t.Name())
 	if err != nil {
 		_ = leases.Close()
-		t.Fatalf("redistest: take a database: %v", err)
+		t.Fatalf("redistest: lease a database: %v", err)
 	}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), freeTimeout)
@@ -69,17 +72,17 @@ func New(t testing.TB) string {
 			t.Errorf("redistest: empty database %d: %v", db, err)
 		}
 		if err := release.Run(ctx, leases, []string{leaseKey(db)}, token).Err(); err != nil {
-			t.Errorf("redistest: give database %d back: %v", db, err)
+			t.Errorf("redistest: release the lease of database %d: %v", db, err)
 		}
 		_ = leases.Close()
 	})
-	// A killed test left it as it was.
+	// A killed test may have left keys in the database.
 	if err := empty(ctx, server, db); err != nil {
 		t.Fatalf("redistest: empty database %d: %v", db, err)
 	}
 	u, err := url.Parse(server)
 	if err != nil {
-		t.Fatalf("redistest: %s: %v", environment, err)
+		t.Fatalf("redistest: %s: %v", serverVariable, err)
 	}
 	u.Path = "/" + strconv.Itoa(db)
 	return u.String()
@@ -87,16 +90,16 @@ func New(t testing.TB) string {
 
 func leaseKey(db int) string { return "redistest:taken:" + strconv.Itoa(db) }
 
-// lease takes a free database. It begins to look somewhere, so that many that
-// look at once do not all ask for the same ones.
-func lease(ctx context.Context, leases *redis.Client, test string) (db int, token string, err error) {
+// leaseDatabase leases a free database. It starts at a random database, so that
+// simultaneous callers do not all try the same ones.
+func leaseDatabase(ctx context.Context, leases *redis.Client, test string) (db int, token string, err error) {
 	settings, err := leases.ConfigGet(ctx, "databases").Result()
 	if err != nil {
 		return 0, "", err
 	}
 	databases, err := strconv.Atoi(settings["databases"])
 	if err != nil || databases < 2 {
-		return 0, "", fmt.Errorf("the server has %q databases, two or more are needed", settings["databases"])
+		return 0, "", fmt.Errorf("the server has %q databases, but at least 2 are required", settings["databases"])
 	}
 	token = rand.Text() + " " + test
 	var first [1]byte
@@ -104,24 +107,24 @@ func lease(ctx context.Context, leases *redis.Client, test string) (db int, toke
 	for {
 		for i := range databases - 1 {
 			db := 1 + (int(first[0])+i)%(databases-1)
-			taken, err := leases.SetNX(ctx, leaseKey(db), token, leaseTime).Result()
+			leased, err := leases.SetNX(ctx, leaseKey(db), token, leaseTime).Result()
 			if err != nil {
 				return 0, "", err
 			}
-			if taken {
+			if leased {
 				return db, token, nil
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return 0, "", fmt.Errorf("all %d are taken: %w", databases-1, ctx.Err())
+			return 0, "", fmt.Errorf("all %d databases are leased: %w", databases-1, ctx.Err())
 		case <-time.After(freeEvery):
 		}
 	}
 }
 
 func empty(ctx context.Context, server string, db int) error {
-	c, err := open(server, db)
+	c, err := newClient(server, db)
 	if err != nil {
 		return err
 	}
@@ -129,7 +132,7 @@ func empty(ctx context.Context, server string, db int) error {
 	return c.FlushDB(ctx).Err()
 }
 
-func open(server string, db int) (*redis.Client, error) {
+func newClient(server string, db int) (*redis.Client, error) {
 	opt, err := redis.ParseURL(server)
 	if err != nil {
 		return nil, err

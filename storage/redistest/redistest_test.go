@@ -20,7 +20,7 @@ func client(t *testing.T, url string) *redis.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One try each, within the call's context: a dead server is to be seen at once.
+	// Without retries, a command to a dead server fails at once.
 	opt.MaxRetries, opt.DialerRetries, opt.ContextTimeoutEnabled = -1, 1, true
 	c := redis.NewClient(opt)
 	t.Cleanup(func() { _ = c.Close() })
@@ -43,33 +43,33 @@ func size(t *testing.T, c *redis.Client) int64 {
 	return n
 }
 
-func TestEachDatabaseIsItsOwn(t *testing.T) {
-	one, other := client(t, redistest.New(t)), client(t, redistest.New(t))
-	set(t, one, "only here", "v")
-	if n := size(t, other); n != 0 {
-		t.Errorf("another test's database has %d keys", n)
+func TestNew_DatabasesAreSeparate(t *testing.T) {
+	first, second := client(t, redistest.New(t)), client(t, redistest.New(t))
+	set(t, first, "only here", "v")
+	if n := size(t, second); n != 0 {
+		t.Errorf("the other database has %d keys, want none", n)
 	}
 }
 
-func TestDatabaseIsEmptiedAndGivenBack(t *testing.T) {
+func TestNew_EmptiesAndReleasesDatabaseWhenTestEnds(t *testing.T) {
 	var url string
-	t.Run("a test", func(t *testing.T) {
+	t.Run("test with a database", func(t *testing.T) {
 		url = redistest.New(t)
 		set(t, client(t, url), "k", "v")
 	})
 	c := client(t, url)
 	if n := size(t, c); n != 0 {
-		t.Errorf("%d keys were left", n)
+		t.Errorf("the database has %d keys after its test", n)
 	}
-	// Another test may have taken it since, this one may not hold it any more.
+	// Another test may have leased the database, but this test must not have the lease.
 	lease := fmt.Sprintf("redistest:taken:%d", c.Options().DB)
 	holder := client(t, os.Getenv("TRIBUTARY_TEST_REDIS_URL")).Get(t.Context(), lease).Val()
 	if strings.Contains(holder, t.Name()) {
-		t.Errorf("database %d is still held by %s", c.Options().DB, holder)
+		t.Errorf("database %d is still leased by %s", c.Options().DB, holder)
 	}
 }
 
-func TestParallelTestsGetDifferentDatabases(t *testing.T) {
+func TestNew_InParallelReturnsDifferentDatabases(t *testing.T) {
 	var (
 		mu   sync.Mutex
 		seen = make(map[string]bool)
@@ -81,7 +81,7 @@ func TestParallelTestsGetDifferentDatabases(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if seen[url] {
-				t.Errorf("%s was given to two tests", url)
+				t.Errorf("%s was leased twice", url)
 			}
 			seen[url] = true
 		})
@@ -89,13 +89,13 @@ func TestParallelTestsGetDifferentDatabases(t *testing.T) {
 	wg.Wait()
 }
 
-func TestServerKeepsWhatItAcknowledgedAcrossKillAndRestart(t *testing.T) {
+func TestServer_KeepsAcknowledgedWritesAfterKillAndRestart(t *testing.T) {
 	s := redistest.Start(t)
 	c := client(t, s.URL)
 	set(t, c, "killed", "a")
 	s.Kill9()
 	if err := c.Ping(t.Context()).Err(); err == nil {
-		t.Error("the killed server answers")
+		t.Error("the killed server responds")
 	}
 	s.Restart()
 	set(t, c, "stopped", "b")
@@ -107,7 +107,7 @@ func TestServerKeepsWhatItAcknowledgedAcrossKillAndRestart(t *testing.T) {
 	}
 }
 
-func TestPausedServerHangsAndResumes(t *testing.T) {
+func TestServer_HangsBetweenPauseAndResume(t *testing.T) {
 	s := redistest.Start(t)
 	c := client(t, s.URL)
 	set(t, c, "k", "v")
@@ -115,7 +115,7 @@ func TestPausedServerHangsAndResumes(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := c.Get(ctx, "k").Err(); err == nil {
-		t.Error("the paused server answered")
+		t.Error("the paused server responded")
 	}
 	s.Resume()
 	if got, err := c.Get(t.Context(), "k").Result(); err != nil || got != "v" {

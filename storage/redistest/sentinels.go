@@ -17,24 +17,26 @@ const (
 	sentinelQuorum = 2
 )
 
-// WatchedPair is a private master and its replica, watched by three sentinels of
-// which two decide. They call a master down after two seconds.
-type WatchedPair struct {
-	// URL leads to whichever is the master, as clickstream.Sentinel wants it.
+// MonitoredPair is a private master and its replica, monitored by three sentinels. A
+// failover requires two sentinels that have had no response from the master for two
+// seconds.
+type MonitoredPair struct {
+	// URL is the URL for clickstream.Sentinel. Its client connects to the present master.
 	URL string
-	// Master and Replica are what the two were at first.
+	// Master and Replica are the two servers in their first roles. A failover does not
+	// change these fields.
 	Master, Replica *Server
-	// Sentinels in the order of the URL.
+	// Sentinels are the sentinels in the order of the URL.
 	Sentinels []*Server
 
 	t testing.TB
 }
 
-// Sentinels starts a master, a replica and their sentinels, which end, and whose data
-// is forgotten, with the test, and returns when a failover would succeed.
-func Sentinels(t testing.TB) *WatchedPair {
+// Sentinels starts a master, a replica and their sentinels. It returns when a failover
+// would succeed. The servers are stopped and their data is deleted when the test ends.
+func Sentinels(t testing.TB) *MonitoredPair {
 	t.Helper()
-	p := &WatchedPair{t: t, Master: Start(t)}
+	p := &MonitoredPair{t: t, Master: Start(t)}
 	p.Replica = startRedis(t, servers.RedisConfig{Master: p.Master.port})
 	for range sentinels {
 		p.Sentinels = append(p.Sentinels, start(t, func(ctx context.Context, dir string, port int) (*servers.Server, error) {
@@ -43,12 +45,12 @@ func Sentinels(t testing.TB) *WatchedPair {
 			})
 		}))
 	}
-	p.URL = urlOf(p.Sentinels, "master_name="+masterName)
+	p.URL = deploymentURL(p.Sentinels, "master_name="+masterName)
 	replica := p.Replica.client()
 	await(t, func(ctx context.Context) error {
 		info, err := replica.InfoMap(ctx, "replication").Result()
 		if err == nil && info["Replication"]["master_link_status"] != "up" {
-			err = fmt.Errorf("the replica has no link: %v", info)
+			err = fmt.Errorf("the replica is not connected to its master: %v", info)
 		}
 		return err
 	})
@@ -57,7 +59,7 @@ func Sentinels(t testing.TB) *WatchedPair {
 		await(t, func(ctx context.Context) error {
 			known, err := client.Master(ctx, masterName).Result()
 			if err == nil && (known["num-slaves"] != "1" || known["num-other-sentinels"] != strconv.Itoa(sentinels-1) || known["flags"] != "master") {
-				err = fmt.Errorf("a sentinel knows %v", known)
+				err = fmt.Errorf("a sentinel has not found all servers: %v", known)
 			}
 			return err
 		})
@@ -66,13 +68,13 @@ func Sentinels(t testing.TB) *WatchedPair {
 }
 
 // AwaitPromotion returns when the replica has become a master.
-func (p *WatchedPair) AwaitPromotion() {
+func (p *MonitoredPair) AwaitPromotion() {
 	p.t.Helper()
 	replica := p.Replica.client()
 	await(p.t, func(ctx context.Context) error {
 		info, err := replica.InfoMap(ctx, "replication").Result()
 		if err == nil && info["Replication"]["role"] != "master" {
-			err = fmt.Errorf("the replica is none yet: %v", info)
+			err = fmt.Errorf("the replica is not a master yet: %v", info)
 		}
 		return err
 	})

@@ -19,28 +19,29 @@ const (
 	stopTimeout  = 20 * time.Second
 )
 
-// Server is a private Redis with the settings of production: what it has
-// acknowledged is on disk. A test calls its methods one at a time.
+// Server is a private Redis server with the settings for production. Its acknowledged
+// writes are on disk. Its methods are not safe for concurrent use.
 type Server struct {
-	// URL stays the same across Restart.
+	// URL is the URL of the server. Restart does not change it.
 	URL string
 
 	t       testing.TB
 	launch  func(ctx context.Context, dir string, port int) (*servers.Server, error)
 	dir     string
 	port    int
-	bus     int // of a node of a cluster
+	bus     int // the bus port of a cluster node
 	running *servers.Server
 }
 
-// Start starts a private Redis that ends, and whose data is forgotten, with the
-// test.
+// Start starts a private Redis server. It is stopped and its data is deleted when the
+// test ends.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	return startRedis(t, servers.RedisConfig{})
 }
 
-// startRedis starts a durable Redis of cfg, which says nothing of folder and port.
+// startRedis starts a durable Redis server with the settings of cfg. It sets the fields
+// Dir, Port and Durable itself.
 func startRedis(t testing.TB, cfg servers.RedisConfig) *Server {
 	t.Helper()
 	return start(t, func(ctx context.Context, dir string, port int) (*servers.Server, error) {
@@ -52,7 +53,8 @@ func startRedis(t testing.TB, cfg servers.RedisConfig) *Server {
 
 func start(t testing.TB, launch func(ctx context.Context, dir string, port int) (*servers.Server, error)) *Server {
 	t.Helper()
-	// Killed servers leave their writes with the kernel, here as on a disk.
+	// A folder in memory is enough, because only the server is killed, not the machine.
+	// The kernel keeps the writes of a killed process.
 	dir, err := servers.MemoryDir()
 	if err != nil {
 		t.Fatalf("redistest: %v", err)
@@ -71,12 +73,13 @@ func start(t testing.TB, launch func(ctx context.Context, dir string, port int) 
 		s.port, err = strconv.Atoi(u.Port())
 	}
 	if err != nil {
-		t.Fatalf("redistest: the port of %s: %v", s.URL, err)
+		t.Fatalf("redistest: read the port of %s: %v", s.URL, err)
 	}
 	return s
 }
 
-// Kill9 ends the server as a crash does and waits for its end.
+// Kill9 kills the server without a shutdown, as a crash does, and waits until it has
+// ended.
 func (s *Server) Kill9() {
 	s.t.Helper()
 	if s.running != nil {
@@ -85,25 +88,25 @@ func (s *Server) Kill9() {
 	}
 }
 
-// Restart starts the server again on the same port and data; one that still runs
-// is stopped gracefully first.
+// Restart starts the server again with the same port and data. If the server is running,
+// Restart first shuts it down.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.stop()
 	s.start()
 }
 
-// Pause makes the server hang: it keeps its connections and accepts new ones, but
-// answers nothing until Resume.
+// Pause makes the server hang. Its connections stay open and new ones can be opened, but
+// it does not respond until Resume is called.
 func (s *Server) Pause() { s.t.Helper(); s.signal(syscall.SIGSTOP) }
 
-// Resume ends Pause.
+// Resume makes a paused server continue.
 func (s *Server) Resume() { s.t.Helper(); s.signal(syscall.SIGCONT) }
 
 func (s *Server) signal(sig syscall.Signal) {
 	s.t.Helper()
 	if s.running == nil {
-		s.t.Fatal("redistest: the server does not run")
+		s.t.Fatal("redistest: the server is not running")
 	}
 	if err := syscall.Kill(s.running.Pid, sig); err != nil {
 		s.t.Fatalf("redistest: %v: %v", sig, err)
@@ -126,7 +129,7 @@ func (s *Server) stop() {
 	if s.running == nil {
 		return
 	}
-	// A paused server would never see the request to stop.
+	// A paused server would not receive the signal to stop, so resume it first.
 	_ = syscall.Kill(s.running.Pid, syscall.SIGCONT)
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
