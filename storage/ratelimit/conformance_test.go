@@ -26,43 +26,44 @@ func TestLimitsOnEachKindOfRedis(t *testing.T) {
 	}
 	redistest.OnEachKind(
 		t,
-		redistest.Behaviour{Name: "limiters share a limit", Test: on(limitersShareALimit)},
-		redistest.Behaviour{Name: "leases share a limit", Test: on(leasesShareALimit)},
+		redistest.Behaviour{Name: "limiters share a limit", Test: on(testLimitersShareLimit)},
+		redistest.Behaviour{Name: "leases share a limit", Test: on(testLeasesShareLimit)},
 	)
 }
 
-// Enough subjects for each node of a cluster to have some.
-const subjects = 8
+// subjectCount is large enough that each node of a cluster has some subjects.
+const subjectCount = 8
 
-func limitersShareALimit(t *testing.T, client redis.UniversalClient) {
+func testLimitersShareLimit(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	c, zone := newClock(), Zone{Name: "test", Limit: 50}
 	var next atomic.Int64
-	options := Options{Timeout: patience, Now: c.now}
+	options := Options{Timeout: longTimeout, Now: c.now}
 	limiters := []*Limiter{NewLimiter(client, options), NewLimiter(client, options)}
-	holds(t, zone, 0, func(subject string) bool {
+	checkLimit(t, zone, 0, func(subject string) bool {
 		return limiters[next.Add(1)%2].Allow(t.Context(), zone, subject).Allowed
 	})
 }
 
-func leasesShareALimit(t *testing.T, client redis.UniversalClient) {
+func testLeasesShareLimit(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	c, zone := newClock(), Zone{Name: "test", Limit: 250}
 	var next atomic.Int64
 	leases := make([]*Lease, 4)
 	for i := range leases {
-		leases[i] = NewLease(client, Options{Timeout: patience, Now: c.now})
+		leases[i] = NewLease(client, Options{Timeout: longTimeout, Now: c.now})
 	}
-	holds(t, zone, 3*block(zone.Limit), func(subject string) bool {
+	checkLimit(t, zone, 3*blockSize(zone.Limit), func(subject string) bool {
 		return leases[next.Add(1)%4].Take(t.Context(), zone, subject).Allowed
 	})
 }
 
-// holds asks for twice the limit of each subject at the same time; at most unused may be
-// left over.
-func holds(t *testing.T, zone Zone, unused int64, allow func(subject string) bool) {
+// checkLimit sends twice as many requests as the limit for each subject, from several
+// goroutines. The number of admitted requests must not be above the limit, and at most
+// unused below it.
+func checkLimit(t *testing.T, zone Zone, unused int64, allow func(subject string) bool) {
 	t.Helper()
-	for i := range subjects {
+	for i := range subjectCount {
 		subject := fmt.Sprint("subject", i)
 		var admitted atomic.Int64
 		var group sync.WaitGroup
@@ -77,7 +78,7 @@ func holds(t *testing.T, zone Zone, unused int64, allow func(subject string) boo
 		}
 		group.Wait()
 		if n := admitted.Load(); n < zone.Limit-unused || n > zone.Limit {
-			t.Errorf("%s: %d of %d admitted", subject, n, zone.Limit)
+			t.Errorf("%s: %d requests were admitted, the limit is %d", subject, n, zone.Limit)
 		}
 	}
 }

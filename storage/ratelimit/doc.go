@@ -1,25 +1,27 @@
 // Package ratelimit enforces limits of the form "at most N in any 60 seconds".
 //
-// A window is a row of one-second buckets: the current second and the sixty before it.
-// An admitted request counts until its bucket has left the row. So no 60 seconds,
-// wherever they begin, hold more than N requests, and a place becomes free at most a
-// second late. Refused requests do not count.
+// A window consists of one-second buckets: the current second and the 60 seconds before
+// it. An admitted request counts until its bucket has left the window. Therefore any
+// period of 60 seconds contains at most N requests, and a request may be refused for up
+// to one second longer than necessary. Refused requests do not count.
 //
-//	Limiter: one Lua call before each request, for limits that all instances share.
-//	         Requests of one subject that wait at the same time share a call.
-//	Lease:   blocks of tokens fetched in advance, for the click path, where a request
-//	         must not wait for Redis.
+// The package has two implementations:
 //
-// Both keep a local window beside the shared one, of the requests that this process
-// admitted. If Redis does not answer within 50 ms (Options.Timeout), the local window decides. So a limit
-// is never switched off and never refuses all requests.
+//	Limiter: makes one call of Redis before each request. It is for limits that must be
+//	         exact. Simultaneous requests of a subject share a call.
+//	Lease:   fetches blocks of tokens in advance. It is for clicks, which must not wait
+//	         for Redis.
 //
-// Limits: without Redis each process admits up to N, so there is no common count. The
-// clocks of the processes are not corrected: a difference of a second blurs the window
-// by a second.
+// Both also have a local window with the requests that this process has admitted. If
+// Redis does not respond within 50 ms (Options.Timeout), the local window decides.
+// Therefore a limit is always enforced, and requests are not refused because Redis fails.
 //
-// In Redis the key of a window is an HMAC of its subject, so no address and no key is in
-// a dump or an append-only file.
+// Without Redis, each process admits up to N requests, because no process has the common
+// count. Differences between the clocks of the processes are not corrected. A difference
+// of one second makes the window inexact by one second.
+//
+// In Redis, the key of a window is an HMAC of its subject. Therefore dumps and
+// append-only files contain no IP addresses and no API keys.
 package ratelimit
 
 import (
@@ -33,50 +35,53 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Zone is one limit: N in any 60 seconds for each subject.
+// Zone is a rate limit. It allows Limit requests in any 60 seconds for each subject, for
+// example for each IP address.
 type Zone struct {
 	Name  string
 	Limit int64
-	// LocalLimit replaces Limit while Redis does not answer; 0 means Limit.
+	// LocalLimit replaces Limit while Redis does not respond. 0 means Limit.
 	LocalLimit int64
 }
 
-// Result is the decision about one request.
+// Result is the decision about a request.
 type Result struct {
 	Allowed bool
 	Limit   int64
-	// Remaining is the number of free places in the window as far as this process knows.
+	// Remaining is the number of further requests that the window allows. Other processes
+	// may have used some of them since the last call of Redis.
 	Remaining int64
-	// RetryAfter is set on a refusal: the time, in whole seconds and at least one, after
-	// which the next request succeeds unless others came first.
+	// RetryAfter is set if the request was refused. After this time a request succeeds,
+	// unless other requests came before it. It is in whole seconds, at least one.
 	RetryAfter time.Duration
-	// ResetAfter is the time until the whole limit is free again if no request comes, in
+	// ResetAfter is the time until the window is empty if no more requests come. It is in
 	// whole seconds, rounded up.
 	ResetAfter time.Duration
 }
 
 const (
-	// span is sixty full seconds and the one that has begun.
+	// span is the length of a window in seconds: 60 full seconds and the current one.
 	span           = 61
 	defaultTimeout = 50 * time.Millisecond
-	// redisPause is how long a Lease makes no call after one that failed.
+	// redisPause is the time for which a Lease makes no call of Redis after a failure.
 	redisPause = 250 * time.Millisecond
-	// maxSubjects bounds the local windows of one Limiter or Lease.
+	// maxSubjects is the maximum number of local windows of a Limiter or Lease.
 	maxSubjects = 100_000
 )
 
-// Options are shared by Limiter and Lease.
+// Options configures a Limiter or a Lease.
 type Options struct {
-	// HashKey keys the HMAC of subjects. All processes that share a limit have the same.
+	// HashKey is the key for the HMAC of subjects. All processes that share a limit must
+	// use the same key.
 	HashKey []byte
-	// Now is the clock; nil means time.Now.
+	// Now returns the current time. nil means time.Now.
 	Now func() time.Time
-	// Log receives one line a minute while Redis does not answer; nil discards.
+	// Log receives one line per minute while Redis does not respond. nil means no log.
 	Log *slog.Logger
-	// Fallback, when set, is called for every decision made without Redis.
+	// Fallback is called for every decision that was made without Redis. It may be nil.
 	Fallback func(zone string)
-	// Timeout bounds one call of Redis; 0 means 50 ms. A request waits for at most one
-	// call and the rest of the call before.
+	// Timeout is the timeout of a call of Redis. 0 means 50 ms. A request waits for at
+	// most one call and the remaining time of the call before it.
 	Timeout time.Duration
 }
 
@@ -103,23 +108,27 @@ func windowKey(hashKey []byte, zone, subject string) string {
 	return "limit:{" + zone + ":" + hex.EncodeToString(mac.Sum(nil)[:16]) + "}"
 }
 
-// acquire reads and writes the shared window KEYS[1], a hash with a row for each holder.
-// A row is the number of the call that wrote it, its sum, and then pairs (second, count)
-// in the order of seconds, four bytes each. A row is written whenever tokens are taken,
-// so only its first buckets can have left the window since then.
+// acquireScript takes tokens from the shared window KEYS[1]. The window is a hash with one row
+// per holder. A row consists of the number of the call that wrote it, the sum of its
+// counts, and pairs of second and count in ascending order of seconds. Each number has
+// four bytes. Buckets that have left the window are always at the start of a row.
 //
-// ARGV: now in ms, limit, tokens wanted, number of buckets, holder and, if the holder
-// keeps its row itself, that row. It replaces the stored row unless that is of a later
-// call: then this call arrived late and nothing waits for its result. A call that the
-// client of a Cluster sends twice counts once.
+// The arguments are the current time in ms, the limit, the requested number of tokens,
+// the number of buckets in the window, and the holder. A holder that maintains its row
+// itself also sends the whole row. The script then replaces the stored row, unless a
+// later call has written the stored row. In that case this call has arrived late, and its
+// caller no longer waits for the result. If the client of a Cluster sends a call twice,
+// it counts once.
 //
-// It returns the tokens granted, the sum afterwards, the ms until one token is free (0
-// if all were granted) and the ms until all are free.
-var acquire = redis.NewScript(`
+// The script returns the number of granted tokens, the sum of the window afterwards, the
+// time in ms until one more token is free (0 if all requested tokens were granted) and
+// the time in ms until the window is empty.
+var acquireScript = redis.NewScript(`
 local now, limit, want, span, holder, sent = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local second = math.floor(now / 1000)
 local rows, total, newest = {}, 0, second - span
--- take adds what a row still holds and returns its number, sum and buckets.
+-- take adds the counts of a row that are still in the window to total. It returns the
+-- number of the row's call, its sum and its buckets.
 local function take(row)
   local number, sum, from = struct.unpack('>I4I4', row)
   while from < #row do
@@ -160,7 +169,7 @@ if granted > 0 then
     if at <= second then
       break
     end
-    to = to - 8 -- written with a clock that is ahead
+    to = to - 8 -- this bucket was written with a clock that is ahead
   end
   local before, after = string.sub(buckets, 1, to), string.sub(buckets, to + 1)
   if to == 0 or at < second then
@@ -205,13 +214,14 @@ func seconds(ms int64) time.Duration {
 	return max(time.Second, time.Duration((ms+999)/1000)*time.Second)
 }
 
-// minutely limits log lines to one a minute.
-type minutely struct {
+// logLimiter limits log lines to one per minute.
+type logLimiter struct {
 	mu   sync.Mutex
 	next time.Time
 }
 
-func (m *minutely) due(now time.Time) bool {
+// allow reports whether a line may be logged now.
+func (m *logLimiter) allow(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if now.Before(m.next) {

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// SetHeaders sets RateLimit-Policy and RateLimit (draft-ietf-httpapi-ratelimit-headers)
-// and, on a refusal, Retry-After. The t of RateLimit is the time until the whole limit
-// is free again; on a refusal it equals Retry-After.
+// SetHeaders sets the headers RateLimit-Policy and RateLimit
+// (draft-ietf-httpapi-ratelimit-headers). If the request was refused, it also sets
+// Retry-After. The parameter t of RateLimit is the time until the window is empty. If the
+// request was refused, t is equal to Retry-After.
 func (r Result) SetHeaders(h http.Header, zone string) {
 	var buffer [64]byte
 	name := append(append(append(buffer[:0], '"'), zone...), '"')

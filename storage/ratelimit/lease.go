@@ -14,33 +14,36 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Lease counts requests in blocks. It takes up to 1.2 percent of a limit (12 of 1,000)
-// from the shared window at once, hands out the tokens for one second and gives back the
-// rest. A request waits for Redis only if its subject's block is used up, and all
-// requests that wait share one call.
+// Lease counts requests in blocks of tokens. A block is at most 1.2 percent of the limit
+// (12 of 1,000). Lease takes a block from the shared window, uses its tokens for one
+// second and then returns the unused tokens. A request waits for Redis only if the block
+// of its subject is used up. All requests that wait share one call.
 //
-//	shared window:  … [second g: 12 of collector A, 4 of B] …   a row of 62 buckets
-//	collector A:    block of second g, 9 left, valid for a second after the call
+//	shared window:  … [second g: 12 for collector A, 4 for B] …   62 buckets
+//	collector A:    block of second g, 9 tokens left, valid for one second after the call
 //
 // A block counts in the shared window from the second g of its call. Its last token may
-// be used a second later and has to count for 60 more seconds, so the row is one bucket
-// longer than the Limiter's. Each process has a row of its own in the shared window and
-// sends the whole row with each call. So the next call corrects the row after a call
-// without a response, or after an outage in which this process admitted requests alone.
-// A call that arrives after a later one changes nothing.
+// be used one second later and must then count for 60 more seconds. Therefore the window
+// has one bucket more than the window of a Limiter.
 //
-// One process admits exactly the limit. Several processes together never admit more,
-// and at most one block less for each other process that holds one.
+// Each process has its own row in the shared window and sends the whole row with each
+// call. Therefore the next call corrects the row after a call without a response, or
+// after an outage in which the process admitted requests without Redis. If a call arrives
+// after a later call, it has no effect.
+//
+// One process admits exactly the limit. Several processes together never admit more than
+// the limit. They can admit less, by at most one block for each other process.
 type Lease struct {
 	client redis.UniversalClient
 	opt    Options
 	holder string
-	warned minutely
+	warned logLimiter
 
 	mu       sync.Mutex
 	subjects *simplelru.LRU[subjectKey, *subject]
-	made     int
-	// pauseUntil is set when Redis did not answer. Until then no request asks it.
+	created  int // number of subjects that were created
+	// pauseUntil is the time until which no call is made, because Redis has not
+	// responded.
 	pauseUntil time.Time
 }
 
@@ -49,49 +52,55 @@ type subjectKey struct{ zone, subject string }
 const (
 	leaseSpan = span + 1
 	leaseTime = time.Second
-	// blockPermille is the part of a limit that one block takes.
+	// blockPermille is the size of a block in thousandths of the limit.
 	blockPermille = 12
-	// refusalFor is how long a refusal is repeated without another call. Other processes
-	// may give tokens back in the meantime.
+	// refusalFor is the time for which a refusal is repeated without a call of Redis. It
+	// is short, because other processes may return tokens.
 	refusalFor = 50 * time.Millisecond
 	sweepEvery = 200 * time.Millisecond
-	// giveBackTimeout bounds the return of tokens when the process ends.
-	giveBackTimeout = time.Second
+	// returnTimeout limits the time to return tokens when the process ends.
+	returnTimeout = time.Second
 )
 
-// subject is the share of one key or address.
+// subject is the part of a subject's window that belongs to this process.
 type subject struct {
 	mu   sync.Mutex
 	key  string
 	zone Zone
-	// holder names the row of this object in the shared window. It is not the name of
-	// the process: a subject that was evicted and made again must not overwrite the row
-	// of its former object.
+	// holder is the name of this object's row in the shared window. It is unique for each
+	// object. If a subject is evicted and created again, the new object must not
+	// overwrite the row of the old one.
 	holder string
-	// used counts the tokens handed out, by the second of their block.
+	// used counts the used tokens by the second of their block.
 	used window
-	// The current block: tokens left, second, end.
+
+	// The current block: the number of unused tokens, the second in which the block was
+	// granted and the time at which it expires.
 	left    int64
 	granted int64
 	expires time.Time
-	// unsettled: the row in the shared window may differ from the tokens used.
+
+	// unsettled is true if the row in the shared window may differ from the used tokens.
 	unsettled bool
-	// questions numbers the calls, so that Redis ignores one that arrives late.
-	questions int64
-	// asking is closed when the running call has returned; nil if none runs.
-	asking chan struct{}
-	// Until refusedUntil requests are refused with refusal.
+	// calls is the number of calls. It is sent with each call, so that Redis can ignore a
+	// call that arrives after a later one.
+	calls int64
+	// calling is closed when the running call has returned. It is nil if no call runs.
+	calling chan struct{}
+
+	// Requests before refusedUntil are refused with refusal.
 	refusedUntil time.Time
 	refusal      Result
-	// sum and reset are the last values of the shared window.
+
+	// sum and reset are the last values that the shared window had.
 	sum, reset int64
 }
 
-// NewLease shares its windows through a client of clickstream.Connect. Without Run,
-// unused tokens are given back only with the next call of their subject.
+// NewLease returns a Lease. The client must come from clickstream.Connect. If Run is not
+// called, the unused tokens of a subject are returned only with its next call.
 func NewLease(client redis.UniversalClient, opt Options) *Lease {
 	opt.setDefaults()
-	subjects, _ := simplelru.NewLRU[subjectKey, *subject](maxSubjects, nil) // fails only without a size
+	subjects, _ := simplelru.NewLRU[subjectKey, *subject](maxSubjects, nil) // fails only if the size is not positive
 	return &Lease{client: client, opt: opt, holder: ":" + rand.Text()[:10], subjects: subjects}
 }
 
@@ -103,7 +112,7 @@ func (l *Lease) Take(ctx context.Context, zone Zone, name string) Result {
 	for {
 		now := l.opt.Now()
 		s.expire(now)
-		s.used.forget(now.Unix())
+		s.used.removeOld(now.Unix())
 		switch {
 		case s.used.total >= zone.Limit:
 			// This process has used the whole limit, so the shared window is full too.
@@ -115,38 +124,39 @@ func (l *Lease) Take(ctx context.Context, zone Zone, name string) Result {
 		case now.Before(s.refusedUntil):
 			return s.refusal
 		case l.paused(now):
-			return l.alone(s, now)
-		case s.asking != nil:
-			asked := s.asking
+			return l.decideLocally(s, now)
+		case s.calling != nil:
+			returned := s.calling
 			s.mu.Unlock()
-			<-asked // after redisTimeout at the latest
+			<-returned // for at most Options.Timeout
 			s.mu.Lock()
 		default:
-			l.ask(ctx, s, now, block(zone.Limit))
+			l.call(ctx, s, now, blockSize(zone.Limit))
 		}
 	}
 }
 
-// block returns the size of a block: 12 of 1,000, so that four processes together leave
-// at most 3.6 percent unused.
-func block(limit int64) int64 { return max(1, limit*blockPermille/1000) }
+// blockSize returns the number of tokens in a block. With 12 of 1,000, four processes
+// together leave at most 3.6 percent of a limit unused.
+func blockSize(limit int64) int64 { return max(1, limit*blockPermille/1000) }
 
-// ask fetches a block (want > 0) and writes the row of s. The caller holds s.mu, which
-// is unlocked during the call.
-func (l *Lease) ask(ctx context.Context, s *subject, now time.Time, want int64) {
-	asked := make(chan struct{})
-	s.asking = asked
-	// expire sets it again if the block ends during the call.
+// call requests a block of want tokens and writes the row of s to the shared window. If
+// want is 0, it only writes the row. The caller must have locked s.mu. call unlocks it
+// while it waits for Redis.
+func (l *Lease) call(ctx context.Context, s *subject, now time.Time, want int64) {
+	returned := make(chan struct{})
+	s.calling = returned
+	// expire sets unsettled again if the block expires during the call.
 	s.unsettled = false
-	s.questions++
+	s.calls++
 	limit, row := s.zone.Limit, s.row()
 	s.mu.Unlock()
-	granted, sum, retry, reset, err := l.opt.ask(ctx, l.client, s.key, now.UnixMilli(), limit, want, leaseSpan, s.holder, row)
+	granted, sum, retry, reset, err := l.opt.acquire(ctx, l.client, s.key, now.UnixMilli(), limit, want, leaseSpan, s.holder, row)
 	s.mu.Lock()
-	s.asking = nil
-	close(asked)
+	s.calling = nil
+	close(returned)
 	if err != nil {
-		// It is unknown whether the row was written and a block granted.
+		// It is unknown whether the row was written and whether a block was granted.
 		s.unsettled = true
 		l.pause(now, s.zone.Name, err)
 		return
@@ -162,28 +172,28 @@ func (l *Lease) ask(ctx context.Context, s *subject, now time.Time, want int64) 
 	}
 }
 
-// row returns the tokens that this process has used or may still use, in the format of
-// the shared window.
+// row returns the used tokens and the unused tokens of the current block, in the format
+// of the shared window.
 func (s *subject) row() []byte {
-	held := window{buckets: slices.Clone(s.used.buckets), total: s.used.total}
+	tokens := window{buckets: slices.Clone(s.used.buckets), total: s.used.total}
 	if s.left > 0 {
-		held.add(s.granted, s.left)
+		tokens.add(s.granted, s.left)
 	}
-	row := make([]byte, 0, 8+8*len(held.buckets))
-	row = appendCount(appendCount(row, s.questions), held.total)
-	for _, b := range held.buckets {
-		row = appendCount(appendCount(row, b.second), b.count)
+	row := make([]byte, 0, 8+8*len(tokens.buckets))
+	row = appendUint32(appendUint32(row, s.calls), tokens.total)
+	for _, b := range tokens.buckets {
+		row = appendUint32(appendUint32(row, b.second), b.count)
 	}
 	return row
 }
 
-// appendCount writes four bytes. They hold seconds until the year 2106 and counts up to
-// four billion a minute; a limit above that limits nothing.
-func appendCount(row []byte, n int64) []byte {
+// appendUint32 appends n as four bytes. These can represent seconds until the year 2106
+// and counts up to four billion. No realistic limit is higher.
+func appendUint32(row []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint32(row, uint32(n)) //nolint:gosec // see above
 }
 
-// expire ends the current block after its second.
+// expire ends the current block if its time is over.
 func (s *subject) expire(now time.Time) {
 	if s.left > 0 && !now.Before(s.expires) {
 		s.left = 0
@@ -191,9 +201,9 @@ func (s *subject) expire(now time.Time) {
 	}
 }
 
-// alone decides without Redis, by the tokens that this process has handed out. The next
-// call writes what it admits to the shared window.
-func (l *Lease) alone(s *subject, now time.Time) Result {
+// decideLocally decides without Redis, from the tokens that this process has used. The
+// next call adds the admitted requests to the shared window.
+func (l *Lease) decideLocally(s *subject, now time.Time) Result {
 	l.opt.Fallback(s.zone.Name)
 	limit := s.zone.Limit
 	if s.zone.LocalLimit > 0 {
@@ -225,13 +235,14 @@ func (l *Lease) pause(now time.Time, zone string, cause error) {
 	l.mu.Lock()
 	l.pauseUntil = now.Add(redisPause)
 	l.mu.Unlock()
-	if !errors.Is(cause, errNoRedis) && l.warned.due(now) {
-		l.opt.Log.Warn("limits are counted by this process alone", "zone", zone, "error", cause)
+	if !errors.Is(cause, errNoRedis) && l.warned.allow(now) {
+		l.opt.Log.Warn("rate limits are counted by this process alone, because Redis fails", "zone", zone, "error", cause)
 	}
 }
 
-// subject returns the share of a key or address. A new one evicts the least recently
-// used if there are maxSubjects; the shared window keeps what the evicted one used.
+// subject returns the object of a subject in a zone and creates it if necessary. If there
+// are maxSubjects objects, the new one evicts the least recently used. The tokens that
+// the evicted object has used stay in the shared window.
 func (l *Lease) subject(zone Zone, name string) *subject {
 	key := subjectKey{zone.Name, name}
 	l.mu.Lock()
@@ -239,23 +250,24 @@ func (l *Lease) subject(zone Zone, name string) *subject {
 	if s, ok := l.subjects.Get(key); ok {
 		return s
 	}
-	l.made++
+	l.created++
 	s := &subject{
 		key: windowKey(l.opt.HashKey, zone.Name, name), zone: zone,
-		holder: l.holder + "." + strconv.Itoa(l.made), used: window{span: leaseSpan},
+		holder: l.holder + "." + strconv.Itoa(l.created), used: window{span: leaseSpan},
 	}
 	l.subjects.Add(key, s)
 	return s
 }
 
-// Run gives back unused tokens until ctx ends, and all tokens then.
+// Run returns the unused tokens of expired blocks until ctx ends. Then it returns all
+// unused tokens.
 func (l *Lease) Run(ctx context.Context) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			l.giveBack(context.WithoutCancel(ctx))
+			l.returnTokens(context.WithoutCancel(ctx))
 			return
 		case <-ticker.C:
 			l.sweep(ctx)
@@ -263,8 +275,8 @@ func (l *Lease) Run(ctx context.Context) {
 	}
 }
 
-// sweep gives back the rest of blocks whose second is over and removes subjects that
-// have nothing left in the window.
+// sweep returns the unused tokens of expired blocks and removes subjects whose window is
+// empty.
 func (l *Lease) sweep(ctx context.Context) {
 	keys, subjects := l.all()
 	for i, s := range subjects {
@@ -274,29 +286,30 @@ func (l *Lease) sweep(ctx context.Context) {
 		}
 		s.mu.Lock()
 		s.expire(now)
-		s.used.forget(now.Unix())
-		if s.unsettled && s.asking == nil {
-			l.ask(ctx, s, now, 0)
+		s.used.removeOld(now.Unix())
+		if s.unsettled && s.calling == nil {
+			l.call(ctx, s, now, 0)
 		}
-		rest := s.left == 0 && s.used.total == 0 && !s.unsettled && s.asking == nil
+		idle := s.left == 0 && s.used.total == 0 && !s.unsettled && s.calling == nil
 		s.mu.Unlock()
-		if rest {
+		if idle {
 			l.mu.Lock()
-			// A request that holds s goes on counting under the holder of s.
+			// A request that already has s can still use it, because the row of s has its
+			// own holder.
 			l.subjects.Remove(keys[i])
 			l.mu.Unlock()
 		}
 	}
 }
 
-// giveBack returns all unused tokens before the process ends.
-func (l *Lease) giveBack(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, giveBackTimeout)
+// returnTokens returns all unused tokens before the process ends.
+func (l *Lease) returnTokens(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, returnTimeout)
 	defer cancel()
 	_, subjects := l.all()
 	for _, s := range subjects {
 		if ctx.Err() != nil {
-			return // tokens that are kept count for another minute
+			return // tokens that are not returned count for another minute
 		}
 		now := l.opt.Now()
 		s.mu.Lock()
@@ -304,8 +317,8 @@ func (l *Lease) giveBack(ctx context.Context) {
 			s.left = 0
 			s.unsettled = true
 		}
-		if s.unsettled && s.asking == nil && !l.paused(now) {
-			l.ask(ctx, s, now, 0)
+		if s.unsettled && s.calling == nil && !l.paused(now) {
+			l.call(ctx, s, now, 0)
 		}
 		s.mu.Unlock()
 	}

@@ -17,7 +17,8 @@ import (
 
 var tracking = Zone{Name: "tracking", Limit: 1000}
 
-// burst sends n requests through the leases, from several goroutines each.
+// burst sends n requests through the leases, with several goroutines for each. It returns
+// the number of admitted requests.
 func burst(leases []*Lease, subject string, n int) int64 {
 	var allowed, sent atomic.Int64
 	var group sync.WaitGroup
@@ -36,82 +37,83 @@ func burst(leases []*Lease, subject string, n int) int64 {
 	return allowed.Load()
 }
 
-func TestOneCollectorAdmitsExactlyTheLimit(t *testing.T) {
+func TestLease_OneProcessAdmitsExactlyTheLimit(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	c := newClock()
 	lease := NewLease(client, Options{Now: c.now})
 	if n := burst([]*Lease{lease}, "a", 1100); n != 1000 {
-		t.Fatalf("%d of 1100", n)
+		t.Fatalf("%d of 1100 requests were admitted, want 1000", n)
 	}
 	result := lease.Take(t.Context(), tracking, "a")
 	if result.Allowed || result.RetryAfter < time.Second {
-		t.Fatalf("%+v", result)
+		t.Fatalf("got %+v, want a refusal", result)
 	}
 	c.advance(result.RetryAfter)
 	if !lease.Take(t.Context(), tracking, "a").Allowed {
-		t.Fatal("refused after waiting exactly as long as asked")
+		t.Fatal("a request after RetryAfter was refused")
 	}
-	// In real time too.
+	// The limit must also be exact with the real clock.
 	if n := burst([]*Lease{NewLease(client, Options{})}, "b", 1100); n != 1000 {
-		t.Fatalf("%d of 1100", n)
+		t.Fatalf("%d of 1100 requests were admitted with the real clock, want 1000", n)
 	}
 }
 
-func TestFourCollectorsShareTheLimit(t *testing.T) {
+func TestLease_FourProcessesShareTheLimit(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	leases := make([]*Lease, 4)
 	for i := range leases {
-		leases[i] = NewLease(client, Options{Timeout: patience})
+		leases[i] = NewLease(client, Options{Timeout: longTimeout})
 		running.Go(func() { leases[i].Run(ctx) })
 	}
 	allowed := burst(leases, "a", 1400)
 	if allowed < 950 || allowed > 1000 {
-		t.Fatalf("%d of 1400", allowed)
+		t.Fatalf("%d of 1400 requests were admitted, want 950 to 1000", allowed)
 	}
-	// The tokens that three of them left unused come back, long before their minute
-	// ends.
+	// The unused tokens of the other three leases must be returned long before their
+	// minute ends.
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && allowed < 1000; time.Sleep(20 * time.Millisecond) {
 		allowed += burst(leases[:1], "a", 5)
 	}
 	if allowed != 1000 {
-		t.Errorf("%d after the unused tokens came back", allowed)
+		t.Errorf("after the unused tokens were returned, %d requests were admitted in total, want 1000", allowed)
 	}
 	cancel()
 	running.Wait()
 }
 
-func TestTrickleDoesNotUseUpBlocks(t *testing.T) {
+func TestLease_SlowRequestsUseOneTokenEach(t *testing.T) {
 	c := newClock()
-	lease := NewLease(connect(t, redistest.New(t)), Options{Timeout: patience, Now: c.now})
-	// One click each 1.1 s takes and returns a block each time.
+	lease := NewLease(connect(t, redistest.New(t)), Options{Timeout: longTimeout, Now: c.now})
+	// With a click every 1.1 s, each click takes a block and returns its unused tokens.
 	for i := range 50 {
 		if !lease.Take(t.Context(), tracking, "a").Allowed {
-			t.Fatalf("click %d refused", i)
+			t.Fatalf("click %d was refused", i)
 		}
 		c.advance(1100 * time.Millisecond)
 		lease.sweep(t.Context())
 	}
 	if n := burst([]*Lease{lease}, "a", 1100); n != 950 {
-		t.Errorf("%d left of 1000 after 50", n)
+		t.Errorf("%d more requests were admitted after 50 clicks, want 950", n)
 	}
 }
 
-// Whatever the number of collectors, the rhythm and the sweeps: never more than
-// the limit in any 60 s; and with one collector a refusal is always right.
-func TestLeaseHoldsToTheOracle(t *testing.T) {
+// For random requests and sweeps, and for one or four processes, no period of 60 s may
+// contain more requests than the limit. With one process, every refusal must be correct
+// too.
+func TestLease_MatchesOracle(t *testing.T) {
 	property := func(client redis.UniversalClient, collectors int) func(*rapid.T) {
 		return func(t *rapid.T) {
 			c := newClock()
 			leases := make([]*Lease, collectors)
 			for i := range leases {
-				leases[i] = NewLease(client, Options{Timeout: patience, Now: c.now})
+				leases[i] = NewLease(client, Options{Timeout: longTimeout, Now: c.now})
 			}
-			// 250 gives blocks of 3, 100 blocks of 1.
+			// The limit 250 has blocks of 3 tokens, the others have blocks of 1 token.
 			zone := Zone{Name: "test", Limit: rapid.SampledFrom([]int64{5, 20, 250}).Draw(t, "limit")}
 			subject := strconv.FormatInt(runs.Add(1), 10)
-			var seen oracle
+			var reference oracle
 			for range rapid.IntRange(1, 40).Draw(t, "steps") {
 				c.advance(time.Duration(rapid.OneOf(rapid.Int64Range(0, 300), rapid.Int64Range(0, 30_000), rapid.SampledFrom([]int64{999, 1000, 1001, 60_000, 61_000})).Draw(t, "ms")) * time.Millisecond)
 				lease := rapid.SampledFrom(leases).Draw(t, "collector")
@@ -122,7 +124,7 @@ func TestLeaseHoldsToTheOracle(t *testing.T) {
 				for range rapid.SampledFrom([]int{1, 1, 3, 30}).Draw(t, "clicks") {
 					result := lease.Take(context.Background(), zone, subject)
 					if collectors == 1 || result.Allowed {
-						seen.check(t, result, c.ms.Load(), zone.Limit, 62)
+						reference.check(t, result, c.ms.Load(), zone.Limit, 62)
 					}
 					if result.Allowed {
 						continue
@@ -131,9 +133,9 @@ func TestLeaseHoldsToTheOracle(t *testing.T) {
 						c.advance(result.RetryAfter)
 						result = lease.Take(context.Background(), zone, subject)
 						if !result.Allowed {
-							t.Fatal("refused after waiting exactly as long as asked")
+							t.Fatal("a request after RetryAfter was refused")
 						}
-						seen.check(t, result, c.ms.Load(), zone.Limit, 62)
+						reference.check(t, result, c.ms.Load(), zone.Limit, 62)
 					}
 					break
 				}
@@ -141,12 +143,12 @@ func TestLeaseHoldsToTheOracle(t *testing.T) {
 		}
 	}
 	client := connect(t, redistest.New(t))
-	t.Run("one", rapid.MakeCheck(property(client, 1)))
-	t.Run("four", rapid.MakeCheck(property(client, 4)))
-	t.Run("alone", rapid.MakeCheck(property(nil, 1)))
+	t.Run("one process", rapid.MakeCheck(property(client, 1)))
+	t.Run("four processes", rapid.MakeCheck(property(client, 4)))
+	t.Run("without Redis", rapid.MakeCheck(property(nil, 1)))
 }
 
-func TestLeaseWithoutRedis(t *testing.T) {
+func TestLease_CountsLocallyWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
 	client := connect(t, server.URL)
 	c := newClock()
@@ -155,13 +157,14 @@ func TestLeaseWithoutRedis(t *testing.T) {
 	before := burst([]*Lease{lease}, "a", 300)
 	server.Kill9()
 	if n := burst([]*Lease{lease}, "a", 1100); before+n != 1000 {
-		t.Fatalf("%d before and %d after Redis went", before, n)
+		t.Fatalf("%d requests were admitted with Redis and %d without it, want 1000 in total", before, n)
 	}
 	if fallbacks.Load() == 0 {
-		t.Error("nobody was told")
+		t.Error("Fallback was not called")
 	}
 
-	// When Redis is back, what was admitted without it counts there, for others too.
+	// After the restart, the requests that were admitted without Redis must count in the
+	// shared window, also for other processes.
 	server.Restart()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		c.advance(300 * time.Millisecond)
@@ -176,60 +179,60 @@ func TestLeaseWithoutRedis(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("never settled")
+			t.Fatal("the lease did not write its row after the restart")
 		}
 	}
 	if n := burst([]*Lease{NewLease(client, Options{Now: c.now})}, "a", 20); n != 0 {
-		t.Errorf("another collector admitted %d more", n)
+		t.Errorf("another process admitted %d more requests, want none", n)
 	}
 }
 
-// A question may lie in a buffer until a later one has been answered.
-func TestLateQuestionChangesNothing(t *testing.T) {
+// A call may be delayed in a buffer until a later call has returned.
+func TestLease_IgnoresCallThatArrivesLate(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	c := newClock()
-	lease := NewLease(client, Options{Timeout: patience, Now: c.now})
+	lease := NewLease(client, Options{Timeout: longTimeout, Now: c.now})
 	burst([]*Lease{lease}, "a", 5)
 	s := lease.subject(tracking, "a")
 	late := s.row()
 	burst([]*Lease{lease}, "a", 895)
-	granted, _, _, _, err := lease.opt.ask(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, s.holder, late)
+	granted, _, _, _, err := lease.opt.acquire(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, s.holder, late)
 	if err != nil || granted != 0 {
-		t.Fatalf("%d granted, %v", granted, err)
+		t.Fatalf("the late call was granted %d tokens, %v, want none", granted, err)
 	}
-	other := NewLease(client, Options{Timeout: patience, Now: c.now})
+	other := NewLease(client, Options{Timeout: longTimeout, Now: c.now})
 	if n := burst([]*Lease{other}, "a", 1100); n > 100 || n < 80 {
-		t.Errorf("another collector admits %d beside 900", n)
+		t.Errorf("another process admits %d requests in addition to 900, want 80 to 100", n)
 	}
 }
 
-// The client of a Cluster sends a question again when its connection ends.
-func TestQuestionThatIsSentTwiceCountsOnce(t *testing.T) {
+// The client of a Cluster can send a call again after a lost connection.
+func TestLease_CallThatIsSentTwiceCountsOnce(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	c := newClock()
-	lease := NewLease(client, Options{Timeout: patience, Now: c.now})
+	lease := NewLease(client, Options{Timeout: longTimeout, Now: c.now})
 	burst([]*Lease{lease}, "a", 12)
 	s := lease.subject(tracking, "a")
-	s.questions++
+	s.calls++
 	row := s.row()
 	for range 2 {
-		granted, sum, _, _, err := lease.opt.ask(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, s.holder, row)
+		granted, sum, _, _, err := lease.opt.acquire(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, s.holder, row)
 		if err != nil || granted != 12 || sum != 24 {
-			t.Errorf("%d granted, %d in the row, %v", granted, sum, err)
+			t.Errorf("%d tokens were granted and the sum is %d, %v, want 12 and 24", granted, sum, err)
 		}
 	}
 }
 
-func TestEndingProcessGivesItsTokensBack(t *testing.T) {
+func TestLease_ReturnsTokensWhenRunEnds(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	c := newClock()
-	ending := NewLease(client, Options{Timeout: patience, Now: c.now})
+	ending := NewLease(client, Options{Timeout: longTimeout, Now: c.now})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	ending.Take(t.Context(), tracking, "a")
 	ending.Run(ctx)
-	if n := burst([]*Lease{NewLease(client, Options{Timeout: patience, Now: c.now})}, "a", 1100); n != 999 {
-		t.Errorf("%d were left", n)
+	if n := burst([]*Lease{NewLease(client, Options{Timeout: longTimeout, Now: c.now})}, "a", 1100); n != 999 {
+		t.Errorf("another process admits %d requests, want 999", n)
 	}
 }
 
@@ -242,7 +245,8 @@ func BenchmarkLease(b *testing.B) {
 	}
 }
 
-// BenchmarkLeaseWithFullRows: one question in Redis when the minute behind it was busy.
+// BenchmarkLeaseWithFullRows measures the time of a call in Redis after a busy minute,
+// when all buckets of the window are in use.
 func BenchmarkLeaseWithFullRows(b *testing.B) {
 	for _, collectors := range []int{1, 4} {
 		b.Run(strconv.Itoa(collectors), func(b *testing.B) {
@@ -271,7 +275,7 @@ func BenchmarkLeaseWithFullRows(b *testing.B) {
 			if _, err := fmt.Sscanf(stats, "calls=%d,usec=%d,", &calls, &micros); err != nil || calls == 0 {
 				b.Fatal(stats, err)
 			}
-			b.ReportMetric(float64(micros)/float64(calls), "redis-µs/question")
+			b.ReportMetric(float64(micros)/float64(calls), "redis-µs/call")
 		})
 	}
 }

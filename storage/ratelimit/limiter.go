@@ -16,147 +16,151 @@ import (
 type Limiter struct {
 	client redis.UniversalClient
 	opt    Options
-	warned minutely
+	warned logLimiter
 
-	mu        sync.Mutex
-	local     *simplelru.LRU[string, *window]
-	questions map[string]*question // the newest unfinished one of each key
+	mu    sync.Mutex
+	local *simplelru.LRU[string, *window]
+	calls map[string]*sharedCall // the newest unfinished call of each key
 }
 
-// question is one call of Redis for all requests of a subject that arrive while the
-// call before it is running. So at most one call per subject runs, and a single request
-// starts its call at once.
-type question struct {
-	before *question // the running call; nil if there is none
-	asked  bool      // the call has begun and takes no more requests
-	want   int64     // number of requests
+// sharedCall is a call of Redis for all requests of a subject that arrive while the
+// previous call is running. Therefore at most one call per subject runs. If no call is
+// running, a request starts its call at once.
+type sharedCall struct {
+	previous *sharedCall // the running call; nil if there is none
+	started  bool        // no more requests can join the call
+	want     int64       // number of requests
 
 	done                       chan struct{} // closed when the result is set
 	granted, sum, retry, reset int64
 	err                        error
 }
 
-// NewLimiter shares its windows through a client of clickstream.Connect. With a nil
-// client the Limiter counts in this process only.
+// NewLimiter returns a Limiter. The client must come from clickstream.Connect. If it is
+// nil, the Limiter counts only the requests of this process.
 func NewLimiter(client redis.UniversalClient, opt Options) *Limiter {
 	opt.setDefaults()
-	local, _ := simplelru.NewLRU[string, *window](maxSubjects, nil) // fails only without a size
-	return &Limiter{client: client, opt: opt, local: local, questions: make(map[string]*question)}
+	local, _ := simplelru.NewLRU[string, *window](maxSubjects, nil) // fails only if the size is not positive
+	return &Limiter{client: client, opt: opt, local: local, calls: make(map[string]*sharedCall)}
 }
 
 // Allow counts one request of subject in zone, or refuses it.
 func (l *Limiter) Allow(ctx context.Context, zone Zone, subject string) Result {
 	key := windowKey(l.opt.HashKey, zone.Name, subject)
 	nowMs := l.opt.Now().UnixMilli()
-	// The shared window counts at least what this process admitted. If the local window
-	// is full, the shared one is full too and needs no call.
-	if full, refusal := l.full(key, nowMs, zone.Limit); full {
+	// The shared window includes the requests of the local window. If the local window is
+	// full, the shared one is full too, so no call is necessary.
+	if full, refusal := l.localWindowFull(key, nowMs, zone.Limit); full {
 		return refusal
 	}
-	q, place := l.join(key)
-	if place == 0 {
-		l.ask(ctx, zone, key, q)
+	call, position := l.join(key)
+	if position == 0 {
+		l.makeCall(ctx, zone, key, call)
 	}
-	<-q.done
+	<-call.done
 	switch {
-	case q.err != nil:
-		return l.alone(zone, key, nowMs, q.err)
-	case place >= q.granted:
-		return Result{Limit: zone.Limit, RetryAfter: seconds(q.retry), ResetAfter: seconds(q.reset)}
+	case call.err != nil:
+		return l.decideLocally(zone, key, nowMs, call.err)
+	case position >= call.granted:
+		return Result{Limit: zone.Limit, RetryAfter: seconds(call.retry), ResetAfter: seconds(call.reset)}
 	}
-	left := max(0, zone.Limit-q.sum) + q.granted - 1 - place
-	return Result{Allowed: true, Limit: zone.Limit, Remaining: left, ResetAfter: seconds(q.reset)}
+	remaining := max(0, zone.Limit-call.sum) + call.granted - 1 - position
+	return Result{Allowed: true, Limit: zone.Limit, Remaining: remaining, ResetAfter: seconds(call.reset)}
 }
 
-// join adds a request to the next call and returns its place there. The request with
-// place 0 makes the call.
-func (l *Limiter) join(key string) (q *question, place int64) {
+// join adds a request to the next call for a key and returns its position in the call.
+// The request with position 0 must make the call.
+func (l *Limiter) join(key string) (call *sharedCall, position int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q = l.questions[key]
-	if q == nil || q.asked {
-		next := &question{done: make(chan struct{}), err: errNoAnswer}
-		next.before, q = q, next
-		l.questions[key] = q
+	call = l.calls[key]
+	if call == nil || call.started {
+		next := &sharedCall{done: make(chan struct{}), err: errAbandoned}
+		next.previous, call = call, next
+		l.calls[key] = call
 	}
-	q.want++
-	return q, q.want - 1
+	call.want++
+	return call, call.want - 1
 }
 
-// ask waits for the call before and then makes this one. If the call before failed,
-// this one fails too: its requests would wait for the same timeout again.
-func (l *Limiter) ask(ctx context.Context, zone Zone, key string, q *question) {
-	// A panic must not leave the other requests waiting.
+// makeCall waits for the previous call to end and then makes this one. If the previous
+// call failed, this one fails without a call of Redis. Otherwise its requests would wait
+// for the same timeout again.
+func (l *Limiter) makeCall(ctx context.Context, zone Zone, key string, call *sharedCall) {
+	// Deferred, so that the other requests do not wait forever after a panic.
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.questions[key] == q {
-			delete(l.questions, key)
+		if l.calls[key] == call {
+			delete(l.calls, key)
 		}
-		close(q.done)
+		close(call.done)
 	}()
-	if before := q.before; before != nil {
-		q.before = nil // otherwise all earlier calls stay in memory
-		if <-before.done; before.err != nil {
-			q.err = before.err
+	if previous := call.previous; previous != nil {
+		call.previous = nil // otherwise all earlier calls stay in memory
+		if <-previous.done; previous.err != nil {
+			call.err = previous.err
 			return
 		}
 	}
 	l.mu.Lock()
-	q.asked = true
+	call.started = true
 	l.mu.Unlock()
 	nowMs := l.opt.Now().UnixMilli()
-	q.granted, q.sum, q.retry, q.reset, q.err = l.opt.ask(ctx, l.client, key, nowMs, zone.Limit, q.want, span, "", nil)
+	call.granted, call.sum, call.retry, call.reset, call.err = l.opt.acquire(ctx, l.client, key, nowMs, zone.Limit, call.want, span, "", nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if q.granted > 0 {
-		l.window(key).add(nowMs/1000, q.granted)
+	if call.granted > 0 {
+		l.window(key).add(nowMs/1000, call.granted)
 	}
 }
 
 var (
-	errNoRedis  = errors.New("no Redis is configured")
-	errNoAnswer = errors.New("the call of Redis was abandoned")
+	errNoRedis   = errors.New("no Redis is configured")
+	errAbandoned = errors.New("the call of Redis was abandoned")
 )
 
-// ask calls the script on the shared window. A holder that keeps its row itself passes
-// it; with a nil row Redis keeps it.
-func (o *Options) ask(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, want, span int64, holder string, row []byte) (granted, sum, retry, reset int64, err error) {
+// acquire runs acquireScript on the shared window key. A holder that maintains its row
+// itself passes the row. If row is nil, Redis maintains it.
+func (o *Options) acquire(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, want, span int64, holder string, row []byte) (granted, sum, retry, reset int64, err error) {
 	if client == nil {
 		return 0, 0, 0, 0, errNoRedis
 	}
-	// A caller that cancels must not look like a Redis that does not answer.
+	// A canceled request must not count as a failure of Redis.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.Timeout)
 	defer cancel()
 	args := []any{nowMs, limit, want, span, holder}
 	if row != nil {
 		args = append(args, row)
 	}
-	reply, err := acquire.Run(ctx, client, []string{key}, args...).Int64Slice()
+	reply, err := acquireScript.Run(ctx, client, []string{key}, args...).Int64Slice()
 	if err != nil {
 		return 0, 0, 0, 0, err
 	}
 	return reply[0], reply[1], reply[2], reply[3], nil
 }
 
-func (l *Limiter) full(key string, nowMs, limit int64) (bool, Result) {
+// localWindowFull reports whether the local window of a key is full. If it is, refusal is
+// the result for the request.
+func (l *Limiter) localWindowFull(key string, nowMs, limit int64) (full bool, refusal Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w, ok := l.local.Get(key)
 	if !ok {
 		return false, Result{}
 	}
-	w.forget(nowMs / 1000)
+	w.removeOld(nowMs / 1000)
 	if w.total < limit {
 		return false, Result{}
 	}
 	return true, Result{Limit: limit, RetryAfter: seconds(w.freeIn(nowMs, limit)), ResetAfter: seconds(w.emptyIn(nowMs))}
 }
 
-func (l *Limiter) alone(zone Zone, key string, nowMs int64, cause error) Result {
+// decideLocally decides without Redis, from the requests that this process has admitted.
+func (l *Limiter) decideLocally(zone Zone, key string, nowMs int64, cause error) Result {
 	l.opt.Fallback(zone.Name)
-	if l.client != nil && l.warned.due(l.opt.Now()) {
-		l.opt.Log.Warn("limits are counted by this process alone", "zone", zone.Name, "error", cause)
+	if l.client != nil && l.warned.allow(l.opt.Now()) {
+		l.opt.Log.Warn("rate limits are counted by this process alone, because Redis fails", "zone", zone.Name, "error", cause)
 	}
 	limit := zone.Limit
 	if zone.LocalLimit > 0 {
@@ -165,7 +169,7 @@ func (l *Limiter) alone(zone Zone, key string, nowMs int64, cause error) Result 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.window(key)
-	w.forget(nowMs / 1000)
+	w.removeOld(nowMs / 1000)
 	if w.total >= limit {
 		return Result{Limit: limit, RetryAfter: seconds(w.freeIn(nowMs, limit)), ResetAfter: seconds(w.emptyIn(nowMs))}
 	}
@@ -173,8 +177,9 @@ func (l *Limiter) alone(zone Zone, key string, nowMs int64, cause error) Result 
 	return Result{Allowed: true, Limit: limit, Remaining: limit - w.total, ResetAfter: seconds(w.emptyIn(nowMs))}
 }
 
-// window returns the local window of a key. A new one evicts the least recently used
-// if there are maxSubjects.
+// window returns the local window of a key and creates it if necessary. If there are
+// maxSubjects windows, the new one evicts the least recently used. The caller must have
+// locked l.mu.
 func (l *Limiter) window(key string) *window {
 	w, ok := l.local.Get(key)
 	if !ok {
@@ -184,7 +189,7 @@ func (l *Limiter) window(key string) *window {
 	return w
 }
 
-// RetryAfterSeconds formats RetryAfter for the header.
+// RetryAfterSeconds returns RetryAfter as the value of the Retry-After header.
 func (r Result) RetryAfterSeconds() string {
 	return strconv.FormatInt(int64(r.RetryAfter/time.Second), 10)
 }

@@ -26,10 +26,11 @@ func connect(t testing.TB, url string) redis.UniversalClient {
 	return client
 }
 
-// patience is for tests that speak of what Redis answers, however slow the machine.
-const patience = 10 * time.Second
+// longTimeout is the timeout for tests that need the response of Redis, so that they also
+// pass on a slow machine.
+const longTimeout = 10 * time.Second
 
-// clock is a time that only a test moves.
+// clock is a fake clock. Its time changes only when the test calls advance.
 type clock struct{ ms atomic.Int64 }
 
 func newClock() *clock {
@@ -41,10 +42,12 @@ func newClock() *clock {
 func (c *clock) now() time.Time          { return time.UnixMilli(c.ms.Load()) }
 func (c *clock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 
-// oracle remembers every admission and knows nothing of buckets.
+// oracle checks decisions without buckets: it stores the exact time of every admitted
+// request.
 type oracle struct{ admitted []int64 }
 
-func (o *oracle) within(from, to int64) int64 { // from < at <= to
+// count returns the number of admitted requests with from < time <= to.
+func (o *oracle) count(from, to int64) int64 {
 	var n int64
 	for _, at := range o.admitted {
 		if at > from && at <= to {
@@ -54,85 +57,86 @@ func (o *oracle) within(from, to int64) int64 { // from < at <= to
 	return n
 }
 
-// check holds one decision to the promise: never more than limit in any 60 s,
-// and a refusal only when the row of buckets is full.
-func (o *oracle) check(t *rapid.T, result Result, nowMs, limit, rowSeconds int64) {
+// check checks a decision. At most limit requests may be admitted in any 60 s, and a
+// request may be refused only if the window of spanSeconds is full.
+func (o *oracle) check(t *rapid.T, result Result, nowMs, limit, spanSeconds int64) {
 	if result.Allowed {
 		o.admitted = append(o.admitted, nowMs)
-		if n := o.within(nowMs-60_000, nowMs); n > limit {
-			t.Fatalf("%d admitted within 60 s, the limit is %d", n, limit)
+		if n := o.count(nowMs-60_000, nowMs); n > limit {
+			t.Fatalf("%d requests were admitted within 60 s, the limit is %d", n, limit)
 		}
 		return
 	}
-	if n := o.within(nowMs-rowSeconds*1000, nowMs); n < limit {
-		t.Fatalf("refused with %d of %d in the row", n, limit)
+	if n := o.count(nowMs-spanSeconds*1000, nowMs); n < limit {
+		t.Fatalf("a request was refused although the window has %d of %d requests", n, limit)
 	}
-	if result.RetryAfter < time.Second || result.RetryAfter > time.Duration(rowSeconds)*time.Second || result.RetryAfter%time.Second != 0 {
-		t.Fatalf("Retry-After %s", result.RetryAfter)
+	if result.RetryAfter < time.Second || result.RetryAfter > time.Duration(spanSeconds)*time.Second || result.RetryAfter%time.Second != 0 {
+		t.Fatalf("invalid RetryAfter %s", result.RetryAfter)
 	}
 }
 
+// runs makes the subjects of the property tests unique.
 var runs atomic.Int64
 
 func limiterProperty(client redis.UniversalClient) func(*rapid.T) {
 	return func(t *rapid.T) {
 		c := newClock()
-		// Two instances and one shared window, or one instance alone.
-		instances := []*Limiter{NewLimiter(client, Options{Timeout: patience, Now: c.now})}
+		// Two instances with a shared window, or one instance without Redis.
+		instances := []*Limiter{NewLimiter(client, Options{Timeout: longTimeout, Now: c.now})}
 		if client != nil {
-			instances = append(instances, NewLimiter(client, Options{Timeout: patience, Now: c.now}))
+			instances = append(instances, NewLimiter(client, Options{Timeout: longTimeout, Now: c.now}))
 		}
 		zone := Zone{Name: "test", Limit: rapid.Int64Range(1, 12).Draw(t, "limit")}
 		subject := strconv.FormatInt(runs.Add(1), 10)
-		var seen oracle
+		var reference oracle
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			c.advance(time.Duration(rapid.OneOf(rapid.Int64Range(0, 50), rapid.Int64Range(0, 20_000), rapid.Just(int64(1000))).Draw(t, "ms")) * time.Millisecond)
 			limiter := rapid.SampledFrom(instances).Draw(t, "instance")
 			result := limiter.Allow(context.Background(), zone, subject)
-			seen.check(t, result, c.ms.Load(), zone.Limit, 61)
-			if !result.Allowed && rapid.Bool().Draw(t, "obey") {
+			reference.check(t, result, c.ms.Load(), zone.Limit, 61)
+			if !result.Allowed && rapid.Bool().Draw(t, "wait") {
 				c.advance(result.RetryAfter)
 				result = limiter.Allow(context.Background(), zone, subject)
 				if !result.Allowed {
-					t.Fatal("refused after waiting exactly as long as asked")
+					t.Fatal("a request after RetryAfter was refused")
 				}
-				seen.check(t, result, c.ms.Load(), zone.Limit, 61)
+				reference.check(t, result, c.ms.Load(), zone.Limit, 61)
 			}
 		}
 	}
 }
 
-func TestLimiterHoldsToTheOracle(t *testing.T) {
-	t.Run("shared", rapid.MakeCheck(limiterProperty(connect(t, redistest.New(t)))))
-	t.Run("alone", rapid.MakeCheck(limiterProperty(nil)))
+func TestLimiter_MatchesOracle(t *testing.T) {
+	t.Run("with Redis", rapid.MakeCheck(limiterProperty(connect(t, redistest.New(t)))))
+	t.Run("without Redis", rapid.MakeCheck(limiterProperty(nil)))
 }
 
-func TestRefusalsDoNotConsume(t *testing.T) {
-	for name, client := range map[string]redis.UniversalClient{"shared": connect(t, redistest.New(t)), "alone": nil} {
+func TestLimiter_DoesNotCountRefusedRequests(t *testing.T) {
+	for name, client := range map[string]redis.UniversalClient{"with Redis": connect(t, redistest.New(t)), "without Redis": nil} {
 		t.Run(name, func(t *testing.T) {
 			c := newClock()
-			limiter, zone := NewLimiter(client, Options{Timeout: patience, Now: c.now}), Zone{Name: "test", Limit: 5}
+			limiter, zone := NewLimiter(client, Options{Timeout: longTimeout, Now: c.now}), Zone{Name: "test", Limit: 5}
 			for range 5 {
 				limiter.Allow(t.Context(), zone, "a")
 			}
 			for range 59 {
 				if limiter.Allow(t.Context(), zone, "a").Allowed {
-					t.Fatal("a sixth")
+					t.Fatal("a sixth request was admitted")
 				}
 				c.advance(time.Second)
 			}
 			c.advance(2 * time.Second)
 			if result := limiter.Allow(t.Context(), zone, "a"); !result.Allowed || result.Remaining != 4 {
-				t.Fatalf("hammering kept the window full: %+v", result)
+				t.Fatalf("after refused requests, the window is not empty: %+v", result)
 			}
 			if result := limiter.Allow(t.Context(), zone, "b"); !result.Allowed || result.Remaining != 4 {
-				t.Fatalf("subjects share a window: %+v", result)
+				t.Fatalf("two subjects share a window: %+v", result)
 			}
 		})
 	}
 }
 
-func TestWithoutRedisTheProcessCountsAlone(t *testing.T) {
+func TestLimiter_CountsLocallyWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
 	c := newClock()
 	var fallbacks atomic.Int64
@@ -142,16 +146,16 @@ func TestWithoutRedisTheProcessCountsAlone(t *testing.T) {
 		limiter.Allow(t.Context(), zone, "a")
 	}
 	server.Kill9()
-	before := fallbacks.Load() // a slow machine may have had some already
+	before := fallbacks.Load() // may be above 0 on a slow machine
 	allowed := 0
 	for range 20 {
 		if limiter.Allow(t.Context(), zone, "a").Allowed {
 			allowed++
 		}
 	}
-	// Three of the five were used before, by this process.
+	// This process has used three of the five requests of LocalLimit before.
 	if got := fallbacks.Load() - before; allowed != 2 || got != 20 {
-		t.Errorf("%d allowed, %d fallbacks", allowed, got)
+		t.Errorf("%d requests were admitted with %d fallbacks, want 2 and 20", allowed, got)
 	}
 
 	server.Restart()
@@ -159,11 +163,11 @@ func TestWithoutRedisTheProcessCountsAlone(t *testing.T) {
 	defer server.Resume()
 	before = fallbacks.Load()
 	if !limiter.Allow(t.Context(), zone, "b").Allowed || fallbacks.Load() == before {
-		t.Error("a hanging Redis was waited for")
+		t.Error("with a Redis that hangs, the request was refused or not decided locally")
 	}
 }
 
-func TestHeaders(t *testing.T) {
+func TestResult_SetHeaders(t *testing.T) {
 	h := http.Header{}
 	Result{Limit: 1000, RetryAfter: 3 * time.Second, ResetAfter: 61 * time.Second}.SetHeaders(h, "tracking")
 	if h.Get("Retry-After") != "3" || h.Get("RateLimit-Policy") != `"tracking";q=1000;w=60` || h.Get("RateLimit") != `"tracking";r=0;t=3` {
@@ -176,7 +180,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-func TestNoSubjectReachesRedis(t *testing.T) {
+func TestLimiter_KeyDoesNotContainSubject(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	NewLimiter(client, Options{HashKey: []byte("k")}).Allow(t.Context(), Zone{Name: "test", Limit: 1}, "203.0.113.9")
 	keys, err := client.Keys(t.Context(), "*").Result()
@@ -184,97 +188,97 @@ func TestNoSubjectReachesRedis(t *testing.T) {
 		t.Fatal(keys, err)
 	}
 	if ttl := client.TTL(t.Context(), keys[0]).Val(); ttl > 62*time.Second || ttl < 60*time.Second {
-		t.Errorf("the window lives %s", ttl)
+		t.Errorf("the window expires after %s, want 60 s to 62 s", ttl)
 	}
 	other := windowKey([]byte("other"), "test", "203.0.113.9")
 	if keys[0] == other || len(keys[0]) != len(other) {
-		t.Errorf("%s does not depend on the hash key", keys[0])
+		t.Errorf("the key %s does not depend on the hash key", keys[0])
 	}
 }
 
-func TestLimiterIsBounded(t *testing.T) {
+func TestLimiter_BoundsLocalWindows(t *testing.T) {
 	limiter := NewLimiter(nil, Options{})
 	for i := range maxSubjects + 1000 {
 		limiter.Allow(t.Context(), Zone{Name: "test", Limit: 1}, strconv.Itoa(i))
 	}
 	if n := limiter.local.Len(); n != maxSubjects {
-		t.Errorf("%d windows", n)
+		t.Errorf("there are %d local windows, want %d", n, maxSubjects)
 	}
 }
 
-// counted counts the commands of a client.
-type counted struct{ atomic.Int64 }
+// commandCounter is a Redis hook that counts the commands of a client.
+type commandCounter struct{ atomic.Int64 }
 
-func (c *counted) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (c *commandCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-func (c *counted) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (c *commandCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-func (c *counted) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+func (c *commandCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		c.Add(1)
 		return next(ctx, cmd)
 	}
 }
 
-func TestRequestsAtTheSameTimeShareAQuestion(t *testing.T) {
+func TestLimiter_SimultaneousRequestsShareCall(t *testing.T) {
 	const limit, used, waiting = 30, 1, 40
 	client, c := connect(t, redistest.New(t)), newClock()
-	limiter := NewLimiter(client, Options{Timeout: patience, Now: c.now, Fallback: func(string) { t.Error("decided without Redis") }})
+	limiter := NewLimiter(client, Options{Timeout: longTimeout, Now: c.now, Fallback: func(string) { t.Error("a request was decided without Redis") }})
 	zone := Zone{Name: "test", Limit: limit}
-	if err := acquire.Load(t.Context(), client).Err(); err != nil {
+	if err := acquireScript.Load(t.Context(), client).Err(); err != nil {
 		t.Fatal(err)
 	}
 	limiter.Allow(t.Context(), zone, "a")
-	asked := &counted{}
-	client.AddHook(asked)
+	commands := &commandCounter{}
+	client.AddHook(commands)
 
-	// A question is under way until all have come.
-	key, before := windowKey(nil, zone.Name, "a"), &question{asked: true, done: make(chan struct{})}
-	limiter.questions[key] = before
+	// This call is running until all requests have arrived.
+	key, running := windowKey(nil, zone.Name, "a"), &sharedCall{started: true, done: make(chan struct{})}
+	limiter.calls[key] = running
 	results := make(chan Result, waiting)
 	for range waiting {
 		go func() { results <- limiter.Allow(context.Background(), zone, "a") }()
 	}
-	for come := int64(0); come < waiting; time.Sleep(time.Millisecond) {
+	for arrived := int64(0); arrived < waiting; time.Sleep(time.Millisecond) {
 		limiter.mu.Lock()
-		if q := limiter.questions[key]; q != before {
-			come = q.want
+		if call := limiter.calls[key]; call != running {
+			arrived = call.want
 		}
 		limiter.mu.Unlock()
 	}
-	before.err = nil
-	close(before.done)
+	running.err = nil
+	close(running.done)
 
-	left := map[int64]bool{}
+	remaining := map[int64]bool{} // the values of Remaining of admitted requests
 	for range waiting {
 		result := <-results
 		switch {
 		case !result.Allowed && result.RetryAfter != 61*time.Second:
-			t.Errorf("refused for %s, want until this second has left the row", result.RetryAfter)
-		case result.Allowed && left[result.Remaining]:
-			t.Errorf("two are told that %d are left", result.Remaining)
+			t.Errorf("RetryAfter is %s, want 61 s, when this second has left the window", result.RetryAfter)
+		case result.Allowed && remaining[result.Remaining]:
+			t.Errorf("two requests have Remaining %d", result.Remaining)
 		case result.Allowed:
-			left[result.Remaining] = true
+			remaining[result.Remaining] = true
 		}
 	}
-	if len(left) != limit-used || !left[0] || !left[limit-used-1] {
-		t.Errorf("admitted, by what was left: %v, want %d of them", left, limit-used)
+	if len(remaining) != limit-used || !remaining[0] || !remaining[limit-used-1] {
+		t.Errorf("the values of Remaining are %v, want %d values from 0", remaining, limit-used)
 	}
-	if n := asked.Load(); n != 1 {
-		t.Errorf("Redis was asked %d times", n)
+	if n := commands.Load(); n != 1 {
+		t.Errorf("%d commands were sent to Redis, want 1", n)
 	}
-	if len(limiter.questions) != 0 {
-		t.Errorf("%d questions are kept", len(limiter.questions))
+	if len(limiter.calls) != 0 {
+		t.Errorf("%d finished calls are still stored", len(limiter.calls))
 	}
 }
 
-func TestParallelRequestsGetTheLimitExactly(t *testing.T) {
+func TestLimiter_ParallelRequestsGetExactlyTheLimit(t *testing.T) {
 	const limit, callers, each = 100, 20, 10
 	client, c := connect(t, redistest.New(t)), newClock()
 	var admitted atomic.Int64
-	options := Options{Timeout: patience, Now: c.now}
+	options := Options{Timeout: longTimeout, Now: c.now}
 	instances := []*Limiter{NewLimiter(client, options), NewLimiter(client, options)}
 	var group sync.WaitGroup
 	for i := range callers {
@@ -288,64 +292,65 @@ func TestParallelRequestsGetTheLimitExactly(t *testing.T) {
 	}
 	group.Wait()
 	if n := admitted.Load(); n != limit {
-		t.Errorf("%d admitted of %d", n, limit)
+		t.Errorf("%d requests were admitted, want %d", n, limit)
 	}
 }
 
-// Whoever waits for a question that Redis does not answer asks no other.
-func TestWithoutAnAnswerNobodyAsksAgain(t *testing.T) {
+// Requests that have waited for a failed call must not make another call.
+func TestLimiter_MakesNoCallAfterFailedCall(t *testing.T) {
 	c := newClock()
 	var fallbacks atomic.Int64
 	client := connect(t, redistest.New(t))
 	limiter := NewLimiter(client, Options{Now: c.now, Fallback: func(string) { fallbacks.Add(1) }})
 	zone := Zone{Name: "test", Limit: 10, LocalLimit: 3}
-	asked := &counted{}
-	client.AddHook(asked)
-	key, before := windowKey(nil, zone.Name, "a"), &question{asked: true, done: make(chan struct{}), err: context.DeadlineExceeded}
-	limiter.questions[key] = before
-	close(before.done)
+	commands := &commandCounter{}
+	client.AddHook(commands)
+	key, failed := windowKey(nil, zone.Name, "a"), &sharedCall{started: true, done: make(chan struct{}), err: context.DeadlineExceeded}
+	limiter.calls[key] = failed
+	close(failed.done)
 	allowed := 0
 	for range 5 {
 		limiter.mu.Lock()
-		limiter.questions[key] = before
+		limiter.calls[key] = failed
 		limiter.mu.Unlock()
 		if limiter.Allow(t.Context(), zone, "a").Allowed {
 			allowed++
 		}
 	}
-	if allowed != 3 || fallbacks.Load() != 5 || asked.Load() != 0 {
-		t.Errorf("%d allowed, %d decided alone, Redis asked %d times", allowed, fallbacks.Load(), asked.Load())
+	if allowed != 3 || fallbacks.Load() != 5 || commands.Load() != 0 {
+		t.Errorf("%d requests were admitted, %d were decided locally, %d commands were sent; want 3, 5 and 0", allowed, fallbacks.Load(), commands.Load())
 	}
 }
 
-// Whoever's clock is ahead, each request counts in the second of its own.
-func TestClocksThatDifferShareAWindow(t *testing.T) {
+// If the clocks of two processes differ, each request counts in the second of its own
+// process.
+func TestLimiter_DifferentClocksShareWindow(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	const limit, skew = 20, 600 * time.Second
 	behind, zone := newClock(), Zone{Name: "test", Limit: limit}
 	ahead := func() time.Time { return behind.now().Add(skew) }
-	slow, fast := NewLimiter(client, Options{Timeout: patience, Now: behind.now}), NewLimiter(client, Options{Timeout: patience, Now: ahead})
-	expect := func(what string, limiter *Limiter, allowed bool, left int64) Result {
+	slow, fast := NewLimiter(client, Options{Timeout: longTimeout, Now: behind.now}), NewLimiter(client, Options{Timeout: longTimeout, Now: ahead})
+	expect := func(what string, limiter *Limiter, allowed bool, remaining int64) Result {
 		t.Helper()
 		result := limiter.Allow(t.Context(), zone, "a")
-		if result.Allowed != allowed || allowed && result.Remaining != left {
-			t.Errorf("%s: %+v", what, result)
+		if result.Allowed != allowed || allowed && result.Remaining != remaining {
+			t.Errorf("%s: got %+v, want Allowed %v and Remaining %d", what, result, allowed, remaining)
 		}
 		return result
 	}
-	expect("the fast one's", fast, true, limit-1)
+	expect("request with the fast clock", fast, true, limit-1)
 	for i := range limit - 1 {
-		expect("the slow one's", slow, true, limit-2-int64(i))
+		expect("request with the slow clock", slow, true, limit-2-int64(i))
 		behind.advance(time.Second)
 	}
-	refused := expect("a 21st", slow, false, 0)
+	refused := expect("request above the limit", slow, false, 0)
 	if want := span*time.Second + skew; refused.ResetAfter < want-limit*time.Second || refused.ResetAfter > want {
-		t.Errorf("all is free after %s, the fast one's after %s", refused.ResetAfter, want)
+		t.Errorf("ResetAfter is %s, but the request with the fast clock counts for %s", refused.ResetAfter, want)
 	}
 	behind.advance(refused.RetryAfter)
-	expect("after waiting as long as asked", slow, true, 0)
+	expect("request after RetryAfter", slow, true, 0)
 	behind.advance(span * time.Second)
-	expect("a minute later the fast one's still counts", slow, true, limit-2)
+	expect("request while only the one with the fast clock counts", slow, true, limit-2)
 	behind.advance(skew)
-	expect("and nobody's at last", slow, true, limit-1)
+	expect("request with an empty window", slow, true, limit-1)
 }

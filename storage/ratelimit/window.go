@@ -1,7 +1,7 @@
 package ratelimit
 
-// window is a row of one-second buckets in memory, like the shared one. Not safe for
-// concurrent use.
+// window counts requests in one-second buckets, in memory. It is not safe for concurrent
+// use.
 type window struct {
 	span    int64
 	buckets []bucket // by second, ascending
@@ -10,21 +10,22 @@ type window struct {
 
 type bucket struct{ second, count int64 }
 
-// forget removes buckets that have left the row at second now.
-func (w *window) forget(now int64) {
-	gone := 0
-	for gone < len(w.buckets) && w.buckets[gone].second <= now-w.span {
-		w.total -= w.buckets[gone].count
-		gone++
+// removeOld removes the buckets that are no longer in the window at second now.
+func (w *window) removeOld(now int64) {
+	old := 0
+	for old < len(w.buckets) && w.buckets[old].second <= now-w.span {
+		w.total -= w.buckets[old].count
+		old++
 	}
-	if gone > 0 {
-		w.buckets = append(w.buckets[:0], w.buckets[gone:]...)
+	if old > 0 {
+		w.buckets = append(w.buckets[:0], w.buckets[old:]...)
 	}
 }
 
 func (w *window) add(second, count int64) {
 	w.total += count
-	// Search from the end: only a clock that was set back adds an earlier second.
+	// Search from the end, because an earlier second comes only from a clock that was set
+	// back.
 	i := len(w.buckets)
 	for i > 0 && w.buckets[i-1].second > second {
 		i--
@@ -38,7 +39,7 @@ func (w *window) add(second, count int64) {
 	w.buckets[i] = bucket{second, count}
 }
 
-// freeIn returns the ms from nowMs until one more fits under limit.
+// freeIn returns the time in ms from nowMs until the window allows one more request.
 func (w *window) freeIn(nowMs, limit int64) int64 {
 	excess := w.total - limit + 1
 	for _, b := range w.buckets {
@@ -49,7 +50,7 @@ func (w *window) freeIn(nowMs, limit int64) int64 {
 	return w.span * 1000
 }
 
-// emptyIn returns the ms from nowMs until the row is empty.
+// emptyIn returns the time in ms from nowMs until the window is empty.
 func (w *window) emptyIn(nowMs int64) int64 {
 	if len(w.buckets) == 0 {
 		return 0
