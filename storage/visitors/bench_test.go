@@ -15,8 +15,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// BenchmarkMarkUnique asks for 5,000 visitors at a time, half of them new, and says
-// what one of them costs: processor time here and in Redis, and memory there.
+// BenchmarkMarkUnique marks 5,000 clicks at a time. Half of their visitors are new. It
+// reports the costs per visitor: the CPU time of this process and of Redis, and the
+// memory of Redis.
 func BenchmarkMarkUnique(b *testing.B) {
 	const visitors = 5000
 	client := connect(b, redistest.Start(b).URL)
@@ -34,33 +35,33 @@ func BenchmarkMarkUnique(b *testing.B) {
 	v.MarkUnique(b.Context(), clicks)
 	rounds, unknown := 0, 0
 	redisBefore, memoryBefore := info(b, client, "used_cpu_user", "used_cpu_sys"), info(b, client, "used_memory")
-	var here time.Duration
+	var cpu time.Duration
 	for b.Loop() {
 		b.StopTimer()
 		rounds++
 		next(rounds)
 		b.StartTimer()
-		began := processor()
+		start := cpuTime()
 		unknown += v.MarkUnique(b.Context(), clicks)
-		here += processor() - began
+		cpu += cpuTime() - start
 	}
-	asked := float64(rounds * visitors)
+	total := float64(rounds * visitors)
 	b.ReportMetric(0, "ns/op")
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/asked, "ns/visitor")
-	b.ReportMetric(float64(here.Nanoseconds())/asked, "here-ns/visitor")
-	b.ReportMetric((info(b, client, "used_cpu_user", "used_cpu_sys")-redisBefore)*1e9/asked, "redis-ns/visitor")
-	b.ReportMetric((info(b, client, "used_memory")-memoryBefore)*2/asked, "bytes/new")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/total, "ns/visitor")
+	b.ReportMetric(float64(cpu.Nanoseconds())/total, "cpu-ns/visitor")
+	b.ReportMetric((info(b, client, "used_cpu_user", "used_cpu_sys")-redisBefore)*1e9/total, "redis-ns/visitor")
+	b.ReportMetric((info(b, client, "used_memory")-memoryBefore)*2/total, "bytes/new-visitor")
 	b.ReportMetric(float64(unknown), "unknown")
 }
 
-// processor is the processor time of this process so far.
-func processor() time.Duration {
-	var used syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &used)
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+// cpuTime returns the CPU time that this process has used.
+func cpuTime() time.Duration {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage)
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// info sums what INFO says under names.
+// info returns the sum of the named values in the reply to INFO.
 func info(b *testing.B, client redis.UniversalClient, names ...string) (sum float64) {
 	b.Helper()
 	text, err := client.Info(b.Context(), "cpu", "memory").Result()

@@ -11,34 +11,35 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// What was answered before a connection breaks counts.
-func TestAnswersBeforeABreakCount(t *testing.T) {
-	through, breakAfter := wire(t, redistest.Start(t).URL)
-	v := New(connect(t, through))
+// If a connection breaks, MarkUnique must use the replies that it has received before.
+func TestMarkUnique_UsesRepliesBeforeConnectionBreaks(t *testing.T) {
+	proxyURL, breakAfter := startProxy(t, redistest.Start(t).URL)
+	v := New(connect(t, proxyURL))
 	var clicks []*affiliate.Click
 	for bucket := range byte(buckets) {
-		clicks = append(clicks, ofBucket(bucket, 1)...)
+		clicks = append(clicks, clicksOfBucket(bucket, 1)...)
 	}
 	mark(t, v, clicks...)
-	const answered = 3
-	breakAfter(answered * len("$12\r\nholder__time\r\n"))
+	const received = 3 // replies
+	breakAfter(received * len("$12\r\ntoken___time\r\n"))
 	for _, c := range clicks {
 		c.Unique = false
 	}
-	if unknown := v.MarkUnique(t.Context(), clicks); unknown != buckets-answered {
-		t.Errorf("%d are unknown, want %d", unknown, buckets-answered)
+	if unknown := v.MarkUnique(t.Context(), clicks); unknown != buckets-received {
+		t.Errorf("%d clicks are unknown, want %d", unknown, buckets-received)
 	}
 	for bucket, c := range clicks {
-		if c.Unique != (bucket < answered) {
-			t.Errorf("bucket %d: unique is %t", bucket, c.Unique)
+		if c.Unique != (bucket < received) {
+			t.Errorf("bucket %d: Unique is %t", bucket, c.Unique)
 		}
 	}
 }
 
-// wire leads to a Redis, and breaks once so many more bytes of answers have passed.
-func wire(t *testing.T, to string) (at string, breakAfter func(bytes int)) {
+// startProxy starts a proxy for a Redis server. breakAfter makes the proxy close its
+// connections after it has passed that many more bytes of replies.
+func startProxy(t *testing.T, serverURL string) (proxyURL string, breakAfter func(bytes int)) {
 	t.Helper()
-	address, err := url.Parse(to)
+	address, err := url.Parse(serverURL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,10 +49,10 @@ func wire(t *testing.T, to string) (at string, breakAfter func(bytes int)) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = listener.Close() })
-	const whole = 1 << 40
-	var left atomic.Int64
-	left.Store(whole)
-	pass := func(client net.Conn) {
+	const unlimited = 1 << 40
+	var remaining atomic.Int64 // bytes of replies until the proxy closes its connections
+	remaining.Store(unlimited)
+	forward := func(client net.Conn) {
 		defer func() { _ = client.Close() }()
 		server, err := net.Dial("tcp", redis)
 		if err != nil {
@@ -61,8 +62,8 @@ func wire(t *testing.T, to string) (at string, breakAfter func(bytes int)) {
 		go func() { _, _ = io.Copy(server, client) }()
 		for buffer := make([]byte, 4096); ; {
 			n, err := server.Read(buffer)
-			if rest := left.Add(-int64(n)); rest < 0 {
-				_, _ = client.Write(buffer[:max(0, int64(n)+rest)])
+			if after := remaining.Add(-int64(n)); after < 0 {
+				_, _ = client.Write(buffer[:max(0, int64(n)+after)])
 				return
 			}
 			if _, failed := client.Write(buffer[:n]); err != nil || failed != nil {
@@ -76,9 +77,9 @@ func wire(t *testing.T, to string) (at string, breakAfter func(bytes int)) {
 			if err != nil {
 				return
 			}
-			go pass(client)
+			go forward(client)
 		}
 	}()
 	address.Host = listener.Addr().String()
-	return address.String(), func(bytes int) { left.Store(int64(bytes)) }
+	return address.String(), func(bytes int) { remaining.Store(int64(bytes)) }
 }

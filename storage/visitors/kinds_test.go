@@ -24,47 +24,47 @@ func TestVisitorsOnEachKindOfRedis(t *testing.T) {
 	}
 	redistest.OnEachKind(
 		t,
-		redistest.Behaviour{Name: "a visitor is new after a day", Test: on(aVisitorIsNewAfterADay)},
-		redistest.Behaviour{Name: "what is older or newer than a day", Test: on(aDayOfTimeCounts)},
-		redistest.Behaviour{Name: "old days are dropped", Test: on(oldDaysAreDropped)},
-		redistest.Behaviour{Name: "lost halves", Test: on(lostHalvesAreForgotten)},
-		redistest.Behaviour{Name: "more visitors of a bucket than a call takes", Test: on(aBucketTakesSeveralCalls)},
-		redistest.Behaviour{Name: "a bucket fails alone", Test: on(aBucketFailsAlone)},
-		redistest.Behaviour{Name: "the script is forgotten", Test: func(t *testing.T, url, kind string) {
+		redistest.Behaviour{Name: "visitor is new after a day", Test: on(testVisitorIsNewAfterADay)},
+		redistest.Behaviour{Name: "stored visitors of other times", Test: on(testStoredVisitorsOfOtherTimes)},
+		redistest.Behaviour{Name: "old days are deleted", Test: on(testOldDaysAreDeleted)},
+		redistest.Behaviour{Name: "partly lost hash", Test: on(testPartlyLostHash)},
+		redistest.Behaviour{Name: "bucket needs several calls", Test: on(testBucketNeedsSeveralCalls)},
+		redistest.Behaviour{Name: "bucket fails alone", Test: on(testBucketFailsAlone)},
+		redistest.Behaviour{Name: "script flush", Test: func(t *testing.T, url, kind string) {
 			t.Helper()
-			if kind == string(clickstream.Single) { // whose scripts are other tests' too
+			if kind == string(clickstream.Single) { // the single server is shared with other tests
 				url = redistest.Start(t).URL
 			}
-			theScriptIsForgotten(t, connectTo(t, url, kind))
+			testScriptFlush(t, connectTo(t, url, kind))
 		}},
 	)
 }
 
-func aVisitorIsNewAfterADay(t *testing.T, client redis.UniversalClient) {
+func testVisitorIsNewAfterADay(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	v := New(client)
 	first, second, third := click(0), click(1), click(2)
 	mark(t, v, first)
 	age(t, client, 24*time.Hour-time.Minute)
-	// Coming back does not make the day longer.
+	// A second click must not extend the 24 hours.
 	mark(t, v, second)
 	repeated := *first
 	if mark(t, v, &repeated); second.Unique || !repeated.Unique {
-		t.Errorf("on the last minute of the day unique are %t, and the first %t", second.Unique, repeated.Unique)
+		t.Errorf("in the last minute of the 24 hours, Unique is %t for the second click and %t for the first", second.Unique, repeated.Unique)
 	}
 	age(t, client, time.Minute)
 	if mark(t, v, third); !third.Unique {
-		t.Error("not unique on the next day")
+		t.Error("the first click after 24 hours is not unique")
 	}
 	age(t, client, 24*time.Hour-time.Minute)
 	repeated = *third
 	if mark(t, v, second, &repeated); second.Unique || !repeated.Unique {
-		t.Errorf("a day later unique are %t, and the third %t", second.Unique, repeated.Unique)
+		t.Errorf("almost a day later, Unique is %t for the second click and %t for the third", second.Unique, repeated.Unique)
 	}
 }
 
-// Time to come is that of a clock which has been set back.
-func aDayOfTimeCounts(t *testing.T, client redis.UniversalClient) {
+// A stored time in the future comes from a clock that was set back.
+func testStoredVisitorsOfOtherTimes(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	v := New(client)
 	for since, known := range map[time.Duration]bool{
@@ -72,51 +72,51 @@ func aDayOfTimeCounts(t *testing.T, client redis.UniversalClient) {
 		72 * time.Hour: false, 30 * 24 * time.Hour: false, 365 * 24 * time.Hour: false,
 		-time.Hour: true, -23 * time.Hour: true, -25 * time.Hour: false, -48 * time.Hour: false, -365 * 24 * time.Hour: false,
 	} {
-		ofThisCase := func(c *affiliate.Click) { c.ReferralCode = since.String() }
-		first, second, again := click(0, ofThisCase), click(1, ofThisCase), click(2, ofThisCase)
+		codeOfCase := func(c *affiliate.Click) { c.ReferralCode = since.String() }
+		first, second, third := click(0, codeOfCase), click(1, codeOfCase), click(2, codeOfCase)
 		mark(t, v, first)
 		age(t, client, since)
 		mark(t, v, second)
-		if mark(t, v, again); second.Unique == known || again.Unique {
-			t.Errorf("%s later: unique are %t, %t", since, second.Unique, again.Unique)
+		if mark(t, v, third); second.Unique == known || third.Unique {
+			t.Errorf("%s later, Unique is %t for the second click and %t for the third", since, second.Unique, third.Unique)
 		}
-		forget(t, client)
+		deleteAll(t, client)
 	}
 }
 
-func oldDaysAreDropped(t *testing.T, client redis.UniversalClient) {
+func testOldDaysAreDeleted(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	v := New(client)
-	old := ofBucket(0, 3)
+	old := clicksOfBucket(0, 3)
 	mark(t, v, old...)
 	for _, value := range stored(t, client) {
-		if len(value.field) != fieldSize || len(value.value) != answerSize {
-			t.Errorf("a visitor has %d bytes, and %d", len(value.field), len(value.value))
+		if len(value.field) != fieldSize || len(value.value) != valueSize {
+			t.Errorf("a visitor has a field of %d bytes and a value of %d bytes", len(value.field), len(value.value))
 		}
 	}
 	for key := range hashes(t, client) {
-		if left := client.TTL(t.Context(), key).Val(); left <= 47*time.Hour || left > 72*time.Hour {
-			t.Errorf("%s lives for %s", key, left)
+		if ttl := client.TTL(t.Context(), key).Val(); ttl <= 47*time.Hour || ttl > 72*time.Hour {
+			t.Errorf("%s expires after %s", key, ttl)
 		}
 		if encoding := client.ObjectEncoding(t.Context(), key).Val(); encoding != "hashtable" {
-			t.Errorf("%s is a %s, in which a field is looked for from the front", key, encoding)
+			t.Errorf("the encoding of %s is %s, want hashtable", key, encoding)
 		}
 	}
 	age(t, client, 48*time.Hour)
-	// To be asked again in the same hash is what drops it.
+	// The next write to the same hash deletes the visitors of the old day.
 	mark(t, v, old[0])
-	if kept := stored(t, client); len(kept) != 1 || !old[0].Unique {
-		t.Errorf("%d visitors are kept, unique is %t", len(kept), old[0].Unique)
+	if visitors := stored(t, client); len(visitors) != 1 || !old[0].Unique {
+		t.Errorf("%d visitors are stored and Unique is %t, want 1 and true", len(visitors), old[0].Unique)
 	}
 }
 
-func lostHalvesAreForgotten(t *testing.T, client redis.UniversalClient) {
+func testPartlyLostHash(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	v := New(client)
 	for name, lose := range map[string]func(key string) error{
-		"a hash":       func(key string) error { return client.Del(t.Context(), key).Err() },
-		"its day":      func(key string) error { return client.HDel(t.Context(), key, "day").Err() },
-		"its visitors": func(key string) error { return client.HDel(t.Context(), key, stored(t, client)[0].field).Err() },
+		"hash":     func(key string) error { return client.Del(t.Context(), key).Err() },
+		"day":      func(key string) error { return client.HDel(t.Context(), key, "day").Err() },
+		"visitors": func(key string) error { return client.HDel(t.Context(), key, stored(t, client)[0].field).Err() },
 	} {
 		first, second := click(0), click(1)
 		mark(t, v, first)
@@ -126,23 +126,23 @@ func lostHalvesAreForgotten(t *testing.T, client redis.UniversalClient) {
 			}
 		}
 		if mark(t, v, second); !second.Unique {
-			t.Errorf("%s is lost: not unique", name)
+			t.Errorf("lost %s: the next click is not unique", name)
 		}
 		if mark(t, v, first); first.Unique {
-			t.Errorf("%s is lost: the new one is not kept", name)
+			t.Errorf("lost %s: the next click was not stored", name)
 		}
-		if kept := len(stored(t, client)); kept != 1 {
-			t.Errorf("%s is lost: %d visitors are kept", name, kept)
+		if n := len(stored(t, client)); n != 1 {
+			t.Errorf("lost %s: %d visitors are stored, want 1", name, n)
 		}
-		forget(t, client)
+		deleteAll(t, client)
 	}
 }
 
-func aBucketTakesSeveralCalls(t *testing.T, client redis.UniversalClient) {
+func testBucketNeedsSeveralCalls(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	v := New(client)
-	// More than Lua passes on at once, too.
-	first := ofBucket(3, 4001)
+	// More visitors than Lua could process in one call.
+	first := clicksOfBucket(3, 4001)
 	second := make([]*affiliate.Click, len(first))
 	for n, c := range first {
 		second[n] = click(1, func(other *affiliate.Click) { other.IPHash = c.IPHash })
@@ -151,16 +151,16 @@ func aBucketTakesSeveralCalls(t *testing.T, client redis.UniversalClient) {
 		mark(t, v, append(append([]*affiliate.Click(nil), second...), first...)...)
 		for n := range first {
 			if !first[n].Unique || second[n].Unique {
-				t.Fatalf("visitor %d: unique are %t, %t", n, first[n].Unique, second[n].Unique)
+				t.Fatalf("visitor %d: Unique is %t for the first click and %t for the second", n, first[n].Unique, second[n].Unique)
 			}
 		}
 	}
-	if kept := len(stored(t, client)); kept != len(first) {
-		t.Errorf("%d visitors are kept", kept)
+	if n := len(stored(t, client)); n != len(first) {
+		t.Errorf("%d visitors are stored, want %d", n, len(first))
 	}
 }
 
-func aBucketFailsAlone(t *testing.T, client redis.UniversalClient) {
+func testBucketFailsAlone(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	v := New(client)
 	const failing = 5
@@ -171,27 +171,27 @@ func aBucketFailsAlone(t *testing.T, client redis.UniversalClient) {
 	}
 	var clicks []*affiliate.Click
 	for bucket := range byte(buckets) {
-		clicks = append(clicks, ofBucket(bucket, 2)...)
+		clicks = append(clicks, clicksOfBucket(bucket, 2)...)
 	}
 	if unknown := v.MarkUnique(t.Context(), clicks); unknown != 2 {
-		t.Errorf("%d are unknown, want 2", unknown)
+		t.Errorf("%d clicks are unknown, want 2", unknown)
 	}
 	for n, c := range clicks {
 		if c.Unique == (n/2 == failing) {
-			t.Errorf("click %d of bucket %d: unique is %t", n%2, n/2, c.Unique)
+			t.Errorf("click %d of bucket %d: Unique is %t", n%2, n/2, c.Unique)
 		}
 	}
 }
 
-func theScriptIsForgotten(t *testing.T, client redis.UniversalClient) {
+func testScriptFlush(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	v := New(client)
 	var clicks []*affiliate.Click
 	for bucket := range byte(buckets) {
-		clicks = append(clicks, ofBucket(bucket, 2)...)
+		clicks = append(clicks, clicksOfBucket(bucket, 2)...)
 	}
 	for range 3 {
-		everywhere(t, client, func(ctx context.Context, server redis.UniversalClient) error { return server.ScriptFlush(ctx).Err() })
+		onEachMaster(t, client, func(ctx context.Context, server redis.UniversalClient) error { return server.ScriptFlush(ctx).Err() })
 		mark(t, v, clicks...)
 		for n, c := range clicks {
 			if !c.Unique {
@@ -201,12 +201,12 @@ func theScriptIsForgotten(t *testing.T, client redis.UniversalClient) {
 	}
 }
 
-// The buckets of a dead node, or of one that hangs, are unknown, and no others.
-func TestANodeOfAClusterFailsAlone(t *testing.T) {
+// If a node of a cluster hangs or is dead, only the clicks of its buckets are unknown.
+func TestMarkUnique_OnlyBucketsOfFailedNodeAreUnknown(t *testing.T) {
 	t.Parallel()
-	for name, away := range map[string]func(*redistest.Server){
-		"it hangs":   (*redistest.Server).Pause,
-		"it is gone": (*redistest.Server).Kill9,
+	for name, fail := range map[string]func(*redistest.Server){
+		"node hangs":   (*redistest.Server).Pause,
+		"node is dead": (*redistest.Server).Kill9,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -215,11 +215,11 @@ func TestANodeOfAClusterFailsAlone(t *testing.T) {
 			lost := map[int]bool{}
 			var clicks []*affiliate.Click
 			for bucket := range byte(buckets) {
-				clicks = append(clicks, ofBucket(bucket, 1)...)
+				clicks = append(clicks, clicksOfBucket(bucket, 1)...)
 				lost[int(bucket)] = cluster.Owner(newCall(bucket).keys[0]) == cluster.Nodes[1]
 			}
 			mark(t, v, clicks...)
-			away(cluster.Nodes[1])
+			fail(cluster.Nodes[1])
 			want := 0
 			for bucket, c := range clicks {
 				c.Unique = false
@@ -228,48 +228,49 @@ func TestANodeOfAClusterFailsAlone(t *testing.T) {
 				}
 			}
 			if unknown := v.MarkUnique(t.Context(), clicks); unknown != want || want == 0 || want == buckets {
-				t.Errorf("%d are unknown, want %d", unknown, want)
+				t.Errorf("%d clicks are unknown, want %d", unknown, want)
 			}
 			for bucket, c := range clicks {
 				if c.Unique == lost[bucket] {
-					t.Errorf("bucket %d: unique is %t", bucket, c.Unique)
+					t.Errorf("bucket %d: Unique is %t", bucket, c.Unique)
 				}
 			}
-			if name == "it hangs" {
+			if name == "node hangs" {
 				cluster.Nodes[1].Resume()
 			}
 		})
 	}
 }
 
-// ofBucket are clicks of so many visitors of one bucket.
-func ofBucket(bucket byte, visitors int) (clicks []*affiliate.Click) {
+// clicksOfBucket returns one click for each of several visitors of a bucket.
+func clicksOfBucket(bucket byte, visitors int) (clicks []*affiliate.Click) {
 	name := newCall(bucket).keys[0]
 	for address := uint64(0); len(clicks) < visitors; address++ {
 		c := click(0, func(c *affiliate.Click) { c.IPHash = binary.BigEndian.AppendUint64(nil, address) })
-		if calls, _ := gather([]*affiliate.Click{c}); calls[0].keys[0] == name {
+		if calls, _ := newCalls([]*affiliate.Click{c}); calls[0].keys[0] == name {
 			clicks = append(clicks, c)
 		}
 	}
 	return clicks
 }
 
-// kept is a visitor as Redis has it.
-type kept struct{ key, field, value string }
+// storedVisitor is a visitor in a hash of Redis.
+type storedVisitor struct{ key, field, value string }
 
-func stored(t *testing.T, client redis.UniversalClient) (all []kept) {
+// stored returns all stored visitors.
+func stored(t *testing.T, client redis.UniversalClient) (all []storedVisitor) {
 	t.Helper()
 	for key, fields := range hashes(t, client) {
 		for field, value := range fields {
 			if field != "day" && field != "pad" {
-				all = append(all, kept{key, field, value})
+				all = append(all, storedVisitor{key, field, value})
 			}
 		}
 	}
 	return all
 }
 
-// hashes are all that Redis has.
+// hashes returns the hashes of all buckets by key.
 func hashes(t *testing.T, client redis.UniversalClient) map[string]map[string]string {
 	t.Helper()
 	all := map[string]map[string]string{}
@@ -287,7 +288,7 @@ func hashes(t *testing.T, client redis.UniversalClient) map[string]map[string]st
 	return all
 }
 
-func forget(t *testing.T, client redis.UniversalClient) {
+func deleteAll(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	for key := range hashes(t, client) {
 		if err := client.Del(t.Context(), key).Err(); err != nil {
@@ -296,24 +297,25 @@ func forget(t *testing.T, client redis.UniversalClient) {
 	}
 }
 
-// age leaves what Redis would have if everything had been asked so much earlier.
+// age changes the stored visitors as if they had been stored earlier, by the given
+// duration.
 func age(t *testing.T, client redis.UniversalClient, by time.Duration) {
 	t.Helper()
 	all := stored(t, client)
-	forget(t, client)
-	for _, k := range all {
-		seconds := int64(binary.BigEndian.Uint32([]byte(k.value[tokenSize:]))) - int64(by/time.Second)
+	deleteAll(t, client)
+	for _, v := range all {
+		seconds := int64(binary.BigEndian.Uint32([]byte(v.value[tokenSize:]))) - int64(by/time.Second)
 		day := seconds / 86400
-		key := k.key[:len(k.key)-1] + strconv.FormatInt(day%2, 10)
-		value := k.value[:tokenSize] + string(binary.BigEndian.AppendUint32(nil, uint32(seconds)))
-		if err := client.HSet(t.Context(), key, "day", day, k.field, value).Err(); err != nil {
+		key := v.key[:len(v.key)-1] + strconv.FormatInt(day%2, 10)
+		value := v.value[:tokenSize] + string(binary.BigEndian.AppendUint32(nil, uint32(seconds)))
+		if err := client.HSet(t.Context(), key, "day", day, v.field, value).Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// everywhere does something on every master.
-func everywhere(t *testing.T, client redis.UniversalClient, do func(context.Context, redis.UniversalClient) error) {
+// onEachMaster calls do for the server, or for each master of a cluster.
+func onEachMaster(t *testing.T, client redis.UniversalClient, do func(context.Context, redis.UniversalClient) error) {
 	t.Helper()
 	var err error
 	if cluster, ok := client.(*redis.ClusterClient); ok {

@@ -10,39 +10,45 @@ import (
 )
 
 const (
-	// buckets are few, because each is a call for nearly every batch, and enough to
-	// spread over the masters of a cluster. At most 256, a byte of the digest.
+	// buckets is the number of buckets. It is small, because almost every batch of clicks
+	// needs a call for each bucket. It is large enough to distribute the buckets over the
+	// masters of a cluster. The maximum is 256, because one byte of the digest determines
+	// the bucket.
 	buckets = 16
-	// keyPrefix and keySuffix have a bucket's number between them, by which the
-	// cluster keeps both its hashes in one slot.
+	// keyPrefix and keySuffix enclose the number of the bucket in a key. Because of the
+	// braces, a cluster stores both hashes of a bucket in the same slot.
 	keyPrefix, keySuffix = "u:{", "}:"
-	// fieldSize is what a field has of a digest: Redis needs no more memory for 14
-	// bytes than for 7.
+	// fieldSize is the number of bytes of the digest that are used as the field of a
+	// hash. Redis needs the same memory for 14 bytes as for 7.
 	fieldSize = 14
-	// A question is a field and a token, an answer a token and four bytes of time; the
-	// script has these sizes as numbers.
-	tokenSize    = 8
-	questionSize = fieldSize + tokenSize
-	answerSize   = tokenSize + 4
-	// callVisitors bounds a call, during which Redis serves nobody else, to some 4 ms.
-	// Lua could pass on no more than 3,900.
-	callVisitors = 1000
+	// The script contains the following sizes as numbers. A query consists of a field and
+	// a token. A value consists of a token and a time of four bytes.
+	tokenSize = 8
+	querySize = fieldSize + tokenSize
+	valueSize = tokenSize + 4
+	// maxCallVisitors is the maximum number of visitors per call. It limits the duration
+	// of a call to about 4 ms, because Redis executes no other command during a call. Lua
+	// limits it to 3,900.
+	maxCallVisitors = 1000
 )
 
-// script answers for visitors of one bucket. ARGV[1] has them one after the other,
-// each a field and a token. The answer has each visitor's value: the holder's token
-// and the second in which it asked.
+// script looks up visitors of one bucket and stores new ones. ARGV[1] contains a query
+// for each visitor: the field of the visitor and the token of a click. The reply contains
+// a value for each visitor: the token of the visitor's unique click and the second in
+// which it was stored.
 //
-// KEYS are the bucket's hashes of even and of odd days. A hash whose field day is not
-// today's is dropped before the first write, by UNLINK: its deletion would hold up
-// everybody, and so would its expiry, which is for buckets that nobody asks any more.
-// Of the other hash a value's own time says whether it counts; time to come is that
-// of a clock since set back. Everything is read before anything is written, so that a
-// call that fails has changed nothing.
+// KEYS are the bucket's hashes of even and of odd days. If the field "day" of today's
+// hash contains another day, the script removes the hash before the first write. It uses
+// UNLINK, because DEL would block Redis for a long time. The hashes also expire, for
+// buckets without new visitors.
 //
-// The field pad makes a hash a table from its first visitor on: Redis keeps small
-// hashes as a list in which it looks for each field from the front, and a thousand
-// questions to a list of 500 hold it up for 40 ms.
+// In yesterday's hash, the time in a value determines whether the value still counts. A
+// time in the future comes from a clock that was set back since then. The script reads
+// everything before it writes anything, so that a failed call has changed nothing.
+//
+// The field "pad" makes Redis store the hash as a hash table from the first visitor.
+// Redis stores a small hash as a list and searches the list from its start for each
+// field. 1,000 queries of a list with 500 visitors would block Redis for 40 ms.
 var script = redis.NewScript(`
 local now = tonumber(redis.call('TIME')[1])
 local day = math.floor(now / 86400)
@@ -88,15 +94,16 @@ end
 return table.concat(values)
 `)
 
-// call is one of the script.
+// call is a call of the script for visitors of one bucket.
 type call struct {
 	keys []string
-	// first are the clicks that came first of their visitors, and ask for all.
-	first []*affiliate.Click
-	asked []byte
-	reply *redis.Cmd
-	// answers are empty when there are none.
-	answers string
+	// clicks contains the earliest click of each visitor.
+	clicks []*affiliate.Click
+	// queries contains a query for each visitor.
+	queries []byte
+	reply   *redis.Cmd
+	// values contains a value for each visitor. It is empty if the call has failed.
+	values string
 }
 
 func newCall(bucket byte) *call {
@@ -104,50 +111,53 @@ func newCall(bucket byte) *call {
 	return &call{keys: []string{key + "0", key + "1"}}
 }
 
-// add asks for one more visitor, as the holder if there is none.
-func (c *call) add(field []byte, first *affiliate.Click) {
-	c.first = append(c.first, first)
-	c.asked = append(append(c.asked, field...), token(first)...)
+// add adds a query for a visitor. If the visitor is new, the click becomes its unique
+// click.
+func (c *call) add(field []byte, click *affiliate.Click) {
+	c.clicks = append(c.clicks, click)
+	c.queries = append(append(c.queries, field...), token(click)...)
 }
 
-// earlier makes click the one that asks for visitor n, if it came first.
-func (c *call) earlier(n int, click *affiliate.Click) {
-	if click.ReceivedAt.Before(c.first[n].ReceivedAt) {
-		c.first[n] = click
-		copy(c.asked[n*questionSize+fieldSize:], token(click))
+// useEarlier replaces the click of visitor n if the given click was received earlier.
+func (c *call) useEarlier(n int, click *affiliate.Click) {
+	if click.ReceivedAt.Before(c.clicks[n].ReceivedAt) {
+		c.clicks[n] = click
+		copy(c.queries[n*querySize+fieldSize:], token(click))
 	}
 }
 
-// holder is the token of the click that is visitor n's unique one.
-func (c *call) holder(n int) (holder string, known bool) {
-	if c.answers == "" {
+// uniqueToken returns the token of visitor n's unique click. ok is false if the call has
+// failed.
+func (c *call) uniqueToken(n int) (token string, ok bool) {
+	if c.values == "" {
 		return "", false
 	}
-	return c.answers[n*answerSize:][:tokenSize], true
+	return c.values[n*valueSize:][:tokenSize], true
 }
 
-// send makes calls in one round trip; each succeeds or fails by itself. Where Redis
-// has forgotten the script (a restart, a failover) there is a second with the whole
-// of it: SCRIPT LOAD would need every node of a Cluster.
+// send makes calls in one round trip. Each call succeeds or fails independently of the
+// others. If a server does not have the script, for example after a restart or a
+// failover, send makes a second round trip with EVAL. SCRIPT LOAD would have to be sent
+// to every node of a Cluster.
 func send(ctx context.Context, client redis.UniversalClient, calls []*call) {
 	pipeline := client.Pipeline()
 	for _, c := range calls {
-		c.reply = script.EvalSha(ctx, pipeline, c.keys, c.asked)
+		c.reply = script.EvalSha(ctx, pipeline, c.keys, c.queries)
 	}
 	_, _ = pipeline.Exec(ctx)
 	for _, c := range calls {
 		if redis.HasErrorPrefix(c.reply.Err(), "NOSCRIPT") {
-			c.reply = script.Eval(ctx, pipeline, c.keys, c.asked)
+			c.reply = script.Eval(ctx, pipeline, c.keys, c.queries)
 		}
 	}
 	if pipeline.Len() > 0 {
 		_, _ = pipeline.Exec(ctx)
 	}
 	for _, c := range calls {
-		// When the time is over the library gives its error to those too that have been
-		// answered: what counts is the answer.
-		if answers, ok := c.reply.Val().(string); ok && len(answers) == len(c.first)*answerSize {
-			c.answers = answers
+		// Check the value and not the error. After a timeout, the library sets the error
+		// of all commands, also of those that have a response.
+		if values, ok := c.reply.Val().(string); ok && len(values) == len(c.clicks)*valueSize {
+			c.values = values
 		}
 	}
 }

@@ -1,37 +1,44 @@
-// Package visitors remembers whose first click in 24 hours was which, so that
-// each click can be told to be unique or not.
+// Package visitors determines which clicks are unique. A click is unique if it is the
+// first click of its visitor in 24 hours.
 //
-// Model: a visitor is a workspace and mode, an address, an agent and a referral
-// code, and a digest of them stands for it. The digest chooses one of a few buckets,
-// each of which is two hashes in Redis, of today's new visitors and of yesterday's:
+// A visitor is identified by the workspace, the mode, the hash of the IP address, the
+// hash of the user agent and the referral code. A digest of these values represents the
+// visitor. The digest determines one of a few buckets. Each bucket consists of two hashes
+// in Redis, one for the new visitors of today and one for those of yesterday:
 //
-//	u:{bucket}:0   of even days (UTC, by the clock of Redis)
-//	u:{bucket}:1   of odd days
-//	  day              → the number of the hash's day
-//	  pad              → what makes the hash a table (see script)
-//	  digest           → the click that is unique (the half of its id that is random)
-//	                     and the second in which it asked
+//	u:{bucket}:0   visitors of even days (UTC, by the clock of Redis)
+//	u:{bucket}:1   visitors of odd days
+//	  day          → the number of the day that the hash is for
+//	  pad          → makes Redis store the hash as a hash table (see script)
+//	  digest       → the token of the unique click (the random half of its id)
+//	                 and the second in which it was stored
 //
-// A script looks visitors up in both hashes and adds those who are new or came more
-// than 24 hours ago, all of a bucket in one call. A click is unique when the hash
-// then has its own.
+// A script looks up visitors in both hashes. It adds the visitors that are missing or
+// were stored more than 24 hours ago. One call processes all visitors of a bucket. A
+// click is unique if the value of its visitor then contains the token of the click.
 //
-// Guaranteed: one click of a visitor is unique, however many processes ask at
-// once. The answer is the same however often, in whatever company and after
-// whatever crash a click asks again within 24 hours. No address is in Redis, and
-// nothing that says whose the visitor is.
+// The package guarantees:
 //
-// Not promised: that nothing is left out. A question that Redis does not answer
-// in time may have added the visitor all the same, and then no click of that
-// visitor is unique for 24 hours; nor may one be when a click that is stored already
-// is asked for after them. They run from the question, which for a click that waited
-// in a journal is later than the click. Nor does a visitor last for longer than the
-// key of the month under which the edge hashes addresses: with a new one everybody
-// is new.
+//   - Only one click of a visitor is unique, however many processes call MarkUnique at
+//     the same time.
+//   - If MarkUnique is called again for a click within 24 hours, for example after a
+//     crash, the result is the same. The other clicks of the call do not matter.
+//   - Redis contains neither IP addresses nor the identity of a visitor.
 //
-// A visitor costs some 80 bytes (Redis 7.0, a 64-bit machine) until the second
-// midnight (UTC) after the question, so there are those of one day after a midnight
-// and those of two before it.
+// It does not guarantee:
+//
+//   - A visitor may have no unique click. If Redis does not respond in time, the script
+//     may still have stored the visitor. Then no click of the visitor is unique for 24
+//     hours. The same can happen if MarkUnique is called more than 24 hours later for a
+//     click that is already in the database.
+//   - The 24 hours start at the call of MarkUnique, not at the click. For a click that
+//     was in a collector's journal, the call is later than the click.
+//   - The edge hashes IP addresses with a key that changes every month. After a change,
+//     all visitors are new.
+//
+// A visitor takes about 80 bytes (Redis 7.0 on a 64-bit machine) until the second
+// midnight (UTC) after the call. Shortly after midnight, Redis stores the visitors of one
+// day. Shortly before midnight, it stores the visitors of two days.
 package visitors
 
 import (
@@ -45,57 +52,58 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// answerWithin bounds what ingestion waits for; clicks go on without an answer.
-const answerWithin = 250 * time.Millisecond
+// timeout limits the time for which ingestion waits for Redis. Then ingestion continues
+// without a result.
+const timeout = 250 * time.Millisecond
 
-// Visitors are those of the last 24 hours.
+// Visitors stores the visitors of the last 24 hours.
 type Visitors struct{ client redis.UniversalClient }
 
-// New keeps visitors in a Redis, which may be a cluster: the buckets are in
-// different slots.
+// New returns a Visitors that uses client. Redis may be a cluster, because the buckets
+// are in different slots.
 func New(client redis.UniversalClient) *Visitors { return &Visitors{client} }
 
-// place is where a visitor is asked for: as the call's nth.
-type place struct {
-	in *call
-	n  int
+// visitorQuery is the query number n of a call.
+type visitorQuery struct {
+	call *call
+	n    int
 }
 
-// waiting is a click whose visitor is asked for.
-type waiting struct {
-	click   *affiliate.Click
-	visitor place
+// pendingClick is a click and the query for its visitor.
+type pendingClick struct {
+	click *affiliate.Click
+	query visitorQuery
 }
 
-// MarkUnique sets Unique of the clicks that are the first of their visitors. It
-// takes 250 ms at most; unknown is how many clicks it could not tell about by
-// then, which are left as they are.
+// MarkUnique sets the field Unique of clicks. It takes at most 250 ms. unknown is the
+// number of clicks for which it has no result. Their field Unique is not changed.
 func (v *Visitors) MarkUnique(ctx context.Context, clicks []*affiliate.Click) (unknown int) {
-	calls, asking := gather(clicks)
+	calls, pending := newCalls(clicks)
 	if len(calls) == 0 {
 		return 0
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	send(ctx, v.client, calls)
-	for _, w := range asking {
-		holder, known := w.visitor.in.holder(w.visitor.n)
-		if !known {
+	for _, p := range pending {
+		unique, ok := p.query.call.uniqueToken(p.query.n)
+		if !ok {
 			unknown++
 			continue
 		}
-		// Not only the one that asked: another may have asked before a crash.
-		w.click.Unique = string(token(w.click)) == holder
+		// Compare each click, not only the click of the query. Another click of the
+		// visitor may be the unique one since a call before a crash.
+		p.click.Unique = string(token(p.click)) == unique
 	}
 	return unknown
 }
 
-// gather makes calls for the visitors of clicks, but for clicks that never are
-// unique: of bots, and of visitors who cannot be told apart.
-func gather(clicks []*affiliate.Click) (calls []*call, asking []waiting) {
-	visitors := make(map[[1 + fieldSize]byte]place, len(clicks))
-	asking = make([]waiting, 0, len(clicks))
-	var filling [buckets]*call
+// newCalls returns the calls for the visitors of clicks. It leaves out clicks that are
+// never unique: clicks of bots, and clicks whose visitor cannot be identified.
+func newCalls(clicks []*affiliate.Click) (calls []*call, pending []pendingClick) {
+	queries := make(map[[1 + fieldSize]byte]visitorQuery, len(clicks))
+	pending = make([]pendingClick, 0, len(clicks))
+	var current [buckets]*call // the call of each bucket that still has room
 	var scratch []byte
 	for _, click := range clicks {
 		if click.IsBot || click.Consent == affiliate.ConsentDenied || len(click.IPHash) == 0 {
@@ -105,27 +113,28 @@ func gather(clicks []*affiliate.Click) (calls []*call, asking []waiting) {
 		sum := sha256.Sum256(scratch)
 		sum[0] %= buckets
 		visitor := [1 + fieldSize]byte(sum[:])
-		at, seen := visitors[visitor]
-		if seen {
-			at.in.earlier(at.n, click)
+		query, exists := queries[visitor]
+		if exists {
+			query.call.useEarlier(query.n, click)
 		} else {
-			in := filling[sum[0]]
-			if in == nil || len(in.first) == callVisitors {
-				in = newCall(sum[0])
-				filling[sum[0]] = in
-				calls = append(calls, in)
+			c := current[sum[0]]
+			if c == nil || len(c.clicks) == maxCallVisitors {
+				c = newCall(sum[0])
+				current[sum[0]] = c
+				calls = append(calls, c)
 			}
-			at = place{in, len(in.first)}
-			in.add(visitor[1:], click)
-			visitors[visitor] = at
+			query = visitorQuery{c, len(c.clicks)}
+			c.add(visitor[1:], click)
+			queries[visitor] = query
 		}
-		asking = append(asking, waiting{click, at})
+		pending = append(pending, pendingClick{click, query})
 	}
-	return calls, asking
+	return calls, pending
 }
 
-// appendVisitor writes who the visitor is. Parts of any length tell theirs, so
-// that no two visitors are written alike.
+// appendVisitor appends the values that identify the visitor of a click. Each part of
+// variable length is preceded by its length, so that two visitors never have the same
+// bytes.
 func appendVisitor(b []byte, click *affiliate.Click) []byte {
 	b = append(b, click.Scope.Workspace.UUID[:]...)
 	b = appendPart(b, click.Scope.Mode)
@@ -138,6 +147,6 @@ func appendPart[T ~string | ~[]byte](b []byte, part T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
 }
 
-// token stands for a click among those of its visitor: the half of its id that is
-// random.
+// token returns the random half of a click's id. It identifies the click among the clicks
+// of its visitor.
 func token(click *affiliate.Click) []byte { return click.ID.UUID[8:] }

@@ -31,11 +31,12 @@ func connectTo(t testing.TB, url, kind string) redis.UniversalClient {
 }
 
 var (
-	received           = time.Now()
-	workspace, another = affiliate.NewID[affiliate.Workspace](received), affiliate.NewID[affiliate.Workspace](received)
+	received                  = time.Now()
+	workspace, otherWorkspace = affiliate.NewID[affiliate.Workspace](received), affiliate.NewID[affiliate.Workspace](received)
 )
 
-// click is one of a visitor, received some seconds after the others.
+// click returns a new click that was received the given number of seconds after received.
+// Without changes, all clicks have the same visitor.
 func click(after int, change ...func(*affiliate.Click)) *affiliate.Click {
 	c := &affiliate.Click{
 		ID: affiliate.NewID[affiliate.Click](received), Scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}, ReferralCode: "anna",
@@ -47,43 +48,43 @@ func click(after int, change ...func(*affiliate.Click)) *affiliate.Click {
 	return c
 }
 
-// mark asks for one batch.
+// mark calls MarkUnique for a batch of clicks. The test fails if a result is unknown.
 func mark(t *testing.T, v *Visitors, clicks ...*affiliate.Click) {
 	t.Helper()
 	if unknown := v.MarkUnique(t.Context(), clicks); unknown != 0 {
-		t.Fatalf("of %d clicks %d are unknown", len(clicks), unknown)
+		t.Fatalf("%d of %d clicks are unknown", unknown, len(clicks))
 	}
 }
 
-func TestTheFirstClickOfAVisitorIsUnique(t *testing.T) {
+func TestMarkUnique_FirstClickOfVisitor(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	v := New(client)
-	different := map[string]func(*affiliate.Click){
-		"the same visitor":  func(*affiliate.Click) {},
-		"another workspace": func(c *affiliate.Click) { c.Scope.Workspace = another },
+	visitors := map[string]func(*affiliate.Click){
+		"same visitor":      func(*affiliate.Click) {},
+		"another workspace": func(c *affiliate.Click) { c.Scope.Workspace = otherWorkspace },
 		"another mode":      func(c *affiliate.Click) { c.Scope.Mode = affiliate.ModeTest },
 		"another address":   func(c *affiliate.Click) { c.IPHash = []byte("012345") },
 		"another agent":     func(c *affiliate.Click) { c.UAHash = []byte("sagent") },
 		"no agent":          func(c *affiliate.Click) { c.UAHash = nil },
 		"another code":      func(c *affiliate.Click) { c.ReferralCode = "bert" },
-		// The same bytes, parted elsewhere.
-		"address and agent": func(c *affiliate.Click) { c.IPHash, c.UAHash = []byte("0123456a"), []byte("gent") },
+		// The same bytes in total, with another boundary between address and agent.
+		"another boundary": func(c *affiliate.Click) { c.IPHash, c.UAHash = []byte("0123456a"), []byte("gent") },
 	}
 	mark(t, v, click(0))
-	for name, change := range different {
+	for name, change := range visitors {
 		first, second := click(1, change), click(2, change)
 		mark(t, v, first)
 		mark(t, v, second)
-		if want := name != "the same visitor"; first.Unique != want || second.Unique {
-			t.Errorf("%s: unique are %t, %t", name, first.Unique, second.Unique)
+		if want := name != "same visitor"; first.Unique != want || second.Unique {
+			t.Errorf("%s: Unique is %t for the first click and %t for the second", name, first.Unique, second.Unique)
 		}
 	}
-	if kept := len(stored(t, client)); kept != len(different) {
-		t.Errorf("%d visitors are kept", kept)
+	if n := len(stored(t, client)); n != len(visitors) {
+		t.Errorf("%d visitors are stored, want %d", n, len(visitors))
 	}
 }
 
-func TestBotsAndVisitorsWhoCannotBeToldApartAreNeverUnique(t *testing.T) {
+func TestMarkUnique_IgnoresBotsAndUnidentifiableVisitors(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	clicks := []*affiliate.Click{
 		click(0, func(c *affiliate.Click) { c.IsBot = true }),
@@ -94,107 +95,107 @@ func TestBotsAndVisitorsWhoCannotBeToldApartAreNeverUnique(t *testing.T) {
 	}
 	mark(t, New(client), clicks...)
 	if slices.ContainsFunc(clicks, func(c *affiliate.Click) bool { return c.Unique }) {
-		t.Error("one is unique")
+		t.Error("a click is unique, want none")
 	}
 	if keys := client.DBSize(t.Context()).Val(); keys != 0 {
-		t.Errorf("%d keys", keys)
+		t.Errorf("Redis has %d keys, want none", keys)
 	}
 }
 
-func TestTheEarliestOfABatchIsUnique(t *testing.T) {
+func TestMarkUnique_EarliestClickOfBatch(t *testing.T) {
 	v := New(connect(t, redistest.New(t)))
 	clicks := []*affiliate.Click{click(3), click(1), click(2)}
 	mark(t, v, clicks...)
 	if clicks[0].Unique || !clicks[1].Unique || clicks[2].Unique {
-		t.Errorf("unique are %t, %t, %t", clicks[0].Unique, clicks[1].Unique, clicks[2].Unique)
+		t.Errorf("Unique is %t, %t, %t, want only the earliest click to be unique", clicks[0].Unique, clicks[1].Unique, clicks[2].Unique)
 	}
 }
 
-// A click that was unique is so again after a crash, whatever it is read with: an
-// earlier one that came later changes nothing.
-func TestAClickIsToldTheSameAgain(t *testing.T) {
+// After a crash, MarkUnique is called again for the same click, perhaps in a batch with
+// other clicks. The result must be the same, even if the batch contains an earlier click.
+func TestMarkUnique_RepeatedCallHasSameResult(t *testing.T) {
 	v := New(connect(t, redistest.New(t)))
 	first := click(5)
 	mark(t, v, first)
-	repeated, twin, earlier, later := *first, *first, click(1), click(9)
-	repeated.Unique, twin.Unique = false, false
-	mark(t, v, earlier, &repeated, later, &twin)
-	if !repeated.Unique || !twin.Unique || earlier.Unique || later.Unique {
-		t.Errorf("unique are %t, %t, not %t, %t", repeated.Unique, twin.Unique, earlier.Unique, later.Unique)
+	repeated, duplicate, earlier, later := *first, *first, click(1), click(9)
+	repeated.Unique, duplicate.Unique = false, false
+	mark(t, v, earlier, &repeated, later, &duplicate)
+	if !repeated.Unique || !duplicate.Unique || earlier.Unique || later.Unique {
+		t.Errorf("Unique is %t and %t for the repeated click, %t for the earlier and %t for the later one", repeated.Unique, duplicate.Unique, earlier.Unique, later.Unique)
 	}
-	// Nor does it keep what a click says of itself.
+	// MarkUnique must also reset the field of a click that is not unique.
 	later.Unique = true
 	mark(t, v, later)
 	if later.Unique {
-		t.Error("a later click stays unique")
+		t.Error("a click that is not unique keeps Unique true")
 	}
 }
 
-func TestOneClickOfAVisitorIsUniqueWhoeverAsks(t *testing.T) {
+func TestMarkUnique_OneClickPerVisitorInParallelProcesses(t *testing.T) {
 	url := redistest.New(t)
 	const processes, visitors, each = 4, 50, 12
 	clicks := make([]affiliate.Click, 0, visitors*each)
 	for n := range visitors * each {
 		clicks = append(clicks, *click(n/visitors, func(c *affiliate.Click) { c.IPHash = []byte{byte(n % visitors)} }))
 	}
-	// Every process asks for all of them, in batches and an order of its own.
-	answers := make([][]affiliate.Click, processes)
-	var asking sync.WaitGroup
-	for p := range answers {
-		answers[p] = slices.Clone(clicks)
+	// Every process marks all clicks, in batches and in a random order.
+	results := make([][]affiliate.Click, processes)
+	var running sync.WaitGroup
+	for p := range results {
+		results[p] = slices.Clone(clicks)
 		v, order := New(connect(t, url)), rand.Perm(len(clicks))
-		asking.Go(func() {
-			for batch := range slices.Chunk(order, 7) {
-				var asked []*affiliate.Click
-				for _, n := range batch {
-					asked = append(asked, &answers[p][n])
+		running.Go(func() {
+			for indexes := range slices.Chunk(order, 7) {
+				var batch []*affiliate.Click
+				for _, n := range indexes {
+					batch = append(batch, &results[p][n])
 				}
-				// A slow machine may leave a question without its answer: it is put again.
-				for v.MarkUnique(context.Background(), asked) > 0 {
+				// On a slow machine, a call may time out. It is repeated then.
+				for v.MarkUnique(context.Background(), batch) > 0 {
 				}
 			}
 		})
 	}
-	asking.Wait()
+	running.Wait()
 	unique := map[byte]int{}
 	for n := range clicks {
-		for p := range answers {
-			if answers[p][n].Unique != answers[0][n].Unique {
+		for p := range results {
+			if results[p][n].Unique != results[0][n].Unique {
 				t.Fatalf("click %d is unique for one process and not for another", n)
 			}
 		}
-		if answers[0][n].Unique {
+		if results[0][n].Unique {
 			unique[clicks[n].IPHash[0]]++
 		}
 	}
 	for visitor := range byte(visitors) {
 		if unique[visitor] != 1 {
-			t.Errorf("%d unique clicks of visitor %d", unique[visitor], visitor)
+			t.Errorf("visitor %d has %d unique clicks, want 1", visitor, unique[visitor])
 		}
 	}
 }
 
-func TestWithoutRedisNothingIsUniqueAndItIsSaid(t *testing.T) {
-	for name, away := range map[string]func(*redistest.Server){
-		"it hangs":   (*redistest.Server).Pause,
-		"it is gone": (*redistest.Server).Kill9,
+func TestMarkUnique_WithoutRedisCountsUnknownClicks(t *testing.T) {
+	for name, fail := range map[string]func(*redistest.Server){
+		"Redis hangs":   (*redistest.Server).Pause,
+		"Redis is dead": (*redistest.Server).Kill9,
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t)
 			v := New(connect(t, server.URL))
 			mark(t, v, click(0))
-			away(server)
+			fail(server)
 			clicks := []*affiliate.Click{
 				click(1, func(c *affiliate.Click) { c.ReferralCode = "bert" }), click(2, func(c *affiliate.Click) { c.ReferralCode = "bert" }),
 				click(3, func(c *affiliate.Click) { c.ReferralCode = "carla" }), click(4, func(c *affiliate.Click) { c.IsBot = true }),
 			}
 			if unknown := v.MarkUnique(t.Context(), clicks); unknown != 3 {
-				t.Errorf("%d are unknown, want 3: the bot is none", unknown)
+				t.Errorf("%d clicks are unknown, want 3, because the click of the bot is not counted", unknown)
 			}
 			if slices.ContainsFunc(clicks, func(c *affiliate.Click) bool { return c.Unique }) {
-				t.Error("one is unique")
+				t.Error("a click is unique, want none")
 			}
-			if name == "it hangs" {
+			if name == "Redis hangs" {
 				server.Resume()
 			}
 		})
