@@ -6,8 +6,8 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// launchBare starts the yardstick's server, test/load/bare, and does not wait for
-// it. It answers clicks the way answer says.
+// launchBare starts test/load/bare, the server of the yardstick, without waiting for it.
+// answer is a response of the collector, which bare imitates.
 func (b *bench) launchBare(ctx context.Context, answer string) (*process, error) {
 	addresses, err := servers.FreeAddresses(1)
 	if err != nil {
@@ -16,7 +16,7 @@ func (b *bench) launchBare(ctx context.Context, answer string) (*process, error)
 	return b.start(ctx, "bare", addresses[0], nil, b.file("bare"), addresses[0], answer)
 }
 
-// startBare starts it and returns when it answers.
+// startBare starts test/load/bare and returns when it is ready.
 func (b *bench) startBare(ctx context.Context, answer string) (*process, error) {
 	p, err := b.launchBare(ctx, answer)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 const (
 	clicksPath     = "/v1/clicks"
 	collectorRound = 1500 * time.Millisecond
-	// noLimit is more than any run can ask for.
+	// noLimit is a rate limit that no run can reach.
 	noLimit = 1_000_000_000
 
 	clickCode = "load"
@@ -31,13 +31,13 @@ const (
 		`"consent":"granted","screen":"1920x1080","language":"en-GB"}`
 )
 
-// hashKey is the base64 of the key that every process shares.
+// hashKey is the hash key of all processes, in base64.
 var hashKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32))
 
-// connectionCounts are those that the collector's goals name.
+// connectionCounts are the numbers of connections in the collector's performance goals.
 var connectionCounts = []int{64, 256}
 
-// measureCollector makes the rows C1 to C7, and those of what a collector weighs.
+// measureCollector measures the rows C1 to C7, and the rows of a collector without load.
 func measureCollector(ctx context.Context, b *bench) error {
 	client, err := b.redisClient(collectorRedis)
 	if err != nil {
@@ -53,7 +53,7 @@ func measureCollector(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer edge.stop()
-	answer, err := oneClick(ctx, edge.address, keys[0])
+	answer, err := sendClick(ctx, edge.address, keys[0])
 	if err != nil {
 		return edge.fail(err)
 	}
@@ -86,12 +86,12 @@ func measureCollector(ctx context.Context, b *bench) error {
 	if err := b.measureSteady(ctx, client, keys, bare, edge); err != nil {
 		return err
 	}
-	// Those that are weighed are processes of their own.
+	// The remaining rows start their own processes.
 	edge.stop()
 	naive.stop()
 	wide.stop()
 	bare.stop()
-	return b.weigh(ctx, keys, answer)
+	return b.measureFootprint(ctx, keys, answer)
 }
 
 func (b *bench) collectorRows(what string, connections int, bare, everysec, durable []sample) {
@@ -111,7 +111,7 @@ func (b *bench) collectorRows(what string, connections int, bare, everysec, dura
 	b.compare("C7", what+", always", own, alwaysGoal, durable, everysec, rate, perSecond)
 }
 
-// groupRows hold the group commit to an XADD for each click.
+// groupRows adds the rows that compare group commit with one XADD for each click.
 func (b *bench) groupRows(connections int, grouped, naive, wide []sample) {
 	const yardstick = "naive"
 	what := "group commit, " + strconv.Itoa(connections) + " connections, everysec"
@@ -124,15 +124,15 @@ func (b *bench) groupRows(connections int, grouped, naive, wide []sample) {
 	b.compare("", "  Redis CPU a click", wideYardstick, "", grouped, wide, redisCPU, micros)
 }
 
-// clicks is the load of the collector's rows.
+// clicks is the load for the rows of the collector.
 type clicks struct {
 	client      redis.UniversalClient
 	keys        []string
 	connections int
 }
 
-// to sends clicks to a server; Redis flushes its log as fsync says, when that
-// matters.
+// to returns a side that sends clicks to a server. fsync is Redis's appendfsync setting,
+// or "" if the server does not use Redis.
 func (c clicks) to(p *process, fsync string) side {
 	requests := make([][]byte, c.connections)
 	for i := range requests {
@@ -141,7 +141,7 @@ func (c clicks) to(p *process, fsync string) side {
 	return func(ctx context.Context) (sample, error) {
 		var sent atomic.Int64
 		load := traffic{
-			address: p.address, spent: accounts{pid: p.pid}, connections: c.connections, measured: collectorRound, status: http.StatusCreated,
+			address: p.address, processes: measuredProcesses{pid: p.pid}, connections: c.connections, measured: collectorRound, status: http.StatusCreated,
 			request: func(dst []byte, connection int) []byte {
 				sent.Add(1)
 				return append(dst, requests[connection]...)
@@ -154,7 +154,7 @@ func (c clicks) to(p *process, fsync string) side {
 			}
 			return got, err
 		}
-		load.spent.redis = c.client
+		load.processes.redis = c.client
 		if err := c.client.ConfigSet(ctx, "appendfsync", fsync).Err(); err != nil {
 			return sample{}, err
 		}
@@ -170,21 +170,21 @@ func (c clicks) to(p *process, fsync string) side {
 		if err != nil {
 			return sample{}, err
 		}
-		// Every entry is looked at, and not a sample of them.
+		// With 0 samples Redis examines every entry of the stream.
 		memory, err := c.client.MemoryUsage(ctx, clickstream.Key(0), 0).Result()
 		if err != nil {
 			return sample{}, err
 		}
-		// The warm-up's are in it too.
+		// The clicks of the warm-up are included in both.
 		clicks := float64(sent.Load())
 		got.log, got.memory = (after-before)/clicks, float64(memory)/clicks
-		// Nobody consumes the stream.
+		// No consumer deletes the entries of the stream, so it is deleted here.
 		return got, c.client.Unlink(ctx, clickstream.Key(0)).Err()
 	}
 }
 
-// fillDirectory makes a merchant for every connection, as the core would tell
-// the edge of them, and returns their public keys.
+// fillDirectory writes a merchant for each connection to the edge directory, like the
+// core does, and returns their public keys.
 func fillDirectory(ctx context.Context, client redis.UniversalClient, merchants int) ([]string, error) {
 	writer := directory.NewWriter(client)
 	rebuild, err := writer.BeginRebuild(ctx)

@@ -19,17 +19,18 @@ import (
 )
 
 const (
-	// The commissions of the large workspace, of the one it is compared with, and
-	// of all others together, times SCALE: a tenth of what row L1 speaks of.
+	// The numbers of commissions in the large workspace, in the workspace with which it
+	// is compared, and in all other workspaces together, before they are multiplied by
+	// SCALE. They are a tenth of the numbers in the performance goal L1.
 	largeCommissions  = 100_000
 	smallCommissions  = 9_100
 	othersCommissions = 890_900
 	otherWorkspaces   = 98
-	// commissionDays is over how many days they are spread.
+	// commissionDays is the number of days over which the commissions are spread.
 	commissionDays = 365
 )
 
-// measureCommissions makes the rows L1, L2, E1 and E2.
+// measureCommissions measures the rows L1, L2, E1 and E2.
 func measureCommissions(ctx context.Context, b *bench) error {
 	database, err := b.newDatabase(ctx, "commissions", "")
 	if err != nil {
@@ -50,7 +51,7 @@ func measureCommissions(ctx context.Context, b *bench) error {
 		return core.fail(err)
 	}
 	b.say("commissions: making %d", (largeCommissions+smallCommissions+othersCommissions)*b.scale)
-	// Its sweeps would walk a table without indexes meanwhile.
+	// The core's periodic jobs would scan a table without indexes while it is filled.
 	core.stop()
 	if err := fillCommissions(ctx, database, b.scale, large, small); err != nil {
 		return err
@@ -71,7 +72,8 @@ func measureCommissions(ctx context.Context, b *bench) error {
 		{"one programme", "/commissions?programId=%s"},
 		{"a range of dates", "/commissions?dateFrom=" + since + "&dateTo=" + until},
 	} {
-		// In this order at each run: test/load/compare pairs the rows of two programs.
+		// The order must be the same in each run, because test/load/compare pairs the
+		// rows of two programs.
 		for _, what := range []string{"page and total", "stats"} {
 			path := row.path
 			if what == "stats" {
@@ -95,7 +97,7 @@ func measureCommissions(ctx context.Context, b *bench) error {
 }
 
 // exportSQL is the statement of the core's export (commissionExportSQL in
-// storage/postgres), with its values in place.
+// storage/postgres) with the values inserted.
 const exportSQL = `
 	select c.id, c.created_at, c.status, c.commission_type, p.name, u.name, c.amount_cents, c.currency,
 		c.sale_amount_cents, c.sale_currency, c.external_transaction_id, c.promo_code, c.needs_review,
@@ -105,9 +107,9 @@ const exportSQL = `
 	left join users u on u.id = c.partner_id
 	where c.workspace_id = '%s' and c.mode = 'live' order by c.created_at desc, c.created_at desc, c.id desc`
 
-// measureExport reads the whole CSV of a workspace, and lets psql copy the rows
-// that the export's own statement gives. Then it reads it through a gateway of its
-// own: the other one shares the core's memory.
+// measureExport compares the CSV export of a workspace with psql, which copies the rows
+// of the same statement. It also measures the export through a separate gateway process,
+// because the gateway in the core's process shares the core's memory.
 func (b *bench) measureExport(ctx context.Context, core *process, on *database, large listed) error {
 	psql, err := exec.LookPath("psql")
 	if err != nil {
@@ -150,21 +152,21 @@ func (b *bench) measureExport(ctx context.Context, core *process, on *database, 
 		return err
 	}
 	b.compare("E1", "CSV of "+strconv.Itoa(largeCommissions*b.scale)+" commissions, rows", "psql COPY", "≥ 1.0", got[0], got[1], rate, perSecond)
-	if err := b.reportMemory("the core's and its gateway's memory behind it", core, coreIdle); err != nil {
+	if err := b.reportMemory("peak memory of the core with its gateway during the export", core, coreIdle); err != nil {
 		return err
 	}
 	gatewayIdle, err := forgetPeak(gateway.pid)
 	if err != nil {
 		return err
 	}
-	if _, err := b.takeTurns(ctx, "the CSV through a gateway apart", export(gateway)); err != nil {
+	if _, err := b.takeTurns(ctx, "the CSV through a separate gateway", export(gateway)); err != nil {
 		return err
 	}
-	return b.reportMemory("the memory of a gateway apart", gateway, gatewayIdle)
+	return b.reportMemory("peak memory of a separate gateway during the export", gateway, gatewayIdle)
 }
 
-// startGateway starts a gateway of its own in front of the core, whose gRPC
-// address is in its environment.
+// startGateway starts a separate gateway in front of the core. It reads the core's gRPC
+// address from the core's environment.
 func (b *bench) startGateway(ctx context.Context, core *process) (*process, error) {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", b.dir+"/", module+"/cmd/gateway")
 	cmd.Env, cmd.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
@@ -197,7 +199,7 @@ func (b *bench) startGateway(ctx context.Context, core *process) (*process, erro
 	return p, nil
 }
 
-// copyOf is psql's command to copy the rows of a workspace's export.
+// copyOf returns the psql command that copies the rows of a workspace's export.
 func copyOf(ctx context.Context, on *database, of listed) (command string, err error) {
 	conn, err := pgx.Connect(ctx, on.url)
 	if err != nil {
@@ -212,7 +214,7 @@ func copyOf(ctx context.Context, on *database, of listed) (command string, err e
 	return `\copy (` + oneLine + `) to '/dev/null' with (format csv)`, nil
 }
 
-// download reads an export to its end and counts its lines.
+// download reads a complete export and returns the number of its lines.
 func download(ctx context.Context, from *process, of listed) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+from.address+"/api/v1/commissions/export", nil)
 	if err != nil {
@@ -229,12 +231,12 @@ func download(ctx context.Context, from *process, of listed) (int, error) {
 		return 0, from.fail(err)
 	}
 	if answer.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("the export answers %d", answer.StatusCode)
+		return 0, fmt.Errorf("the export returned status %d", answer.StatusCode)
 	}
 	return lines.n, nil
 }
 
-// newlines counts them.
+// newlines is a writer that counts newlines.
 type newlines struct{ n int }
 
 func (c *newlines) Write(p []byte) (int, error) {
@@ -242,7 +244,8 @@ func (c *newlines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// reportMemory adds a row: the most that a process has held since it held idle.
+// reportMemory adds a row that compares the peak memory of a process with its idle
+// memory.
 func (b *bench) reportMemory(what string, p *process, idle float64) error {
 	peak, err := memoryOf(p.pid, mostMemory)
 	if err != nil {
@@ -255,9 +258,9 @@ func (b *bench) reportMemory(what string, p *process, idle float64) error {
 	return nil
 }
 
-// fillCommissions makes commissions in bulk the way conversions do, without the
-// conversions, and everything that is counted with them. None is due: the core
-// is at work meanwhile.
+// fillCommissions inserts commissions in bulk, with the same rows and counters as real
+// conversions would create, but without conversions. No commission is due, because a
+// core runs during the measurement.
 func fillCommissions(ctx context.Context, on *database, scale int, large, small listed) (err error) {
 	conn, err := pgx.Connect(ctx, on.url)
 	if err != nil {
@@ -275,7 +278,8 @@ func fillCommissions(ctx context.Context, on *database, scale int, large, small 
 		return err
 	}
 	steps := []string{
-		// No conversions stand behind the commissions.
+		// The conversions of the commissions do not exist, so foreign keys are not
+		// checked.
 		"set session_replication_role = replica",
 		fmt.Sprintf(`create temporary table places as
 			select p.workspace_id, p.id as program_id, gen_random_uuid() as participant_id, gen_random_uuid() as partner_id, n,

@@ -23,15 +23,16 @@ const (
 	conversionsPath = "/api/v1/conversions"
 	conversionRound = 2 * time.Second
 	shopOpenFor     = 10 * time.Second
-	// As cmd/core has them: for the transaction that is called in this process.
+	// The values of cmd/core, for the measurement that calls the service in this
+	// process.
 	coreConnections = 48
 	coreGCPercent   = 150
 )
 
-// clientCounts are those that the conversions' goals name.
+// clientCounts are the numbers of clients in the performance goals of conversions.
 var clientCounts = []int{16, 64}
 
-// measureConversions makes the rows V1, V2 and V3.
+// measureConversions measures the rows V1, V2 and V3.
 func measureConversions(ctx context.Context, b *bench) error {
 	pgbench, err := b.findPgbench(ctx)
 	if err != nil {
@@ -57,8 +58,8 @@ func measureConversions(ctx context.Context, b *bench) error {
 	}
 	defer core.stop()
 
-	// One conversion through the front door shows what pgbench has to write.
-	warm := traffic{address: core.address, spent: accounts{pid: core.pid}, connections: 1, measured: warmUp, status: http.StatusCreated, request: s.request}
+	// One conversion through the API creates the rows that pgbench must write.
+	warm := traffic{address: core.address, processes: measuredProcesses{pid: core.pid}, connections: 1, measured: warmUp, status: http.StatusCreated, request: s.appendReport}
 	if _, err := warm.run(ctx); err != nil {
 		return core.fail(err)
 	}
@@ -69,8 +70,8 @@ func measureConversions(ctx context.Context, b *bench) error {
 	if err := s.writeScript(ctx, ours, least, "conversions", "commissions", "events"); err != nil {
 		return err
 	}
-	// Both go on as shops that have sold for a while: with rows, and with what the
-	// database knows of them.
+	// Fill both databases with conversions, so that they have rows and statistics like a
+	// shop that has sold for a while.
 	busy := warm
 	busy.connections, busy.measured = 64, shopOpenFor
 	if _, err := busy.run(ctx); err != nil {
@@ -100,14 +101,14 @@ func measureConversions(ctx context.Context, b *bench) error {
 				return sample{}, err
 			}
 			load := traffic{
-				address: core.address, spent: accounts{pid: core.pid}, connections: clients, measured: conversionRound,
-				status: http.StatusCreated, request: s.request,
+				address: core.address, processes: measuredProcesses{pid: core.pid}, connections: clients, measured: conversionRound,
+				status: http.StatusCreated, request: s.appendReport,
 			}
 			got, err := load.run(ctx)
 			if err != nil {
 				return got, core.fail(err)
 			}
-			// What is left to do in the background is not to disturb pgbench.
+			// The remaining background work must not disturb pgbench.
 			return got, core.pause()
 		}
 		if err := core.pause(); err != nil {
@@ -132,9 +133,9 @@ func measureConversions(ctx context.Context, b *bench) error {
 	return b.measureTransactions(ctx, ours, s, func(clients int) side { return onTwin(script, clients) }, func(clients int) side { return onTwin(least, clients) })
 }
 
-// measureTransactions makes the rows V1 and V2: the service's own part of a report,
-// called in this process, without HTTP, credentials and limits. What a conversion
-// leaves to do is done by nobody, as with pgbench.
+// measureTransactions measures the rows V1 and V2. It calls the service in this process,
+// without HTTP, credentials and rate limits. The jobs that conversions create are not
+// run, as in pgbench.
 func (b *bench) measureTransactions(ctx context.Context, on *database, s *shop, all, least func(clients int) side) error {
 	store, err := postgres.Open(ctx, postgres.Config{URL: on.url, MaxConns: coreConnections})
 	if err != nil {
@@ -151,7 +152,7 @@ func (b *bench) measureTransactions(ctx context.Context, on *database, s *shop, 
 				return took, nil
 			}
 			began := time.Now()
-			if _, err := service.ReportConversion(ctx, s.call()); err != nil {
+			if _, err := service.ReportConversion(ctx, s.reportRequest()); err != nil {
 				return nil, err
 			}
 			if now == measuring && phase.Load() == measuring {
@@ -166,7 +167,7 @@ func (b *bench) measureTransactions(ctx context.Context, on *database, s *shop, 
 			if err := b.settle(ctx); err != nil {
 				return sample{}, err
 			}
-			return sampleOf(ctx, clients, conversionRound, accounts{pid: os.Getpid()}, report)
+			return measureWorkers(ctx, clients, conversionRound, measuredProcesses{pid: os.Getpid()}, report)
 		}
 		got, err := b.takeTurns(ctx, what, ours, b.yardstick(all(clients)), b.yardstick(least(clients)))
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// startCore starts a core with the gateway in its process, with more settings than
-// every part needs where they are given.
+// startCore starts a core with the gateway in the same process, with optional additional
+// settings.
 func (b *bench) startCore(ctx context.Context, on *database, more ...string) (*process, error) {
 	addresses, err := servers.FreeAddresses(3)
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 
 const edgeReadyPath = "/v1/health/ready"
 
-// startCollector starts a collector over a logical database of the Redis, and
+// startCollector starts a collector that uses a logical database of the Redis, and
 // returns when it is ready.
 func (b *bench) startCollector(ctx context.Context, database int) (*process, error) {
 	p, err := b.launchCollector(ctx, database)
-	return readyEdge(ctx, p, err)
+	return awaitEdge(ctx, p, err)
 }
 
-// launchCollector starts it and does not wait for it.
+// launchCollector starts a collector without waiting for it.
 func (b *bench) launchCollector(ctx context.Context, database int) (*process, error) {
 	redisURL, err := b.redisURL(database)
 	if err != nil {
@@ -29,19 +29,19 @@ func (b *bench) launchCollector(ctx context.Context, database int) (*process, er
 	return b.launchEdge(ctx, "collector", "collector", redisURL)
 }
 
-// startNaive starts test/load/naive over the collector's Redis, with options for
-// its clients.
+// startNaive starts test/load/naive, which uses the collector's Redis. options are
+// appended to the URL of its Redis clients.
 func (b *bench) startNaive(ctx context.Context, name, options string) (*process, error) {
 	redisURL, err := b.redisURL(collectorRedis)
 	if err != nil {
 		return nil, err
 	}
-	// As cmd/collector sets them for itself.
+	// cmd/collector sets the same values itself.
 	p, err := b.launchEdge(ctx, name, "naive", redisURL+options, "GOGC=800", "GOMEMLIMIT=256MiB")
-	return readyEdge(ctx, p, err)
+	return awaitEdge(ctx, p, err)
 }
 
-// launchEdge starts a binary with the collector's settings and some more.
+// launchEdge starts a binary with the collector's settings plus more.
 func (b *bench) launchEdge(ctx context.Context, name, binary, redisURL string, more ...string) (*process, error) {
 	addresses, err := servers.FreeAddresses(2)
 	if err != nil {
@@ -54,13 +54,13 @@ func (b *bench) launchEdge(ctx context.Context, name, binary, redisURL string, m
 		"TRIBUTARY_ALLOW_HTTP=true",
 		"TRIBUTARY_HASH_KEY=" + hashKey,
 		"TRIBUTARY_LIMIT_TRACKING=" + strconv.Itoa(noLimit),
-		// No balancer has to see it leave.
+		// There is no load balancer that must notice the shutdown.
 		"TRIBUTARY_SHUTDOWN_DELAY=0s",
 	}, more...), b.file(binary))
 }
 
-// readyEdge waits for what was launched.
-func readyEdge(ctx context.Context, p *process, err error) (*process, error) {
+// awaitEdge waits until p is ready. err is the result of launching it.
+func awaitEdge(ctx context.Context, p *process, err error) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +71,8 @@ func readyEdge(ctx context.Context, p *process, err error) (*process, error) {
 	return p, nil
 }
 
-// oneClick registers a click and returns the answer.
-func oneClick(ctx context.Context, address, key string) (string, error) {
+// sendClick registers a click and returns the response.
+func sendClick(ctx context.Context, address, key string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+clicksPath, bytes.NewReader([]byte(clickBody)))
 	if err != nil {
 		return "", err
@@ -86,7 +86,7 @@ func oneClick(ctx context.Context, address, key string) (string, error) {
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
 	if err == nil && answer.StatusCode != http.StatusCreated {
-		err = fmt.Errorf("a click is answered %d: %s", answer.StatusCode, text)
+		err = fmt.Errorf("a click got status %d: %s", answer.StatusCode, text)
 	}
 	return string(text), err
 }

@@ -8,13 +8,13 @@ import (
 
 const (
 	healthPath = "/api/v1/health"
-	// gatewayClients are the requests in flight of the gateway's row.
+	// gatewayClients is the number of requests in flight.
 	gatewayClients = 16
 	gatewayRound   = time.Second
 )
 
-// measureGateway makes row V4: a route of the gateway and the core, in one
-// process, that asks no database.
+// measureGateway measures row V4: a route of the gateway and the core, in one process,
+// that does not use the database.
 func measureGateway(ctx context.Context, b *bench) error {
 	database, err := b.newDatabase(ctx, "gateway", "")
 	if err != nil {
@@ -34,7 +34,7 @@ func measureGateway(ctx context.Context, b *bench) error {
 	get := func(p *process) side {
 		return func(ctx context.Context) (sample, error) {
 			got, err := traffic{
-				address: p.address, spent: accounts{pid: p.pid}, connections: gatewayClients, measured: gatewayRound, status: http.StatusOK,
+				address: p.address, processes: measuredProcesses{pid: p.pid}, connections: gatewayClients, measured: gatewayRound, status: http.StatusOK,
 				request: func(dst []byte, _ int) []byte {
 					return append(dst, "GET "+healthPath+" HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: "+browser+"\r\n\r\n"...)
 				},

@@ -18,30 +18,31 @@ import (
 )
 
 const (
-	// warmUp goes before what is measured: connections, caches, prepared
-	// statements.
+	// warmUp is the time before the measurement begins, for connections, caches and
+	// prepared statements.
 	warmUp = 300 * time.Millisecond
-	// patience is what the last answers may take after the end.
-	patience = 10 * time.Second
+	// responseTimeout is the time limit for the last responses after the end of the
+	// measurement.
+	responseTimeout = 10 * time.Second
 )
 
-// traffic is a load of HTTP requests over kept connections, one at a time on
-// each, as fast as answers come. It speaks just enough HTTP/1.1 for our own
-// servers, because its own cost is taken from theirs.
+// traffic sends HTTP requests over persistent connections, one at a time on each, as
+// soon as a response arrives. It implements only the part of HTTP/1.1 that the servers
+// of this project use, because its CPU time is missing for the servers.
 type traffic struct {
 	address     string
 	connections int
-	// measured is how long it is measured, after the warm-up.
+	// measured is the duration of the measurement after the warm-up.
 	measured time.Duration
-	// spent says whose CPU time is accounted.
-	spent accounts
+	// processes selects the processes whose CPU time is measured.
+	processes measuredProcesses
 	// request appends the next request of a connection to dst.
 	request func(dst []byte, connection int) []byte
-	// status is the answer that counts; any other ends the run.
+	// status is the expected status of all responses. Any other status ends the run.
 	status int
 }
 
-// The phases of a round, which all connections look at.
+// The phases of a round. All connections read the current phase.
 const (
 	warming int32 = iota
 	measuring
@@ -49,36 +50,36 @@ const (
 )
 
 func (t traffic) run(ctx context.Context) (sample, error) {
-	got, err := sampleOf(ctx, t.connections, t.measured, t.spent, t.connection)
+	got, err := measureWorkers(ctx, t.connections, t.measured, t.processes, t.connection)
 	if err == nil && got.rate == 0 {
-		err = fmt.Errorf("%s answered nothing within %s", t.address, t.measured)
+		err = fmt.Errorf("%s returned no response within %s", t.address, t.measured)
 	}
 	return got, err
 }
 
-// worker is one of those that work at the same time: until the round is over. It
-// returns how long each piece took of what was done while it was measured.
+// worker is a function that runs concurrently with other workers until the round is
+// over. It returns the duration of each operation that was done during the measurement.
 type worker func(ctx context.Context, n int, phase *atomic.Int32) ([]time.Duration, error)
 
-// accounts are those who serve a load: a process, and, when it is not nil, the
-// Redis behind it.
-type accounts struct {
+// measuredProcesses selects the processes that serve a load: a process, and, if it is not nil,
+// the Redis that it uses.
+type measuredProcesses struct {
 	pid   int
 	redis redis.UniversalClient
 }
 
-// behind is the CPU time that the Redis has had.
-func (a accounts) behind(ctx context.Context) (time.Duration, error) {
+// redisCPUTime returns the CPU time of the Redis.
+func (a measuredProcesses) redisCPUTime(ctx context.Context) (time.Duration, error) {
 	if a.redis == nil {
 		return 0, nil
 	}
 	return redisTime(ctx, a.redis)
 }
 
-// sampleOf measures so many workers, and the CPU time of those that serve them.
-// The first error ends the run.
-func sampleOf(ctx context.Context, workers int, measured time.Duration, spent accounts, work worker) (sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, warmUp+measured+patience)
+// measureWorkers measures a number of workers, and the CPU time of the processes that serve
+// them. The first error ends the run.
+func measureWorkers(ctx context.Context, workers int, measured time.Duration, spent measuredProcesses, work worker) (sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, warmUp+measured+responseTimeout)
 	defer cancel()
 	var phase atomic.Int32
 	var group sync.WaitGroup
@@ -92,8 +93,9 @@ func sampleOf(ctx context.Context, workers int, measured time.Duration, spent ac
 		})
 	}
 	err := sleep(ctx, warmUp)
-	// Redis under load answers late: it is asked first here, and last at the end.
-	behind, behindErr := spent.behind(ctx)
+	// A busy Redis responds late. So its CPU time is read before the measurement begins
+	// and after it has ended.
+	behind, behindErr := spent.redisCPUTime(ctx)
 	server, cpuErr := cpuTime(spent.pid)
 	phase.Store(measuring)
 	began := time.Now()
@@ -101,7 +103,7 @@ func sampleOf(ctx context.Context, workers int, measured time.Duration, spent ac
 	phase.Store(over)
 	length := time.Since(began)
 	serverAfter, cpuErr := cpuTime(spent.pid)
-	behindAfter, behindErr := spent.behind(ctx)
+	behindAfter, behindErr := spent.redisCPUTime(ctx)
 	err = errors.Join(err, behindErr, cpuErr)
 	group.Wait()
 	for _, fault := range faults {
@@ -125,14 +127,14 @@ func sampleOf(ctx context.Context, workers int, measured time.Duration, spent ac
 	}, nil
 }
 
-// connection is a worker that sends requests.
+// connection is a worker that sends requests over one connection.
 func (t traffic) connection(ctx context.Context, n int, phase *atomic.Int32) ([]time.Duration, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", t.address)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	// Ends a read that waits for an answer that does not come.
+	// Closing the connection ends a read that waits for a missing response.
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	answers := bufio.NewReaderSize(conn, 4096)
 	var request []byte
@@ -145,10 +147,10 @@ func (t traffic) connection(ctx context.Context, n int, phase *atomic.Int32) ([]
 		request = t.request(request[:0], n)
 		sent := time.Now()
 		if _, err := conn.Write(request); err != nil {
-			return nil, ended(ctx, err)
+			return nil, contextError(ctx, err)
 		}
-		if err := skipAnswer(answers, t.status); err != nil {
-			return nil, ended(ctx, fmt.Errorf("%s: %w", t.address, err))
+		if err := skipResponse(answers, t.status); err != nil {
+			return nil, contextError(ctx, fmt.Errorf("%s: %w", t.address, err))
 		}
 		if now == measuring && phase.Load() == measuring {
 			took = append(took, time.Since(sent))
@@ -156,16 +158,17 @@ func (t traffic) connection(ctx context.Context, n int, phase *atomic.Int32) ([]
 	}
 }
 
-// ended prefers the reason for which the connection was closed.
-func ended(ctx context.Context, err error) error {
+// contextError returns the error of the context if there is one, because then err is only a
+// consequence. Otherwise it returns err.
+func contextError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err
 }
 
-// skipAnswer reads one answer; one of another status than wanted is an error.
-func skipAnswer(from *bufio.Reader, wanted int) error {
+// skipResponse reads one response. A status other than wanted is an error.
+func skipResponse(from *bufio.Reader, wanted int) error {
 	length, err := readHead(from, wanted)
 	if err != nil {
 		return err
@@ -174,20 +177,20 @@ func skipAnswer(from *bufio.Reader, wanted int) error {
 	return err
 }
 
-// readHead reads an answer up to its body, and returns the length of that. An
-// answer of another status than wanted is an error.
+// readHead reads a response up to its body and returns the length of the body. A status
+// other than wanted is an error.
 func readHead(from *bufio.Reader, wanted int) (int, error) {
 	line, err := from.ReadSlice('\n')
 	if err != nil {
 		return 0, err
 	}
-	// HTTP/1.1 201 Created
+	// Example: HTTP/1.1 201 Created
 	if len(line) < len("HTTP/1.1 201") {
-		return 0, fmt.Errorf("the answer begins with %q", line)
+		return 0, fmt.Errorf("unexpected status line %q", line)
 	}
 	status, err := strconv.Atoi(string(line[9:12]))
 	if err != nil {
-		return 0, fmt.Errorf("the answer begins with %q", line)
+		return 0, fmt.Errorf("unexpected status line %q", line)
 	}
 	length := -1
 	for {
@@ -207,17 +210,17 @@ func readHead(from *bufio.Reader, wanted int) (int, error) {
 		}
 	}
 	if length < 0 {
-		return 0, errors.New("the answer does not say its length")
+		return 0, errors.New("the response has no Content-Length")
 	}
 	if status != wanted {
 		body := make([]byte, length)
 		_, _ = io.ReadFull(from, body)
-		return 0, fmt.Errorf("answered %d instead of %d: %s", status, wanted, body)
+		return 0, fmt.Errorf("status %d instead of %d: %s", status, wanted, body)
 	}
 	return length, nil
 }
 
-// appendPost appends a request with a JSON body.
+// appendPost appends a POST request with a JSON body to dst.
 func appendPost(dst []byte, path, credential, body string) []byte {
 	dst = append(dst, "POST "...)
 	dst = append(dst, path...)

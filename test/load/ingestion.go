@@ -23,17 +23,18 @@ import (
 )
 
 const (
-	// rowsPerRound are moved by each side in a round, times SCALE.
+	// rowsPerRound is the number of clicks that each side stores in a round, before it
+	// is multiplied by SCALE.
 	rowsPerRound = 250_000
-	// batchRows is what ingestion fills a batch to.
+	// batchRows is the size of ingestion's batches.
 	batchRows = 5000
-	// entryClicks is what a busy collector puts into one stream entry.
+	// entryClicks is the number of clicks per stream entry of a busy collector.
 	entryClicks = 128
-	// drainTimeout bounds one round of I2.
+	// drainTimeout limits the length of one round of I2.
 	drainTimeout = 5 * time.Minute
 )
 
-// measureIngestion makes rows I1 and I2.
+// measureIngestion measures the rows I1 and I2.
 func measureIngestion(ctx context.Context, b *bench) error {
 	i, err := newIngestion(ctx, b)
 	if i != nil {
@@ -46,14 +47,14 @@ func measureIngestion(ctx context.Context, b *bench) error {
 		id, what, goal string
 		ours           side
 	}{
-		{"I1", "clicks stored from memory, rows", "≥ 0.95", i.store},
-		{"I2", "clicks from stream to acknowledged, rows", "≥ 0.85", i.drain},
+		{"I1", "clicks stored from memory, rows", "≥ 0.95", i.storeClicks},
+		{"I2", "clicks from stream to acknowledged, rows", "≥ 0.85", i.drainStream},
 	} {
-		// The yardstick copies what ours has stored last.
+		// The yardstick copies the rows that the service stored last.
 		if _, err := row.ours(ctx); err != nil {
 			return err
 		}
-		got, err := b.takeTurns(ctx, row.what, row.ours, b.yardstick(i.copy))
+		got, err := b.takeTurns(ctx, row.what, row.ours, b.yardstick(i.copyRows))
 		if err != nil {
 			return err
 		}
@@ -62,7 +63,7 @@ func measureIngestion(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// ingestion is a database for our rows and a twin for the yardstick's.
+// ingestion contains a database for the service and one for the yardstick (twin).
 type ingestion struct {
 	b                *bench
 	rows             int
@@ -122,31 +123,31 @@ func (i *ingestion) close() {
 	}
 }
 
-// begin empties a table and lets the disk come to rest.
-func (i *ingestion) begin(ctx context.Context, d *database) error {
+// prepare truncates the table of clicks and waits until the disk is idle.
+func (i *ingestion) prepare(ctx context.Context, d *database) error {
 	if err := execute(ctx, d.url, "truncate clicks"); err != nil {
 		return err
 	}
 	return i.b.settle(ctx)
 }
 
-func (i *ingestion) took(began time.Time) sample {
+func (i *ingestion) sampleSince(began time.Time) sample {
 	return sample{rate: float64(i.rows) / time.Since(began).Seconds()}
 }
 
-// store is the database part of ingestion alone.
-func (i *ingestion) store(ctx context.Context) (sample, error) {
+// storeClicks measures only the database part of ingestion.
+func (i *ingestion) storeClicks(ctx context.Context) (sample, error) {
 	clicks := make([]affiliate.Click, i.rows)
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	for n := range clicks {
 		click, ok := ingest.FromEdge(i.click(now, n))
 		if !ok {
-			return sample{}, errors.New("the click is not one that ingestion stores")
+			return sample{}, errors.New("ingestion would not store the click")
 		}
 		click.CreatedAt, click.Unique = now, visitorOf(n) == n
 		clicks[n] = click
 	}
-	if err := i.begin(ctx, i.ours); err != nil {
+	if err := i.prepare(ctx, i.ours); err != nil {
 		return sample{}, err
 	}
 	began := time.Now()
@@ -155,16 +156,17 @@ func (i *ingestion) store(ctx context.Context) (sample, error) {
 			return sample{}, err
 		}
 	}
-	return i.took(began), nil
+	return i.sampleSince(began), nil
 }
 
-// copy is the yardstick: the rows that ours stored last, in the same batches.
-func (i *ingestion) copy(ctx context.Context) (got sample, err error) {
-	columns, stored, err := i.stored(ctx)
+// copyRows is the yardstick. It copies the rows that the service stored last, in the same
+// batches.
+func (i *ingestion) copyRows(ctx context.Context) (got sample, err error) {
+	columns, stored, err := i.storedRows(ctx)
 	if err != nil {
 		return got, err
 	}
-	if err := i.begin(ctx, i.twin); err != nil {
+	if err := i.prepare(ctx, i.twin); err != nil {
 		return got, err
 	}
 	conn, err := pgx.Connect(ctx, i.twin.url)
@@ -178,18 +180,18 @@ func (i *ingestion) copy(ctx context.Context) (got sample, err error) {
 			return got, err
 		}
 	}
-	return i.took(began), nil
+	return i.sampleSince(began), nil
 }
 
-// stored reads what ours has stored, and holds it to what it was given.
-func (i *ingestion) stored(ctx context.Context) (columns []string, values [][]any, err error) {
+// storedRows returns the rows that the service stored, and checks their number.
+func (i *ingestion) storedRows(ctx context.Context) (columns []string, values [][]any, err error) {
 	conn, err := pgx.Connect(ctx, i.ours.url)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
-	// In the order in which they were written: sorted by id they would be cheaper
-	// to index.
+	// The rows are read in the order in which they were written. In the order of their
+	// ids they would be cheaper to index.
 	rows, err := conn.Query(ctx, "select * from clicks order by tableoid, ctid")
 	if err != nil {
 		return nil, nil, err
@@ -205,21 +207,21 @@ func (i *ingestion) stored(ctx context.Context) (columns []string, values [][]an
 }
 
 const (
-	// streamBlock is how long a read waits for news: no longer than an ingester
-	// may take to stop.
+	// streamBlock is how long a read of the stream waits for new entries. It also limits
+	// the time until an ingester stops.
 	streamBlock = 100 * time.Millisecond
-	// lookEvery is how often the end of a round is looked for.
-	lookEvery = 5 * time.Millisecond
+	// pollInterval is the pause between two checks for the end of a round.
+	pollInterval = 5 * time.Millisecond
 )
 
-// drain is the whole of ingestion: a full stream, until every entry is committed
-// and acknowledged.
-func (i *ingestion) drain(ctx context.Context) (sample, error) {
-	last, err := i.fill(ctx)
+// drainStream measures the whole ingestion. It starts with a full stream and ends when every
+// entry is committed and acknowledged.
+func (i *ingestion) drainStream(ctx context.Context) (sample, error) {
+	last, err := i.fillStream(ctx)
 	if err != nil {
 		return sample{}, err
 	}
-	if err := i.begin(ctx, i.ours); err != nil {
+	if err := i.prepare(ctx, i.ours); err != nil {
 		return sample{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
@@ -234,13 +236,13 @@ func (i *ingestion) drain(ctx context.Context) (sample, error) {
 	began := time.Now()
 	running.Go(func() { ingester.Run(working) })
 	err = i.awaitAcknowledged(ctx, last)
-	got := i.took(began)
+	got := i.sampleSince(began)
 	stop()
 	running.Wait()
 	if err != nil {
 		return sample{}, err
 	}
-	// The stream and the round's visitors.
+	// Delete the stream and the visitors of this round.
 	return got, i.stream.FlushDB(ctx).Err()
 }
 
@@ -255,14 +257,14 @@ func (i *ingestion) awaitAcknowledged(ctx context.Context, last string) error {
 				return nil
 			}
 		}
-		if err := sleep(ctx, lookEvery); err != nil {
-			return fmt.Errorf("the stream is not read to its end: %w", err)
+		if err := sleep(ctx, pollInterval); err != nil {
+			return fmt.Errorf("the stream was not read completely: %w", err)
 		}
 	}
 }
 
-// fill appends a round's clicks and returns the last entry's id.
-func (i *ingestion) fill(ctx context.Context) (last string, err error) {
+// fillStream appends the clicks of a round to the stream and returns the id of the last entry.
+func (i *ingestion) fillStream(ctx context.Context) (last string, err error) {
 	writer := clickstream.NewWriter(i.stream, 1)
 	now := time.Now()
 	for n := 0; n < i.rows; {
@@ -286,24 +288,24 @@ func (i *ingestion) fill(ctx context.Context) (last string, err error) {
 }
 
 const (
-	// clickEvery is between two clicks of a round: 25 share a millisecond, as with a
-	// busy collector.
+	// clickEvery is the time between two clicks of a round. So 25 clicks share a
+	// millisecond, as in a busy collector.
 	clickEvery = 40 * time.Microsecond
-	// comeBackAfter is how many clicks later every second visitor clicks once more, so
-	// that they make 1.5 each. It is no multiple of three.
-	comeBackAfter = 3001
+	// returnAfter is the number of clicks after which every second visitor clicks
+	// again, so that visitors have 1.5 clicks on average. It is not a multiple of three.
+	returnAfter = 3001
 )
 
-// visitorOf is the number in its round of the visitor's first click.
+// visitorOf returns the number of the first click of the visitor of click n.
 func visitorOf(n int) int {
-	if n%3 == 2 && n >= comeBackAfter {
-		return n - comeBackAfter
+	if n%3 == 2 && n >= returnAfter {
+		return n - returnAfter
 	}
 	return n
 }
 
-// click is what the collector makes of clickBody and a visitor; n is its number
-// in a round that ends at end.
+// click returns the click that the collector creates from clickBody. n is its number in
+// a round that ends at end.
 func (i *ingestion) click(end time.Time, n int) *edgev1.Click {
 	at := end.Add(-clickEvery * time.Duration(i.rows-n))
 	id := affiliate.NewID[affiliate.Click](at)

@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// manyPartners and fewPartners are the participants, and links, of the two
-	// workspaces, times SCALE.
+	// manyPartners and fewPartners are the numbers of participants in the two
+	// workspaces, before they are multiplied by SCALE. Each workspace has as many links.
 	manyPartners = 100_000
 	fewPartners  = 1_000
-	// listClients are the requests in flight of a list's row.
+	// listClients is the number of requests in flight.
 	listClients = 4
 	listRound   = time.Second
 )
 
-// measureLists makes the rows of lists: each the same request in a workspace
-// with a hundred times as many rows as the other has. Both stand in one
-// database, so the tables are as large for both.
+// measureLists measures the rows of lists. A row sends the same request to two
+// workspaces, one of which has a hundred times as many rows as the other. Both are in
+// one database, so the size of the tables is the same for both.
 func measureLists(ctx context.Context, b *bench) error {
 	database, err := b.newDatabase(ctx, "lists", "")
 	if err != nil {
@@ -76,7 +76,7 @@ func measureLists(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// listed is a merchant's programme whose lists are read.
+// listed is a merchant's programme whose lists are measured.
 type listed struct {
 	session
 	program string
@@ -84,18 +84,18 @@ type listed struct {
 
 type session struct{ AccessToken, RefreshToken string }
 
-// refresh is for a session whose access token has grown old.
+// refresh replaces the tokens of the session, because the access token may have expired.
 func (s *session) refresh(ctx context.Context, core *process) error {
 	api := service.API{Address: core.address}
 	return api.Call(ctx, http.MethodPost, "/auth/merchant/refresh", "", object{"refreshToken": s.RefreshToken}, s)
 }
 
-// get asks for a path again and again.
+// get returns a side that requests a path repeatedly.
 func (p listed) get(core *process, path string) side {
 	head := "GET /api/v1" + path + " HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + p.AccessToken + "\r\n\r\n"
 	return func(ctx context.Context) (sample, error) {
 		got, err := traffic{
-			address: core.address, spent: accounts{pid: core.pid}, connections: listClients, measured: listRound, status: http.StatusOK,
+			address: core.address, processes: measuredProcesses{pid: core.pid}, connections: listClients, measured: listRound, status: http.StatusOK,
 			request: func(dst []byte, _ int) []byte { return append(dst, head...) },
 		}.run(ctx)
 		if err != nil {
@@ -121,8 +121,9 @@ func openProgram(ctx context.Context, address, name string) (listed, error) {
 	return listed{session: merchant, program: made.ID}, err
 }
 
-// fill makes participants with their accounts, codes, links and sums the way
-// applications do, in bulk. The n-th of them is Partner 000000n with code-000000n.
+// fill inserts participants with their accounts, codes, links and totals in bulk, like
+// applications would. The n-th participant is Partner 000000n with the code
+// code-000000n.
 func (p listed) fill(ctx context.Context, on *database, partners int) error {
 	conn, err := pgx.Connect(ctx, on.url)
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// describeMachine says in one line what the numbers were measured on, and
-// refuses servers that are not fit to be measured on.
+// describeMachine returns one line about the machine and the servers. It returns an
+// error if the servers are not suitable for the measurement.
 func describeMachine(ctx context.Context, b *bench) (line string, err error) {
 	conn, err := pgx.Connect(ctx, b.postgres)
 	if err != nil {
@@ -35,7 +35,7 @@ func describeMachine(ctx context.Context, b *bench) (line string, err error) {
 		settings[name] = value
 	}
 	if settings["fsync"] != "on" || settings["synchronous_commit"] != "on" {
-		return "", errors.New("the Postgres is not durable: start it with its safe defaults (tools/withservers -durable)")
+		return "", errors.New("Postgres is not durable: start it with its default settings (tools/withservers -durable)")
 	}
 	client, err := b.redisClient(0)
 	if err != nil {
@@ -43,10 +43,10 @@ func describeMachine(ctx context.Context, b *bench) (line string, err error) {
 	}
 	defer func() { _ = client.Close() }()
 	if n, err := client.DBSize(ctx).Result(); err != nil || n > 0 {
-		return "", errors.Join(err, fmt.Errorf("the Redis holds %d keys: it has to be empty and nobody else's, its settings are changed", n))
+		return "", errors.Join(err, fmt.Errorf("Redis has %d keys: it must be empty and not in use, because its settings are changed", n))
 	}
 	if only, err := client.ConfigGet(ctx, "appendonly").Result(); err != nil || only["appendonly"] != "yes" {
-		return "", errors.Join(err, errors.New("the Redis is not durable: start it with appendonly (tools/withservers -durable)"))
+		return "", errors.Join(err, errors.New("Redis is not durable: start it with appendonly (tools/withservers -durable)"))
 	}
 	about, err := redisInfo(ctx, client, "server")
 	if err != nil {
@@ -54,7 +54,7 @@ func describeMachine(ctx context.Context, b *bench) (line string, err error) {
 	}
 	return fmt.Sprintf("%d × %s, %s/%s, %s, PostgreSQL %s, Redis %s; %d rounds, scale %d",
 		runtime.NumCPU(), processor(), runtime.GOOS, runtime.GOARCH, runtime.Version(),
-		firstWord(settings["server_version"]), about["redis_version"], b.rounds, b.scale), nil
+		firstField(settings["server_version"]), about["redis_version"], b.rounds, b.scale), nil
 }
 
 func processor() string {
@@ -67,17 +67,17 @@ func processor() string {
 	return "processor"
 }
 
-func firstWord(text string) string {
+func firstField(text string) string {
 	word, _, _ := strings.Cut(text, " ")
 	return word
 }
 
-// redisURL is one of the server's logical databases: the parts do not see each
-// other's keys.
+// redisURL returns the URL of a logical database of the server. Parts use different
+// databases, so that they do not see each other's keys.
 func (b *bench) redisURL(database int) (string, error) {
 	u, err := url.Parse(b.redis)
 	if err != nil {
-		return "", fmt.Errorf("%s is no URL", redisName)
+		return "", fmt.Errorf("%s is not a URL", redisName)
 	}
 	u.Path = "/" + strconv.Itoa(database)
 	return u.String(), nil
@@ -90,7 +90,7 @@ func (b *bench) redisClient(database int) (*redis.Client, error) {
 	}
 	options, err := redis.ParseURL(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s is no Redis URL", redisName)
+		return nil, fmt.Errorf("%s is not a Redis URL", redisName)
 	}
 	return redis.NewClient(options), nil
 }
@@ -102,19 +102,19 @@ const (
 	coreRedis
 )
 
-// database is one that a part has made for itself.
+// database is a database that a part created.
 type database struct {
 	b         *bench
 	name, url string
 }
 
-// newDatabase makes a migrated, empty database, or a copy of one that nobody is
-// connected to.
+// newDatabase creates a migrated, empty database, or a copy of a database to which
+// nobody is connected.
 func (b *bench) newDatabase(ctx context.Context, name, copyOf string) (*database, error) {
 	d := &database{b: b, name: "tributary_load_" + name}
 	u, err := url.Parse(b.postgres)
 	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
-		return nil, fmt.Errorf("%s is no postgres:// URL", databaseName)
+		return nil, fmt.Errorf("%s is not a postgres:// URL", databaseName)
 	}
 	u.Path = "/" + d.name
 	d.url = u.String()
@@ -134,15 +134,15 @@ func (b *bench) newDatabase(ctx context.Context, name, copyOf string) (*database
 	return d, nil
 }
 
-// drop forgets the database, whoever is still connected. The server ends after
-// this run, so that failing costs nothing.
+// drop deletes the database and closes its connections. An error is only printed,
+// because the server is removed after the run.
 func (d *database) drop() {
 	if err := execute(context.Background(), d.b.postgres, "drop database if exists "+d.name+" with (force)"); err != nil {
 		d.b.say("%v", err)
 	}
 }
 
-// execute runs statements as the owner, each its own transaction.
+// execute runs statements as the owner of the database, each in its own transaction.
 func execute(ctx context.Context, url string, statements ...string) (err error) {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -157,11 +157,12 @@ func execute(ctx context.Context, url string, statements ...string) (err error) 
 	return nil
 }
 
-// settle lets a side begin with what the other one wrote already on disk.
+// settle writes a checkpoint, so that the data of the other side is on disk before a
+// side starts.
 func (b *bench) settle(ctx context.Context) error { return execute(ctx, b.postgres, "checkpoint") }
 
-// findPgbench looks beside the server's own binaries, so that both are of one
-// version.
+// findPgbench looks for pgbench in the folder of the server's binaries, so that both
+// have the same version, and then on the PATH.
 func (b *bench) findPgbench(ctx context.Context) (path string, err error) {
 	conn, err := pgx.Connect(ctx, b.postgres)
 	if err != nil {
@@ -178,5 +179,5 @@ func (b *bench) findPgbench(ctx context.Context) (path string, err error) {
 	if path, err := exec.LookPath("pgbench"); err == nil {
 		return path, nil
 	}
-	return "", fmt.Errorf("pgbench is neither in %s nor on the PATH: it comes with the Postgres server's package", dir)
+	return "", fmt.Errorf("pgbench is neither in %s nor on the PATH: install it with the package of the Postgres server", dir)
 }

@@ -1,115 +1,122 @@
-// Command load measures the service against the machine's own limits. It prints
-// a table whose every row is a ratio: what the service does, over what a yardstick
-// does in the same run.
+// Command load measures the speed of the service relative to the limits of the machine.
+// It prints a table. Each row compares the service with a yardstick: a simple reference
+// program or reference load that is measured in the same run. The ratio of the two is
+// the result.
 //
-//	make bench                                 everything, some twenty minutes
+//	make bench                                 all parts, about twenty minutes
 //	make bench PARTS='collector conversions'   some of collector, ingestion, clicks, conversions, gateway, lists, commissions, webhooks
 //	make bench BASE=<commit>                   the service's CPU time before and after; see test/load/compare
 //
-// It needs a Postgres and a Redis of its own, both durable, in
-// TRIBUTARY_TEST_DATABASE_URL and TRIBUTARY_TEST_REDIS_URL, as tools/withservers
-// -durable starts them; Linux, for its accounts of CPU time; and pgbench.
+// The command needs Linux (for the CPU times in /proc), pgbench, and a durable Postgres
+// and a durable Redis that nothing else uses. Their addresses are in
+// TRIBUTARY_TEST_DATABASE_URL and TRIBUTARY_TEST_REDIS_URL. tools/withservers -durable
+// starts such servers.
 //
-// What is measured. The parts run as they are deployed: cmd/collector and
-// cmd/core (with the gateway inside) are processes of their own, configured by
-// their environment, with every check and log line in the path; the load comes
-// from this process.
+// # What is measured
 //
-//   - collector: clicks over kept connections, each answered after Redis has
-//     acknowledged it, which flushes its log once a second (everysec) or before
-//     every answer (always, as deployed); the yardstick is test/load/bare, a
-//     net/http handler that reads the same body, makes a UUIDv7 and answers as many
-//     bytes: as fast as answers come (C1, C2, C3), and at a constant rate, where a
-//     latency counts from the moment at which the request was due (C6). What group
-//     commit gives is held against test/load/naive, the same collector with an XADD
-//     for each click (C4, C5, and the bytes that a click takes in Redis's memory and
-//     log), and once more against that with so many Redis connections that no click
-//     waits for one. Last, what a collector weighs against test/load/bare: the binary
-//     as make build makes it, the time to its first ready, and its memory, idle and
-//     with 1,000 connections that stay open after ten clicks each.
-//   - ingestion: rows stored in batches of 5,000, from memory (I1) and from the
-//     stream to committed and acknowledged (I2); the yardstick copies the same
-//     rows in the same batches into a twin of the table over one connection.
-//   - clicks: from a click's 2xx to its row, at 1,000 clicks a second through a
-//     collector and a core. Nobody writes down when a row is committed, so this
-//     process reads the ids of the answers and looks for their rows until all are
-//     there. The yardstick is an INSERT of one such row, committed, over one
-//     connection, while no click comes in.
-//   - conversions: POST /api/v1/conversions, new ones each; the yardstick is
-//     pgbench with the same statements that one conversion causes (V3). The same
-//     reports without HTTP, credentials and limits, by calls of the service in this
-//     process, against that (V1) and against the look-up, conversion, commission
-//     and events alone (V2).
-//   - gateway: a route that does not touch the database; the yardstick is
-//     net/http with encoding/json.
-//   - lists: a page or a search in a workspace with a hundred times as many
-//     participants and links as another has; the yardstick is the other.
-//   - commissions: page with total, and stats, in a workspace with eleven times as
-//     many commissions as another has, among a hundred workspaces (L1, L2); the
-//     yardstick is the other. The CSV of the large one, against psql's COPY of the
-//     same query (E1), and what it does to the memory of the core (E2).
-//   - webhooks: deliveries that wait in the database, for ten endpoints, which a core
-//     that starts behind them works off; test/load/bare receives them in a process of
-//     its own, over TLS, and counts from the 3,000th to the last. The yardsticks: a
-//     http.Client in this process, which posts the same bodies, signed, to the same
-//     receiver with as many requests in flight (W1), and River, which completes as
-//     many jobs that do nothing, in a database of its own (W2). The time of a delivery
-//     while a million wait; the yardstick is that while a thousand do. And from a
-//     conversion's 201 to the arrival of its event, at 100 conversions a second
-//     through a core, received in this process; the yardstick is one POST of such a
-//     body.
+// The service runs as in production: cmd/collector and cmd/core (with the gateway in the
+// same process) are separate processes with environment settings. All checks and log
+// lines are active. The load comes from this process.
 //
-// How to read it. A row's two sides take turns in short rounds and its ratio is
-// the median of the rounds' ratios, because a shared machine drifts by a quarter
-// within minutes; beside it stand the lowest and the highest. A wide range means
-// that the machine was busy with something else: run it again. BENCH_ROUNDS
-// (default 5) is the number of rounds, SCALE (default 1) multiplies the rows
-// that are moved.
+//   - collector: clicks over persistent connections. The collector responds after Redis has
+//     acknowledged the click. Redis flushes its log once a second (everysec) or before each
+//     acknowledgement (always, as in production). The yardstick is test/load/bare, a
+//     net/http handler that reads the same body, creates a UUIDv7 and returns a response of
+//     the same length. Rows C1 to C3 send the next click as soon as a response arrives. Row
+//     C6 sends clicks at a constant rate, and a latency begins at the moment at which the
+//     request was due.
+//     Rows C4 and C5 measure the gain of group commit. Their yardstick is test/load/naive,
+//     the same collector with one XADD for each click. A second variant of it has enough
+//     Redis connections that no click waits for one. More rows compare the bytes per click
+//     in Redis's memory and log.
+//     The last rows compare a collector without load with test/load/bare: the size of the
+//     binary, the time to its first ready response, and its memory, both idle and with 1,000
+//     open connections that sent ten clicks each.
+//   - ingestion: clicks stored in batches of 5,000, from memory (I1), and from the stream
+//     until they are committed and acknowledged (I2). The yardstick copies the same rows in
+//     the same batches into a second table over one connection.
+//   - clicks: the time from a click's 2xx response to its row, at 1,000 clicks a second
+//     through a collector and a core. The time of a commit is not recorded anywhere, so this
+//     process reads the ids from the responses and queries the table until all rows exist.
+//     The yardstick is a committed INSERT of one such row over one connection, measured
+//     while no clicks arrive.
+//   - conversions: POST /api/v1/conversions with new conversions. The yardstick is pgbench
+//     with the same statements that one conversion causes (V3). Rows V1 and V2 call the
+//     service in this process, without HTTP, credentials and rate limits. Their yardsticks
+//     are pgbench with all statements (V1), and with only the look-up, conversion, commission
+//     and events (V2).
+//   - gateway: a route that does not use the database. The yardstick is net/http with
+//     encoding/json.
+//   - lists: a page or a search in a workspace that has a hundred times as many participants
+//     and links as a second workspace. The yardstick is the second workspace.
+//   - commissions: a page with its total, and statistics, in a workspace that has eleven
+//     times as many commissions as a second workspace, among a hundred workspaces (L1, L2).
+//     The yardstick is the second workspace. Also the CSV of the large workspace, compared
+//     with psql's COPY of the same query (E1), and the core's memory during the export (E2).
+//   - webhooks: a backlog of pending deliveries for ten endpoints. A core starts and sends
+//     all of them to test/load/bare, which receives them over TLS in a separate process. The
+//     time from the 3,000th to the last arrival counts. The yardsticks are an http.Client in
+//     this process that posts the same signed bodies to the same receiver with as many
+//     requests in flight (W1), and River, which completes the same number of empty jobs in a
+//     separate database (W2).
+//     One row is the time per delivery with a backlog of a million deliveries. Its yardstick
+//     is a backlog of a thousand.
+//     The last rows are the time from a conversion's 201 to the arrival of its event, at 100
+//     conversions a second through a core, received in this process. The yardstick is one
+//     POST of the same body.
 //
-// How it misleads.
+// # How to read the table
 //
-//   - Everything shares the machine's cores, the load too: requests per second are
-//     a ratio of whole systems, and a cheaper load generator would lower it. CPU
-//     per request is the server process's own and carries over to another machine;
-//     what Redis spends has a row of its own. Only the machine's disk decides what
-//     a flush costs.
-//   - The collector's limit is raised so far that a key asks for its share once a
-//     second; with many quiet keys it asks more often. These questions are in
-//     Redis's CPU time and log. It has no journal and no country file.
-//   - The naive mode hands its clicks through the collector's batcher, over so many
-//     lines that each is alone: two switches between goroutines that an XADD in the
-//     handler would not need. With its client's usual ten Redis connections a
-//     processor and many requests at once it may wait for a connection rather than
-//     for Redis; the rows with a connection each leave that out.
-//   - A click's memory in Redis goes by whole blocks: a stream entry of more than
-//     4 KiB has one to itself, which the allocator rounds up.
-//   - At a constant rate this process's own wake-up, a tenth of a millisecond, is in
-//     the latencies of both sides, and in p99 whatever else the machine does.
-//   - Memory is what the kernel counts (RSS), and what the Go runtime may yet
-//     collect is in it: the collector collects seldom (GOGC=800), bare as often as
-//     Go does by itself. A start is asked about every half millisecond, and its
-//     binary is in the page cache.
-//   - A click's row is seen when the look that finds it has come back: up to one
-//     look too late, two to four milliseconds (the run prints the average), and the
-//     looks take CPU time from those who are measured.
-//   - Ingestion works with two workers, so it may beat one connection that copies.
-//   - The conversions' jobs are worked by the same core as fast as it can, which is
-//     slower than they come in; pgbench leaves nothing to do, and the core stands
-//     still meanwhile.
-//   - A delivery counts when it arrives; what came of the last of them is stored
-//     behind that (the run prints how long). The receiver answers at once, and what TLS costs it is in
-//     both sides of W1. Each endpoint has a port of its own, so that a hundred
-//     connections are kept: endpoints of one host share ten.
-//   - River has whichever of 100, 300 and 1,000 workers was the fastest in one round
-//     before, and fetches as often as it can. Neither its commits nor those of
-//     deliveries' outcomes wait for the disk.
-//   - Both backlogs keep their depth because this process inserts as many as arrive,
-//     500 at a time, and reports a conversion behind them, of which the core hears; that
-//     costs both the same and brings their ratio nearer to 1. On a machine that delivers
-//     a thousand before the next are there, the shallow one runs empty for a moment,
-//     which makes the deep one look better.
-//   - An event may arrive before its 201 does, which counts as less than nothing. The
-//     posts of the yardstick go one at a time, with next to nothing beside them.
+// The two sides of a row are measured alternately in short rounds. The ratio of a row is
+// the median of the ratios of the rounds, because the speed of a shared machine can
+// change by a quarter within minutes. The table also shows the lowest and the highest
+// ratio. A wide range means that the machine was busy with other work; then repeat the
+// run. BENCH_ROUNDS (default 5) is the number of rounds. SCALE (default 1) multiplies
+// the number of rows.
+//
+// # Limits of the method
+//
+//   - The load generator and the servers share the cores of the machine. So requests per
+//     second compare whole systems, and a cheaper load generator would change the ratio. CPU
+//     time per request is only the server process's time and is valid for other machines too.
+//     The CPU time of Redis has its own rows. The cost of a flush depends on the disk.
+//   - The collector's rate limit is so high that each key refreshes its share of the limit
+//     once a second. With many keys of little traffic this happens more often. These requests
+//     are included in Redis's CPU time and log. The collector has no journal and no country
+//     file.
+//   - The naive collector still uses the collector's batcher, with so many shards that each
+//     batch has one click. This costs two goroutine switches that an XADD in the handler
+//     would not need. With the default of ten Redis connections per processor, and many
+//     requests at once, it may wait for a connection instead of Redis. The rows "a Redis
+//     connection each" avoid this.
+//   - The memory of a click in Redis is measured in whole blocks. A stream entry of more than
+//     4 KiB has a block of its own, and the allocator rounds its size up.
+//   - At a constant rate the latencies of both sides include the time to wake this process, a
+//     tenth of a millisecond. p99 also includes other activity of the machine.
+//   - Memory is the resident set size (RSS), which includes garbage that the Go runtime has
+//     not collected. The collector collects garbage rarely (GOGC=800), bare with Go's default.
+//     A starting process is polled every half millisecond, and its binary is in the page
+//     cache.
+//   - The time of a click's row is the time when the query that finds it returns. It is late
+//     by up to one query, two to four milliseconds (the run prints the average). The queries
+//     also take CPU time from the measured processes.
+//   - Ingestion uses two workers, so it may be faster than one connection that copies.
+//   - The core also runs the jobs that the conversions create. It runs them more slowly than
+//     they arrive. pgbench creates no jobs, and the core is paused while pgbench runs.
+//   - A delivery counts when it arrives. The outcome of the last deliveries is stored after
+//     that (the run prints how much later). The receiver responds at once. Its cost of TLS is
+//     part of both sides of W1. Each endpoint has its own port, so that a hundred connections
+//     stay open: endpoints on one host share ten connections.
+//   - River uses 100, 300 or 1,000 workers, whichever was the fastest in one round before,
+//     and fetches jobs as often as it can. Neither River's commits nor the commits of
+//     delivery outcomes wait for the disk.
+//   - To keep both backlogs at their size, this process inserts as many deliveries as arrive,
+//     500 at a time. It then reports a conversion, whose event wakes up the core's sender. Both sides
+//     have this cost, which moves their ratio closer to 1. On a machine that delivers a
+//     thousand before the next ones are inserted, the small backlog is empty for a moment,
+//     and the large one looks better than it is.
+//   - An event may arrive before the 201 of its conversion. Its time is then negative. The
+//     posts of the yardstick are sent one at a time, while the machine is almost idle.
 package main
 
 import (
@@ -130,7 +137,7 @@ const (
 	redisName    = "TRIBUTARY_TEST_REDIS_URL"
 )
 
-// part is what can be asked for by name.
+// part is a group of measurements that can be selected by name.
 type part struct {
 	name    string
 	measure func(context.Context, *bench) error
@@ -150,11 +157,11 @@ var parts = []part{
 // bench is one run.
 type bench struct {
 	rounds, scale int
-	// dir is forgotten at the end; binaries and logs are in it.
+	// dir is deleted at the end. It contains binaries and logs.
 	dir             string
 	postgres, redis string
 	table           []row
-	// turns is nil unless test/load/compare started this program.
+	// turns is nil, except if test/load/compare started this program.
 	turns *turns
 }
 
@@ -176,7 +183,7 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	b := &bench{postgres: os.Getenv(databaseName), redis: os.Getenv(redisName), turns: newTurns()}
 	if b.postgres == "" || b.redis == "" {
-		return fmt.Errorf("no servers to measure on: run `make bench`, or set %s and %s", databaseName, redisName)
+		return fmt.Errorf("no servers: run `make bench`, or set %s and %s", databaseName, redisName)
 	}
 	if b.rounds, err = positive("BENCH_ROUNDS", 5); err != nil {
 		return err
@@ -202,7 +209,7 @@ func run(ctx context.Context, args []string) (err error) {
 			err = p.measure(ctx, b)
 		}
 		if err != nil {
-			// What was measured before is still worth its time.
+			// Print the rows of the parts that succeeded.
 			return errors.Join(b.printTable(machine), fmt.Errorf("%s: %w", p.name, err))
 		}
 	}
@@ -231,7 +238,7 @@ func choose(names []string) ([]part, error) {
 			for i, p := range parts {
 				known[i] = p.name
 			}
-			return nil, fmt.Errorf("%q is no part; there are %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf("%q is not a part; the parts are %s", name, strings.Join(known, ", "))
 		}
 		chosen = append(chosen, parts[i])
 	}
@@ -250,7 +257,7 @@ func positive(name string, otherwise int) (int, error) {
 	return n, nil
 }
 
-// say prints progress to standard error. Standard output has the table alone.
+// say prints progress to standard error. Standard output contains only the table.
 func (b *bench) say(format string, args ...any) {
 	name := "load"
 	if b.turns != nil {

@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// What proc(5) calls the memory that a process holds, and the most that it has
-// held.
+// Fields of /proc/<pid>/status (see proc(5)): the current resident memory of a process,
+// and its peak.
 const (
 	heldMemory = "VmRSS"
 	mostMemory = "VmHWM"
 )
 
-// forgetPeak lets a process's peak of memory start anew, which its start or a
-// password's hash may have driven up, and returns what it holds now, in bytes.
+// forgetPeak resets the peak memory of a process, because its start or a password hash
+// may have raised it. It returns the current memory in bytes.
 func forgetPeak(pid int) (float64, error) {
 	const resetPeak = "5" // proc(5): VmHWM becomes VmRSS
 	if err := os.WriteFile("/proc/"+strconv.Itoa(pid)+"/clear_refs", []byte(resetPeak), 0); err != nil {
@@ -24,7 +24,7 @@ func forgetPeak(pid int) (float64, error) {
 	return memoryOf(pid, mostMemory)
 }
 
-// memoryOf is one of the two of a process, in bytes.
+// memoryOf returns a memory field of a process in bytes.
 func memoryOf(pid int, which string) (float64, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {

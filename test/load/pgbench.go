@@ -16,9 +16,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// lookup is what a report asks before it writes: its click with the programme
-// and the participant that it leads to. It also makes the ids, UUIDv7 as ours
-// are, because ids without an order would cost the indexes more.
+// lookup is the query of a conversion report before it writes: the click with its
+// programme and participant. It also creates the ids as UUIDv7, as the service does,
+// because indexes are slower with ids in random order.
 const lookup = `\set n random(1, :clicks)
 \set slot random(0, 15)
 select c.mode, c.received_at, c.expires_at, p.name, p.status, p.currency, p.attribution_model, p.rules, p.rules_version,
@@ -36,9 +36,9 @@ where c.workspace_id = '%s' and c.id = ('%s' || lpad(:n::text, %d, '0'))::uuid a
 \gset
 `
 
-// writeScript writes pgbench's transaction: the lookup, and then every row that
-// one conversion made in ours, with ids of its own, statement by statement; of
-// these tables, or of all when none is named.
+// writeScript writes the script of pgbench's transaction: the lookup, and an INSERT for
+// each row that one conversion of the service created, with new ids. If tables are
+// given, the script inserts only into these tables.
 func (s *shop) writeScript(ctx context.Context, ours *database, path string, tables ...string) (err error) {
 	conn, err := pgx.Connect(ctx, ours.url)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *shop) writeScript(ctx context.Context, ours *database, path string, tab
 		where c.workspace_id = $1 and c.attributed
 		order by c.created_at limit 1`, s.workspace).Scan(&conversion, &decision, &commission, &click, &external)
 	if err != nil {
-		return fmt.Errorf("the conversion that pgbench is to repeat: %w", err)
+		return fmt.Errorf("find the conversion to repeat: %w", err)
 	}
 	variables := map[string]string{
 		conversion: ":conversion", decision: ":decision", commission: ":commission", click: ":click", external: ":external",
@@ -60,14 +60,14 @@ func (s *shop) writeScript(ctx context.Context, ours *database, path string, tab
 	var script strings.Builder
 	fmt.Fprintf(&script, lookup, s.workspace, s.clickHead, clickDigits, literal(s.clickedAt.Format(time.RFC3339Nano)))
 	script.WriteString("begin;\n")
-	// In any of the slots, as ours.
+	// The row is added to a random slot, as the service does.
 	const counted = ` on conflict (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot)
 		do update set n = commission_counts.n + 1, amount_cents = commission_counts.amount_cents + excluded.amount_cents`
 	events := `select * from events where workspace_id = '` + s.workspace.String() + `' and type = '%s'
 		and strpos(convert_from(body, 'UTF8'), '` + conversion + `') > 0 limit 1`
 	for _, row := range []struct {
 		table, query string
-		// instead are values of columns that are not to be repeated.
+		// instead contains new values for columns whose value must not be repeated.
 		instead map[string]string
 		unless  string
 	}{
@@ -100,7 +100,7 @@ func (s *shop) writeScript(ctx context.Context, ours *database, path string, tab
 		if len(tables) > 0 && !slices.Contains(tables, row.table) {
 			continue
 		}
-		statement, err := insertOf(ctx, conn, row.table, row.query, variables, row.instead)
+		statement, err := insertStatement(ctx, conn, row.table, row.query, variables, row.instead)
 		if err != nil {
 			return fmt.Errorf("%s: %w", row.table, err)
 		}
@@ -110,18 +110,18 @@ func (s *shop) writeScript(ctx context.Context, ours *database, path string, tab
 	return os.WriteFile(path, []byte(script.String()), 0o600)
 }
 
-// insertOf is the statement that would insert the row that query finds, with
-// variables in the place of the values that they stand for, and what instead
-// says in the columns that it names.
-func insertOf(ctx context.Context, conn *pgx.Conn, table, query string, variables, instead map[string]string) (string, error) {
-	// The simple protocol brings every value as text.
+// insertStatement returns a statement that inserts the row that query finds. A value that is a
+// key of variables is replaced by the variable, and a column in instead by the value
+// there.
+func insertStatement(ctx context.Context, conn *pgx.Conn, table, query string, variables, instead map[string]string) (string, error) {
+	// With the simple protocol every value is returned as text.
 	rows, err := conn.Query(ctx, query, pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		return "", err
 	}
 	defer rows.Close()
 	if !rows.Next() {
-		return "", errors.Join(errors.New("there is no such row"), rows.Err())
+		return "", errors.Join(errors.New("no row found"), rows.Err())
 	}
 	var columns, values []string
 	for i, raw := range rows.RawValues() {
@@ -143,18 +143,18 @@ func insertOf(ctx context.Context, conn *pgx.Conn, table, query string, variable
 	return "insert into " + table + " (" + strings.Join(columns, ", ") + ") values (" + strings.Join(values, ", ") + ")", rows.Err()
 }
 
-// literal quotes a text for a script of pgbench, which would take a colon for
-// the beginning of a variable.
+// literal quotes a text for a pgbench script. It escapes colons, because pgbench would
+// treat a colon as the start of a variable.
 func literal(text string) string {
 	return `E'` + strings.NewReplacer(`\`, `\\`, `'`, `''`, `:`, `\x3a`, "\n", `\n`).Replace(text) + `'`
 }
 
-// pgbenchWarmUp is longer than ours: every connection is new in each round and
-// has its statements to prepare.
+// pgbenchWarmUp is longer than warmUp, because in each round all connections are new and
+// have to prepare their statements.
 const pgbenchWarmUp = time.Second
 
-// pgbench runs the script and reads its log, so that the beginning can be left
-// out and there are latencies.
+// pgbench runs the script. It reads pgbench's log of transactions, so that it can leave
+// out the warm-up and calculate latencies.
 func (b *bench) pgbench(ctx context.Context, binary string, on *database, script string, clients, clicks int, measured time.Duration) (sample, error) {
 	prefix := b.file("transactions")
 	old, err := filepath.Glob(prefix + ".*")
@@ -168,10 +168,10 @@ func (b *bench) pgbench(ctx context.Context, binary string, on *database, script
 	}
 	cmd := exec.CommandContext(ctx, binary,
 		"--no-vacuum", "--protocol=prepared", "--client="+strconv.Itoa(clients), "--jobs=2",
-		// One second more: the log begins with the first transaction's end.
+		// One second more, because the log begins with the end of the first transaction.
 		"--time="+strconv.Itoa(int((pgbenchWarmUp+measured)/time.Second)+1),
 		"--define=clicks="+strconv.Itoa(clicks), "--file="+script, "--log", "--log-prefix="+prefix, on.url)
-	// As the service does.
+	// The service uses the same role.
 	cmd.Env = append(os.Environ(), "PGOPTIONS=-c role=tributary_app")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -188,8 +188,8 @@ func (b *bench) pgbench(ctx context.Context, binary string, on *database, script
 	return readLogs(logs, measured)
 }
 
-// readLogs reads pgbench's transactions: client, number, µs, script, and the end
-// in seconds and µs.
+// readLogs reads pgbench's log. A line has the client, the transaction number, the
+// duration in µs, the script, and the end as seconds and µs.
 func readLogs(paths []string, measured time.Duration) (sample, error) {
 	type transaction struct{ end, took time.Duration }
 	var all []transaction
@@ -201,7 +201,7 @@ func readLogs(paths []string, measured time.Duration) (sample, error) {
 		for line := range strings.Lines(string(text)) {
 			var client, number, took, script, seconds, micros int64
 			if _, err := fmt.Sscan(line, &client, &number, &took, &script, &seconds, &micros); err != nil {
-				return sample{}, fmt.Errorf("pgbench logs %q: %w", line, err)
+				return sample{}, fmt.Errorf("unexpected line in pgbench's log: %q: %w", line, err)
 			}
 			all = append(all, transaction{
 				end:  time.Duration(seconds)*time.Second + time.Duration(micros)*time.Microsecond,
@@ -210,7 +210,7 @@ func readLogs(paths []string, measured time.Duration) (sample, error) {
 		}
 	}
 	if len(all) == 0 {
-		return sample{}, errors.New("pgbench has done nothing")
+		return sample{}, errors.New("pgbench ran no transaction")
 	}
 	first := slices.MinFunc(all, func(a, b transaction) int { return int(a.end - b.end) }).end
 	var took []time.Duration

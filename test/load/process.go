@@ -21,12 +21,12 @@ const (
 
 	startTimeout = 30 * time.Second
 	stopTimeout  = 30 * time.Second
-	// tick is the unit of /proc/<pid>/stat: USER_HZ, 100 a second on every
-	// architecture that Go builds for.
+	// tick is the unit of CPU times in /proc/<pid>/stat. USER_HZ is 100 on every
+	// architecture that Go supports.
 	tick = 10 * time.Millisecond
 )
 
-// build makes the binaries that are measured, the way they are deployed.
+// build compiles the measured binaries in the same way as for production.
 func (b *bench) build(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", b.dir+"/",
 		module+"/cmd/collector", module+"/cmd/core", module+"/test/load/bare", module+"/test/load/naive")
@@ -38,7 +38,7 @@ func (b *bench) build(ctx context.Context) error {
 	return nil
 }
 
-// process is a server that this run has started.
+// process is a server process that this run started.
 type process struct {
 	name    string
 	address string
@@ -49,8 +49,8 @@ type process struct {
 	err     error // set before done is closed
 }
 
-// start starts a server that will listen on address and writes its log to a
-// file. Nothing of our own environment's settings reaches it.
+// start starts a server that listens on address and writes its log to a file. The server
+// gets the given settings, and no settings from the environment of this process.
 func (b *bench) start(ctx context.Context, name, address string, settings []string, argv ...string) (*process, error) {
 	ctx, end := context.WithCancel(ctx)
 	p := &process{name: name, address: address, log: b.file(name + ".log"), end: end, done: make(chan struct{})}
@@ -68,7 +68,8 @@ func (b *bench) start(ctx context.Context, name, address string, settings []stri
 	cmd.WaitDelay = stopTimeout
 	started := make(chan error, 1)
 	go func() {
-		// The kernel kills a child when the thread that forked it ends.
+		// The kernel kills the child when the thread that started it ends, so this
+		// goroutine locks its thread.
 		runtime.LockOSThread()
 		err := cmd.Start()
 		started <- err
@@ -85,13 +86,13 @@ func (b *bench) start(ctx context.Context, name, address string, settings []stri
 	return p, nil
 }
 
-// ready waits until path answers 200.
+// ready waits until path returns status 200.
 func (p *process) ready(ctx context.Context, path string) error {
-	return p.knock(ctx, path, 20*time.Millisecond)
+	return p.awaitReady(ctx, path, 20*time.Millisecond)
 }
 
-// knock asks for path, with pauses, until it answers 200.
-func (p *process) knock(ctx context.Context, path string, pause time.Duration) error {
+// awaitReady requests path repeatedly until it returns status 200.
+func (p *process) awaitReady(ctx context.Context, path string, pause time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
@@ -108,7 +109,7 @@ func (p *process) knock(ctx context.Context, path string, pause time.Duration) e
 		}
 		select {
 		case <-p.done:
-			return p.fail(errors.Join(errors.New("it ended by itself"), p.err))
+			return p.fail(errors.Join(errors.New("the process ended unexpectedly"), p.err))
 		case <-ctx.Done():
 			return p.fail(fmt.Errorf("not ready within %s", startTimeout))
 		case <-time.After(pause):
@@ -116,7 +117,7 @@ func (p *process) knock(ctx context.Context, path string, pause time.Duration) e
 	}
 }
 
-// fail adds the last of the log to an error.
+// fail adds the end of the process's log to an error.
 func (p *process) fail(err error) error {
 	const kept = 2000
 	text, _ := os.ReadFile(p.log)
@@ -126,29 +127,30 @@ func (p *process) fail(err error) error {
 	return fmt.Errorf("%s: %w\n%s", p.name, err, text)
 }
 
-// stop ends the process gracefully and waits for its end, unless it has ended.
+// stop ends the process gracefully, if it is still running, and waits until it has
+// ended.
 func (p *process) stop() {
 	select {
 	case <-p.done:
 		return
 	default:
 	}
-	_ = p.resume() // one that stands still would not hear of it
+	_ = p.resume() // a paused process would not receive SIGTERM
 	p.end()
 	<-p.done
 }
 
-// pause lets the process stand still until resume.
+// pause stops the process with SIGSTOP until resume.
 func (p *process) pause() error  { return syscall.Kill(p.pid, syscall.SIGSTOP) }
 func (p *process) resume() error { return syscall.Kill(p.pid, syscall.SIGCONT) }
 
-// cpuTime is what a process has spent in user and kernel mode since its start.
+// cpuTime returns the CPU time of a process in user and kernel mode since its start.
 func cpuTime(pid int) (time.Duration, error) {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0, fmt.Errorf("CPU time: %w", err)
 	}
-	// The second field is the command in parentheses, which may hold anything.
+	// The second field is the command name in parentheses. It may contain spaces.
 	_, rest, ok := strings.Cut(string(text), ") ")
 	fields := strings.Fields(rest)
 	if !ok || len(fields) < 13 {

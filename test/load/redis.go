@@ -11,20 +11,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// How Redis flushes its log: appendfsync.
+// Values of appendfsync, which says how often Redis flushes its log.
 const (
 	everySecond = "everysec"
 	always      = "always"
 )
 
-// settleRedis makes every part begin with the same Redis, whatever was measured
-// before: one whose acknowledgement means that the disk has it.
+// settleRedis gives each part a Redis with the same settings. Redis acknowledges a write
+// after the disk has stored it.
 func (b *bench) settleRedis(ctx context.Context) error {
 	client, err := b.redisClient(0)
 	if err != nil {
 		return err
 	}
-	// A rewrite of the log would fall into one round and not into the next.
+	// A rewrite of the log would slow down one round and not the next.
 	err = errors.Join(
 		client.ConfigSet(ctx, "appendfsync", always).Err(),
 		client.ConfigSet(ctx, "auto-aof-rewrite-percentage", "0").Err(),
@@ -32,7 +32,7 @@ func (b *bench) settleRedis(ctx context.Context) error {
 	return errors.Join(err, client.Close())
 }
 
-// redisInfo is a section of what a Redis says of itself, by name.
+// redisInfo returns the values of a section of INFO by name.
 func redisInfo(ctx context.Context, client redis.UniversalClient, section string) (map[string]string, error) {
 	text, err := client.Info(ctx, section).Result()
 	if err != nil {
@@ -47,7 +47,7 @@ func redisInfo(ctx context.Context, client redis.UniversalClient, section string
 	return values, nil
 }
 
-// redisSum is the sum of numbers in a section.
+// redisSum returns the sum of some values in a section of INFO.
 func redisSum(ctx context.Context, client redis.UniversalClient, section string, names ...string) (float64, error) {
 	values, err := redisInfo(ctx, client, section)
 	if err != nil {
@@ -65,14 +65,15 @@ func redisSum(ctx context.Context, client redis.UniversalClient, section string,
 	return sum, errors.Join(faults...)
 }
 
-// redisTime is what the whole Redis process has spent in user and kernel mode,
-// the thread that flushes its log included.
+// redisTime returns the CPU time of the whole Redis process in user and kernel mode. It
+// includes the thread that flushes the log.
 func redisTime(ctx context.Context, client redis.UniversalClient) (time.Duration, error) {
 	seconds, err := redisSum(ctx, client, "cpu", "used_cpu_user", "used_cpu_sys")
 	return time.Duration(seconds * float64(time.Second)), err
 }
 
-// redisLog is the length in bytes of the log (AOF), with what is not written yet.
+// redisLog returns the size of the log (AOF) in bytes, including the part that is not
+// yet written.
 func redisLog(ctx context.Context, client redis.UniversalClient) (float64, error) {
 	return redisSum(ctx, client, "persistence", "aof_current_size", "aof_buffer_length")
 }

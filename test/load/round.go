@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// sample is what one side did in one round.
+// sample is the result of one side in one round.
 type sample struct {
 	// rate is requests, rows or transactions per second.
 	rate float64
-	// cpu is the server process's time per request, redis that of the Redis behind
-	// it; 0 where it is not looked at.
+	// cpu is the CPU time of the server process per request, redis that of its Redis.
+	// They are 0 if they are not measured.
 	cpu, redis time.Duration
-	// spent is the time of all processes of the service in the round.
+	// spent is the CPU time of all processes of the service in the round.
 	spent time.Duration
-	// p50 and p99 are of the requests' latencies.
+	// p50 and p99 are quantiles of the requests' latencies.
 	p50, p99 time.Duration
-	// memory and log are the bytes that a click takes in Redis and in its log.
+	// memory and log are the bytes per click in Redis's memory and in its log.
 	memory, log float64
-	// start is how long a server takes to its first answer; idle and busy are the
-	// bytes of memory that it has then, and with many connections.
+	// start is the time from the start of a server to its first response. idle and busy
+	// are its memory in bytes after the start, and with many open connections.
 	start      time.Duration
 	idle, busy float64
 }
 
-// side is one of those that take turns.
+// side measures one round of one side of a row.
 type side func(context.Context) (sample, error)
 
-// takeTurns lets every side run once a round, a different one first each time,
-// and returns each side's samples by round.
+// takeTurns runs each side once per round and returns each side's samples by round. The
+// side that starts changes with each round.
 func (b *bench) takeTurns(ctx context.Context, what string, sides ...side) ([][]sample, error) {
 	samples := make([][]sample, len(sides))
 	for i := range samples {
@@ -73,7 +73,7 @@ func each(samples []sample, of func(sample) float64) []float64 {
 	return values
 }
 
-// ratios are ours over the yardstick's, round by round.
+// ratios returns, for each round, the service's value divided by the yardstick's value.
 func ratios(ours, yardstick []sample, of func(sample) float64) []float64 {
 	values := make([]float64, len(ours))
 	for i := range ours {
@@ -91,7 +91,7 @@ func median(values []float64) float64 {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// quantile of latencies, which are sorted.
+// quantile returns a quantile of sorted latencies.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0

@@ -20,32 +20,34 @@ import (
 )
 
 const (
-	// shopClicks are there for conversions to name, times SCALE.
+	// shopClicks is the number of clicks to which conversions refer, before it is
+	// multiplied by SCALE.
 	shopClicks = 20_000
-	// clickDigits is how many digits at the end of a click's id are its number.
+	// clickDigits is the number of digits at the end of a click id that contain the
+	// click's number.
 	clickDigits = 12
 )
 
-// shop is a merchant with a programme, an approved partner and clicks.
+// shop is a merchant with a programme, an approved partner, and clicks.
 type shop struct {
 	workspace affiliate.WorkspaceID
 	key       string
 	clicks    int
-	// clickedAt is the time inside all clicks' ids, which differ in their last
-	// twelve digits only: the clicks are numbered from 1, in decimal.
+	// clickedAt is the time in the ids of all clicks. The ids differ only in their last
+	// twelve digits, which are the click's number in decimal, from 1 on.
 	clickedAt time.Time
 	clickHead string
 	reported  atomic.Int64
 }
 
-// openShop fills a new database the way merchants and partners do, and then
-// with clicks. Nobody is connected to the database afterwards.
+// openShop fills a new database through the API, and then adds clicks. When it returns,
+// there is no connection to the database.
 func (b *bench) openShop(ctx context.Context, on *database) (*shop, error) {
 	core, err := b.startCore(ctx, on)
 	if err != nil {
 		return nil, err
 	}
-	opened, err := apply(ctx, core.address)
+	opened, err := setUpShop(ctx, core.address)
 	core.stop()
 	if err != nil {
 		return nil, core.fail(err)
@@ -62,10 +64,10 @@ func (b *bench) openShop(ctx context.Context, on *database) (*shop, error) {
 	}
 	var ok bool
 	if click.Program, ok = affiliate.ParseID[affiliate.Program](opened.program); !ok {
-		return nil, fmt.Errorf("the programme's id is %q", opened.program)
+		return nil, fmt.Errorf("invalid programme id %q", opened.program)
 	}
 	if click.Participant, ok = affiliate.ParseID[affiliate.Participant](opened.participant); !ok {
-		return nil, fmt.Errorf("the participant's id is %q", opened.participant)
+		return nil, fmt.Errorf("invalid participant id %q", opened.participant)
 	}
 	conn, err := pgx.Connect(ctx, on.url)
 	if err != nil {
@@ -100,21 +102,23 @@ func (s *shop) addClicks(ctx context.Context, to *database, like affiliate.Click
 
 func (s *shop) clickID(n int) string { return fmt.Sprintf("%s%0*d", s.clickHead, clickDigits, n) }
 
-// sell is a new purchase: its external id, and its click, which go in turn.
-func (s *shop) sell() (order, click string) {
+// nextPurchase returns the external transaction id of a new purchase, and its click. The clicks
+// are used in turn.
+func (s *shop) nextPurchase() (order, click string) {
 	n := int(s.reported.Add(1))
 	return "order-" + strconv.Itoa(n), s.clickID(1 + n%s.clicks)
 }
 
-// request appends the report of a new purchase, and call is the same without HTTP.
-func (s *shop) request(dst []byte, _ int) []byte {
-	order, click := s.sell()
+// appendReport appends the HTTP request that reports a new purchase. call returns the same
+// report as a gRPC request.
+func (s *shop) appendReport(dst []byte, _ int) []byte {
+	order, click := s.nextPurchase()
 	return appendPost(dst, conversionsPath, s.key, `{"event_type":"purchase","external_transaction_id":"`+order+
 		`","amount_cents":10000,"currency":"EUR","click_id":"`+click+`"}`)
 }
 
-func (s *shop) call() *affiliatev1.ReportConversionRequest {
-	order, click := s.sell()
+func (s *shop) reportRequest() *affiliatev1.ReportConversionRequest {
+	order, click := s.nextPurchase()
 	return &affiliatev1.ReportConversionRequest{
 		EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: order,
 		AmountCents: proto.Int64(10000), Currency: proto.String("EUR"), ClickId: &click,
@@ -123,12 +127,12 @@ func (s *shop) call() *affiliatev1.ReportConversionRequest {
 
 type object = map[string]any
 
-// opened is what a merchant and his partner have made.
-type opened struct{ secretKey, publicKey, program, participant string }
+// shopSetup contains the keys and ids that apply created.
+type shopSetup struct{ secretKey, publicKey, program, participant string }
 
-// apply makes a merchant with keys and an active programme, and a partner who
-// takes part in it under clickCode.
-func apply(ctx context.Context, address string) (made opened, err error) {
+// setUpShop creates a merchant with keys and an active programme, and a partner who takes
+// part in it with the referral code clickCode.
+func setUpShop(ctx context.Context, address string) (made shopSetup, err error) {
 	type reply struct{ ID, AccessToken, SecretKey, PublicKey string }
 	var answer reply
 	api := service.API{Address: address}
@@ -154,7 +158,7 @@ func apply(ctx context.Context, address string) (made opened, err error) {
 		"commissionRules": object{"commissionType": "percentage", "percentage": 30, "holdPeriodDays": 30, "autoApproval": true},
 	})
 	made.program = answer.ID
-	// One partner sells everything here.
+	// All conversions have the same partner, so the velocity rule would flag them.
 	call(http.MethodPut, "/programs/"+made.program+"/fraud-policy", merchant, object{"policy": "flag", "disabledRules": []string{"conversion_velocity"}})
 	call(http.MethodPost, "/programs/"+made.program+"/activate", merchant, nil)
 	call(http.MethodPost, "/partner/programs/"+made.program+"/apply", partner, object{"acceptTerms": true, "referralCode": clickCode})

@@ -24,28 +24,28 @@ const (
 	steadyConnections = 64
 )
 
-// steady is a load of HTTP requests at a constant rate over kept connections,
-// which take turns. Every request has its moment, whether or not the answers
-// before it have come, and its latency counts from that moment: a server that
-// stands still for a while pays for all who would have come meanwhile.
+// steady sends HTTP requests at a constant rate, in turn over several persistent
+// connections. Each request is due at a fixed moment, even if earlier responses have not
+// arrived. Its latency begins at that moment. So a server that stops for a while also
+// gets the latency of the requests that were due during that time.
 type steady struct {
 	address     string
 	connections int
-	// rate is that of all connections together, requests per second.
+	// rate is the number of requests per second of all connections together.
 	rate int
-	// measured is how long it is measured, after the warm-up.
+	// measured is the duration of the measurement after the warm-up.
 	measured time.Duration
 	// request appends the next request of a connection to dst.
 	request func(dst []byte, connection int) []byte
-	// status is the answer that counts; any other ends the run.
+	// status is the expected status of all responses. Any other status ends the run.
 	status int
-	// answered, when set, sees the body of every answer that is measured, and when it
-	// came. Connections call it at the same time.
-	answered func(body []byte, at time.Time)
+	// onResponse is called with the body and the time of each measured response. It may be
+	// nil. Connections call it concurrently.
+	onResponse func(body []byte, at time.Time)
 }
 
 func (s steady) run(ctx context.Context) (sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, warmUp+s.measured+patience)
+	ctx, cancel := context.WithTimeout(ctx, warmUp+s.measured+responseTimeout)
 	defer cancel()
 	conns := make([]net.Conn, s.connections)
 	for i := range conns {
@@ -54,12 +54,12 @@ func (s steady) run(ctx context.Context) (sample, error) {
 			return sample{}, err
 		}
 		defer func() { _ = conn.Close() }()
-		// Ends what waits for an answer that does not come.
+		// Closing the connection ends reads that wait for a missing response.
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 		conns[i] = conn
 	}
 	every := time.Second / time.Duration(s.rate)
-	// The same number on each connection.
+	// Each connection sends the same number of requests.
 	turns := int((warmUp+s.measured)/every) / s.connections
 	began := time.Now()
 	due := func(n int) time.Time { return began.Add(time.Duration(n) * every) }
@@ -72,9 +72,9 @@ func (s steady) run(ctx context.Context) (sample, error) {
 			answers := bufio.NewReaderSize(conn, 4096)
 			for turn := range turns {
 				moment := due(turn*s.connections + i)
-				at, err := s.answer(answers, moment.Sub(began) >= warmUp)
+				at, err := s.readResponse(answers, moment.Sub(began) >= warmUp)
 				if err != nil {
-					faults[i] = ended(ctx, fmt.Errorf("%s: %w", s.address, err))
+					faults[i] = contextError(ctx, fmt.Errorf("%s: %w", s.address, err))
 					cancel()
 					return
 				}
@@ -86,13 +86,13 @@ func (s steady) run(ctx context.Context) (sample, error) {
 	}
 	group.Go(func() {
 		if err := s.send(ctx, conns, turns*s.connections, due); err != nil {
-			faults[s.connections] = ended(ctx, err)
+			faults[s.connections] = contextError(ctx, err)
 			cancel()
 		}
 	})
 	group.Wait()
 	for _, fault := range faults {
-		// The first is the cause; the others were cancelled by it.
+		// The first error is the cause. It cancelled the other connections.
 		if fault != nil && !errors.Is(fault, context.Canceled) {
 			return sample{}, fault
 		}
@@ -105,8 +105,8 @@ func (s steady) run(ctx context.Context) (sample, error) {
 	return sample{rate: float64(s.rate), p50: quantile(all, 0.5), p99: quantile(all, 0.99)}, nil
 }
 
-// answer reads an answer, and returns when all of it was there.
-func (s steady) answer(from *bufio.Reader, measured bool) (time.Time, error) {
+// readResponse reads a response and returns the time at which it was complete.
+func (s steady) readResponse(from *bufio.Reader, measured bool) (time.Time, error) {
 	length, err := readHead(from, s.status)
 	if err != nil {
 		return time.Time{}, err
@@ -116,16 +116,16 @@ func (s steady) answer(from *bufio.Reader, measured bool) (time.Time, error) {
 		return time.Time{}, err
 	}
 	at := time.Now()
-	if measured && s.answered != nil {
-		s.answered(body, at)
+	if measured && s.onResponse != nil {
+		s.onResponse(body, at)
 	}
 	_, err = from.Discard(length)
 	return at, err
 }
 
-// send sends so many requests, each at its moment. It has a thread of its own,
-// which the kernel wakes: the runtime's timers are a millisecond late when
-// nothing else goes on.
+// send sends the requests, each at the moment when it is due. It locks its thread and
+// sleeps with nanosleep, because the timers of an idle Go runtime are a millisecond
+// late.
 func (s steady) send(ctx context.Context, conns []net.Conn, requests int, due func(n int) time.Time) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -133,7 +133,7 @@ func (s steady) send(ctx context.Context, conns []net.Conn, requests int, due fu
 	for n := range requests {
 		for wait := time.Until(due(n)); wait > 0; wait = time.Until(due(n)) {
 			rest := syscall.NsecToTimespec(int64(wait))
-			// A signal may end it early.
+			// A signal may end the sleep early.
 			_ = syscall.Nanosleep(&rest, nil)
 		}
 		if ctx.Err() != nil {
@@ -148,7 +148,7 @@ func (s steady) send(ctx context.Context, conns []net.Conn, requests int, due fu
 	return nil
 }
 
-// measureSteady makes row C6.
+// measureSteady measures row C6.
 func (b *bench) measureSteady(ctx context.Context, client redis.UniversalClient, keys []string, bare, edge *process) error {
 	requests := make([][]byte, steadyConnections)
 	for i := range requests {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// row is one line of the table. Its id is that of the project's list of
-// performance goals; a row without a goal is there to explain the others.
+// row is one line of the table. Its id is the number of a performance goal. A row
+// without an id explains other rows.
 type row struct {
 	id, what        string
 	ours, yardstick string
@@ -18,7 +18,8 @@ type row struct {
 	goal            string
 }
 
-// compare adds a row: what of says about ours over the yardstick's.
+// compare adds a row that compares two sides. The function of selects the value of a
+// sample, and show formats it.
 func (b *bench) compare(id, what, yardstick, goal string, ours, theirs []sample, of func(sample) float64, show func(float64) string) {
 	if b.turns != nil {
 		b.turns.report(id, what, ours)

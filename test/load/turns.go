@@ -14,13 +14,14 @@ import (
 	"time"
 )
 
-// turnsName is the variable by which test/load/compare starts this program. Its value
-// is the side's name for the messages. The program then prints no table: it waits for
-// its turn before each round and reports each row's CPU time by round.
+// turnsName is the environment variable that test/load/compare sets when it starts this
+// program. Its value is the name of the side, for messages. The program then prints no
+// table. It waits for its turn before each round, and at the end it reports each row's
+// CPU time by round.
 const turnsName = "BENCH_TURNS"
 
-// turns is the conversation with test/load/compare: messages on standard output, a
-// line of standard input for each turn.
+// turns is the communication with test/load/compare. This program writes messages to
+// standard output and reads one line from standard input for each turn.
 type turns struct {
 	side     string
 	in       *bufio.Reader
@@ -29,8 +30,8 @@ type turns struct {
 	rows     []reportedRow
 }
 
-// message is what this program writes: the round that it waits for, or at the end the
-// rows.
+// message is a message to test/load/compare: the round for which this program waits, or
+// at the end the rows.
 type message struct {
 	Wait  string        `json:"wait,omitempty"`
 	Round int           `json:"round"`
@@ -39,12 +40,13 @@ type message struct {
 
 // reportedRow is a row of the table as test/load/compare reads it.
 type reportedRow struct {
-	// Label is the Wait of the row's rounds.
+	// Label is the field Wait of the messages for the row's rounds.
 	Label string `json:"label"`
 	Name  string `json:"name"`
-	// CPU is nanoseconds per request, by round; zeros if a request has no such value.
+	// CPU is the CPU time per request in nanoseconds, by round. The values are 0 if the
+	// row has no requests.
 	CPU []float64 `json:"cpu"`
-	// Spent is nanoseconds of all processes of the service, by round.
+	// Spent is the CPU time of all processes of the service in nanoseconds, by round.
 	Spent []float64 `json:"spent"`
 }
 
@@ -72,7 +74,7 @@ func (t *turns) wait(label string, round int) error {
 	return err
 }
 
-// keep remembers which rounds samples are of.
+// keep stores the label of the rounds in which samples were measured.
 func (t *turns) keep(label string, sides [][]sample) {
 	if t == nil {
 		return
@@ -97,8 +99,8 @@ func (t *turns) report(id, what string, ours []sample) {
 // end writes the rows.
 func (t *turns) end() error { return t.out.Encode(message{Rows: t.rows}) }
 
-// yardstick leaves out a side that says nothing of the service, if only the service's
-// CPU time is compared.
+// yardstick returns a side that does nothing if only the CPU time of the service is
+// compared. Otherwise it returns s.
 func (b *bench) yardstick(s side) side {
 	if b.turns == nil {
 		return s
@@ -109,8 +111,9 @@ func (b *bench) yardstick(s side) side {
 // services are the names of the processes whose CPU time belongs to the service.
 var services = []string{"core", "collector", "gateway"}
 
-// accounted runs a side and adds the CPU time of the service's processes. Without such
-// a process the service is in this one.
+// accounted runs a side and adds the CPU time of the service's processes. If there is no
+// such process, it adds the CPU time of this process, because then the service runs
+// here.
 func accounted(ctx context.Context, s side) (sample, error) {
 	own, children, err := spentSoFar()
 	if err != nil {
@@ -127,8 +130,8 @@ func accounted(ctx context.Context, s side) (sample, error) {
 	return got, err
 }
 
-// spentSoFar returns the CPU time of this process, and that of the service's processes
-// with all children that have ended.
+// spentSoFar returns the CPU time of this process, and the CPU time of the running
+// processes of the service plus all children that have ended.
 func spentSoFar() (own, children time.Duration, err error) {
 	var usage syscall.Rusage
 	total := func(who int) (time.Duration, error) {
@@ -150,7 +153,7 @@ func spentSoFar() (own, children time.Duration, err error) {
 		if err != nil || !isService(pid) {
 			continue
 		}
-		if running, err := cpuTime(pid); err == nil { // otherwise it has ended
+		if running, err := cpuTime(pid); err == nil { // an error means that the process has ended
 			children += running
 		}
 	}
@@ -161,9 +164,9 @@ func spentSoFar() (own, children time.Duration, err error) {
 func isService(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return false // it has ended
+		return false // the process has ended
 	}
-	// pid (name) state parent
+	// The format is: pid (name) state parent ...
 	name, rest, _ := strings.Cut(string(text), ") ")
 	_, name, _ = strings.Cut(name, "(")
 	fields := strings.Fields(rest)

@@ -21,12 +21,12 @@ const (
 	visibleRound       = 2 * time.Second
 	visibleRate        = 1000
 	visibleConnections = 16
-	// pollRest lies between two looks at the table: they take CPU time from those
-	// who are measured.
-	pollRest = time.Millisecond
+	// pollPause is the pause between two queries of the table. Queries take CPU time from
+	// the measured processes.
+	pollPause = time.Millisecond
 )
 
-// measureVisible makes the rows of the way from a click's 2xx to its row.
+// measureVisible measures the rows of the time from a click's 2xx response to its row.
 func measureVisible(ctx context.Context, b *bench) error {
 	database, err := b.newDatabase(ctx, "clicks", "")
 	if err != nil {
@@ -38,7 +38,7 @@ func measureVisible(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer core.stop()
-	opened, err := apply(ctx, core.address)
+	opened, err := setUpShop(ctx, core.address)
 	if err != nil {
 		return core.fail(err)
 	}
@@ -55,64 +55,66 @@ func measureVisible(ctx context.Context, b *bench) error {
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	// The planner knows nothing of a new table, and would think anew at every look.
+	// The planner has no statistics for a new table and would plan every query again.
 	if _, err := conn.Exec(ctx, "set plan_cache_mode = force_generic_plan; set enable_seqscan = off"); err != nil {
 		return err
 	}
-	v := visible{conn: conn, address: edge.address, request: appendPost(nil, clicksPath, opened.publicKey, clickBody)}
+	v := clickTimer{conn: conn, address: edge.address, request: appendPost(nil, clicksPath, opened.publicKey, clickBody)}
 	const find = `select workspace_id from programs where id = $1`
 	if err := conn.QueryRow(ctx, find, opened.program).Scan(&v.workspace); err != nil {
 		return err
 	}
 	what := fmt.Sprintf("from a click's 2xx to its row at %d/s", visibleRate)
-	got, err := b.takeTurns(ctx, what, v.follow, b.yardstick(v.insert))
+	got, err := b.takeTurns(ctx, what, v.timeClicks, b.yardstick(v.insertRows))
 	if err != nil {
 		return core.fail(edge.fail(err))
 	}
-	b.say("%s: the table was looked at every %s", what, (v.looking / time.Duration(max(1, v.looks))).Round(10*time.Microsecond))
+	b.say("%s: the table was queried every %s", what, (v.queryTime / time.Duration(max(1, v.queries))).Round(10*time.Microsecond))
 	const yardstick = "INSERT of one row"
 	b.compare("", what+", p50", yardstick, "", got[0], got[1], p50, millis)
 	b.compare("", "  p99", yardstick, "", got[0], got[1], p99, millis)
 	return nil
 }
 
-// awaitDirectory returns when the edge knows what a key and the code lead to:
-// before, it refuses a click, or takes one that ingestion has more to do with.
+// awaitDirectory returns when the collector can resolve the key and the code. Before
+// that, it rejects clicks, or accepts them without a programme, which is more work for
+// ingestion.
 func awaitDirectory(ctx context.Context, edge *process, key string) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	for {
-		answer, err := oneClick(ctx, edge.address, key)
+		answer, err := sendClick(ctx, edge.address, key)
 		if err == nil && !strings.Contains(answer, `"program_id":null`) {
 			return nil
 		}
 		if pause := sleep(ctx, 50*time.Millisecond); pause != nil {
-			return errors.Join(fmt.Errorf("the edge does not hear of the shop: %w", pause), err)
+			return errors.Join(fmt.Errorf("the edge directory does not have the shop: %w", pause), err)
 		}
 	}
 }
 
-// visible follows clicks from their 2xx into the table.
-type visible struct {
+// clickTimer measures the time from a click's 2xx response to its row.
+type clickTimer struct {
 	conn      *pgx.Conn
 	workspace affiliate.WorkspaceID
 	address   string
 	request   []byte
-	// looks at the table, and how long they have taken with their rests.
-	looks   int
-	looking time.Duration
+	// queries is the number of queries of the table, and looking the time of all queries
+	// including the pauses.
+	queries   int
+	queryTime time.Duration
 }
 
-// follow sends clicks at a constant rate, and looks for every one from its 2xx
-// until its row is there.
-func (v *visible) follow(ctx context.Context) (sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, warmUp+visibleRound+2*patience)
+// timeClicks sends clicks at a constant rate, and queries the table for each click from its
+// response until its row exists.
+func (v *clickTimer) timeClicks(ctx context.Context) (sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, warmUp+visibleRound+2*responseTimeout)
 	defer cancel()
-	awaited := awaited{since: make(map[[16]byte]time.Time)}
+	pending := pendingClicks{since: make(map[[16]byte]time.Time)}
 	load := steady{
 		address: v.address, connections: visibleConnections, rate: visibleRate, measured: visibleRound, status: http.StatusCreated,
-		request:  func(dst []byte, _ int) []byte { return append(dst, v.request...) },
-		answered: awaited.add,
+		request:    func(dst []byte, _ int) []byte { return append(dst, v.request...) },
+		onResponse: pending.add,
 	}
 	sent := make(chan error, 1)
 	go func() {
@@ -129,51 +131,51 @@ func (v *visible) follow(ctx context.Context) (sample, error) {
 			over = true
 		default:
 		}
-		oldest, err := awaited.oldest()
+		oldest, err := pending.oldest()
 		if err != nil {
 			return sample{}, err
 		}
 		if over && oldest.IsZero() {
 			break
 		}
-		there, err := v.look(ctx, oldest)
+		stored, err := v.storedClicks(ctx, oldest)
 		if err != nil {
 			return sample{}, err
 		}
-		awaited.seen(there, time.Now())
-		if err := sleep(ctx, pollRest); err != nil {
-			return sample{}, fmt.Errorf("click %s does not come to the table: %w", oldest, err)
+		pending.found(stored, time.Now())
+		if err := sleep(ctx, pollPause); err != nil {
+			return sample{}, fmt.Errorf("click %s did not get a row: %w", oldest, err)
 		}
 		if !oldest.IsZero() {
-			v.looks++
-			v.looking += time.Since(began)
+			v.queries++
+			v.queryTime += time.Since(began)
 		}
 	}
-	slices.Sort(awaited.took)
-	return sample{rate: visibleRate, p50: quantile(awaited.took, 0.5), p99: quantile(awaited.took, 0.99)}, nil
+	slices.Sort(pending.took)
+	return sample{rate: visibleRate, p50: quantile(pending.took, 0.5), p99: quantile(pending.took, 0.99)}, nil
 }
 
-// awaited are the clicks that were answered and whose rows are not seen yet.
-type awaited struct {
+// pendingClicks contains the clicks that got a response and whose rows were not found yet.
+type pendingClicks struct {
 	mu    sync.Mutex
 	since map[[16]byte]time.Time
-	odd   error // an answer that could not be read
+	err   error // the error of a response that could not be parsed
 	took  []time.Duration
 }
 
-func (a *awaited) add(answer []byte, at time.Time) {
+func (a *pendingClicks) add(answer []byte, at time.Time) {
 	id, err := clickID(answer)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err != nil {
-		a.odd = err
+		a.err = err
 		return
 	}
 	a.since[id] = at
 }
 
-// oldest is the first click by its id, which is zero when none is awaited.
-func (a *awaited) oldest() (first affiliate.ClickID, err error) {
+// oldest returns the smallest click id in since, or zero if there is none.
+func (a *pendingClicks) oldest() (first affiliate.ClickID, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for id := range a.since {
@@ -181,10 +183,10 @@ func (a *awaited) oldest() (first affiliate.ClickID, err error) {
 			first.UUID = id
 		}
 	}
-	return first, a.odd
+	return first, a.err
 }
 
-func (a *awaited) seen(ids [][16]byte, at time.Time) {
+func (a *pendingClicks) found(ids [][16]byte, at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, id := range ids {
@@ -195,13 +197,13 @@ func (a *awaited) seen(ids [][16]byte, at time.Time) {
 	}
 }
 
-// look returns the clicks whose rows are committed, from one on, if there is one:
-// ids are in the order of their time.
-func (v *visible) look(ctx context.Context, from affiliate.ClickID) ([][16]byte, error) {
+// storedClicks returns the ids of the committed clicks from the id from on. Ids are in the order
+// of their time. If from is zero, look returns nothing.
+func (v *clickTimer) storedClicks(ctx context.Context, from affiliate.ClickID) ([][16]byte, error) {
 	if from.IsZero() {
 		return nil, nil
 	}
-	// The time leaves out the partitions of other days.
+	// The condition on the time excludes the partitions of other days.
 	const find = `select id from clicks where workspace_id = $1 and mode = 'live' and id >= $2 and clicked_at >= $3`
 	at, _ := from.Time()
 	rows, err := v.conn.Query(ctx, find, v.workspace, from, at)
@@ -211,9 +213,9 @@ func (v *visible) look(ctx context.Context, from affiliate.ClickID) ([][16]byte,
 	return pgx.CollectRows(rows, pgx.RowTo[[16]byte])
 }
 
-// insert is the yardstick: rows of another workspace, one statement, transaction
-// and round trip each.
-func (v *visible) insert(ctx context.Context) (sample, error) {
+// insertRows is the yardstick. It inserts rows of another workspace. Each row is one
+// statement, one transaction and one round trip.
+func (v *clickTimer) insertRows(ctx context.Context) (sample, error) {
 	const add = `
 		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code,
 			received_at, expires_at, created_at, landing_url, referrer_domain, utm_source, utm_medium, utm_campaign, sub_id,
@@ -235,12 +237,12 @@ func (v *visible) insert(ctx context.Context) (sample, error) {
 	return sample{rate: float64(len(took)) / visibleRound.Seconds(), p50: quantile(took, 0.5), p99: quantile(took, 0.99)}, nil
 }
 
-// clickID is the id in a collector's answer.
+// clickID returns the click id in a collector's response.
 func clickID(answer []byte) (uuid.UUID, error) {
 	const length = 36
 	_, rest, ok := bytes.Cut(answer, []byte(`"click_id":"`))
 	if !ok || len(rest) < length {
-		return uuid.UUID{}, fmt.Errorf("no click_id in the answer %q", answer)
+		return uuid.UUID{}, fmt.Errorf("no click_id in the response %q", answer)
 	}
 	return uuid.ParseBytes(rest[:length])
 }

@@ -18,37 +18,40 @@ import (
 
 const (
 	webhooksPath = "/webhooks"
-	// endpoints is the most that the mode of a workspace has.
+	// endpoints is the maximum number of endpoints in a mode of a workspace.
 	endpoints = 10
-	// backlog waits at the beginning of each round, times SCALE; the deliveries up to
-	// backlogWarmUp are not measured: the core starts, and connections are made.
+	// backlog is the number of pending deliveries at the start of each round, before it
+	// is multiplied by SCALE. The first backlogWarmUp deliveries are not measured,
+	// because the core starts and opens connections during them.
 	backlog       = 30_000
 	backlogWarmUp = 3_000
-	// deepBacklog, times SCALE, and shallowBacklog are compared by what depthRound
-	// deliveries take meanwhile; feed of them are made good at a time.
+	// deepBacklog (multiplied by SCALE) and shallowBacklog are two backlogs. A round
+	// measures depthRound deliveries while the backlog keeps its size. feed is the
+	// number of deliveries that are inserted at a time to replace the sent ones.
 	deepBacklog    = 1_000_000
 	shallowBacklog = 1_000
 	depthRound     = 15_000
-	feed           = 500
-	// fillBlock bounds the events of one statement.
+	refill         = 500
+	// fillBlock is the maximum number of events in one statement.
 	fillBlock = 1_000
 )
 
-// webhooks is a shop with endpoints, and a database with what waits for them.
+// webhooks contains a shop with endpoints and a database with its pending deliveries.
 type webhooks struct {
 	*bench
-	database *database
-	shop     *shop
-	as       *credentials
-	receiver *receiver
-	// body is that of an event whose id is wire.
-	body []byte
-	wire string
+	database    *database
+	shop        *shop
+	credentials *credentials
+	receiver    *receiver
+	// body is the body of an event whose id is wire.
+	body   []byte
+	wireID string
 }
 
-// measureWebhooks makes the rows W1 and W2, and those of a delivery's way.
+// measureWebhooks measures the rows W1 and W2, and those of the time of a delivery.
 func measureWebhooks(ctx context.Context, b *bench) error {
-	// The yardsticks are in this process.
+	// The yardsticks run in this process, so they use the core's garbage collector
+	// setting.
 	defer debug.SetGCPercent(debug.SetGCPercent(coreGCPercent))
 	w := &webhooks{bench: b}
 	var err error
@@ -59,17 +62,17 @@ func measureWebhooks(ctx context.Context, b *bench) error {
 	if w.shop, err = b.openShop(ctx, w.database); err != nil {
 		return fmt.Errorf("open a shop: %w", err)
 	}
-	if w.as, err = b.newCredentials(); err != nil {
+	if w.credentials, err = b.newCredentials(); err != nil {
 		return err
 	}
 	if err := w.measureArrival(ctx); err != nil {
 		return err
 	}
-	if w.receiver, err = b.startReceiver(ctx, w.as, endpoints); err != nil {
+	if w.receiver, err = b.startReceiver(ctx, w.credentials, endpoints); err != nil {
 		return err
 	}
 	defer w.receiver.stop()
-	if err := w.registerAll(ctx); err != nil {
+	if err := w.registerEndpoints(ctx); err != nil {
 		return err
 	}
 	if err := w.measureBacklog(ctx); err != nil {
@@ -81,7 +84,7 @@ func measureWebhooks(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// readEvent reads an event of a conversion, as all others will be.
+// readEvent reads the event of one conversion. All other events are copies of it.
 func (w *webhooks) readEvent(ctx context.Context) (err error) {
 	conn, err := pgx.Connect(ctx, w.database.url)
 	if err != nil {
@@ -91,34 +94,34 @@ func (w *webhooks) readEvent(ctx context.Context) (err error) {
 	var id uuid.UUID
 	const find = `select id, body from events where workspace_id = $1 and type = $2 limit 1`
 	if err := conn.QueryRow(ctx, find, w.shop.workspace, affiliate.EventConversionCreated).Scan(&id, &w.body); err != nil {
-		return fmt.Errorf("the event that is to be repeated: %w", err)
+		return fmt.Errorf("read the event to copy: %w", err)
 	}
-	w.wire = affiliate.WireID(affiliate.EventID{UUID: id})
+	w.wireID = affiliate.WireID(affiliate.EventID{UUID: id})
 	return nil
 }
 
-// event makes one like the one that was read.
+// event returns a copy of the event with a new id.
 func (w *webhooks) event(at time.Time) (id affiliate.EventID, body []byte) {
 	id = affiliate.NewID[affiliate.Event](at)
-	return id, bytes.Replace(w.body, []byte(w.wire), []byte(affiliate.WireID(id)), 1)
+	return id, bytes.Replace(w.body, []byte(w.wireID), []byte(affiliate.WireID(id)), 1)
 }
 
-func (w *webhooks) registerAll(ctx context.Context) error {
-	core, err := w.startCore(ctx, w.database, w.as.settings()...)
+func (w *webhooks) registerEndpoints(ctx context.Context) error {
+	core, err := w.startCore(ctx, w.database, w.credentials.settings()...)
 	if err != nil {
 		return err
 	}
 	defer core.stop()
 	for _, url := range w.receiver.urls {
-		if err := w.register(ctx, core, url); err != nil {
+		if err := w.registerEndpoint(ctx, core, url); err != nil {
 			return core.fail(err)
 		}
 	}
 	return nil
 }
 
-// fill writes so many deliveries as publishEvents of storage/postgres does, a
-// millisecond between the events, the last of them now.
+// fill inserts events with deliveries in the same way as publishEvents of
+// storage/postgres. Each event is one millisecond later than the one before, and the last one is now.
 func (w *webhooks) fill(ctx context.Context, to *database, deliveries int) (err error) {
 	const publish = `
 		with written as (
@@ -150,7 +153,7 @@ func (w *webhooks) fill(ctx context.Context, to *database, deliveries int) (err 
 		}
 		made, err := conn.Exec(ctx, publish, w.shop.workspace, affiliate.EventConversionCreated, ids, at, bodies)
 		if err == nil && made.RowsAffected() != int64(n*endpoints) {
-			err = fmt.Errorf("%d events made %d deliveries", n, made.RowsAffected())
+			err = fmt.Errorf("%d events created %d deliveries", n, made.RowsAffected())
 		}
 		if err != nil {
 			return fmt.Errorf("fill: %w", err)
@@ -159,7 +162,7 @@ func (w *webhooks) fill(ctx context.Context, to *database, deliveries int) (err 
 	return nil
 }
 
-// measureBacklog makes the rows W1 and W2.
+// measureBacklog measures the rows W1 and W2.
 func (w *webhooks) measureBacklog(ctx context.Context) error {
 	queue, err := w.newDatabase(ctx, "river", "")
 	if err != nil {
@@ -170,7 +173,7 @@ func (w *webhooks) measureBacklog(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	got, err := w.takeTurns(ctx, "webhooks", w.deliver, w.yardstick(w.post), w.yardstick(jobs))
+	got, err := w.takeTurns(ctx, "webhooks", w.sendBacklog, w.yardstick(w.postBacklog), w.yardstick(jobs))
 	if err != nil {
 		return err
 	}
@@ -182,8 +185,8 @@ func (w *webhooks) measureBacklog(ctx context.Context) error {
 	return nil
 }
 
-// deliver lets a core work the backlog off.
-func (w *webhooks) deliver(ctx context.Context) (sample, error) {
+// sendBacklog measures a core that sends the whole backlog.
+func (w *webhooks) sendBacklog(ctx context.Context) (sample, error) {
 	if err := execute(ctx, w.database.url, "truncate webhook_deliveries, events"); err != nil {
 		return sample{}, err
 	}
@@ -191,36 +194,36 @@ func (w *webhooks) deliver(ctx context.Context) (sample, error) {
 	if err := w.fill(ctx, w.database, deliveries); err != nil {
 		return sample{}, err
 	}
-	if err := errors.Join(execute(ctx, w.database.url, "vacuum analyze"), w.settle(ctx), w.receiver.forget(ctx)); err != nil {
+	if err := errors.Join(execute(ctx, w.database.url, "vacuum analyze"), w.settle(ctx), w.receiver.reset(ctx)); err != nil {
 		return sample{}, err
 	}
-	// Its first sweep finds the endpoints.
-	core, err := w.startCore(ctx, w.database, w.as.settings()...)
+	// The core finds the endpoints with pending deliveries when it starts.
+	core, err := w.startCore(ctx, w.database, w.credentials.settings()...)
 	if err != nil {
 		return sample{}, err
 	}
 	defer core.stop()
-	got, err := w.receiver.span(ctx, core.pid, backlogWarmUp, deliveries)
+	got, err := w.receiver.measure(ctx, core.pid, backlogWarmUp, deliveries)
 	arrived := time.Now()
 	if err == nil {
-		err = w.recorded(ctx, deliveries)
+		err = w.awaitDelivered(ctx, deliveries)
 	}
 	if err != nil {
 		return sample{}, core.fail(err)
 	}
-	w.say("webhooks: all was stored %s behind the last arrival", time.Since(arrived).Round(10*time.Millisecond))
+	w.say("webhooks: all outcomes were stored %s after the last arrival", time.Since(arrived).Round(10*time.Millisecond))
 	return got, nil
 }
 
-// recorded waits until all deliveries tell that one attempt delivered them.
-func (w *webhooks) recorded(ctx context.Context, deliveries int) error {
-	for until := time.Now().Add(patience); ; {
+// awaitDelivered waits until all deliveries are stored as delivered with one attempt.
+func (w *webhooks) awaitDelivered(ctx context.Context, deliveries int) error {
+	for until := time.Now().Add(responseTimeout); ; {
 		n, err := w.count(ctx, w.database, "status = 'delivered' and attempt_count = 1 and jsonb_array_length(attempts) = 1")
 		if err != nil || n == deliveries {
 			return err
 		}
 		if time.Now().After(until) {
-			return fmt.Errorf("%d of %d deliveries are recorded", n, deliveries)
+			return fmt.Errorf("only %d of %d deliveries are stored as delivered", n, deliveries)
 		}
 		if err := sleep(ctx, 50*time.Millisecond); err != nil {
 			return err
@@ -228,7 +231,7 @@ func (w *webhooks) recorded(ctx context.Context, deliveries int) error {
 	}
 }
 
-// count is how many deliveries meet a condition.
+// count returns the number of deliveries that meet a condition.
 func (w *webhooks) count(ctx context.Context, of *database, condition string) (n int, err error) {
 	conn, err := pgx.Connect(ctx, of.url)
 	if err != nil {
@@ -239,7 +242,7 @@ func (w *webhooks) count(ctx context.Context, of *database, condition string) (n
 	return n, err
 }
 
-// measureDepth makes the row of how much a delivery depends on what waits behind it.
+// measureDepth measures how the time per delivery depends on the size of the backlog.
 func (w *webhooks) measureDepth(ctx context.Context) error {
 	if err := execute(ctx, w.database.url, "truncate webhook_deliveries, events"); err != nil {
 		return err
@@ -250,14 +253,14 @@ func (w *webhooks) measureDepth(ctx context.Context) error {
 	}
 	defer deep.drop()
 	waiting := deepBacklog * w.scale
-	w.say("webhooks: making a backlog of %d", waiting)
+	w.say("webhooks: creating a backlog of %d", waiting)
 	for of, n := range map[*database]int{deep: waiting, w.database: shallowBacklog} {
 		if err := errors.Join(w.fill(ctx, of, n), execute(ctx, of.url, "vacuum analyze")); err != nil {
 			return err
 		}
 	}
 	keep := func(of *database, n int) side {
-		return func(ctx context.Context) (sample, error) { return w.deliverSteadily(ctx, of, n) }
+		return func(ctx context.Context) (sample, error) { return w.sendSteadily(ctx, of, n) }
 	}
 	got, err := w.takeTurns(ctx, "a deep backlog", keep(deep, waiting), w.yardstick(keep(w.database, shallowBacklog)))
 	if err != nil {
@@ -269,46 +272,47 @@ func (w *webhooks) measureDepth(ctx context.Context) error {
 	return nil
 }
 
-// deliverSteadily lets a core deliver while so many wait all the time, and up to
-// feed more: as many as arrive are inserted. The last of them come by a report, whose
-// commit tells the core's sender.
-func (w *webhooks) deliverSteadily(ctx context.Context, from *database, waiting int) (sample, error) {
+// sendSteadily measures a core that sends deliveries while at least waiting
+// deliveries are pending, and at most feed more. It inserts as many deliveries as
+// arrive. The last ones of each feed come from a reported conversion, because the commit
+// of a conversion wakes up the core's sender.
+func (w *webhooks) sendSteadily(ctx context.Context, from *database, waiting int) (sample, error) {
 	left, err := w.count(ctx, from, "due_at is not null")
 	if err != nil {
 		return sample{}, err
 	}
-	if err := errors.Join(w.fill(ctx, from, waiting+feed-left), w.settle(ctx), w.receiver.forget(ctx)); err != nil {
+	if err := errors.Join(w.fill(ctx, from, waiting+refill-left), w.settle(ctx), w.receiver.reset(ctx)); err != nil {
 		return sample{}, err
 	}
-	core, err := w.startCore(ctx, from, w.as.settings()...)
+	core, err := w.startCore(ctx, from, w.credentials.settings()...)
 	if err != nil {
 		return sample{}, err
 	}
 	defer core.stop()
 	var began time.Duration
-	for n := feed; ; n += feed {
+	for n := refill; ; n += refill {
 		nth, err := w.receiver.await(ctx, n)
 		if err != nil {
 			return sample{}, core.fail(err)
 		}
 		switch n {
 		case backlogWarmUp:
-			began = nth.Behind
+			began = nth.SinceFirst
 		case backlogWarmUp + depthRound:
-			return sample{rate: depthRound / (nth.Behind - began).Seconds()}, nil
+			return sample{rate: depthRound / (nth.SinceFirst - began).Seconds()}, nil
 		}
-		if err := w.fill(ctx, from, feed-endpoints); err != nil {
+		if err := w.fill(ctx, from, refill-endpoints); err != nil {
 			return sample{}, err
 		}
-		if err := w.sell(ctx, core); err != nil {
+		if err := w.reportPurchase(ctx, core); err != nil {
 			return sample{}, core.fail(err)
 		}
 	}
 }
 
-// sell reports one purchase, which makes a delivery for each endpoint.
-func (w *webhooks) sell(ctx context.Context, core *process) error {
-	order, click := w.shop.sell()
+// reportPurchase reports one purchase, which creates one delivery for each endpoint.
+func (w *webhooks) reportPurchase(ctx context.Context, core *process) error {
+	order, click := w.shop.nextPurchase()
 	var made object
 	return service.API{Address: core.address}.Call(ctx, http.MethodPost, "/conversions", w.shop.key, object{
 		"event_type": "purchase", "external_transaction_id": order, "amount_cents": 10000, "currency": "EUR", "click_id": click,

@@ -25,36 +25,36 @@ const (
 	arrivalRate        = 100
 	arrivalConnections = 16
 
-	// What stands before the id in the answer to a report, and in the event of it.
-	answerHead = `{"id":"`
-	objectHead = `"object":{"id":"`
+	// The text before the conversion's id in the response to a report, and in its event.
+	responsePrefix = `{"id":"`
+	eventPrefix    = `"object":{"id":"`
 )
 
-// told follows conversions from their 201 to the arrival of their event.
-type told struct {
+// eventTimer measures the time from a conversion's 201 to the arrival of its event.
+type eventTimer struct {
 	*webhooks
-	core  *process
-	heard *heard
+	core   *process
+	events *eventReceiver
 }
 
-// measureArrival makes the rows of the way from a conversion's 201 to its event,
-// and keeps the body of one for the rows that follow.
+// measureArrival measures the rows of the time from a conversion's 201 to its event. It
+// also stores the body of one event for the rows that follow.
 func (w *webhooks) measureArrival(ctx context.Context) error {
-	core, err := w.startCore(ctx, w.database, w.as.settings()...)
+	core, err := w.startCore(ctx, w.database, w.credentials.settings()...)
 	if err != nil {
 		return err
 	}
 	defer core.stop()
 	listening, stop := context.WithCancel(ctx)
 	defer stop()
-	t := told{webhooks: w, core: core, heard: &heard{}}
-	if err := t.heard.listen(listening, w.as); err != nil {
+	t := eventTimer{webhooks: w, core: core, events: &eventReceiver{}}
+	if err := t.events.serve(listening, w.credentials); err != nil {
 		return err
 	}
-	if err := w.register(ctx, core, t.heard.url); err != nil {
+	if err := w.registerEndpoint(ctx, core, t.events.url); err != nil {
 		return core.fail(err)
 	}
-	// One through the front door shows what the bare client has to post.
+	// One conversion through the API creates the event that the bare client posts.
 	load := t.load()
 	load.connections, load.measured = 1, 0
 	if _, err := load.run(ctx); err != nil {
@@ -64,7 +64,7 @@ func (w *webhooks) measureArrival(ctx context.Context) error {
 		return err
 	}
 	what := fmt.Sprintf("from a conversion's 201 to its event at %d/s", arrivalRate)
-	got, err := w.takeTurns(ctx, what, t.follow, w.yardstick(t.post))
+	got, err := w.takeTurns(ctx, what, t.timeEvents, w.yardstick(t.postAtRate))
 	if err != nil {
 		return core.fail(err)
 	}
@@ -75,36 +75,37 @@ func (w *webhooks) measureArrival(ctx context.Context) error {
 	return execute(ctx, w.database.url, "delete from webhook_endpoints")
 }
 
-func (t told) load() steady {
+func (t eventTimer) load() steady {
 	return steady{
 		address: t.core.address, connections: arrivalConnections, rate: arrivalRate, measured: arrivalRound, status: http.StatusCreated,
-		request: t.shop.request,
+		request: t.shop.appendReport,
 	}
 }
 
-// follow reports conversions at a constant rate.
-func (t told) follow(ctx context.Context) (sample, error) {
+// timeEvents reports conversions at a constant rate and measures the arrival of their
+// events.
+func (t eventTimer) timeEvents(ctx context.Context) (sample, error) {
 	var mu sync.Mutex
-	var odd error
+	var parseErr error
 	since := make(map[string]time.Time)
 	load := t.load()
-	load.answered = func(answer []byte, at time.Time) {
-		id, err := idBehind(answer, answerHead)
+	load.onResponse = func(answer []byte, at time.Time) {
+		id, err := idAfter(answer, responsePrefix)
 		mu.Lock()
 		defer mu.Unlock()
-		since[id], odd = at, errors.Join(odd, err)
+		since[id], parseErr = at, errors.Join(parseErr, err)
 	}
-	if _, err := load.run(ctx); err != nil || odd != nil {
-		return sample{}, errors.Join(err, odd)
+	if _, err := load.run(ctx); err != nil || parseErr != nil {
+		return sample{}, errors.Join(err, parseErr)
 	}
-	return t.heard.took(ctx, since)
+	return t.events.latencies(ctx, since)
 }
 
-// post is the yardstick: the same body to the same receiver, at the same rate.
-func (t told) post(ctx context.Context) (sample, error) {
-	client := newBareClient(t.as, arrivalConnections)
+// postAtRate is the yardstick. It posts the same body to the same receiver at the same rate.
+func (t eventTimer) postAtRate(ctx context.Context) (sample, error) {
+	client := newBareClient(t.credentials, arrivalConnections)
 	defer client.close()
-	like, err := idBehind(t.body, objectHead)
+	like, err := idAfter(t.body, eventPrefix)
 	if err != nil {
 		return sample{}, err
 	}
@@ -118,18 +119,18 @@ func (t told) post(ctx context.Context) (sample, error) {
 		id := uuid.NewString()
 		body := bytes.Replace(t.body, []byte(like), []byte(id), 1)
 		sent := time.Now()
-		if err := client.post(ctx, t.heard.url, affiliate.WireID(affiliate.NewID[affiliate.Event](sent)), body); err != nil {
+		if err := client.post(ctx, t.events.url, affiliate.WireID(affiliate.NewID[affiliate.Event](sent)), body); err != nil {
 			return sample{}, err
 		}
 		if due.Sub(began) >= warmUp {
 			since[id] = sent
 		}
 	}
-	return t.heard.took(ctx, since)
+	return t.events.latencies(ctx, since)
 }
 
-// idBehind is the id that follows a text.
-func idBehind(text []byte, before string) (string, error) {
+// idAfter returns the id that follows a text.
+func idAfter(text []byte, before string) (string, error) {
 	const length = 36
 	_, rest, ok := bytes.Cut(text, []byte(before))
 	if !ok || len(rest) < length {
@@ -138,8 +139,8 @@ func idBehind(text []byte, before string) (string, error) {
 	return string(rest[:length]), nil
 }
 
-// register makes an endpoint of the shop's that follows conversions.
-func (w *webhooks) register(ctx context.Context, core *process, url string) error {
+// registerEndpoint registers a webhook endpoint of the shop that subscribes to conversions.
+func (w *webhooks) registerEndpoint(ctx context.Context, core *process, url string) error {
 	api := service.API{Address: core.address}
 	var merchant session
 	err := api.Call(ctx, http.MethodPost, "/auth/merchant/login", "", object{
@@ -154,22 +155,22 @@ func (w *webhooks) register(ctx context.Context, core *process, url string) erro
 	}, &made)
 }
 
-// heard receives in this process, and keeps when what each delivery tells of came,
-// by its id.
-type heard struct {
+// eventReceiver is a webhook receiver in this process. It stores the time at which the event of
+// each conversion arrived, by the conversion's id.
+type eventReceiver struct {
 	url string
 
-	mu sync.Mutex
-	at map[string]time.Time
+	mu        sync.Mutex
+	arrivedAt map[string]time.Time
 }
 
-// listen serves until ctx ends.
-func (h *heard) listen(ctx context.Context, as *credentials) error {
+// serve serves until ctx ends.
+func (h *eventReceiver) serve(ctx context.Context, as *credentials) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	h.url, h.at = "https://"+listener.Addr().String()+"/webhooks", make(map[string]time.Time)
+	h.url, h.arrivedAt = "https://"+listener.Addr().String()+"/webhooks", make(map[string]time.Time)
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0),
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{as.pair}, MinVersion: tls.VersionTLS12},
@@ -179,39 +180,39 @@ func (h *heard) listen(ctx context.Context, as *credentials) error {
 	return nil
 }
 
-func (h *heard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *eventReceiver) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	at := time.Now()
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	id, err := idBehind(body, objectHead)
+	id, err := idAfter(body, eventPrefix)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	h.mu.Lock()
-	h.at[id] = at
+	h.arrivedAt[id] = at
 	h.mu.Unlock()
 }
 
-// missing tells whether one of these has not come.
-func (h *heard) missing(ids map[string]time.Time) (id string, is bool) {
+// missing returns a conversion whose event has not arrived, if there is one.
+func (h *eventReceiver) missing(ids map[string]time.Time) (id string, is bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for id := range ids {
-		if h.at[id].IsZero() {
+		if h.arrivedAt[id].IsZero() {
 			return id, true
 		}
 	}
 	return "", false
 }
 
-// took is how long each took from when it is counted to its arrival; it waits for
-// the last.
-func (h *heard) took(ctx context.Context, since map[string]time.Time) (sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// latencies waits for the events of all conversions in since. It returns the quantiles of the
+// times from since to the arrival.
+func (h *eventReceiver) latencies(ctx context.Context, since map[string]time.Time) (sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	for {
 		id, is := h.missing(since)
@@ -219,14 +220,14 @@ func (h *heard) took(ctx context.Context, since map[string]time.Time) (sample, e
 			break
 		}
 		if err := sleep(ctx, 10*time.Millisecond); err != nil {
-			return sample{}, fmt.Errorf("the event of conversion %s does not arrive: %w", id, err)
+			return sample{}, fmt.Errorf("the event of conversion %s did not arrive: %w", id, err)
 		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var took []time.Duration
 	for id, at := range since {
-		took = append(took, h.at[id].Sub(at))
+		took = append(took, h.arrivedAt[id].Sub(at))
 	}
 	slices.Sort(took)
 	return sample{rate: arrivalRate, p50: quantile(took, 0.5), p99: quantile(took, 0.99)}, nil

@@ -22,12 +22,12 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// credentials are a certificate for 127.0.0.1, made for the run, which vouches for
-// itself: whoever calls a receiver is told to trust it.
+// credentials contains a self-signed certificate for 127.0.0.1 that is created for the
+// run. Clients of a receiver are configured to trust it.
 type credentials struct {
 	pair tls.Certificate
 	pool *x509.CertPool
-	// certificate and key are the same as PEM files.
+	// certificate and key are the names of PEM files with the same content.
 	certificate, key string
 }
 
@@ -67,20 +67,20 @@ func (b *bench) newCredentials() (*credentials, error) {
 	return c, nil
 }
 
-// settings let a core call receivers on this machine.
+// settings returns the settings with which a core can send to receivers on this machine.
 func (c *credentials) settings() []string {
 	return []string{"TRIBUTARY_WEBHOOK_ALLOW_CIDRS=127.0.0.0/8", "TRIBUTARY_WEBHOOK_CA_FILE=" + c.certificate}
 }
 
-// receiver is the process that deliveries go to, test/load/bare.
+// receiver is the process that receives the deliveries, test/load/bare.
 type receiver struct {
 	*process
 	urls []string
 }
 
-// startReceiver starts one with so many endpoints. Each has a port of its own, as
-// endpoints have hosts of their own: one host gets no more kept connections than one
-// endpoint needs.
+// startReceiver starts a receiver with a number of endpoints. Each endpoint has its own
+// port, because real endpoints have their own hosts: all endpoints of one host together
+// get as many persistent connections as one endpoint needs.
 func (b *bench) startReceiver(ctx context.Context, as *credentials, endpoints int) (*receiver, error) {
 	addresses, err := servers.FreeAddresses(1 + endpoints)
 	if err != nil {
@@ -102,27 +102,27 @@ func (b *bench) startReceiver(ctx context.Context, as *credentials, endpoints in
 	return r, nil
 }
 
-// arrival is when a delivery came, behind the first, and how many have come when
-// that is told.
+// arrival is the time of a delivery after the first delivery, and the number of
+// deliveries that had arrived when the receiver was queried.
 type arrival struct {
-	Behind time.Duration
-	Count  int
+	SinceFirst time.Duration
+	Count      int
 }
 
-// await returns when n deliveries have come.
+// await returns when n deliveries have arrived.
 func (r *receiver) await(ctx context.Context, n int) (a arrival, err error) {
 	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	answer, err := r.call(ctx, http.MethodGet, "/arrivals/"+strconv.Itoa(n))
 	if err != nil {
-		return a, fmt.Errorf("delivery %d does not arrive: %w", n, err)
+		return a, fmt.Errorf("delivery %d did not arrive: %w", n, err)
 	}
 	defer func() { _ = answer.Body.Close() }()
 	return a, json.NewDecoder(answer.Body).Decode(&a)
 }
 
-// forget lets the next delivery be the first.
-func (r *receiver) forget(ctx context.Context) error {
+// reset deletes the recorded arrivals, so that the next delivery is the first.
+func (r *receiver) reset(ctx context.Context) error {
 	answer, err := r.call(ctx, http.MethodDelete, "/arrivals")
 	if err != nil {
 		return err
@@ -138,8 +138,8 @@ func (r *receiver) call(ctx context.Context, method, path string) (*http.Respons
 	return http.DefaultClient.Do(request)
 }
 
-// span is what a process did between two arrivals.
-func (r *receiver) span(ctx context.Context, pid, from, to int) (sample, error) {
+// measure measures the process pid between the arrivals number from and to.
+func (r *receiver) measure(ctx context.Context, pid, from, to int) (sample, error) {
 	first, err := r.await(ctx, from)
 	if err != nil {
 		return sample{}, err
@@ -154,7 +154,7 @@ func (r *receiver) span(ctx context.Context, pid, from, to int) (sample, error) 
 	}
 	after, err := cpuTime(pid)
 	return sample{
-		rate: float64(to-from) / (last.Behind - first.Behind).Seconds(),
+		rate: float64(to-from) / (last.SinceFirst - first.SinceFirst).Seconds(),
 		cpu:  (after - before) / time.Duration(max(1, last.Count-first.Count)),
 	}, err
 }

@@ -22,13 +22,14 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// bareClient posts signed bodies, and does nothing else that a sender does.
+// bareClient posts signed bodies without the other work of a webhook sender.
 type bareClient struct {
 	http   *http.Client
 	secret webhook.Secret
 }
 
-// newBareClient makes one that keeps so many connections to a host.
+// newBareClient returns a client that keeps the given number of connections to a host
+// open.
 func newBareClient(trusting *credentials, connections int) bareClient {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -59,16 +60,16 @@ func (c bareClient) post(ctx context.Context, url, id string, body []byte) error
 	}
 	defer func() { _ = answer.Body.Close() }()
 	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answered %d", url, answer.StatusCode)
+		return fmt.Errorf("%s returned status %d", url, answer.StatusCode)
 	}
 	_, err = io.Copy(io.Discard, answer.Body)
 	return err
 }
 
-// post is the yardstick of W1: the backlog's bodies to its endpoints, from memory,
-// with as many requests in flight.
-func (w *webhooks) post(ctx context.Context) (sample, error) {
-	client := newBareClient(w.as, webhook.InFlight)
+// postBacklog is the yardstick of W1. It posts the backlog's bodies from memory to the same
+// endpoints, with as many requests in flight.
+func (w *webhooks) postBacklog(ctx context.Context) (sample, error) {
+	client := newBareClient(w.credentials, webhook.InFlight)
 	defer client.close()
 	deliveries := backlog * w.scale
 	ids, bodies := make([]string, deliveries/endpoints), make([][]byte, deliveries/endpoints)
@@ -77,7 +78,7 @@ func (w *webhooks) post(ctx context.Context) (sample, error) {
 		id, bodies[i] = w.event(time.Now())
 		ids[i] = affiliate.WireID(id)
 	}
-	if err := errors.Join(w.settle(ctx), w.receiver.forget(ctx)); err != nil {
+	if err := errors.Join(w.settle(ctx), w.receiver.reset(ctx)); err != nil {
 		return sample{}, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -96,7 +97,7 @@ func (w *webhooks) post(ctx context.Context) (sample, error) {
 			})
 		}
 	}
-	got, err := w.receiver.span(ctx, os.Getpid(), backlogWarmUp, deliveries)
+	got, err := w.receiver.measure(ctx, os.Getpid(), backlogWarmUp, deliveries)
 	if err != nil {
 		err = errors.Join(err, context.Cause(ctx))
 		cancel(err)
@@ -105,13 +106,14 @@ func (w *webhooks) post(ctx context.Context) (sample, error) {
 	return got, err
 }
 
-// noOp is a job that does nothing.
+// noOp is a River job that does nothing.
 type noOp struct{}
 
-// Kind names the job.
+// Kind returns the name of the job kind.
 func (noOp) Kind() string { return "no_op" }
 
-// fastestJobs is the yardstick of W2, with as many workers as are the fastest here.
+// fastestJobs returns the yardstick of W2 with the number of workers that is the fastest
+// on this machine.
 func (w *webhooks) fastestJobs(ctx context.Context, on *database) (side, error) {
 	var fastest side
 	most, best := 0.0, 0
@@ -125,11 +127,11 @@ func (w *webhooks) fastestJobs(ctx context.Context, on *database) (side, error) 
 			most, best, fastest = got.rate, workers, jobs
 		}
 	}
-	w.say("webhooks: River is held against with %d workers", best)
+	w.say("webhooks: River runs with %d workers", best)
 	return fastest, nil
 }
 
-// completeJobs lets River complete as many jobs as deliveries wait in W1.
+// completeJobs measures River with as many jobs as the backlog has deliveries.
 func (w *webhooks) completeJobs(ctx context.Context, on *database, workers int) (sample, error) {
 	if err := execute(ctx, on.url, "truncate river.river_job"); err != nil {
 		return sample{}, err
@@ -163,7 +165,7 @@ func (w *webhooks) completeJobs(ctx context.Context, on *database, workers int) 
 	if err := errors.Join(execute(ctx, on.url, "vacuum analyze river.river_job"), w.settle(ctx)); err != nil {
 		return sample{}, err
 	}
-	// A job is told of when the database knows that it is completed.
+	// The event of a job is sent after its completion is stored.
 	completed, end := client.SubscribeConfig(&river.SubscribeConfig{ChanSize: jobs, Kinds: []river.EventKind{river.EventKindJobCompleted}})
 	defer end()
 	if err := client.Start(ctx); err != nil {
@@ -177,7 +179,7 @@ func (w *webhooks) completeJobs(ctx context.Context, on *database, workers int) 
 		select {
 		case <-completed:
 		case <-ctx.Done():
-			return sample{}, fmt.Errorf("%d of %d jobs are completed: %w", n, jobs, ctx.Err())
+			return sample{}, fmt.Errorf("only %d of %d jobs completed: %w", n, jobs, ctx.Err())
 		}
 		if n+1 == backlogWarmUp {
 			began = time.Now()

@@ -13,26 +13,26 @@ import (
 	"time"
 )
 
-// arrivals has when each delivery came, in their order.
+// arrivals contains the times of all deliveries in their order.
 type arrivals struct {
-	mu sync.Mutex
-	at []time.Time
+	mu    sync.Mutex
+	times []time.Time
 }
 
-// serveDeliveries receives webhooks over TLS at endpoints. At address it tells of
-// them without TLS.
+// serveDeliveries receives webhooks over TLS at endpoints. It serves the times of their
+// arrival at address without TLS.
 func serveDeliveries(ctx context.Context, address, certificate, key string, endpoints []string) error {
 	pair, err := tls.LoadX509KeyPair(certificate, key)
 	if err != nil {
 		return err
 	}
 	var a arrivals
-	telling := &http.Server{Handler: a.tell(), ReadHeaderTimeout: time.Minute}
-	receiving := &http.Server{
+	queries := &http.Server{Handler: a.handler(), ReadHeaderTimeout: time.Minute}
+	webhooks := &http.Server{
 		Handler: http.HandlerFunc(a.receive), ReadHeaderTimeout: time.Minute,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
 	}
-	end := func() { _ = errors.Join(telling.Close(), receiving.Close()) }
+	end := func() { _ = errors.Join(queries.Close(), webhooks.Close()) }
 	defer end()
 	defer context.AfterFunc(ctx, end)()
 	ended := make(chan error, len(endpoints)+1)
@@ -41,13 +41,13 @@ func serveDeliveries(ctx context.Context, address, certificate, key string, endp
 		if err != nil {
 			return err
 		}
-		go func() { ended <- receiving.ServeTLS(listener, "", "") }()
+		go func() { ended <- webhooks.ServeTLS(listener, "", "") }()
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		return err
 	}
-	go func() { ended <- telling.Serve(listener) }()
+	go func() { ended <- queries.Serve(listener) }()
 	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
@@ -61,14 +61,15 @@ func (a *arrivals) receive(w http.ResponseWriter, r *http.Request) {
 	}
 	at := time.Now()
 	a.mu.Lock()
-	a.at = append(a.at, at)
+	a.times = append(a.times, at)
 	a.mu.Unlock()
 }
 
-// tell answers GET /arrivals/{n} when n deliveries have come, with how long behind
-// the first the n-th did and how many have come by now. DELETE /arrivals forgets
-// them all.
-func (a *arrivals) tell() http.Handler {
+// handler returns the handler of the arrival times. GET /arrivals/{n} waits until n
+// deliveries have arrived. It returns the time from the first to the n-th delivery, and
+// the number of deliveries at the time of the response. DELETE /arrivals deletes all
+// recorded arrivals.
+func (a *arrivals) handler() http.Handler {
 	const pause = time.Millisecond
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /arrivals/{n}", func(w http.ResponseWriter, r *http.Request) {
@@ -78,12 +79,12 @@ func (a *arrivals) tell() http.Handler {
 			return
 		}
 		for {
-			if behind, count, ok := a.nth(n); ok {
+			if sinceFirst, count, ok := a.nth(n); ok {
 				w.Header().Set("Content-Type", "application/json")
 				_ = json.NewEncoder(w).Encode(struct {
-					Behind time.Duration
-					Count  int
-				}{behind, count})
+					SinceFirst time.Duration
+					Count      int
+				}{sinceFirst, count})
 				return
 			}
 			select {
@@ -95,7 +96,7 @@ func (a *arrivals) tell() http.Handler {
 	})
 	mux.HandleFunc("DELETE /arrivals", func(w http.ResponseWriter, _ *http.Request) {
 		a.mu.Lock()
-		a.at = a.at[:0]
+		a.times = a.times[:0]
 		a.mu.Unlock()
 		w.WriteHeader(http.StatusNoContent)
 	})
@@ -103,11 +104,11 @@ func (a *arrivals) tell() http.Handler {
 	return mux
 }
 
-func (a *arrivals) nth(n int) (behind time.Duration, count int, ok bool) {
+func (a *arrivals) nth(n int) (sinceFirst time.Duration, count int, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.at) < n {
+	if len(a.times) < n {
 		return 0, 0, false
 	}
-	return a.at[n-1].Sub(a.at[0]), len(a.at), true
+	return a.times[n-1].Sub(a.times[0]), len(a.times), true
 }

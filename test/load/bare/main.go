@@ -1,15 +1,15 @@
-// Command bare serves what our servers are compared with, and nothing that makes
-// them worth having:
+// Command bare is a minimal HTTP server with which the servers of the service are
+// compared:
 //
-//	bare ADDRESS ANSWER
+//	bare ADDRESS RESPONSE
 //	bare ADDRESS deliveries CERTIFICATE KEY ENDPOINT...
 //
-// A click is read and answered with ANSWER, an answer of the collector's, with an
-// id of its own in the place of the first one in it. The health route answers the
-// way encoding/json does.
+// In the first form it reads each click and returns RESPONSE, which is a response of the
+// collector, with the first click id replaced by a new one. The health route returns
+// JSON from encoding/json.
 //
-// With deliveries it is who receives webhooks, over TLS at each of the endpoints: it
-// answers 200 at once, and tells at ADDRESS when they came.
+// In the second form it receives webhooks over TLS at each of the endpoints. It returns
+// 200 at once. ADDRESS serves the times at which the webhooks arrived.
 package main
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// idLength is that of a UUID's text.
+// idLength is the length of a UUID in text form.
 const idLength = 36
 
 const healthPath = "/api/v1/health"
@@ -37,7 +37,7 @@ const healthPath = "/api/v1/health"
 func main() {
 	deliveries := len(os.Args) > 5 && os.Args[2] == "deliveries"
 	if len(os.Args) != 3 && !deliveries {
-		fmt.Fprintln(os.Stderr, "usage: bare ADDRESS ANSWER\n       bare ADDRESS deliveries CERTIFICATE KEY ENDPOINT...")
+		fmt.Fprintln(os.Stderr, "usage: bare ADDRESS RESPONSE\n       bare ADDRESS deliveries CERTIFICATE KEY ENDPOINT...")
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -58,7 +58,7 @@ func serve(ctx context.Context, address, answer string) error {
 	const before = `"click_id":"`
 	at := strings.Index(answer, before) + len(before)
 	if at < len(before) || len(answer) < at+idLength {
-		return fmt.Errorf("no click_id in the answer %q", answer)
+		return fmt.Errorf("no click_id in the response %q", answer)
 	}
 	head, tail := answer[:at], answer[at+idLength:]
 

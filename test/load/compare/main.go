@@ -1,26 +1,29 @@
-// Command compare holds the CPU time of the service against that of an earlier commit,
+// Command compare compares the CPU time of the service with that of an earlier commit,
 // for each row of `make bench`.
 //
 //	make bench BASE=<commit> [PARTS='collector conversions']
 //
-// It runs the load program (test/load) of both commits, each on servers of its own. The
-// programs prepare themselves and then wait before each round for their turn: the rounds
-// of both alternate, another side first each time. So a pair of rounds has the same
-// machine, whose speed drifts by a quarter within minutes.
+// It runs the load program (test/load) of both commits, each with its own servers. The
+// programs prepare themselves and then wait for their turn before each round. The rounds
+// of the two programs alternate, and the side that starts changes with each pair. So the
+// two rounds of a pair run under the same conditions, although the speed of the machine
+// may change by a quarter within minutes.
 //
-// A row's value is the CPU time of the server process per request. Rows without requests
-// have the time of all processes of the service in a round instead, whose work is the
-// same in each. The ratio after to before is estimated from the pairs, with its 95 %
-// interval. A row is worse only if the whole interval lies above 1.10; then the exit code
-// is 1. BENCH_ROUNDS (default and least number for a verdict: 15) is the number of pairs.
+// The value of a row is the CPU time of the server process per request. A row without
+// requests uses the CPU time of all processes of the service per round, because the work
+// of a round is the same on both sides. The command estimates the ratio of after to
+// before from the pairs, with a 95 % interval. A row is worse only if the whole interval
+// is above 1.10; then the exit code is 1. BENCH_ROUNDS is the number of pairs. The
+// default is 15, which is also the minimum for a verdict.
 //
-// Each commit's own load program measures it, because programs know the schema, the
-// packages and the settings of their commit. A commit whose program does not take turns
-// yet gets the present files that do (overlay in program.go); the files that measure stay
-// its own.
+// Each commit is measured by its own load program, because the programs depend on the
+// schema, the packages and the settings of their commit. The load program of an older
+// commit may not support turns. It then gets the current files that implement them
+// (overlay in program.go). The files that measure are not replaced.
 //
-// How it misleads: a row that both commits measure differently is compared all the same.
-// Both pairs of servers run all the time; the one that is not measured is idle.
+// Limits of the method: a row is compared even if the two commits measure it in
+// different ways. Both pairs of servers run all the time; the pair that is not measured
+// is idle.
 package main
 
 import (
@@ -84,8 +87,8 @@ func run(ctx context.Context, args []string) (err error) {
 	if err := alternate(before, after); err != nil {
 		return err
 	}
-	table := compareRows(before.rows, after.rows, before.inStep(after))
-	fmt.Printf("before: %.12s, after: the present tree; %s rounds\n\n", commit, rounds)
+	table := compareRows(before.rows, after.rows, before.pairedLabels(after))
+	fmt.Printf("before: %.12s, after: the current tree; %s rounds\n\n", commit, rounds)
 	if err := printTable(os.Stdout, table); err != nil {
 		return err
 	}

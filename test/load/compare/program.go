@@ -19,17 +19,18 @@ import (
 
 const (
 	loadFolder = "test/load"
-	// turnsFile is in every load program that takes turns.
+	// turnsFile exists in every load program that supports turns.
 	turnsFile   = loadFolder + "/turns.go"
 	stopTimeout = time.Minute
 )
 
-// overlay are the present files that make an older load program take turns. They
-// depend on the rest of the program by few names. commissions.go measures, but in a
-// random order before.
+// overlay contains the current files that add turns to an older load program. They use
+// only a few names of the rest of the program. commissions.go does measure, but older
+// versions measured in a random order.
 var overlay = []string{turnsFile, loadFolder + "/main.go", loadFolder + "/round.go", loadFolder + "/table.go", loadFolder + "/commissions.go"}
 
-// prepare extracts a commit into source, with a load program that takes turns.
+// prepare extracts a commit into source, and makes sure that its load program supports
+// turns.
 func prepare(ctx context.Context, commit, root, source string) error {
 	if err := os.Mkdir(source, 0o700); err != nil {
 		return err
@@ -52,7 +53,7 @@ func prepare(ctx context.Context, commit, root, source string) error {
 	return nil
 }
 
-// message and row are what test/load writes (turns.go there).
+// message and row are the messages of test/load (see turns.go there).
 type message struct {
 	Wait  string
 	Round int
@@ -64,17 +65,18 @@ type row struct {
 	CPU, Spent  []float64
 }
 
-// program is a running load program beside its servers.
+// program is a running load program with its servers.
 type program struct {
 	side string
 	cmd  *exec.Cmd
 	in   io.WriteCloser
 	out  *json.Decoder
-	// waits is the round that it waits for; finished: it has reported its rows.
-	waits    turn
-	finished bool
-	rows     []row
-	// measured holds when each round was measured, as the number of its pair.
+	// waitingFor is the round for which the program waits. finished reports that it has sent
+	// its rows.
+	waitingFor turn
+	finished   bool
+	rows       []row
+	// measured maps each measured round to the number of its pair.
 	measured map[turn]int
 	labels   map[string]bool
 }
@@ -85,8 +87,8 @@ type turn struct {
 	round int
 }
 
-// start builds the load program of the module in source and starts it beside servers
-// of its own.
+// start builds the load program of the module in source and starts it with its own
+// servers.
 func start(ctx context.Context, side, root, source, binaries, rounds string, parts []string) (*program, error) {
 	if err := os.Mkdir(binaries, 0o700); err != nil {
 		return nil, err
@@ -100,7 +102,8 @@ func start(ctx context.Context, side, root, source, binaries, rounds string, par
 	cmd.Env = append(os.Environ(), "BENCH_TURNS="+side, "BENCH_ROUNDS="+rounds)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = stopTimeout
-	// Ctrl-C reaches the program through us, once.
+	// Without its own process group the program would get Ctrl-C twice: from the
+	// terminal and from this process.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -129,36 +132,37 @@ func (p *program) next() error {
 	if err := p.out.Decode(&m); err != nil {
 		return fmt.Errorf("the load program %s ended: %w", p.side, err)
 	}
-	p.waits, p.finished, p.rows = turn{m.Wait, m.Round}, m.Wait == "", m.Rows
+	p.waitingFor, p.finished, p.rows = turn{m.Wait, m.Round}, m.Wait == "", m.Rows
 	return nil
 }
 
-// measure lets the program measure the round that it waits for, as part of a pair, and
-// returns when it waits for the next.
+// measure starts the round for which the program waits, as part of a pair, and returns
+// when the program waits for the next round.
 func (p *program) measure(pair int) error {
-	p.measured[p.waits], p.labels[p.waits.label] = pair, true
+	p.measured[p.waitingFor], p.labels[p.waitingFor.label] = pair, true
 	if _, err := io.WriteString(p.in, "\n"); err != nil {
 		return fmt.Errorf("the load program %s: %w", p.side, err)
 	}
 	return p.next()
 }
 
-// stop waits for the end of the program and its servers, and ends them if the program
-// has not reported its rows. A program that waits for its turn ends when its input is
+// stop waits until the program and its servers have ended. If the program has not sent
+// its rows, stop ends it first: a program that waits for its turn ends when its input is
 // closed, and a program that measures ends on SIGTERM.
 func (p *program) stop() {
 	if !p.finished {
 		_ = p.in.Close()
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only if the program has ended
 	}
-	_ = p.cmd.Wait() // the rows were read before
+	_ = p.cmd.Wait() // the rows are already read
 }
 
-// alternate lets two programs measure in turn until both have reported their rows.
+// alternate runs the rounds of two programs alternately until both have sent their rows.
 //
-// Both measure the same rows in the same order, except for those that only one has.
-// Such a row is measured alone: a program that waits for a row which the other has
-// measured is behind, otherwise the program after is ahead with a row that is new.
+// Both programs measure the same rows in the same order, except for rows that only one
+// of them has. Those rows are measured alone. If the program before waits for a row that
+// the program after has already measured, the program before continues alone. Otherwise
+// the program after continues alone, because its row may be new.
 func alternate(before, after *program) error {
 	if err := errors.Join(before.next(), after.next()); err != nil {
 		return err
@@ -168,9 +172,9 @@ func alternate(before, after *program) error {
 		switch {
 		case before.finished:
 			turns = []*program{after}
-		case after.finished, before.waits != after.waits && after.labels[before.waits.label]:
+		case after.finished, before.waitingFor != after.waitingFor && after.labels[before.waitingFor.label]:
 			turns = []*program{before}
-		case before.waits != after.waits:
+		case before.waitingFor != after.waitingFor:
 			turns = []*program{after}
 		case pair%2 == 1:
 			turns = []*program{after, before}
@@ -184,8 +188,8 @@ func alternate(before, after *program) error {
 	return nil
 }
 
-// inStep returns the labels whose rounds both programs measured in pairs.
-func (p *program) inStep(other *program) map[string]bool {
+// pairedLabels returns the labels whose rounds both programs measured in pairs.
+func (p *program) pairedLabels(other *program) map[string]bool {
 	paired := map[string]bool{}
 	for t := range p.measured {
 		paired[t.label] = true

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// scripted is a load program of two rounds for each of its rows. It adds what it
-// measures to order.
-func scripted(t *testing.T, side string, rows []string, order *[]string) *program {
+// scriptedProgram returns a program that imitates a load program with two rounds for each row.
+// It appends each measured round to order.
+func scriptedProgram(t *testing.T, side string, rows []string, order *[]string) *program {
 	t.Helper()
 	in, write := io.Pipe()
 	read, out := io.Pipe()
@@ -59,24 +59,24 @@ func TestAlternate(t *testing.T) {
 		{
 			name: "rows in another order", before: []string{"x", "y", "z"}, after: []string{"y", "x", "z"},
 			order:    []string{"a y 0", "a y 1", "b x 0", "a x 0", "a x 1", "b x 1", "b y 0", "b y 1", "b z 0", "a z 0", "a z 1", "b z 1"},
-			verdicts: map[string]string{"row x": tooFew, "row y": notInStep, "row z": tooFew},
+			verdicts: map[string]string{"row x": tooFew, "row y": notCompared, "row z": tooFew},
 		},
 		{
 			name: "a removed row", before: []string{"x", "old", "y"}, after: []string{"x", "y"},
 			order:    []string{"b x 0", "a x 0", "a x 1", "b x 1", "a y 0", "a y 1", "b old 0", "b old 1", "b y 0", "b y 1"},
-			verdicts: map[string]string{"row x": tooFew, "row old": "only before", "row y": notInStep},
+			verdicts: map[string]string{"row x": tooFew, "row old": "only before", "row y": notCompared},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var order []string
-			before, after := scripted(t, "b", test.before, &order), scripted(t, "a", test.after, &order)
+			before, after := scriptedProgram(t, "b", test.before, &order), scriptedProgram(t, "a", test.after, &order)
 			if err := alternate(before, after); err != nil {
 				t.Fatal(err)
 			}
 			if !slices.Equal(order, test.order) {
 				t.Errorf("measured in the order %q, want %q", order, test.order)
 			}
-			table := compareRows(before.rows, after.rows, before.inStep(after))
+			table := compareRows(before.rows, after.rows, before.pairedLabels(after))
 			for _, l := range table {
 				if l.verdict != test.verdicts[l.name] {
 					t.Errorf("%s: %s, want %s", l.name, l.verdict, test.verdicts[l.name])
@@ -89,12 +89,12 @@ func TestAlternate(t *testing.T) {
 	}
 }
 
-func TestAlternate_ReportsTheEndOfAProgram(t *testing.T) {
+func TestAlternate_ReportsEndOfProgram(t *testing.T) {
 	read, out := io.Pipe()
 	ended := newProgram("before", nil, nil, read)
 	var order []string
 	_ = out.Close()
-	if err := alternate(ended, scripted(t, "a", []string{"x"}, &order)); err == nil {
+	if err := alternate(ended, scriptedProgram(t, "a", []string{"x"}, &order)); err == nil {
 		t.Error("no error")
 	}
 }
@@ -107,25 +107,25 @@ func TestFailures(t *testing.T) {
 	step := map[string]bool{"x": true}
 	rows := func(values []float64) []row { return []row{{Label: "x", Name: "X", CPU: values}} }
 	if err := failures(compareRows(rows(fast), rows(slow), step)); err == nil {
-		t.Error("a row that is a fifth worse passed")
+		t.Error("no error although a row is a fifth worse")
 	}
 	if err := failures(compareRows(rows(slow), rows(fast), step)); err != nil {
 		t.Error(err)
 	}
 	if err := failures(compareRows(rows(fast), rows(fast), nil)); err == nil {
-		t.Error("a row that was not compared passed")
+		t.Error("no error although a row was not compared")
 	}
 	// Rows without requests are compared by the time of a round.
 	round := func(values []float64) []row {
 		return []row{{Label: "x", Name: "X", CPU: make([]float64, 15), Spent: values}}
 	}
 	if err := failures(compareRows(round(fast), round(slow), step)); err == nil {
-		t.Error("a round that is a fifth worse passed")
+		t.Error("no error although the rounds of a row are a fifth worse")
 	}
 }
 
-// A load program that waits for its turn reads its input and does not see a signal.
-func TestStopEndsAProgramThatWaitsForItsTurn(t *testing.T) {
+// A load program that waits for its turn reads its input and does not react to signals.
+func TestStop_EndsProgramThatWaitsForItsTurn(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", `trap '' TERM; echo '{"wait":"x"}'; read -r turn; exit 7`)
@@ -146,6 +146,6 @@ func TestStopEndsAProgramThatWaitsForItsTurn(t *testing.T) {
 	}
 	p.stop()
 	if got := cmd.ProcessState.ExitCode(); got != 7 {
-		t.Errorf("exit code %d: it did not end by itself", got)
+		t.Errorf("exit code %d, want 7: the program was killed", got)
 	}
 }

@@ -3,10 +3,9 @@ package main
 import "math"
 
 const (
-	// limit is the ratio of CPU time, after to before, that a row may reach: a tenth
-	// worse.
+	// limit is the highest accepted ratio of CPU time, after to before: a tenth worse.
 	limit = 1.10
-	// minRounds is the least number of pairs for a verdict.
+	// minRounds is the minimum number of pairs for a verdict.
 	minRounds = 15
 	// normal is the 97.5 % quantile of the normal distribution.
 	normal = 1.959963985
@@ -18,10 +17,10 @@ type estimate struct {
 	ratio, low, high float64
 }
 
-// pairedRatio estimates the ratio of after to before from rounds in which both were
-// measured one after the other. It takes the mean of the logarithms of the rounds'
-// ratios, so that twice and half as much cancel out, and their t interval. Rounds
-// without a value on one side are left out.
+// pairedRatio estimates the ratio of after to before from pairs of rounds. It calculates
+// the mean of the logarithms of the ratios, so that a ratio of 2 and a ratio of 1/2
+// cancel each other, and the t interval of this mean. Pairs in which a side has no value
+// are left out.
 func pairedRatio(before, after []float64) estimate {
 	var logs []float64
 	for i := range min(len(before), len(after)) {
@@ -46,8 +45,8 @@ func pairedRatio(before, after []float64) estimate {
 }
 
 // tQuantile returns the 97.5 % quantile of Student's t distribution. The expansion
-// (Abramowitz and Stegun 26.7.5) is exact to three decimals from 5 degrees of freedom
-// on, and too small below, where there is no verdict.
+// (Abramowitz and Stegun 26.7.5) is exact to three decimals for at least 5 degrees of
+// freedom. For less it is too small, but then there is no verdict.
 func tQuantile(freedom float64) float64 {
 	z2 := normal * normal
 	g1 := normal * (z2 + 1) / 4
@@ -59,15 +58,16 @@ func tQuantile(freedom float64) float64 {
 
 // The verdicts on a row.
 const (
-	within     = "within the limit"
-	worse      = "WORSE"
-	undecided  = "undecided"
-	tooFew     = "too few rounds"
-	notInStep  = "not compared"
-	withoutCPU = "no CPU time"
+	within      = "within the limit"
+	worse       = "WORSE"
+	undecided   = "undecided"
+	tooFew      = "too few rounds"
+	notCompared = "not compared"
+	withoutCPU  = "no CPU time"
 )
 
-// verdict judges a row: it is worse only if the whole interval lies above the limit.
+// verdict returns the verdict on a row. A row is worse only if the whole interval is
+// above the limit.
 func (e estimate) verdict() string {
 	switch {
 	case e.pairs == 0:

@@ -7,7 +7,7 @@ import (
 )
 
 func TestTQuantile(t *testing.T) {
-	// From the tables of the distribution.
+	// The values are from tables of the distribution.
 	for freedom, want := range map[float64]float64{5: 2.571, 9: 2.262, 14: 2.145, 19: 2.093, 29: 2.045, 99: 1.984, 1e9: 1.960} {
 		if got := tQuantile(freedom); math.Abs(got-want) > 0.001 {
 			t.Errorf("%v degrees of freedom: %v, want %v", freedom, got, want)
@@ -24,7 +24,8 @@ func TestPairedRatio(t *testing.T) {
 	if got.pairs != 3 || !near(got.ratio, 1.1) || !near(got.low, 1.1*math.Exp(-half)) || !near(got.high, 1.1*math.Exp(half)) {
 		t.Errorf("%+v", got)
 	}
-	// What both sides share cancels out: the machine is three times slower later.
+	// A change that affects both sides cancels out: here the machine slows down to a
+	// third of its speed.
 	var before, after []float64
 	for i := range 20 {
 		speed := 1 + float64(i)/10
@@ -33,7 +34,7 @@ func TestPairedRatio(t *testing.T) {
 	if got := pairedRatio(before, after); !near(got.ratio, 1.2) || !near(got.low, 1.2) || !near(got.high, 1.2) {
 		t.Errorf("%+v", got)
 	}
-	// Rounds without a value are left out, and so are those that one side has alone.
+	// Rounds without a value, and rounds that only one side has, are left out.
 	if got := pairedRatio([]float64{0, 10, 10, 10, 7}, []float64{5, 0, 20, 20}); got.pairs != 2 || !near(got.ratio, 2) {
 		t.Errorf("%+v", got)
 	}
@@ -42,8 +43,8 @@ func TestPairedRatio(t *testing.T) {
 	}
 }
 
-// The interval holds the true ratio in 95 of 100 runs.
-func TestPairedRatio_CoversTheTrueRatio(t *testing.T) {
+// The interval contains the true ratio in 95 of 100 runs.
+func TestPairedRatio_IntervalContainsTrueRatio(t *testing.T) {
 	const runs, truth = 4000, 1.07
 	random := rand.New(rand.NewPCG(1, 2))
 	covered := 0

@@ -19,7 +19,7 @@ type line struct {
 	verdict       string
 }
 
-// compareRows pairs the rows of both sides by name. inStep holds the labels of rows
+// compareRows compares rows of the same name. pairedLabels contains the labels of the rows
 // whose rounds alternated.
 func compareRows(before, after []row, inStep map[string]bool) []line {
 	var table []line
@@ -47,7 +47,7 @@ func compareRow(before, after row, inStep bool) line {
 	}
 	l.before, l.after, l.estimate = median(b), median(a), pairedRatio(b, a)
 	if l.verdict = l.estimate.verdict(); !inStep {
-		l.verdict = notInStep
+		l.verdict = notCompared
 	}
 	return l
 }
@@ -92,12 +92,12 @@ func duration(nanoseconds float64) string {
 	return fmt.Sprintf("%.1f ms", nanoseconds/float64(time.Millisecond))
 }
 
-// failures returns an error if a row is worse, or could not be compared although both
-// sides have it.
+// failures returns an error if a row is worse, or if a row that both sides have was not
+// compared.
 func failures(table []line) error {
 	var bad []string
 	for _, l := range table {
-		if l.verdict == worse || l.verdict == notInStep {
+		if l.verdict == worse || l.verdict == notCompared {
 			bad = append(bad, l.name+": "+l.verdict)
 		}
 	}

@@ -1,11 +1,10 @@
-// Command naive is the collector without its group commit: every click is an XADD
-// of its own. Everything else is the collector's, and so are the settings that it
-// reads. GOGC and GOMEMLIMIT are not set here.
+// Command naive is the collector without group commit: it sends a separate XADD for each
+// click. Everything else is the collector's code, with the same settings. GOGC and
+// GOMEMLIMIT are not set here.
 //
-// The collector's own batcher is under it still, over so many lines that hardly
-// two clicks ever meet in one; those that do are taken apart again. So a click
-// pays two switches between goroutines that an XADD right in its handler would
-// not need, a microsecond or so.
+// The command still uses the collector's batcher, with so many shards that two clicks
+// are rarely in one batch. A batch of two clicks is split again. So a click costs two goroutine
+// switches, about a microsecond, that an XADD in its handler would not need.
 package main
 
 import (
@@ -29,9 +28,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
 
-// lines is several times the connections that are measured: a batch of two
-// clicks needs four of them under way in one line.
-const lines = 1024
+// shards is the number of shards. It is several times the number of measured connections:
+// a batch of two clicks needs four clicks at the same time in one shard.
+const shards = 1024
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -69,9 +68,9 @@ func serve(ctx context.Context) error {
 	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Log: log})
 	writer := clickstream.NewWriter(stream, 1)
 	config := edge.Config(cfg)
-	config.Shards = lines
+	config.Shards = shards
 	err = collector.New(config, collector.Deps{
-		Sink: one{writer}, Directory: reader, Limits: lease,
+		Sink: unbatched{writer}, Directory: reader, Limits: lease,
 		MissingDependency: func(ctx context.Context) string {
 			if writer.Ping(ctx) != nil {
 				return "redis"
@@ -84,11 +83,11 @@ func serve(ctx context.Context) error {
 	return errors.Join(err, stream.Close(), lookups.Close(), limits.Close())
 }
 
-// one appends every click by itself, all to one stream.
-type one struct{ stream *clickstream.Writer }
+// unbatched is a sink that appends each click separately to one stream.
+type unbatched struct{ stream *clickstream.Writer }
 
 // Append implements collector.Sink.
-func (o one) Append(ctx context.Context, _ int, batch []byte, _ int) error {
+func (o unbatched) Append(ctx context.Context, _ int, batch []byte, _ int) error {
 	for len(batch) > 0 {
 		_, _, size := protowire.ConsumeField(batch)
 		if size < 0 {

@@ -13,18 +13,19 @@ import (
 )
 
 const (
-	// heldConnections each send heldClicks and stay open.
-	heldConnections = 1000
-	heldClicks      = 10
-	// restFor is what a process gets before its memory is read.
-	restFor = 500 * time.Millisecond
-	// knockEvery is how often a process that starts is asked whether it is there.
-	knockEvery = 500 * time.Microsecond
+	// openConnectionCount is the number of connections that stay open. Each sends clicksPerConnection
+	// clicks.
+	openConnectionCount = 1000
+	clicksPerConnection = 10
+	// restTime is the pause before the memory of a process is read.
+	restTime = 500 * time.Millisecond
+	// readyPollInterval is the pause between two health checks of a starting process.
+	readyPollInterval = 500 * time.Microsecond
 )
 
-// weigh makes the rows of what a collector is without any load: its size on disk,
-// the time to its first answer, and its memory, idle and with connections.
-func (b *bench) weigh(ctx context.Context, keys []string, answer string) error {
+// measureFootprint measures the rows of a collector without load: its size on disk, the time to its
+// first response, and its memory, idle and with open connections.
+func (b *bench) measureFootprint(ctx context.Context, keys []string, answer string) error {
 	const yardstick = "bare net/http"
 	for _, built := range []struct{ what, flags string }{
 		{"collector, size on disk", ""},
@@ -44,18 +45,17 @@ func (b *bench) weigh(ctx context.Context, keys []string, answer string) error {
 	}
 	edge := func(ctx context.Context) (*process, error) { return b.launchCollector(ctx, collectorRedis) }
 	bare := func(ctx context.Context) (*process, error) { return b.launchBare(ctx, answer) }
-	got, err := b.takeTurns(ctx, "what a collector weighs", carry(edge, edgeReadyPath, keys), b.yardstick(carry(bare, healthPath, keys)))
+	got, err := b.takeTurns(ctx, "what a collector weighs", startAndConnect(edge, edgeReadyPath, keys), b.yardstick(startAndConnect(bare, healthPath, keys)))
 	if err != nil {
 		return err
 	}
 	b.compare("", "collector, start to its first ready", yardstick, "", got[0], got[1], startTime, millis)
 	b.compare("", "collector, memory (RSS) idle", yardstick, "", got[0], got[1], idleMemory, megabytes)
-	b.compare("", fmt.Sprintf("  with %d connections, %d clicks each", heldConnections, heldClicks), yardstick, "", got[0], got[1], busyMemory, megabytes)
+	b.compare("", fmt.Sprintf("  with %d connections, %d clicks each", openConnectionCount, clicksPerConnection), yardstick, "", got[0], got[1], busyMemory, megabytes)
 	return nil
 }
 
-// sizeOf builds one of our binaries with flags for the linker, and returns its
-// length in bytes.
+// sizeOf builds a command with linker flags and returns the size of the binary in bytes.
 func (b *bench) sizeOf(ctx context.Context, of, flags string) (float64, error) {
 	path := b.file("weighed")
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags="+flags, "-o", path, module+"/"+of)
@@ -70,9 +70,9 @@ func (b *bench) sizeOf(ctx context.Context, of, flags string) (float64, error) {
 	return float64(info.Size()), os.Remove(path)
 }
 
-// carry starts a process that is ready when path answers 200, and looks at its
-// memory then and with its connections.
-func carry(launch func(context.Context) (*process, error), path string, keys []string) side {
+// startAndConnect returns a side that starts a process and measures its memory, idle and with open
+// connections. The process is ready when path returns 200.
+func startAndConnect(launch func(context.Context) (*process, error), path string, keys []string) side {
 	return func(ctx context.Context) (sample, error) {
 		began := time.Now()
 		p, err := launch(ctx)
@@ -80,17 +80,17 @@ func carry(launch func(context.Context) (*process, error), path string, keys []s
 			return sample{}, err
 		}
 		defer p.stop()
-		if err := p.knock(ctx, path, knockEvery); err != nil {
+		if err := p.awaitReady(ctx, path, readyPollInterval); err != nil {
 			return sample{}, err
 		}
 		got := sample{start: time.Since(began)}
-		if err := sleep(ctx, restFor); err != nil {
+		if err := sleep(ctx, restTime); err != nil {
 			return sample{}, err
 		}
 		if got.idle, err = memoryOf(p.pid, heldMemory); err != nil {
 			return sample{}, err
 		}
-		conns, err := hold(ctx, p.address, keys)
+		conns, err := openConnections(ctx, p.address, keys)
 		defer func() {
 			for _, conn := range conns {
 				_ = conn.Close()
@@ -99,7 +99,7 @@ func carry(launch func(context.Context) (*process, error), path string, keys []s
 		if err != nil {
 			return sample{}, p.fail(err)
 		}
-		if err := sleep(ctx, restFor); err != nil {
+		if err := sleep(ctx, restTime); err != nil {
 			return sample{}, err
 		}
 		got.busy, err = memoryOf(p.pid, heldMemory)
@@ -107,14 +107,14 @@ func carry(launch func(context.Context) (*process, error), path string, keys []s
 	}
 }
 
-// hold opens connections that each send some clicks, at the same time, and leaves
-// them open, also with an error. Go raises the limit of open files to the hard one
-// in this process and in theirs.
-func hold(ctx context.Context, address string, keys []string) ([]net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// openConnections opens connections that each send some clicks concurrently. The connections stay
+// open, even if hold returns an error. The number of connections exceeds the usual soft
+// limit of open files, but Go raises it to the hard limit in both processes.
+func openConnections(ctx context.Context, address string, keys []string) ([]net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 	defer cancel()
 	var conns []net.Conn
-	for range heldConnections {
+	for range openConnectionCount {
 		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		if err != nil {
 			return conns, err
@@ -132,12 +132,12 @@ func hold(ctx context.Context, address string, keys []string) ([]net.Conn, error
 		group.Go(func() {
 			answers := bufio.NewReader(conn)
 			request := appendPost(nil, clicksPath, keys[i%len(keys)], clickBody)
-			for range heldClicks {
+			for range clicksPerConnection {
 				if _, err := conn.Write(request); err != nil {
 					faults[i] = err
 					return
 				}
-				if err := skipAnswer(answers, http.StatusCreated); err != nil {
+				if err := skipResponse(answers, http.StatusCreated); err != nil {
 					faults[i] = err
 					return
 				}
