@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	// workers send requests at the same time.
+	// workers is the number of goroutines that send requests.
 	workers = 4
-	// requestTimeout is longer than any request may take.
+	// requestTimeout is the time limit of a request. Every request must be faster.
 	requestTimeout = 15 * time.Second
-	// failuresShown bounds the failures that the verdict prints.
+	// failuresShown is the maximum number of failures that verdict prints.
 	failuresShown = 10
 	password      = "a long enough password"
 	referralCode  = "upgrade"
 	promoCode     = "upgrade"
-	// clicksPath is the collector's route; the others are the gateway's.
+	// clicksPath is the only route of the collector. All other routes are the gateway's.
 	clicksPath = "/v1/clicks"
 )
 
@@ -41,21 +41,21 @@ type load struct {
 	client             *http.Client
 
 	merchant, partner, secretKey, publicKey string
-	// reads are the paths of all routes that read, with the parameters in braces.
+	// reads contains the paths of all GET routes, with parameters in braces.
 	reads []string
 
 	counter atomic.Int64
-	clicks  atomic.Int64 // that were acknowledged
+	clicks  atomic.Int64 // acknowledged clicks
 	mu      sync.Mutex
-	// ids holds the newest value of each path parameter.
+	// ids maps each path parameter to its newest value.
 	ids      map[string]string
 	statuses map[int]int
 	failures []string
 	failed   int
 }
 
-// newLoad creates what the requests need: a merchant, a partner, a programme, a promo
-// code. It fails if one of these steps is refused.
+// newLoad creates the data that the requests need: a merchant, a partner, a programme
+// and a promo code. It returns an error if the service rejects one of these steps.
 func newLoad(ctx context.Context, gateway, collector string) (*load, error) {
 	l := &load{
 		gateway: gateway, collector: collector, client: &http.Client{Timeout: requestTimeout},
@@ -105,11 +105,11 @@ func newLoad(ctx context.Context, gateway, collector string) (*load, error) {
 		faults = append(faults, errors.New("the OpenAPI document has no routes"))
 	}
 	// An earlier commit may not have webhooks.
-	l.remember("webhookId", l.call(ctx, http.MethodPost, "/webhooks", l.merchant, object{"url": "https://127.0.0.1:1/", "subscriptions": []string{"*"}}))
+	l.storeID("webhookId", l.call(ctx, http.MethodPost, "/webhooks", l.merchant, object{"url": "https://127.0.0.1:1/", "subscriptions": []string{"*"}}))
 	return l, errors.Join(faults...)
 }
 
-// while sends requests until do has returned.
+// while runs do and sends requests until do returns.
 func (l *load) while(ctx context.Context, do func(context.Context) error) error {
 	var group sync.WaitGroup
 	var over atomic.Bool
@@ -126,8 +126,8 @@ func (l *load) while(ctx context.Context, do func(context.Context) error) error 
 	return err
 }
 
-// round clicks and sells once, changes something of each kind now and then, and reads from a few
-// routes.
+// round sends one click, one sale and one further write, and reads a few routes. The
+// write and the routes change with each round.
 func (l *load) round(ctx context.Context) {
 	n := int(l.counter.Add(1))
 	order := fmt.Sprintf("order-%d", n)
@@ -144,7 +144,7 @@ func (l *load) round(ctx context.Context) {
 		sold["promo_code"] = promoCode
 	}
 	sale := l.call(ctx, http.MethodPost, "/conversions", l.secretKey, sold)
-	l.remember("conversionId", sale)
+	l.storeID("conversionId", sale)
 	commission, _ := sale["commission"].(object)
 	if id, _ := commission["id"].(string); id != "" {
 		l.set("commissionId", id)
@@ -181,10 +181,10 @@ func (l *load) round(ctx context.Context) {
 		{http.MethodPost, "/auth/merchant/login", "", object{"email": "merchant@example.com", "password": password}, ""},
 	}
 	c := changes[n%len(changes)]
-	l.remember(c.id, l.call(ctx, c.method, c.path, c.credential, c.body))
+	l.storeID(c.id, l.call(ctx, c.method, c.path, c.credential, c.body))
 	const readsEach = 4
 	for i := range readsEach {
-		path := l.fill(l.reads[(n*readsEach+i)%len(l.reads)])
+		path := l.fillParameters(l.reads[(n*readsEach+i)%len(l.reads)])
 		credential := l.merchant
 		switch {
 		case strings.HasPrefix(path, "/partner/"):
@@ -197,8 +197,8 @@ func (l *load) round(ctx context.Context) {
 	}
 }
 
-// call sends a request, counts its outcome and returns the object of the response, if
-// it has one. Every status below 500 is fine.
+// call sends a request, counts its status and returns the JSON object of the response,
+// if there is one. A status of 500 or more, or no response, counts as a failure.
 func (l *load) call(ctx context.Context, method, path, credential string, body object) object {
 	status, response, err := l.request(ctx, method, path, credential, body)
 	if ctx.Err() != nil {
@@ -220,7 +220,8 @@ func (l *load) call(ctx context.Context, method, path, credential string, body o
 	return read
 }
 
-// request returns the status, 0 without a response, and the body.
+// request sends a request. It returns the status and the body; the status is 0 if there
+// was no response.
 func (l *load) request(ctx context.Context, method, path, credential string, body object) (int, []byte, error) {
 	var sent bytes.Buffer
 	if body != nil {
@@ -251,7 +252,7 @@ func (l *load) request(ctx context.Context, method, path, credential string, bod
 	}
 	defer func() { _ = response.Body.Close() }()
 	if strings.HasPrefix(response.Header.Get("Content-Type"), "text/event-stream") {
-		return response.StatusCode, nil, nil // it does not end
+		return response.StatusCode, nil, nil // an event stream has no end
 	}
 	text, err := io.ReadAll(response.Body)
 	return response.StatusCode, text, err
@@ -259,8 +260,9 @@ func (l *load) request(ctx context.Context, method, path, credential string, bod
 
 var parameter = regexp.MustCompile(`\{(\w+)\}`)
 
-// fill replaces the parameters of a path by known ids, or by one that does not exist.
-func (l *load) fill(path string) string {
+// fillParameters replaces the parameters of a path by known ids. It uses a random id if none is
+// known.
+func (l *load) fillParameters(path string) string {
 	return parameter.ReplaceAllStringFunc(path, func(name string) string {
 		if id := l.id(name[1 : len(name)-1]); id != "" {
 			return id
@@ -281,14 +283,15 @@ func (l *load) set(name, id string) {
 	l.ids[name] = id
 }
 
-// remember keeps the id of what a response holds.
-func (l *load) remember(name string, response object) {
+// storeID stores the id of the object in a response as the value of a path parameter.
+func (l *load) storeID(name string, response object) {
 	if id, _ := response["id"].(string); id != "" && name != "" {
 		l.set(name, id)
 	}
 }
 
-// verdict prints the number of responses by status, and fails if one failed.
+// verdict prints the number of responses by status. It returns an error if a request
+// failed.
 func (l *load) verdict() error {
 	for _, status := range slices.Sorted(maps.Keys(l.statuses)) {
 		say("%6d × %d", l.statuses[status], status)
@@ -297,7 +300,7 @@ func (l *load) verdict() error {
 		return fmt.Errorf("%d requests failed, for example:\n%s", l.failed, strings.Join(l.failures, "\n"))
 	}
 	if l.clicks.Load() == 0 || l.statuses[http.StatusOK] == 0 {
-		return fmt.Errorf("the load did nothing: %v", l.statuses)
+		return fmt.Errorf("the load had no successful clicks or requests: %v", l.statuses)
 	}
 	return nil
 }

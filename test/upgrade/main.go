@@ -1,23 +1,23 @@
-// Command upgrade proves that the binaries of an earlier commit work on the present
-// schema, as they have to during an upgrade: `core migrate` runs first, the processes
-// are replaced after it.
+// Command upgrade checks that the binaries of an earlier commit work on the current
+// schema. This is necessary for an upgrade, because `core migrate` runs before the
+// processes are replaced.
 //
 //	make schema                  the newest commit without the newest migration
 //	make schema BASE=<commit>    that commit
 //
-// It needs an empty Postgres and a Redis in TRIBUTARY_TEST_DATABASE_URL and
-// TRIBUTARY_TEST_REDIS_URL, as tools/withservers starts them, and the history of the
-// repository.
+// The command needs the history of the repository, an empty Postgres and a Redis. Their
+// addresses are in TRIBUTARY_TEST_DATABASE_URL and TRIBUTARY_TEST_REDIS_URL.
+// tools/withservers starts such servers.
 //
-// It migrates a database with the earlier commit's core, starts that core, its gateway
-// and its collector and sends them requests. While they run it migrates the database
-// with the present core. Then it starts the earlier binaries again and repeats the
-// requests. Every route that reads is called, and the routes that write most tables.
-// A status of 500 or more, a request without a response, an acknowledged click that is
-// not stored and an error in the core's log fail the run.
+// The command migrates a database with the earlier commit's core. It starts that
+// commit's core, gateway and collector, and sends them requests. While they run, it
+// migrates the database with the current core. Then it restarts the earlier binaries and
+// repeats the requests. The requests call every GET route, and the routes that write to
+// most tables. The run fails on a status of 500 or more, a request without a response,
+// an acknowledged click that is not stored, or an error in the core's log.
 //
-// It does not test whether the present binaries work on an earlier schema: a core
-// refuses such a schema.
+// The command does not test the current binaries on an earlier schema, because a core
+// does not start on such a schema.
 package main
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/tributary-hq/tributary/tools/commits"
 )
 
-// phase is how long requests are sent before the migration, after it and after the
+// phase is how long requests are sent before the migration, after it, and after the
 // restart.
 const phase = 4 * time.Second
 
@@ -55,8 +55,8 @@ func run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	say("the binaries of %.12s, because %s", p.commit, p.why)
-	say("migrations that they do not know: %s", strings.Join(p.migrations, ", "))
+	say("testing the binaries of %.12s: %s", p.commit, p.reason)
+	say("migrations that are new for them: %s", strings.Join(p.migrations, ", "))
 	dir, err := os.MkdirTemp("", "tributary-upgrade-")
 	if err != nil {
 		return err
@@ -82,7 +82,8 @@ func run(ctx context.Context) (err error) {
 	return upgrade(ctx, dir, before, after)
 }
 
-// upgrade migrates under the earlier binaries in before and starts them again.
+// upgrade migrates the database while the earlier binaries run, and then restarts them.
+// The folders before and after contain the earlier and the current binaries.
 func upgrade(ctx context.Context, dir, before, after string) (err error) {
 	s, err := newSystem(ctx, dir, before)
 	if err != nil {
@@ -100,7 +101,7 @@ func upgrade(ctx context.Context, dir, before, after string) (err error) {
 		return errors.Join(fmt.Errorf("prepare the load: %w", err), s.logs())
 	}
 	defer func() { err = errors.Join(l.verdict(), err, s.logs()) }()
-	say("the earlier binaries on their own schema, then during and after the migration")
+	say("running the earlier binaries on their own schema, then during and after the migration")
 	err = l.while(ctx, func(ctx context.Context) error {
 		if err := sleep(ctx, phase); err != nil {
 			return err
@@ -113,10 +114,10 @@ func upgrade(ctx context.Context, dir, before, after string) (err error) {
 	if err != nil {
 		return err
 	}
-	say("the earlier binaries started again on the present schema")
+	say("running the earlier binaries after a restart on the current schema")
 	s.stop()
 	if err := s.start(ctx); err != nil {
-		return fmt.Errorf("the earlier binaries do not start on the present schema: %w", err)
+		return fmt.Errorf("the earlier binaries do not start on the current schema: %w", err)
 	}
 	if err := l.while(ctx, func(ctx context.Context) error { return sleep(ctx, phase) }); err != nil {
 		return err

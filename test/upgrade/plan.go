@@ -13,22 +13,22 @@ import (
 
 const (
 	migrationsFolder = "storage/postgres/migrations"
-	// firstRuled is the first migration that has to work with the binaries of the
-	// commit before it. The rule is younger than the migrations before this one.
+	// firstRuled is the first migration that must work with the binaries of the previous
+	// commit. The earlier migrations were written before this rule.
 	firstRuled = 9
 )
 
-// plan says which commit's binaries run on the present schema.
+// plan is the commit whose binaries are tested on the current schema.
 type plan struct {
 	commit string
-	// migrations are those that the commit does not have.
+	// migrations contains the migrations that the commit does not have.
 	migrations []string
-	why        string
+	reason     string
 }
 
-// choose returns the plan of a run. A base that is named is taken as it is. Otherwise
-// it is the newest commit without the newest migration. If a migration that this commit
-// does not have is older than the rule, the binaries of the last commit run instead.
+// choose returns the plan of a run. If base is set, choose takes that commit. Otherwise
+// it takes the newest commit without the newest migration. If that commit lacks a
+// migration that is older than the rule, choose takes the commit before HEAD.
 func choose(ctx context.Context, base string) (p plan, err error) {
 	present, err := os.ReadDir(migrationsFolder)
 	if err != nil {
@@ -39,25 +39,25 @@ func choose(ctx context.Context, base string) (p plan, err error) {
 		names[i] = entry.Name()
 	}
 	if base != "" {
-		return planFor(ctx, base, names, "BASE names it")
+		return planFor(ctx, base, names, "selected by BASE")
 	}
 	newest := migrationsFolder + "/" + names[len(names)-1]
 	added, err := commits.Git(ctx, "log", "-1", "--format=%H", "--diff-filter=A", "--", newest)
 	if err != nil {
 		return p, err
 	}
-	base = "HEAD" // the newest migration is not committed yet
+	base = "HEAD" // for a migration that is not committed yet
 	if added != "" {
 		base = added + "^"
 	}
-	p, err = planFor(ctx, base, names, "the newest migration came after it")
-	if err != nil || ruled(p.migrations) {
+	p, err = planFor(ctx, base, names, "the newest commit without the newest migration")
+	if err != nil || allRuled(p.migrations) {
 		return p, err
 	}
-	return planFor(ctx, "HEAD~1", names, fmt.Sprintf("there is no migration from %04d on that is newer", firstRuled))
+	return planFor(ctx, "HEAD~1", names, fmt.Sprintf("the last commit, because no newer migration from %04d on exists", firstRuled))
 }
 
-func planFor(ctx context.Context, base string, present []string, why string) (plan, error) {
+func planFor(ctx context.Context, base string, present []string, reason string) (plan, error) {
 	commit, err := commits.Resolve(ctx, base)
 	if err != nil {
 		return plan{}, err
@@ -66,7 +66,7 @@ func planFor(ctx context.Context, base string, present []string, why string) (pl
 	if err != nil {
 		return plan{}, err
 	}
-	p := plan{commit: commit, why: why}
+	p := plan{commit: commit, reason: reason}
 	for _, name := range present {
 		if !slices.Contains(strings.Fields(listed), migrationsFolder+"/"+name) {
 			p.migrations = append(p.migrations, name)
@@ -75,8 +75,8 @@ func planFor(ctx context.Context, base string, present []string, why string) (pl
 	return p, nil
 }
 
-// ruled reports whether there are migrations and the rule holds for all of them.
-func ruled(migrations []string) bool {
+// allRuled reports whether there are migrations and the rule applies to all of them.
+func allRuled(migrations []string) bool {
 	for _, name := range migrations {
 		number, _, _ := strings.Cut(name, "_")
 		if n, err := strconv.Atoi(number); err != nil || n < firstRuled {

@@ -17,7 +17,7 @@ func TestChoose(t *testing.T) {
 	git(t, "init", "-q")
 	commit := func(name string) string {
 		t.Helper()
-		write(t, name)
+		appendLine(t, name)
 		git(t, "add", "-A")
 		git(t, "-c", "user.name=T", "-c", "user.email=t@example.com", "commit", "-q", "-m", name)
 		hash, err := commits.Resolve(t.Context(), "HEAD")
@@ -39,10 +39,10 @@ func TestChoose(t *testing.T) {
 	commit(migration("0008_old.sql"))
 	last := commit("code.go")
 	commit("more.go")
-	// Only migrations from before the rule: the last commit's binaries.
+	// All migrations are older than the rule, so the last commit is tested.
 	want("", last)
 	want(first, first, "0008_old.sql")
-	write(t, migration("0009_new.sql"))
+	appendLine(t, migration("0009_new.sql"))
 	head, err := commits.Resolve(t.Context(), "HEAD")
 	if err != nil {
 		t.Fatal(err)
@@ -52,7 +52,7 @@ func TestChoose(t *testing.T) {
 	want("", head, "0009_new.sql")
 	commit("code.go")
 	want("", head, "0009_new.sql")
-	commit(migration("0009_new.sql")) // corrected before its release
+	commit(migration("0009_new.sql")) // changed before its release
 	want("", head, "0009_new.sql")
 	ninth := mustResolve(t, "HEAD")
 	commit(migration("0010_newer.sql"))
@@ -76,8 +76,8 @@ func mustResolve(t *testing.T, revision string) string {
 	return hash
 }
 
-// write adds a line to a file.
-func write(t *testing.T, name string) {
+// appendLine appends a line to a file and creates the file if necessary.
+func appendLine(t *testing.T, name string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		t.Fatal(err)

@@ -25,17 +25,18 @@ import (
 const (
 	startTimeout = 30 * time.Second
 	stopTimeout  = 30 * time.Second
-	// noLimit is a limit of requests that no run reaches.
+	// noLimit is a rate limit that no run reaches.
 	noLimit = "1000000000"
 )
 
-// system is a core, a gateway and a collector of an earlier commit on a database of the
-// run.
+// system is a core, a gateway and a collector of an earlier commit, with a database of
+// this run.
 type system struct {
 	dir, binaries string
 	database      string // its URL
 	environment   []string
-	// gateway, collector and metrics are addresses, the last those of each process.
+	// gateway and collector are addresses. metrics contains the metrics address of each
+	// process.
 	gateway, collector string
 	metrics            [3]string
 	running            []*process
@@ -51,7 +52,7 @@ type process struct {
 func newSystem(ctx context.Context, dir, binaries string) (*system, error) {
 	database, redis := os.Getenv("TRIBUTARY_TEST_DATABASE_URL"), os.Getenv("TRIBUTARY_TEST_REDIS_URL")
 	if database == "" || redis == "" {
-		return nil, errors.New("no servers to run on: run `make schema`")
+		return nil, errors.New("no servers: run `make schema`")
 	}
 	target, err := url.Parse(database)
 	if err != nil {
@@ -86,7 +87,7 @@ func newSystem(ctx context.Context, dir, binaries string) (*system, error) {
 	}, nil
 }
 
-// migrate runs `core migrate` of the binaries in a folder.
+// migrate runs `core migrate` with the binaries in a folder.
 func (s *system) migrate(ctx context.Context, binaries string) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "core"), "migrate")
 	cmd.Env = s.environment
@@ -96,7 +97,7 @@ func (s *system) migrate(ctx context.Context, binaries string) error {
 	return nil
 }
 
-// start starts all processes and returns when gateway and collector are ready.
+// start starts all processes and returns when the gateway and the collector are ready.
 func (s *system) start(ctx context.Context) error {
 	for i, argv := range [][]string{{"core", "serve"}, {"gateway"}, {"collector"}} {
 		p, err := s.launch(ctx, s.metrics[i], argv...)
@@ -108,7 +109,7 @@ func (s *system) start(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for !answers(ctx, "http://"+s.gateway+"/api/v1/health/ready") || !answers(ctx, "http://"+s.collector+"/v1/health/ready") {
+	for !isReady(ctx, "http://"+s.gateway+"/api/v1/health/ready") || !isReady(ctx, "http://"+s.collector+"/v1/health/ready") {
 		for _, p := range s.running {
 			select {
 			case <-p.done:
@@ -125,8 +126,8 @@ func (s *system) start(ctx context.Context) error {
 	return nil
 }
 
-// answers reports whether a GET of the URL is answered with 200.
-func answers(ctx context.Context, url string) bool {
+// isReady reports whether a GET of the URL returns 200.
+func isReady(ctx context.Context, url string) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return false
@@ -139,7 +140,7 @@ func answers(ctx context.Context, url string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// awaitClicks waits until so many clicks are stored.
+// awaitClicks waits until at least want clicks are stored.
 func (s *system) awaitClicks(ctx context.Context, want int64) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -157,12 +158,12 @@ func (s *system) awaitClicks(ctx context.Context, want int64) (err error) {
 			return nil
 		}
 		if err := sleep(ctx, 100*time.Millisecond); err != nil {
-			return fmt.Errorf("%d of %d acknowledged clicks are stored", stored, want)
+			return fmt.Errorf("only %d of %d acknowledged clicks are stored", stored, want)
 		}
 	}
 }
 
-// launch starts a process that adds its output to a log of its name.
+// launch starts a process. The process appends its output to a log file with its name.
 func (s *system) launch(ctx context.Context, metrics string, argv ...string) (*process, error) {
 	log, err := os.OpenFile(s.logPath(argv[0]), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -178,7 +179,8 @@ func (s *system) launch(ctx context.Context, metrics string, argv ...string) (*p
 	cmd.WaitDelay = stopTimeout
 	started := make(chan error, 1)
 	go func() {
-		// The kernel kills a child when the thread that started it ends.
+		// The kernel kills the child when the thread that started it ends, so this
+		// goroutine locks its thread.
 		runtime.LockOSThread()
 		err := cmd.Start()
 		started <- err
@@ -195,7 +197,7 @@ func (s *system) launch(ctx context.Context, metrics string, argv ...string) (*p
 	return p, nil
 }
 
-// stop ends the processes, the gateway first, and waits for them.
+// stop ends the processes in the reverse order of their start, and waits for each.
 func (s *system) stop() {
 	for i := len(s.running) - 1; i >= 0; i-- {
 		s.running[i].stop()
@@ -216,8 +218,8 @@ func (s *system) tail(name string) error {
 	return fmt.Errorf("the log of the %s ends with:\n%s", name, text[max(0, len(text)-kept):])
 }
 
-// logs returns an error with the first error lines of the core's log, if there are
-// any: work in the background fails without a response.
+// logs returns an error with the first error lines of the core's log, if there are any.
+// This finds failed background work, which has no response.
 func (s *system) logs() error {
 	const shown = 5
 	text, err := os.ReadFile(s.logPath("core"))
