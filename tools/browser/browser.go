@@ -1,11 +1,11 @@
-// Package browser finds, installs and starts the Chromium that tests drive.
+// Package browser finds, installs and starts the Chromium that tests use.
 //
-// Guaranteed: a started browser keeps its profile in a folder of its own that
-// goes with it, resolves every host name to 127.0.0.1, so a test names its
-// origins as it likes and reaches nobody else, and on Linux ends with the
-// process that started it, however it ends.
+// Guarantees: a started browser stores its profile in its own folder, which is deleted
+// when the browser ends. It resolves every host name to 127.0.0.1, so a test can use any
+// origin and never reaches another machine. On Linux the browser ends with the process
+// that started it, even if that process is killed.
 //
-// Not promised: a version. Production needs no browser.
+// Not provided: a fixed version. Production needs no browser.
 package browser
 
 import (
@@ -21,15 +21,15 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// debianPackage is Chromium without its window, which takes a quarter of the
-// processor's time.
+// debianPackage is Chromium without a window system, which would take a quarter of the
+// CPU time.
 const debianPackage = "chromium-headless-shell"
 
-var errNone = errors.New("no Chromium on this machine: run `make browser`, install it (Debian: apt-get install " + debianPackage + ") " +
-	"or name the command in CHROME_BIN")
+var errNotInstalled = errors.New("Chromium is not installed: run `make browser`, install it (Debian: apt-get install " + debianPackage + ") " +
+	"or set CHROME_BIN to the command")
 
-// Find returns the browser's command: what CHROME_BIN says, else what is on PATH.
-// It installs nothing.
+// Find returns the path of the browser: the value of CHROME_BIN if it is set, otherwise
+// a browser on the PATH. It installs nothing.
 func Find() (string, error) {
 	if named := os.Getenv("CHROME_BIN"); named != "" {
 		path, err := exec.LookPath(named)
@@ -43,28 +43,30 @@ func Find() (string, error) {
 			return path, nil
 		}
 	}
-	return "", errNone
+	return "", errNotInstalled
 }
 
-// Ensure is Find, and installs Debian's package when there is no browser and the
-// caller is root on a machine with apt. The installation shows on standard error.
+// Ensure is like Find, but installs Debian's package if there is no browser and the
+// caller is root on a machine with apt. The output of the installation goes to standard
+// error.
 func Ensure(ctx context.Context) (string, error) {
 	path, err := Find()
-	if !errors.Is(err, errNone) {
+	if !errors.Is(err, errNotInstalled) {
 		return path, err
 	}
 	if err := servers.Install(ctx, debianPackage); err != nil {
-		return "", fmt.Errorf("%w; %w", errNone, err)
+		return "", fmt.Errorf("%w; %w", errNotInstalled, err)
 	}
 	return Find()
 }
 
-// startTimeout bounds a start, on a machine that builds at the same time.
+// startTimeout limits a start. It is long because the machine may compile at the same
+// time.
 const startTimeout = time.Minute
 
-// Start starts a browser without a window. Tabs are made with chromedp.NewContext
-// on the returned context, which ends with ctx; stop ends the browser and returns
-// when its process is gone and its profile removed.
+// Start starts a browser without a window. Use chromedp.NewContext on the returned
+// context to open tabs. The context ends with ctx. stop ends the browser, and returns
+// when its process has ended and its profile is deleted.
 func Start(ctx context.Context) (browser context.Context, stop func(), err error) {
 	path, err := Find()
 	if err != nil {
@@ -78,7 +80,7 @@ func Start(ctx context.Context) (browser context.Context, stop func(), err error
 	ctx, release := chromedp.NewExecAllocator(ctx, options...)
 	ctx, end := chromedp.NewContext(ctx)
 	stop = func() {
-		end() // kills what does not close by itself
+		end() // kills the browser if it does not close
 		release()
 	}
 	started := make(chan error, 1)
@@ -86,7 +88,7 @@ func Start(ctx context.Context) (browser context.Context, stop func(), err error
 	select {
 	case err = <-started:
 	case <-time.After(startTimeout):
-		err = fmt.Errorf("no answer within %s", startTimeout)
+		err = fmt.Errorf("not ready within %s", startTimeout)
 	}
 	if err != nil {
 		stop()

@@ -13,10 +13,10 @@ func TestFind(t *testing.T) {
 		named  string // CHROME_BIN
 		want   string
 	}{
-		"what CHROME_BIN names comes first": {onPath: []string{"chromium", "mine"}, named: "mine", want: "mine"},
-		"the one without a window":          {onPath: []string{"chromium", "chromium-headless-shell"}, want: "chromium-headless-shell"},
-		"Debian's name":                     {onPath: []string{"google-chrome", "chromium-browser", "chromium"}, want: "chromium"},
-		"another name":                      {onPath: []string{"google-chrome"}, want: "google-chrome"},
+		"CHROME_BIN comes first":     {onPath: []string{"chromium", "mine"}, named: "mine", want: "mine"},
+		"a browser without a window": {onPath: []string{"chromium", "chromium-headless-shell"}, want: "chromium-headless-shell"},
+		"Debian's name":              {onPath: []string{"google-chrome", "chromium-browser", "chromium"}, want: "chromium"},
+		"another name":               {onPath: []string{"google-chrome"}, want: "google-chrome"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -34,7 +34,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-func TestAMissingBrowserIsOneLineThatSaysWhatToDo(t *testing.T) {
+func TestFind_ErrorForMissingBrowser(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	for named, want := range map[string]string{"": "apt-get install chromium", "no-such-browser": "CHROME_BIN"} {
 		t.Setenv("CHROME_BIN", named)

@@ -1,8 +1,9 @@
-// Package commits builds binaries of other commits of this repository, for the
-// commands that compare them with the present ones.
+// Package commits builds binaries of other commits of this repository, for commands that
+// compare them with the current ones.
 //
-// A commit is extracted into a folder of its own, so the repository and its working
-// tree do not change. The build cache is shared, because paths are trimmed.
+// A commit is extracted into a separate folder, so the repository and its working tree
+// do not change. The build cache is shared, because -trimpath makes builds independent
+// of the folder.
 package commits
 
 import (
@@ -16,8 +17,8 @@ import (
 	"strings"
 )
 
-// Git runs git in the current folder and returns what it prints, without the spaces at
-// both ends.
+// Git runs git in the current folder and returns its output without leading and trailing
+// spaces.
 func Git(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", args...)
 	var stderr bytes.Buffer
@@ -55,8 +56,8 @@ func Extract(ctx context.Context, commit, dir string) error {
 	return os.Remove(archive)
 }
 
-// Build builds packages of the module in dir into the folder out, as they are
-// deployed. Packages are paths inside the module, like ./cmd/core.
+// Build builds packages of the module in dir into the folder out, in the same way as for
+// production. Packages are paths inside the module, such as ./cmd/core.
 func Build(ctx context.Context, dir, out string, packages ...string) error {
 	cmd := exec.CommandContext(ctx, "go", append([]string{"build", "-trimpath", "-o", out + string(filepath.Separator)}, packages...)...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr

@@ -1,9 +1,9 @@
-// Command errordocs writes docs/errors.md, the table of every error code, from
-// the ErrorReason enum: statuses and sentences from its options, the occasions
-// from the comments in proto/affiliate/v1/error_reason.proto, which Go
-// descriptors lack.
+// Command errordocs writes docs/errors.md, the table of all error codes. It reads the
+// codes, statuses and messages from the options of the ErrorReason enum. The column
+// "When" comes from the comments in proto/affiliate/v1/error_reason.proto, because Go
+// descriptors have no comments.
 //
-// It runs in the root of the checkout:
+// It must run in the root of the checkout:
 //
 //	go run ./tools/errordocs
 package main
@@ -77,7 +77,8 @@ func main() {
 	}
 }
 
-// document makes the page. It fails on a reason without a status or a comment.
+// document returns the page. It returns an error if a reason has no status or no
+// comment.
 func document(source string) (string, error) {
 	occasions := comments(source)
 	var b strings.Builder

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestTheCommittedPageIsCurrent(t *testing.T) {
+func TestDocument_CommittedPageIsCurrent(t *testing.T) {
 	source, err := os.ReadFile("../../" + protoFile)
 	if err != nil {
 		t.Fatal(err)
@@ -28,12 +28,12 @@ func TestTheCommittedPageIsCurrent(t *testing.T) {
 		"| `RATE_LIMIT_EXCEEDED` | 429 | ResourceExhausted | The caller has reached the rate limit of the route, or too many logins for the address have failed. | retry_after, whole seconds to wait |",
 	} {
 		if !strings.Contains(want, line+"\n") {
-			t.Errorf("the page lacks\n%s", line)
+			t.Errorf("the page does not contain\n%s", line)
 		}
 	}
 }
 
-func TestThePageCitesDocumentsThatExist(t *testing.T) {
+func TestDocument_LinkedDocumentsExist(t *testing.T) {
 	page, err := os.ReadFile("../../" + docsFile)
 	if err != nil {
 		t.Fatal(err)
@@ -46,13 +46,13 @@ func TestThePageCitesDocumentsThatExist(t *testing.T) {
 	}
 }
 
-func TestAReasonWithoutACommentIsRefused(t *testing.T) {
+func TestDocument_RejectsReasonWithoutComment(t *testing.T) {
 	if _, err := document("enum ErrorReason {\n  ERROR_REASON_VALIDATION_ERROR = 1;\n}\n"); err == nil {
 		t.Error("no error")
 	}
 }
 
-func TestCommentsBelongToTheNextValueOnly(t *testing.T) {
+func TestComments_BelongToNextValue(t *testing.T) {
 	got := comments("// One\n// two.\nERROR_REASON_A = 1 [(error) = {\n  http_status: 1\n}];\nERROR_REASON_B = 2;\n\n// Far.\n\nERROR_REASON_C = 3;\n")
 	if got["ERROR_REASON_A"] != "One two." || got["ERROR_REASON_B"] != "" || got["ERROR_REASON_C"] != "" {
 		t.Errorf("%q", got)

@@ -1,7 +1,7 @@
-// Command protodeps prints the third-party .proto files that our own protos
-// import, from the descriptors linked into the Go packages that go.mod pins.
-// There is so no second source of truth: what buf reads is what the runtime
-// links. Comments are lost on the way, which nobody but buf reads.
+// Command protodeps writes the third-party .proto files that the protos of this project
+// import. It prints them from the descriptors in the Go packages that go.mod pins. So
+// buf reads the same definitions as the Go code links, and there is no second version to
+// maintain. The files have no comments, because the descriptors do not contain them.
 package main
 
 import (

@@ -14,19 +14,19 @@ import (
 	"time"
 )
 
-// DataDir returns the folder to keep a server's data in, and makes it. It is
-// preferred wherever the server can work there. Root cannot run Postgres, the
-// user postgres does it instead, and that user reaches nothing below a closed
-// folder such as a home of mode 0700; the answer is then a folder of /var/tmp
-// whose name follows from preferred, so that every run finds the same one.
+// DataDir creates and returns a folder for a server's data. It returns preferred if the
+// server can use that folder. If the caller is root, Postgres runs as the user postgres,
+// who cannot reach a folder below a closed folder such as a home folder of mode 0700. In
+// this case DataDir returns a folder in /var/tmp. Its name depends only on preferred, so
+// every run uses the same folder.
 //
-// Only the permission bits are read, not access control lists.
+// DataDir checks only the permission bits, not access control lists.
 func DataDir(preferred string) (string, error) {
 	preferred, err := filepath.Abs(preferred)
 	if err != nil {
 		return "", err
 	}
-	if err := makeOpen(preferred); err != nil {
+	if err := createPassable(preferred); err != nil {
 		return "", err
 	}
 	if os.Geteuid() != 0 || reachable(preferred) == nil {
@@ -34,52 +34,54 @@ func DataDir(preferred string) (string, error) {
 	}
 	sum := sha256.Sum256([]byte(preferred))
 	fallback := fmt.Sprintf("/var/tmp/tributary-%s-%x", filepath.Base(preferred), sum[:6])
-	if err := makeOpen(fallback); err != nil {
+	if err := createPassable(fallback); err != nil {
 		return "", err
 	}
-	// Anyone may write to /var/tmp: a folder that another user put there first
-	// would be his to change under us.
+	// Every user may write to /var/tmp. If another user created the folder first, that
+	// user could change the data.
 	info, err := os.Lstat(fallback)
 	if err != nil {
 		return "", err
 	}
 	if owner, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || owner.Uid != 0 || info.Mode().Perm()&0o022 != 0 {
-		return "", fmt.Errorf("%s is not a folder that belongs to root alone: remove it", fallback)
+		return "", fmt.Errorf("%s is not a folder that only root can change: remove it", fallback)
 	}
 	return fallback, nil
 }
 
-// TempDir makes a new empty folder that a private Postgres can work in. The
-// caller removes it.
+// TempDir creates a new empty folder in which a private Postgres can run. The caller
+// removes it.
 func TempDir() (string, error) { return openDir(os.TempDir(), "/var/tmp") }
 
 const (
-	memory = "/dev/shm"
-	// roomInMemory is what has to be free: some times what a run of all tests takes.
-	roomInMemory = 4 << 30
+	memoryFolder = "/dev/shm"
+	// requiredMemory is the memory that must be free. It is several times what a run of
+	// all tests needs.
+	requiredMemory = 4 << 30
 )
 
-// MemoryDir is TempDir in the machine's memory, for what may be lost with it; on
-// disk where there is no such place, or too little room, as in many containers, and
-// where TMPDIR asks for another one. A database whose files come and go by the
-// thousand takes a third of the kernel's time there.
+// MemoryDir is like TempDir, but creates the folder in memory if possible. Tests create
+// and delete thousands of database files, and in memory this takes a third less kernel
+// time. MemoryDir uses the disk if there is no memory file system, if it has too little
+// space (as in many containers), or if TMPDIR is set.
 func MemoryDir() (string, error) {
-	if os.Getenv("TMPDIR") != "" || min(roomIn(memory), freeMemory()) < roomInMemory {
+	if os.Getenv("TMPDIR") != "" || min(freeSpace(memoryFolder), freeMemory()) < requiredMemory {
 		return TempDir()
 	}
-	return openDir(memory, os.TempDir(), "/var/tmp")
+	return openDir(memoryFolder, os.TempDir(), "/var/tmp")
 }
 
-// roomIn is what may still be written to a folder's file system, in bytes.
-func roomIn(dir string) uint64 {
+// freeSpace returns the free space of a folder's file system in bytes.
+func freeSpace(dir string) uint64 {
 	var room syscall.Statfs_t
 	if syscall.Statfs(dir, &room) != nil {
 		return 0
 	}
-	return room.Bavail * uint64(room.Bsize) //nolint:gosec // a block's size is above zero
+	return room.Bavail * uint64(room.Bsize) //nolint:gosec // a block size is positive
 }
 
-// freeMemory is what processes may still take, in bytes; 0 where nobody says.
+// freeMemory returns the memory that is available for processes in bytes, or 0 if it is
+// unknown.
 func freeMemory() uint64 {
 	text, _ := os.ReadFile("/proc/meminfo") // proc(5)
 	_, rest, _ := strings.Cut(string(text), "MemAvailable:")
@@ -88,7 +90,7 @@ func freeMemory() uint64 {
 	return n << 10
 }
 
-// openDir tries one parent after the other.
+// openDir creates a folder in the first parent in which the user postgres can reach it.
 func openDir(parents ...string) (string, error) {
 	for _, parent := range parents {
 		dir, err := os.MkdirTemp(parent, "tributary-")
@@ -105,12 +107,12 @@ func openDir(parents ...string) (string, error) {
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("none of %s is open to the user postgres", strings.Join(parents, ", "))
+	return "", fmt.Errorf("the user postgres can reach none of %s", strings.Join(parents, ", "))
 }
 
-// makeOpen makes the folder when it is missing. Others may pass through, not
-// list it: the data's own folder inside is closed.
-func makeOpen(dir string) error {
+// createPassable creates the folder if it is missing. Other users may pass through the folder,
+// but not list it. The data is in a closed folder inside it.
+func createPassable(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return err
 	}
@@ -121,10 +123,10 @@ func makeOpen(dir string) error {
 	if err != nil {
 		return err
 	}
-	return os.Chmod(dir, 0o711) // whatever the umask took away
+	return os.Chmod(dir, 0o711) // the umask may have removed bits
 }
 
-// reachable returns nil when every folder down to dir lets any user through.
+// reachable returns an error if a user without special rights cannot reach dir.
 func reachable(dir string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -144,16 +146,16 @@ func reachable(dir string) error {
 	}
 }
 
-// lockFolder takes the folder for this process until the returned file is
-// closed or the process dies. The lock and not the server's pid file says who
-// owns the folder: a pid file outlives its process and its number is reused.
+// lockFolder locks the folder for this process until the returned file is closed or the
+// process ends. The server's pid file cannot serve as a lock, because it stays when its
+// process ends and the process id may be used again.
 func lockFolder(dir string) (*os.File, error) {
 	path := filepath.Join(dir, "owner")
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	if err := takeLock(f); err != nil {
+	if err := acquireLock(f); err != nil {
 		owner, _ := os.ReadFile(path)
 		_ = f.Close()
 		if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -171,12 +173,12 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// lockPatience is how long the kernel may take to end the lock of an owner that
-// was killed a moment ago.
-const lockPatience = time.Second
+// lockTimeout is how long acquireLock waits for a lock, because the kernel may need a
+// moment to release the lock of a killed process.
+const lockTimeout = time.Second
 
-func takeLock(f *os.File) error {
-	for deadline := time.Now().Add(lockPatience); ; time.Sleep(lockPatience / 20) {
+func acquireLock(f *os.File) error {
+	for deadline := time.Now().Add(lockTimeout); ; time.Sleep(lockTimeout / 20) {
 		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(deadline) {
 			return err
@@ -184,11 +186,11 @@ func takeLock(f *os.File) error {
 	}
 }
 
-// reclaim clears what a dead owner left behind in a locked folder. A server that
-// still runs from dir is stopped and not adopted: its port and settings are those
-// of a run that is over, and nobody would stop it after us. A pid file whose
-// number now belongs to another program is removed, because Postgres would
-// refuse to start beside it.
+// reclaim cleans up a locked folder after an owner that has died. It stops a server that
+// still runs in dir. It does not continue to use that server, which has the port and
+// settings of the old run and would not be stopped by this process. If the process id in
+// the pid file belongs to another program, reclaim removes the file, because Postgres
+// would refuse to start.
 func reclaim(ctx context.Context, dir, pidFile string, quit syscall.Signal) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -207,15 +209,15 @@ func reclaim(ctx context.Context, dir, pidFile string, quit syscall.Signal) erro
 	first, _, _ := strings.Cut(string(text), "\n")
 	pid, err := strconv.Atoi(strings.TrimSpace(first))
 	if err != nil || pid <= 1 {
-		return os.Remove(pidFile) // cut short while it was written
+		return os.Remove(pidFile) // the file is incomplete
 	}
 	for signalled := false; alive(pid); signalled = true {
-		ours, err := worksIn(pid, dir)
+		ours, err := isServerOf(pid, dir)
 		if err != nil {
 			return err
 		}
 		if !ours {
-			// A server that ended while we looked has removed it itself.
+			// A server that has just ended has removed the file itself.
 			if err := os.Remove(pidFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
@@ -223,17 +225,17 @@ func reclaim(ctx context.Context, dir, pidFile string, quit syscall.Signal) erro
 		}
 		if !signalled {
 			if err := syscall.Kill(pid, quit); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return fmt.Errorf("stop the left over process %d: %w", pid, err)
+				return fmt.Errorf("stop process %d of an earlier run: %w", pid, err)
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("the left over process %d does not stop: %w", pid, context.Cause(ctx))
+			return fmt.Errorf("process %d of an earlier run does not stop: %w", pid, context.Cause(ctx))
 		case <-time.After(pollEvery):
 		}
 	}
-	// The pid file of a dead server stays: Postgres reads in it which shared
-	// memory to look for, in case its children are still at work.
+	// Keep the pid file of a dead server. Postgres reads in it which shared memory to
+	// check, because child processes may still be running.
 	return nil
 }
 

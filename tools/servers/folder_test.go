@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-func TestDataDirIsThePreferredOneWhereThePathIsOpen(t *testing.T) {
+func TestDataDir_ReturnsPreferredFolder(t *testing.T) {
 	preferred := filepath.Join(tempDir(t), ".dev", "postgres")
 	got, err := DataDir(preferred)
 	if err != nil || got != preferred {
 		t.Fatalf("DataDir = %q, %v; want %q", got, err, preferred)
 	}
 	if info, err := os.Stat(got); err != nil || !info.IsDir() {
-		t.Errorf("it is not there: %v", err)
+		t.Errorf("not created: %v", err)
 	}
 }
 
-func TestDataDirBelowAClosedFolder(t *testing.T) {
+func TestDataDir_BelowClosedFolder(t *testing.T) {
 	home := tempDir(t)
 	if err := os.Chmod(home, 0o700); err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestDataDirBelowAClosedFolder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if os.Geteuid() != 0 {
-		// The server runs as we do and gets in.
+		// The server runs as the same user, who can reach the folder.
 		if got != preferred {
 			t.Fatalf("DataDir = %q, want %q", got, preferred)
 		}
@@ -46,20 +46,20 @@ func TestDataDirBelowAClosedFolder(t *testing.T) {
 	if again, err := DataDir(preferred); err != nil || again != got {
 		t.Errorf("the second time %q, %v; want %q", again, err, got)
 	}
-	if _, err := StartPostgres(within(t, time.Minute), PostgresConfig{Dir: preferred}); err == nil || !strings.Contains(err.Error(), home+" is closed") {
-		t.Errorf("a start in the closed folder: %v", err)
+	if _, err := StartPostgres(contextWithin(t, time.Minute), PostgresConfig{Dir: preferred}); err == nil || !strings.Contains(err.Error(), home+" is closed") {
+		t.Errorf("start in the closed folder: %v", err)
 	}
 	startPg(t, PostgresConfig{Dir: got})
 	if err := os.Chmod(got, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := DataDir(preferred); err == nil {
-		t.Error("a folder that everyone may change was accepted")
+		t.Error("no error for a folder that everyone may change")
 	}
 }
 
-// sleeper is a live process that works in dir.
-func sleeper(t *testing.T, dir string) *exec.Cmd {
+// startSleeper starts a process with the working directory dir.
+func startSleeper(t *testing.T, dir string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command("sleep", "60")
 	cmd.Dir = dir
@@ -77,45 +77,45 @@ func writePid(t *testing.T, file string, pid int) {
 	}
 }
 
-func TestReclaimStopsAServerLeftOver(t *testing.T) {
+func TestReclaim_StopsServerOfEarlierRun(t *testing.T) {
 	dir := tempDir(t)
 	file := filepath.Join(dir, "pid")
-	left := sleeper(t, dir)
+	left := startSleeper(t, dir)
 	writePid(t, file, left.Process.Pid)
 	ended := make(chan struct{})
 	go func() {
-		_ = left.Wait() // its end is what counts; SIGTERM makes it an error
+		_ = left.Wait() // returns an error because of SIGTERM
 		close(ended)
 	}()
-	if err := reclaim(within(t, 10*time.Second), dir, file, syscall.SIGTERM); err != nil {
+	if err := reclaim(contextWithin(t, 10*time.Second), dir, file, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	select {
 	case <-ended:
 	case <-time.After(10 * time.Second):
-		t.Error("it still runs")
+		t.Error("the server still runs")
 	}
 }
 
-func TestReclaimLeavesAnotherProgramAlone(t *testing.T) {
+func TestReclaim_DoesNotStopOtherProgram(t *testing.T) {
 	dir := tempDir(t)
 	file := filepath.Join(dir, "pid")
-	other := sleeper(t, "/")
+	other := startSleeper(t, "/")
 	writePid(t, file, other.Process.Pid)
-	if err := reclaim(within(t, 10*time.Second), dir, file, syscall.SIGTERM); err != nil {
+	if err := reclaim(contextWithin(t, 10*time.Second), dir, file, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(file); !os.IsNotExist(err) {
-		t.Errorf("the pid file is still there: %v", err)
+		t.Errorf("the pid file was not removed: %v", err)
 	}
 	if !alive(other.Process.Pid) {
 		t.Error("the other program was stopped")
 	}
 }
 
-// A pid file left by a crash, its number since given to a process of the same
-// user: Postgres by itself refuses to start beside it.
-func TestPostgresStartsBesideAStalePidFile(t *testing.T) {
+// A crash leaves a pid file, and its process id may later belong to another process of
+// the same user. Without reclaim Postgres would refuse to start.
+func TestStartPostgres_RemovesStalePidFile(t *testing.T) {
 	t.Parallel()
 	cfg := PostgresConfig{Dir: tempDir(t)}
 	stop(t, startPg(t, cfg))
@@ -135,7 +135,7 @@ func TestPostgresStartsBesideAStalePidFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(stale), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := giveToPostgres(file); err != nil {
+	if err := chownToPostgres(file); err != nil {
 		t.Fatal(err)
 	}
 	s := startPg(t, cfg)
@@ -144,7 +144,7 @@ func TestPostgresStartsBesideAStalePidFile(t *testing.T) {
 	}
 }
 
-func TestInterruptedFirstStartIsBegunAgain(t *testing.T) {
+func TestStartPostgres_RepeatsInterruptedFirstStart(t *testing.T) {
 	t.Parallel()
 	cfg := PostgresConfig{Dir: tempDir(t)}
 	half := filepath.Join(cfg.Dir, "cluster.new")
@@ -171,9 +171,9 @@ func TestMemoryDir(t *testing.T) {
 		defer func() { _ = os.Remove(dir) }()
 		switch parent := filepath.Dir(dir); {
 		case tmp != "" && parent != tmp:
-			t.Errorf("%s, though TMPDIR is %s", dir, tmp)
-		case tmp == "" && parent != memory && parent != os.TempDir() && parent != "/var/tmp":
-			t.Errorf("%s is nowhere that was spoken of", dir)
+			t.Errorf("%s, but TMPDIR is %s", dir, tmp)
+		case tmp == "" && parent != memoryFolder && parent != os.TempDir() && parent != "/var/tmp":
+			t.Errorf("unexpected folder %s", dir)
 		}
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o711 {
 			t.Errorf("%s: %v, %v", dir, info, err)

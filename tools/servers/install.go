@@ -13,47 +13,47 @@ import (
 	"syscall"
 )
 
-// debianBins is where Debian keeps the server commands of each major version of
-// Postgres; they are on nobody's PATH.
+// debianBins matches the folders of Debian's Postgres commands, one for each major
+// version. They are not on the PATH.
 const debianBins = "/usr/lib/postgresql/*/bin"
 
 var (
-	errNoPostgres = errors.New("no Postgres on this machine: install it (Debian: apt-get install postgresql), " +
-		"name the folder of initdb and postgres in PG_BINDIR, or set TRIBUTARY_DATABASE_URL to a running server " +
+	errNoPostgres = errors.New("Postgres is not installed: install it (Debian: apt-get install postgresql), " +
+		"set PG_BINDIR to the folder of initdb and postgres, or set TRIBUTARY_DATABASE_URL to a running server " +
 		"(for tests TRIBUTARY_TEST_DATABASE_URL)")
-	errNoRedis = errors.New("no Redis on this machine: install redis-server or valkey-server (Debian: apt-get install redis-server), " +
+	errNoRedis = errors.New("Redis is not installed: install redis-server or valkey-server (Debian: apt-get install redis-server), " +
 		"or set TRIBUTARY_REDIS_URL to a running server (for tests TRIBUTARY_TEST_REDIS_URL)")
 )
 
-// findPostgres returns the folder of the server commands, installing them when
-// they are missing and it may.
+// findPostgres returns the folder of the server commands. It installs them if they are
+// missing and the caller may do so.
 func findPostgres(ctx context.Context) (string, error) {
-	bin, err := lookPostgres(ctx, debianBins)
+	bin, err := locatePostgres(ctx, debianBins)
 	if err != nil || bin != "" {
 		return bin, err
 	}
 	if err := Install(ctx, "postgresql"); err != nil {
 		return "", fmt.Errorf("%w; %w", errNoPostgres, err)
 	}
-	bin, err = lookPostgres(ctx, debianBins)
+	bin, err = locatePostgres(ctx, debianBins)
 	if err == nil && bin == "" {
 		err = errNoPostgres
 	}
 	return bin, err
 }
 
-// lookPostgres looks where a person said, then where packages put the commands.
-// No answer and no error means that there is none.
-func lookPostgres(ctx context.Context, versions string) (string, error) {
+// locatePostgres looks for the folder of the server commands: first in PG_BINDIR, then
+// where packages install them. It returns "" if there is none.
+func locatePostgres(ctx context.Context, versions string) (string, error) {
 	if bin := os.Getenv("PG_BINDIR"); bin != "" {
-		if !holdsPostgres(bin) {
-			return "", fmt.Errorf("PG_BINDIR: %s does not hold initdb and postgres", bin)
+		if !hasPostgres(bin) {
+			return "", fmt.Errorf("PG_BINDIR: %s does not contain initdb and postgres", bin)
 		}
 		return bin, nil
 	}
-	// pg_config comes with the client library too, without the server beside it.
+	// pg_config may be installed without the server, with the client library.
 	if out, err := exec.CommandContext(ctx, "pg_config", "--bindir").Output(); err == nil {
-		if bin := strings.TrimSpace(string(out)); holdsPostgres(bin) {
+		if bin := strings.TrimSpace(string(out)); hasPostgres(bin) {
 			return bin, nil
 		}
 	}
@@ -64,20 +64,20 @@ func lookPostgres(ctx context.Context, versions string) (string, error) {
 	}
 	for _, bin := range dirs {
 		major, err := strconv.Atoi(filepath.Base(filepath.Dir(bin)))
-		if err == nil && major > highest && holdsPostgres(bin) {
+		if err == nil && major > highest && hasPostgres(bin) {
 			highest, found = major, bin
 		}
 	}
 	if found != "" {
 		return found, nil
 	}
-	if path, err := exec.LookPath("initdb"); err == nil && holdsPostgres(filepath.Dir(path)) {
+	if path, err := exec.LookPath("initdb"); err == nil && hasPostgres(filepath.Dir(path)) {
 		return filepath.Dir(path), nil
 	}
 	return "", nil
 }
 
-func holdsPostgres(bin string) bool {
+func hasPostgres(bin string) bool {
 	for _, name := range []string{"initdb", "postgres"} {
 		if _, err := exec.LookPath(filepath.Join(bin, name)); err != nil {
 			return false
@@ -86,22 +86,22 @@ func holdsPostgres(bin string) bool {
 	return true
 }
 
-// findRedis returns the server command, installing it when it is missing and it
-// may.
+// findRedis returns the path of the server command. It installs it if it is missing and
+// the caller may do so.
 func findRedis(ctx context.Context) (string, error) {
-	if path := lookRedis(); path != "" {
+	if path := locateRedis(); path != "" {
 		return path, nil
 	}
 	if err := Install(ctx, "redis-server"); err != nil {
 		return "", fmt.Errorf("%w; %w", errNoRedis, err)
 	}
-	if path := lookRedis(); path != "" {
+	if path := locateRedis(); path != "" {
 		return path, nil
 	}
 	return "", errNoRedis
 }
 
-func lookRedis() string {
+func locateRedis() string {
 	for _, name := range []string{"redis-server", "valkey-server"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path
@@ -110,9 +110,9 @@ func lookRedis() string {
 	return ""
 }
 
-// installScript refuses the packages' wish to start their services through
-// Debian's own hook for that, put there and taken away by the script itself so
-// that it does not outlive us. A machine that has the hook has decided already.
+// installScript installs a package and prevents that the package starts its services.
+// For this it uses Debian's hook policy-rc.d, which it creates and removes itself. If
+// the machine already has this hook, the script does not change it.
 const installScript = `set -e
 hook=/usr/sbin/policy-rc.d
 if [ ! -e "$hook" ]; then
@@ -123,15 +123,15 @@ fi
 apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "$1"
 `
 
-// Install brings a Debian package, in plain sight: it takes a while and changes
-// the machine. Two processes install one after the other: the first to end would
-// take the hook away from under the second.
+// Install installs a Debian package. It prints the output, because the installation
+// takes a while and changes the machine. Processes wait for each other: otherwise the
+// first process to finish would remove the hook of the second.
 func Install(ctx context.Context, pkg string) (err error) {
 	if os.Geteuid() != 0 {
-		return errors.New("not installed by itself: that needs root")
+		return errors.New("not installed automatically: this needs root")
 	}
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return errors.New("not installed by itself: there is no apt-get")
+		return errors.New("not installed automatically: there is no apt-get")
 	}
 	lock, err := os.OpenFile("/run/lock/tributary-install", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -148,16 +148,16 @@ func Install(ctx context.Context, pkg string) (err error) {
 	if err := run(update, os.Stderr); err != nil {
 		return err
 	}
-	// Not cancelled and out of Ctrl-C's reach: a package manager cut short leaves
-	// the machine half configured.
+	// The installation is not cancelled and does not receive Ctrl-C, because an
+	// interrupted package manager leaves packages partly configured.
 	add := exec.Command("sh", "-c", installScript, "install", pkg) //nolint:noctx // see above
 	add.Env = env
 	add.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return run(add, os.Stderr)
 }
 
-// run runs a command to its end; its output goes to log, and into the error
-// when it fails.
+// run runs a command and waits until it ends. It writes the output to log. An error
+// contains the end of the output.
 func run(cmd *exec.Cmd, log io.Writer) error {
 	out := &output{next: log}
 	cmd.Stdout, cmd.Stderr = out, out

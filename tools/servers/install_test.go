@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func commands(t *testing.T, dir string, names ...string) {
+func writeCommands(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -21,35 +21,35 @@ func commands(t *testing.T, dir string, names ...string) {
 	}
 }
 
-func TestLookPostgres(t *testing.T) {
+func TestLocatePostgres(t *testing.T) {
 	server := []string{"initdb", "postgres"}
 	for name, c := range map[string]struct {
-		holds  map[string][]string // folder: commands
+		files  map[string][]string // commands by folder
 		bindir string              // PG_BINDIR
 		path   string              // PATH
 		want   string
 	}{
-		"what PG_BINDIR names comes first": {
-			holds:  map[string][]string{"9/bin": server, "own": server},
+		"PG_BINDIR comes first": {
+			files:  map[string][]string{"9/bin": server, "own": server},
 			bindir: "own", want: "own",
 		},
 		"the highest version by number": {
-			holds: map[string][]string{"9/bin": server, "15/bin": server},
+			files: map[string][]string{"9/bin": server, "15/bin": server},
 			want:  "15/bin",
 		},
-		"not a version that has only the client": {
-			holds: map[string][]string{"15/bin": server, "16/bin": {"psql"}},
+		"a version without the server is skipped": {
+			files: map[string][]string{"15/bin": server, "16/bin": {"psql"}},
 			want:  "15/bin",
 		},
-		"what is on PATH comes last": {
-			holds: map[string][]string{"path": server},
+		"PATH comes last": {
+			files: map[string][]string{"path": server},
 			path:  "path", want: "path",
 		},
 		"a version's folder before PATH": {
-			holds: map[string][]string{"path": server, "9/bin": server},
+			files: map[string][]string{"path": server, "9/bin": server},
 			path:  "path", want: "9/bin",
 		},
-		"nothing": {},
+		"no server": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()
@@ -59,12 +59,12 @@ func TestLookPostgres(t *testing.T) {
 				}
 				return filepath.Join(root, dir)
 			}
-			for dir, names := range c.holds {
-				commands(t, under(dir), names...)
+			for dir, names := range c.files {
+				writeCommands(t, under(dir), names...)
 			}
 			t.Setenv("PG_BINDIR", under(c.bindir))
 			t.Setenv("PATH", under(c.path))
-			got, err := lookPostgres(t.Context(), filepath.Join(root, "*/bin"))
+			got, err := locatePostgres(t.Context(), filepath.Join(root, "*/bin"))
 			if want := under(c.want); err != nil || got != want {
 				t.Errorf("lookPostgres = %q, %v; want %q", got, err, want)
 			}
@@ -72,7 +72,7 @@ func TestLookPostgres(t *testing.T) {
 	}
 }
 
-func TestWrongBindirIsAnErrorAndNotPassedOver(t *testing.T) {
+func TestStartPostgres_RejectsWrongBindir(t *testing.T) {
 	t.Setenv("PG_BINDIR", t.TempDir())
 	_, err := StartPostgres(t.Context(), PostgresConfig{Dir: t.TempDir()})
 	if err == nil || !strings.Contains(err.Error(), "PG_BINDIR") {
@@ -80,12 +80,12 @@ func TestWrongBindirIsAnErrorAndNotPassedOver(t *testing.T) {
 	}
 }
 
-// Without Redis and without apt the error says what to do.
-func TestMissingRedisSaysWhatToInstallOrSet(t *testing.T) {
+// Without Redis and apt, the error says what to install and what to set.
+func TestStartRedis_ErrorForMissingRedis(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := StartRedis(t.Context(), RedisConfig{Dir: t.TempDir()})
 	if err == nil {
-		t.Fatal("a server was started from nothing")
+		t.Fatal("no error")
 	}
 	if strings.Contains(err.Error(), "\n") {
 		t.Errorf("more than one line: %v", err)
@@ -97,12 +97,12 @@ func TestMissingRedisSaysWhatToInstallOrSet(t *testing.T) {
 	}
 }
 
-func TestStartEndsWithItsContext(t *testing.T) {
+func TestStartPostgres_EndsWithContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
 	if s, err := StartPostgres(ctx, PostgresConfig{Dir: tempDir(t)}); err == nil {
 		s.Kill()
-		t.Error("StartPostgres outlived its context")
+		t.Error("StartPostgres did not end with its context")
 	}
 }

@@ -11,25 +11,26 @@ import (
 	"time"
 )
 
-// Ports are chosen below those that a kernel gives to outgoing connections unless told
-// otherwise: one of these must not take a port whose server is not there yet, or away
-// for a while.
+// Free ports are chosen below the default range for outgoing connections. Otherwise an
+// outgoing connection could take the port of a server that has not started or is
+// restarting.
 const (
 	lowestPort = 11_000
-	ports      = 9_000
-	// leaveTime is how long a wanted port is waited for.
-	leaveTime = 500 * time.Millisecond
+	portCount  = 9_000
+	// portReleaseTimeout is how long choosePort waits until a wanted port is free.
+	portReleaseTimeout = 500 * time.Millisecond
 )
 
 var errPortTaken = errors.New("taken by another program: free it or choose another port")
 
-// PortTaken says whether a server did not start because another program has its port.
+// PortTaken reports whether a server did not start because another program uses its
+// port.
 func PortTaken(err error) bool {
 	return err != nil && (errors.Is(err, errPortTaken) || strings.Contains(err.Error(), "Address already in use"))
 }
 
-// FreeAddresses are so many different ports of 127.0.0.1 that nobody listens on, with
-// their host. They are not held: whoever listens may still come second.
+// FreeAddresses returns n addresses of 127.0.0.1 with different free ports. The ports
+// are not reserved, so another program may take one before the caller listens on it.
 func FreeAddresses(n int) (free []string, err error) {
 	var held []net.Listener
 	defer func() {
@@ -39,7 +40,7 @@ func FreeAddresses(n int) (free []string, err error) {
 	}()
 	var last error
 	for range 100 * n {
-		listener, err := listen(lowestPort + rand.IntN(ports)) // #nosec G404 -- any will do
+		listener, err := listen(lowestPort + rand.IntN(portCount)) // #nosec G404 -- not for security
 		if err != nil {
 			last = err
 			continue
@@ -52,8 +53,8 @@ func FreeAddresses(n int) (free []string, err error) {
 	return nil, fmt.Errorf("no free port: %w", last)
 }
 
-// choosePort returns the port to listen on: the wanted one when nothing listens
-// there, or any free one when none is wanted.
+// choosePort returns the port to listen on: wanted if it is free, or any free port if
+// wanted is 0.
 func choosePort(name string, wanted int) (int, error) {
 	if wanted == 0 {
 		free, err := FreeAddresses(1)
@@ -64,8 +65,8 @@ func choosePort(name string, wanted int) (int, error) {
 		return strconv.Atoi(port)
 	}
 	listener, err := listen(wanted)
-	// Who had it may be about to end.
-	for until := time.Now().Add(leaveTime); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(until); {
+	// The process that uses the port may be about to end.
+	for until := time.Now().Add(portReleaseTimeout); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(until); {
 		time.Sleep(pollEvery)
 		listener, err = listen(wanted)
 	}
@@ -79,5 +80,5 @@ func choosePort(name string, wanted int) (int, error) {
 }
 
 func listen(port int) (net.Listener, error) {
-	return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) //nolint:noctx // binds and returns at once
+	return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) //nolint:noctx // returns at once
 }

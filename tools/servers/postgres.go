@@ -17,50 +17,54 @@ import (
 )
 
 const (
-	// maxConnections leaves room for the test binaries of every package at once.
+	// maxConnections is enough for the test binaries of several packages at the same
+	// time.
 	maxConnections = 200
-	// orphanTimeout bounds the wait for the children of a killed Postgres, which
-	// hold its shared memory until they notice.
+	// orphanTimeout limits the wait for the children of a killed Postgres. They use its
+	// shared memory until they notice that it has ended.
 	orphanTimeout = 10 * time.Second
 )
 
-// PostgresConfig says how StartPostgres runs its server.
+// PostgresConfig configures a server that StartPostgres starts.
 type PostgresConfig struct {
-	// Dir belongs to this server alone. Missing or empty: a cluster is made in it,
-	// with the superuser tributary and an empty database tributary. Root takes it
-	// from DataDir or TempDir.
+	// Dir is the folder of the server. No other server may use it. If it is missing or
+	// empty, StartPostgres creates a cluster in it, with the superuser tributary and an
+	// empty database tributary. A caller that is root must use a folder from DataDir or
+	// TempDir.
 	Dir string
-	// Port of 127.0.0.1. Default 0: any free one, another at each start.
+	// Port is the port on 127.0.0.1. Default 0: a free port, which may differ at each
+	// start.
 	Port int
-	// Durable keeps Postgres' safe defaults. Default false, for tests: nothing is
-	// synced to disk, so a crash of the machine may lose the whole cluster, and
-	// autovacuum and JIT compilation are off.
+	// Durable keeps the default settings of Postgres. The default is false, for tests:
+	// nothing is synced to disk, so a crash of the machine may destroy the whole
+	// cluster; autovacuum and JIT compilation are disabled.
 	Durable bool
-	// Log gets what Postgres prints. Default: nobody.
+	// Log receives the output of Postgres. Default: the output is discarded.
 	Log io.Writer
 }
 
-// StartPostgres starts a private Postgres and returns when it answers. ctx bounds
-// the start, not the server's life. There is no Unix socket, hence no limit on
-// the length of Dir.
+// StartPostgres starts a private Postgres and returns when it accepts connections. ctx
+// limits the start only; the server keeps running when ctx ends. The server has no Unix
+// socket, so Dir may have any length.
 //
-// A folder that another live process runs a server in is refused; what a dead
-// one left behind is cleared, see reclaim.
+// StartPostgres returns an error if another live process runs a server in the folder. It
+// removes what a dead process left there (see reclaim).
 func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Server, error) {
 	bin, err := findPostgres(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// The commands work inside the folder, where a relative path means another.
+	// The commands run inside the folder, where a relative path would have another
+	// meaning.
 	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := makeOpen(cfg.Dir); err != nil {
+	if err := createPassable(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
 	if os.Geteuid() == 0 {
 		if err := reachable(cfg.Dir); err != nil {
-			return nil, fmt.Errorf("postgres cannot work in %s: %w; take the folder that DataDir answers", cfg.Dir, err)
+			return nil, fmt.Errorf("postgres cannot work in %s: %w; use the folder that DataDir returns", cfg.Dir, err)
 		}
 	}
 	giveUp := time.Now().Add(orphanTimeout)
@@ -107,9 +111,9 @@ func startPostgres(ctx context.Context, bin string, cfg PostgresConfig) (*Server
 		dir:  cluster,
 		log:  cfg.Log,
 		lock: lock,
-		// "fast": cuts connections and writes a checkpoint.
+		// Fast shutdown: closes connections and writes a checkpoint.
 		quit: syscall.SIGINT,
-		// "immediate": ends the children too, which SIGKILL would leave behind.
+		// Immediate shutdown: also ends the child processes. SIGKILL would not end them.
 		force: syscall.SIGQUIT,
 	})
 	if err != nil {
@@ -119,7 +123,8 @@ func startPostgres(ctx context.Context, bin string, cfg PostgresConfig) (*Server
 	return s, s.await(ctx, func() bool { return postgresReady(pidFile, s.Pid) })
 }
 
-// preparePostgres leaves a cluster that nobody runs, and a port for it.
+// preparePostgres makes sure that a cluster exists and is not running. It returns the
+// port for it.
 func preparePostgres(ctx context.Context, bin, cluster, pidFile string, cfg PostgresConfig) (int, error) {
 	if err := reclaim(ctx, cluster, pidFile, syscall.SIGINT); err != nil {
 		return 0, fmt.Errorf("postgres: %w", err)
@@ -131,8 +136,8 @@ func preparePostgres(ctx context.Context, bin, cluster, pidFile string, cfg Post
 	return port, initCluster(ctx, bin, cluster, cfg)
 }
 
-// initCluster makes the cluster beside its place and moves it there when it is
-// whole, so that an interrupted first start leaves nothing that looks like one.
+// initCluster creates the cluster in a temporary folder and renames the folder when the
+// cluster is complete. So an interrupted first start leaves no incomplete cluster.
 func initCluster(ctx context.Context, bin, cluster string, cfg PostgresConfig) error {
 	if _, err := os.Stat(cluster); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -144,7 +149,7 @@ func initCluster(ctx context.Context, bin, cluster string, cfg PostgresConfig) e
 	if err := os.Mkdir(unfinished, 0o700); err != nil {
 		return err
 	}
-	if err := giveToPostgres(unfinished); err != nil {
+	if err := chownToPostgres(unfinished); err != nil {
 		return err
 	}
 	initdb := []string{
@@ -154,7 +159,7 @@ func initCluster(ctx context.Context, bin, cluster string, cfg PostgresConfig) e
 	if !cfg.Durable {
 		initdb = append(initdb, "--no-sync")
 	}
-	// The single-user mode needs no client program, which a bare server may lack.
+	// The single-user mode needs no client program. A machine may have only the server.
 	create := append(
 		[]string{filepath.Join(bin, "postgres"), "--single", "-D", unfinished, "-c", "exit_on_error=on"},
 		append(durability(cfg.Durable), "postgres")...,
@@ -175,25 +180,26 @@ func initCluster(ctx context.Context, bin, cluster string, cfg PostgresConfig) e
 		cmd.Env = append(os.Environ(), "LC_ALL=C")
 		cmd.Stdin = strings.NewReader(step.stdin)
 		if err := run(cmd, cfg.Log); err != nil {
-			return fmt.Errorf("make a Postgres cluster in %s: %w", cluster, err)
+			return fmt.Errorf("create a Postgres cluster in %s: %w", cluster, err)
 		}
 	}
 	return os.Rename(unfinished, cluster)
 }
 
-// durability returns the settings that a cluster of tests has and a durable one has
-// not.
+// durability returns additional settings for a cluster that is not durable.
 //
-// synchronous_commit stays on. Without fsync it costs nothing, and a VACUUM right
-// after an asynchronous commit does not mark the pages as visible to all, so the
-// plans of the next statements would depend on when the log was written.
+// synchronous_commit stays on. Without fsync it costs nothing. If it were off, a VACUUM
+// directly after a commit would not mark the pages as visible to all, and the plans of
+// the next statements would depend on when the log was written.
 //
-// Autovacuum would change the statistics and the visible pages of a database while
-// a test looks at its plans, and takes time from the tests. JIT compilation is off
-// because the service turns it off, too, and tests run most statements once.
+// autovacuum is off because it would change the statistics and visible pages of a
+// database while a test checks query plans, and because it takes time from the tests.
+// JIT compilation is off because the service disables it too, and because tests run most
+// statements once.
 //
-// The buffers are few because each new database makes checkpoints, which write those
-// that changed. Most runs work in memory, where reading a page again costs little.
+// shared_buffers is small because each new database causes checkpoints, which write the
+// changed buffers. Most test runs store their data in memory, where reading a page again
+// is cheap.
 func durability(durable bool) []string {
 	if durable {
 		return nil
@@ -201,8 +207,8 @@ func durability(durable bool) []string {
 	return []string{"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "autovacuum=off", "-c", "jit=off", "-c", "shared_buffers=32MB"}
 }
 
-// postgresReady reads the pid file as pg_ctl does: the process on its first line,
-// the state on its eighth.
+// postgresReady reports whether the server is ready. Like pg_ctl, it reads the pid file:
+// the first line is the process id, the eighth is the state.
 func postgresReady(pidFile string, pid int) bool {
 	text, err := os.ReadFile(pidFile)
 	if err != nil {
@@ -212,10 +218,10 @@ func postgresReady(pidFile string, pid int) bool {
 	return len(lines) >= 8 && lines[0] == strconv.Itoa(pid) && strings.TrimSpace(lines[7]) == "ready"
 }
 
-// asPostgres returns the command as the user postgres runs it when we are root,
-// whom Postgres refuses. The change of user would clear the kernel's order to
-// signal the child at our death, so setpriv renews it. setpriv replaces itself by
-// the command: the process id is the command's.
+// asPostgres returns a command that runs argv as the user postgres if the caller is
+// root, because Postgres does not run as root. A change of the user clears the kernel's
+// setting that signals the child when its parent dies, so setpriv sets it again. setpriv
+// replaces itself with the command, so the process id is the command's.
 func asPostgres(argv []string, onDeath string) ([]string, error) {
 	if os.Geteuid() != 0 {
 		return argv, nil
@@ -230,13 +236,13 @@ func asPostgres(argv []string, onDeath string) ([]string, error) {
 	), nil
 }
 
-func giveToPostgres(dir string) error {
+func chownToPostgres(dir string) error {
 	if os.Geteuid() != 0 {
 		return nil
 	}
 	u, err := user.Lookup("postgres")
 	if err != nil {
-		return fmt.Errorf("postgres does not run as root: %w (Debian's package postgresql makes that user)", err)
+		return fmt.Errorf("postgres does not run as root: %w (Debian's package postgresql creates that user)", err)
 	}
 	uid, err := strconv.Atoi(u.Uid)
 	if err != nil {

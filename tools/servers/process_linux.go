@@ -7,18 +7,20 @@ import (
 	"syscall"
 )
 
-// processAttributes puts a server into a process group of its own, out of reach
-// of the terminal's Ctrl-C, and has the kernel stop it when we die.
+// processAttributes returns attributes that put a server into its own process group, so
+// that it does not receive the terminal's Ctrl-C. The kernel sends the server the signal
+// onDeath when the process that started it ends.
 func processAttributes(onDeath syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: onDeath}
 }
 
-// worksIn says whether the live process pid is a server of folder dir. Postgres
-// and Redis both make their data's folder their working directory.
-func worksIn(pid int, dir string) (bool, error) {
+// isServerOf reports whether the running process pid is the server of folder dir. The
+// working directory of Postgres and of Redis is their data folder.
+func isServerOf(pid int, dir string) (bool, error) {
 	cwd, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(pid), "cwd"))
 	if err != nil {
-		// Gone, a zombie, or another user's process: no server of ours.
+		// The process has ended, is a zombie, or belongs to another user. In none of
+		// these cases it is a private server.
 		return false, nil //nolint:nilerr // the reason does not matter
 	}
 	return cwd == dir, nil

@@ -7,13 +7,15 @@ import (
 	"syscall"
 )
 
-// processAttributes puts a server into a process group of its own, out of reach
-// of the terminal's Ctrl-C. Without Linux it outlives a killed owner.
+// processAttributes returns attributes that put a server into its own process group, so
+// that it does not receive the terminal's Ctrl-C. On this platform the server keeps
+// running if the process that started it is killed.
 func processAttributes(syscall.Signal) *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }
 
-// worksIn cannot tell here, so a person has to.
-func worksIn(pid int, dir string) (bool, error) {
-	return false, fmt.Errorf("process %d may still be the server of %s: stop it, or remove the pid file when it is another program", pid, dir)
+// isServerOf cannot find the working directory of a process on this platform, so it returns
+// an error that says what to do.
+func isServerOf(pid int, dir string) (bool, error) {
+	return false, fmt.Errorf("process %d may still be the server of %s: stop it, or remove the pid file if the process is another program", pid, dir)
 }

@@ -14,56 +14,58 @@ import (
 	"time"
 )
 
-// redisDatabases is the number of logical databases of a private Redis: enough
-// for each test of a parallel run to have one.
+// redisDatabases is the number of logical databases of a private Redis. It is enough for
+// all tests that run in parallel.
 const redisDatabases = 256
 
-// answerTimeout bounds one look at whether Redis answers.
-const answerTimeout = time.Second
+// healthCheckTimeout is the time limit of one health check.
+const healthCheckTimeout = time.Second
 
-// clusterNodeTimeout, in milliseconds, is how long the nodes of a cluster wait for
-// one of them before they call it down.
+// clusterNodeTimeout is the time in milliseconds after which the nodes of a cluster
+// consider a node as down.
 const clusterNodeTimeout = "3000"
 
-// RedisConfig says how StartRedis runs its server.
+// RedisConfig configures a server that StartRedis starts.
 type RedisConfig struct {
-	// Dir belongs to this server alone; it is made when missing.
+	// Dir is the folder of the server. No other server may use it. It is created if it
+	// does not exist.
 	Dir string
-	// Port of 127.0.0.1. Default 0: any free one, another at each start.
+	// Port is the port on 127.0.0.1. Default 0: a free port, which may differ at each
+	// start.
 	Port int
-	// Durable writes every command to disk before it is acknowledged. Default
-	// false: nothing is written, the data ends with the server.
+	// Durable writes each command to disk before it is acknowledged. The default is
+	// false: nothing is written to disk, and the data is lost when the server ends.
 	Durable bool
-	// Cluster makes it a node of a Redis Cluster: at its first start it has no
-	// slots and knows no other node, afterwards it is what it was. One node that is
-	// down does not stop the others.
+	// Cluster makes the server a node of a Redis Cluster. At its first start the node
+	// has no slots and knows no other node. Later starts continue with the stored state.
+	// The other nodes keep serving their slots while a node is down.
 	Cluster bool
-	// BusPort of 127.0.0.1 is where a node of a cluster hears the others. Default 0:
-	// any free one.
+	// BusPort is the port on 127.0.0.1 for the communication between the nodes of a
+	// cluster. Default 0: a free port.
 	BusPort int
-	// Master is the port of 127.0.0.1 of the Redis whose replica this one is at its
-	// start. Default 0: none, it is a master.
+	// Master is the port of a master on 127.0.0.1. The server starts as its replica.
+	// Default 0: the server is a master.
 	Master int
-	// Log gets what Redis prints. Default: nobody.
+	// Log receives the output of Redis. Default: the output is discarded.
 	Log io.Writer
 }
 
-// StartRedis starts a private Redis (or Valkey) and returns when it answers and
-// has loaded its data. ctx bounds the start, not the server's life. Memory has
-// no limit and nothing is ever evicted.
+// StartRedis starts a private Redis (or Valkey) and returns when it accepts connections
+// and has loaded its data. ctx limits the start only; the server keeps running when ctx
+// ends. The server has no memory limit and never evicts keys.
 //
-// A folder that another live process runs a server in is refused; what a dead
-// one left behind is cleared, see reclaim.
+// StartRedis returns an error if another live process runs a server in the folder. It
+// removes what a dead process left there (see reclaim).
 func StartRedis(ctx context.Context, cfg RedisConfig) (*Server, error) {
 	bin, err := findRedis(ctx)
 	if err != nil {
 		return nil, err
 	}
-	// Redis works inside the folder, where a relative path means another.
+	// Redis runs inside the folder, where a relative path would have another meaning.
 	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := makeOpen(cfg.Dir); err != nil {
+	if err := createPassable(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
 	for attempt := 1; ; attempt++ {
@@ -85,12 +87,12 @@ func startRedis(ctx context.Context, bin string, cfg RedisConfig) (*Server, erro
 	argv := []string{
 		bin, "--databases", strconv.Itoa(redisDatabases), "--appendonly", appendOnly, "--appendfsync", "always",
 		"--save", "", "--maxmemory-policy", "noeviction",
-		// A replica gets its copy at once: there are no others to wait for.
+		// The copy for a replica starts at once instead of waiting for more replicas.
 		"--repl-diskless-sync-delay", "0",
 	}
 	if cfg.Cluster {
-		// The bus has a port of its own choice: the usual one, 10,000 above the other,
-		// may be taken, or none at all.
+		// The bus port is chosen separately. The default is the port plus 10,000, which
+		// may be in use or not exist.
 		bus, err := choosePort("redis", cfg.BusPort)
 		if err != nil {
 			return nil, err
@@ -104,8 +106,9 @@ func startRedis(ctx context.Context, bin string, cfg RedisConfig) (*Server, erro
 	return launchRedis(ctx, "redis", cfg.Dir, cfg.Port, cfg.Log, argv)
 }
 
-// launchRedis starts argv, a Redis or a sentinel, in a folder that it takes for
-// itself, and returns when it answers. What every such process is told is added.
+// launchRedis locks a folder, starts argv (a Redis or a sentinel) in it, and returns
+// when the process accepts connections. It adds the arguments that every such process
+// needs.
 func launchRedis(ctx context.Context, name, dir string, port int, log io.Writer, argv []string) (*Server, error) {
 	lock, err := lockFolder(dir)
 	if err != nil {
@@ -135,16 +138,16 @@ func launchRedis(ctx context.Context, name, dir string, port int, log io.Writer,
 	return s, s.await(ctx, func() bool { return redisReady(addr, s.Pid) })
 }
 
-// redisReady says whether the server at addr is the process pid, so that another
-// one which took the port is not mistaken for ours, and has loaded its data: until
-// then it answers PING with an error.
+// redisReady reports whether the server at addr is the process pid and has loaded its
+// data. The process id is checked because another server may have taken the port. While
+// Redis loads its data, it replies to PING with an error.
 func redisReady(addr string, pid int) bool {
-	conn, err := net.DialTimeout("tcp", addr, answerTimeout) //nolint:noctx // bounded by its own timeout
+	conn, err := net.DialTimeout("tcp", addr, healthCheckTimeout) //nolint:noctx // bounded by its own timeout
 	if err != nil {
 		return false
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(answerTimeout)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(healthCheckTimeout)); err != nil {
 		return false
 	}
 	if _, err := io.WriteString(conn, "PING\r\nINFO server\r\n"); err != nil {

@@ -24,7 +24,7 @@ func portOf(t *testing.T, s *Server) int {
 	return port
 }
 
-func TestNodeOfAClusterKeepsItsBusPortAndSlots(t *testing.T) {
+func TestStartRedis_ClusterNodeKeepsBusPortAndSlots(t *testing.T) {
 	t.Parallel()
 	bus, err := choosePort("test", 0)
 	if err != nil {
@@ -32,7 +32,7 @@ func TestNodeOfAClusterKeepsItsBusPortAndSlots(t *testing.T) {
 	}
 	cfg := RedisConfig{Dir: tempDir(t), Durable: true, Cluster: true, BusPort: bus}
 	s := startRd(t, cfg)
-	ctx := within(t, time.Minute)
+	ctx := contextWithin(t, time.Minute)
 	if err := client(t, s).ClusterAddSlotsRange(ctx, 0, 16383).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -51,14 +51,14 @@ func TestNodeOfAClusterKeepsItsBusPortAndSlots(t *testing.T) {
 	}
 }
 
-func TestSentinelRemembersWhatItWatches(t *testing.T) {
+func TestStartSentinel_KeepsMasterAcrossRestart(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
 	master := startRd(t, RedisConfig{Dir: filepath.Join(dir, "master")})
 	replica := startRd(t, RedisConfig{Dir: filepath.Join(dir, "replica"), Master: portOf(t, master)})
-	ctx := within(t, time.Minute)
+	ctx := contextWithin(t, time.Minute)
 	if info, err := client(t, replica).InfoMap(ctx, "replication").Result(); err != nil || info["Replication"]["role"] != "slave" {
-		t.Errorf("the replica is %v, %v", info, err)
+		t.Errorf("replication info %v, %v", info, err)
 	}
 	cfg := SentinelConfig{Dir: filepath.Join(dir, "sentinel"), Name: "clicks", Master: portOf(t, master), Quorum: 1}
 	for range 2 {
@@ -68,10 +68,11 @@ func TestSentinelRemembersWhatItWatches(t *testing.T) {
 		t.Cleanup(func() { _ = sentinel.Close() })
 		known, err := sentinel.Master(ctx, "clicks").Result()
 		if err != nil || known["port"] != strconv.Itoa(portOf(t, master)) || known["down-after-milliseconds"] != strconv.Itoa(sentinelDownAfter) || known["quorum"] != "1" {
-			t.Errorf("it watches %v, %v", known, err)
+			t.Errorf("master %v, %v", known, err)
 		}
 		stop(t, s)
-		// What it was told the second time counts for nothing.
+		// The second start ignores this master, because the sentinel has stored the
+		// first one.
 		cfg.Master, cfg.Port = 1, portOf(t, s)
 	}
 }

@@ -10,31 +10,35 @@ import (
 	"path/filepath"
 )
 
-// SentinelConfig says how StartSentinel runs its server and what it watches.
+// SentinelConfig configures a server that StartSentinel starts.
 type SentinelConfig struct {
-	// Dir belongs to this sentinel alone; it is made when missing. What the sentinel
-	// learns is kept there, and beats Master at the next start.
+	// Dir is the folder of the sentinel. No other server may use it. It is created if it
+	// does not exist. The sentinel stores its state there. At the next start this state
+	// takes precedence over Master.
 	Dir string
-	// Port of 127.0.0.1. Default 0: any free one, another at each start.
+	// Port is the port on 127.0.0.1. Default 0: a free port, which may differ at each
+	// start.
 	Port int
-	// Name is what clients call the master, Master its port of 127.0.0.1 at first.
+	// Name is the name of the master for clients. Master is the port of the first master
+	// on 127.0.0.1.
 	Name   string
 	Master int
-	// Quorum is how many sentinels have to find the master down.
+	// Quorum is the number of sentinels that must agree that the master is down.
 	Quorum int
-	// Log gets what the sentinel prints. Default: nobody.
+	// Log receives the output of the sentinel. Default: the output is discarded.
 	Log io.Writer
 }
 
-// A private sentinel calls a master down after two seconds, in milliseconds here,
-// and gives a failover ten before it tries another.
+// A private sentinel considers a master as down after two seconds, and starts another
+// failover if one takes longer than ten seconds. Both values are in milliseconds.
 const (
 	sentinelDownAfter       = 2000
 	sentinelFailoverTimeout = 10_000
 )
 
-// StartSentinel starts a private Redis Sentinel and returns when it answers; it may
-// not know the master's replicas and the other sentinels yet. ctx bounds the start.
+// StartSentinel starts a private Redis Sentinel and returns when it accepts connections.
+// It may not have found the master's replicas and the other sentinels yet. ctx limits
+// the start only.
 func StartSentinel(ctx context.Context, cfg SentinelConfig) (*Server, error) {
 	bin, err := findRedis(ctx)
 	if err != nil {
@@ -43,10 +47,10 @@ func StartSentinel(ctx context.Context, cfg SentinelConfig) (*Server, error) {
 	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
 		return nil, err
 	}
-	if err := makeOpen(cfg.Dir); err != nil {
+	if err := createPassable(cfg.Dir); err != nil {
 		return nil, fmt.Errorf("sentinel: %w", err)
 	}
-	// A sentinel writes what it knows into its settings.
+	// A sentinel writes its state to its configuration file.
 	settings := filepath.Join(cfg.Dir, "sentinel.conf")
 	if _, err := os.Stat(settings); errors.Is(err, fs.ErrNotExist) {
 		text := fmt.Sprintf("sentinel monitor %s 127.0.0.1 %d %d\n", cfg.Name, cfg.Master, cfg.Quorum) +

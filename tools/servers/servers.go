@@ -1,21 +1,24 @@
-// Package servers finds or installs, starts and stops the private Postgres and
-// Redis that `make run` and `make test` work on.
+// Package servers finds or installs, starts and stops the private Postgres and Redis of
+// `make run` and `make test`.
 //
-// Model: a server is one child process that works in one folder and listens on
-// one port of 127.0.0.1. Its commands are taken from the machine; when they are
-// missing and the caller is root on a machine with apt, Debian's packages are
-// installed, their system services left stopped; the installation shows on
-// standard error.
+// Model: a server is one child process with its own folder and its own port on
+// 127.0.0.1. The server commands of the machine are used. If they are missing and the
+// caller is root on a machine with apt, Debian's packages are installed without starting
+// their system services. The output of the installation goes to standard error.
 //
-// Guaranteed: a started server answers on Server.URL; a folder has at most one
-// server, and data that a durable server acknowledged is there at the next
-// start; Ctrl-C in the terminal does not reach the server, so the owner stops
-// its own work first and then calls Stop; on Linux a server ends when the
-// process that started it dies, however it dies.
+// Guarantees:
 //
-// Not promised: protection from other users of the same machine (anyone who
-// reaches the loopback port is let in), a choice of version, Windows. This is
-// for development and tests; production brings its own servers.
+//   - A started server accepts connections at Server.URL.
+//   - A folder has at most one server.
+//   - Data that a durable server acknowledged exists after the next start.
+//   - Ctrl-C in the terminal does not reach the server. So the owner can stop its own work
+//     first and then call Stop.
+//   - On Linux a server ends when the process that started it ends, even if that process is
+//     killed.
+//
+// Not provided: protection from other users of the machine (anyone who reaches the
+// loopback port is accepted), a choice of version, Windows. This package is for
+// development and tests. Production uses its own servers.
 package servers
 
 import (
@@ -33,21 +36,22 @@ import (
 )
 
 const (
-	// startTimeout bounds the time from launch to the first answer; it has to
-	// cover recovery after a kill.
+	// startTimeout limits the time from the start of the process until it accepts
+	// connections. It includes recovery after a kill.
 	startTimeout = time.Minute
-	// pollEvery is how often a starting or stopping server is looked at.
+	// pollEvery is the pause between two checks of a starting or stopping server.
 	pollEvery = 10 * time.Millisecond
-	// outputDelay bounds the wait for the output of a dead server's own children.
+	// outputDelay limits the wait for the output of the children of a server that has
+	// ended.
 	outputDelay = 3 * time.Second
-	// freePortAttempts bounds the retries when another program takes a free port
-	// between choosing it and binding it.
+	// freePortAttempts limits the retries if another program takes a free port before
+	// the server listens on it.
 	freePortAttempts = 5
 )
 
 // Server is a running server. Its methods are safe for concurrent use.
 type Server struct {
-	// URL is what a client connects to: postgres://… or redis://….
+	// URL is the address for clients: postgres://… or redis://….
 	URL string
 	// Pid is the process id of the server itself.
 	Pid int
@@ -57,26 +61,26 @@ type Server struct {
 	process     *os.Process
 	done        chan struct{}
 
-	mu    sync.Mutex
-	asked bool  // Stop or Kill was called
-	err   error // set before done is closed
+	mu            sync.Mutex
+	stopRequested bool  // reports that Stop or Kill was called
+	err           error // set before done is closed
 }
 
 // Done is closed when the server's process has ended and its folder is free.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// Err says after Done why the server ended: nil when Stop or Kill ended it, else
-// its exit status and its last lines of output.
+// Err returns why the server ended, after Done is closed. It is nil if Stop or Kill
+// ended the server. Otherwise it contains the exit status and the last lines of output.
 func (s *Server) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Stop ends the server gracefully: open connections are cut, everything
-// acknowledged is written. When ctx ends first the server is forced down, which
-// loses nothing that a durable server acknowledged, and Stop returns an error.
-// Stopping a server that has ended returns Err.
+// Stop ends the server gracefully: it closes open connections and writes all
+// acknowledged data. If ctx ends first, Stop forces the server to end and returns an
+// error. A durable server loses no acknowledged data then. If the server has already
+// ended, Stop returns Err.
 func (s *Server) Stop(ctx context.Context) error {
 	s.signal(s.quit)
 	select {
@@ -89,22 +93,22 @@ func (s *Server) Stop(ctx context.Context) error {
 	return fmt.Errorf("%s did not stop in time and was forced down: %w", s.name, context.Cause(ctx))
 }
 
-// Kill ends the server with SIGKILL, as a crash would, and waits for its end.
+// Kill ends the server with SIGKILL, like a crash, and waits until it has ended.
 func (s *Server) Kill() {
 	s.signal(syscall.SIGKILL)
 	<-s.done
 }
 
-// signal goes through os.Process, which never reaches a later process that was
-// given the same id.
+// signal sends a signal with os.Process, which never signals a later process with the
+// same id.
 func (s *Server) signal(sig syscall.Signal) {
 	s.mu.Lock()
-	s.asked = true
+	s.stopRequested = true
 	s.mu.Unlock()
-	_ = s.process.Signal(sig) // fails only when the process has ended
+	_ = s.process.Signal(sig) // fails only if the process has ended
 }
 
-// command is what launch starts.
+// command describes a process for launch.
 type command struct {
 	name        string // for messages
 	argv        []string
@@ -114,7 +118,7 @@ type command struct {
 	quit, force syscall.Signal
 }
 
-// launch starts the process and returns without waiting for its first answer.
+// launch starts the process. It does not wait until the server accepts connections.
 func launch(c command) (*Server, error) {
 	out := &output{next: c.log}
 	cmd := exec.Command(c.argv[0], c.argv[1:]...) //nolint:noctx // the server outlives the context of its start
@@ -127,8 +131,8 @@ func launch(c command) (*Server, error) {
 	s := &Server{name: c.name, quit: c.quit, force: c.force, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
-		// The kernel signals a child when the thread that forked it ends, so this
-		// goroutine keeps its thread as long as the server lives.
+		// The kernel signals the child when the thread that started it ends. So this
+		// goroutine locks its thread until the server has ended.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -137,7 +141,7 @@ func launch(c command) (*Server, error) {
 		}
 		started <- err
 		if err == nil {
-			s.ended(cmd.Wait(), out, c.lock)
+			s.handleExit(cmd.Wait(), out, c.lock)
 		}
 	}()
 	if err := <-started; err != nil {
@@ -146,28 +150,29 @@ func launch(c command) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) ended(err error, out *output, lock *os.File) {
+func (s *Server) handleExit(err error, out *output, lock *os.File) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var exit *exec.ExitError
 	forced := errors.As(err, &exit) && !exit.Exited()
 	clean := err == nil || forced || errors.Is(err, exec.ErrWaitDelay)
-	if !s.asked || !clean {
+	if !s.stopRequested || !clean {
 		if err == nil {
 			err = errors.New("exit status 0")
 		}
 		s.err = fmt.Errorf("%s ended by itself: %w; its last lines:\n%s", s.name, err, out.tail())
 	}
-	// Before done, so that who waits for Done finds the folder free.
+	// The lock is released before done is closed, so that the folder is free after Done.
 	if closeErr := lock.Close(); closeErr != nil {
 		s.err = errors.Join(s.err, closeErr)
 	}
 	close(s.done)
 }
 
-// await returns when ready says so, and ends the server when it never does.
+// await waits until ready returns true. If this takes longer than startTimeout, await
+// ends the server.
 func (s *Server) await(ctx context.Context, ready func() bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no answer within %s", startTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("not ready within %s", startTimeout))
 	defer cancel()
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -185,10 +190,10 @@ func (s *Server) await(ctx context.Context, ready func() bool) error {
 	return nil
 }
 
-// output passes a server's lines on and keeps the last of them for the error
-// that explains its end.
+// output passes the output of a server on to next. It also stores the end of the output
+// for error messages.
 type output struct {
-	next io.Writer // nil: kept only
+	next io.Writer // optional
 
 	mu   sync.Mutex
 	last []byte

@@ -18,17 +18,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ownerFolder makes this test binary play the owner that dies suddenly.
-const ownerFolder = "TRIBUTARY_SERVERS_TEST_OWNER"
+// ownerFolderVariable is an environment variable. If it is set, this test binary starts servers
+// and waits until it is killed.
+const ownerFolderVariable = "TRIBUTARY_SERVERS_TEST_OWNER"
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(ownerFolder); dir != "" {
-		playOwner(dir)
+	if dir := os.Getenv(ownerFolderVariable); dir != "" {
+		runOwner(dir)
 	}
 	os.Exit(m.Run())
 }
 
-func playOwner(dir string) {
+func runOwner(dir string) {
 	pg, err := StartPostgres(context.Background(), PostgresConfig{Dir: filepath.Join(dir, "postgres")})
 	if err != nil {
 		fmt.Println(err)
@@ -57,7 +58,7 @@ func tempDir(t *testing.T) string {
 	return dir
 }
 
-func within(t *testing.T, d time.Duration) context.Context {
+func contextWithin(t *testing.T, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	t.Cleanup(cancel)
@@ -70,7 +71,7 @@ func start(t *testing.T, s *Server, err error) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := s.Stop(within(t, 30*time.Second)); err != nil {
+		if err := s.Stop(contextWithin(t, 30*time.Second)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -79,19 +80,19 @@ func start(t *testing.T, s *Server, err error) *Server {
 
 func startPg(t *testing.T, cfg PostgresConfig) *Server {
 	t.Helper()
-	s, err := StartPostgres(within(t, 5*time.Minute), cfg)
+	s, err := StartPostgres(contextWithin(t, 5*time.Minute), cfg)
 	return start(t, s, err)
 }
 
 func startRd(t *testing.T, cfg RedisConfig) *Server {
 	t.Helper()
-	s, err := StartRedis(within(t, 5*time.Minute), cfg)
+	s, err := StartRedis(contextWithin(t, 5*time.Minute), cfg)
 	return start(t, s, err)
 }
 
 func stop(t *testing.T, s *Server) {
 	t.Helper()
-	if err := s.Stop(within(t, 30*time.Second)); err != nil {
+	if err := s.Stop(contextWithin(t, 30*time.Second)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -99,13 +100,13 @@ func stop(t *testing.T, s *Server) {
 // query runs one statement and returns its first value as text.
 func query(t *testing.T, s *Server, sql string) string {
 	t.Helper()
-	conn, err := pgx.Connect(within(t, 10*time.Second), s.URL)
+	conn, err := pgx.Connect(contextWithin(t, 10*time.Second), s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close(context.Background()) }()
 	var v *string
-	if err := conn.QueryRow(within(t, 10*time.Second), sql).Scan(&v); err != nil {
+	if err := conn.QueryRow(contextWithin(t, 10*time.Second), sql).Scan(&v); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	if v == nil {
@@ -125,19 +126,19 @@ func client(t *testing.T, s *Server) *redis.Client {
 	return c
 }
 
-func TestPostgresKeepsItsDataAcrossAStop(t *testing.T) {
+func TestStartPostgres_KeepsDataAcrossStop(t *testing.T) {
 	for durable, protection := range map[bool]string{false: "off", true: "on"} {
 		t.Run(fmt.Sprintf("durable=%t", durable), func(t *testing.T) {
 			t.Parallel()
 			cfg := PostgresConfig{Dir: tempDir(t), Durable: durable}
 			s := startPg(t, cfg)
-			conn, err := pgx.Connect(within(t, 10*time.Second), s.URL)
+			conn, err := pgx.Connect(contextWithin(t, 10*time.Second), s.URL)
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Left open: a stop must not wait for idle clients.
+			// The connection stays open, because Stop must not wait for idle clients.
 			defer func() { _ = conn.Close(context.Background()) }()
-			if _, err := conn.Exec(within(t, 10*time.Second), "CREATE TABLE kept (v text)"); err != nil {
+			if _, err := conn.Exec(contextWithin(t, 10*time.Second), "CREATE TABLE kept (v text)"); err != nil {
 				t.Fatal(err)
 			}
 			query(t, s, "INSERT INTO kept VALUES ('a') RETURNING v")
@@ -158,18 +159,19 @@ func TestPostgresKeepsItsDataAcrossAStop(t *testing.T) {
 	}
 }
 
-func TestDurablePostgresKeepsItsDataAcrossAKill(t *testing.T) {
+func TestStartPostgres_DurableKeepsDataAcrossKill(t *testing.T) {
 	t.Parallel()
 	cfg := PostgresConfig{Dir: tempDir(t), Durable: true}
 	s := startPg(t, cfg)
-	conn, err := pgx.Connect(within(t, 10*time.Second), s.URL)
+	conn, err := pgx.Connect(contextWithin(t, 10*time.Second), s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Open and in a transaction: its backend outlives the kill for a moment.
+	// The connection stays open in a transaction, so its backend keeps running for a
+	// moment after the kill.
 	defer func() { _ = conn.Close(context.Background()) }()
 	for _, sql := range []string{"CREATE TABLE kept AS SELECT 'a' AS v", "BEGIN"} {
-		if _, err := conn.Exec(within(t, 10*time.Second), sql); err != nil {
+		if _, err := conn.Exec(contextWithin(t, 10*time.Second), sql); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -183,11 +185,11 @@ func TestDurablePostgresKeepsItsDataAcrossAKill(t *testing.T) {
 	}
 }
 
-func TestDurableRedisKeepsItsDataAcrossStopAndKill(t *testing.T) {
+func TestStartRedis_DurableKeepsDataAcrossStopAndKill(t *testing.T) {
 	t.Parallel()
 	cfg := RedisConfig{Dir: tempDir(t), Durable: true}
 	s := startRd(t, cfg)
-	ctx := within(t, time.Minute)
+	ctx := contextWithin(t, time.Minute)
 	if err := client(t, s).Set(ctx, "stopped", "a", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -213,11 +215,11 @@ func TestDurableRedisKeepsItsDataAcrossStopAndKill(t *testing.T) {
 	}
 }
 
-func TestPlainRedisWritesNothing(t *testing.T) {
+func TestStartRedis_NotDurableWritesNoFiles(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
 	s := startRd(t, RedisConfig{Dir: dir})
-	if err := client(t, s).Set(within(t, time.Minute), "k", "v", 0).Err(); err != nil {
+	if err := client(t, s).Set(contextWithin(t, time.Minute), "k", "v", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	stop(t, s)
@@ -227,12 +229,12 @@ func TestPlainRedisWritesNothing(t *testing.T) {
 	}
 	for _, e := range entries {
 		if e.Name() != "owner" {
-			t.Errorf("left %s", e.Name())
+			t.Errorf("unexpected file %s", e.Name())
 		}
 	}
 }
 
-func TestTakenPortIsNamed(t *testing.T) {
+func TestStart_ErrorNamesTakenPort(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -241,15 +243,15 @@ func TestTakenPortIsNamed(t *testing.T) {
 	defer func() { _ = l.Close() }()
 	port := l.Addr().(*net.TCPAddr).Port
 	want := fmt.Sprintf("port %d of 127.0.0.1 is taken", port)
-	if _, err := StartPostgres(within(t, time.Minute), PostgresConfig{Dir: tempDir(t), Port: port}); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := StartPostgres(contextWithin(t, time.Minute), PostgresConfig{Dir: tempDir(t), Port: port}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("postgres: %v, want %q in it", err, want)
 	}
-	if _, err := StartRedis(within(t, time.Minute), RedisConfig{Dir: tempDir(t), Port: port}); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := StartRedis(contextWithin(t, time.Minute), RedisConfig{Dir: tempDir(t), Port: port}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("redis: %v, want %q in it", err, want)
 	}
 }
 
-func TestChosenPortIsUsed(t *testing.T) {
+func TestStartRedis_UsesGivenPort(t *testing.T) {
 	t.Parallel()
 	port, err := choosePort("test", 0)
 	if err != nil {
@@ -261,22 +263,22 @@ func TestChosenPortIsUsed(t *testing.T) {
 	}
 }
 
-func TestFolderInUseIsRefused(t *testing.T) {
+func TestStartRedis_RejectsFolderInUse(t *testing.T) {
 	t.Parallel()
 	cfg := RedisConfig{Dir: tempDir(t)}
 	s := startRd(t, cfg)
 	want := fmt.Sprintf("is in use by the running process %d", os.Getpid())
-	if _, err := StartRedis(within(t, time.Minute), cfg); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := StartRedis(contextWithin(t, time.Minute), cfg); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("second start: %v, want %q in it", err, want)
 	}
-	if err := client(t, s).Ping(within(t, time.Minute)).Err(); err != nil {
-		t.Errorf("the first server after it: %v", err)
+	if err := client(t, s).Ping(contextWithin(t, time.Minute)).Err(); err != nil {
+		t.Errorf("the first server after the second start: %v", err)
 	}
 }
 
-func TestServerThatDiesByItselfSaysWhy(t *testing.T) {
+func TestServer_ErrAfterUnexpectedEnd(t *testing.T) {
 	t.Parallel()
-	s, err := StartRedis(within(t, 5*time.Minute), RedisConfig{Dir: tempDir(t)})
+	s, err := StartRedis(contextWithin(t, 5*time.Minute), RedisConfig{Dir: tempDir(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,14 +293,14 @@ func TestServerThatDiesByItselfSaysWhy(t *testing.T) {
 	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "redis ended by itself") || !strings.Contains(err.Error(), "SIGTERM") {
 		t.Errorf("Err = %v", err)
 	}
-	if err := s.Stop(within(t, time.Second)); err == nil {
-		t.Error("Stop hides that the server had died")
+	if err := s.Stop(contextWithin(t, time.Second)); err == nil {
+		t.Error("Stop returned no error for a server that had ended unexpectedly")
 	}
 }
 
-func TestStopIsForcedWhenItsTimeIsOver(t *testing.T) {
+func TestStop_ForcesEndWhenContextEnds(t *testing.T) {
 	t.Parallel()
-	s, err := StartPostgres(within(t, 5*time.Minute), PostgresConfig{Dir: tempDir(t)})
+	s, err := StartPostgres(contextWithin(t, 5*time.Minute), PostgresConfig{Dir: tempDir(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -314,7 +316,7 @@ func TestStopIsForcedWhenItsTimeIsOver(t *testing.T) {
 	}
 }
 
-func TestServersAreOutOfReachOfTheTerminal(t *testing.T) {
+func TestStart_ServerHasOwnProcessGroup(t *testing.T) {
 	t.Parallel()
 	s := startRd(t, RedisConfig{Dir: tempDir(t)})
 	group, err := syscall.Getpgid(s.Pid)
@@ -322,17 +324,17 @@ func TestServersAreOutOfReachOfTheTerminal(t *testing.T) {
 		t.Fatal(err)
 	}
 	if group == syscall.Getpgrp() {
-		t.Error("the server shares our process group, which gets the terminal's signals")
+		t.Error("the server is in the process group of the test, which receives the terminal's signals")
 	}
 }
 
-// The owner is killed; the servers must end, and the next owner must find the
-// folders usable at once, while they still shut down.
-func TestServersEndWithTheirOwner(t *testing.T) {
+// When the owner is killed, its servers must end. The next owner must be able to use the
+// folders at once, even while the servers shut down.
+func TestServers_EndWithTheirOwner(t *testing.T) {
 	t.Parallel()
 	dir := tempDir(t)
 	owner := exec.Command(os.Args[0])
-	owner.Env = append(os.Environ(), ownerFolder+"="+dir)
+	owner.Env = append(os.Environ(), ownerFolderVariable+"="+dir)
 	out, err := owner.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -347,7 +349,7 @@ func TestServersEndWithTheirOwner(t *testing.T) {
 	_ = owner.Wait()
 	pids := strings.Fields(line)
 	if len(pids) != 2 {
-		t.Fatalf("the owner said %q", line)
+		t.Fatalf("the owner printed %q", line)
 	}
 	pg := startPg(t, PostgresConfig{Dir: filepath.Join(dir, "postgres")})
 	startRd(t, RedisConfig{Dir: filepath.Join(dir, "redis")})
@@ -359,8 +361,8 @@ func TestServersEndWithTheirOwner(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ours, err := worksIn(pid, filepath.Join(dir, folder)); err != nil || ours {
-			t.Errorf("%s: process %d outlived its owner (%v)", folder, pid, err)
+		if ours, err := isServerOf(pid, filepath.Join(dir, folder)); err != nil || ours {
+			t.Errorf("%s: process %d still runs after its owner (%v)", folder, pid, err)
 		}
 	}
 }

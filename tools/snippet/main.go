@@ -1,9 +1,9 @@
 // Command snippet builds the browser script: it bundles and minifies
-// collector/snippet/src into collector/snippet/dist/script.js. Equal sources
-// make equal bytes. Types are stripped and not checked; an editor, or
-// `npx -p typescript tsc -p collector/snippet`, checks them.
+// collector/snippet/src into collector/snippet/dist/script.js. The same sources always
+// give the same output. The command removes the TypeScript types without checking them.
+// An editor, or `npx -p typescript tsc -p collector/snippet`, checks them.
 //
-// It runs in the root of the checkout:
+// It must run in the root of the checkout:
 //
 //	go run ./tools/snippet
 package main
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// build makes the script of the sources of a checkout.
+// build returns the script that is built from the sources of a checkout.
 func build(root string) ([]byte, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -57,10 +57,10 @@ func build(root string) ([]byte, error) {
 		MinifyWhitespace:  true,
 		MinifyIdentifiers: true,
 		MinifySyntax:      true,
-		// A browser that lacks something, or a page that took it away, gets nothing.
+		// If the browser or the page lacks a feature, the script must do nothing.
 		Banner: map[string]string{"js": "try{"},
 		Footer: map[string]string{"js": "}catch(e){}"},
-		// What the editor is told decides nothing here.
+		// Ignore tsconfig.json, which is for editors.
 		TsconfigRaw: "{}",
 	})
 	if faults := append(result.Errors, result.Warnings...); len(faults) > 0 {

@@ -9,13 +9,13 @@ import (
 
 const root = "../.."
 
-func TestTheCommittedScriptIsWhatTheSourcesMake(t *testing.T) {
+func TestBuild_CommittedScriptIsCurrent(t *testing.T) {
 	script, err := build(root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(script, snippet.Script) {
-		t.Error("collector/snippet/dist/script.js is stale: run `go run ./tools/snippet`")
+		t.Error("collector/snippet/dist/script.js is out of date: run `go run ./tools/snippet`")
 	}
 	again, err := build(root)
 	if err != nil {
@@ -26,11 +26,12 @@ func TestTheCommittedScriptIsWhatTheSourcesMake(t *testing.T) {
 	}
 }
 
-// What a page's policy may forbid, and what the target lacks, is not in it.
-func TestTheScriptAsksNothingOfAPage(t *testing.T) {
+// The script must not use features that a page's content security policy may forbid, or
+// syntax that the target (ES2015) does not have.
+func TestScript_UsesNoForbiddenFeatures(t *testing.T) {
 	for _, forbidden := range []string{"eval(", "Function(", "innerHTML", ".style", "setInterval", "?.", "??", "async ", "await ", "...{"} {
 		if bytes.Contains(snippet.Script, []byte(forbidden)) {
-			t.Errorf("the script has %s", forbidden)
+			t.Errorf("the script contains %s", forbidden)
 		}
 	}
 }

@@ -1,17 +1,19 @@
-// Command withservers runs a command beside a private Postgres and a private
-// Redis, which end and are forgotten with it:
+// Command withservers runs a command with a private Postgres and a private Redis. It
+// stops the servers and deletes their data when the command ends.
 //
 //	go run ./tools/withservers -- go test ./...
 //
-// The command finds them in TRIBUTARY_TEST_DATABASE_URL and
-// TRIBUTARY_TEST_REDIS_URL. A name that is set already is left as it is and its
-// server is not started. TRIBUTARY_DATABASE_URL and TRIBUTARY_REDIS_URL are never
-// looked at: tests do not touch the data that somebody runs Tributary on.
+// The addresses of the servers are in TRIBUTARY_TEST_DATABASE_URL and
+// TRIBUTARY_TEST_REDIS_URL of the command's environment. If one of these variables is
+// already set, it keeps its value and the server is not started. TRIBUTARY_DATABASE_URL
+// and TRIBUTARY_REDIS_URL are not used, so tests never touch the data of a running
+// Tributary.
 //
-// The command has our standard input and output, gets SIGINT and SIGTERM passed
-// on, and its exit code is ours. The servers keep nothing safe, and work in memory
-// where there is room; with -durable they write to disk as production does, for
-// measurements and for tests that kill them.
+// The command uses the standard input and output of withservers. withservers passes
+// SIGINT and SIGTERM on to the command and exits with the command's exit code. The
+// servers do not protect their data against a crash, and store it in memory if there is
+// enough. With -durable they write to disk as in production, for measurements and for
+// tests that kill the servers.
 package main
 
 import (
@@ -34,7 +36,7 @@ const (
 	databaseURL = "TRIBUTARY_TEST_DATABASE_URL"
 	redisURL    = "TRIBUTARY_TEST_REDIS_URL"
 
-	// stopTimeout bounds the graceful end of both servers.
+	// stopTimeout limits the graceful shutdown of both servers.
 	stopTimeout = 20 * time.Second
 )
 
@@ -57,20 +59,21 @@ func main() {
 	os.Exit(code)
 }
 
-// run returns the command's exit code. An error says what went wrong beside it.
+// run starts the servers, runs the command and returns its exit code. An error means
+// that something else failed.
 func run(argv []string, durable bool) (code int, err error) {
-	// Taken before anything is started, so that no signal leaves a server or the
-	// folder behind.
+	// Register for signals before anything is started, so that a signal never leaves a
+	// server or the folder behind.
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 
-	s := &private{durable: durable}
+	s := &privateServers{durable: durable}
 	defer func() { err = errors.Join(err, s.stop()) }()
 	if stopped, err := s.start(signals); stopped != nil || err != nil {
-		return exitOf(stopped), err
+		return exitCode(stopped), err
 	}
 
-	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // signals end it, no context
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // the command ends on signals
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), s.env...)
 	if err := cmd.Start(); err != nil {
@@ -81,32 +84,32 @@ func run(argv []string, durable bool) (code int, err error) {
 	for {
 		select {
 		case sig := <-signals:
-			// The terminal's Ctrl-C has reached the command already; a second one is
-			// harmless, and a signal sent to us alone must arrive.
-			_ = cmd.Process.Signal(sig) // fails only when the command has ended
+			// The command has already received the terminal's Ctrl-C; a second SIGINT is
+			// harmless. A signal that was sent only to this process must be passed on.
+			_ = cmd.Process.Signal(sig) // fails only if the command has ended
 		case err := <-ended:
 			var exit *exec.ExitError
 			if err != nil && !errors.As(err, &exit) {
 				return 1, err
 			}
 			if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-				return exitOf(status.Signal()), nil
+				return exitCode(status.Signal()), nil
 			}
 			return cmd.ProcessState.ExitCode(), nil
 		}
 	}
 }
 
-// exitOf is the code by which shells report an end by a signal.
-func exitOf(sig os.Signal) int {
+// exitCode returns the exit code that shells use for an end by a signal.
+func exitCode(sig os.Signal) int {
 	if s, ok := sig.(syscall.Signal); ok {
 		return 128 + int(s)
 	}
 	return 1
 }
 
-// private is what this run has started.
-type private struct {
+// privateServers contains the servers that this run started.
+type privateServers struct {
 	durable bool
 	dir     string
 	env     []string
@@ -115,9 +118,9 @@ type private struct {
 	running []*servers.Server
 }
 
-// start starts the servers that the environment does not name, both at once.
-// When a signal ends the wait it returns that signal.
-func (p *private) start(signals <-chan os.Signal) (os.Signal, error) {
+// start starts the servers whose variable is not set, both at the same time. If a signal
+// ends the wait, start returns the signal.
+func (p *privateServers) start(signals <-chan os.Signal) (os.Signal, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 
@@ -129,8 +132,8 @@ func (p *private) start(signals <-chan os.Signal) (os.Signal, error) {
 	if p.dir, err = folder(); err != nil {
 		return nil, err
 	}
-	// The servers' own lines would bury the command's; an error brings the last
-	// lines of its server with it.
+	// The output of the servers is discarded, because it would hide the command's
+	// output. An error contains the last lines of its server.
 	starts := map[string]func() (*servers.Server, error){
 		databaseURL: func() (*servers.Server, error) {
 			return servers.StartPostgres(ctx, servers.PostgresConfig{Dir: filepath.Join(p.dir, "postgres"), Durable: p.durable})
@@ -149,7 +152,7 @@ func (p *private) start(signals <-chan os.Signal) (os.Signal, error) {
 			s, err := start()
 			if err != nil {
 				failed <- err
-				cancel() // the other start is in vain
+				cancel() // the other server is not needed any more
 				return
 			}
 			p.mu.Lock()
@@ -175,7 +178,7 @@ func (p *private) start(signals <-chan os.Signal) (os.Signal, error) {
 	}
 }
 
-func (p *private) stop() error {
+func (p *privateServers) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
 	var err error

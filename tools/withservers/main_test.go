@@ -11,21 +11,21 @@ import (
 	"testing"
 )
 
-// asWithservers makes this test binary behave as the command.
-const asWithservers = "WITHSERVERS_TEST_AS_COMMAND"
+// runMainVariable is an environment variable. If it is set, this test binary runs main.
+const runMainVariable = "WITHSERVERS_TEST_AS_COMMAND"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asWithservers) != "" {
+	if os.Getenv(runMainVariable) != "" {
 		main()
 	}
 	os.Exit(m.Run())
 }
 
-// withservers runs a shell script under the command, in a temporary folder of its
-// own that has to be empty afterwards.
+// withservers runs a shell script with the command. It checks that the command leaves
+// nothing in its temporary folder.
 func withservers(t *testing.T, script string, env ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	tmp, err := os.MkdirTemp("", "withservers-test-") //nolint:usetesting // postgres has to pass through, and a test's own folder lies in one it cannot
+	tmp, err := os.MkdirTemp("", "withservers-test-") //nolint:usetesting // the user postgres cannot reach the folder of t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,13 +34,14 @@ func withservers(t *testing.T, script string, env ...string) (stdout, stderr str
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0], "--", "sh", "-c", script)
-	// This test itself runs under withservers: its names must not count here.
+	// This test may itself run with withservers. Its variables must not affect the
+	// command.
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "TRIBUTARY_") {
 			cmd.Env = append(cmd.Env, v)
 		}
 	}
-	cmd.Env = append(cmd.Env, append(env, asWithservers+"=1", "TMPDIR="+tmp)...)
+	cmd.Env = append(cmd.Env, append(env, runMainVariable+"=1", "TMPDIR="+tmp)...)
 	cmd.Stdin = strings.NewReader("from stdin\n")
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
@@ -55,7 +56,7 @@ func withservers(t *testing.T, script string, env ...string) (stdout, stderr str
 	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 }
 
-func TestCommandFindsServersAndItsExitCodeIsOurs(t *testing.T) {
+func TestRun_PassesServersInputAndExitCode(t *testing.T) {
 	t.Parallel()
 	out, errOut, code := withservers(t,
 		`cat; echo "$TRIBUTARY_TEST_DATABASE_URL"; echo "$TRIBUTARY_TEST_REDIS_URL"; echo "$TRIBUTARY_DATABASE_URL"; echo oops >&2; exit 7`,
@@ -75,7 +76,7 @@ func TestCommandFindsServersAndItsExitCodeIsOurs(t *testing.T) {
 	}
 }
 
-func TestNamesThatAreSetAreLeftAsTheyAre(t *testing.T) {
+func TestRun_KeepsVariablesThatAreSet(t *testing.T) {
 	t.Parallel()
 	out, _, code := withservers(t, `env | grep ^TRIBUTARY_ | sort`,
 		"TRIBUTARY_TEST_DATABASE_URL=mine", "TRIBUTARY_TEST_REDIS_URL=mine too")
@@ -84,10 +85,10 @@ func TestNamesThatAreSetAreLeftAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestSignalReachesTheCommand(t *testing.T) {
+func TestRun_PassesSignalsToCommand(t *testing.T) {
 	t.Parallel()
 	for sig, name := range map[syscall.Signal]string{syscall.SIGINT: "INT", syscall.SIGTERM: "TERM"} {
-		// The command signals its parent alone, as kill would.
+		// The command signals only its parent, as kill does.
 		out, _, code := withservers(t, `trap 'echo caught; exit 3' `+name+`; kill -`+name+` $PPID; while :; do sleep 0.05; done`)
 		if code != 3 || out != "caught\n" {
 			t.Errorf("%v handled: code %d, output %q", sig, code, out)
@@ -99,7 +100,7 @@ func TestSignalReachesTheCommand(t *testing.T) {
 	}
 }
 
-func TestFailedStartNamesItsCauseAndRunsNothing(t *testing.T) {
+func TestRun_FailedStartRunsNoCommand(t *testing.T) {
 	t.Parallel()
 	out, errOut, code := withservers(t, "echo ran", "PG_BINDIR=/nowhere")
 	if code != 1 || out != "" || !strings.HasPrefix(errOut, "withservers: PG_BINDIR: /nowhere ") || strings.Count(errOut, "\n") != 1 {

@@ -1,5 +1,5 @@
-// Command install has Chromium on the machine when it ends well. `make test`
-// runs it first, so that test binaries need not.
+// Command install installs Chromium if it is missing. `make test` runs it first, so that
+// the test binaries do not have to install it.
 package main
 
 import (
