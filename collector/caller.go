@@ -113,7 +113,7 @@ func (c *Collector) identify(ctx context.Context, text string) apiCaller {
 	}
 	entry, state := c.directory.PublicKey(ctx, caller.digest)
 	switch {
-	case state == directory.Blind:
+	case state == directory.Unknown:
 		caller.status = keyUnverified
 	case state == directory.Found && entry.Mode == edgeMode(caller.key.Mode) && c.keyActive(entry):
 		workspace, ok := affiliate.IDFromBytes[affiliate.Workspace](entry.WorkspaceId)

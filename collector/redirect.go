@@ -69,7 +69,7 @@ func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 	}
 	entry, state := c.directory.Link(r.Context(), key)
 	switch {
-	case state == directory.Blind:
+	case state == directory.Unknown:
 		w.Header()["Retry-After"] = retryAfter()
 		c.writeLinkPage(w, r, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, unavailableLinkPage)
 		return

@@ -161,7 +161,7 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 				failed = false
 			}
 		case own != none:
-			if entries, err = i.reader.Own(ctx, shard, own); err == nil {
+			if entries, err = i.reader.Pending(ctx, shard, own); err == nil {
 				if own = none; len(entries) > 0 {
 					own = entries[len(entries)-1].ID
 				}

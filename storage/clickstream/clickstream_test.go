@@ -96,17 +96,17 @@ func testEntriesAreDeliveredUntilAcknowledged(t *testing.T, at clickstream.Endpo
 		t.Fatalf("a second read returned %+v", more)
 	}
 	// A restarted process with the same consumer name reads the pending entry again.
-	again := must[[]clickstream.Entry](t)(newReader(t, at, "one").Own(ctx, 0, "0"))
+	again := must[[]clickstream.Entry](t)(newReader(t, at, "one").Pending(ctx, 0, "0"))
 	if len(again) != 1 || again[0].ID != entries[0].ID {
 		t.Fatalf("pending entries: %+v", again)
 	}
-	if after := must[[]clickstream.Entry](t)(r.Own(ctx, 0, again[0].ID)); len(after) != 0 {
+	if after := must[[]clickstream.Entry](t)(r.Pending(ctx, 0, again[0].ID)); len(after) != 0 {
 		t.Fatalf("pending entries after the last one: %+v", after)
 	}
 	if err := r.Ack(ctx, 0, entries[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	if pending := must[[]clickstream.Entry](t)(r.Own(ctx, 0, "0")); len(pending) != 0 {
+	if pending := must[[]clickstream.Entry](t)(r.Pending(ctx, 0, "0")); len(pending) != 0 {
 		t.Fatalf("acknowledged entries are still pending: %+v", pending)
 	}
 }
@@ -133,7 +133,7 @@ func testLostGroupIsCreatedAgain(t *testing.T, at clickstream.Endpoint) {
 		t.Fatal(err)
 	}
 	for _, want := range []error{clickstream.ErrGroupLost, nil} {
-		if _, err := r.Own(ctx, 0, "0"); !errors.Is(err, want) {
+		if _, err := r.Pending(ctx, 0, "0"); !errors.Is(err, want) {
 			t.Fatalf("got %v, want %v", err, want)
 		}
 	}
@@ -219,7 +219,7 @@ func testLostEntriesAreReported(t *testing.T, at clickstream.Endpoint) {
 	if err := client.XTrimMaxLen(ctx, clickstream.Key(0), 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	pending := must[[]clickstream.Entry](t)(r.Own(ctx, 0, "0"))
+	pending := must[[]clickstream.Entry](t)(r.Pending(ctx, 0, "0"))
 	if len(pending) != 1 || pending[0].Batch != nil {
 		t.Fatalf("pending entries %+v, want the deleted entry with a nil batch", pending)
 	}

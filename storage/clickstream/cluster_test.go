@@ -70,7 +70,7 @@ func TestCluster_DeadMasterStopsOnlyItsShards(t *testing.T) {
 	killed.Restart()
 	for _, shard := range dead {
 		eventually(t, func() error { return written.write(t, writer, shard) })
-		eventually(t, func() error { _, err := r.Own(t.Context(), shard, "0"); return err })
+		eventually(t, func() error { _, err := r.Pending(t.Context(), shard, "0"); return err })
 		written.read(t, r, shard)
 	}
 	eventually(t, func() error { return writer.Ping(t.Context()) })

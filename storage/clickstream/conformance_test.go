@@ -68,7 +68,7 @@ func (a *acknowledged) read(t *testing.T, r *clickstream.Reader, shard int) {
 			}
 		}
 	}
-	process(must[[]clickstream.Entry](t)(r.Own(t.Context(), shard, "0")))
+	process(must[[]clickstream.Entry](t)(r.Pending(t.Context(), shard, "0")))
 	for len(missing) > 0 {
 		entries := must[[]clickstream.Entry](t)(r.Next(t.Context(), shard))
 		if process(entries); len(entries) == 0 {

@@ -87,11 +87,11 @@ func NewReader(client, blocking redis.UniversalClient, cfg ReaderConfig) *Reader
 // Shards returns the number of streams.
 func (r *Reader) Shards() int { return len(r.keys) }
 
-// Own reads pending entries of this consumer: entries that were delivered to it but not
+// Pending reads pending entries of this consumer: entries that were delivered to it but not
 // acknowledged. It returns entries whose id is greater than after, which is "0" for the
 // first call. If it returns fewer than Count entries, there are no more. Errors:
 // ErrGroupLost.
-func (r *Reader) Own(ctx context.Context, shard int, after string) ([]Entry, error) {
+func (r *Reader) Pending(ctx context.Context, shard int, after string) ([]Entry, error) {
 	return r.read(ctx, r.client, shard, after, -1)
 }
 

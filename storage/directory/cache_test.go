@@ -99,9 +99,9 @@ func TestLookups_FailTogether(t *testing.T) {
 				_, state := l.do("anna", func() (any, State) {
 					reads.Add(1)
 					<-release
-					return nil, Blind
+					return nil, Unknown
 				})
-				if state != Blind {
+				if state != Unknown {
 					t.Error(state)
 				}
 			})

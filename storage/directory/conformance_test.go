@@ -83,7 +83,7 @@ func TestReader_ReceivesChangesAfterNodeRestart(t *testing.T) {
 	awaitChange(1, 30)
 	owner := c.Owner("{directory}:complete")
 	owner.Kill9()
-	if _, state := f.reader.ReferralCode(ctx, scope, "bert"); state != directory.Blind {
+	if _, state := f.reader.ReferralCode(ctx, scope, "bert"); state != directory.Unknown {
 		t.Errorf("while the node is dead, the state is %v, want Blind", state)
 	}
 	owner.Restart()

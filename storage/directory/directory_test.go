@@ -81,7 +81,7 @@ func check(t testing.TB, err error) {
 func TestReader_IsBlindUntilComplete(t *testing.T) {
 	f := newFixture(t, redistest.New(t))
 	ctx := t.Context()
-	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Blind {
+	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Unknown {
 		t.Errorf("without the marker, the state of a missing code is %v", state)
 	}
 	check(t, f.writer.PutReferralCode(ctx, 1, scope, "Anna", code(30)))
@@ -345,7 +345,7 @@ func TestBatch_FlushAfterScriptFlush(t *testing.T) {
 	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Found {
 		t.Error("without Redis, a cached entry is not found")
 	}
-	if _, state := f.reader.ReferralCode(ctx, scope, "carla"); state != directory.Blind {
+	if _, state := f.reader.ReferralCode(ctx, scope, "carla"); state != directory.Unknown {
 		t.Error("without Redis, the state of an entry that is not cached is not Blind")
 	}
 }

@@ -28,7 +28,7 @@ func testLinks(t *testing.T, at clickstream.Endpoint) {
 	t.Helper()
 	f := newFixtureAt(t, at)
 	ctx := t.Context()
-	if _, state := f.target(t, "Anna000key"); state != directory.Blind {
+	if _, state := f.target(t, "Anna000key"); state != directory.Unknown {
 		t.Errorf("without the marker, the state of a missing link is %v", state)
 	}
 	check(t, f.writer.PutLink(ctx, 1, "Anna000key", link("https://a.example/")))
@@ -126,7 +126,7 @@ func TestReader_FindsCachedLinkWithoutRedis(t *testing.T) {
 	if _, state := f.target(t, "Anna000key"); state != directory.Found {
 		t.Error("without Redis, a cached link is not found")
 	}
-	if _, state := f.target(t, "0000000000"); state != directory.Blind {
+	if _, state := f.target(t, "0000000000"); state != directory.Unknown {
 		t.Error("without Redis, the state of a link that is not cached is not Blind")
 	}
 }

@@ -33,7 +33,7 @@ func (l *lookups) do(key string, read func() (any, State)) (any, State) {
 		<-running.done
 		return running.value, running.state
 	}
-	own := &sharedLookup{started: running == nil, done: make(chan struct{}), state: Blind}
+	own := &sharedLookup{started: running == nil, done: make(chan struct{}), state: Unknown}
 	l.last[key] = own
 	l.mu.Unlock()
 	// Deferred, so that the other requests do not wait forever if read panics.
@@ -51,8 +51,8 @@ func (l *lookups) do(key string, read func() (any, State)) (any, State) {
 		l.mu.Lock()
 		own.started = true
 		l.mu.Unlock()
-		if running.state == Blind {
-			return nil, Blind
+		if running.state == Unknown {
+			return nil, Unknown
 		}
 	}
 	own.value, own.state = read()

@@ -16,9 +16,9 @@ type State int
 
 // The results of a look-up.
 const (
-	// Blind means that it is unknown whether the entry exists. Redis did not respond, or
+	// Unknown means that it is unknown whether the entry exists. Redis did not respond, or
 	// the entry is missing and the directory is not complete.
-	Blind State = iota
+	Unknown State = iota
 	// Found means that the entry exists.
 	Found
 	// Absent means that the entry does not exist. The directory is complete.
@@ -91,7 +91,7 @@ func lookup[T any, M interface {
 		}
 		entry := M(new(T))
 		if proto.Unmarshal([]byte(payload), entry) != nil {
-			return nil, Blind
+			return nil, Unknown
 		}
 		if usable(entry) {
 			r.cache.put(key, entry, generation)
@@ -107,7 +107,7 @@ func lookup[T any, M interface {
 func (r *Reader) fetch(ctx context.Context, key string) (payload string, state State) {
 	values, err := r.client.MGet(ctx, key, markerKey).Result()
 	if err != nil {
-		return "", Blind
+		return "", Unknown
 	}
 	if stored, ok := values[0].(string); ok {
 		payload, present, ok := decode(stored)
@@ -117,10 +117,10 @@ func (r *Reader) fetch(ctx context.Context, key string) (payload string, state S
 		case ok:
 			return "", Absent
 		}
-		return "", Blind
+		return "", Unknown
 	}
 	if values[1] == nil {
-		return "", Blind
+		return "", Unknown
 	}
 	return "", Absent
 }

@@ -8516,6 +8516,30 @@ export interface components {
          * @description - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
          *     - `PARTICIPANT_STATE_INVALID`: The participant's status does not allow that.
          *     - `PARTICIPANT_ERASED`: The participant's data has been erased.
+         *     - `PROMO_CODE_TAKEN`: This promo code is in use.
+         */
+        "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROGRAM_STATE_INVALID-PROMO_CODE_TAKEN": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "The participant's data has been erased.",
+                 *       "error": "Conflict",
+                 *       "code": "PARTICIPANT_ERASED"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
+         *     - `PARTICIPANT_STATE_INVALID`: The participant's status does not allow that.
+         *     - `PARTICIPANT_ERASED`: The participant's data has been erased.
          *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
          */
         "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
@@ -8537,11 +8561,10 @@ export interface components {
             };
         };
         /**
-         * @description - `PARTICIPANT_STATE_INVALID`: The participant's status does not allow that.
+         * @description - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
          *     - `PARTICIPANT_ERASED`: The participant's data has been erased.
-         *     - `PROMO_CODE_TAKEN`: This promo code is in use.
          */
-        "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROMO_CODE_TAKEN": {
+        "PARTICIPANT_ERASED-PROGRAM_STATE_INVALID": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -12707,6 +12730,7 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["PARTICIPANT_ERASED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -12774,7 +12798,7 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
-            409: components["responses"]["PARTICIPANT_ERASED"];
+            409: components["responses"]["PARTICIPANT_ERASED-PROGRAM_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -16495,6 +16519,7 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["PROGRAM_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -16585,6 +16610,7 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["PROGRAM_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -16846,6 +16872,7 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["PARTICIPANT_ERASED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -16914,7 +16941,7 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
-            409: components["responses"]["PARTICIPANT_ERASED"];
+            409: components["responses"]["PARTICIPANT_ERASED-PROGRAM_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -18236,7 +18263,7 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
-            409: components["responses"]["PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROMO_CODE_TAKEN"];
+            409: components["responses"]["PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROGRAM_STATE_INVALID-PROMO_CODE_TAKEN"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
