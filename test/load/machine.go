@@ -35,7 +35,7 @@ func describeMachine(ctx context.Context, b *bench) (line string, err error) {
 		settings[name] = value
 	}
 	if settings["fsync"] != "on" || settings["synchronous_commit"] != "on" {
-		return "", errors.New("Postgres is not durable: start it with its default settings (tools/withservers -durable)")
+		return "", errors.New("the Postgres server is not durable: start it with its default settings (tools/withservers -durable)")
 	}
 	client, err := b.redisClient(0)
 	if err != nil {
@@ -43,10 +43,10 @@ func describeMachine(ctx context.Context, b *bench) (line string, err error) {
 	}
 	defer func() { _ = client.Close() }()
 	if n, err := client.DBSize(ctx).Result(); err != nil || n > 0 {
-		return "", errors.Join(err, fmt.Errorf("Redis has %d keys: it must be empty and not in use, because its settings are changed", n))
+		return "", errors.Join(err, fmt.Errorf("the Redis server has %d keys: it must be empty and not in use, because its settings are changed", n))
 	}
 	if only, err := client.ConfigGet(ctx, "appendonly").Result(); err != nil || only["appendonly"] != "yes" {
-		return "", errors.Join(err, errors.New("Redis is not durable: start it with appendonly (tools/withservers -durable)"))
+		return "", errors.Join(err, errors.New("the Redis server is not durable: start it with appendonly (tools/withservers -durable)"))
 	}
 	about, err := redisInfo(ctx, client, "server")
 	if err != nil {
