@@ -25,7 +25,7 @@ import (
 // CPU time.
 const debianPackage = "chromium-headless-shell"
 
-var errNotInstalled = errors.New("Chromium is not installed: run `make browser`, install it (Debian: apt-get install " + debianPackage + ") " +
+var errNotInstalled = errors.New("the browser Chromium is not installed: run `make browser`, install it (Debian: apt-get install " + debianPackage + ") " +
 	"or set CHROME_BIN to the command")
 
 // Find returns the path of the browser: the value of CHROME_BIN if it is set, otherwise

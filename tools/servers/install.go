@@ -18,10 +18,10 @@ import (
 const debianBins = "/usr/lib/postgresql/*/bin"
 
 var (
-	errNoPostgres = errors.New("Postgres is not installed: install it (Debian: apt-get install postgresql), " +
+	errNoPostgres = errors.New("the Postgres server is not installed: install it (Debian: apt-get install postgresql), " +
 		"set PG_BINDIR to the folder of initdb and postgres, or set TRIBUTARY_DATABASE_URL to a running server " +
 		"(for tests TRIBUTARY_TEST_DATABASE_URL)")
-	errNoRedis = errors.New("Redis is not installed: install redis-server or valkey-server (Debian: apt-get install redis-server), " +
+	errNoRedis = errors.New("the Redis server is not installed: install redis-server or valkey-server (Debian: apt-get install redis-server), " +
 		"or set TRIBUTARY_REDIS_URL to a running server (for tests TRIBUTARY_TEST_REDIS_URL)")
 )
 
