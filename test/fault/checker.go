@@ -18,10 +18,10 @@ type history struct {
 	planted  []planted
 	// targets are the click targets, by attempt.Target.
 	targets []target
-	// terminate is a time after the last request and the last replay, in Unix milliseconds.
+	// end is a time after the last request and the last replay, in Unix milliseconds.
 	end int64
-	// cacheFlushed reports that the storm deleted the cache, in which the service stores the
-	// clickState visitors.
+	// cacheFlushed reports that the storm deleted the cache, in which the service stores
+	// the known visitors.
 	cacheFlushed bool
 }
 
@@ -65,11 +65,12 @@ type verdict struct {
 	// clicks that were acknowledged by a collector that could not read the edge
 	// directory.
 	acknowledged, planted, blind int
-	// rows counts the stored clicks, letters the dead letters. unanswered counts the
-	// rows whose request never got a response with the click's id. unique counts the
-	// rows that are a visitor's first click.
+	// rows counts the stored clicks, deadLetters the dead letters. withoutResponse
+	// counts the rows whose request never got a response with the click's id. unique
+	// counts the rows that are a visitor's first click.
 	rows, deadLetters, withoutResponse, unique int
-	// cacheFlushed reports that unique clicks were not compared because the cache was flushed.
+	// cacheFlushed reports that unique clicks were not compared because the cache was
+	// flushed.
 	cacheFlushed bool
 
 	// The violations. Each entry describes one violation.
@@ -140,7 +141,8 @@ type visitor struct {
 	address, agent string
 }
 
-// checkClicks compares the history with the tables. It reads nothing except its arguments.
+// checkClicks compares the history with the tables. It reads nothing except its
+// arguments.
 func checkClicks(h history, t tables) *verdict {
 	j := &clickCheck{
 		history: h, ids: make(map[uuid.UUID]*clickState), byRequest: make(map[int]int),
@@ -265,9 +267,9 @@ func (j *clickCheck) checkUnique(row *clickRow) {
 	j.visitors[of] = row.ID
 }
 
-// assignToRequest checks a row whose click id is not in the history. Its sub id identifies the
-// request. A request without a response may have stored one row, and not more, because a
-// client sends such a request only once.
+// assignToRequest checks a row whose click id is not in the history. Its sub id
+// identifies the request. A request without a response may have stored one row, and not
+// more, because a client sends such a request only once.
 func (j *clickCheck) assignToRequest(row *clickRow) {
 	v := &j.verdict
 	request, ok := requestOf(row.SubID)
@@ -314,8 +316,8 @@ func (j *clickCheck) mismatch(row *clickRow, k *clickState) string {
 		row.ParticipantID, row.SubID, row.ReceivedAt.UnixMilli(), len(k.attempts), describe(&j.history.attempts[k.attempts[0]]))
 }
 
-// matchesAttempt reports whether the attempt may have stored the row. A collector that was
-// paused may receive a request long after its client stopped waiting.
+// matchesAttempt reports whether the attempt may have stored the row. A collector that
+// was paused may receive a request long after its client stopped waiting.
 func (j *clickCheck) matchesAttempt(row *clickRow, a *attempt) bool {
 	until := a.End
 	if a.Outcome == noResponse {

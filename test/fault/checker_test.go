@@ -115,8 +115,8 @@ func TestCheckClicks_MatchingHistoryHasNoViolations(t *testing.T) {
 	}
 }
 
-// TestCheckClicks_ClickWithoutResponseMayBeStored checks that the row of a click without a
-// response may exist or not.
+// TestCheckClicks_ClickWithoutResponseMayBeStored checks that the row of a click
+// without a response may exist or not.
 func TestCheckClicks_ClickWithoutResponseMayBeStored(t *testing.T) {
 	w := goodWorld()
 	w.store(w.history.attempts[refusedOne].Proposed, 3, 0)
@@ -296,9 +296,9 @@ func TestPlan_DependsOnlyOnSeed(t *testing.T) {
 	}
 }
 
-// TestPoisonBatch_UsesEveryDefect checks that every defect occurs, that a batch has at most one
-// invalid record, and that exactly the records without an id are identified by their
-// bytes.
+// TestPoisonBatch_UsesEveryDefect checks that every defect occurs, that a batch has at
+// most one invalid record, and that exactly the records without an id are identified by
+// their bytes.
 func TestPoisonBatch_UsesEveryDefect(t *testing.T) {
 	now := time.Now()
 	targets := []target{{key: affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive).Reveal(), code: "jane", workspace: newID(now)}}

@@ -28,8 +28,8 @@ const (
 	maxPauseBetweenClicks = 16 * time.Millisecond
 	// clientTimeout is how long a client waits for a response.
 	clientTimeout = 4 * time.Second
-	// maxAttempts is the maximum number of attempts for one click with an id of the client. A
-	// higher number would only make the history longer.
+	// maxAttempts is the maximum number of attempts for one click with an id of the
+	// client. A higher number would only make the history longer.
 	maxAttempts = 8
 
 	browser = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
@@ -83,7 +83,7 @@ func (l *load) ended() bool {
 
 // client sends one request at a time, over a persistent connection to each collector. It
 // never repeats a request on its own (as net/http does), so the history has every
-// nextRequest that was sent.
+// request that was sent.
 type client struct {
 	load       *load
 	rand       *rand.Rand
@@ -113,7 +113,7 @@ func (c *client) sleep(d time.Duration) {
 	}
 }
 
-// checkClick registers one click. Half of the clicks have an id that the client chose.
+// click registers one click. Half of the clicks have an id that the client chose.
 func (c *client) click() {
 	a := attempt{Request: c.load.history.nextRequest(), Target: c.rand.IntN(len(c.load.targets)), Collector: c.choose(-1)}
 	switch draw := c.rand.IntN(100); {

@@ -20,7 +20,7 @@ import (
 )
 
 // errNotTriggered means that the moment for which a fault waits did not come. The fault
-// changedEvents nothing. This is not a failure of the storm.
+// changed nothing. This is not a failure of the storm.
 var errNotTriggered = errors.New("not reached")
 
 // storm runs the steps of a plan.
@@ -37,14 +37,14 @@ type storm struct {
 	done map[kind]int
 	// notTriggered counts the faults that returned errNotTriggered.
 	notTriggered map[kind]int
-	// overlaps counts the faults that began while another one was active. under is the
+	// overlaps counts the faults that began while another one was active. active is the
 	// number of active faults.
 	overlaps, active int
 	locks            map[string]*sync.Mutex
 }
 
 // run runs the steps of each lane in their order, the lanes in parallel. It returns
-// nextStart the last step or when ctx ends. A fault that has begun is always removed again.
+// after the last step or when ctx ends. A fault that has begun is always removed again.
 func (s *storm) run(ctx context.Context, steps []step) error {
 	s.done, s.notTriggered, s.locks = make(map[kind]int), make(map[kind]int), make(map[string]*sync.Mutex)
 	s.began = time.Now()
@@ -52,17 +52,17 @@ func (s *storm) run(ctx context.Context, steps []step) error {
 	var faults [lanes]error
 	for lane := range lanes {
 		group.Go(func() {
-			for _, one := range steps {
-				if one.lane != lane {
+			for _, st := range steps {
+				if st.lane != lane {
 					continue
 				}
 				select {
 				case <-ctx.Done():
 					return
-				case <-time.After(time.Until(s.began.Add(one.at))):
+				case <-time.After(time.Until(s.began.Add(st.at))):
 				}
-				if err := s.runStep(one); err != nil {
-					faults[lane] = fmt.Errorf("%s: %w", one, err)
+				if err := s.runStep(st); err != nil {
+					faults[lane] = fmt.Errorf("%s: %w", st, err)
 					return
 				}
 			}
@@ -72,8 +72,8 @@ func (s *storm) run(ctx context.Context, steps []step) error {
 	return errors.Join(faults[:]...)
 }
 
-func (s *storm) runStep(one step) error {
-	victims := one.components(s.scale.collectors)
+func (s *storm) runStep(st step) error {
+	victims := st.components(s.scale.collectors)
 	slices.Sort(victims) // both lanes lock in the same order, so there is no deadlock
 	for _, name := range victims {
 		lock := s.lock(name)
@@ -85,17 +85,17 @@ func (s *storm) runStep(one step) error {
 		s.overlaps++
 	}
 	s.mu.Unlock()
-	s.logf("begin: %s", one)
-	err := s.inject(one)
-	s.logf("end: %s: %v", one, err)
+	s.logf("begin: %s", st)
+	err := s.inject(st)
+	s.logf("end: %s: %v", st, err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.active--
 	if errors.Is(err, errNotTriggered) {
-		s.notTriggered[one.kind]++
+		s.notTriggered[st.kind]++
 		return nil
 	}
-	s.done[one.kind]++
+	s.done[st.kind]++
 	return err
 }
 
@@ -113,75 +113,76 @@ func (s *storm) logf(format string, args ...any) {
 }
 
 // inject causes one fault and removes it again.
-func (s *storm) inject(one step) error {
+func (s *storm) inject(st step) error {
 	sys := s.system
-	switch one.kind {
+	switch st.kind {
 	case killCollector:
-		sys.collectors[one.index].terminate(syscall.SIGKILL, one.duration)
-		time.Sleep(one.duration) // no other fault may touch the collector while it is down
+		sys.collectors[st.index].terminate(syscall.SIGKILL, st.duration)
+		time.Sleep(st.duration) // no other fault may touch the collector while it is down
 	case pauseCollector:
-		sys.collectors[one.index].pause(one.duration)
+		sys.collectors[st.index].pause(st.duration)
 	case stopCollector:
-		return s.stopCollector(one)
+		return s.stopCollector(st)
 	case fillDisk:
 		release, err := fill(sys.collectors[0].journal)
 		if err != nil {
 			return err
 		}
-		time.Sleep(one.duration)
+		time.Sleep(st.duration)
 		return release()
 	case killCore:
-		s.killCore(one)
+		s.killCore(st)
 	case killWhileSending:
-		return s.killSending(one)
+		return s.killWhileSending(st)
 	case killAfterCommit:
-		return s.killCommitted(one)
+		return s.killAfterCommit(st)
 	case pauseCore:
-		sys.core.pause(one.duration)
+		sys.core.pause(st.duration)
 	case stopCore:
-		if !sys.core.terminate(syscall.SIGTERM, one.duration) {
+		if !sys.core.terminate(syscall.SIGTERM, st.duration) {
 			return fmt.Errorf("the process did not stop within %s", stopTimeout)
 		}
-		time.Sleep(one.duration)
+		time.Sleep(st.duration)
 	case killRedis:
-		return sys.redis.restart(true, one.duration)
+		return sys.redis.restart(true, st.duration)
 	case pauseRedis:
-		return sys.redis.pause(one.duration)
+		return sys.redis.pause(st.duration)
 	case stopRedis:
-		return sys.redis.restart(false, one.duration)
+		return sys.redis.restart(false, st.duration)
 	case stopPostgres:
-		return sys.postgres.restart(false, one.duration)
+		return sys.postgres.restart(false, st.duration)
 	case dropBackends:
 		return s.dropBackends()
 	default:
-		if one.kind.ofWire() {
-			return s.disturbConnection(sys.wires[one.index], one)
+		if st.kind.ofWire() {
+			return s.disturbConnection(sys.wires[st.index], st)
 		}
-		return s.disturbRedis(one)
+		return s.disturbRedis(st)
 	}
 	return nil
 }
 
-// killCore kills the core. The core starts again after one.duration.
-func (s *storm) killCore(one step) {
-	s.system.core.terminate(syscall.SIGKILL, one.duration)
+// killCore kills the core. The core starts again after st.duration.
+func (s *storm) killCore(st step) {
+	s.system.core.terminate(syscall.SIGKILL, st.duration)
 	if s.scale.endLeases {
 		s.endLeases()
 	}
-	time.Sleep(one.duration)
+	time.Sleep(st.duration)
 }
 
-// triggerTimeout is how long a fault waits for its moment. It is longer than the lease of a
-// killed core (40 s), because the next core sends nothing before that lease expires.
+// triggerTimeout is how long a fault waits for its moment. It is longer than the lease
+// of a killed core (40 s), because the next core sends nothing before that lease
+// expires.
 const triggerTimeout = 75 * time.Second
 
 // collectTime is how long the receiver collects waiting requests after the first one, so
 // that several sends are lost at once.
 const collectTime = 50 * time.Millisecond
 
-// killWhileSending kills the core while it waits for responses from the receiver. The core
-// cannot store the outcome of these sends.
-func (s *storm) killSending(one step) error {
+// killWhileSending kills the core while it waits for responses from the receiver. The
+// core cannot store the outcome of these sends.
+func (s *storm) killWhileSending(st step) error {
 	caught := s.system.receiver.hold()
 	select {
 	case <-caught:
@@ -190,24 +191,24 @@ func (s *storm) killSending(one step) error {
 		return errNotTriggered
 	}
 	time.Sleep(collectTime)
-	s.system.core.terminate(syscall.SIGKILL, one.duration)
+	s.system.core.terminate(syscall.SIGKILL, st.duration)
 	s.system.receiver.release(true)
 	if s.scale.endLeases {
 		s.endLeases()
 	}
-	time.Sleep(one.duration)
+	time.Sleep(st.duration)
 	return nil
 }
 
-// killAfterCommit kills the core immediately after a sale was acknowledged. At that moment
-// the event is committed but usually not sent.
-func (s *storm) killCommitted(one step) error {
+// killAfterCommit kills the core immediately after a sale was acknowledged. At that
+// moment the event is committed but usually not sent.
+func (s *storm) killAfterCommit(st step) error {
 	select {
 	case <-s.sales.acknowledgedSale:
 	case <-time.After(triggerTimeout):
 		return errNotTriggered
 	}
-	s.killCore(one)
+	s.killCore(st)
 	return nil
 }
 
@@ -227,11 +228,11 @@ func (s *storm) endLeases() {
 }
 
 // stopCollector stops a collector gracefully under load.
-func (s *storm) stopCollector(one step) error {
-	at := s.load.collectors[one.index]
+func (s *storm) stopCollector(st step) error {
+	at := s.load.collectors[st.index]
 	at.stopping.Store(true)
-	inTime := s.system.collectors[one.index].terminate(syscall.SIGTERM, one.duration)
-	time.Sleep(one.duration) // requests that were sent before the end have failed by now
+	inTime := s.system.collectors[st.index].terminate(syscall.SIGTERM, st.duration)
+	time.Sleep(st.duration) // requests that were sent before the end have failed by now
 	at.stopping.Store(false)
 	if !inTime {
 		return fmt.Errorf("the process did not stop within %s", stopTimeout)
@@ -253,28 +254,28 @@ func (s *storm) dropBackends() error {
 }
 
 // disturbConnection cuts a connection or adds a toxic to it.
-func (s *storm) disturbConnection(wire *toxiproxy.Proxy, one step) error {
-	if one.kind == wireDown {
+func (s *storm) disturbConnection(wire *toxiproxy.Proxy, st step) error {
+	if st.kind == wireDown {
 		wire.Stop()
-		time.Sleep(one.duration)
+		time.Sleep(st.duration)
 		return wire.Start()
 	}
-	toxic, err := wire.Toxics.AddToxicJson(strings.NewReader(one.toxic))
+	toxic, err := wire.Toxics.AddToxicJson(strings.NewReader(st.toxic))
 	if err != nil {
 		return err
 	}
-	time.Sleep(one.duration)
+	time.Sleep(st.duration)
 	return wire.Toxics.RemoveToxic(context.Background(), toxic.Name)
 }
 
 // disturbRedis causes the faults of Redis and of its data.
-func (s *storm) disturbRedis(one step) error {
+func (s *storm) disturbRedis(st step) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*serverTimeout)
 	defer cancel()
 	stream := s.system.stream
-	switch one.kind {
+	switch st.kind {
 	case stallRedis:
-		return stream.Do(ctx, "client", "pause", one.duration.Milliseconds(), "all").Err()
+		return stream.Do(ctx, "client", "pause", st.duration.Milliseconds(), "all").Err()
 	case dropClients:
 		for _, of := range []string{"normal", "pubsub"} {
 			if err := stream.Do(ctx, "client", "kill", "type", of, "skipme", "yes").Err(); err != nil {
@@ -286,25 +287,25 @@ func (s *storm) disturbRedis(one step) error {
 		if err := stream.ConfigSet(ctx, "maxmemory", "1").Err(); err != nil {
 			return err
 		}
-		time.Sleep(one.duration)
+		time.Sleep(st.duration)
 		return stream.ConfigSet(ctx, "maxmemory", "0").Err()
 	case flushCache:
 		return s.system.cache.FlushDB(ctx).Err()
 	case poison:
-		return s.poison(ctx, one)
+		return s.poison(ctx, st)
 	case deleteStream:
 		return s.removeStreamWhenStored(ctx, "DEL")
 	case trimStream:
 		return s.removeStreamWhenStored(ctx, "XTRIM")
 	default:
-		return fmt.Errorf("unknown kind of fault %q", one.kind)
+		return fmt.Errorf("unknown kind of fault %q", st.kind)
 	}
 }
 
 // poison appends batches to the stream. Each batch contains one record that cannot be
 // stored, among valid records.
-func (s *storm) poison(ctx context.Context, one step) error {
-	r := rand.New(rand.NewPCG(one.seed, 0)) // #nosec G404 -- a storm has to be repeatable
+func (s *storm) poison(ctx context.Context, st step) error {
+	r := rand.New(rand.NewPCG(st.seed, 0)) // #nosec G404 -- a storm has to be repeatable
 	for range 1 + r.IntN(4) {
 		batch, records := poisonBatch(r, s.targets, time.Now())
 		err := s.system.stream.Do(ctx, "xadd", clickstream.Key(0), "*", "b", batch, "n", len(records)).Err()
@@ -319,9 +320,9 @@ func (s *storm) poison(ctx context.Context, one step) error {
 	return nil
 }
 
-// removeIfStored deletes or trims the stream KEYS[1], depending on ARGV[1]. It does so only if
-// every entry was delivered to every group and acknowledged. Ingestion acknowledges an
-// entry after it has stored it.
+// removeIfStored deletes or trims the stream KEYS[1], depending on ARGV[1]. It does so
+// only if every entry was delivered to every group and acknowledged. Ingestion
+// acknowledges an entry after it has stored it.
 var removeIfStored = redis.NewScript(`
 local function field(list, name)
   for i = 1, #list, 2 do
@@ -346,10 +347,11 @@ return 1
 // storedTimeout limits how long clients are blocked in one try.
 const storedTimeout = 3 * time.Second
 
-// removeStreamWhenStored deletes or trims the stream at a moment when all its entries are stored in
-// the database. It blocks new attempts of the clients, and waits until their previous
-// clicks and the replayed clicks of the collectors are stored. A replay after an outage
-// may take about as long as the outage, so removeStreamWhenStored tries several times.
+// removeStreamWhenStored deletes or trims the stream at a moment when all its entries
+// are stored in the database. It blocks new attempts of the clients, and waits until
+// their previous clicks and the replayed clicks of the collectors are stored. A replay
+// after an outage may take about as long as the outage, so removeStreamWhenStored tries
+// several times.
 func (s *storm) removeStreamWhenStored(ctx context.Context, command string) error {
 	for giveUp := time.Now().Add(s.scale.outage); ; {
 		done, err := s.tryRemoveStream(ctx, command)

@@ -33,13 +33,13 @@ const (
 	// acknowledged means status 200 or 201, or 302 with a click id. The click must be
 	// stored.
 	acknowledged outcome = iota
-	// redirected means status 302 without a click id. The click may be stored, but its id is
-	// inventedEvents to the client.
+	// redirected means status 302 without a click id. The click may be stored, but the
+	// client does not know its id.
 	redirected
 	// refused means status 503. The click may be stored nevertheless.
 	refused
-	// noResponse means that the connection was closed, or the client's timeout expired, before
-	// the response.
+	// noResponse means that the connection was closed, or the client's timeout expired,
+	// before the response.
 	noResponse
 	// unsent means that no connection could be opened, so there is nothing to store.
 	unsent
@@ -100,8 +100,8 @@ type planted struct {
 	Acknowledged bool `json:"acknowledged"`
 }
 
-// subIDOf returns the sub id of a request's clicks. It identifies the request of a row
-// whose click id no client knows.
+// subIDOf returns the sub id of a request's clicks. It identifies the request if a row
+// has a click id that no response contained.
 func subIDOf(request int) string { return "f" + strconv.Itoa(request) }
 
 func requestOf(subID string) (int, bool) {

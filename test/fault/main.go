@@ -1,6 +1,6 @@
 // Command fault tests that no acknowledged click or conversion is lost or doubled, and
 // that every event reaches the webhook endpoints that subscribe to it, while components
-// state the system fail. Such a test run is called a storm.
+// of the system fail. One run is called a storm.
 //
 //	make fault                      a storm of two minutes with a new seed
 //	make fault SEED=7 FOR=10m       a storm of ten minutes with the seed 7
@@ -231,9 +231,9 @@ func (s *storm) checkSales(ctx context.Context) (*salesVerdict, error) {
 	return checkSales(salesHistory{sales: s.load.history.sales, targets: s.targets, endpoints: endpoints, arrivals: arrivals}, t), nil
 }
 
-// missingKills returns the kinds of fault that a complete storm must contain at least once
-// and that never found their moment. Without them the storm does not show that events
-// survive a killed core.
+// missingKills returns the kinds of fault that a complete storm must contain at least
+// once and that never found their moment. Without them the storm does not show that
+// events survive a killed core.
 func (s *storm) missingKills() []string {
 	var missed []string
 	for _, k := range []kind{killWhileSending, killAfterCommit} {
@@ -289,8 +289,8 @@ func (c config) prepare(ctx context.Context, sys *system) (*storm, error) {
 func (c config) runStorm(ctx context.Context, s *storm, r *report) error {
 	s.load.start(c.seed, s.scale.clients)
 	s.sales.start(c.seed, s.scale.sellers)
-	telling, told := context.WithCancel(ctx)
-	go s.printProgress(telling)
+	progress, stopProgress := context.WithCancel(ctx)
+	go s.printProgress(progress)
 	err := s.run(ctx, plan(c.seed, s.scale))
 	r.duration = time.Since(s.began)
 	if err == nil {
@@ -299,7 +299,7 @@ func (c config) runStorm(ctx context.Context, s *storm, r *report) error {
 	if err == nil {
 		err = s.recover(ctx)
 	}
-	told()
+	stopProgress()
 	s.load.end()
 	if err != nil {
 		return err

@@ -61,13 +61,14 @@ const (
 type scale struct {
 	// length is the time after which no new fault begins.
 	length time.Duration
-	// everyKind requires that every kind of fault happens at least once, even if this takes
-	// longer than length.
+	// everyKind requires that every kind of fault happens at least once, even if this
+	// takes longer than length.
 	everyKind bool
 	// outage is how long Redis or Postgres is stopped.
 	outage time.Duration
-	// maxPause is the maximum length of a SIGSTOP. restart is the maximum time until a
-	// killed process is started again. hold is the maximum length of all other faults.
+	// maxPause is the maximum length of a SIGSTOP. maxRestart is the maximum time until
+	// a killed process is started again. maxOther is the maximum length of all other
+	// faults.
 	maxPause, maxRestart, maxOther time.Duration
 	collectors                     int
 	// clients is the number of clients that send clicks. sellers is the number of
@@ -119,7 +120,8 @@ func (k kind) ofWire() bool {
 	return slices.Contains([]kind{wireDown, wireLatency, wireTimeout, wireReset, wireLimit, wireSlicer, wireBandwidth}, k)
 }
 
-// components returns the components that no other fault may touch while this one is active.
+// components returns the components that no other fault may touch while this one is
+// active.
 func (s step) components(collectors int) []string {
 	wire := func(n int) string { return fmt.Sprintf("wire %d", n) }
 	switch {

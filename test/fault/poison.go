@@ -35,8 +35,8 @@ const (
 // batchClicks is the field number of ClickBatch.clicks.
 const batchClicks = 1
 
-// poisonBatch returns a marshalled edge.v1.ClickBatch with one invalid record among valid ones.
-// It also returns what must become of each record.
+// poisonBatch returns a marshalled edge.v1.ClickBatch with one invalid record among
+// valid ones. It also returns what must become of each record.
 func poisonBatch(r *rand.Rand, targets []target, now time.Time) (batch []byte, records []planted) {
 	way := defect(r.IntN(int(defectCount)))
 	if way == notABatch {

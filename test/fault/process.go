@@ -40,7 +40,8 @@ type process struct {
 	downtime       time.Duration // the pause before the next start after a requested end
 	stopped        bool          // the process must not be started again
 	supervisorDone chan struct{} // closed when supervision has ended
-	// starts counts all starts. unexpectedEnds counts the ends that the storm did not request.
+	// starts counts all starts. unexpectedEnds counts the ends that the storm did not
+	// request.
 	starts, unexpectedEnds int
 }
 
@@ -98,8 +99,8 @@ func (p *process) start() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// nextStart handles the end of the process. It returns the pause before the next start, and
-// whether there is a next start.
+// nextStart handles the end of the process. It returns the pause before the next start,
+// and whether there is a next start.
 func (p *process) nextStart() (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,9 +115,9 @@ func (p *process) nextStart() (time.Duration, bool) {
 	return p.downtime, true
 }
 
-// terminate sends sig, which must end the process, and waits until the process has ended. The
-// process is started again after away. If it does not end within stopTimeout, end kills
-// it and returns false.
+// terminate sends sig, which must end the process, and waits until the process has
+// ended. The process is started again after away. If it does not end within stopTimeout,
+// terminate kills it and returns false.
 func (p *process) terminate(sig syscall.Signal, away time.Duration) bool {
 	p.mu.Lock()
 	running, ended := p.running, p.ended
@@ -133,7 +134,7 @@ func (p *process) terminate(sig syscall.Signal, away time.Duration) bool {
 	}
 }
 
-// maxPause stops the process with SIGSTOP and continues it after lasts.
+// pause stops the process with SIGSTOP and continues it after lasts.
 func (p *process) pause(lasts time.Duration) {
 	p.mu.Lock()
 	running := p.running

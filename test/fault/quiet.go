@@ -65,8 +65,9 @@ func (s *storm) settle(ctx context.Context) error {
 	return s.settleWebhooks(ctx)
 }
 
-// deliveryTimeout limits the time until every delivery has ended. It covers the lease of a
-// killed core (40 s) and a retry, which comes 72 s after an attempt that timed out.
+// deliveryTimeout limits the time until every delivery has ended. It covers the lease
+// of a killed core (40 s) and a retry, which comes 72 s after an attempt that timed
+// out.
 const deliveryTimeout = 3 * time.Minute
 
 // settleWebhooks waits until no delivery is pending and no job is left that creates one.
@@ -98,7 +99,7 @@ func (s *storm) settleWebhooks(ctx context.Context) error {
 	})
 }
 
-// removeIfStored returns an error if the collector's queue or journal still has clicks.
+// checkEmpty returns an error if the collector's queue or journal still has clicks.
 func (c *collector) checkEmpty(ctx context.Context) error {
 	text, err := get(ctx, "http://"+c.metricsAddress+"/metrics")
 	if err != nil {
@@ -162,8 +163,8 @@ func (s *storm) streamStored(ctx context.Context) error {
 	return nil
 }
 
-// interpret reads the clicks and dead letters from the database, and the click counts from
-// the API.
+// readTables reads the clicks and dead letters from the database, and the click counts
+// from the API.
 func (s *storm) readTables(ctx context.Context) (tables, error) {
 	conn, err := pgx.Connect(ctx, s.system.postgres.url)
 	if err != nil {

@@ -44,7 +44,7 @@ type endpoint struct {
 	merchant int
 	// workspace is the merchant's workspace.
 	workspace uuid.UUID
-	// endpointSubscriptions contains the endpoint's subscriptions.
+	// subscriptions contains the endpoint's subscriptions.
 	subscriptions []string
 	verify        *standardwebhooks.Webhook
 }
@@ -79,7 +79,7 @@ type arrival struct {
 type receiver struct {
 	server *http.Server
 	url    string
-	// history receives every arrival after enroll was called.
+	// history receives every arrival after setWorkspaces was called.
 	history *recorder
 
 	mu        sync.Mutex
@@ -112,7 +112,7 @@ func startReceiver(ctx context.Context, authority string) (*receiver, error) {
 		Handler: r, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0), // killed senders close connections early
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 	}
-	go func() { _ = r.server.ServeTLS(listener, "", "") }() // summary when the server is closed
+	go func() { _ = r.server.ServeTLS(listener, "", "") }() // ends when the server is closed
 	return r, nil
 }
 
@@ -148,14 +148,14 @@ func newCertificate() (authority []byte, certificate tls.Certificate, err error)
 	return authority, tls.Certificate{Certificate: [][]byte{signedLeaf}, PrivateKey: key}, nil
 }
 
-// nextURL returns the URL of the next endpoint that open adds.
+// nextURL returns the URL of the next endpoint that addEndpoint adds.
 func (r *receiver) nextURL() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.url + strconv.Itoa(len(r.endpoints))
 }
 
-// leftOpen adds an endpoint with its signing secret.
+// addEndpoint adds an endpoint with its signing secret.
 func (r *receiver) addEndpoint(e endpoint, secret string) error {
 	verify, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {
@@ -168,8 +168,8 @@ func (r *receiver) addEndpoint(e endpoint, secret string) error {
 	return nil
 }
 
-// setWorkspaces sets the workspace of each endpoint, and the history to which arrivals are
-// written.
+// setWorkspaces sets the workspace of each endpoint, and the history to which arrivals
+// are written.
 func (r *receiver) setWorkspaces(targets []target, history *recorder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,8 +197,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// record stores an arrival. If the response must be held, note returns the channel that is
-// closed when it may be sent.
+// record stores an arrival. If the response must be held, record returns the channel
+// that is closed when it may be sent.
 func (r *receiver) record(request *http.Request, body []byte) <-chan struct{} {
 	a := arrival{
 		Endpoint: -1, ID: request.Header.Get("Webhook-Id"), Attempt: request.Header.Get("Webhook-Attempt"),
@@ -241,7 +241,7 @@ func (r *receiver) record(request *http.Request, body []byte) <-chan struct{} {
 	return r.gate
 }
 
-// maxOther delays all responses until release. The returned channel receives a value when a
+// hold delays all responses until release. The returned channel receives a value when a
 // response is held.
 func (r *receiver) hold() <-chan struct{} {
 	r.mu.Lock()

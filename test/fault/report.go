@@ -21,8 +21,8 @@ type report struct {
 	verdict  *verdict
 	sales    *salesVerdict
 	storm    *storm
-	// others contains violations that the comparison does not find: a failed ledger check,
-	// and panics.
+	// others contains violations that the comparison does not find: a failed ledger
+	// check, and panics.
 	others []finding
 }
 

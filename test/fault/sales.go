@@ -55,7 +55,8 @@ type sales struct {
 	api     string // address of the REST API
 	load    *load
 	history *recorder
-	// acknowledgedSale receives a value when a sale was acknowledged, if a fault is waiting for it.
+	// acknowledgedSale receives a value when a sale was acknowledged, if a fault is
+	// waiting for it.
 	acknowledgedSale chan struct{}
 }
 
@@ -69,7 +70,7 @@ type seller struct {
 	client *http.Client
 }
 
-// launch starts the sellers. They run until the load ends.
+// start starts the sellers. They run until the load ends.
 func (s *sales) start(seed uint64, sellers int) {
 	s.acknowledgedSale = make(chan struct{})
 	for n := range sellers {
@@ -92,8 +93,8 @@ func (s *seller) run() {
 	s.client.CloseIdleConnections()
 }
 
-// addSale reports one sale repeatedly until it is acknowledged. It continues after the end
-// state the load if necessary.
+// sell reports one sale repeatedly until it is acknowledged. It continues after the end
+// of the load if necessary.
 func (s *seller) sell() {
 	s.count++
 	a := saleAttempt{
@@ -118,7 +119,7 @@ func (s *seller) sell() {
 	}
 }
 
-// checkClick returns a random recent click of a target, or zero if there is none.
+// recentClick returns a random recent click of a target, or zero if there is none.
 func (s *seller) recentClick(target int) uuid.UUID {
 	var clicks []uuid.UUID
 	for _, a := range s.history.since(time.Now().Add(-maxClickAge)) {
@@ -132,7 +133,7 @@ func (s *seller) recentClick(target int) uuid.UUID {
 	return clicks[s.rand.IntN(len(clicks))]
 }
 
-// attempt sends one report and adds it to the history.
+// report sends one report and adds it to the history.
 func (s *seller) report(a saleAttempt) saleAttempt {
 	a.Start = time.Now().UnixMilli()
 	err := s.send(&a)

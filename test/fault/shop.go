@@ -27,7 +27,7 @@ type target struct {
 	// key is the merchant's public key, code the partner's referral code, and short the
 	// path of a short link of the partner.
 	key, code, shortPath string
-	// testKey is the merchant's secret key, promo a promo code of the partner.
+	// secret is the merchant's secret key, promo a promo code of the partner.
 	secret, promo string
 	// merchant is the index of the merchant.
 	merchant int
@@ -119,7 +119,7 @@ func openShop(ctx context.Context, api service.API, hooks *receiver, n int, part
 var endpointSubscriptions = [merchants][][]string{{{"*"}, {conversionCreated, "commission.*"}}, {{"*"}}}
 
 // openEndpoints registers the webhook endpoints of a merchant. It is called before the
-// checkUnique event.
+// first event.
 func openEndpoints(ctx context.Context, api service.API, hooks *receiver, merchant int, token string) error {
 	for _, follows := range endpointSubscriptions[merchant] {
 		var made struct{ ID, SigningSecret string }
@@ -215,8 +215,8 @@ func get(ctx context.Context, at string) ([]byte, error) {
 	return text, err
 }
 
-// clickState returns an error if the collector does not yet resolve the target. The probes
-// register no click: a HEAD request is not counted, and a click without a code is
+// checkResolved returns an error if the collector does not yet resolve the target. The
+// probes register no click: a HEAD request is not counted, and a click without a code is
 // rejected with status 400 if the collector finds its key.
 func (t target) checkResolved(ctx context.Context, collector string) error {
 	for _, probe := range []struct {

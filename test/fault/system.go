@@ -24,12 +24,12 @@ import (
 
 const (
 	// cacheDatabase is the Redis database of the rate limits and the edge directory. The
-	// checkClick stream is in database 0 of the same Redis.
+	// click stream is in database 0 of the same Redis.
 	cacheDatabase = 1
 	// noLimit is a rate limit that a storm cannot reach.
 	noLimit = "1000000000"
-	// hasSmallDisk is the size of the first collector's disk in bytes. It is less than the
-	// journal of a storm in which Redis is away for a minute.
+	// smallDiskSize is the size of the first collector's disk in bytes. It is less than
+	// the journal of a storm in which Redis is away for a minute.
 	smallDiskSize = 4 << 20
 	// serverTimeout limits the time to start or stop Postgres or Redis.
 	serverTimeout = time.Minute
@@ -86,7 +86,7 @@ func (s *server) open() error {
 	return err
 }
 
-// downtime stops the server, or kills it if kill is set, and starts it again after lasts.
+// restart stops the server, or kills it if kill is set, and starts it again after lasts.
 func (s *server) restart(kill bool, lasts time.Duration) error {
 	if kill {
 		s.running.Kill()
@@ -114,7 +114,7 @@ func (s *server) pause(lasts time.Duration) error {
 	return syscall.Kill(s.running.Pid, syscall.SIGCONT)
 }
 
-// launch starts all processes. If it fails, the caller still has to call stop.
+// start starts all processes. If it fails, the caller still has to call stop.
 func (s *system) start(ctx context.Context, collectors int) error {
 	for _, dir := range []string{"logs", "postgres", "redis"} {
 		if err := os.Mkdir(s.file(dir), 0o711); err != nil {

@@ -15,7 +15,8 @@ import (
 // conversionCreated is the type of the event that is published once for each conversion.
 const conversionCreated = string(affiliate.EventConversionCreated)
 
-// salesHistory contains the reports of the sellers and the webhooks that the endpoints received.
+// salesHistory contains the reports of the sellers and the webhooks that the endpoints
+// received.
 type salesHistory struct {
 	sales     []saleAttempt
 	targets   []target
@@ -52,14 +53,15 @@ type deliveryRow struct {
 	Status      string
 }
 
-// salesVerdict is the result of the comparison of told and outbox.
+// salesVerdict is the result of the comparison of salesHistory and outbox.
 type salesVerdict struct {
 	reported, attempts int
 	outcomes           [outcomeCount]int
 	// repeated counts the acknowledgements with status 409.
 	repeated, conversions int
 	// repetitions counts the arrivals of an event at an endpoint after the first one.
-	// senderKilled counts the arrivals whose sender was killed before it got the response.
+	// senderKilled counts the arrivals whose sender was killed before it got the
+	// response.
 	events, deliveries, arrivals, repetitions, senderKilled int
 
 	// The violations. Each entry describes one violation.
@@ -204,7 +206,7 @@ func (v *salesVerdict) checkConversions(h salesHistory, t outbox, sold map[saleK
 }
 
 // checkArrivals checks each request that the receiver got. It returns which events
-// addArrival at which endpoints.
+// arrived at which endpoints.
 func (v *salesVerdict) checkArrivals(h salesHistory, t outbox) map[eventAtEndpoint]bool {
 	type event struct {
 		*eventRow
@@ -215,7 +217,7 @@ func (v *salesVerdict) checkArrivals(h salesHistory, t outbox) map[eventAtEndpoi
 		events[t.events[i].ID] = event{&t.events[i], sha256.Sum256(t.events[i].Body)}
 	}
 	there := make(map[eventAtEndpoint]bool)
-	// senderKilled contains the sends that must be repeated, because the sender was killed
+	// unheard contains the sends that must be repeated, because the sender was killed
 	// before it got the response.
 	unheard := make(map[eventAtEndpoint]arrival)
 	for _, a := range h.arrivals {

@@ -103,7 +103,7 @@ func (w *salesWorld) addEvent(workspace uuid.UUID, eventType, external string) {
 	}
 }
 
-// addArrival returns the last arrival of an endpoint.
+// lastArrival returns the last arrival of an endpoint.
 func (w *salesWorld) lastArrival(endpoint int) *arrival {
 	n := len(w.history.arrivals) - 1
 	for w.history.arrivals[n].Endpoint != endpoint || w.history.arrivals[n].ID == w.history.arrivals[0].ID {
