@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
 
@@ -28,21 +29,8 @@ type example struct {
 
 func readExamples() (map[string]example, error) {
 	var examples map[string]example
-	if err := json.Unmarshal(recorded, &examples); err != nil {
-		return nil, err
-	}
-	for id, one := range examples {
-		if one.Request == nil {
-			continue
-		}
-		var compact bytes.Buffer
-		if err := json.Compact(&compact, one.Request); err != nil {
-			return nil, err
-		}
-		one.Request = compact.Bytes()
-		examples[id] = one
-	}
-	return examples, nil
+	err := json.Unmarshal(recorded, &examples)
+	return examples, err
 }
 
 // withExample adds an example to each media type of a content object.
@@ -104,12 +92,8 @@ func errorExample(status int, statusText, code, message string) object {
 // meanings lists error codes with their standard messages, in Markdown.
 func meanings(codes []string) string {
 	var lines []string
-	for _, spec := range errorspec.All() {
-		for _, code := range codes {
-			if string(spec.Reason) == code {
-				lines = append(lines, strings.TrimSpace("- `"+code+"`: "+spec.Message))
-			}
-		}
+	for _, code := range codes {
+		lines = append(lines, "- `"+code+"`: "+errorspec.Of(affiliate.Reason(code)).Message)
 	}
 	return strings.Join(lines, "\n")
 }

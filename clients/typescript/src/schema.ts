@@ -7958,9 +7958,9 @@ export interface components {
             };
         };
         /**
-         * @description - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
+         * @description - `APPLICATION_DUPLICATE`: You have already applied to this programme.
+         *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
          *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
-         *     - `APPLICATION_DUPLICATE`: You have already applied to this programme.
          */
         "APPLICATION_DUPLICATE-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
             headers: {
@@ -7981,8 +7981,8 @@ export interface components {
             };
         };
         /**
-         * @description - `REFERRAL_CODE_TAKEN`: This referral code is in use.
-         *     - `APPLICATION_DUPLICATE`: You have already applied to this programme.
+         * @description - `APPLICATION_DUPLICATE`: You have already applied to this programme.
+         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
          */
         "APPLICATION_DUPLICATE-REFERRAL_CODE_TAKEN": {
             headers: {
@@ -8003,8 +8003,8 @@ export interface components {
             };
         };
         /**
-         * @description - `COMMISSION_NOT_PENDING`: The commission is not pending.
-         *     - `COMMISSION_HOLD_ACTIVE`: The commission's refund hold has not ended.
+         * @description - `COMMISSION_HOLD_ACTIVE`: The commission's refund hold has not ended.
+         *     - `COMMISSION_NOT_PENDING`: The commission is not pending.
          */
         "COMMISSION_HOLD_ACTIVE-COMMISSION_NOT_PENDING": {
             headers: {
@@ -8025,9 +8025,9 @@ export interface components {
             };
         };
         /**
-         * @description - `COMMISSION_NOT_PENDING`: The commission is not pending.
+         * @description - `COMMISSION_HOLD_NOT_ACTIVE`: No hold is active: approve it plainly.
          *     - `COMMISSION_NEEDS_REVIEW`: The commission needs review first.
-         *     - `COMMISSION_HOLD_NOT_ACTIVE`: No hold is active: approve it plainly.
+         *     - `COMMISSION_NOT_PENDING`: The commission is not pending.
          */
         "COMMISSION_HOLD_NOT_ACTIVE-COMMISSION_NEEDS_REVIEW-COMMISSION_NOT_PENDING": {
             headers: {
@@ -8229,8 +8229,8 @@ export interface components {
             };
         };
         /**
-         * @description - `VALIDATION_ERROR`: The request is not valid.
-         *     - `IDEMPOTENCY_KEY_REQUIRED`: This request needs the header Idempotency-Key.
+         * @description - `IDEMPOTENCY_KEY_REQUIRED`: This request needs the header Idempotency-Key.
+         *     - `VALIDATION_ERROR`: The request is not valid.
          */
         "IDEMPOTENCY_KEY_REQUIRED-VALIDATION_ERROR": {
             headers: {
@@ -8311,8 +8311,8 @@ export interface components {
             };
         };
         /**
-         * @description - `UNAUTHORIZED`: A valid access token is required.
-         *     - `INVALID_API_KEY`: A valid secret key is required.
+         * @description - `INVALID_API_KEY`: A valid secret key is required.
+         *     - `UNAUTHORIZED`: A valid access token is required.
          */
         "INVALID_API_KEY-UNAUTHORIZED": {
             headers: {
@@ -8371,8 +8371,8 @@ export interface components {
             };
         };
         /**
-         * @description - `UNAUTHORIZED`: A valid access token is required.
-         *     - `INVALID_SECRET_KEY`: A valid secret key is required.
+         * @description - `INVALID_SECRET_KEY`: A valid secret key is required.
+         *     - `UNAUTHORIZED`: A valid access token is required.
          */
         "INVALID_SECRET_KEY-UNAUTHORIZED": {
             headers: {
@@ -8431,8 +8431,8 @@ export interface components {
             };
         };
         /**
-         * @description - `NO_ATTRIBUTION_SIGNAL`: Give click_id or promo_code.
-         *     - `MODE_MISMATCH`: The signal belongs to the other mode.
+         * @description - `MODE_MISMATCH`: The signal belongs to the other mode.
+         *     - `NO_ATTRIBUTION_SIGNAL`: Give click_id or promo_code.
          */
         "MODE_MISMATCH-NO_ATTRIBUTION_SIGNAL": {
             headers: {
@@ -8491,8 +8491,8 @@ export interface components {
             };
         };
         /**
-         * @description - `PARTICIPANT_STATE_INVALID`: The participant's status does not allow that.
-         *     - `PARTICIPANT_ERASED`: The participant's data has been erased.
+         * @description - `PARTICIPANT_ERASED`: The participant's data has been erased.
+         *     - `PARTICIPANT_STATE_INVALID`: The participant's status does not allow that.
          */
         "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID": {
             headers: {
@@ -8513,9 +8513,9 @@ export interface components {
             };
         };
         /**
-         * @description - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
+         * @description - `PARTICIPANT_ERASED`: The participant's data has been erased.
          *     - `PARTICIPANT_STATE_INVALID`: The participant's status does not allow that.
-         *     - `PARTICIPANT_ERASED`: The participant's data has been erased.
+         *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
          *     - `PROMO_CODE_TAKEN`: This promo code is in use.
          */
         "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROGRAM_STATE_INVALID-PROMO_CODE_TAKEN": {
@@ -8537,9 +8537,9 @@ export interface components {
             };
         };
         /**
-         * @description - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
+         * @description - `PARTICIPANT_ERASED`: The participant's data has been erased.
          *     - `PARTICIPANT_STATE_INVALID`: The participant's status does not allow that.
-         *     - `PARTICIPANT_ERASED`: The participant's data has been erased.
+         *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
          *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
          */
         "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
@@ -8561,8 +8561,8 @@ export interface components {
             };
         };
         /**
-         * @description - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
-         *     - `PARTICIPANT_ERASED`: The participant's data has been erased.
+         * @description - `PARTICIPANT_ERASED`: The participant's data has been erased.
+         *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
          */
         "PARTICIPANT_ERASED-PROGRAM_STATE_INVALID": {
             headers: {
@@ -8662,8 +8662,8 @@ export interface components {
             };
         };
         /**
-         * @description - `SLUG_TAKEN`: Another programme has this slug.
-         *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
+         * @description - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
+         *     - `SLUG_TAKEN`: Another programme has this slug.
          */
         "PROGRAM_STATE_INVALID-SLUG_TAKEN": {
             headers: {
