@@ -115,13 +115,15 @@ type normalizer struct {
 	start time.Time
 	known map[string]string
 	count map[string]int
+	// replacements holds the values of known. They are not replaced again.
+	replacements map[string]bool
 }
 
 // referenceTime is the time of all examples.
 var referenceTime = time.Date(2026, time.March, 2, 9, 30, 0, 0, time.UTC)
 
 func newNormalizer(start time.Time) *normalizer {
-	return &normalizer{start: start, known: map[string]string{}, count: map[string]int{}}
+	return &normalizer{start: start, known: map[string]string{}, count: map[string]int{}, replacements: map[string]bool{}}
 }
 
 var (
@@ -188,17 +190,16 @@ func (n *normalizer) text(s string) string {
 
 // fixed returns the replacement of a value.
 func (n *normalizer) fixed(kind, value, format string) string {
-	for _, replacement := range n.known {
-		if replacement == value {
-			return value // replaced before
-		}
+	if n.replacements[value] {
+		return value
 	}
 	if known, ok := n.known[kind+value]; ok {
 		return known
 	}
 	n.count[kind]++
-	n.known[kind+value] = fmt.Sprintf(format, n.count[kind])
-	return n.known[kind+value]
+	replacement := fmt.Sprintf(format, n.count[kind])
+	n.known[kind+value], n.replacements[replacement] = replacement, true
+	return replacement
 }
 
 // moved returns the time of an example: as many full days from the reference time as the

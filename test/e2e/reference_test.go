@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"net/http"
 	"os"
 	"strings"
@@ -123,18 +124,33 @@ func (w *referenceWalk) workspace() {
 	})
 	other := w.merchant.post(w.t, "/api/v1/workspace/invites", object{"email": "vera@northwind.example", "role": "viewer"})
 	w.call(w.merchant, "DELETE", "/api/v1/workspace/invites/"+other.text("id"), nil)
-	members := w.call(w.merchant, "GET", "/api/v1/workspace/members", nil)
-	member := members.text("data.0.id")
-	if members.text("data.0.role") == "owner" {
-		member = members.text("data.1.id")
-	}
-	w.call(w.merchant, "PATCH", "/api/v1/workspace/members/"+member, object{"role": "admin"})
+	w.call(w.merchant, "GET", "/api/v1/workspace/members", nil)
+	w.call(w.merchant, "PATCH", "/api/v1/workspace/members/"+w.member("Finn Weber"), object{"role": "admin"})
 
 	key := w.call(w.merchant, "POST", "/api/v1/api-keys", object{"name": "Shop server"})
 	rolled := w.call(w.merchant, "POST", "/api/v1/api-keys/"+key.text("id")+"/roll", object{"graceHours": 24})
 	w.call(w.merchant, "GET", "/api/v1/api-keys", nil)
 	w.server = w.anonymous.as(rolled.text("secretKey"))
 	w.call(w.merchant, "DELETE", "/api/v1/api-keys/"+key.text("id"), nil)
+}
+
+// member returns the id of the workspace's member with a name.
+func (w *referenceWalk) member(name string) string {
+	w.t.Helper()
+	var list struct {
+		Data []struct{ ID, Name string }
+	}
+	got := w.merchant.get(w.t, "/api/v1/workspace/members").want(http.StatusOK)
+	if err := json.Unmarshal([]byte(got.body), &list); err != nil {
+		w.t.Fatal(err)
+	}
+	for _, member := range list.Data {
+		if member.Name == name {
+			return member.ID
+		}
+	}
+	w.t.Fatalf("no member is named %s: %s", name, got.body)
+	return ""
 }
 
 // programs creates a programme with its rules, groups and fraud policy.
@@ -228,7 +244,10 @@ func (w *referenceWalk) conversions(t *testing.T) {
 	t.Helper()
 	public := w.anonymous.as(w.merchant.get(t, "/api/v1/api-keys").text("publicKey")).with("User-Agent", visitorAgent)
 	eventually(t, patience, "the collector knows the code", func() error {
-		return unlessStatus(public.send(t, "POST", w.sys.edge+"/v1/clicks", object{"referral_code": "ben"}), http.StatusCreated)
+		if got := public.send(t, "POST", w.sys.edge+"/v1/clicks", object{"referral_code": "ben"}); got.status != http.StatusCreated {
+			return fmt.Errorf("%s: %s", got.what, got.body)
+		}
+		return nil
 	})
 	w.click = w.call(public, "POST", "/v1/clicks", object{
 		"referral_code": "ada", "url": "https://shop.example/beans", "referrer": "https://blog.example/espresso", "consent": "granted", "language": "en",
@@ -256,17 +275,6 @@ func (w *referenceWalk) conversions(t *testing.T) {
 	moved := w.report("order-1004", nil)
 	w.call(w.merchant, "POST", "/api/v1/conversions/"+moved.text("id")+"/reattribute", object{"participant_id": w.applied, "reason": "The buyer named Ben's blog."})
 }
-
-func unlessStatus(got answer, want int) error {
-	if got.status == want {
-		return nil
-	}
-	return &statusError{got}
-}
-
-type statusError struct{ got answer }
-
-func (e *statusError) Error() string { return e.got.what + ": " + e.got.body }
 
 // report reports a sale that is not an example.
 func (w *referenceWalk) report(order string, more object) answer {
@@ -372,10 +380,10 @@ func (w *referenceWalk) webhooks(t *testing.T) {
 	hook.await(t, 2)
 	eventually(t, patience, "the delivery is stored", func() error {
 		got := w.merchant.get(t, endpoint+"/deliveries?status=delivered")
-		if got.at("total") == json.Number("1") {
-			return nil
+		if got.at("total") != json.Number("1") {
+			return fmt.Errorf("%s: %s", got.what, got.body)
 		}
-		return &statusError{got}
+		return nil
 	})
 	deliveries := w.call(w.merchant, "GET", endpoint+"/deliveries?status=delivered", nil)
 	delivery := endpoint + "/deliveries/" + deliveries.text("data.0.id")
@@ -392,23 +400,12 @@ func (w *referenceWalk) webhooks(t *testing.T) {
 func (w *referenceWalk) endings() {
 	w.call(w.merchant, "POST", w.program+"/pause", nil)
 	w.call(w.merchant, "POST", w.program+"/archive", nil)
-	members := w.merchant.get(w.t, "/api/v1/workspace/members")
-	member := members.text("data.0.id")
-	if members.text("data.0.role") == "owner" {
-		member = members.text("data.1.id")
-	}
 	w.call(w.merchant, "GET", "/api/v1/workspace/audit-log?action=program.*&pageSize=2", nil)
 	w.call(w.merchant, "GET", "/api/v1/workspace/audit-log/export?action=program.pause", nil)
 	extra := w.merchant.post(w.t, "/api/v1/workspace/invites", object{"email": "gia@northwind.example", "role": "viewer"})
 	w.anonymous.post(w.t, "/api/v1/auth/merchant/accept-invite", object{"token": extra.text("token"), "name": "Gia Rossi", "password": "a long password of Gia"}).want(http.StatusCreated)
-	for i := range 3 {
-		if m := w.merchant.get(w.t, "/api/v1/workspace/members").at("data." + string(rune('0'+i)) + ".name"); m == "Gia Rossi" {
-			id := w.merchant.get(w.t, "/api/v1/workspace/members").text("data." + string(rune('0'+i)) + ".id")
-			w.call(w.merchant, "DELETE", "/api/v1/workspace/members/"+id, nil)
-			break
-		}
-	}
-	w.call(w.merchant, "POST", "/api/v1/workspace/transfer-ownership", object{"memberId": member})
+	w.call(w.merchant, "DELETE", "/api/v1/workspace/members/"+w.member("Gia Rossi"), nil)
+	w.call(w.merchant, "POST", "/api/v1/workspace/transfer-ownership", object{"memberId": w.member("Finn Weber")})
 	last := w.anonymous.post(w.t, "/api/v1/auth/merchant/login", object{"email": ownerEmail, "password": "correct horse battery"})
 	w.call(w.anonymous, "POST", "/api/v1/auth/logout", object{"refreshToken": last.text("refreshToken")})
 	w.call(w.anonymous, "GET", "/api/v1/health", nil)
