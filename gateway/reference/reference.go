@@ -7,9 +7,7 @@ package reference
 
 import (
 	"embed"
-	"mime"
 	"net/http"
-	"path"
 	"strconv"
 )
 
@@ -39,7 +37,7 @@ func Handlers() (map[string]http.HandlerFunc, error) {
 			handlers[Path] = serve(content, "text/html; charset=utf-8")
 			continue
 		}
-		handlers[Path+"/"+entry.Name()] = serve(content, mime.TypeByExtension(path.Ext(entry.Name())))
+		handlers[Path+"/"+entry.Name()] = serve(content, "text/javascript; charset=utf-8")
 	}
 	return handlers, nil
 }
