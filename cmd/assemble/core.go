@@ -1,11 +1,10 @@
-// Package assemble joins the parts of the service into processes: the core out
-// of its services, its store and its queue, and the servers around it. The
-// commands, and the tests of the whole system, build what they run here, so
-// there is one wiring.
+// Package assemble creates the core and the gateway from their parts: services, stores,
+// job queue and servers. The commands and the tests of the whole system use it, so that
+// they run the same composition.
 //
-// It guarantees that a part which dies takes its process with it, and that
-// stopping goes in order: what takes requests and clicks first, then the jobs
-// that they insert, then the connections.
+// It guarantees that a process stops if one of its parts fails. It also guarantees the
+// order of the shutdown: first the parts that receive requests and clicks, then the jobs,
+// which requests can insert, and then the connections.
 package assemble
 
 import (
@@ -59,26 +58,31 @@ import (
 )
 
 const (
-	// workers is how many jobs a process works at once, directoryWorkers how many
-	// of the queue that the edge waits for. Together with fetchCooldown they bound
-	// the jobs of a second; well below connections, they leave room for the calls.
+	// workers is the number of jobs that a process runs at the same time.
+	// directoryWorkers is the number of jobs of the directory queue, which updates the
+	// edge directory. Together with fetchCooldown they limit the number of jobs per
+	// second. Their sum is well below connections, so that requests find free
+	// connections.
 	workers          = 20
 	directoryWorkers = 4
-	// connections bounds the pool that calls, jobs and ingestion share.
+	// connections is the maximum number of connections in the pool that requests, jobs
+	// and ingestion share.
 	connections = 48
-	// rescueAfter brings back the jobs of a process that died; no job of ours
-	// runs for as long (RELIABILITY.md section 9).
+	// rescueAfter is the time after which the jobs of a dead process run again. No job
+	// runs for that long (RELIABILITY.md section 9).
 	rescueAfter = 6 * time.Minute
-	// A job is announced at most ten times a second, so one that comes right after
-	// another waits for the next look: the edge has to hear of a change within a
-	// second. fetchCooldown is the least pause between two looks.
+	// fetchPoll is the time after which the queue is read without a notification. A job
+	// that is inserted shortly after another one causes no notification, because there
+	// are at most ten notifications per second. The job must still run soon, because a
+	// change must reach the edge directory within a second. fetchCooldown is the minimum
+	// time between two reads.
 	fetchPoll     = 200 * time.Millisecond
 	fetchCooldown = 20 * time.Millisecond
-	// stopJobs is how long running jobs may take to end when the process stops.
+	// stopJobs is the maximum time for running jobs to end when the process stops.
 	stopJobs = 15 * time.Second
 )
 
-// Core is the gRPC core with everything that runs beside it.
+// Core is the gRPC core with all other parts of its process.
 type Core struct {
 	cfg    settings.Core
 	log    *slog.Logger
@@ -101,8 +105,9 @@ type Core struct {
 	sender   *webhook.Sender
 }
 
-// NewCore connects and builds; nothing runs yet. It fails if the database lacks a
-// migration (postgres.Migrate). Close the core when done.
+// NewCore connects to the database and to Redis and creates all parts. Run starts them.
+// NewCore returns an error if a migration is missing in the database (postgres.Migrate).
+// The caller must call Close.
 func NewCore(ctx context.Context, cfg settings.Core, log *slog.Logger, now func() time.Time) (*Core, error) {
 	c := &Core{cfg: cfg, log: log, now: now, registry: private.NewRegistry()}
 	if err := c.connect(ctx); err != nil {
@@ -122,7 +127,7 @@ func (c *Core) connect(ctx context.Context) error {
 		return fmt.Errorf("database: %w", err)
 	}
 	if schema.Newer() {
-		c.log.LogAttrs(ctx, slog.LevelWarn, "the schema is newer than this core: upgrade it",
+		c.log.LogAttrs(ctx, slog.LevelWarn, "the schema is newer than this core: upgrade the core",
 			slog.Int64("schema", schema.Database), slog.Int64("known", schema.Known))
 	}
 	if c.store, err = postgres.Open(ctx, postgres.Config{URL: c.cfg.DatabaseURL, MaxConns: connections}); err != nil {
@@ -209,22 +214,22 @@ func (c *Core) build() error {
 	return c.buildWork(conversions, tokens)
 }
 
-// webhookClient calls the endpoints of merchants. An operator who lets it reach the
-// inside is told so at every start.
+// webhookClient returns the client that sends webhooks. It logs a warning if the settings
+// allow private addresses.
 func (c *Core) webhookClient() (*webhook.Client, error) {
 	roots, err := c.cfg.WebhookRoots()
 	if err != nil {
 		return nil, fmt.Errorf("TRIBUTARY_WEBHOOK_CA_FILE: %w", err)
 	}
 	if allowed := c.cfg.WebhookAllowCIDRs; len(allowed) > 0 {
-		c.log.LogAttrs(context.Background(), slog.LevelWarn, "webhooks may call private addresses",
+		c.log.LogAttrs(context.Background(), slog.LevelWarn, "webhooks can be sent to private addresses",
 			slog.String("setting", "TRIBUTARY_WEBHOOK_ALLOW_CIDRS"), slog.Any("cidrs", allowed))
 	}
 	return webhook.NewClient(webhook.ClientConfig{Allowed: c.cfg.WebhookAllowCIDRs, Roots: roots, Version: version.Release()}), nil
 }
 
-// buildWork makes what runs beside the calls: jobs, the stream's consumer, the
-// directory's keeper.
+// buildWork creates the parts that do not serve requests: the jobs, the consumer of the
+// click stream and the keeper of the edge directory.
 func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKeys) error {
 	var err error
 	if c.ingester, err = c.newIngester(); err != nil {
@@ -268,11 +273,11 @@ func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKe
 	return nil
 }
 
-// Registry holds the metrics of this process; what shares the process adds its
-// own.
+// Registry returns the registry for the metrics of this process. Other parts of the
+// process can register their metrics in it.
 func (c *Core) Registry() *prometheus.Registry { return c.registry }
 
-// Gateway is the REST layer in the same process as the core.
+// Gateway returns the handler of the REST API for a gateway in the process of the core.
 func (c *Core) Gateway() (http.Handler, error) {
 	return gateway.New(gateway.Config{
 		Conn:           c.grpc.Channel(),
@@ -284,17 +289,16 @@ func (c *Core) Gateway() (http.Handler, error) {
 	})
 }
 
-// Listeners are the open ports of a core. API may be nil: no gateway in this
-// process.
+// Listeners holds the open ports of a core. If API is nil, the process has no gateway.
 type Listeners struct {
 	GRPC    net.Listener
 	Metrics net.Listener
 	API     net.Listener
 }
 
-// Run serves until ctx ends or a part dies, and then stops everything.
+// Run runs all parts until ctx ends or a part fails. Then it stops all parts.
 func (c *Core) Run(ctx context.Context, on Listeners) error {
-	// Clicks of today need their partition before the first of them is stored.
+	// The partition for today's clicks must exist before ingestion starts.
 	if err := c.upkeep.Run(ctx); err != nil {
 		return err
 	}
@@ -323,7 +327,8 @@ func (c *Core) Run(ctx context.Context, on Listeners) error {
 		}
 		parts["API"] = func(ctx context.Context) error { return serveHTTP(ctx, on.API, handler, tlsConfig, c.log) }
 	}
-	// Jobs outlive the requests that insert them, so they stop after them.
+	// The jobs do not use ctx, because they must stop after the requests that insert
+	// jobs.
 	if err := c.jobs.Start(context.WithoutCancel(ctx)); err != nil {
 		return fmt.Errorf("job queue: %w", err)
 	}
@@ -333,7 +338,7 @@ func (c *Core) Run(ctx context.Context, on Listeners) error {
 	return errors.Join(err, c.jobs.Stop(stop))
 }
 
-// Close ends the connections. Run must have returned.
+// Close closes the connections. The caller must not call it before Run has returned.
 func (c *Core) Close() {
 	for _, client := range []redis.UniversalClient{c.stream, c.blocking, c.cache} {
 		if client != nil {

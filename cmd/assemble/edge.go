@@ -18,14 +18,15 @@ import (
 	"github.com/tributary-hq/tributary/storage/visitors"
 )
 
-// tailLimit bounds the entries that one look into the unpersisted tail reads
-// (DECISIONS.md section 3).
+// tailLimit is the maximum number of stream entries that a search for a click reads if
+// the click is not in the database yet (DECISIONS.md section 3).
 const tailLimit = 2000
 
-// keeper is the directory's keeper over Redis.
+// keeper is the keeper of the edge directory in Redis.
 type keeper = directory.Keeper[edge.Rebuild, *edge.Batch]
 
-// newIngester makes this process's member of the consumer group.
+// newIngester returns the ingester, which reads the click stream as a consumer of the
+// group.
 func (c *Core) newIngester() (*ingest.Ingester, error) {
 	name, err := consumerName(c.cfg.GRPCListen)
 	if err != nil {
@@ -44,12 +45,13 @@ func (c *Core) newIngester() (*ingest.Ingester, error) {
 	}), nil
 }
 
-// consumerName is the same after a restart, so that the process finds what it
-// had not finished, and another for each core of a host.
+// consumerName returns the name of this process in the consumer group. The name is the
+// same after a restart, so that the process finds the entries that it has not
+// acknowledged. It is different for each core on a host.
 func consumerName(listen string) (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("name of this host: %w", err)
+		return "", fmt.Errorf("read the name of this host: %w", err)
 	}
 	_, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -58,7 +60,7 @@ func consumerName(listen string) (string, error) {
 	return host + ":" + port, nil
 }
 
-// tail looks for clicks that are acknowledged and not stored yet.
+// tail finds clicks that are in the click stream but not in the database yet.
 type tail struct{ stream *clickstream.Tail }
 
 // Find implements conversion.Tail.
@@ -71,7 +73,7 @@ func (t tail) Find(ctx context.Context, id affiliate.ClickID) (affiliate.Click, 
 	return click, ok, nil
 }
 
-// signingKeys lets collectors tell a real access token from garbage.
+// signingKeys returns the public keys with which collectors verify access tokens.
 func signingKeys(tokens *server.TokenKeys) *edgev1.SigningKeys {
 	public := tokens.Public()
 	keys := &edgev1.SigningKeys{}

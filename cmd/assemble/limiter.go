@@ -13,18 +13,18 @@ import (
 	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
 
-// limiter gives the core's zones to the shared windows.
+// limiter implements server.Limiter with the rate limits of the settings.
 type limiter struct {
 	windows *ratelimit.Limiter
 	zones   map[server.Zone]ratelimit.Zone
 }
 
 func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout time.Duration, hashKey []byte, log *slog.Logger, now func() time.Time, registry prometheus.Registerer) *limiter {
-	alone := prometheus.NewCounterVec(prometheus.CounterOpts{
+	fallbacks := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tributary_limit_alone_total",
-		Help: "Requests counted by this process alone because Redis did not answer, by zone.",
+		Help: "Requests that only this process counted because Redis did not respond, by zone.",
 	}, []string{"zone"})
-	registry.MustRegister(alone)
+	registry.MustRegister(fallbacks)
 	zone := func(name server.Zone, limit, local int) ratelimit.Zone {
 		return ratelimit.Zone{Name: string(name), Limit: int64(limit), LocalLimit: int64(local)}
 	}
@@ -34,12 +34,13 @@ func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout tim
 			Now:      now,
 			Timeout:  timeout,
 			Log:      log,
-			Fallback: func(zone string) { alone.WithLabelValues(zone).Inc() },
+			Fallback: func(zone string) { fallbacks.WithLabelValues(zone).Inc() },
 		}),
 		zones: map[server.Zone]ratelimit.Zone{
 			server.ZoneGeneral:     zone(server.ZoneGeneral, limits.General, limits.General),
 			server.ZoneConversions: zone(server.ZoneConversions, limits.Conversions, limits.Conversions),
-			// Alone, each process allows half: guessing must not profit from an outage.
+			// Without Redis, each process allows only half of the limit, because several
+			// processes together would otherwise allow more guesses of a password.
 			server.ZoneAuth: zone(server.ZoneAuth, limits.Auth, max(1, limits.Auth/2)),
 		},
 	}
@@ -47,12 +48,12 @@ func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout tim
 
 // Allow implements server.Limiter.
 func (l *limiter) Allow(ctx context.Context, zone server.Zone, subject string) server.Allowance {
-	got := l.windows.Allow(ctx, l.zones[zone], subject)
+	result := l.windows.Allow(ctx, l.zones[zone], subject)
 	return server.Allowance{
-		Allowed:    got.Allowed,
-		Limit:      int(got.Limit),
-		Remaining:  int(got.Remaining),
-		RetryAfter: int(got.RetryAfter / time.Second),
-		Reset:      int((got.ResetAfter + time.Second - 1) / time.Second),
+		Allowed:    result.Allowed,
+		Limit:      int(result.Limit),
+		Remaining:  int(result.Remaining),
+		RetryAfter: int(result.RetryAfter / time.Second),
+		Reset:      int((result.ResetAfter + time.Second - 1) / time.Second),
 	}
 }

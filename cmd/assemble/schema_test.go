@@ -14,7 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestNewCore_ComparesTheSchema(t *testing.T) {
+func TestNewCore_ChecksSchemaVersion(t *testing.T) {
 	key := base64.StdEncoding.EncodeToString(make([]byte, 32))
 	for _, test := range []struct {
 		name, change, wantError, wantLog string
@@ -31,7 +31,7 @@ func TestNewCore_ComparesTheSchema(t *testing.T) {
 		{name: "no schema", change: `drop table goose_db_version`, wantError: "run `core migrate` first"},
 		{
 			name: "a newer schema", change: `insert into goose_db_version (version_id, is_applied) values (9999, true)`,
-			wantLog: `"level":"WARN","msg":"the schema is newer than this core: upgrade it","schema":9999,`,
+			wantLog: `"level":"WARN","msg":"the schema is newer than this core: upgrade the core","schema":9999,`,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -52,10 +52,10 @@ func TestNewCore_ComparesTheSchema(t *testing.T) {
 				core.Close()
 			}
 			if test.wantError == "" && err != nil || test.wantError != "" && (err == nil || !strings.Contains(err.Error(), test.wantError)) {
-				t.Errorf("error %v, want %q", err, test.wantError)
+				t.Errorf("got the error %v, want %q", err, test.wantError)
 			}
 			if !strings.Contains(log.String(), test.wantLog) || test.wantLog == "" && strings.Contains(log.String(), "schema") {
-				t.Errorf("log %q, want %q", &log, test.wantLog)
+				t.Errorf("got the log %q, want %q", &log, test.wantLog)
 			}
 		})
 	}

@@ -17,12 +17,12 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// drain is how long requests under way may take when a server stops.
-const drain = 15 * time.Second
+// drainTimeout is the maximum time for running requests to end when a server stops.
+const drainTimeout = 15 * time.Second
 
-// runAll runs parts side by side until ctx ends or one of them returns; then
-// all of them are told to stop. A part that ends before it is told to, has
-// failed.
+// runAll runs parts at the same time until ctx ends or one of them returns. Then it
+// cancels the context of all parts and waits for them. A part that returns before its
+// context is canceled counts as failed.
 func runAll(ctx context.Context, parts map[string]func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for name, part := range parts {
@@ -32,7 +32,7 @@ func runAll(ctx context.Context, parts map[string]func(context.Context) error) e
 			case err != nil && !errors.Is(err, context.Canceled):
 				return fmt.Errorf("%s: %w", name, err)
 			case ctx.Err() == nil:
-				return fmt.Errorf("%s: ended by itself", name)
+				return fmt.Errorf("%s: stopped unexpectedly", name)
 			}
 			return nil
 		})
@@ -40,8 +40,8 @@ func runAll(ctx context.Context, parts map[string]func(context.Context) error) e
 	return group.Wait()
 }
 
-// serveHTTP answers on a public listener until ctx ends, and then lets requests
-// under way end.
+// serveHTTP serves HTTP on a listener until ctx ends. Then it waits for the running
+// requests to end.
 func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler, config *tls.Config, log *slog.Logger) error {
 	s := httpedge.NewServer(handler, log)
 	failed := make(chan error, 1)
@@ -51,7 +51,7 @@ func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 		return err
 	case <-ctx.Done():
 	}
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	if err := s.Shutdown(stop); err != nil {
 		return errors.Join(err, s.Close())
@@ -59,7 +59,7 @@ func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 	return <-failed
 }
 
-// serveMetrics answers on the private port.
+// serveMetrics serves the private port.
 func serveMetrics(ctx context.Context, listener net.Listener, gatherer prometheus.Gatherer, ready func(context.Context) error, log *slog.Logger) error {
 	return serveHTTP(ctx, listener, private.Handler(gatherer, ready), nil, log)
 }

@@ -19,24 +19,24 @@ import (
 
 var errDamaged = errors.New("the journal is damaged")
 
-// runJournal looks into a journal and changes nothing, also while a collector has
-// it. args are what stands behind "collector journal". errUsage when they mean
-// nothing, errDamaged when there are damaged records.
+// runJournal runs "collector journal" with the given arguments. It only reads the
+// journal, so a collector may be using it. It returns errUsage for invalid arguments and
+// errDamaged if the journal has damaged records.
 func runJournal(args []string, out, notes io.Writer) error {
 	if len(args) == 0 || len(args) > 2 {
 		return errUsage
 	}
-	var look func(dir string, out, notes io.Writer) error
+	var command func(dir string, out, notes io.Writer) error
 	switch args[0] {
 	case "inspect":
-		look = inspect
+		command = inspect
 	case "export":
-		look = export
+		command = export
 	default:
 		return errUsage
 	}
 	if len(args) == 2 {
-		return look(args[1], out, notes)
+		return command(args[1], out, notes)
 	}
 	cfg, err := settings.Read[struct {
 		Dir string `env:"TRIBUTARY_JOURNAL_DIR"`
@@ -45,12 +45,12 @@ func runJournal(args []string, out, notes io.Writer) error {
 		return err
 	}
 	if cfg.Dir == "" {
-		return errors.New("name a folder, or set TRIBUTARY_JOURNAL_DIR")
+		return errors.New("the folder of the journal is missing: pass it as an argument or set TRIBUTARY_JOURNAL_DIR")
 	}
-	return look(cfg.Dir, out, notes)
+	return command(cfg.Dir, out, notes)
 }
 
-// inspect prints what a journal holds.
+// inspect prints the size of a journal and its damaged records.
 func inspect(dir string, out, _ io.Writer) error {
 	report, err := journal.Read(dir, func(journal.Record) error { return nil })
 	if err != nil {
@@ -63,10 +63,10 @@ func inspect(dir string, out, _ io.Writer) error {
 	}
 	fmt.Fprintf(lines, "damaged   %d\n", damagedRecords(report))
 	for _, d := range report.Damage {
-		fmt.Fprintf(lines, "  %s: %d bytes at %d, %d records\n", d.Segment, d.Bytes, d.Offset, d.Records)
+		fmt.Fprintf(lines, "  %s: %d bytes at offset %d, %d records\n", d.Segment, d.Bytes, d.Offset, d.Records)
 	}
 	if tail := report.Tail; tail.Bytes > 0 {
-		fmt.Fprintf(lines, "unfinished write of %d bytes at the end of %s: no damage\n", tail.Bytes, tail.Segment)
+		fmt.Fprintf(lines, "unfinished write of %d bytes at the end of %s (this is not damage)\n", tail.Bytes, tail.Segment)
 	}
 	if err := lines.Flush(); err != nil {
 		return err
@@ -84,15 +84,15 @@ func damagedRecords(report journal.Report) (n int) {
 	return n
 }
 
-// export prints every click as a line of JSON.
+// export prints each click as a line of JSON.
 func export(dir string, out, notes io.Writer) error {
 	lines := bufio.NewWriter(out)
-	var clicks, unreadable int
+	var clicks, invalid int
 	report, err := journal.Read(dir, func(r journal.Record) error {
 		var batch edgev1.ClickBatch
 		if err := proto.Unmarshal(r.Batch, &batch); err != nil {
-			unreadable++
-			fmt.Fprintf(notes, "%s: the record at %d holds no clicks: %v\n", r.Segment, r.Offset, err)
+			invalid++
+			fmt.Fprintf(notes, "%s: the record at offset %d cannot be decoded: %v\n", r.Segment, r.Offset, err)
 			return nil
 		}
 		for _, click := range batch.Clicks {
@@ -110,7 +110,7 @@ func export(dir string, out, notes io.Writer) error {
 	if err := errors.Join(err, lines.Flush()); err != nil {
 		return err
 	}
-	damaged := damagedRecords(report) + unreadable
+	damaged := damagedRecords(report) + invalid
 	fmt.Fprintf(notes, "%d clicks in %d records, %d damaged records\n", clicks, report.Records, damaged)
 	if damaged > 0 {
 		return errDamaged
@@ -118,8 +118,8 @@ func export(dir string, out, notes io.Writer) error {
 	return nil
 }
 
-// clickLine is a click as JSON under its field names, its ids as UUIDs. What is no
-// UUID stays in base64, like the hashes.
+// clickLine returns a click as JSON. The keys are the names of the proto fields. Ids are
+// written as UUIDs. Hashes, and ids that are not valid UUIDs, are written in base64.
 func clickLine(click *edgev1.Click) ([]byte, error) {
 	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(click)
 	if err != nil {

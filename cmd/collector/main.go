@@ -1,13 +1,13 @@
-// Command collector runs one edge: it takes clicks over HTTP and appends them to
-// the click stream. It needs Redis and nothing else; put as many of them near
-// visitors as you like.
+// Command collector receives clicks over HTTP and appends them to the click stream. It
+// needs only Redis. Any number of collectors can run, close to the visitors.
 //
-//	collector                         serve
-//	collector journal inspect [dir]   say what a journal holds; exit code 1 when it is damaged
-//	collector journal export [dir]    print its clicks, a line of JSON each
+//	collector                         receive clicks
+//	collector journal inspect [dir]   print the size and the damaged records of a journal;
+//	                                  the exit code is 1 if the journal is damaged
+//	collector journal export [dir]    print each click in a journal as a line of JSON
 //	collector version                 print version and commit
 //
-// Its settings come from the environment; docs/operations/settings.md lists them.
+// The settings are read from the environment; docs/operations/settings.md lists them.
 package main
 
 import (
@@ -63,10 +63,11 @@ func serve() error {
 	return run(ctx, log)
 }
 
-// Most objects of a collector live for one request. With Go's default setting, garbage
-// collection takes a sixth of the CPU. These settings cost about 30 MiB. The limit makes
-// collections more frequent when the process comes near it. The country file comes on
-// top: it is in memory once, and twice while it is replaced. The variables GOGC and
+// Most objects in a collector live only for one request. With Go's default setting,
+// garbage collection takes a sixth of the CPU time. gcPercent makes collections less
+// frequent and costs about 30 MiB of memory. memoryLimit makes them more frequent if the
+// process comes near the limit. Twice the size of the country file is added to the limit,
+// because the file is in memory twice while it is replaced. The variables GOGC and
 // GOMEMLIMIT override these settings.
 const (
 	gcPercent   = 800
@@ -83,7 +84,7 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	}
 	settings.WarnUnknown(log, os.Environ())
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit + 2*sizeOf(cfg.CountryDB))
+		debug.SetMemoryLimit(memoryLimit + 2*fileSize(cfg.CountryDB))
 	}
 	config, err := cfg.ServerTLS()
 	if err != nil {
@@ -95,14 +96,14 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 	if err != nil {
 		return fmt.Errorf("TRIBUTARY_COLLECTOR_LISTEN: %w", err)
 	}
-	watched, err := listen.Listen(ctx, "tcp", cfg.MetricsListen)
+	metricsListener, err := listen.Listen(ctx, "tcp", cfg.MetricsListen)
 	if err != nil {
 		return errors.Join(fmt.Errorf("TRIBUTARY_METRICS_LISTEN: %w", err), listener.Close())
 	}
 	registry := private.NewRegistry()
 	clicks, err := collector.Open(edge.Config(cfg), log, registry)
 	if err != nil {
-		return errors.Join(err, listener.Close(), watched.Close())
+		return errors.Join(err, listener.Close(), metricsListener.Close())
 	}
 	ready := func(ctx context.Context) error {
 		if missing := clicks.NotReady(ctx); missing != "" {
@@ -111,25 +112,25 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 		return nil
 	}
 	metrics := httpedge.NewServer(private.Handler(registry, ready), log)
-	// The collector ends if its metrics cannot be served, as if clicks cannot be served.
+	// The collector also stops if the server of the metrics fails.
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	metricsServed := make(chan error, 1)
 	go func() {
 		defer end()
-		metricsServed <- httpedge.Serve(metrics, watched, nil)
+		metricsServed <- httpedge.Serve(metrics, metricsListener, nil)
 	}()
 
-	log.Info("collector is listening", "address", listener.Addr().String(), "tls", config != nil, "metrics", watched.Addr().String())
+	log.Info("collector is listening", "address", listener.Addr().String(), "tls", config != nil, "metrics", metricsListener.Addr().String())
 	err = clicks.Run(ctx, listener, config)
 
-	ending, cancel := context.WithTimeout(context.Background(), time.Second)
+	shutdown, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	return errors.Join(err, metrics.Shutdown(ending), <-metricsServed)
+	return errors.Join(err, metrics.Shutdown(shutdown), <-metricsServed)
 }
 
-// sizeOf returns the length of a file; 0 if there is none.
-func sizeOf(path string) int64 {
+// fileSize returns the size of a file, or 0 if the file does not exist.
+func fileSize(path string) int64 {
 	info, err := os.Stat(path)
 	if err != nil {
 		return 0

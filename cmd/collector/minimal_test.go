@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// The edge's binary holds no Postgres driver, no gRPC, no job queue and nothing
-// that starts servers or browsers.
-func TestTheBinaryHoldsNothingOfTheCore(t *testing.T) {
+// The binary of the collector must contain no Postgres driver, no gRPC, no job queue and
+// no code that starts servers or browsers.
+func TestBinary_DoesNotContainCore(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -19,12 +19,12 @@ func TestTheBinaryHoldsNothingOfTheCore(t *testing.T) {
 	}
 	const module = "github.com/tributary-hq/tributary/"
 	for _, name := range packages {
-		for _, not := range []string{
+		for _, forbidden := range []string{
 			"github.com/jackc/", "google.golang.org/grpc", "github.com/riverqueue/", "github.com/chromedp/", "github.com/evanw/",
 			module + "server", module + "gateway", module + "storage/postgres", module + "tools/",
 		} {
-			if strings.HasPrefix(name, not) {
-				t.Errorf("it holds %s", name)
+			if strings.HasPrefix(name, forbidden) {
+				t.Errorf("the binary contains the package %s", name)
 			}
 		}
 	}

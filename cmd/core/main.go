@@ -1,12 +1,13 @@
-// Command core runs the gRPC core of the service and what belongs to it.
+// Command core runs the core of the service and its administrative commands.
 //
-//	core serve [--gateway]   serve gRPC, ingestion and jobs; with --gateway REST too
-//	core migrate             bring the database to this binary's schema
-//	core check               prove that what is kept twice agrees; exit code 1 when it does not
-//	core fx load FILE…       load rates of exchange, each file whole or not at all
+//	core serve [--gateway]   run gRPC, ingestion and jobs; with --gateway also the REST API
+//	core migrate             apply the migrations of this binary to the database
+//	core check               check that the stored sums match their entries; the exit code
+//	                         is 1 if a check fails
+//	core fx load FILE…       load exchange rates; nothing is stored if a file is invalid
 //	core version             print version and commit
 //
-// Its settings come from the environment; docs/operations/settings.md lists them.
+// The settings are read from the environment; docs/operations/settings.md lists them.
 package main
 
 import (
@@ -60,7 +61,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return postgres.Migrate(ctx, cfg.DatabaseURL)
 	case "check":
-		return checkBooks(ctx, out)
+		return checkAccounts(ctx, out)
 	case "fx":
 		if len(args) < 3 || args[1] != "load" {
 			return errors.New(usage)
@@ -73,9 +74,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return errors.New(usage)
 }
 
-// gcPercent lets the heap grow to two and a half times what lives in it before it
-// is collected, unless GOGC says otherwise. That is some ten megabytes: memory is
-// cheaper here than the collector's share of every request.
+// gcPercent is the default of GOGC. Garbage collection starts when the heap has grown to
+// two and a half times the size of the live objects. This costs about ten megabytes of
+// memory and saves CPU time in every request.
 const gcPercent = 150
 
 func serve(ctx context.Context, withGateway bool) error {
@@ -88,8 +89,9 @@ func serve(ctx context.Context, withGateway bool) error {
 	}
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	settings.WarnUnknown(log, os.Environ())
-	// net/http remarks by itself that a server said more than it announced, and quotes
-	// it: nothing of a webhook receiver's answer is kept.
+	// If a server sends more bytes than its Content-Length, net/http logs these bytes
+	// with the standard logger. The response of a webhook receiver must not be logged, so
+	// discard the output of that logger.
 	stdlog.SetOutput(io.Discard)
 	core, err := assemble.NewCore(ctx, cfg, log, time.Now)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package edge turns settings into the configuration of a collector. It is apart from
-// cmd/assemble so that the collector's binary does not link the core.
+// Package edge converts settings to the configuration of a collector. It is separate from
+// cmd/assemble, so that the binary of the collector does not contain the core.
 package edge
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/tributary-hq/tributary/collector"
 )
 
-// Config returns the collector's part of its command's settings.
+// Config returns the configuration of a collector.
 func Config(s settings.Collector) collector.Config {
 	return collector.Config{
 		AllowHTTP:      s.AllowHTTP,

@@ -1,11 +1,13 @@
-// Command gateway runs the REST layer apart from the core, over gRPC.
+// Command gateway serves the REST API in a separate process. It forwards the requests to
+// the core over gRPC.
 //
-//	gateway            serve
+//	gateway            serve the REST API
 //	gateway version    print version and commit
 //
-// The core has to trust this host as a proxy (TRIBUTARY_TRUSTED_PROXIES there),
-// or it would take every client for the gateway. Settings come from the
-// environment; docs/operations/settings.md lists them.
+// The core must trust the gateway's host as a proxy (TRIBUTARY_TRUSTED_PROXIES of the
+// core). Otherwise the core would use the address of the gateway as the address of every
+// client. The settings are read from the environment; docs/operations/settings.md lists
+// them.
 package main
 
 import (

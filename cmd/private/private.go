@@ -1,6 +1,6 @@
-// Package private is what every process of the service shows on its private
-// port: its metrics, and the two probes for those that cannot speak TLS. It
-// guards nothing: the port belongs on a network that only operators reach.
+// Package private serves the private port of a process: the metrics and the health and
+// readiness probes. The port has no TLS and no authentication. It must be in a network
+// that only operators can reach.
 package private
 
 import (
@@ -13,15 +13,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// NewRegistry makes the registry of a process, with the process itself in it.
+// NewRegistry returns a registry with the metrics of the Go runtime and of the process.
 func NewRegistry() *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
 }
 
-// Handler answers /metrics, /healthz and /readyz; ready names in its error what
-// is not.
+// Handler returns the handler of /metrics, /healthz and /readyz. If ready returns an
+// error, /readyz responds with status 503 and the text of the error.
 func Handler(gatherer prometheus.Gatherer, ready func(context.Context) error) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(gatherer, promhttp.HandlerOpts{}))

@@ -12,15 +12,15 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// namePrefix begins the name of every variable of the service.
+// namePrefix is the prefix of the names of all settings.
 const namePrefix = "TRIBUTARY_"
 
-// maxEdits is how many inserted, deleted or replaced characters make a name a
-// misspelling of another.
+// maxEdits is the maximum number of inserted, deleted and replaced characters by which a
+// misspelling differs from the name of a setting.
 const maxEdits = 2
 
-// Development holds the variables of `make run` alone: the demo shop's port, which it
-// reads, and the addresses that it writes to .dev/env.
+// Development holds the variables that only `make run` uses. It reads the address of the
+// demo shop and writes the other variables to .dev/env.
 type Development struct {
 	ShopListen   string `env:"TRIBUTARY_SHOP_LISTEN" envDefault:"127.0.0.1:8082"`
 	ShopURL      string `env:"TRIBUTARY_SHOP_URL"`
@@ -29,8 +29,9 @@ type Development struct {
 	MetricsURL   string `env:"TRIBUTARY_METRICS_URL"`
 }
 
-// known holds the name of every setting of every binary, with and without fileSuffix.
-// All binaries share it, because they may share one environment.
+// known contains the names of the settings of all binaries, with and without fileSuffix.
+// Every binary accepts all of them, because several binaries may run with the same
+// environment.
 var known = func() map[string]bool {
 	names := map[string]bool{}
 	for _, t := range []reflect.Type{
@@ -52,13 +53,13 @@ func addNames(names map[string]bool, t reflect.Type) {
 	}
 }
 
-// foreign matches names that are no settings and belong to others: Kubernetes defines
-// variables for each service of a namespace, which may be called tributary, and the
-// tests have their own.
+// foreign matches names with the prefix that are not settings. Kubernetes defines
+// variables for each service in a namespace, and a service may be called tributary. Tests
+// have their own variables.
 var foreign = regexp.MustCompile(`_SERVICE_HOST$|_PORT(_|$)|^` + namePrefix + `TEST_`)
 
-// unknown returns the sorted names of variables that have the prefix of settings but
-// are not settings.
+// unknown returns the sorted names of the variables that have namePrefix but are not
+// settings.
 func unknown(values map[string]string) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -69,7 +70,8 @@ func unknown(values map[string]string) []string {
 	return names
 }
 
-// nearest returns the setting that a name is probably a misspelling of.
+// nearest returns the setting whose name is most similar to name. found is false if none
+// is similar enough to be a misspelling.
 func nearest(name string) (setting string, found bool) {
 	least := maxEdits + 1
 	for _, candidate := range slices.Sorted(maps.Keys(known)) {
@@ -80,7 +82,7 @@ func nearest(name string) (setting string, found bool) {
 	return setting, least <= maxEdits
 }
 
-// misspelt returns an error for each unknown name that is close to a setting.
+// misspelt returns an error for each unknown name that is similar to a setting.
 func misspelt(values map[string]string) []error {
 	var faults []error
 	for _, name := range unknown(values) {
@@ -91,8 +93,8 @@ func misspelt(values map[string]string) []error {
 	return faults
 }
 
-// WarnUnknown logs each variable that has the prefix of settings but is not one. Parse has
-// refused those that are close to a setting.
+// WarnUnknown logs each variable that has the prefix of settings but is not a setting.
+// Parse returns an error for names that are similar to a setting.
 func WarnUnknown(log *slog.Logger, environ []string) {
 	values := map[string]string{}
 	for _, line := range environ {
@@ -100,6 +102,6 @@ func WarnUnknown(log *slog.Logger, environ []string) {
 		values[name] = value
 	}
 	for _, name := range unknown(values) {
-		log.Warn("the environment has an unknown setting, which is ignored", slog.String("setting", name))
+		log.Warn("the environment contains an unknown setting, which is ignored", slog.String("setting", name))
 	}
 }

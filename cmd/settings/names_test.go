@@ -20,40 +20,40 @@ func TestParse_RefusesMisspeltNames(t *testing.T) {
 	} {
 		_, err := settings.Parse[settings.Core](core(name + "=hunter2"))
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", name, err, want)
+			t.Errorf("%s: got the error %v, want %q", name, err, want)
 		}
 		if err != nil && strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%s: the value is shown: %v", name, err)
+			t.Errorf("%s: the error contains the value: %v", name, err)
 		}
 	}
-	// Every binary refuses them, those that read one setting included.
+	// Every binary must reject a misspelt name, even if it reads only one setting.
 	misspelt := "TRIBUTARY_LIMIT_AUHT=1"
 	_, migrate := settings.Parse[settings.Database](core(misspelt))
 	_, gateway := settings.Parse[settings.Gateway](core(misspelt, "TRIBUTARY_GRPC_ADDR=127.0.0.1:9090"))
 	_, collector := settings.Parse[settings.Collector](core(misspelt))
 	for binary, err := range map[string]error{"core migrate": migrate, "gateway": gateway, "collector": collector} {
 		if err == nil || err.Error() != "TRIBUTARY_LIMIT_AUHT is not a setting: did you mean TRIBUTARY_LIMIT_AUTH?" {
-			t.Errorf("%s: %v", binary, err)
+			t.Errorf("%s: got the error %v", binary, err)
 		}
 	}
 }
 
 func TestParse_AllowsSettingsOfOtherBinaries(t *testing.T) {
 	environ := core(
-		"TRIBUTARY_COUNTRY_DB=/geo.mmdb", "TRIBUTARY_LIMIT_TRACKING=5", "TRIBUTARY_GRPC_ADDR=127.0.0.1:9090", // the collector's and the gateway's
-		"TRIBUTARY_SHOP_LISTEN=127.0.0.1:0", "TRIBUTARY_API_URL=http://127.0.0.1:8080", // what make run reads and writes
-		"TRIBUTARY_SERVICE_HOST=10.0.0.1", "TRIBUTARY_API_PORT=tcp://10.0.0.1:80", "TRIBUTARY_API_PORT_80_TCP_ADDR=10.0.0.1", // Kubernetes
+		"TRIBUTARY_COUNTRY_DB=/geo.mmdb", "TRIBUTARY_LIMIT_TRACKING=5", "TRIBUTARY_GRPC_ADDR=127.0.0.1:9090", // settings of the collector and the gateway
+		"TRIBUTARY_SHOP_LISTEN=127.0.0.1:0", "TRIBUTARY_API_URL=http://127.0.0.1:8080", // settings of make run
+		"TRIBUTARY_SERVICE_HOST=10.0.0.1", "TRIBUTARY_API_PORT=tcp://10.0.0.1:80", "TRIBUTARY_API_PORT_80_TCP_ADDR=10.0.0.1", // variables of Kubernetes
 		"TRIBUTARY_TEST_REDIS_URL=redis://127.0.0.1",
 	)
 	if _, err := settings.Parse[settings.Core](environ); err != nil {
 		t.Error(err)
 	}
 	if log := warnings(environ); log != "" {
-		t.Errorf("warnings: %s", log)
+		t.Errorf("unexpected warnings: %s", log)
 	}
 }
 
-func TestParse_WarnsOfUnknownNames(t *testing.T) {
+func TestWarnUnknown_LogsUnknownNames(t *testing.T) {
 	environ := core("TRIBUTARY_TURBO=hunter2")
 	if _, err := settings.Parse[settings.Core](environ); err != nil {
 		t.Error(err)

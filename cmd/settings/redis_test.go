@@ -14,12 +14,13 @@ const (
 	clusterURL  = "redis://user:hunter2@node1.internal:6379?addr=node2.internal:6379"
 )
 
-// redis is the environment of a collector; later lines win.
+// redis returns the environment of a collector. If a name occurs twice, the later line is
+// used.
 func redis(url string, more ...string) []string {
 	return append([]string{"TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_REDIS_URL=" + url}, more...)
 }
 
-func TestTheKindOfRedisAndItsShards(t *testing.T) {
+func TestRedis_KindAndShards(t *testing.T) {
 	for _, c := range []struct {
 		name          string
 		environ       []string
@@ -45,31 +46,31 @@ func TestTheKindOfRedisAndItsShards(t *testing.T) {
 			16,
 		},
 		{
-			"a cluster, and one server beside it", redis(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster", "TRIBUTARY_CACHE_REDIS_URL="+singleURL),
+			"a cluster for the stream, one server for the cache", redis(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster", "TRIBUTARY_CACHE_REDIS_URL="+singleURL),
 			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
 			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
 			16,
 		},
 		{
-			"one server, and a cluster for the cache", redis(singleURL, "TRIBUTARY_CACHE_REDIS_URL="+clusterURL, "TRIBUTARY_CACHE_REDIS=cluster"),
+			"one server for the stream, a cluster for the cache", redis(singleURL, "TRIBUTARY_CACHE_REDIS_URL="+clusterURL, "TRIBUTARY_CACHE_REDIS=cluster"),
 			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
 			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
 			1,
 		},
 		{
-			"so many shards on a cluster", redis(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster", "TRIBUTARY_STREAM_SHARDS=1"),
+			"number of shards on a cluster", redis(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster", "TRIBUTARY_STREAM_SHARDS=1"),
 			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
 			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
 			1,
 		},
 		{
-			"so many shards on one server", redis(singleURL, "TRIBUTARY_STREAM_SHARDS=64"),
+			"number of shards on one server", redis(singleURL, "TRIBUTARY_STREAM_SHARDS=64"),
 			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
 			clickstream.Endpoint{URL: singleURL, Kind: clickstream.Single},
 			64,
 		},
 		{
-			"said in so many words", redis(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster", "TRIBUTARY_STREAM_SHARDS=0"),
+			"0 shards on a cluster", redis(clusterURL, "TRIBUTARY_CLICK_STREAM_REDIS=cluster", "TRIBUTARY_STREAM_SHARDS=0"),
 			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
 			clickstream.Endpoint{URL: clusterURL, Kind: clickstream.Cluster},
 			16,
@@ -81,16 +82,16 @@ func TestTheKindOfRedisAndItsShards(t *testing.T) {
 				t.Fatal(err)
 			}
 			if cfg.Stream() != c.stream || cfg.Cache() != c.cache || cfg.StreamShards != c.shards {
-				t.Errorf("stream %v, cache %v, %d shards", cfg.Stream(), cfg.Cache(), cfg.StreamShards)
+				t.Errorf("got stream %v, cache %v and %d shards, want %v, %v and %d", cfg.Stream(), cfg.Cache(), cfg.StreamShards, c.stream, c.cache, c.shards)
 			}
 		})
 	}
 }
 
-func TestAnAddressThatDoesNotFitItsKindIsNamed(t *testing.T) {
+func TestRedis_ErrorNamesInvalidVariable(t *testing.T) {
 	for _, c := range []struct {
-		environ []string
-		named   string
+		environ  []string
+		variable string
 	}{
 		{redis(sentinelURL), "TRIBUTARY_REDIS_URL"},
 		{redis(clusterURL), "TRIBUTARY_REDIS_URL"},
@@ -108,11 +109,11 @@ func TestAnAddressThatDoesNotFitItsKindIsNamed(t *testing.T) {
 		_, err := settings.Parse[settings.Collector](c.environ)
 		switch {
 		case err == nil:
-			t.Errorf("%q was taken", c.environ[1:])
-		case !strings.HasPrefix(err.Error(), c.named) || strings.Contains(err.Error(), "\n"):
-			t.Errorf("%q: %v, want %s alone", c.environ[1:], err, c.named)
+			t.Errorf("%q was accepted", c.environ[1:])
+		case !strings.HasPrefix(err.Error(), c.variable) || strings.Contains(err.Error(), "\n"):
+			t.Errorf("%q: got the error %v, want only an error about %s", c.environ[1:], err, c.variable)
 		case strings.Contains(err.Error(), "hunter2"):
-			t.Errorf("the password is shown: %v", err)
+			t.Errorf("the error contains the password: %v", err)
 		}
 	}
 }

@@ -1,9 +1,9 @@
-// Package settings reads the environment, once, for every command of the
-// service (DECISIONS.md section 16).
+// Package settings reads the settings of all commands from the environment (DECISIONS.md
+// section 16).
 //
-// It reports every fault of the environment at once, by the variable's name and
-// never by its value. A misspelt name is a fault too. Each secret NAME may instead
-// be given as NAME_FILE, the path of a file that holds it.
+// It reports all invalid variables at once. The errors contain the names of the variables
+// and never their values. A misspelt name is an error too. Instead of a variable NAME, an
+// operator may set NAME_FILE to the path of a file that contains the value.
 package settings
 
 import (
@@ -26,52 +26,57 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// fileSuffix marks the variable that names a file instead of holding a value.
+// fileSuffix is the suffix of a variable that contains the path of a file with the value.
 const fileSuffix = "_FILE"
 
-// Redis says where the two uses of Redis are.
+// Redis holds the addresses of the one or two Redis deployments.
 type Redis struct {
-	// URL holds the click stream: durable, appendfsync always, noeviction.
+	// URL is the Redis of the click stream. It must run with appendfsync always and
+	// maxmemory-policy noeviction.
 	URL string `env:"TRIBUTARY_REDIS_URL,required,notEmpty"`
-	// CacheURL holds limits, the edge directory and visitors. Default: URL.
+	// CacheURL is the Redis of the rate limits, the edge directory and the visitors. If
+	// it is empty, URL is used.
 	CacheURL string `env:"TRIBUTARY_CACHE_REDIS_URL"`
-	// StreamShards is how many streams clicks are spread over, 1 to 64. Every
-	// process has to agree on it. Default, and 0: 16 on a Cluster, else 1.
+	// StreamShards is the number of streams for the clicks, from 1 to 64. It must be the
+	// same in all processes. If it is 0, the number is 16 on a Cluster and 1 otherwise.
 	StreamShards int `env:"TRIBUTARY_STREAM_SHARDS"`
-	// StreamRedis is what URL leads to: single, sentinel or cluster. CacheRedis is
-	// the same of CacheURL, which without that URL is what StreamRedis is.
+	// StreamRedis is the kind of the Redis at URL: single, sentinel or cluster.
+	// CacheRedis is the kind of the Redis at CacheURL. It has no effect if CacheURL is
+	// empty.
 	StreamRedis clickstream.Kind `env:"TRIBUTARY_CLICK_STREAM_REDIS" envDefault:"single"`
 	CacheRedis  clickstream.Kind `env:"TRIBUTARY_CACHE_REDIS" envDefault:"single"`
-	// LimitTimeout is how long a request waits for Redis to count it.
+	// LimitTimeout is the maximum time that a request waits for Redis to count it.
 	LimitTimeout time.Duration `env:"TRIBUTARY_LIMIT_TIMEOUT" envDefault:"50ms"`
 }
 
-// HTTP says how a public HTTP port behaves.
+// HTTP configures a public HTTP port.
 type HTTP struct {
-	// TLSCert and TLSKey are PEM files; empty: a proxy in front ends TLS.
+	// TLSCert and TLSKey are PEM files. If they are empty, the port has no TLS, and a
+	// proxy must provide it.
 	TLSCert string `env:"TRIBUTARY_TLS_CERT"`
 	TLSKey  string `env:"TRIBUTARY_TLS_KEY"`
-	// AllowHTTP takes plain HTTP from anybody: development only.
+	// AllowHTTP allows requests without HTTPS from any client. It is for development
+	// only.
 	AllowHTTP bool `env:"TRIBUTARY_ALLOW_HTTP" envDefault:"false"`
-	// TrustedProxies may say who a client is and that it came over HTTPS: CIDRs,
-	// comma separated.
+	// TrustedProxies is a comma-separated list of CIDRs. The headers of these proxies
+	// determine the address of a client and whether it used HTTPS.
 	TrustedProxies Prefixes `env:"TRIBUTARY_TRUSTED_PROXIES"`
 }
 
 // Prefixes is a list of networks.
 type Prefixes []netip.Prefix
 
-// UnmarshalText reads a comma separated list.
+// UnmarshalText reads a comma-separated list.
 func (p *Prefixes) UnmarshalText(text []byte) error {
 	list, err := httpedge.ParseProxies(string(text))
 	*p = list
 	return err
 }
 
-// Secret is bytes that never print themselves, given in base64.
+// Secret is a secret value that is given in base64. Its String method does not show it.
 type Secret []byte
 
-// secretBytes is the least that a keyed hash wants.
+// secretBytes is the minimum length of the key of a keyed hash.
 const secretBytes = 32
 
 // UnmarshalText reads base64.
@@ -84,119 +89,128 @@ func (s *Secret) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String hides the secret.
+// String returns a text without the secret.
 func (s Secret) String() string { return "(secret)" }
 
-// Database says where Postgres is.
+// Database holds the address of Postgres.
 type Database struct {
-	// DatabaseURL is a libpq connection string.
+	// DatabaseURL is a connection string in the format of libpq.
 	DatabaseURL string `env:"TRIBUTARY_DATABASE_URL,required,notEmpty"`
 }
 
-// Core is what `core serve` needs.
+// Core holds the settings of `core serve`.
 type Core struct {
 	Database
 	Redis
 	HTTP
-	// APIListen is the REST port, used when the gateway shares the process.
+	// APIListen is the address of the REST API, if the gateway runs in the core's
+	// process.
 	APIListen string `env:"TRIBUTARY_API_LISTEN" envDefault:"127.0.0.1:8080"`
-	// GRPCListen is private: health and reflection are there too.
+	// GRPCListen is the address of gRPC, including health and reflection. It must be
+	// private.
 	GRPCListen string `env:"TRIBUTARY_GRPC_LISTEN" envDefault:"127.0.0.1:9090"`
-	// MetricsListen is private: /metrics, /healthz, /readyz.
+	// MetricsListen is the address of /metrics, /healthz and /readyz. It must be private.
 	MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9100"`
-	// GRPCTLSCert and GRPCTLSKey are PEM files; empty: plain text, for a private
-	// network. With GRPCTLSCA callers have to show a certificate that it signed.
+	// GRPCTLSCert and GRPCTLSKey are PEM files. If they are empty, gRPC is not encrypted,
+	// which is only safe in a private network. If GRPCTLSCA is set, clients must present
+	// a certificate that this authority has signed.
 	GRPCTLSCert string `env:"TRIBUTARY_GRPC_TLS_CERT"`
 	GRPCTLSKey  string `env:"TRIBUTARY_GRPC_TLS_KEY"`
 	GRPCTLSCA   string `env:"TRIBUTARY_GRPC_TLS_CA"`
-	// JWTKeys is `kid:base64,…`; the first signs, all verify.
+	// JWTKeys is a list `kid:base64,…`. The first key signs access tokens. All keys
+	// verify them.
 	JWTKeys string `env:"TRIBUTARY_JWT_KEYS,required,notEmpty"`
-	// HashKey keys every stored hash of an address, an e-mail or a customer.
+	// HashKey is the key for the stored hashes of IP addresses, e-mail addresses and
+	// customers.
 	HashKey Secret `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
-	// EncryptionKeys is `kid:base64,…`, each of 32 bytes; the first encrypts what
-	// is kept secret at rest, all decrypt.
+	// EncryptionKeys is a list `kid:base64,…` of keys of 32 bytes. The first key encrypts
+	// the secrets that are stored in the database. All keys decrypt them.
 	EncryptionKeys string `env:"TRIBUTARY_ENCRYPTION_KEYS,required,notEmpty"`
-	// LinkURL is where collectors answer /r/{key}, as partners see it: scheme and
-	// host. Empty: links have no short URL.
+	// LinkURL is the scheme and host of short links, for which collectors serve /r/{key}.
+	// If it is empty, links have no short URL.
 	LinkURL string `env:"TRIBUTARY_LINK_URL"`
-	// FXFile holds rates of exchange as CSV (server/fx); it is loaded at the start
-	// and, when it has changed, every hour. Empty: rates are loaded by hand only.
+	// FXFile is a CSV file with exchange rates (server/fx). It is loaded at the start,
+	// and every hour if it has changed. If it is empty, rates are loaded only with `core
+	// fx load`.
 	FXFile string `env:"TRIBUTARY_FX_FILE"`
-	// WebhookAllowCIDRs may be called by webhooks although they are private or
-	// reserved, on any port: CIDRs, comma separated. Empty: none.
+	// WebhookAllowCIDRs is a comma-separated list of private or reserved networks.
+	// Webhooks may be sent to them, to any port.
 	WebhookAllowCIDRs Prefixes `env:"TRIBUTARY_WEBHOOK_ALLOW_CIDRS"`
-	// WebhookCAFile holds PEM certificates of authorities that webhooks trust beside
-	// the system's. Empty: none.
+	// WebhookCAFile is a PEM file with certificate authorities. Webhooks trust them in
+	// addition to the authorities of the system.
 	WebhookCAFile string `env:"TRIBUTARY_WEBHOOK_CA_FILE"`
 	Limits
 	CORS
 }
 
-// Limits are requests in any 60 seconds (SPEC.md section 8).
+// Limits holds the rate limits, in requests in any 60 seconds (SPEC.md section 8).
 type Limits struct {
 	Conversions int `env:"TRIBUTARY_LIMIT_CONVERSIONS" envDefault:"120"`
 	Auth        int `env:"TRIBUTARY_LIMIT_AUTH" envDefault:"10"`
 	General     int `env:"TRIBUTARY_LIMIT_GENERAL" envDefault:"300"`
 }
 
-// CORS says which pages may call the API from a browser.
+// CORS holds the origins of the pages that may call the API from a browser.
 type CORS struct {
-	// Origins are exact, scheme included, comma separated. Empty: none.
+	// Origins is a comma-separated list of exact origins with their scheme.
 	Origins []string `env:"TRIBUTARY_CORS_ORIGINS"`
 }
 
-// Gateway is what cmd/gateway needs, the REST layer apart from the core.
+// Gateway holds the settings of cmd/gateway.
 type Gateway struct {
 	HTTP
 	CORS
 	APIListen     string `env:"TRIBUTARY_API_LISTEN" envDefault:"127.0.0.1:8080"`
 	MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9100"`
-	// CoreAddr is the core's gRPC address. The core has to trust this host as a
-	// proxy, or every client would look like the gateway.
+	// CoreAddr is the core's gRPC address. The core must trust the gateway's host as a
+	// proxy. Otherwise it would use the address of the gateway as the address of every
+	// client.
 	CoreAddr string `env:"TRIBUTARY_GRPC_ADDR,required,notEmpty"`
-	// CoreCA is the PEM file of who signed the core's certificate; empty: plain
-	// text. ClientCert and ClientKey are shown to a core that asks.
+	// CoreCA is a PEM file with the authority that signed the core's certificate. If it
+	// is empty, gRPC is not encrypted. ClientCert and ClientKey are PEM files that the
+	// gateway presents if the core requests a client certificate.
 	CoreCA     string `env:"TRIBUTARY_GRPC_TLS_CA"`
 	ClientCert string `env:"TRIBUTARY_GRPC_TLS_CERT"`
 	ClientKey  string `env:"TRIBUTARY_GRPC_TLS_KEY"`
 }
 
-// Collector is what cmd/collector needs.
+// Collector holds the settings of cmd/collector.
 type Collector struct {
 	Redis
 	HTTP
 	Listen        string `env:"TRIBUTARY_COLLECTOR_LISTEN" envDefault:"127.0.0.1:8081"`
 	MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9100"`
-	// Tracking is clicks in any 60 seconds per public key.
+	// Tracking is the maximum number of clicks in any 60 seconds per public key.
 	Tracking int64  `env:"TRIBUTARY_LIMIT_TRACKING" envDefault:"1000"`
 	HashKey  Secret `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
-	// JournalDir keeps clicks that the stream cannot take, on a disk of this
-	// collector's own. Empty: such clicks are refused.
+	// JournalDir is the folder for clicks that cannot be appended to the stream. No other
+	// collector may use it. If it is empty, such clicks are rejected.
 	JournalDir string `env:"TRIBUTARY_JOURNAL_DIR"`
-	// CountryDB is a MaxMind file with countries or cities. Empty: the country of a
-	// click is not known.
+	// CountryDB is a MaxMind file with countries or cities. If it is empty, clicks have
+	// no country.
 	CountryDB string `env:"TRIBUTARY_COUNTRY_DB"`
-	// ShutdownDelay is how long a stopping collector still serves, so that balancers see
-	// that it is not ready before its port closes.
+	// ShutdownDelay is the time for which a collector still serves requests after it has
+	// reported that it is not ready. It gives load balancers time to notice this before
+	// the port closes.
 	ShutdownDelay time.Duration `env:"TRIBUTARY_SHUTDOWN_DELAY" envDefault:"3s"`
 }
 
-// Read fills a settings struct from the process environment.
+// Read returns the settings of type T from the environment of the process.
 func Read[T any]() (T, error) { return Parse[T](os.Environ()) }
 
-// Parse fills a settings struct from NAME=value lines.
+// Parse returns the settings of type T from lines of the form NAME=value.
 func Parse[T any](environ []string) (T, error) {
 	var out T
 	values := env.ToMap(environ)
 	faults := misspelt(values)
-	values, unreadable := readFiles(values)
-	faults = append(faults, unreadable...)
+	values, fileErrors := readFiles(values)
+	faults = append(faults, fileErrors...)
 	err := env.ParseWithOptions(&out, env.Options{Environment: values})
-	var many env.AggregateError
+	var aggregate env.AggregateError
 	switch {
-	case errors.As(err, &many):
-		for _, one := range many.Errors {
-			faults = append(faults, named(reflect.TypeFor[T](), one))
+	case errors.As(err, &aggregate):
+		for _, parseErr := range aggregate.Errors {
+			faults = append(faults, withVariable(reflect.TypeFor[T](), parseErr))
 		}
 	case err != nil:
 		faults = append(faults, err)
@@ -210,8 +224,9 @@ func Parse[T any](environ []string) (T, error) {
 	return out, errors.Join(faults...)
 }
 
-// readFiles replaces NAME_FILE by NAME for every setting NAME. TRIBUTARY_FX_FILE and
-// TRIBUTARY_WEBHOOK_CA_FILE are settings themselves and stay as they are.
+// readFiles reads the file of each variable NAME_FILE and sets NAME to its content, if
+// NAME is a setting. TRIBUTARY_FX_FILE and TRIBUTARY_WEBHOOK_CA_FILE are settings
+// themselves and are not changed.
 func readFiles(values map[string]string) (map[string]string, []error) {
 	var faults []error
 	for name, path := range values {
@@ -220,7 +235,7 @@ func readFiles(values map[string]string) (map[string]string, []error) {
 			continue
 		}
 		if values[base] != "" {
-			faults = append(faults, fmt.Errorf("%s and %s are both set", base, name))
+			faults = append(faults, fmt.Errorf("%s and %s must not both be set", base, name))
 			continue
 		}
 		body, err := os.ReadFile(path) // #nosec G304 -- the operator names the file
@@ -233,31 +248,33 @@ func readFiles(values map[string]string) (map[string]string, []error) {
 	return values, faults
 }
 
-// named says which variable is meant, where the parser says which field, and
-// leaves out the value of what is no number or no boolean.
-func named(t reflect.Type, err error) error {
-	var bad env.ParseError
-	if !errors.As(err, &bad) {
+// withVariable returns an error of the parser with the name of the variable instead of
+// the name of the field. It removes the value from the error for an invalid number or
+// boolean.
+func withVariable(t reflect.Type, err error) error {
+	var parseErr env.ParseError
+	if !errors.As(err, &parseErr) {
 		return err
 	}
-	cause := bad.Err
-	var syntax *strconv.NumError
-	if errors.As(cause, &syntax) {
-		cause = syntax.Err
+	cause := parseErr.Err
+	var numErr *strconv.NumError
+	if errors.As(cause, &numErr) {
+		cause = numErr.Err
 	}
-	name := bad.Name
-	if field, ok := t.FieldByName(bad.Name); ok {
+	name := parseErr.Name
+	if field, ok := t.FieldByName(parseErr.Name); ok {
 		name, _, _ = strings.Cut(field.Tag.Get("env"), ",")
 	}
 	return fmt.Errorf("%s: %w", name, cause)
 }
 
-// Stream is where the click stream is.
+// Stream returns the address of the Redis of the click stream.
 func (r *Redis) Stream() clickstream.Endpoint {
 	return clickstream.Endpoint{URL: r.URL, Kind: r.StreamRedis}
 }
 
-// Cache is where limits and the directory are.
+// Cache returns the address of the Redis of the rate limits, the edge directory and the
+// visitors.
 func (r *Redis) Cache() clickstream.Endpoint {
 	if r.CacheURL != "" {
 		return clickstream.Endpoint{URL: r.CacheURL, Kind: r.CacheRedis}
@@ -265,7 +282,8 @@ func (r *Redis) Cache() clickstream.Endpoint {
 	return r.Stream()
 }
 
-// clusterShards is enough for each of a Cluster's masters to have some.
+// clusterShards is the default number of shards on a Cluster. It is large enough that
+// each master has some of them.
 const clusterShards = 16
 
 func (r *Redis) setDefaults() {
@@ -280,24 +298,24 @@ func (r *Redis) setDefaults() {
 
 const (
 	minLimitTimeout = time.Millisecond
-	maxLimitTimeout = time.Second // the timeout of a socket of Redis
+	maxLimitTimeout = time.Second // the socket timeout of the Redis clients
 )
 
 func (r *Redis) faults() []error {
 	var faults []error
 	if r.StreamShards < 1 || r.StreamShards > clickstream.MaxShards {
-		faults = append(faults, fmt.Errorf("TRIBUTARY_STREAM_SHARDS: must be 1 to %d", clickstream.MaxShards))
+		faults = append(faults, fmt.Errorf("TRIBUTARY_STREAM_SHARDS: must be between 1 and %d", clickstream.MaxShards))
 	}
 	if r.LimitTimeout < minLimitTimeout || r.LimitTimeout > maxLimitTimeout {
-		faults = append(faults, fmt.Errorf("TRIBUTARY_LIMIT_TIMEOUT: must be %s to %s", minLimitTimeout, maxLimitTimeout))
+		faults = append(faults, fmt.Errorf("TRIBUTARY_LIMIT_TIMEOUT: must be between %s and %s", minLimitTimeout, maxLimitTimeout))
 	}
-	faults = append(faults, endpoint("TRIBUTARY_REDIS_URL", r.URL, "TRIBUTARY_CLICK_STREAM_REDIS", r.StreamRedis)...)
-	return append(faults, endpoint("TRIBUTARY_CACHE_REDIS_URL", r.CacheURL, "TRIBUTARY_CACHE_REDIS", r.CacheRedis)...)
+	faults = append(faults, checkEndpoint("TRIBUTARY_REDIS_URL", r.URL, "TRIBUTARY_CLICK_STREAM_REDIS", r.StreamRedis)...)
+	return append(faults, checkEndpoint("TRIBUTARY_CACHE_REDIS_URL", r.CacheURL, "TRIBUTARY_CACHE_REDIS", r.CacheRedis)...)
 }
 
-// endpoint names the variable that does not fit: the kind, or the URL that is none of
-// that kind.
-func endpoint(urlName, url, kindName string, kind clickstream.Kind) []error {
+// checkEndpoint returns an error if the kind of a Redis is invalid, or if its URL is not
+// valid for the kind.
+func checkEndpoint(urlName, url, kindName string, kind clickstream.Kind) []error {
 	switch kind {
 	case clickstream.Single, clickstream.Sentinel, clickstream.Cluster:
 	default:
@@ -307,19 +325,19 @@ func endpoint(urlName, url, kindName string, kind clickstream.Kind) []error {
 		return nil
 	}
 	if err := (clickstream.Endpoint{URL: url, Kind: kind}).Check(); err != nil {
-		return []error{fmt.Errorf("%s, which %s calls %s: %w", urlName, kindName, kind, err)}
+		return []error{fmt.Errorf("%s with %s=%s: %w", urlName, kindName, kind, err)}
 	}
 	return nil
 }
 
 func (h HTTP) faults() []error {
 	if (h.TLSCert == "") != (h.TLSKey == "") {
-		return []error{errors.New("TRIBUTARY_TLS_CERT and TRIBUTARY_TLS_KEY go together")}
+		return []error{errors.New("TRIBUTARY_TLS_CERT and TRIBUTARY_TLS_KEY must be set together")}
 	}
 	return nil
 }
 
-func positive[N int | int64](name string, n N) []error {
+func checkPositive[N int | int64](name string, n N) []error {
 	if n < 1 {
 		return []error{fmt.Errorf("%s: must be at least 1", name)}
 	}
@@ -328,17 +346,17 @@ func positive[N int | int64](name string, n N) []error {
 
 func (c *Core) check() []error {
 	faults := append(c.Redis.faults(), c.HTTP.faults()...)
-	faults = append(faults, positive("TRIBUTARY_LIMIT_CONVERSIONS", c.Conversions)...)
-	faults = append(faults, positive("TRIBUTARY_LIMIT_AUTH", c.Auth)...)
-	faults = append(faults, positive("TRIBUTARY_LIMIT_GENERAL", c.General)...)
+	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_CONVERSIONS", c.Conversions)...)
+	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_AUTH", c.Auth)...)
+	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_GENERAL", c.General)...)
 	if _, ok := affiliate.ParseWebURL(c.LinkURL); c.LinkURL != "" && (!ok || strings.Count(c.LinkURL, "/") != 2) {
-		faults = append(faults, errors.New("TRIBUTARY_LINK_URL: must be scheme and host, like https://go.example.com"))
+		faults = append(faults, errors.New("TRIBUTARY_LINK_URL: must be a scheme and a host, for example https://go.example.com"))
 	}
 	if (c.GRPCTLSCert == "") != (c.GRPCTLSKey == "") {
-		faults = append(faults, errors.New("TRIBUTARY_GRPC_TLS_CERT and TRIBUTARY_GRPC_TLS_KEY go together"))
+		faults = append(faults, errors.New("TRIBUTARY_GRPC_TLS_CERT and TRIBUTARY_GRPC_TLS_KEY must be set together"))
 	}
 	if c.GRPCTLSCA != "" && c.GRPCTLSCert == "" {
-		faults = append(faults, errors.New("TRIBUTARY_GRPC_TLS_CA needs TRIBUTARY_GRPC_TLS_CERT"))
+		faults = append(faults, errors.New("TRIBUTARY_GRPC_TLS_CA requires TRIBUTARY_GRPC_TLS_CERT"))
 	}
 	return faults
 }
@@ -346,23 +364,25 @@ func (c *Core) check() []error {
 func (g *Gateway) check() []error {
 	faults := g.faults()
 	if (g.ClientCert == "") != (g.ClientKey == "") {
-		faults = append(faults, errors.New("TRIBUTARY_GRPC_TLS_CERT and TRIBUTARY_GRPC_TLS_KEY go together"))
+		faults = append(faults, errors.New("TRIBUTARY_GRPC_TLS_CERT and TRIBUTARY_GRPC_TLS_KEY must be set together"))
 	}
 	return faults
 }
 
-// maxShutdownDelay leaves time for the rest of a collector's shutdown within 20 s.
+// maxShutdownDelay is the maximum of ShutdownDelay. The whole shutdown of a collector
+// takes at most 20 s, so this leaves time for its other parts.
 const maxShutdownDelay = 10 * time.Second
 
 func (c *Collector) check() []error {
-	faults := append(append(c.Redis.faults(), c.HTTP.faults()...), positive("TRIBUTARY_LIMIT_TRACKING", c.Tracking)...)
+	faults := append(append(c.Redis.faults(), c.HTTP.faults()...), checkPositive("TRIBUTARY_LIMIT_TRACKING", c.Tracking)...)
 	if c.ShutdownDelay < 0 || c.ShutdownDelay > maxShutdownDelay {
-		faults = append(faults, fmt.Errorf("TRIBUTARY_SHUTDOWN_DELAY: must be 0s to %s", maxShutdownDelay))
+		faults = append(faults, fmt.Errorf("TRIBUTARY_SHUTDOWN_DELAY: must be between 0s and %s", maxShutdownDelay))
 	}
 	return faults
 }
 
-// ServerTLS is the TLS of a listener, nil when no certificate is set.
+// ServerTLS returns the TLS configuration of the public port, or nil if no certificate is
+// set.
 func (h HTTP) ServerTLS() (*tls.Config, error) {
 	if h.TLSCert == "" {
 		return nil, nil
@@ -370,7 +390,8 @@ func (h HTTP) ServerTLS() (*tls.Config, error) {
 	return serverTLS(h.TLSCert, h.TLSKey, "")
 }
 
-// GRPCTLS is the TLS of the gRPC listener, nil when no certificate is set.
+// GRPCTLS returns the TLS configuration of the gRPC port, or nil if no certificate is
+// set.
 func (c *Core) GRPCTLS() (*tls.Config, error) {
 	if c.GRPCTLSCert == "" {
 		return nil, nil
@@ -378,14 +399,15 @@ func (c *Core) GRPCTLS() (*tls.Config, error) {
 	return serverTLS(c.GRPCTLSCert, c.GRPCTLSKey, c.GRPCTLSCA)
 }
 
-// WebhookRoots are the authorities that webhooks trust; nil: the system's.
+// WebhookRoots returns the certificate authorities that webhooks trust. It returns nil if
+// they are only the authorities of the system.
 func (c *Core) WebhookRoots() (*x509.CertPool, error) {
 	if c.WebhookCAFile == "" {
 		return nil, nil
 	}
 	pool, err := x509.SystemCertPool()
 	if err != nil {
-		return nil, fmt.Errorf("the system's certificate authorities: %w", err)
+		return nil, fmt.Errorf("read the system's certificate authorities: %w", err)
 	}
 	return pool, addCertificates(pool, c.WebhookCAFile)
 }
@@ -405,7 +427,8 @@ func serverTLS(cert, key, clientCA string) (*tls.Config, error) {
 	return config, nil
 }
 
-// CoreTLS is how the gateway speaks to the core, nil for plain text.
+// CoreTLS returns the TLS configuration for the connection from the gateway to the core.
+// It returns nil if the connection is not encrypted.
 func (g *Gateway) CoreTLS() (*tls.Config, error) {
 	if g.CoreCA == "" {
 		return nil, nil
@@ -436,7 +459,7 @@ func addCertificates(pool *x509.CertPool, path string) error {
 		return fmt.Errorf("certificate authority: %w", err)
 	}
 	if !pool.AppendCertsFromPEM(body) {
-		return fmt.Errorf("certificate authority: no certificate in %s", path)
+		return fmt.Errorf("certificate authority: %s contains no certificate", path)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestEveryFaultIsNamedAtOnceAndNoValueShown(t *testing.T) {
+func TestParse_ErrorNamesAllVariablesAndNoValues(t *testing.T) {
 	_, err := settings.Parse[settings.Core]([]string{
 		"TRIBUTARY_REDIS_URL=redis://:hunter2@host", "TRIBUTARY_HASH_KEY=c2VjcmV0", "TRIBUTARY_LIMIT_AUTH=0", "TRIBUTARY_LIMIT_GENERAL=hunter2",
 		"TRIBUTARY_TRUSTED_PROXIES=everywhere", "TRIBUTARY_TLS_CERT=/c.pem", "TRIBUTARY_STREAM_SHARDS=65", "TRIBUTARY_GRPC_TLS_CA=/ca.pem",
@@ -54,7 +54,7 @@ func TestEveryFaultIsNamedAtOnceAndNoValueShown(t *testing.T) {
 		"TRIBUTARY_LINK_URL=https://go.example.com/path", "TRIBUTARY_WEBHOOK_ALLOW_CIDRS=inside",
 	})
 	if err == nil {
-		t.Fatal("taken")
+		t.Fatal("the environment was accepted")
 	}
 	for _, name := range []string{
 		"TRIBUTARY_DATABASE_URL", "TRIBUTARY_HASH_KEY", "TRIBUTARY_LIMIT_AUTH", "TRIBUTARY_LIMIT_GENERAL: invalid syntax", "TRIBUTARY_TRUSTED_PROXIES",
@@ -62,37 +62,37 @@ func TestEveryFaultIsNamedAtOnceAndNoValueShown(t *testing.T) {
 		"TRIBUTARY_ENCRYPTION_KEYS", "TRIBUTARY_LINK_URL", "TRIBUTARY_WEBHOOK_ALLOW_CIDRS",
 	} {
 		if !strings.Contains(err.Error(), name) {
-			t.Errorf("%s is not named in:\n%v", name, err)
+			t.Errorf("the error does not contain %s:\n%v", name, err)
 		}
 	}
 	if strings.Contains(err.Error(), "c2VjcmV0") || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("a secret is shown:\n%v", err)
+		t.Errorf("the error contains a secret:\n%v", err)
 	}
 }
 
-func TestShutdownDelay_LeavesTimeForTheRest(t *testing.T) {
-	for said, fine := range map[string]bool{"": true, "0s": true, "10s": true, "10001ms": false, "-1s": false, "30": false} {
+func TestShutdownDelay_HasBounds(t *testing.T) {
+	for value, valid := range map[string]bool{"": true, "0s": true, "10s": true, "10001ms": false, "-1s": false, "30": false} {
 		_, err := settings.Parse[settings.Collector]([]string{
-			"TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_SHUTDOWN_DELAY=" + said,
+			"TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_SHUTDOWN_DELAY=" + value,
 		})
-		if (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "TRIBUTARY_SHUTDOWN_DELAY") {
-			t.Errorf("%q: %v", said, err)
+		if (err == nil) != valid || err != nil && !strings.Contains(err.Error(), "TRIBUTARY_SHUTDOWN_DELAY") {
+			t.Errorf("%q: got the error %v, want valid %v", value, err, valid)
 		}
 	}
 }
 
 func TestLimitTimeout_HasBounds(t *testing.T) {
-	for said, fine := range map[string]bool{"": true, "1ms": true, "1s": true, "999us": false, "1001ms": false, "-1s": false, "50": false} {
+	for value, valid := range map[string]bool{"": true, "1ms": true, "1s": true, "999us": false, "1001ms": false, "-1s": false, "50": false} {
 		_, err := settings.Parse[settings.Collector]([]string{
-			"TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_LIMIT_TIMEOUT=" + said,
+			"TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_HASH_KEY=" + hashKey, "TRIBUTARY_LIMIT_TIMEOUT=" + value,
 		})
-		if (err == nil) != fine || err != nil && !strings.Contains(err.Error(), "TRIBUTARY_LIMIT_TIMEOUT") {
-			t.Errorf("%q: %v", said, err)
+		if (err == nil) != valid || err != nil && !strings.Contains(err.Error(), "TRIBUTARY_LIMIT_TIMEOUT") {
+			t.Errorf("%q: got the error %v, want valid %v", value, err, valid)
 		}
 	}
 }
 
-func TestSecretsComeFromFiles(t *testing.T) {
+func TestParse_ReadsSecretsFromFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hash")
 	if err := os.WriteFile(path, []byte(hashKey+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -100,47 +100,47 @@ func TestSecretsComeFromFiles(t *testing.T) {
 	environ := []string{"TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_HASH_KEY_FILE=" + path}
 	cfg, err := settings.Parse[settings.Collector](environ)
 	if err != nil || len(cfg.HashKey) != 32 {
-		t.Errorf("%v, %v", cfg.HashKey, err)
+		t.Errorf("got the key %v, %v", cfg.HashKey, err)
 	}
 	if _, err = settings.Parse[settings.Collector](append(environ, "TRIBUTARY_HASH_KEY="+hashKey)); err == nil {
-		t.Error("both were taken")
+		t.Error("a setting with both a value and a file was accepted")
 	}
 }
 
-func TestTheFileOfRatesIsNamedAndNotRead(t *testing.T) {
+func TestParse_DoesNotReadFXFile(t *testing.T) {
 	cfg, err := settings.Parse[settings.Core](core("TRIBUTARY_FX_FILE=/not/there/yet.csv"))
 	if err != nil || cfg.FXFile != "/not/there/yet.csv" {
-		t.Errorf("%q, %v", cfg.FXFile, err)
+		t.Errorf("got %q, %v", cfg.FXFile, err)
 	}
 }
 
-func TestWebhooksMayBeAllowedMore(t *testing.T) {
+func TestWebhookSettings(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ca.pem")
 	cfg, err := settings.Parse[settings.Core](core("TRIBUTARY_WEBHOOK_ALLOW_CIDRS=10.1.0.0/16, ::1/128", "TRIBUTARY_WEBHOOK_CA_FILE="+path))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := (settings.Prefixes{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("::1/128")}); !slices.Equal(cfg.WebhookAllowCIDRs, want) {
-		t.Errorf("allowed are %v", cfg.WebhookAllowCIDRs)
+		t.Errorf("got %v, want %v", cfg.WebhookAllowCIDRs, want)
 	}
 	if _, err := cfg.WebhookRoots(); err == nil {
-		t.Error("a file that is not there was taken")
+		t.Error("a missing file was accepted")
 	}
-	for content, fine := range map[string]bool{"": false, "no certificate": false, authority(t): true} {
+	for content, valid := range map[string]bool{"": false, "no certificate": false, authority(t): true} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if pool, err := cfg.WebhookRoots(); (err == nil) != fine || fine && pool == nil {
-			t.Errorf("%.20q: %v", content, err)
+		if pool, err := cfg.WebhookRoots(); (err == nil) != valid || valid && pool == nil {
+			t.Errorf("%.20q: got the error %v, want valid %v", content, err, valid)
 		}
 	}
 	cfg.WebhookCAFile = ""
 	if pool, err := cfg.WebhookRoots(); pool != nil || err != nil {
-		t.Errorf("without a file: %v, %v", pool, err)
+		t.Errorf("without a file: got %v, %v", pool, err)
 	}
 }
 
-// authority is a certificate in PEM.
+// authority returns the certificate of a certificate authority in PEM format.
 func authority(t *testing.T) string {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)

@@ -1,8 +1,9 @@
 // Package stores connects the services to their storage.
 //
-// A service declares what it needs of a transaction as an interface, and storage
-// cannot know that interface. Each adapter here converts the function that runs in
-// the transaction; everything else is the storage's own method.
+// Each service declares an interface with the methods that it needs in a transaction. The
+// storage packages do not import these interfaces. The adapters in this package convert
+// the function that runs in the transaction from one type to the other. All other methods
+// are the methods of the storage packages.
 package stores
 
 import (

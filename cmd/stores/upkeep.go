@@ -7,13 +7,13 @@ import (
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
-// Upkeep returns the store of package upkeep, which joins the deletions of all
-// storage packages.
+// Upkeep returns the store of package upkeep. It combines the methods of several storage
+// packages.
 func Upkeep(store *postgres.Store) upkeep.Store {
 	return upkeepStore{Store: store, accounts: accountpg.NewStore(store.DB), webhooks: webhookpg.NewStore(store.DB)}
 }
 
-// The packages' stores are embedded under names of their own.
+// These aliases give the embedded stores different field names.
 type (
 	accounts = accountpg.Store
 	webhooks = webhookpg.Store

@@ -1,5 +1,5 @@
-// Package version tells which build of the service a binary is. Every binary prints
-// it with the command `version`.
+// Package version returns the version and the commit of a binary. Every binary prints
+// them with the command `version`.
 package version
 
 import (
@@ -7,11 +7,11 @@ import (
 	"runtime/debug"
 )
 
-// release and commit are set by the linker (make build). Without them the values come
-// from the build information that the Go command writes into a binary.
+// release and commit are set by the linker (make build). If they are empty, the values
+// come from the build information that the Go command writes into the binary.
 var release, commit string
 
-// unknown stands for what neither the linker nor the Go command has set.
+// unknown replaces a value that neither the linker nor the Go command has set.
 const unknown = "unknown"
 
 // Release returns the version of this binary, for example v1.2.0.
@@ -29,23 +29,23 @@ func String() string {
 	return version + " (commit " + revision + ")"
 }
 
-// describe returns version and commit; info may be nil. A commit with uncommitted
-// changes ends in -dirty.
+// describe returns the version and the commit. If the binary was built with uncommitted
+// changes, the commit ends with -dirty. info may be nil.
 func describe(info *debug.BuildInfo) (version, revision string) {
 	if info == nil {
 		info = &debug.BuildInfo{}
 	}
-	var found, dirty string
+	var vcsRevision, dirty string
 	for _, setting := range info.Settings {
 		switch {
 		case setting.Key == "vcs.revision":
-			found = setting.Value
+			vcsRevision = setting.Value
 		case setting.Key == "vcs.modified" && setting.Value == "true":
 			dirty = "-dirty"
 		}
 	}
-	if found != "" {
-		found += dirty
+	if vcsRevision != "" {
+		vcsRevision += dirty
 	}
-	return cmp.Or(release, info.Main.Version, unknown), cmp.Or(commit, found, unknown)
+	return cmp.Or(release, info.Main.Version, unknown), cmp.Or(commit, vcsRevision, unknown)
 }

@@ -9,30 +9,30 @@ import (
 	"testing"
 )
 
-func TestDescribe_ReadsTheBuildInformation(t *testing.T) {
-	built := func(version string, settings ...debug.BuildSetting) *debug.BuildInfo {
+func TestDescribe_ReadsBuildInformation(t *testing.T) {
+	buildInfo := func(version string, settings ...debug.BuildSetting) *debug.BuildInfo {
 		return &debug.BuildInfo{Main: debug.Module{Version: version}, Settings: settings}
 	}
 	revision := debug.BuildSetting{Key: "vcs.revision", Value: "0123abc"}
 	for _, test := range []struct {
-		name             string
-		info             *debug.BuildInfo
-		version, commits string
+		name            string
+		info            *debug.BuildInfo
+		version, commit string
 	}{
-		{"a tagged commit", built("v1.2.0", revision, debug.BuildSetting{Key: "vcs.modified", Value: "false"}), "v1.2.0", "0123abc"},
-		{"uncommitted changes", built("(devel)", revision, debug.BuildSetting{Key: "vcs.modified", Value: "true"}), "(devel)", "0123abc-dirty"},
-		{"no repository", built("(devel)"), "(devel)", "unknown"},
+		{"a tagged commit", buildInfo("v1.2.0", revision, debug.BuildSetting{Key: "vcs.modified", Value: "false"}), "v1.2.0", "0123abc"},
+		{"uncommitted changes", buildInfo("(devel)", revision, debug.BuildSetting{Key: "vcs.modified", Value: "true"}), "(devel)", "0123abc-dirty"},
+		{"no repository", buildInfo("(devel)"), "(devel)", "unknown"},
 		{"no build information", nil, "unknown", "unknown"},
 	} {
-		if version, commit := describe(test.info); version != test.version || commit != test.commits {
-			t.Errorf("%s: %q, %q", test.name, version, commit)
+		if version, commit := describe(test.info); version != test.version || commit != test.commit {
+			t.Errorf("%s: got %q and %q, want %q and %q", test.name, version, commit, test.version, test.commit)
 		}
 	}
 }
 
-// The linker ignores a variable that does not exist, so the Makefile's names are held
-// to this package's.
-func TestMakeBuildSetsVersionAndCommit(t *testing.T) {
+// The linker ignores a variable that does not exist. Therefore the test checks that the
+// Makefile sets the variables of this package.
+func TestMakefile_SetsVersionAndCommit(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
 		t.Fatal(err)
@@ -51,6 +51,6 @@ func TestMakeBuildSetsVersionAndCommit(t *testing.T) {
 	}
 	out, err := exec.Command(binary).Output()
 	if err != nil || string(out) != "v9.8.7 (commit 0123abc) v9.8.7\n" {
-		t.Errorf("%q, %v", out, err)
+		t.Errorf("the binary printed %q, %v", out, err)
 	}
 }

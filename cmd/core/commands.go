@@ -13,9 +13,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// checkBooks makes the checks, however long they take, and prints what they
-// found.
-func checkBooks(ctx context.Context, out io.Writer) error {
+// checkAccounts runs the checks of the accounts and prints their results. It has no
+// timeout.
+func checkAccounts(ctx context.Context, out io.Writer) error {
 	store, err := openStore(ctx)
 	if err != nil {
 		return err
@@ -29,13 +29,13 @@ func checkBooks(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	if n := check.Violated(results); n > 0 {
-		return fmt.Errorf("%d of %d checks are violated", n, len(results))
+		return fmt.Errorf("%d of %d checks have failed", n, len(results))
 	}
 	return nil
 }
 
-// loadRates reads all files before it loads the first, so that one fault keeps
-// all of them out.
+// loadRates loads exchange rates from files. It reads all files before it stores the
+// rates of the first. If one file is invalid, it stores nothing.
 func loadRates(ctx context.Context, out io.Writer, paths []string) error {
 	files := make([][]affiliate.FXRate, len(paths))
 	for i, path := range paths {
@@ -54,14 +54,15 @@ func loadRates(ctx context.Context, out io.Writer, paths []string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", paths[i], err)
 		}
-		if _, err := fmt.Fprintf(out, "%s: %d new, %d changed, %d as they were\n", paths[i], loaded.New, loaded.Changed, loaded.Same); err != nil {
+		if _, err := fmt.Fprintf(out, "%s: %d new, %d changed, %d unchanged\n", paths[i], loaded.New, loaded.Changed, loaded.Same); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// openStore opens a database whose schema has every migration of this binary.
+// openStore opens the database. It returns an error if a migration of this binary is
+// missing.
 func openStore(ctx context.Context) (*postgres.Store, error) {
 	cfg, err := settings.Read[settings.Database]()
 	if err != nil {

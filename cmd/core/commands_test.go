@@ -12,21 +12,21 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestCheckFailsWhenTheBooksDisagree(t *testing.T) {
+func TestCheckAccounts_ReportsViolation(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	t.Setenv("TRIBUTARY_DATABASE_URL", f.URL)
 	var out bytes.Buffer
-	if err := checkBooks(t.Context(), &out); err != nil || strings.Contains(out.String(), "VIOLATED") || !strings.Contains(out.String(), "ok        balances: ") {
+	if err := checkAccounts(t.Context(), &out); err != nil || strings.Contains(out.String(), "VIOLATED") || !strings.Contains(out.String(), "ok        balances: ") {
 		t.Errorf("%v:\n%s", err, &out)
 	}
 	f.Exec(`insert into ledger_balances values (gen_random_uuid(), gen_random_uuid(), 'EUR', 0, 5)`)
 	out.Reset()
-	if err := checkBooks(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "1 of 14 checks") || !strings.Contains(out.String(), "VIOLATED  balances: ") {
+	if err := checkAccounts(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "1 of 14 checks") || !strings.Contains(out.String(), "VIOLATED  balances: ") {
 		t.Errorf("%v:\n%s", err, &out)
 	}
 }
 
-func TestLoadTakesAllFilesOrNone(t *testing.T) {
+func TestLoadRates_LoadsAllFilesOrNone(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	t.Setenv("TRIBUTARY_DATABASE_URL", f.URL)
 	file := func(name, body string) string {
@@ -43,18 +43,18 @@ func TestLoadTakesAllFilesOrNone(t *testing.T) {
 		t.Errorf("%v: %s", err, &out)
 	}
 	if n := f.Count(`select count(*) from fx_rates`); n != 0 {
-		t.Errorf("%d rates", n)
+		t.Errorf("%d rates were stored, want none", n)
 	}
 	later := file("later.csv", "Date,USD\n2026-03-09,1.09\n2026-03-10,1.1\n")
 	if err := loadRates(t.Context(), &out, []string{good, later}); err != nil {
 		t.Fatal(err)
 	}
-	if want := good + ": 2 new, 0 changed, 0 as they were\n" + later + ": 1 new, 1 changed, 0 as they were\n"; out.String() != want {
-		t.Error(out.String())
+	if want := good + ": 2 new, 0 changed, 0 unchanged\n" + later + ": 1 new, 1 changed, 0 unchanged\n"; out.String() != want {
+		t.Errorf("printed %q, want %q", out.String(), want)
 	}
 }
 
-func TestCommandsRefuseASchemaThatIsTooOld(t *testing.T) {
+func TestCommands_RejectOldSchema(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	t.Setenv("TRIBUTARY_DATABASE_URL", f.URL)
 	f.Exec(`delete from goose_db_version where version_id = (select max(version_id) from goose_db_version)`)
@@ -63,7 +63,7 @@ func TestCommandsRefuseASchemaThatIsTooOld(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, command := range map[string]func() error{
-		"check":   func() error { return checkBooks(t.Context(), io.Discard) },
+		"check":   func() error { return checkAccounts(t.Context(), io.Discard) },
 		"fx load": func() error { return loadRates(t.Context(), io.Discard, []string{rates}) },
 	} {
 		if err := command(); err == nil || !strings.Contains(err.Error(), "run `core migrate` first") {
@@ -72,7 +72,7 @@ func TestCommandsRefuseASchemaThatIsTooOld(t *testing.T) {
 	}
 }
 
-func TestUsage(t *testing.T) {
+func TestInvalidArguments_ReturnUsage(t *testing.T) {
 	for _, args := range [][]string{nil, {"fx"}, {"fx", "load"}, {"fx", "unload", "file"}, {"nothing"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil || err.Error() != usage {
 			t.Errorf("%q: %v", args, err)
