@@ -16,7 +16,7 @@
 //     to another consumer.
 //   - Trimming never removes an entry that a consumer group has not acknowledged.
 //
-// It does not guarantee:
+// It has these limits:
 //
 //   - An entry can be delivered more than once. The click id ensures that a click becomes
 //     only one row in the database.

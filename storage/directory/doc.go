@@ -21,7 +21,7 @@
 //   - A change of a usable entry reaches a connected Reader when Redis publishes it, and
 //     every Reader within 30 seconds.
 //
-// It does not guarantee:
+// It has these limits:
 //
 //   - If Redis evicts single keys, the directory is wrong. The maxmemory-policy must be
 //     noeviction.

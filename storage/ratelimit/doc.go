@@ -108,10 +108,10 @@ func windowKey(hashKey []byte, zone, subject string) string {
 	return "limit:{" + zone + ":" + hex.EncodeToString(mac.Sum(nil)[:16]) + "}"
 }
 
-// acquireScript takes tokens from the shared window KEYS[1]. The window is a hash with one row
-// per holder. A row consists of the number of the call that wrote it, the sum of its
-// counts, and pairs of second and count in ascending order of seconds. Each number has
-// four bytes. Buckets that have left the window are always at the start of a row.
+// acquireScript takes tokens from the shared window KEYS[1]. The window is a hash with
+// one row per holder. A row consists of the number of the call that wrote it, the sum of
+// its counts, and pairs of second and count in ascending order of seconds. Each number
+// has four bytes. Buckets that have left the window are always at the start of a row.
 //
 // The arguments are the current time in ms, the limit, the requested number of tokens,
 // the number of buckets in the window, and the holder. A holder that maintains its row

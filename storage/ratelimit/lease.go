@@ -14,10 +14,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Lease counts requests in blocks of tokens. A block is at most 1.2 percent of the limit
-// (12 of 1,000). Lease takes a block from the shared window, uses its tokens for one
-// second and then returns the unused tokens. A request waits for Redis only if the block
-// of its subject is used up. All requests that wait share one call.
+// Lease counts requests in blocks of tokens. A block is 1.2 percent of the limit (12 of
+// 1,000), but at least one token. Lease takes a block from the shared window, uses its
+// tokens for one second and then returns the unused tokens. A request waits for Redis
+// only if the block of its subject is used up. All requests that wait share one call.
 //
 //	shared window:  … [second g: 12 for collector A, 4 for B] …   62 buckets
 //	collector A:    block of second g, 9 tokens left, valid for one second after the call

@@ -25,7 +25,7 @@
 //     crash, the result is the same. The other clicks of the call do not matter.
 //   - Redis contains neither IP addresses nor the identity of a visitor.
 //
-// It does not guarantee:
+// It has these limits:
 //
 //   - A visitor may have no unique click. If Redis does not respond in time, the script
 //     may still have stored the visitor. Then no click of the visitor is unique for 24

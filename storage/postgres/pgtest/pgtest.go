@@ -13,7 +13,7 @@
 //   - The template is created once, even if many tests need it at the same time.
 //   - A template whose creation was interrupted is never copied.
 //
-// It does not guarantee:
+// It has these limits:
 //
 //   - The resources of the server are shared: its roles, its connections and its load.
 //   - Templates of earlier migrations are not deleted from a server that runs longer
