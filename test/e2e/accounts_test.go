@@ -10,14 +10,14 @@ import (
 
 func walkAccounts(t *testing.T, sys *system) {
 	t.Helper()
-	register := func(t *testing.T, kind string, body object) answer {
+	register := func(t *testing.T, kind string, body object) response {
 		t.Helper()
 		return sys.caller().post(t, "/api/v1/auth/"+kind+"/register", body)
 	}
 	merchant := object{"email": "Ann@Shop.example", "password": password, "name": " Ann ", "workspaceName": "Ann's Shop"}
 	partner := object{"email": "ann@shop.example", "password": password, "name": "Ann", "country": "DE"}
 
-	t.Run("a merchant registers with a workspace and a session", func(t *testing.T) {
+	t.Run("a merchant registers and gets a workspace and a session", func(t *testing.T) {
 		got := register(t, "merchant", merchant).want(http.StatusCreated).wantFields(object{
 			"tokenType": "Bearer", "expiresIn": 900,
 			"user.kind": "merchant", "user.email": "ann@shop.example", "user.name": "Ann", "user.role": "owner", "user.country": nil,
@@ -25,16 +25,16 @@ func walkAccounts(t *testing.T, sys *system) {
 		})
 		sys.account("merchant", "ann@shop.example", got).get(t, "/api/v1/programs").want(http.StatusOK)
 	})
-	t.Run("a partner registers, with the same address", func(t *testing.T) {
+	t.Run("a partner may register with the same address", func(t *testing.T) {
 		register(t, "partner", partner).want(http.StatusCreated).wantFields(object{
 			"user.kind": "partner", "user.role": nil, "user.country": "DE", "workspace": nil,
 		})
 	})
-	t.Run("an address is taken once per kind", func(t *testing.T) {
+	t.Run("an address is unique per kind of account", func(t *testing.T) {
 		register(t, "merchant", merchant).wantError(http.StatusConflict, "EMAIL_TAKEN")
 		register(t, "partner", partner).wantError(http.StatusConflict, "EMAIL_TAKEN")
 	})
-	t.Run("what is wrong is said at once", func(t *testing.T) {
+	t.Run("all errors are listed", func(t *testing.T) {
 		register(t, "merchant", object{"email": "no address", "password": "short", "name": " "}).
 			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "email", "password", "name", "workspaceName")
 		register(t, "partner", object{"email": "x@y.example", "password": strings.Repeat("p", 129), "name": "N", "country": "de"}).
@@ -42,8 +42,8 @@ func walkAccounts(t *testing.T, sys *system) {
 		register(t, "partner", object{"email": "x@y.example", "password": "password123", "name": "N"}).
 			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "password")
 	})
-	t.Run("an unknown address and a wrong password answer alike", func(t *testing.T) {
-		login := func(email, password string) answer {
+	t.Run("an unknown address and a wrong password get the same response", func(t *testing.T) {
+		login := func(email, password string) response {
 			return sys.caller().post(t, "/api/v1/auth/merchant/login", object{"email": email, "password": password}).
 				wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
 		}
@@ -53,16 +53,17 @@ func walkAccounts(t *testing.T, sys *system) {
 		}
 		sys.caller().post(t, "/api/v1/auth/merchant/login", object{"email": "ANN@shop.example", "password": password}).want(http.StatusOK)
 	})
-	t.Run("ten failures on an address slow its next tries down, known or not", walkLoginThrottle(sys))
-	t.Run("a refresh token works once and its reuse ends the family", walkRefresh(sys))
-	t.Run("logout acts at once", walkLogout(sys))
+	t.Run("ten failed logins for an address limit further attempts", walkLoginThrottle(sys))
+	t.Run("a refresh token works once, and its reuse ends the session", walkRefresh(sys))
+	t.Run("a logout applies at once", walkLogout(sys))
 }
 
-// walkLoginThrottle: the wait grows, and waiting exactly that long suffices.
+// walkLoginThrottle checks that the wait grows with each failed login, for known and
+// unknown addresses, and that a login is possible after exactly this wait.
 func walkLoginThrottle(sys *system) func(*testing.T) {
 	return func(t *testing.T) {
-		for _, email := range []string{sys.merchant(t).email, "nobody-" + strconv.FormatInt(unique.Add(1), 10) + "@example.com"} {
-			try := func() answer {
+		for _, email := range []string{sys.merchant(t).email, "nobody-" + strconv.FormatInt(uniqueCounter.Add(1), 10) + "@example.com"} {
+			try := func() response {
 				return sys.caller().post(t, "/api/v1/auth/merchant/login", object{"email": email, "password": "wrong password"})
 			}
 			for range 10 {
@@ -72,7 +73,7 @@ func walkLoginThrottle(sys *system) func(*testing.T) {
 			sys.clock.advance(first)
 			try().wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
 			if second := try().wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED").retryAfter(); second <= first || second > time.Minute {
-				t.Errorf("after a wait of %v comes one of %v", first, second)
+				t.Errorf("the second wait is %v after a first wait of %v", second, first)
 			}
 		}
 	}
@@ -83,17 +84,18 @@ func walkRefresh(sys *system) func(*testing.T) {
 		for _, a := range []account{sys.merchant(t), sys.partner(t)} {
 			for _, path := range []string{"/api/v1/auth/" + a.kind + "/refresh", "/api/v1/auth/refresh"} {
 				a := a.login(t)
-				refresh := func(token string) answer {
+				refresh := func(token string) response {
 					return sys.caller().post(t, path, object{"refreshToken": token})
 				}
 				second := sys.account(a.kind, a.email, refresh(a.refresh).want(http.StatusOK))
 				if second.refresh == a.refresh || second.access == a.access {
-					t.Error("a refresh gives back what it got")
+					t.Error("a refresh returned the same tokens")
 				}
 				probe := "/api/v1/programs"
 				want := ok
 				if a.kind == "partner" {
-					// Partners have no list to read yet: an unknown programme will do.
+					// An application to an unknown programme shows that the token is
+					// valid.
 					probe, want = "/api/v1/partner/programs/"+unknownIDs()["program_id"]+"/apply", notFound
 				}
 				method := map[string]string{"merchant": http.MethodGet, "partner": http.MethodPost}[a.kind]
@@ -148,7 +150,7 @@ func walkKeys(t *testing.T, sys *system) {
 			wantFields(object{"name": "Server", "prefix": "sk_test_", "lastUsedAt": nil, "expiresAt": nil})
 		secret := made.text("secretKey")
 		if !strings.HasPrefix(secret, "sk_test_") || !strings.HasSuffix(secret, made.text("last4")) {
-			t.Errorf("prefix and last four do not belong to the key: %s", made.body)
+			t.Errorf("prefix and last4 do not match the key: %s", made.body)
 		}
 		listed := merchant.in("test").get(t, "/api/v1/api-keys").wantFields(object{
 			"secretKeys.0.id": made.text("id"), "secretKeys.0.prefix": "sk_test_", "secretKeys.0.last4": made.text("last4"), "secretKeys.0.lastUsedAt": nil,
@@ -161,7 +163,7 @@ func walkKeys(t *testing.T, sys *system) {
 		sys.caller().as(secret).post(t, "/api/v1/conversions", nil).wantOutcome(invalid)
 		merchant.in("test").get(t, "/api/v1/api-keys").instant("secretKeys.0.lastUsedAt")
 	})
-	t.Run("a key ends when it was told to", func(t *testing.T) {
+	t.Run("a key expires at expiresAt", func(t *testing.T) {
 		ends := sys.clock.now().Add(time.Minute).UTC().Format(time.RFC3339)
 		secret := merchant.in("test").post(t, "/api/v1/api-keys", object{"name": "Short", "expiresAt": ends}).want(http.StatusCreated).text("secretKey")
 		sys.caller().as(secret).post(t, "/api/v1/conversions", nil).wantOutcome(invalid)
@@ -171,7 +173,7 @@ func walkKeys(t *testing.T, sys *system) {
 		merchant.post(t, "/api/v1/api-keys", object{"name": "Late", "expiresAt": ends}).
 			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "expiresAt")
 	})
-	t.Run("a mode has ten secret keys at most", func(t *testing.T) {
+	t.Run("a mode has at most ten secret keys", func(t *testing.T) {
 		live := merchant.in("live")
 		for range 10 {
 			live.secretKey(t)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// The edge hears of a change within a second, however much other work waits. The
-// test is not parallel, because the other tests would take that second.
-func TestTheEdgeIsNotBehindABacklogOfJobs(t *testing.T) {
+// A change reaches the collector within a second, even if many other jobs are waiting.
+// The test is not parallel, because other tests would need the time.
+func TestEdgeUpdate_DoesNotWaitForOtherJobs(t *testing.T) {
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)
 	w.click(t)
@@ -19,13 +19,13 @@ func TestTheEdgeIsNotBehindABacklogOfJobs(t *testing.T) {
 		select 'available', '{"workspace":"00000000-0000-0000-0000-000000000000","mode":"test","endpoint":"00000000-0000-0000-0000-000000000000"}', 'cancel_deliveries', 'default', 25, 1, now()
 		from generate_series(1, $1)`, waiting)
 	w.merchant.post(t, w.programPath()+"/pause", nil).want(http.StatusOK)
-	eventually(t, time.Second, "the collector refuses a paused programme", func() error {
+	eventually(t, time.Second, "the collector rejects clicks of a paused programme", func() error {
 		if got := sys.click(t, w.publicKey, object{"referral_code": w.code}); got.status != http.StatusNotFound {
-			return fmt.Errorf("it answers %d", got.status)
+			return fmt.Errorf("it returns %d", got.status)
 		}
 		return nil
 	})
 	if left := sys.count(t, `select count(*) from river.river_job where kind = 'cancel_deliveries' and state = 'available'`); left == 0 {
-		t.Error("the backlog was gone before the change: the test shows nothing")
+		t.Error("the other jobs finished before the change, so the test proves nothing")
 	}
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// TestIdempotentReports: a report that is sent again under its key has no second
-// effect and gets the first answer.
+// TestIdempotentReports checks that a report that is repeated with its idempotency key
+// has no second effect and gets the first response.
 func TestIdempotentReports(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)
 	click := w.click(t)
-	under := func(key string, body any) answer {
+	under := func(key string, body any) response {
 		return sys.caller().as(w.secretKey).with("Idempotency-Key", key).post(t, "/api/v1/conversions", body)
 	}
 
@@ -35,31 +35,31 @@ func TestIdempotentReports(t *testing.T) {
 	for _, key := range []string{"has space", strings.Repeat("x", 81), "a/b"} {
 		under(key, purchase(click)).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "Idempotency-Key")
 	}
-	// No signal is no success, and leaves nothing under its key.
+	// A failed report stores nothing under its key.
 	under("open", purchase("")).wantError(http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL")
 	under("open", other).want(http.StatusCreated)
 
-	t.Run("the other mode has keys of its own", func(t *testing.T) {
+	t.Run("the other mode has separate keys", func(t *testing.T) {
 		live := w.merchant.in("live")
 		body := purchase(affiliate.NewID[affiliate.Click](sys.clock.now().Add(-time.Hour)).String())
 		sys.caller().as(live.secretKey(t)).with("Idempotency-Key", "order_1-a").post(t, "/api/v1/conversions", body).want(http.StatusCreated)
 	})
-	t.Run("twins at the same time", func(t *testing.T) {
+	t.Run("concurrent equal reports get the same response", func(t *testing.T) {
 		twin := purchase(click)
-		answers := atOnce(40, func(int) answer { return under("twins", twin) })
-		for _, a := range answers {
-			if a.want(http.StatusCreated).body != answers[0].body {
-				t.Errorf("%s\n%s", answers[0].body, a.body)
+		responses := concurrently(40, func(int) response { return under("twins", twin) })
+		for _, a := range responses {
+			if a.want(http.StatusCreated).body != responses[0].body {
+				t.Errorf("%s\n%s", responses[0].body, a.body)
 			}
 		}
 	})
-	t.Run("for a day", func(t *testing.T) {
+	t.Run("a key is valid for a day", func(t *testing.T) {
 		sys.clock.advance(24*time.Hour + time.Second)
 		under("order_1-a", purchase(click)).want(http.StatusCreated)
 	})
 }
 
-// TestConversionBatches: many conversions in one request, each on its own.
+// TestConversionBatches checks that each conversion of a batch is handled separately.
 func TestConversionBatches(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -96,7 +96,7 @@ func TestConversionBatches(t *testing.T) {
 			key.get(t, "/api/v1/conversions/"+made.text(fmt.Sprintf("results.%d.id", i))).want(http.StatusOK).wantFields(object{"recurring_index": i + 1})
 		}
 	})
-	t.Run("a malformed item fails alone", func(t *testing.T) {
+	t.Run("an invalid item does not affect the others", func(t *testing.T) {
 		good, bad := purchase(click), purchase(click)
 		bad["currency"], bad["occurred_at"], bad["external_transaction_id"] = "XXX", "2001-01-01T00:00:00Z", ""
 		key.post(t, path, object{"conversions": []object{good, bad}}).want(http.StatusMultiStatus).wantFields(object{
@@ -110,7 +110,7 @@ func TestConversionBatches(t *testing.T) {
 			"results.1.details.1.field": "conversions[1].currency",
 		})
 	})
-	t.Run("an item that does not decode fails alone", func(t *testing.T) {
+	t.Run("an item that cannot be decoded does not affect the others", func(t *testing.T) {
 		good, bad := purchase(click), purchase(click)
 		bad["amount_cents"] = "10"
 		key.post(t, path, object{"conversions": []object{bad, good}}).want(http.StatusMultiStatus).wantFields(object{
@@ -118,15 +118,15 @@ func TestConversionBatches(t *testing.T) {
 			"results.0.code": "VALIDATION_ERROR", "results.0.details.0.field": "conversions[0].amount_cents", "results.1.success": true,
 		})
 		bad["amount_cents"] = 10
-		w.report(t, bad).want(http.StatusCreated) // nothing of it was stored
+		w.report(t, bad).want(http.StatusCreated) // the first attempt stored nothing
 	})
-	t.Run("a body without a list of objects is refused as a whole", func(t *testing.T) {
+	t.Run("a body without a list of objects is rejected", func(t *testing.T) {
 		good := purchase(click)
 		key.post(t, path, object{"conversions": []any{good, 1}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "conversions[1]")
 		key.post(t, path, object{"conversions": []object{}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "conversions")
 		w.report(t, good).want(http.StatusCreated)
 	})
-	t.Run("five hundred, and under a key", func(t *testing.T) {
+	t.Run("a batch of 500 with an idempotency key", func(t *testing.T) {
 		many := make([]object, 500)
 		for i := range many {
 			many[i] = purchase(click)
@@ -135,15 +135,14 @@ func TestConversionBatches(t *testing.T) {
 		first := under.post(t, path, object{"conversions": many}).want(http.StatusOK)
 		again := under.post(t, path, object{"conversions": many}).want(http.StatusOK)
 		if first.body != again.body || again.header.Get("Idempotent-Replayed") != "true" {
-			t.Errorf("the same batch has another answer")
+			t.Errorf("the repeated batch got another response")
 		}
 		under.post(t, path, object{"conversions": many[:499]}).wantError(http.StatusConflict, "IDEMPOTENCY_KEY_REUSED")
 		key.post(t, path, object{"conversions": slices.Concat(many, []object{purchase(click)})}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "conversions")
 	})
 }
 
-// TestConversionReads: what was reported can be read again, by servers and by
-// people.
+// TestConversionReads checks that servers and merchants can read reported conversions.
 func TestConversionReads(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -172,14 +171,13 @@ func TestConversionReads(t *testing.T) {
 			for _, query := range []string{"event_type=sale", "attributed=1", "program_id=1", "dateFrom=x", "dateFrom=2026-02-01&dateTo=2026-01-01", "pageSize=101", "program=" + w.program} {
 				from.get(t, "/api/v1/conversions?"+query).wantOutcome(invalid)
 			}
-			from.get(t, "/api/v1/conversions/"+nowhere).wantOutcome(notFound)
-			from.get(t, "/api/v1/conversions?participant_id="+nowhere).wantOutcome(notFound)
+			from.get(t, "/api/v1/conversions/"+unknownID).wantOutcome(notFound)
+			from.get(t, "/api/v1/conversions?participant_id="+unknownID).wantOutcome(notFound)
 		})
 	}
 }
 
-// TestAttributionAudit: why a conversion was attributed, and what would happen to
-// another.
+// TestAttributionAudit reads why a conversion was attributed, and simulates another one.
 func TestAttributionAudit(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -210,11 +208,11 @@ func TestAttributionAudit(t *testing.T) {
 	})
 	for _, secret := range []string{"hash", "ip_prefix"} {
 		if strings.Contains(key.get(t, path+"/clicks/"+click).body, secret) {
-			t.Errorf("a click shows its %s", secret)
+			t.Errorf("the click has the field %s", secret)
 		}
 	}
 
-	t.Run("reassigned", func(t *testing.T) {
+	t.Run("a reattribution adds a decision", func(t *testing.T) {
 		rival := sys.partner(t).in("test")
 		place := rival.post(t, w.applyPath(), nil).want(http.StatusCreated).text("id")
 		w.merchant.patch(t, w.programPath()+"/partners/"+place+"/approve", nil).want(http.StatusOK)
@@ -244,7 +242,7 @@ func TestAttributionAudit(t *testing.T) {
 			key.get(t, path+"/decisions?"+query).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
 		}
 	})
-	t.Run("simulated, and nothing is stored", func(t *testing.T) {
+	t.Run("a simulation stores nothing", func(t *testing.T) {
 		before := w.merchant.get(t, "/api/v1/conversions").number("total")
 		body := purchase(click)
 		delete(body, "external_transaction_id")
@@ -264,7 +262,7 @@ func TestAttributionAudit(t *testing.T) {
 			t.Errorf("%d conversions were stored", after-before)
 		}
 	})
-	t.Run("the credential", func(t *testing.T) {
+	t.Run("credentials are checked", func(t *testing.T) {
 		sys.caller().get(t, path+"/decisions").wantError(http.StatusUnauthorized, "INVALID_SECRET_KEY")
 		w.merchant.get(t, path+"/decisions").wantOutcome(forbidden)
 		sys.caller().as(w.publicKey).get(t, path+"/decisions").wantOutcome(forbidden)
@@ -276,22 +274,22 @@ func TestAttributionAudit(t *testing.T) {
 	})
 }
 
-// TestFraud: what the rules find is flagged, blocked or only noted, as the
-// programme wants it.
+// TestFraud checks that a fraud signal is flagged, blocked or only noted, depending on
+// the fraud policy of the programme.
 func TestFraud(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", rules(object{"holdPeriodDays": 0}))
 	policyPath := w.programPath() + "/fraud-policy"
-	policy := func(t *testing.T, body object) answer {
+	policy := func(t *testing.T, body object) response {
 		t.Helper()
 		return w.merchant.do(t, http.MethodPut, policyPath, body)
 	}
-	own := func(t *testing.T) answer {
+	own := func(t *testing.T) response {
 		t.Helper()
 		return w.sell(t, w.click(t), object{"customer_email": strings.Replace(w.partner.email, "@", "+shop@", 1)})
 	}
-	events := func(t *testing.T, query string) answer {
+	events := func(t *testing.T, query string) response {
 		t.Helper()
 		return w.merchant.get(t, "/api/v1/fraud/events"+query).want(http.StatusOK)
 	}
@@ -310,7 +308,7 @@ func TestFraud(t *testing.T) {
 		read.wantFields(object{"fraud.flagged": true, "fraud_score": 100, "fraud.signals.0.rule": "self_referral_email"})
 		event := events(t, "?status=open").wantFields(object{"data.0.action": "flagged", "data.0.signals.0.rule": "self_referral_email", "data.0.signals.0.score": 100})
 		if strings.Contains(event.body, "@") {
-			t.Errorf("evidence names an address: %s", event.body)
+			t.Errorf("the evidence contains an e-mail address: %s", event.body)
 		}
 		path := "/api/v1/fraud/events/" + event.text("data.0.id") + "/resolve"
 		w.merchant.post(t, path, object{"outcome": "open"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "outcome")
@@ -322,8 +320,8 @@ func TestFraud(t *testing.T) {
 	t.Run("confirmed", func(t *testing.T) {
 		sale := own(t)
 		path := "/api/v1/fraud/events/" + events(t, "?status=open").text("data.0.id") + "/resolve"
-		answers := atOnce(8, func(int) answer { return w.merchant.post(t, path, object{"outcome": "confirmed"}) })
-		if got := statuses(answers); got["200"] != 1 || got["409 FRAUD_EVENT_RESOLVED"] != 7 {
+		responses := concurrently(8, func(int) response { return w.merchant.post(t, path, object{"outcome": "confirmed"}) })
+		if got := countStatuses(responses); got["200"] != 1 || got["409 FRAUD_EVENT_RESOLVED"] != 7 {
 			t.Errorf("%v", got)
 		}
 		w.merchant.get(t, w.commissionPath(sale.text("commission.id"))).wantFields(object{"status": "rejected", "rejectionCode": "fraud", "needsReview": false})
@@ -332,7 +330,7 @@ func TestFraud(t *testing.T) {
 		policy(t, object{"policy": "block"}).want(http.StatusOK).wantFields(object{"disabledRules": []any{}})
 		sale := own(t).wantFields(object{"attributed": true, "attribution.reason_code": "SELF_REFERRAL_BLOCKED", "commission": nil, "fraud.flagged": true})
 		events(t, fmt.Sprintf("?programId=%s&participantId=%s", w.program, w.participant)).wantFields(object{"data.0.action": "blocked", "data.0.commissionId": nil, "data.0.conversionId": sale.text("id")})
-		// A person may find that nothing was wrong.
+		// A merchant can still attribute the conversion.
 		w.merchant.post(t, "/api/v1/conversions/"+sale.text("id")+"/reattribute", object{"participant_id": w.participant, "reason": "A colleague, again"}).
 			want(http.StatusOK).wantFields(object{"attribution.method": "manual", "commission.amount_cents": 2000, "fraud.flagged": false})
 		w.sys.caller().as(w.secretKey).get(t, "/api/v1/conversions/"+sale.text("id")).want(http.StatusOK).

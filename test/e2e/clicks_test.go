@@ -13,7 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// directoryLag is how long the edge may take to know what has changed.
+// directoryLag is the maximum time until a change reaches the edge directory.
 const directoryLag = time.Second
 
 func walkClicks(t *testing.T, sys *system) {
@@ -23,7 +23,7 @@ func walkClicks(t *testing.T, sys *system) {
 	body := object{"referral_code": w.code}
 	w.click(t)
 
-	t.Run("a click answers with its id and its window", func(t *testing.T) {
+	t.Run("the response has the click's id and attribution window", func(t *testing.T) {
 		before := sys.clock.now()
 		got := sys.click(t, w.publicKey, object{
 			"referral_code": strings.ToUpper(w.code), "url": "https://shop.example/a?b=c", "referrer": "https://blog.example/post",
@@ -38,14 +38,14 @@ func walkClicks(t *testing.T, sys *system) {
 			t.Errorf("the window ends at %v, not between %v and %v", ends, soonest, latest)
 		}
 		if id, fine := affiliate.ParseID[affiliate.Click](got.text("click_id")); !fine || id.Version() != 7 {
-			t.Errorf("click_id %s is no UUIDv7", got.text("click_id"))
+			t.Errorf("click_id %s is not a UUIDv7", got.text("click_id"))
 		}
 	})
-	t.Run("the key may come in three ways", func(t *testing.T) {
+	t.Run("the key may be in a header or in the body", func(t *testing.T) {
 		sys.caller().with("X-Public-Key", w.publicKey).send(t, http.MethodPost, url, body).want(http.StatusCreated)
 		sys.caller().send(t, http.MethodPost, url, object{"referral_code": w.code, "public_key": w.publicKey}).want(http.StatusCreated)
 	})
-	t.Run("browsers on any page may send it, as a beacon too", func(t *testing.T) {
+	t.Run("a page of any origin may send it, also as a beacon", func(t *testing.T) {
 		beacon := sys.caller().with("Content-Type", "text/plain;charset=UTF-8").with("Origin", "https://blog.example").
 			send(t, http.MethodPost, url, object{"referral_code": w.code, "public_key": w.publicKey}).want(http.StatusCreated)
 		if origin := beacon.header.Get("Access-Control-Allow-Origin"); origin != "*" {
@@ -65,7 +65,7 @@ func walkClicks(t *testing.T, sys *system) {
 			t.Error("credentials are allowed")
 		}
 	})
-	t.Run("a proposed id is adopted and a repeat is the same click", func(t *testing.T) {
+	t.Run("a proposed id is used, and a repeat is the same click", func(t *testing.T) {
 		proposed := affiliate.NewID[affiliate.Click](sys.clock.now()).String()
 		with := object{"referral_code": w.code, "click_id": proposed}
 		sys.click(t, w.publicKey, with).want(http.StatusCreated).wantFields(object{"click_id": proposed})
@@ -73,12 +73,12 @@ func walkClicks(t *testing.T, sys *system) {
 
 		old := affiliate.NewID[affiliate.Click](sys.clock.now().Add(-6 * time.Minute)).String()
 		if id := sys.click(t, w.publicKey, object{"referral_code": w.code, "click_id": old}).want(http.StatusCreated).text("click_id"); id == old {
-			t.Error("an id of six minutes ago was adopted")
+			t.Error("a proposed id from six minutes ago was used")
 		}
 	})
-	t.Run("refusals", func(t *testing.T) { refusedClicks(t, sys, w) })
-	t.Run("what a call makes works when it is answered", func(t *testing.T) { clicksWorkAtOnce(t, sys) })
-	t.Run("a change reaches the edge within a second", func(t *testing.T) { clicksFollowChanges(t, sys) })
+	t.Run("rejected clicks", func(t *testing.T) { rejectedClicks(t, sys, w) })
+	t.Run("new keys and codes work when the call returns", func(t *testing.T) { clicksWorkImmediately(t, sys) })
+	t.Run("other changes reach the edge within a second", func(t *testing.T) { clicksFollowChanges(t, sys) })
 	t.Run("other paths and methods", func(t *testing.T) {
 		allow := sys.caller().send(t, http.MethodGet, url, nil).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED").header.Get("Allow")
 		if allow != "OPTIONS, POST" {
@@ -91,27 +91,27 @@ func walkClicks(t *testing.T, sys *system) {
 	})
 }
 
-func refusedClicks(t *testing.T, sys *system, w world) {
+func rejectedClicks(t *testing.T, sys *system, w world) {
 	t.Helper()
 	url := sys.edge + "/v1/clicks"
 	body := object{"referral_code": w.code}
 	bearer := func(text string) caller { return sys.caller().as(text) }
 	badKey := outcome{http.StatusUnauthorized, "INVALID_PUBLIC_KEY"}
-	none := forged(t, w.merchant.access, asNone, jwt.UnsafeAllowNoneSignatureType)
-	expired := forged(t, w.merchant.access, func(_ *jwt.Token, c jwt.MapClaims) { c["exp"] = sys.clock.now().Add(-time.Minute).Unix() }, signingKey())
+	none := forgeToken(t, w.merchant.access, asNone, jwt.UnsafeAllowNoneSignatureType)
+	expired := forgeToken(t, w.merchant.access, func(_ *jwt.Token, c jwt.MapClaims) { c["exp"] = sys.clock.now().Add(-time.Minute).Unix() }, signingKey())
 	for name, c := range map[string]struct {
 		from caller
 		want outcome
 	}{
-		"no key":                {sys.caller(), badKey},
-		"garbage":               {bearer("garbage"), badKey},
-		"a mistyped key":        {bearer(mistyped(w.publicKey)), badKey},
-		"a key that nobody has": {bearer(affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()), badKey},
-		"alg none":              {bearer(none), badKey},
-		"an expired token":      {bearer(expired), badKey},
-		"a secret key":          {bearer(w.secretKey), forbidden},
-		"a merchant's token":    {bearer(w.merchant.access), forbidden},
-		"a partner's token":     {bearer(w.partner.access), forbidden},
+		"no key":             {sys.caller(), badKey},
+		"garbage":            {bearer("garbage"), badKey},
+		"a mistyped key":     {bearer(mistyped(w.publicKey)), badKey},
+		"an unknown key":     {bearer(affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()), badKey},
+		"alg none":           {bearer(none), badKey},
+		"an expired token":   {bearer(expired), badKey},
+		"a secret key":       {bearer(w.secretKey), forbidden},
+		"a merchant's token": {bearer(w.merchant.access), forbidden},
+		"a partner's token":  {bearer(w.partner.access), forbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.from.send(t, http.MethodPost, url, body).wantOutcome(c.want)
@@ -121,7 +121,7 @@ func refusedClicks(t *testing.T, sys *system, w world) {
 	t.Run("an unknown code", func(t *testing.T) {
 		sys.click(t, w.publicKey, object{"referral_code": "nobody"}).wantOutcome(notFound)
 	})
-	t.Run("a body that is none", func(t *testing.T) {
+	t.Run("an invalid body", func(t *testing.T) {
 		for text, fields := range map[string][]string{
 			`{`: {"body"}, `[]`: {"body"}, `{} {}`: {"body"}, ``: {"body"},
 			"{\"referral_code\":\"\xff\"}": {"body"},
@@ -135,14 +135,14 @@ func refusedClicks(t *testing.T, sys *system, w world) {
 			sys.click(t, w.publicKey, text).wantError(http.StatusBadRequest, "VALIDATION_ERROR", fields...)
 		}
 	})
-	t.Run("unknown fields are ignored and named", func(t *testing.T) {
+	t.Run("unknown fields are ignored and listed in a header", func(t *testing.T) {
 		got := sys.click(t, w.publicKey, object{"referral_code": w.code, "colour": "red", "utm": object{"sauce": 1}}).want(http.StatusCreated)
 		if named := got.header.Get("Ignored-Fields"); named != "colour, utm.sauce" {
 			t.Errorf("Ignored-Fields is %q", named)
 		}
 		got = sys.click(t, w.publicKey, object{"referral_code": 5, "colour": "red"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "referral_code")
 		if named := got.header.Get("Ignored-Fields"); named != "colour" {
-			t.Errorf("Ignored-Fields of a refusal is %q", named)
+			t.Errorf("Ignored-Fields of a rejected click is %q", named)
 		}
 		if named := sys.click(t, w.publicKey, body).want(http.StatusCreated).header.Values("Ignored-Fields"); named != nil {
 			t.Errorf("Ignored-Fields without unknown fields is %q", named)
@@ -159,26 +159,27 @@ func refusedClicks(t *testing.T, sys *system, w world) {
 	})
 }
 
-// clicksWorkAtOnce sends 200 requests at once after each call that makes something
-// work, and wants all of them to succeed. They were tried before, and failed.
-func clicksWorkAtOnce(t *testing.T, sys *system) {
+// clicksWorkImmediately checks calls that make a key, code or link valid. When such a
+// call has returned, 200 concurrent requests must all succeed. Where a click can be
+// sent before the call, it must fail.
+func clicksWorkImmediately(t *testing.T, sys *system) {
 	t.Helper()
 	w := sys.world(t, "live", nil)
 	w.click(t)
-	all := func(what string, request func() answer, status int) {
+	all := func(what string, request func() response, status int) {
 		t.Helper()
-		answers := atOnce(200, func(int) answer { return request() })
-		refused := slices.DeleteFunc(answers, func(a answer) bool { return a.status == status })
+		responses := concurrently(200, func(int) response { return request() })
+		refused := slices.DeleteFunc(responses, func(a response) bool { return a.status == status })
 		if len(refused) > 0 {
-			t.Errorf("%s: %d of 200 are not %d: %v", what, len(refused), status, statuses(refused))
+			t.Errorf("%s: %d of 200 do not have the status %d: %v", what, len(refused), status, countStatuses(refused))
 		}
 	}
-	clicks := func(key, code string) func() answer {
-		return func() answer { return sys.click(t, key, object{"referral_code": code}) }
+	clicks := func(key, code string) func() response {
+		return func() response { return sys.click(t, key, object{"referral_code": code}) }
 	}
 
 	for range 3 {
-		code, partner := fresh("now"), sys.partner(t).in("live")
+		code, partner := uniqueName("now"), sys.partner(t).in("live")
 		all("before apply", clicks(w.publicKey, code), http.StatusNotFound)
 		id := partner.post(t, w.applyPath(), object{"referralCode": code}).want(http.StatusCreated).text("id")
 		all("apply", clicks(w.publicKey, code), http.StatusCreated)
@@ -186,20 +187,20 @@ func clicksWorkAtOnce(t *testing.T, sys *system) {
 		all("approve", clicks(w.publicKey, code), http.StatusCreated)
 	}
 
-	code := fresh("link")
+	code := uniqueName("link")
 	all("before a link", clicks(w.publicKey, code), http.StatusNotFound)
 	link := w.partner.post(t, "/api/v1/partner/links", object{"programId": w.program, "code": code, "destinationUrl": "https://shop.example/"}).want(http.StatusCreated)
 	all("a link's code", clicks(w.publicKey, code), http.StatusCreated)
 	short := link.text("shortUrl")
-	all("a link", func() answer { return sys.follow(t, short) }, http.StatusFound)
+	all("a link", func() response { return sys.follow(t, short) }, http.StatusFound)
 
-	code, guest := fresh("guest"), sys.partner(t).in("live")
+	code, guest := uniqueName("guest"), sys.partner(t).in("live")
 	invite := w.merchant.post(t, w.programPath()+"/partners/invite", object{"email": guest.email, "referralCode": code}).want(http.StatusCreated)
 	all("before an invitation is accepted", clicks(w.publicKey, code), http.StatusNotFound)
 	guest.post(t, "/api/v1/partner/invites/accept", object{"token": invite.text("token")}).want(http.StatusCreated)
 	all("an accepted invitation", clicks(w.publicKey, code), http.StatusCreated)
 
-	code = fresh("renamed")
+	code = uniqueName("renamed")
 	all("before a change of code", clicks(w.publicKey, code), http.StatusNotFound)
 	w.merchant.patch(t, w.participantPath(), object{"referralCode": code}).want(http.StatusOK)
 	all("a changed code", clicks(w.publicKey, code), http.StatusCreated)
@@ -207,7 +208,7 @@ func clicksWorkAtOnce(t *testing.T, sys *system) {
 	w.merchant.post(t, w.programPath()+"/pause", nil).want(http.StatusOK)
 	eventually(t, directoryLag, "a pause", func() error {
 		if got := clicks(w.publicKey, w.code)(); got.status != http.StatusNotFound {
-			return fmt.Errorf("the collector answers %d", got.status)
+			return fmt.Errorf("the collector returns %d", got.status)
 		}
 		return nil
 	})
@@ -226,14 +227,14 @@ func clicksFollowChanges(t *testing.T, sys *system) {
 		t.Helper()
 		eventually(t, directoryLag, what, func() error {
 			if got := sys.click(t, key, object{"referral_code": code}); got.status != status {
-				return fmt.Errorf("the collector answers %d, want %d", got.status, status)
+				return fmt.Errorf("the collector returns %d, want %d", got.status, status)
 			}
 			return nil
 		})
 	}
 	within("a new workspace's key and a new code", w.publicKey, w.code, http.StatusCreated)
 
-	code := fresh("later")
+	code := uniqueName("later")
 	sys.click(t, w.publicKey, object{"referral_code": code}).wantOutcome(notFound)
 	sys.partner(t).in("live").post(t, w.applyPath(), object{"referralCode": code}).want(http.StatusCreated)
 	within("a code that was unknown, before its approval", w.publicKey, code, http.StatusCreated)
@@ -243,9 +244,10 @@ func clicksFollowChanges(t *testing.T, sys *system) {
 	w.merchant.post(t, w.programPath()+"/activate", nil).want(http.StatusOK)
 	within("an active programme", w.publicKey, w.code, http.StatusCreated)
 
-	// Changes close together: the second must not wait for the first one's turn.
+	// The second of two changes in a row must not wait for a fixed interval after the
+	// first.
 	for range 5 {
-		w.merchant.patch(t, w.programPath(), object{"description": fresh("words")}).want(http.StatusOK)
+		w.merchant.patch(t, w.programPath(), object{"description": uniqueName("words")}).want(http.StatusOK)
 		w.merchant.post(t, w.programPath()+"/pause", nil).want(http.StatusOK)
 		within("a pause right after another change", w.publicKey, w.code, http.StatusNotFound)
 		w.merchant.post(t, w.programPath()+"/activate", nil).want(http.StatusOK)
@@ -256,7 +258,7 @@ func clicksFollowChanges(t *testing.T, sys *system) {
 	eventually(t, directoryLag, "another window", func() error {
 		got := sys.click(t, w.publicKey, object{"referral_code": w.code}).want(http.StatusCreated)
 		if got.number("attribution_window_days") != 3 || got.text("attribution_model") != "first_click" {
-			return fmt.Errorf("the collector answers %s", got.body)
+			return fmt.Errorf("the collector returns %s", got.body)
 		}
 		return nil
 	})
@@ -268,33 +270,33 @@ func clicksFollowChanges(t *testing.T, sys *system) {
 	within("an archived programme", w.publicKey, w.code, http.StatusNotFound)
 }
 
-// walkIngestion: every acknowledged click is in Postgres, once.
+// walkIngestion checks that every acknowledged click is stored in Postgres exactly once.
 func walkIngestion(t *testing.T, sys *system) {
 	t.Helper()
 	w := sys.world(t, "test", nil)
 	w.click(t)
-	answers := atOnce(100, func(int) answer {
+	responses := concurrently(100, func(int) response {
 		return sys.click(t, w.publicKey, object{"referral_code": w.code, "sub_id": "ingestion"})
 	})
 	again := affiliate.NewID[affiliate.Click](sys.clock.now()).String()
 	for range 3 {
-		answers = append(answers, sys.click(t, w.publicKey, object{"referral_code": w.code, "sub_id": "ingestion", "click_id": again}))
+		responses = append(responses, sys.click(t, w.publicKey, object{"referral_code": w.code, "sub_id": "ingestion", "click_id": again}))
 	}
 	ids := map[string]bool{}
-	for _, a := range answers {
+	for _, a := range responses {
 		ids[a.text("click_id")] = true
 	}
-	if got := statuses(answers); got["201"] != 101 || got["200"] != 2 || len(ids) != 101 {
-		t.Fatalf("the collector answered %v with %d ids", got, len(ids))
+	if got := countStatuses(responses); got["201"] != 101 || got["200"] != 2 || len(ids) != 101 {
+		t.Fatalf("the collector returned %v with %d ids", got, len(ids))
 	}
 	all := make([]string, 0, len(ids))
 	for id := range ids {
 		all = append(all, id)
 	}
 	stored := func() int { return sys.count(t, "select count(*) from clicks where id = any($1::uuid[])", all) }
-	eventually(t, patience, "the clicks are stored", func() error {
+	eventually(t, waitTimeout, "the clicks are stored", func() error {
 		if n := stored(); n != len(ids) {
-			return fmt.Errorf("%d of %d are", n, len(ids))
+			return fmt.Errorf("%d of %d clicks are stored", n, len(ids))
 		}
 		return nil
 	})
@@ -304,6 +306,6 @@ func walkIngestion(t *testing.T, sys *system) {
 	stray := sys.count(t, "select count(*) from clicks_default where sub_id = 'ingestion'")
 	dead := sys.count(t, "select count(*) from click_dead_letters where id = any($1::uuid[])", all)
 	if stray != 0 || dead != 0 {
-		t.Errorf("%d clicks have no partition of their day, %d are dead letters", stray, dead)
+		t.Errorf("%d clicks are in the default partition, %d are dead letters", stray, dead)
 	}
 }

@@ -9,39 +9,40 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// answered holds the error codes that tests have met on the wire.
-var answered sync.Map
+// receivedCodes contains the error codes that tests received.
+var receivedCodes sync.Map
 
-// neverAnswered are the codes of the contract that no test has met.
-func neverAnswered() []string {
+// missingCodes returns the error codes of the API that no test received.
+func missingCodes() []string {
 	var missing []string
 	values := affiliatev1.ErrorReason(0).Descriptor().Values()
 	for i := 1; i < values.Len(); i++ {
 		code := strings.TrimPrefix(string(values.Get(i).Name()), "ERROR_REASON_")
-		if _, met := answered.Load(code); !met {
+		if _, received := receivedCodes.Load(code); !received {
 			missing = append(missing, code)
 		}
 	}
 	return missing
 }
 
-// An accident of ours is told in fixed words: nothing of the inside gets out.
-func TestAccidentsAreInternalErrors(t *testing.T) {
+// An internal error has a fixed message that reveals no internal details.
+func TestInternalError_RevealsNoDetails(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	merchant := sys.merchant(t)
 	sys.exec(t, `revoke select on programs from tributary_app`)
 	got := merchant.get(t, "/api/v1/programs").wantError(http.StatusInternalServerError, "INTERNAL_ERROR")
 	if strings.Contains(got.body, "permission") || strings.Contains(got.body, "programs") {
-		t.Errorf("the answer tells of the inside: %s", got.body)
+		t.Errorf("the response reveals internal details: %s", got.body)
 	}
 	if id := got.header.Get("X-Request-Id"); id == "" || !strings.Contains(sys.logs.String(), id) {
-		t.Errorf("the accident is not in the log under %q", id)
+		t.Errorf("the log has no error with the request id %q", id)
 	}
 }
 
-// Erasure freezes a participant. No API erases yet, so a fixture does.
-func TestErasedParticipantsAreFrozen(t *testing.T) {
+// An erased participant cannot change. The test erases it in the database, because the
+// API has no call for it.
+func TestErasedParticipant_CannotChangeStatus(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)

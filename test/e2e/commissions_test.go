@@ -13,16 +13,17 @@ func walkCommissions(t *testing.T, sys *system) {
 	t.Helper()
 	held := sys.world(t, "test", rules(nil))
 	free := sys.worldOf(t, held.merchant, held.partner, rules(object{"holdPeriodDays": 0, "autoApproval": false}))
-	move := func(t *testing.T, w world, id, name string, body any) answer {
+	move := func(t *testing.T, w world, id, name string, body any) response {
 		t.Helper()
 		return w.merchant.patch(t, w.commissionPath(id)+"/"+name, body)
 	}
 
-	t.Run("the detail shows why and by which rules", func(t *testing.T) {
+	t.Run("the detail has the attribution and the rules", func(t *testing.T) {
 		click := held.click(t)
 		sale := purchase(click)
 		made := held.report(t, sale).want(http.StatusCreated)
-		// Rules edit version; they never touch what exists.
+		// A change of the rules creates a new version and does not affect existing
+		// commissions.
 		held.merchant.patch(t, held.programPath(), object{"commissionRules": object{"percentage": 50}}).want(http.StatusOK)
 		got := held.merchant.get(t, held.commissionPath(made.text("commission.id"))).want(http.StatusOK).wantFields(object{
 			"programId": held.program, "participantId": held.participant, "partnerId": held.partner.id, "partnerName": "Pia Partner",
@@ -43,7 +44,7 @@ func walkCommissions(t *testing.T, sys *system) {
 		}
 		held.merchant.patch(t, held.programPath(), object{"commissionRules": object{"percentage": 20}}).want(http.StatusOK)
 	})
-	t.Run("a running hold stops approval and not rejection", func(t *testing.T) {
+	t.Run("a hold prevents approval but not rejection", func(t *testing.T) {
 		id := held.earn(t)
 		move(t, held, id, "approve", nil).wantError(http.StatusConflict, "COMMISSION_HOLD_ACTIVE")
 		move(t, held, id, "reject", object{"reason": " Returned. ", "code": "order_canceled"}).want(http.StatusOK).wantFields(object{
@@ -53,7 +54,7 @@ func walkCommissions(t *testing.T, sys *system) {
 		move(t, held, id, "reject", nil).wantError(http.StatusConflict, "COMMISSION_TERMINAL")
 		move(t, held, id, "approve", nil).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
 	})
-	t.Run("without a hold a person approves, and may think again", func(t *testing.T) {
+	t.Run("without a hold a merchant approves, and may reject later", func(t *testing.T) {
 		id := free.earn(t)
 		move(t, free, id, "approve", object{}).want(http.StatusOK).wantFields(object{
 			"status": "approved", "approvedBy": free.merchant.id, "holdUntil": nil, "holdActive": false,
@@ -72,20 +73,20 @@ func walkCommissions(t *testing.T, sys *system) {
 		free.merchant.get(t, free.commissionPath(id)).wantFields(object{"needsReview": true, "reviewReasons": []any{"fx_rate_missing"}, "currency": "EUR"})
 		move(t, free, id, "approve", nil).want(http.StatusOK).wantFields(object{"status": "approved", "needsReview": false})
 	})
-	t.Run("suspending a partner flags what is pending", func(t *testing.T) {
+	t.Run("suspending a partner flags pending commissions", func(t *testing.T) {
 		own := sys.world(t, "test", rules(nil))
 		id := own.earn(t)
 		own.merchant.patch(t, own.participantPath()+"/suspend", nil).want(http.StatusOK)
 		own.merchant.get(t, own.commissionPath(id)).wantFields(object{"reviewReasons": []any{"participant_suspended"}, "status": "pending"})
 	})
-	t.Run("of moves that race one wins", func(t *testing.T) {
+	t.Run("one of many concurrent approvals succeeds", func(t *testing.T) {
 		id := free.earn(t)
-		answers := atOnce(20, func(int) answer { return move(t, free, id, "approve", nil) })
-		if got := statuses(answers); got["200"] != 1 || got["409 COMMISSION_NOT_PENDING"] != 19 {
+		responses := concurrently(20, func(int) response { return move(t, free, id, "approve", nil) })
+		if got := countStatuses(responses); got["200"] != 1 || got["409 COMMISSION_NOT_PENDING"] != 19 {
 			t.Errorf("20 approvals at once: %v", got)
 		}
 		if n := free.merchant.get(t, free.commissionPath(id)).length("history"); n != 2 {
-			t.Errorf("the history has %d lines", n)
+			t.Errorf("the history has %d entries", n)
 		}
 	})
 	t.Run("bodies are checked", func(t *testing.T) {
@@ -103,17 +104,17 @@ func walkCommissionLists(t *testing.T, sys *system) {
 	a := sys.world(t, "live", rules(object{"holdPeriodDays": 0, "autoApproval": false}))
 	b := sys.worldOf(t, a.merchant, sys.partner(t).in("live"), rules(object{"commissionType": "flat", "percentage": nil, "flatAmountCents": 50}))
 	today, tomorrow := sys.clock.now().UTC().Format(time.DateOnly), sys.clock.now().UTC().AddDate(0, 0, 1).Format(time.DateOnly)
-	sell := func(w world, amount int, currency string) answer {
+	sell := func(w world, amount int, currency string) response {
 		sale := purchase(w.click(t))
 		sale["amount_cents"], sale["currency"] = amount, currency
 		return w.report(t, sale).want(http.StatusCreated)
 	}
-	// In the order of their creation.
+	// The conversions in the order of their creation.
 	small, large, euro, flat := sell(a, 1000, "USD"), sell(a, 9000, "USD"), sell(a, 5000, "EUR"), sell(b, 4000, "USD")
 	a.merchant.patch(t, a.commissionPath(large.text("commission.id"))+"/approve", nil).want(http.StatusOK)
-	id := func(of answer) string { return of.text("commission.id") }
+	id := func(of response) string { return of.text("commission.id") }
 
-	list := func(t *testing.T, path, query string, want ...answer) answer {
+	list := func(t *testing.T, path, query string, want ...response) response {
 		t.Helper()
 		got := a.merchant.get(t, path+"?"+query).want(http.StatusOK)
 		var ids, wanted []string
@@ -129,14 +130,14 @@ func walkCommissionLists(t *testing.T, sys *system) {
 		return got
 	}
 	everywhere, inA := "/api/v1/commissions", a.programPath()+"/commissions"
-	instant := func(of answer) string { return url.QueryEscape(of.text("created_at")) }
+	instant := func(of response) string { return url.QueryEscape(of.text("created_at")) }
 
 	list(t, everywhere, "", flat, euro, large, small).wantFields(object{"total": 4, "page": 1, "limit": 20})
 	list(t, inA, "", euro, large, small).wantFields(object{"total": 3})
 	list(t, everywhere, "programId="+b.program, flat).wantFields(object{"total": 1})
 	list(t, everywhere, "pageSize=3&page=2", small).wantFields(object{"total": 4, "page": 2, "limit": 3})
 	list(t, everywhere, "page=9").wantFields(object{"total": 4, "data": []any{}})
-	for query, want := range map[string][]answer{
+	for query, want := range map[string][]response{
 		"sortBy=createdAt&sortOrder=asc":             {small, large, euro},
 		"sortBy=amountCents":                         {large, euro, small},
 		"sortBy=amountCents&sortOrder=asc":           {small, euro, large},
@@ -182,8 +183,8 @@ func walkCommissionLists(t *testing.T, sys *system) {
 	})
 }
 
-// walkAutomaticApproval: the end of a hold approves, unless something asks for a
-// person.
+// walkAutomaticApproval checks that a commission is approved at the end of its hold,
+// unless it must be approved by a person.
 func walkAutomaticApproval(t *testing.T, sys *system) {
 	t.Helper()
 	w := sys.world(t, "test", rules(nil))
@@ -199,7 +200,7 @@ func walkAutomaticApproval(t *testing.T, sys *system) {
 	w.merchant.patch(t, w.commissionPath(earned)+"/approve", nil).wantError(http.StatusConflict, "COMMISSION_HOLD_ACTIVE")
 
 	sys.clock.advance(2 * time.Minute)
-	eventually(t, patience, "the service approves", func() error {
+	eventually(t, waitTimeout, "the service approves the commission", func() error {
 		if got := w.merchant.get(t, w.commissionPath(earned)); got.text("status") != "approved" {
 			return fmt.Errorf("it is %s", got.text("status"))
 		}
@@ -209,7 +210,8 @@ func walkAutomaticApproval(t *testing.T, sys *system) {
 		"approvedBy": "system", "holdActive": false, "history.1.from": "pending", "history.1.to": "approved", "history.1.actor": "system",
 	}).instant("approvedAt")
 
-	// The sweep that approved has passed these by; a person may approve them now.
+	// The job that approved the first commission did not approve these. A merchant may
+	// approve them now.
 	for _, path := range []string{w.commissionPath(flagged), manual.commissionPath(left)} {
 		w.merchant.get(t, path).want(http.StatusOK).wantFields(object{"status": "pending", "holdActive": false, "approvedAt": nil})
 		w.merchant.patch(t, path+"/approve", nil).want(http.StatusOK).wantFields(object{"status": "approved", "approvedBy": w.merchant.id})

@@ -11,22 +11,22 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// TestJSON is the dialect that requests are read in.
+// TestJSON describes which JSON the API accepts.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	merchant := sys.merchant(t)
 	key := merchant.secretKey(t)
-	program := func(t *testing.T, body string) answer {
+	program := func(t *testing.T, body string) response {
 		t.Helper()
 		return merchant.post(t, "/api/v1/programs", body)
 	}
-	report := func(t *testing.T, body string) answer {
+	report := func(t *testing.T, body string) response {
 		t.Helper()
 		return sys.caller().as(key).post(t, "/api/v1/conversions", body)
 	}
 
-	t.Run("a body that is no JSON object", func(t *testing.T) {
+	t.Run("a body that is not a JSON object", func(t *testing.T) {
 		for _, body := range []string{`{`, `{"name":"a"`, `{"name":}`, `{name:"a"}`, `{"name":"a",}`, `[]`, `"name"`, `5`, `null`, `{"name":"a"}{}`, `{"name":"a"} x`, "{\"name\":\"a\nb\"}", `{"name":"a"} // words`} {
 			program(t, body).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
 		}
@@ -37,11 +37,11 @@ func TestJSON(t *testing.T) {
 		fields     []string
 	}{
 		{"unknown fields", `{"name":"a","colour":"red","commissionRules":{"rate":5}}`, []string{"colour", "commissionRules.rate"}},
-		{"the proto's own names", `{"name":"a","website_url":"https://a.example"}`, []string{"website_url"}},
-		{"a key twice", `{"name":"a","name":"b"}`, []string{"name"}},
-		{"a key twice, once escaped", `{"name":"a","n\u0061me":"b"}`, []string{"name"}},
-		{"a key twice, deeper", `{"name":"a","commissionRules":{"percentage":1,"percentage":1}}`, []string{"commissionRules.percentage"}},
-		{"bytes that are no UTF-8", "{\"name\":\"\xff\"}", []string{"name"}},
+		{"a proto field name", `{"name":"a","website_url":"https://a.example"}`, []string{"website_url"}},
+		{"a duplicate key", `{"name":"a","name":"b"}`, []string{"name"}},
+		{"a duplicate key, once escaped", `{"name":"a","n\u0061me":"b"}`, []string{"name"}},
+		{"a duplicate key in a nested object", `{"name":"a","commissionRules":{"percentage":1,"percentage":1}}`, []string{"commissionRules.percentage"}},
+		{"bytes that are not UTF-8", "{\"name\":\"\xff\"}", []string{"name"}},
 		{"half a surrogate pair", `{"name":"\ud800"}`, []string{"name"}},
 		{"NUL", `{"name":"a\u0000b"}`, []string{"name"}},
 		{"an integer as a string", `{"name":"a","attributionWindowDays":"5"}`, []string{"attributionWindowDays"}},
@@ -57,11 +57,11 @@ func TestJSON(t *testing.T) {
 		{"an object as a list", `{"name":"a","commissionRules":[]}`, []string{"commissionRules"}},
 		{"null in a list", `{"name":"a","allowedDomains":[null]}`, []string{"allowedDomains[0]"}},
 		{
-			"everything that is wrong at once", `{"name":5,"colour":1,"isPublic":0,"attributionWindowDays":"1","allowedDomains":["a.example",5]}`,
+			"all decoding errors are listed", `{"name":5,"colour":1,"isPublic":0,"attributionWindowDays":"1","allowedDomains":["a.example",5]}`,
 			[]string{"name", "colour", "isPublic", "attributionWindowDays", "allowedDomains[1]"},
 		},
 		{
-			"every rule that is broken at once", `{"name":" ","slug":"A","currency":"dollar","attributionWindowDays":0,"linkParam":"1","websiteUrl":"x","commissionRules":{"percentage":101,"holdPeriodDays":-1}}`,
+			"all validation errors are listed", `{"name":" ","slug":"A","currency":"dollar","attributionWindowDays":0,"linkParam":"1","websiteUrl":"x","commissionRules":{"percentage":101,"holdPeriodDays":-1}}`,
 			[]string{"name", "slug", "currency", "attributionWindowDays", "linkParam", "websiteUrl", "commissionRules.percentage", "commissionRules.holdPeriodDays"},
 		},
 	} {
@@ -69,17 +69,17 @@ func TestJSON(t *testing.T) {
 			program(t, c.body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", c.fields...)
 		})
 	}
-	t.Run("money is an integer and nothing near it", func(t *testing.T) {
+	t.Run("an amount must be an integer", func(t *testing.T) {
 		for _, amount := range []string{`"5"`, `1.0`, `1e3`, `1.5`, `-0.1`, `"1e3"`, `true`, `{}`} {
 			report(t, `{"event_type":"purchase","external_transaction_id":"m","currency":"USD","promo_code":"P","amount_cents":`+amount+`}`).
 				wantError(http.StatusBadRequest, "VALIDATION_ERROR", "amount_cents")
 		}
 	})
-	t.Run("nesting ends at 32 levels", func(t *testing.T) {
+	t.Run("a body may have 32 levels", func(t *testing.T) {
 		nested := func(levels int) string {
 			inside := levels - 2 // the body and metadata itself
 			return fmt.Sprintf(`{"event_type":"purchase","external_transaction_id":%q,"currency":"USD","promo_code":"P","amount_cents":1,"metadata":{"a":%s1%s}}`,
-				fresh("deep"), strings.Repeat(`{"a":`, inside), strings.Repeat(`}`, inside))
+				uniqueName("deep"), strings.Repeat(`{"a":`, inside), strings.Repeat(`}`, inside))
 		}
 		report(t, nested(32)).want(http.StatusCreated)
 		report(t, nested(33)).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
@@ -91,7 +91,7 @@ func TestJSON(t *testing.T) {
 	})
 }
 
-// TestQueries is how lists are asked for.
+// TestQueries describes the query parameters of lists.
 func TestQueries(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -99,7 +99,7 @@ func TestQueries(t *testing.T) {
 	for range 3 {
 		merchant.post(t, "/api/v1/programs", object{"name": "P"}).want(http.StatusCreated)
 	}
-	list := func(query string) answer { return merchant.get(t, "/api/v1/programs?"+query) }
+	list := func(query string) response { return merchant.get(t, "/api/v1/programs?"+query) }
 
 	list("").want(http.StatusOK).wantFields(object{"total": 3, "page": 1, "limit": 20})
 	list("pageSize=2").wantFields(object{"total": 3, "page": 1, "limit": 2})
@@ -122,22 +122,22 @@ func TestQueries(t *testing.T) {
 	merchant.post(t, "/api/v1/programs?name=Query", object{"name": "Body"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
 }
 
-// TestHTTP is what HTTP itself has to say: none of it needs a credential.
+// TestHTTP describes the behaviour of the API on the level of HTTP.
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{env: map[string]string{"TRIBUTARY_CORS_ORIGINS": "https://app.example"}})
-	nobody := sys.caller()
+	anonymous := sys.caller()
 
-	t.Run("a path that is none", func(t *testing.T) {
+	t.Run("an unknown path", func(t *testing.T) {
 		for _, path := range []string{
 			"/", "/api", "/api/v1", "/api/v2/programs", "/api/v1/programs/", "/api/v1//programs", "/API/v1/programs",
 			"/api/v1/programs/a/b/c/d/e", "/affiliate.v1.ProgramService/ListPrograms",
 		} {
-			nobody.get(t, path).wantOutcome(notFound)
+			anonymous.get(t, path).wantOutcome(notFound)
 		}
-		nobody.get(t, "/api/v1/programs/%2F").wantOutcome(unauthorized) // an id, if a strange one
+		anonymous.get(t, "/api/v1/programs/%2F").wantOutcome(unauthorized) // %2F is an id, although not a valid one
 	})
-	t.Run("a method that a path does not take", func(t *testing.T) {
+	t.Run("a method that a path does not support", func(t *testing.T) {
 		for path, allowed := range map[string]string{
 			"/api/v1/programs":            "GET, HEAD, OPTIONS, POST",
 			"/api/v1/programs/1":          "GET, HEAD, OPTIONS, PATCH",
@@ -145,85 +145,85 @@ func TestHTTP(t *testing.T) {
 			"/api/v1/conversions":         "GET, HEAD, OPTIONS, POST",
 			"/api/v1/health":              "GET, HEAD, OPTIONS",
 		} {
-			got := nobody.do(t, http.MethodPut, path, object{}).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
+			got := anonymous.do(t, http.MethodPut, path, object{}).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
 			if allow := got.header.Get("Allow"); allow != allowed {
 				t.Errorf("%s allows %q, want %q", path, allow, allowed)
 			}
-			if got := nobody.do(t, http.MethodOptions, path, nil).want(http.StatusNoContent); got.header.Get("Allow") != allowed {
+			if got := anonymous.do(t, http.MethodOptions, path, nil).want(http.StatusNoContent); got.header.Get("Allow") != allowed {
 				t.Errorf("OPTIONS %s allows %q", path, got.header.Get("Allow"))
 			}
 		}
 	})
-	t.Run("all faults of a query are named at once", func(t *testing.T) {
+	t.Run("all errors in a query are listed", func(t *testing.T) {
 		merchant := sys.merchant(t)
 		merchant.get(t, "/api/v1/commissions?page=0&pageSize=101&status=bogus&dateFrom=x&needsReview=1&colour=red&programId=1").
 			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "status", "needsReview", "colour", "page", "pageSize", "dateFrom", "programId")
-		nobody.as(merchant.secretKey(t)).get(t, "/api/v1/attribution/decisions?limit=0&from=x&attributed=1&reasonCode=NONE").
+		anonymous.as(merchant.secretKey(t)).get(t, "/api/v1/attribution/decisions?limit=0&from=x&attributed=1&reasonCode=NONE").
 			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "attributed", "limit", "from", "reasonCode")
 	})
 	t.Run("a body that is too large", func(t *testing.T) {
 		merchant := sys.merchant(t)
 		body := `{"name":"` + strings.Repeat("a", 64<<10) + `"}`
 		merchant.post(t, "/api/v1/programs", body).wantError(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
-		// Of unknown length.
+		// Without a Content-Length.
 		merchant.post(t, "/api/v1/programs", io.MultiReader(strings.NewReader(body))).wantError(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
-		nobody.post(t, "/api/v1/programs", body).wantOutcome(unauthorized)
+		anonymous.post(t, "/api/v1/programs", body).wantOutcome(unauthorized)
 	})
-	t.Run("a body of another kind", func(t *testing.T) {
+	t.Run("a body of another content type or encoding", func(t *testing.T) {
 		merchant := sys.merchant(t)
 		for header, value := range map[string]string{"Content-Type": "text/plain", "Content-Encoding": "gzip"} {
 			merchant.with(header, value).post(t, "/api/v1/programs", `{"name":"a"}`).
 				wantError(http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
-			nobody.with(header, value).post(t, "/api/v1/programs", `{"name":"a"}`).wantOutcome(unauthorized)
+			anonymous.with(header, value).post(t, "/api/v1/programs", `{"name":"a"}`).wantOutcome(unauthorized)
 		}
 		merchant.with("Content-Type", "text/plain").post(t, "/api/v1/conversions", `a=b`).wantOutcome(forbidden)
-		nobody.as(merchant.secretKey(t)).with("Content-Type", "application/x-www-form-urlencoded").post(t, "/api/v1/conversions", `a=b`).
+		anonymous.as(merchant.secretKey(t)).with("Content-Type", "application/x-www-form-urlencoded").post(t, "/api/v1/conversions", `a=b`).
 			wantError(http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
 	})
-	t.Run("calls without a body need no Content-Type", func(t *testing.T) {
-		nobody.with("Content-Type", "text/plain").do(t, http.MethodPost, "/api/v1/programs/1/activate", "").wantOutcome(unauthorized)
+	t.Run("Content-Type is ignored without a body", func(t *testing.T) {
+		anonymous.with("Content-Type", "text/plain").do(t, http.MethodPost, "/api/v1/programs/1/activate", "").wantOutcome(unauthorized)
 	})
-	t.Run("a method is not overridden", func(t *testing.T) {
+	t.Run("a header cannot override the method", func(t *testing.T) {
 		for _, header := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"} {
-			nobody.with(header, http.MethodPatch).post(t, "/api/v1/programs/1", object{}).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
+			anonymous.with(header, http.MethodPatch).post(t, "/api/v1/programs/1", object{}).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
 		}
 		form := sys.merchant(t).with("Content-Type", "application/x-www-form-urlencoded").with("X-HTTP-Method-Override", http.MethodGet)
 		form.post(t, "/api/v1/programs", "page=1").wantError(http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
 	})
-	t.Run("nobody writes the core's metadata", func(t *testing.T) {
+	t.Run("a header cannot set gRPC metadata", func(t *testing.T) {
 		merchant := sys.merchant(t)
-		nobody.with("Grpc-Metadata-Authorization", "Bearer "+merchant.access).get(t, "/api/v1/programs").wantOutcome(unauthorized)
+		anonymous.with("Grpc-Metadata-Authorization", "Bearer "+merchant.access).get(t, "/api/v1/programs").wantOutcome(unauthorized)
 		merchant.caller.with("Grpc-Metadata-X-Mode", "prod").with("Grpc-Timeout", "1n").get(t, "/api/v1/programs").want(http.StatusOK)
 		for name := range merchant.get(t, "/api/v1/programs").header {
 			if strings.HasPrefix(strings.ToLower(name), "grpc") {
-				t.Errorf("an answer with the header %s", name)
+				t.Errorf("the response has the header %s", name)
 			}
 		}
 	})
 	t.Run("request ids", func(t *testing.T) { requestIDs(t, sys) })
-	t.Run("headers that keep browsers safe", func(t *testing.T) {
-		for _, got := range []answer{nobody.get(t, "/api/v1/health"), nobody.get(t, "/api/v1/programs"), nobody.get(t, "/none")} {
+	t.Run("security and CORS headers", func(t *testing.T) {
+		for _, got := range []response{anonymous.get(t, "/api/v1/health"), anonymous.get(t, "/api/v1/programs"), anonymous.get(t, "/none")} {
 			for header, want := range map[string]string{
 				"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "Content-Type": "application/json",
 			} {
 				if value := got.header.Get(header); value != want {
-					t.Errorf("%s: %s is %q", got.what, header, value)
+					t.Errorf("%s: %s is %q", got.request, header, value)
 				}
 			}
 		}
 		for origin, allowed := range map[string]string{
 			"https://app.example": "https://app.example", "https://evil.example": "", "http://app.example": "", "https://app.example.evil.example": "", "null": "",
 		} {
-			from := nobody.with("Origin", origin)
+			from := anonymous.with("Origin", origin)
 			if got := from.get(t, "/api/v1/health"); got.header.Get("Access-Control-Allow-Origin") != allowed || got.header.Get("Vary") != "Origin" {
-				t.Errorf("origin %s is answered %v", origin, got.header)
+				t.Errorf("origin %s: headers %v", origin, got.header)
 			}
 			preflight := from.with("Access-Control-Request-Method", http.MethodPatch).do(t, http.MethodOptions, "/api/v1/programs/1", nil).want(http.StatusNoContent)
 			if got := preflight.header.Get("Access-Control-Allow-Methods"); (got != "") != (allowed != "") {
-				t.Errorf("a preflight of %s allows %q", origin, got)
+				t.Errorf("preflight from %s allows %q", origin, got)
 			}
 		}
-		if got := nobody.get(t, "/api/v1/programs").header.Get("WWW-Authenticate"); got != "Bearer" {
+		if got := anonymous.get(t, "/api/v1/programs").header.Get("WWW-Authenticate"); got != "Bearer" {
 			t.Errorf("WWW-Authenticate is %q", got)
 		}
 	})
@@ -245,38 +245,38 @@ func requestIDs(t *testing.T, sys *system) {
 		}
 		for _, valid := range []string{"a", "my-id/1!~", strings.Repeat("x", 128)} {
 			if got := ask(valid); got != valid {
-				t.Errorf("%s: %q comes back as %q", where, valid, got)
+				t.Errorf("%s: X-Request-Id %q was replaced by %q", where, valid, got)
 			}
 		}
 		for _, other := range []string{"", strings.Repeat("x", 129), "with space", "tab\there", "é"} {
 			if got := ask(other); !isMinted(got) {
-				t.Errorf("%s: for %q comes %q", where, other, got)
+				t.Errorf("%s: X-Request-Id %q was not replaced by a new id but by %q", where, other, got)
 			}
 		}
 		if first, second := ask(""), ask(""); first == second {
-			t.Errorf("%s: two requests with the id %s", where, first)
+			t.Errorf("%s: two requests got the id %s", where, first)
 		}
 	}
 }
 
-// TestAnswers is the dialect that answers are written in.
-func TestAnswers(t *testing.T) {
+// TestAnswers describes the JSON of responses.
+func TestResponses(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)
 	conversion := w.report(t, purchase("00000000-0000-4000-8000-000000000000")).want(http.StatusCreated)
-	answers := []answer{
+	responses := []response{
 		w.merchant.get(t, w.programPath()), w.merchant.get(t, w.participantPath()), w.merchant.get(t, "/api/v1/programs"),
 		w.merchant.get(t, w.commissionPath(w.earn(t))), w.merchant.get(t, "/api/v1/commissions"), w.merchant.get(t, "/api/v1/api-keys"), conversion,
 	}
-	t.Run("the dashboard is camelCase, the server's surface snake_case", func(t *testing.T) {
-		for _, got := range answers {
+	t.Run("dashboard routes use camelCase, server routes snake_case", func(t *testing.T) {
+		for _, got := range responses {
 			wrong := regexp.MustCompile(`"[a-z0-9]+(_[a-z0-9]+)+":`)
-			if got.what == conversion.what {
+			if got.request == conversion.request {
 				wrong = regexp.MustCompile(`"[a-z0-9]+[A-Z][A-Za-z0-9]*":`)
 			}
 			if found := wrong.FindString(got.body); found != "" {
-				t.Errorf("%s has the name %s", got.what, found)
+				t.Errorf("%s has the name %s", got.request, found)
 			}
 		}
 	})
@@ -284,43 +284,43 @@ func TestAnswers(t *testing.T) {
 		stamp := regexp.MustCompile(`"\d{4}-\d\d-\d\dT[^"]*"`)
 		exact := regexp.MustCompile(`^"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"$`)
 		seen := 0
-		for _, got := range answers {
+		for _, got := range responses {
 			for _, text := range stamp.FindAllString(got.body, -1) {
 				if seen++; !exact.MatchString(text) {
-					t.Errorf("%s has the timestamp %s", got.what, text)
+					t.Errorf("%s has the timestamp %s", got.request, text)
 				}
 			}
 		}
 		if seen < 10 {
-			t.Errorf("only %d timestamps seen", seen)
+			t.Errorf("only %d timestamps found", seen)
 		}
 	})
-	t.Run("numbers are numbers, absent things are null, lists and zeros are there", func(t *testing.T) {
+	t.Run("numbers are JSON numbers, missing values are null, empty lists and zeros are present", func(t *testing.T) {
 		w.merchant.get(t, w.commissionPath(w.earn(t))).want(http.StatusOK).wantFields(object{
 			"amountCents": 2000, "reversedAmountCents": 0, "needsReview": false, "reviewReasons": []any{}, "flatAmountCents": nil, "paidAt": nil, "rejectionCode": nil,
 		})
 		conversion.wantFields(object{"amount_cents": 10_000, "attributed": false, "commission": nil, "attribution.promo_code": nil, "attribution.clicked_at": nil, "fraud.signals": []any{}})
 		w.merchant.in("live").get(t, "/api/v1/programs").want(http.StatusOK).wantFields(object{"data": []any{}, "total": 0, "page": 1, "limit": 20})
 	})
-	t.Run("204 has no body and no type", func(t *testing.T) {
+	t.Run("204 has no body and no Content-Type", func(t *testing.T) {
 		got := sys.caller().post(t, "/api/v1/auth/logout", object{"refreshToken": "none"}).want(http.StatusNoContent)
 		if got.body != "" || got.header.Get("Content-Type") != "" {
 			t.Errorf("body %q, type %q", got.body, got.header.Get("Content-Type"))
 		}
 	})
-	t.Run("text comes back as it went in", func(t *testing.T) {
+	t.Run("text is returned unchanged", func(t *testing.T) {
 		name := "<b>\"Ünï\\cödé\" 🛶 \u2028 & {{.}}"
 		w.merchant.post(t, "/api/v1/programs", object{"name": name}).want(http.StatusCreated).wantFields(object{"name": name})
 	})
 }
 
-// TestHTTPS: plain HTTP has one answer, and only a trusted proxy may say that
-// the client came over HTTPS.
+// TestHTTPS checks that plain HTTP is rejected. Only a trusted proxy may report that the
+// client used HTTPS.
 func TestHTTPS(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{env: map[string]string{"TRIBUTARY_ALLOW_HTTP": "false"}})
 	for _, where := range []string{sys.api + "/api/v1/health", sys.api + "/none", sys.edge + "/v1/health"} {
-		ask := func(c caller) answer { return c.send(t, http.MethodGet, where, nil) }
+		ask := func(c caller) response { return c.send(t, http.MethodGet, where, nil) }
 		ask(sys.caller()).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
 		ask(sys.caller().with("X-Forwarded-Proto", "http")).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
 		ask(sys.caller().with("X-Forwarded-Proto", "https, http")).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
@@ -332,8 +332,8 @@ func TestHTTPS(t *testing.T) {
 	}
 	sys.caller().send(t, http.MethodPost, sys.edge+"/v1/clicks", object{}).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
 
-	nobodyTrusted := start(t, setup{env: map[string]string{"TRIBUTARY_ALLOW_HTTP": "false", "TRIBUTARY_TRUSTED_PROXIES": ""}})
-	for _, where := range []string{nobodyTrusted.api + "/api/v1/health", nobodyTrusted.edge + "/v1/health"} {
-		nobodyTrusted.caller().with("X-Forwarded-Proto", "https").send(t, http.MethodGet, where, nil).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
+	untrusting := start(t, setup{env: map[string]string{"TRIBUTARY_ALLOW_HTTP": "false", "TRIBUTARY_TRUSTED_PROXIES": ""}})
+	for _, where := range []string{untrusting.api + "/api/v1/health", untrusting.edge + "/v1/health"} {
+		untrusting.caller().with("X-Forwarded-Proto", "https").send(t, http.MethodGet, where, nil).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
 	}
 }

@@ -36,12 +36,12 @@ func walkConversions(t *testing.T, sys *system) {
 			t.Errorf("an empty explanation or id: %s", got.body)
 		}
 	})
-	t.Run("a click from the same instant is found", func(t *testing.T) {
+	t.Run("a click is found at once", func(t *testing.T) {
 		for range 10 {
 			w.report(t, purchase(w.click(t))).want(http.StatusCreated).wantFields(object{"attribution.reason_code": "CLICK_MATCHED"})
 		}
 	})
-	t.Run("what cannot be resolved is recorded without a partner", func(t *testing.T) {
+	t.Run("a conversion without a valid signal is stored without a partner", func(t *testing.T) {
 		refused := func(body object, reason string) {
 			t.Helper()
 			w.report(t, body).want(http.StatusCreated).wantFields(object{
@@ -58,13 +58,13 @@ func walkConversions(t *testing.T, sys *system) {
 		early["occurred_at"] = sys.clock.now().Add(-6 * time.Minute).UTC().Format(time.RFC3339Nano)
 		refused(early, "CLICK_AFTER_CONVERSION")
 	})
-	t.Run("an unresolvable first signal falls through to the next", func(t *testing.T) {
+	t.Run("if the first signal is invalid, the next one is used", func(t *testing.T) {
 		both := purchase(w.click(t))
 		both["promo_code"] = "SAVE10"
 		w.report(t, both).want(http.StatusCreated).wantFields(object{"attributed": true, "attribution.method": "click"})
 	})
-	t.Run("events without a price earn nothing by default", func(t *testing.T) {
-		lead := object{"event_type": "lead", "external_transaction_id": fresh("lead"), "click_id": w.click(t)}
+	t.Run("events without an amount earn nothing by default", func(t *testing.T) {
+		lead := object{"event_type": "lead", "external_transaction_id": uniqueName("lead"), "click_id": w.click(t)}
 		w.report(t, lead).want(http.StatusCreated).wantFields(object{
 			"amount_cents": 0, "currency": nil, "attributed": true, "attribution.reason_code": "RULE_NOT_APPLICABLE", "commission": nil,
 		})
@@ -80,8 +80,8 @@ func walkConversions(t *testing.T, sys *system) {
 		own.report(t, purchase(click)).want(http.StatusCreated).
 			wantFields(object{"attributed": false, "attribution.reason_code": "PROGRAM_INACTIVE", "commission": nil})
 	})
-	t.Run("the rules say how much", func(t *testing.T) { amountsByRule(t, sys) })
-	t.Run("refusals come in order", func(t *testing.T) { refusedConversions(t, sys, w) })
+	t.Run("the rules determine the amount", func(t *testing.T) { amountsByRule(t, sys) })
+	t.Run("errors have a fixed order", func(t *testing.T) { rejectedConversions(t, sys, w) })
 }
 
 func amountsByRule(t *testing.T, sys *system) {
@@ -117,17 +117,17 @@ func amountsByRule(t *testing.T, sys *system) {
 			nil,
 			object{"commission.status": "approved", "commission.hold_until": nil},
 		},
-		"without a hold a person may be asked": {
+		"without a hold and without automatic approval it is pending": {
 			object{"holdPeriodDays": 0, "autoApproval": false},
 			nil,
 			object{"commission.status": "pending", "commission.hold_until": nil},
 		},
-		"another currency without a rate is for a person to review": {
+		"another currency without an exchange rate needs review": {
 			object{"holdPeriodDays": 0},
 			object{"currency": "EUR"},
 			object{"commission.status": "pending", "commission.currency": "EUR", "commission.needs_review": true},
 		},
-		"the largest amount there is": {
+		"the largest possible amount": {
 			object{"percentage": 100},
 			object{"amount_cents": 1_000_000_000_000},
 			object{"commission.amount_cents": 1_000_000_000_000},
@@ -144,7 +144,7 @@ func amountsByRule(t *testing.T, sys *system) {
 	}
 }
 
-func refusedConversions(t *testing.T, sys *system, w world) {
+func rejectedConversions(t *testing.T, sys *system, w world) {
 	t.Helper()
 	merchant := w.merchant
 	live := merchant.in("live")
@@ -168,7 +168,8 @@ func refusedConversions(t *testing.T, sys *system, w world) {
 	faulty(object{"occurred_at": sys.clock.now().AddDate(0, 0, -91).UTC().Format(time.RFC3339)}, "occurred_at")
 	faulty(object{"customer_email": "nobody", "customer_ip": "1.2.3"}, "customer_email", "customer_ip")
 
-	// 400 before 422: no signal, and a type that is wrong.
+	// 400 takes precedence over 422: the report has no signal and a value of a wrong
+	// type.
 	w.report(t, object{"event_type": 5}).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
 	for _, none := range []any{nil, ""} {
 		body := purchase("")
@@ -177,7 +178,8 @@ func refusedConversions(t *testing.T, sys *system, w world) {
 	}
 	liveWorld.report(t, purchase(click)).wantError(http.StatusUnprocessableEntity, "MODE_MISMATCH")
 
-	// 422 before 409: the external id is taken, the signal is of the other mode.
+	// 422 takes precedence over 409: the external id exists, and the signal is of the
+	// other mode.
 	twice := purchase(click)
 	w.report(t, twice).want(http.StatusCreated)
 	w.report(t, twice).wantError(http.StatusConflict, "CONVERSION_DUPLICATE")
@@ -187,24 +189,25 @@ func refusedConversions(t *testing.T, sys *system, w world) {
 	liveWorld.report(t, twice).wantError(http.StatusUnprocessableEntity, "MODE_MISMATCH")
 }
 
-// walkRaces: reports that race, and a click that comes after its purchase.
+// walkRaces sends concurrent reports, and a click that arrives after its purchase.
 func walkRaces(t *testing.T, sys *system) {
 	t.Helper()
 	w := sys.world(t, "test", nil)
 
-	t.Run("of a hundred equal reports one is recorded", func(t *testing.T) {
+	t.Run("one of a hundred equal reports is stored", func(t *testing.T) {
 		sale := purchase(w.click(t))
 		before := w.merchant.get(t, "/api/v1/commissions").number("total")
-		answers := atOnce(100, func(int) answer { return w.report(t, sale) })
-		if got := statuses(answers); got["201"] != 1 || got["409 CONVERSION_DUPLICATE"] != 99 {
+		responses := concurrently(100, func(int) response { return w.report(t, sale) })
+		if got := countStatuses(responses); got["201"] != 1 || got["409 CONVERSION_DUPLICATE"] != 99 {
 			t.Errorf("100 reports at once: %v", got)
 		}
 		if after := w.merchant.get(t, "/api/v1/commissions").number("total"); after != before+1 {
-			t.Errorf("they made %d commissions", after-before)
+			t.Errorf("they created %d commissions", after-before)
 		}
 	})
 	t.Run("a late click is attributed once", func(t *testing.T) {
-		// The edge mints the id that the client proposes, so the purchase can come first.
+		// The collector uses the id that the client proposes, so the purchase can be
+		// reported first.
 		late := affiliate.NewID[affiliate.Click](sys.clock.now()).String()
 		sale := purchase(late)
 		w.report(t, sale).want(http.StatusCreated).wantFields(object{"attributed": false, "attribution.reason_code": "CLICK_UNKNOWN"})
@@ -212,7 +215,7 @@ func walkRaces(t *testing.T, sys *system) {
 			sys.click(t, w.publicKey, object{"referral_code": w.code, "click_id": late})
 		}
 		search := "/api/v1/commissions?search=" + sale["external_transaction_id"].(string)
-		eventually(t, patience, "the commission is made", func() error {
+		eventually(t, waitTimeout, "the commission exists", func() error {
 			if n := w.merchant.get(t, search).number("total"); n != 1 {
 				return fmt.Errorf("there are %d", n)
 			}
@@ -225,7 +228,8 @@ func walkRaces(t *testing.T, sys *system) {
 
 		decisions := sys.count(t, `select count(*) from attribution_decisions d join conversions c on c.workspace_id = d.workspace_id and c.id = d.conversion_id
 			where c.external_transaction_id = $1`, sale["external_transaction_id"])
-		// Nothing waits for the click any more, so nothing attributes it again.
+		// The conversion must no longer wait for the click, so it is not attributed
+		// again.
 		waiting := sys.count(t, "select count(*) from awaited_clicks where click_id = $1", late)
 		if decisions != 2 || waiting != 0 {
 			t.Errorf("%d decisions, %d still waiting", decisions, waiting)
@@ -233,22 +237,22 @@ func walkRaces(t *testing.T, sys *system) {
 	})
 }
 
-// walkWindows: a window ends exactly days × 24 hours after its click, to the
-// millisecond.
+// walkWindows checks that an attribution window ends exactly days × 24 hours after its
+// click, to the millisecond.
 func walkWindows(t *testing.T, sys *system) {
 	t.Helper()
 	w := sys.world(t, "test", object{"attributionWindowDays": 1})
 	var ends time.Time
 	var click string
-	eventually(t, patience, "a click", func() error {
+	eventually(t, waitTimeout, "a click", func() error {
 		got := sys.click(t, w.publicKey, object{"referral_code": w.code})
 		if got.status != http.StatusCreated {
-			return fmt.Errorf("the collector answers %d", got.status)
+			return fmt.Errorf("the collector returns %d", got.status)
 		}
 		click, ends = got.text("click_id"), got.instant("expires_at")
 		return nil
 	})
-	at := func(when time.Time) answer {
+	at := func(when time.Time) response {
 		sale := purchase(click)
 		sale["occurred_at"] = when.UTC().Format(time.RFC3339Nano)
 		return w.report(t, sale).want(http.StatusCreated)
@@ -258,7 +262,7 @@ func walkWindows(t *testing.T, sys *system) {
 	sys.clock.advance(24*time.Hour - 2*time.Minute)
 	at(ends).wantFields(object{"attribution.reason_code": "CLICK_MATCHED"})
 	at(ends.Add(time.Millisecond)).wantFields(expired)
-	// What was in time and is reported late is attributed.
+	// A sale within the window is attributed, even if it is reported after the window.
 	sys.clock.advance(time.Hour)
 	w.report(t, purchase(click)).want(http.StatusCreated).wantFields(expired)
 	at(ends).wantFields(object{"attribution.reason_code": "CLICK_MATCHED"})

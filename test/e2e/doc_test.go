@@ -1,20 +1,21 @@
-// Package e2e_test runs the whole service and meets it as its users do: through
-// REST, gRPC and the collector. It reads as the product's manual.
+// Package e2e_test runs the whole service and uses it like a client: through REST, gRPC
+// and the collector. The tests describe the behaviour of the product.
 //
-//	walk_test.go       one click becomes an approved commission, point by point
-//	routes_test.go     who may call what, for every route of the contract
-//	contract_test.go   the shape of requests and answers
-//	limits_test.go     what a caller may send in a minute
-//	isolation_test.go  workspaces and modes see nothing of each other
-//	grpc_walk_test.go  the walk as an internal service makes it
-//	codes_test.go      every error code has a request that produces it
-//	outage_test.go     what is said when a dependency is lost
-//	webhooks_test.go   endpoints that are told of events, and webhook_deliveries_test.go what becomes of each delivery
-//	apart_test.go      the gateway as a process of its own
+//	walk_test.go               the main use case, from a click to an approved commission
+//	routes_test.go             which credentials may call each route of the API
+//	contract_test.go           the format of requests and responses
+//	limits_test.go             the rate limits
+//	isolation_test.go          workspaces and modes cannot see each other's data
+//	grpc_walk_test.go          the main use case over gRPC
+//	codes_test.go              every error code is returned in at least one test
+//	outage_test.go             responses while Redis or Postgres is not available
+//	webhooks_test.go           webhook endpoints
+//	webhook_deliveries_test.go webhook deliveries
+//	separate_gateway_test.go   the gateway in a process of its own
 //
-// Every test has a system of its own with a fresh database and a fresh Redis, so
-// tests run side by side. Time is a clock that the test sets; what is done in
-// the background is waited for by asking again, with a deadline.
+// Each test starts its own system with a new database and a new Redis, so tests run in
+// parallel. The system's clock is set by the test. For work in the background, a test
+// repeats a request until it gets the expected response or a time limit ends.
 package e2e_test
 
 import (
@@ -27,12 +28,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain makes sure that a system that was stopped has left nothing running,
-// and that a whole run has met every error code of the contract.
+// TestMain checks that stopped systems leave no goroutines. After a run of all tests it
+// also checks that every error code of the API was returned at least once.
 func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if missing := neverAnswered(); code == 0 && flag.Lookup("test.run").Value.String() == "" && len(missing) > 0 {
-			fmt.Fprintln(os.Stderr, "no test produced", strings.Join(missing, ", "))
+		if missing := missingCodes(); code == 0 && flag.Lookup("test.run").Value.String() == "" && len(missing) > 0 {
+			fmt.Fprintln(os.Stderr, "no test received the error codes", strings.Join(missing, ", "))
 			code = 1
 		}
 		os.Exit(code)

@@ -11,7 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/gen/openapi"
 )
 
-// operation is what the OpenAPI document says about a route.
+// operation is the OpenAPI description of a route.
 type operation struct {
 	id        string
 	segments  []string
@@ -40,8 +40,9 @@ var operations = sync.OnceValue(func() map[string][]operation {
 	return found
 })
 
-// find returns the most literal operation of a path, nil when none matches.
-func find(verb, path string) *operation {
+// findOperation returns the operation that matches a path, or nil. If several match, it
+// returns the one with the most literal segments.
+func findOperation(verb, path string) *operation {
 	parts := strings.Split(path, "/")
 	var best *operation
 	most := -1
@@ -65,16 +66,16 @@ func find(verb, path string) *operation {
 	return best
 }
 
-// checkDocumented fails the test when a route responds with a status that its
-// OpenAPI description does not have. A body of a GET and an unknown verb are not
-// requests of the document.
+// checkDocumented fails the test if the OpenAPI description of a route does not have the
+// response's status. It ignores a GET with a body and unknown methods, because the
+// document does not describe them.
 func checkDocumented(t testing.TB, request *http.Request, status int) {
 	t.Helper()
 	verb := request.Method
 	if verb == http.MethodHead {
 		verb = http.MethodGet
 	}
-	o := find(verb, request.URL.EscapedPath())
+	o := findOperation(verb, request.URL.EscapedPath())
 	if o == nil || verb == http.MethodGet && request.Body != nil {
 		return
 	}
@@ -83,8 +84,9 @@ func checkDocumented(t testing.TB, request *http.Request, status int) {
 	}
 }
 
-// The description of POST /v1/clicks is written by hand.
-func TestDocumentedClickIsTheResponse(t *testing.T) {
+// The OpenAPI description of POST /v1/clicks is written by hand, so this test compares
+// it with a response.
+func TestClick_MatchesOpenAPI(t *testing.T) {
 	w := start(t, setup{}).world(t, "test", nil)
 	w.click(t)
 	var document struct {

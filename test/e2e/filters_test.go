@@ -16,7 +16,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// TestFilters: what narrows a list.
+// TestFilters checks filters of lists.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -62,7 +62,8 @@ func TestFilters(t *testing.T) {
 	})
 }
 
-// TestProgramCurrency: a programme's currency changes until it has a commission.
+// TestProgramCurrency checks that a programme's currency can change until the programme
+// has a commission.
 func TestProgramCurrency(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})

@@ -12,17 +12,17 @@ type ed25519PublicKey = ed25519.PublicKey
 
 func signingKey() ed25519.PrivateKey { return ed25519.NewKeyFromSeed(signingSeed) }
 
-func strangersKey() ed25519.PrivateKey {
+func otherKey() ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{8}, ed25519.SeedSize))
 }
 
-// forged is a genuine access token with something changed, signed with key.
-func forged(t *testing.T, genuine string, change func(*jwt.Token, jwt.MapClaims), key any) string {
+// forgeToken returns a copy of an access token that change modifies and key signs.
+func forgeToken(t *testing.T, genuine string, change func(*jwt.Token, jwt.MapClaims), key any) string {
 	t.Helper()
 	claims := jwt.MapClaims{}
 	parsed, _, err := jwt.NewParser().ParseUnverified(genuine, claims)
 	if err != nil {
-		t.Fatalf("the service's own token: %v", err)
+		t.Fatalf("parse the genuine token: %v", err)
 	}
 	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims)
 	token.Header["kid"] = parsed.Header["kid"]
@@ -34,7 +34,7 @@ func forged(t *testing.T, genuine string, change func(*jwt.Token, jwt.MapClaims)
 	return text
 }
 
-func unchanged(*jwt.Token, jwt.MapClaims) {}
+func noChange(*jwt.Token, jwt.MapClaims) {}
 
 func asNone(token *jwt.Token, _ jwt.MapClaims) {
 	token.Method = jwt.SigningMethodNone

@@ -13,7 +13,7 @@ import (
 	"github.com/maxmind/mmdbwriter/mmdbtype"
 )
 
-// countryFile is a file in MaxMind's format in which a network is in a country.
+// countryFile writes a file in MaxMind's format that maps a network to a country.
 func countryFile(t *testing.T, network, country string) string {
 	t.Helper()
 	_, of, err := net.ParseCIDR(network)
@@ -28,7 +28,7 @@ func countryFile(t *testing.T, network, country string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "countries.mmdb")
-	file, err := os.Create(path) // #nosec G304 -- a name of this test's
+	file, err := os.Create(path) // #nosec G304 -- the test chose the name
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,16 +41,17 @@ func countryFile(t *testing.T, network, country string) string {
 	return path
 }
 
-// TestWhatTheEdgeSaysOfAVisitor: a click's country, agent and ad click id reach the
-// audit and the fraud rules, and its address reaches nobody.
-func TestWhatTheEdgeSaysOfAVisitor(t *testing.T) {
+// TestClickDetails_ReachAuditAndFraudRules checks that the country, the browser and the
+// ad click id of a click are available in the attribution audit and to the fraud rules.
+// The IP address is not.
+func TestClickDetails_ReachAuditAndFraudRules(t *testing.T) {
 	t.Parallel()
-	sys := start(t, setup{apart: true, env: map[string]string{"TRIBUTARY_COUNTRY_DB": countryFile(t, "203.0.113.0/24", "AQ")}})
+	sys := start(t, setup{separateProcesses: true, env: map[string]string{"TRIBUTARY_COUNTRY_DB": countryFile(t, "203.0.113.0/24", "AQ")}})
 	w := sys.world(t, "test", rules(object{"holdPeriodDays": 0}))
 	w.merchant.do(t, http.MethodPut, w.programPath()+"/fraud-policy", object{
 		"policy": "flag", "disabledRules": []string{"click_to_convert"}, "blockedCountries": []string{"AQ"},
 	}).want(http.StatusOK)
-	w.click(t) // the edge has heard of the code
+	w.click(t) // waits until the collector accepts the code
 	key := sys.caller().as(w.secretKey)
 	click := func(t *testing.T, from string, changes object) string {
 		t.Helper()
@@ -59,33 +60,32 @@ func TestWhatTheEdgeSaysOfAVisitor(t *testing.T) {
 			body[field] = value
 		}
 		return sys.caller().as(w.publicKey).with("X-Forwarded-For", from).with("X-Forwarded-Proto", "https").
-			with("User-Agent", visitorAgent).
+			with("User-Agent", browserUserAgent).
 			send(t, http.MethodPost, sys.edge+"/v1/clicks", body).want(http.StatusCreated).text("click_id")
 	}
 
 	t.Run("a blocked country", func(t *testing.T) {
-		// Right after the click, which is where it can be found: in the table or on
-		// its way there.
+		// The sale is reported right after the click, which may not be stored yet.
 		id := click(t, "203.0.113.7", nil)
 		w.sell(t, id, nil).wantFields(object{"fraud.flagged": true, "fraud.signals.0.rule": "blocked_country", "fraud.signals.0.score": 50, "commission.needs_review": true})
 	})
 	t.Run("another country", func(t *testing.T) {
 		w.sell(t, click(t, "198.51.100.7", nil), nil).wantFields(object{"fraud.flagged": false, "fraud.signals": []any{}})
 	})
-	t.Run("no consent, no country", func(t *testing.T) {
+	t.Run("a blocked country without consent", func(t *testing.T) {
 		w.sell(t, click(t, "203.0.113.7", object{"consent": "denied"}), nil).wantFields(object{"fraud.flagged": false, "fraud.signals": []any{}})
 	})
 	t.Run("an ad's click id", func(t *testing.T) {
 		id := click(t, "198.51.100.7", object{"url": "https://shop.example/?msclkid=secret-id"})
 		w.sell(t, id, nil).wantFields(object{"fraud.flagged": true, "fraud.signals.0.rule": "paid_search"})
 	})
-	t.Run("the audit", func(t *testing.T) {
+	t.Run("the attribution audit", func(t *testing.T) {
 		id := click(t, "203.0.113.8", object{"url": "https://shop.example/a?gclid=secret-id"})
 		path := "/api/v1/attribution/clicks/" + id
-		var seen answer
-		eventually(t, patience, "the click is stored", func() error {
+		var seen response
+		eventually(t, waitTimeout, "the click is stored", func() error {
 			if seen = key.get(t, path); seen.status != http.StatusOK {
-				return fmt.Errorf("the audit answers %d", seen.status)
+				return fmt.Errorf("the audit returns %d", seen.status)
 			}
 			return nil
 		})

@@ -197,7 +197,7 @@ func TestGoClient(t *testing.T) {
 	})
 
 	t.Run("WebhooksOfTheServiceVerifyAndOthersDoNot", func(t *testing.T) {
-		hook := receive(t)
+		hook := startReceiver(t)
 		endpoint := w.merchant.post(t, "/api/v1/webhooks", object{"url": hook.url, "subscriptions": []string{"*"}}).want(http.StatusCreated)
 		w.merchant.post(t, "/api/v1/webhooks/"+endpoint.text("id")+"/test-ping", nil).want(http.StatusOK)
 		ping := hook.requests()[0]
@@ -215,6 +215,6 @@ func TestGoClient(t *testing.T) {
 func TestGoClient_TLSOrPlaintextIsRequired(t *testing.T) {
 	t.Parallel()
 	if _, err := tributary.New("127.0.0.1:9090", tributary.Options{}); err == nil {
-		t.Error("a client without TLS was made although plaintext was not asked for")
+		t.Error("no error for a client without TLS and without the option for plaintext")
 	}
 }

@@ -14,9 +14,9 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// TestWalkOverGRPC: what REST can do, an internal service does over gRPC with
-// the same credentials, from the first account to the approved commission.
-// Clicks alone come over HTTP, from the edge.
+// TestWalkOverGRPC runs the main use case over gRPC with the same credentials as over
+// REST, from the first account to the approved commission. Only the click is registered
+// over HTTP, at the collector.
 func TestWalkOverGRPC(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -35,14 +35,14 @@ func TestWalkOverGRPC(t *testing.T) {
 	}
 
 	registered, err := accounts.RegisterMerchant(t.Context(), &affiliatev1.RegisterMerchantRequest{
-		Email: fresh("merchant") + "@example.com", Password: password, Name: "Mara", WorkspaceName: "Shop",
+		Email: uniqueName("merchant") + "@example.com", Password: password, Name: "Mara", WorkspaceName: "Shop",
 	})
 	ok(err)
 	refreshed, err := accounts.RefreshSession(t.Context(), &affiliatev1.RefreshSessionRequest{RefreshToken: registered.GetRefreshToken()})
 	ok(err)
 	merchant := as(refreshed.GetAccessToken())
 	partnered, err := accounts.RegisterPartner(t.Context(), &affiliatev1.RegisterPartnerRequest{
-		Email: fresh("partner") + "@example.com", Password: password, Name: "Pia",
+		Email: uniqueName("partner") + "@example.com", Password: password, Name: "Pia",
 	})
 	ok(err)
 	partner := as(partnered.GetAccessToken())
@@ -52,10 +52,10 @@ func TestWalkOverGRPC(t *testing.T) {
 	secret, err := workspaces.CreateApiKey(merchant, &affiliatev1.CreateApiKeyRequest{Name: "server"})
 	ok(err)
 
-	hold, byItself, website := int32(0), false, "https://shop.example"
+	hold, autoApproval, website := int32(0), false, "https://shop.example"
 	program, err := programs.CreateProgram(merchant, &affiliatev1.CreateProgramRequest{
 		Name: "Shop", WebsiteUrl: &website,
-		CommissionRules: &affiliatev1.CommissionRules{HoldPeriodDays: &hold, AutoApproval: &byItself},
+		CommissionRules: &affiliatev1.CommissionRules{HoldPeriodDays: &hold, AutoApproval: &autoApproval},
 	})
 	ok(err)
 	id := program.GetId()
@@ -87,7 +87,7 @@ func TestWalkOverGRPC(t *testing.T) {
 	click := w.click(t)
 	amount, currency := int64(10_000), "USD"
 	made, err := conversions.ReportConversion(as(secret.GetSecretKey()), &affiliatev1.ReportConversionRequest{
-		EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: fresh("order"),
+		EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: uniqueName("order"),
 		AmountCents: &amount, Currency: &currency, ClickId: &click,
 	})
 	ok(err)
@@ -102,7 +102,7 @@ func TestWalkOverGRPC(t *testing.T) {
 	if read.GetStatus() != affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED || len(read.GetHistory()) != 2 || read.GetClickId() != click {
 		t.Errorf("commission %v", read)
 	}
-	// One call of every other service, and a stream.
+	// Call each of the other services once, and read a stream.
 	links, promoCodes, sides := affiliatev1.NewLinkServiceClient(conn), affiliatev1.NewPromoCodeServiceClient(conn), affiliatev1.NewPartnerServiceClient(conn)
 	group, err := programs.CreateGroup(merchant, &affiliatev1.CreateGroupRequest{ProgramId: id, Name: "Gold", FlatAmountCents: &amount})
 	ok(err)
@@ -119,7 +119,7 @@ func TestWalkOverGRPC(t *testing.T) {
 	link, err := links.CreatePartnerLink(partner, &affiliatev1.CreatePartnerLinkRequest{ProgramId: id, DestinationUrl: website + "/beans"})
 	ok(err)
 	_, err = links.UpdateLink(merchant, &affiliatev1.UpdateLinkRequest{ProgramId: id, LinkId: link.GetId(), SubId: &website})
-	wantStatus(t, err, codes.InvalidArgument, "VALIDATION_ERROR") // a field without its mask
+	wantStatus(t, err, codes.InvalidArgument, "VALIDATION_ERROR") // a field without a field mask
 	promo, err := promoCodes.CreatePromoCode(merchant, &affiliatev1.CreatePromoCodeRequest{
 		ProgramId: id, ParticipantId: applied.GetId(), Code: "SAVE", DiscountType: affiliatev1.DiscountType_DISCOUNT_TYPE_PERCENTAGE, DiscountValue: proto.Float64(10),
 	})
@@ -137,7 +137,7 @@ func TestWalkOverGRPC(t *testing.T) {
 	piece, err := export.Recv()
 	ok(err)
 	if piece.GetContentType() != "text/csv; charset=utf-8" || !bytes.HasPrefix(piece.GetData(), []byte("id,at,")) && !bytes.HasPrefix(piece.GetData(), []byte(`"id","at",`)) {
-		t.Errorf("the export begins %s %q", piece.GetContentType(), piece.GetData())
+		t.Errorf("the export begins with %s %q", piece.GetContentType(), piece.GetData())
 	}
 	refusedExport, err := workspaces.ExportAuditLog(partner, &affiliatev1.ExportAuditLogRequest{})
 	ok(err)
@@ -174,7 +174,7 @@ func TestWalkOverGRPC(t *testing.T) {
 	piece, err = table.Recv()
 	ok(err)
 	if !bytes.HasPrefix(piece.GetData(), []byte("id,createdAt,")) {
-		t.Errorf("the table begins %q", piece.GetData())
+		t.Errorf("the export begins with %q", piece.GetData())
 	}
 
 	list, err := commissions.ListProgramCommissions(merchant, &affiliatev1.ListProgramCommissionsRequest{
@@ -185,7 +185,7 @@ func TestWalkOverGRPC(t *testing.T) {
 		t.Errorf("listed %v", list)
 	}
 
-	// Both ways in show the same, and logging out here ends the session there.
+	// REST returns the same data, and a logout over gRPC also ends the session for REST.
 	rest := sys.caller().as(refreshed.GetAccessToken()).with("X-Mode", "test")
 	path := "/api/v1/programs/" + id + "/commissions/" + commission
 	rest.get(t, path).want(http.StatusOK).wantFields(object{"status": "approved", "amountCents": 2000})

@@ -32,21 +32,21 @@ import (
 )
 
 const (
-	// startLimit bounds the start of a system, and patience the wait for what is
-	// done in the background, on a machine with every core busy.
-	startLimit = 30 * time.Second
-	patience   = 20 * time.Second
-	// askAgain is the pause between two looks at something awaited.
-	askAgain = 10 * time.Millisecond
+	// startTimeout limits the start of a system, and waitTimeout the wait for work in
+	// the background. Both are long because the machine may be busy.
+	startTimeout = 30 * time.Second
+	waitTimeout  = 20 * time.Second
+	// pollInterval is the pause between two checks of a condition.
+	pollInterval = 10 * time.Millisecond
 )
 
-// The key that signs access tokens, so that tests can forge with and without it.
+// The key that signs access tokens. Tests use it to forge tokens.
 const signingKeyID = "e2e"
 
 var signingSeed = bytes.Repeat([]byte{7}, 32)
 
-// clock is the time of a whole system. It runs with the machine's clock, some
-// way ahead, until it is stopped.
+// clock is the clock of a system. It runs at the speed of the machine's clock, with an
+// offset, until it is stopped.
 type clock struct {
 	mu      sync.Mutex
 	ahead   time.Duration
@@ -62,7 +62,7 @@ func (c *clock) now() time.Time {
 	return time.Now().Add(c.ahead)
 }
 
-// stop makes time pass only by advance.
+// stop stops the clock. Then the time changes only with advance.
 func (c *clock) stop() {
 	now := c.now()
 	c.mu.Lock()
@@ -70,7 +70,8 @@ func (c *clock) stop() {
 	c.stopped = now
 }
 
-// resume ends a stop: time is where it would be without.
+// resume lets the clock run again. It shows the time that it would show without the
+// stop.
 func (c *clock) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -86,25 +87,25 @@ func (c *clock) advance(d time.Duration) {
 	c.ahead += d
 }
 
-// setup is what a test wants different from the others. The zero value is a core
-// with its gateway in one process and a collector, on fresh servers, with limits
-// that no test meets by accident.
+// setup configures a system. The zero value is a core with the gateway in one process,
+// and a collector, on new servers, with rate limits that no test reaches.
 type setup struct {
-	// env overrides the documented variables.
+	// env overrides environment variables.
 	env map[string]string
-	// database and redis replace the fresh ones.
+	// database and redis are URLs of servers to use instead of new ones.
 	database, redis string
-	// apart runs the gateway over a network connection to the core, and the
-	// collector as its command opens it, on the machine's clock.
-	apart bool
+	// separateProcesses starts the gateway separately, connected to the core over the
+	// network. It also opens the collector in the same way as cmd/collector, with the
+	// machine's clock.
+	separateProcesses bool
 }
 
 // system is the running service.
 type system struct {
 	clock *clock
-	// The addresses of the REST API, the collector and the private ports.
+	// The addresses of the REST API, the collector, the gRPC port and the metrics port.
 	api, edge, grpc, metrics string
-	// database is for the few things that no API shows yet.
+	// database is the URL of the database, for data that the API does not show.
 	database string
 	logs     *logBuffer
 	http     *http.Client
@@ -143,7 +144,7 @@ func start(t *testing.T, s setup) *system {
 		clock:    &clock{},
 		database: s.database,
 		logs:     &logBuffer{},
-		http:     &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: startLimit},
+		http:     &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}, Timeout: startTimeout},
 	}
 	log := slog.New(slog.NewJSONHandler(sys.logs, nil))
 	var parts processes
@@ -151,7 +152,7 @@ func start(t *testing.T, s setup) *system {
 		sys.http.CloseIdleConnections()
 		parts.stop(t)
 		if t.Failed() {
-			t.Logf("what the system logged:\n%s", sys.logs.loud())
+			t.Logf("warnings and errors of the system:\n%s", sys.logs.warnings())
 		}
 	})
 
@@ -163,14 +164,14 @@ func start(t *testing.T, s setup) *system {
 	sys.grpc, sys.metrics = on.GRPC.Addr().String(), address(on.Metrics)
 	api := listen(t)
 	sys.api = address(api)
-	if !s.apart {
+	if !s.separateProcesses {
 		on.API = api
 	}
 	parts.run("core", func(ctx context.Context) error {
 		defer core.Close()
 		return core.Run(ctx, on)
 	})
-	if s.apart {
+	if s.separateProcesses {
 		env["TRIBUTARY_GRPC_ADDR"] = sys.grpc
 		cfg, private := parse[settings.Gateway](t, env), listen(t)
 		parts.run("gateway", func(ctx context.Context) error {
@@ -179,27 +180,27 @@ func start(t *testing.T, s setup) *system {
 	}
 	clicks := listen(t)
 	sys.edge = address(clicks)
-	parts.run("collector", openCollector(t, env, s.apart, sys.clock.now, log, clicks))
+	parts.run("collector", openCollector(t, env, s.separateProcesses, sys.clock.now, log, clicks))
 
-	eventually(t, startLimit, "the system is ready", func() error {
+	eventually(t, startTimeout, "the system is ready", func() error {
 		if got := sys.caller().send(t, http.MethodGet, sys.metrics+"/readyz", nil); got.status != http.StatusOK {
-			return fmt.Errorf("readiness answers %d", got.status)
+			return fmt.Errorf("readiness returns %d", got.status)
 		}
-		// Until the core has told the directory of what there is, an edge believes
-		// any key whose checksum is right.
+		// The collector accepts any key with a valid checksum until the edge directory
+		// is complete.
 		stranger := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
 		got := sys.caller().as(stranger).with("X-Forwarded-Proto", "https").
 			send(t, http.MethodPost, sys.edge+"/v1/clicks", object{"referral_code": "nobody"})
 		if got.status != http.StatusUnauthorized && got.status != http.StatusForbidden {
-			return fmt.Errorf("the collector answers %d to a key that nobody has", got.status)
+			return fmt.Errorf("the collector returns %d for an unknown key", got.status)
 		}
 		return nil
 	})
 	return sys
 }
 
-// openCollector makes a collector that shares the system's clock, or the one
-// that the command would run.
+// openCollector opens a collector with the system's clock. If asCommand is set, it opens
+// the collector like cmd/collector, with the machine's clock.
 func openCollector(t *testing.T, env map[string]string, asCommand bool, now func() time.Time, log *slog.Logger, on net.Listener) func(context.Context) error {
 	t.Helper()
 	read := parse[settings.Collector](t, env)
@@ -249,8 +250,8 @@ func listen(t *testing.T) net.Listener {
 
 func address(l net.Listener) string { return "http://" + l.Addr().String() }
 
-// processes are what runs; they stop in the reverse order, so that nobody loses
-// what it leans on.
+// processes contains the running parts of a system. They are stopped in the reverse
+// order of their start, so that each part stops before the parts that it depends on.
 type processes struct{ running []process }
 
 type process struct {
@@ -278,7 +279,7 @@ func (p *processes) stop(t *testing.T) {
 	}
 }
 
-// dial is a gRPC connection to the core's private port.
+// dial returns a gRPC connection to the core's private port.
 func (sys *system) dial(t *testing.T) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient(sys.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -289,7 +290,8 @@ func (sys *system) dial(t *testing.T) *grpc.ClientConn {
 	return conn
 }
 
-// eventually asks until the answer is nil.
+// eventually calls ask repeatedly until it returns nil. It fails the test when the time
+// is over.
 func eventually(t *testing.T, within time.Duration, what string, ask func() error) {
 	t.Helper()
 	deadline := time.Now().Add(within)
@@ -301,11 +303,11 @@ func eventually(t *testing.T, within time.Duration, what string, ask func() erro
 		if time.Now().After(deadline) {
 			t.Fatalf("not within %v: %s: %v", within, what, err)
 		}
-		time.Sleep(askAgain)
+		time.Sleep(pollInterval)
 	}
 }
 
-// logBuffer keeps what the system logs.
+// logBuffer stores the log of a system.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -323,8 +325,8 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// loud are the lines that somebody would be woken for.
-func (b *logBuffer) loud() string {
+// warnings returns the lines with the level WARN or ERROR.
+func (b *logBuffer) warnings() string {
 	var loud strings.Builder
 	for line := range strings.Lines(b.String()) {
 		if strings.Contains(line, `"level":"ERROR"`) || strings.Contains(line, `"level":"WARN"`) {

@@ -6,18 +6,18 @@ import (
 	"testing"
 )
 
-// idFilter is a query parameter that is an id.
+// idFilter is a query parameter whose value is an id.
 type idFilter struct {
 	route
 	name, parameter string
 }
 
-// idFilters reads the id filters of all routes out of the descriptors.
+// idFilters returns the id filters of all routes, from the proto descriptors.
 func idFilters(t *testing.T) []idFilter {
 	t.Helper()
 	var all []idFilter
 	for _, r := range routes(t) {
-		// The sums of a partner's summary are no list.
+		// A partner's summary is not a list.
 		if r.verb != http.MethodGet || r.rpc == "GetPartnerSummary" {
 			continue
 		}
@@ -25,7 +25,7 @@ func idFilters(t *testing.T) []idFilter {
 			field := r.input.Fields().Get(i)
 			name := string(field.Name())
 			isID := strings.HasSuffix(name, "_id") || name == "actor"
-			// A transaction id is the merchant's own text.
+			// A transaction id is text of the merchant.
 			if isID && name != "external_transaction_id" && !strings.Contains(r.template, "{"+name+"}") {
 				all = append(all, idFilter{r, name, field.JSONName()})
 			}
@@ -34,13 +34,13 @@ func idFilters(t *testing.T) []idFilter {
 	return all
 }
 
-// TestIDFilters: an id that the caller's mode does not have is not found, whichever
-// list it filters.
+// TestIDFilters checks that every list returns 404 if a filter has an id that does not
+// exist in the caller's mode.
 func TestIDFilters(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w, foreign := sys.world(t, "test", nil), sys.world(t, "test", nil)
-	own, theirs := w.everyID(t), foreign.everyID(t)
+	own, theirs := w.createAll(t), foreign.createAll(t)
 	live := w.merchant.in("live").program(t, nil)
 	event := func(w world, ids map[string]string) string {
 		return w.merchant.get(t, webhooksPath+"/"+ids["webhook_id"]+"/deliveries").want(http.StatusOK).text("data.0.eventId")
@@ -49,7 +49,7 @@ func TestIDFilters(t *testing.T) {
 	const never = "01890000-0000-7000-8000-000000000001"
 	values := func(of map[string]string) (all []string) {
 		for name, id := range of {
-			// Clicks and deliveries are no resources of the audit log.
+			// The audit log has no entries about clicks and deliveries.
 			if name != "click_id" && name != "delivery_id" {
 				all = append(all, id)
 			}
@@ -70,7 +70,7 @@ func TestIDFilters(t *testing.T) {
 	for _, f := range idFilters(t) {
 		want, ok := filters[f.name]
 		if !ok {
-			t.Errorf("%s filters by %s, which this test does not know", f, f.name)
+			t.Errorf("%s has the filter %s, which is missing in this test", f, f.name)
 			continue
 		}
 		met[f.name] = true
@@ -87,16 +87,16 @@ func TestIDFilters(t *testing.T) {
 				}
 				from.get(t, path+id).wantError(http.StatusNotFound, "NOT_FOUND")
 			}
-			if f.name != "actor" { // which is also the word system
+			if f.name != "actor" { // an actor may also be "system"
 				from.get(t, path+"x").wantError(http.StatusBadRequest, "VALIDATION_ERROR")
 			}
 		})
 	}
 	if len(met) != len(filters) {
-		t.Errorf("only %v are filters", met)
+		t.Errorf("only %v are filters of a list", met)
 	}
 
-	t.Run("what entries of the audit log name stays known", func(t *testing.T) {
+	t.Run("the audit log can still be filtered by deleted resources", func(t *testing.T) {
 		w.merchant.do(t, http.MethodDelete, "/api/v1/api-keys/"+own["key_id"], nil).want(http.StatusNoContent)
 		w.merchant.do(t, http.MethodDelete, w.programPath()+"/groups/"+own["group_id"], nil).want(http.StatusNoContent)
 		w.merchant.do(t, http.MethodDelete, "/api/v1/workspace/invites/"+own["invite_id"], nil).want(http.StatusNoContent)

@@ -6,55 +6,54 @@ import (
 	"testing"
 )
 
-// resident is a world with one of everything that a path can name.
-type resident struct {
+// populatedWorld is a world with one resource for each path parameter.
+type populatedWorld struct {
 	world
 	ids map[string]string
 }
 
-// merchantRoutes and partnerRoutes are those of the contract with ids in their
-// path.
+// routesOf returns the routes for a kind of credential that have ids in their path.
 func routesOf(t *testing.T, who string) (named []route) {
 	t.Helper()
 	for _, r := range routes(t) {
-		if contract[r.rpc].who == who && r.hasIDs() {
+		if contract[r.rpc].accepts == who && r.hasIDs() {
 			named = append(named, r)
 		}
 	}
 	return named
 }
 
-// everything is all that the API shows somebody, from every route that reads.
-// The export of a batch of payouts is an act, which the audit log notes.
-func everything(t *testing.T, from account, who string, ids map[string]string) string {
+// readEverything returns the responses of all GET routes that the account may call, as
+// one text. It leaves out the export of a payout batch, which writes to the audit log.
+func readEverything(t *testing.T, from account, who string, ids map[string]string) string {
 	t.Helper()
 	var all strings.Builder
 	for _, r := range routes(t) {
-		if r.verb == http.MethodGet && r.rpc != "ExportPayoutBatch" && contract[r.rpc].takes(who) && contract[r.rpc].who != anyone && !strings.HasSuffix(r.template, "/api-keys") {
+		if r.verb == http.MethodGet && r.rpc != "ExportPayoutBatch" && contract[r.rpc].allows(who) && contract[r.rpc].accepts != anyone && !strings.HasSuffix(r.template, "/api-keys") {
 			all.WriteString(r.String() + "\n" + from.get(t, r.path(ids)).want(http.StatusOK).body + "\n")
 		}
 	}
 	return all.String()
 }
 
-// TestNoRouteLeadsElsewhere: every route of a merchant, from every one of four
-// worlds into every other, through the other's programme and through one's own;
-// and every search for what only the other has. Nothing is read, counted or
-// changed.
-func TestNoRouteLeadsElsewhere(t *testing.T) {
+// TestIsolation_AllRoutes calls every route of a merchant from each of four worlds with
+// the ids of every other world, also with the caller's own programme in the path. It
+// also searches for data of the other worlds. No call may read, count or change
+// anything.
+func TestIsolation_AllRoutes(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	partner := sys.partner(t)
-	var worlds []resident
+	var worlds []populatedWorld
 	for _, merchant := range []account{sys.merchant(t), sys.merchant(t)} {
 		for _, mode := range []string{"test", "live"} {
 			w := sys.worldOf(t, merchant.in(mode), partner.in(mode), nil)
-			worlds = append(worlds, resident{w, w.everyID(t)})
+			worlds = append(worlds, populatedWorld{w, w.createAll(t)})
 		}
 	}
 	before := make([]string, len(worlds))
 	for i, w := range worlds {
-		before[i] = everything(t, w.merchant, merchants, w.ids)
+		before[i] = readEverything(t, w.merchant, merchants, w.ids)
 		for _, other := range worlds {
 			if other.program != w.program && strings.Contains(before[i], other.program) {
 				t.Errorf("world %d shows a programme of another", i)
@@ -78,13 +77,13 @@ func TestNoRouteLeadsElsewhere(t *testing.T) {
 				if rule.modeless && same {
 					continue
 				}
-				want := r.absent()
+				want := r.unknownOutcome()
 				if rule.foreign != (outcome{}) && (!same || rule.foreign == allFailed) {
 					want = rule.foreign
 				}
-				own.merchant.do(t, r.verb, r.path(foreign.ids), rule.sent()).wantOutcome(want)
+				own.merchant.do(t, r.verb, r.path(foreign.ids), rule.requestBody()).wantOutcome(want)
 				if strings.Count(r.template, "{") > 1 {
-					own.merchant.do(t, r.verb, r.path(through), rule.sent()).wantOutcome(r.absent())
+					own.merchant.do(t, r.verb, r.path(through), rule.requestBody()).wantOutcome(r.unknownOutcome())
 				}
 			}
 			for _, search := range []string{
@@ -95,7 +94,7 @@ func TestNoRouteLeadsElsewhere(t *testing.T) {
 			for _, filter := range []string{"/links?participantId=", "/promo-codes?participantId="} {
 				own.merchant.get(t, own.programPath()+filter+foreign.participant).wantOutcome(notFound)
 			}
-			// What a body names is looked for in one's own world, too.
+			// Ids in a body are also looked up only in the caller's own world.
 			for path, body := range map[string]object{
 				"/links":       {"participantId": foreign.participant, "destinationUrl": "https://shop.example"},
 				"/promo-codes": {"participantId": foreign.participant, "code": "FOREIGN", "discountType": "percentage", "discountValue": 10},
@@ -111,29 +110,29 @@ func TestNoRouteLeadsElsewhere(t *testing.T) {
 		}
 	}
 	for i, w := range worlds {
-		if after := everything(t, w.merchant, merchants, w.ids); after != before[i] {
-			t.Errorf("world %d was\n%s\nand is\n%s", i, before[i], after)
+		if after := readEverything(t, w.merchant, merchants, w.ids); after != before[i] {
+			t.Errorf("world %d has changed:\nbefore\n%s\nafter\n%s", i, before[i], after)
 		}
 	}
 }
 
-// TestPartnersSeeTheirOwnOnly walks the partner's routes with another partner's
-// ids and in the other mode.
-func TestPartnersSeeTheirOwnOnly(t *testing.T) {
+// TestIsolation_Partners calls the partner's routes with another partner's ids and in
+// the other mode.
+func TestIsolation_Partners(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)
 	w.earn(t)
-	ids := w.everyID(t)
+	ids := w.createAll(t)
 	rival := sys.partner(t).in("test")
 	place := rival.post(t, w.applyPath(), nil).want(http.StatusCreated).text("id")
 	w.merchant.patch(t, w.programPath()+"/partners/"+place+"/approve", nil).want(http.StatusOK)
 	own := rival.post(t, "/api/v1/partner/links", object{"programId": w.program, "destinationUrl": "https://shop.example"}).want(http.StatusCreated).text("id")
 	rivals := map[string]string{"program_id": w.program, "link_id": own}
 
-	before := everything(t, w.partner, partners, ids)
-	if shown := everything(t, rival, partners, rivals); strings.Contains(shown, w.participant) || strings.Contains(shown, w.code) || strings.Contains(shown, "ROUTES") {
-		t.Errorf("a partner sees another's: %s", shown)
+	before := readEverything(t, w.partner, partners, ids)
+	if shown := readEverything(t, rival, partners, rivals); strings.Contains(shown, w.participant) || strings.Contains(shown, w.code) || strings.Contains(shown, "ROUTES") {
+		t.Errorf("a partner sees the data of another partner: %s", shown)
 	}
 	for _, r := range routesOf(t, partners) {
 		if strings.Contains(r.template, "{link_id}") {
@@ -141,7 +140,7 @@ func TestPartnersSeeTheirOwnOnly(t *testing.T) {
 			w.partner.in("live").do(t, r.verb, r.path(ids), nil).wantOutcome(notFound)
 		}
 	}
-	if after := everything(t, w.partner, partners, ids); after != before {
-		t.Errorf("it was\n%s\nand is\n%s", before, after)
+	if after := readEverything(t, w.partner, partners, ids); after != before {
+		t.Errorf("the data has changed:\nbefore\n%s\nafter\n%s", before, after)
 	}
 }

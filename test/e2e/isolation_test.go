@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestIsolation: two workspaces with two modes each are four worlds, and none
-// reads, counts or changes anything of another.
+// TestIsolation checks two workspaces with two modes each. Each of these four worlds
+// cannot read, count or change the data of another one.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -21,7 +21,7 @@ func TestIsolation(t *testing.T) {
 		}
 	}
 
-	t.Run("names are free in each", func(t *testing.T) {
+	t.Run("each world can use the same names", func(t *testing.T) {
 		for i, w := range worlds {
 			sale := purchase(w.click)
 			sale["external_transaction_id"] = "same-order"
@@ -30,7 +30,7 @@ func TestIsolation(t *testing.T) {
 			w.report(t, sale).wantError(http.StatusConflict, "CONVERSION_DUPLICATE")
 		}
 	})
-	t.Run("lists show and count what is their own", func(t *testing.T) {
+	t.Run("lists contain and count only the world's own data", func(t *testing.T) {
 		for _, w := range worlds {
 			w.merchant.get(t, "/api/v1/programs").want(http.StatusOK).wantFields(object{"total": 1, "data.0.id": w.program})
 			w.merchant.get(t, w.programPath()+"/partners").want(http.StatusOK).wantFields(object{"total": 2, "data.1.id": w.participant})
@@ -54,17 +54,17 @@ func TestIsolation(t *testing.T) {
 				continue
 			}
 			sameWorkspace := own.merchant.workspace == foreign.merchant.workspace
-			t.Run(fmt.Sprintf("%d does not reach %d", i, j), func(t *testing.T) { own.wantNothingOf(t, foreign, sameWorkspace) })
+			t.Run(fmt.Sprintf("%d cannot access %d", i, j), func(t *testing.T) { own.wantNoAccessTo(t, foreign, sameWorkspace) })
 		}
 	}
 	for i, w := range worlds {
 		if after := w.snapshot(t); after != before[i] {
-			t.Errorf("world %d was changed:\nbefore %s\nafter  %s", i, before[i], after)
+			t.Errorf("world %d has changed:\nbefore %s\nafter  %s", i, before[i], after)
 		}
 	}
 }
 
-// isolated is a world with something in it.
+// isolated is a world with a click and a commission.
 type isolated struct {
 	world
 	click, commission string
@@ -72,7 +72,7 @@ type isolated struct {
 
 func (w isolated) mode() string { return w.merchant.header.Get("X-Mode") }
 
-// snapshot is all that the API shows of a world.
+// snapshot returns the responses of several routes as one text, to compare them later.
 func (w isolated) snapshot(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -85,12 +85,12 @@ func (w isolated) snapshot(t *testing.T) string {
 	return all.String()
 }
 
-// wantNothingOf tries every read and every change on what belongs to another
-// world.
-func (w isolated) wantNothingOf(t *testing.T, foreign isolated, sameWorkspace bool) {
+// wantNoAccessTo sends reads and changes with the ids of another world, which must all
+// fail.
+func (w isolated) wantNoAccessTo(t *testing.T, foreign isolated, sameWorkspace bool) {
 	t.Helper()
-	// SPEC.md section 4 lists 403 for another workspace's programme here; what is
-	// of the other mode is 404.
+	// For these lists SPEC.md section 4 requires 403 for a programme of another
+	// workspace. A programme of the other mode is 404.
 	narrowed := forbidden
 	if sameWorkspace {
 		narrowed = notFound
@@ -101,7 +101,7 @@ func (w isolated) wantNothingOf(t *testing.T, foreign isolated, sameWorkspace bo
 	}
 	for _, path := range []string{
 		foreign.programPath(), foreign.programPath() + "/partners", foreign.participantPath(), foreign.commissionPath(foreign.commission),
-		// Through one's own programme, too.
+		// Also with the caller's own programme in the path.
 		w.programPath() + "/partners/" + foreign.participant, w.commissionPath(foreign.commission), foreign.commissionPath(w.commission),
 	} {
 		me.get(t, path).wantOutcome(notFound)
@@ -125,7 +125,7 @@ func (w isolated) wantNothingOf(t *testing.T, foreign isolated, sameWorkspace bo
 		false: notFound,
 	}[w.mode() == foreign.mode()])
 
-	// The edge, and the conversion API.
+	// The collector and the conversion API.
 	w.sys.click(t, w.publicKey, object{"referral_code": foreign.code}).wantOutcome(notFound)
 	report := w.report(t, purchase(foreign.click))
 	if sameWorkspace {

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// TestLimits counts with the documented limits, on a clock that stands still
-// unless the test moves it: N requests pass in any 60 seconds and the next one
-// is told how long to wait, exactly.
+// TestLimits tests the documented limits with a clock that only the test advances. N
+// requests succeed in any 60 seconds. The next response says exactly how long to wait.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{env: map[string]string{
 		"TRIBUTARY_LIMIT_TRACKING": "1000", "TRIBUTARY_LIMIT_CONVERSIONS": "120", "TRIBUTARY_LIMIT_AUTH": "10", "TRIBUTARY_LIMIT_GENERAL": "300",
-		// They are exact while Redis answers in time, and the machine may be busy.
+		// The limits are exact only if Redis responds within this time, and the machine
+		// may be busy.
 		"TRIBUTARY_LIMIT_TIMEOUT": "1s",
 	}})
-	// Accounts count in the auth zone of the address that they come from.
+	// Registrations count in the auth zone of the client address.
 	w, other := sys.world(t, "test", nil), sys.merchant(t)
 	w.click(t)
 	sys.clock.stop()
@@ -55,30 +55,30 @@ func TestLimits(t *testing.T) {
 	}
 	for _, z := range zones {
 		t.Run(z.name, func(t *testing.T) {
-			// What came before is forgotten.
+			// After a minute earlier requests no longer count.
 			sys.clock.advance(time.Minute + time.Second)
 			z.check(t, sys)
 		})
 	}
 	sys.clock.advance(time.Minute + time.Second)
 
-	t.Run("a refused credential counts against its address", func(t *testing.T) {
+	t.Run("an invalid credential counts for its address", func(t *testing.T) {
 		garbage := sys.caller().from("198.51.100.3").as("garbage")
 		for range 300 {
 			garbage.get(t, "/api/v1/programs").wantOutcome(unauthorized)
 		}
 		garbage.get(t, "/api/v1/programs").wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
-		// Whatever it is tried on, and none at all is no better.
+		// The limit applies to all routes, also without a credential.
 		garbage.post(t, "/api/v1/conversions", nil).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
 		sys.caller().from("198.51.100.3").get(t, "/api/v1/commissions").wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
-		// A good one is counted by itself, and health is not counted.
+		// A valid credential has its own count, and health checks are not counted.
 		good := other.login(t)
 		good.from("198.51.100.3").get(t, "/api/v1/programs").want(http.StatusOK)
 		sys.caller().from("198.51.100.3").get(t, "/api/v1/health").want(http.StatusOK)
 		garbage.from("198.51.100.4").get(t, "/api/v1/programs").wantOutcome(unauthorized)
 	})
-	t.Run("over the limit nothing else is said", func(t *testing.T) {
-		// 429 stands before 403 and 400; routes that are none are not counted.
+	t.Run("over the limit the response is always 429", func(t *testing.T) {
+		// 429 takes precedence over 403 and 400. Unknown routes are not counted.
 		partner := w.partner.login(t)
 		for range 300 {
 			partner.get(t, "/api/v1/programs").wantOutcome(forbidden)
@@ -88,13 +88,13 @@ func TestLimits(t *testing.T) {
 		partner.get(t, "/api/v1/none").wantOutcome(notFound)
 		partner.do(t, http.MethodPut, "/api/v1/programs", nil).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
 	})
-	t.Run("refusals have one order", func(t *testing.T) {
-		// What is wrong with the body, where everything before it is in order.
+	t.Run("errors have a fixed order", func(t *testing.T) {
+		// The error for each body if all earlier checks succeed.
 		bodies := []struct {
 			name, contentType, body string
 			outcome                 outcome
 		}{
-			{"a type that is not taken", "text/plain", `{"broken`, outcome{http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE"}},
+			{"an unsupported content type", "text/plain", `{"broken`, outcome{http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE"}},
 			{"too large", "application/json", `{"broken` + strings.Repeat("x", 64<<10), outcome{http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE"}},
 			{"broken", "application/json", `{"broken`, outcome{http.StatusBadRequest, "VALIDATION_ERROR"}},
 		}
@@ -117,7 +117,7 @@ func TestLimits(t *testing.T) {
 		each(t, usedUp.as("garbage"), &limited)
 		each(t, sys.caller().from("198.51.100.6").as("garbage"), &unauthorized)
 
-		// A token that authenticates is counted by itself, from any address.
+		// A valid token has its own count for all addresses.
 		partner, merchant := sys.partner(t).in("test").from("198.51.100.5"), sys.merchant(t).in("test").from("198.51.100.5")
 		each(t, partner, &forbidden)
 		each(t, merchant, nil)
@@ -128,20 +128,20 @@ func TestLimits(t *testing.T) {
 		each(t, partner, &limited)
 		each(t, merchant, &limited)
 	})
-	t.Run("an address is what a trusted proxy saw", func(t *testing.T) {
-		// What stands further left is the client's own claim.
+	t.Run("the client address comes from the trusted proxy", func(t *testing.T) {
+		// Addresses further left were sent by the client and are ignored.
 		for i := range 10 {
 			logout(fmt.Sprintf("192.0.2.%d, 198.51.100.20", i)).send(t).want(http.StatusNoContent)
 		}
 		logout("192.0.2.200, 198.51.100.20").send(t).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
-		// One subscriber has a whole /64.
+		// A /64 network counts as one address.
 		for i := range 10 {
 			logout(fmt.Sprintf("2001:db8::%d", i)).send(t).want(http.StatusNoContent)
 		}
 		logout("2001:db8::ffff:1").send(t).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
 		logout("2001:db8:0:1::1").send(t).want(http.StatusNoContent)
 	})
-	t.Run("a body that does not decode counts once", func(t *testing.T) {
+	t.Run("a request with an invalid body counts once", func(t *testing.T) {
 		fresh := other.login(t)
 		before := fresh.get(t, "/api/v1/programs").remaining()
 		broken := fresh.post(t, "/api/v1/programs", `{"broken`).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
@@ -151,7 +151,7 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// request is one that can be sent again and again.
+// request is a request that can be sent repeatedly.
 type request struct {
 	from   caller
 	method string
@@ -159,29 +159,29 @@ type request struct {
 	body   any
 }
 
-func (r request) send(t *testing.T) answer {
+func (r request) send(t *testing.T) response {
 	t.Helper()
 	return r.from.send(t, r.method, r.url, r.body)
 }
 
-// zone is one limit and how to use it up.
+// zone is a rate limit with requests that use it up.
 type zone struct {
 	name    string
 	limit   int
 	request request
 	passes  outcome
-	// elsewhere is a request that is counted under another subject.
+	// elsewhere is a request that counts for another subject.
 	elsewhere request
-	// leased: collectors fetch tokens in blocks that are good for a second. The
-	// second in which a token may be used late counts too, and only a refusal
-	// carries the limit's headers.
+	// leased means that collectors get tokens in blocks that are valid for a second. So
+	// a request may also count up to a second later, and only a 429 has the limit's
+	// headers.
 	leased bool
 }
 
 func (z zone) check(t *testing.T, sys *system) {
 	t.Helper()
-	// Half of the limit now and half of it 30 seconds later: a fixed window would
-	// let the limit pass twice around its end.
+	// Half of the requests are sent now and half 30 seconds later. With a fixed window,
+	// twice the limit would succeed around the end of the window.
 	half := z.limit / 2
 	for i := range z.limit {
 		if i == half {
@@ -202,10 +202,10 @@ func (z zone) check(t *testing.T, sys *system) {
 	}
 	state, want := refused.header.Get("RateLimit"), fmt.Sprintf(`"%s";r=0;t=%s`, z.name, refused.header.Get("Retry-After"))
 	if state != want {
-		t.Errorf("RateLimit of a refusal is %q, want %q", state, want)
+		t.Errorf("RateLimit of a 429 is %q, want %q", state, want)
 	}
 	if got := z.elsewhere.send(t); got.status == http.StatusTooManyRequests {
-		t.Errorf("another caller is refused: %s", got.body)
+		t.Errorf("another caller is limited too: %s", got.body)
 	}
 
 	wait, longest := refused.retryAfter(), 31*time.Second
@@ -213,7 +213,7 @@ func (z zone) check(t *testing.T, sys *system) {
 		longest += time.Second
 	}
 	if wait < 30*time.Second || wait > longest {
-		t.Errorf("the first half is free in 30 seconds, and Retry-After is %v", wait)
+		t.Errorf("the first half expires in 30 seconds, but Retry-After is %v", wait)
 	}
 	sys.clock.advance(wait - time.Second)
 	z.request.send(t).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
@@ -224,14 +224,14 @@ func (z zone) check(t *testing.T, sys *system) {
 	z.request.send(t).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
 }
 
-// remaining is what the RateLimit header says is left.
-func (a answer) remaining() int {
+// remaining returns the number of remaining requests from the RateLimit header.
+func (a response) remaining() int {
 	a.t.Helper()
 	_, rest, _ := strings.Cut(a.header.Get("RateLimit"), ";r=")
 	left, _, _ := strings.Cut(rest, ";")
 	n, err := strconv.Atoi(left)
 	if err != nil {
-		a.t.Fatalf("%s: RateLimit is %q", a.what, a.header.Get("RateLimit"))
+		a.t.Fatalf("%s: RateLimit is %q", a.request, a.header.Get("RateLimit"))
 	}
 	return n
 }

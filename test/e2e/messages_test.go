@@ -11,9 +11,9 @@ import (
 	restapi "github.com/tributary-hq/tributary/gateway/contract"
 )
 
-// surfaces says of each route, by verb and path template, whether its fields are
-// snake_case.
-var surfaces = sync.OnceValue(func() map[string]bool {
+// snakeCaseRoutes reports for each route, by method and path template, whether its
+// fields are snake_case.
+var snakeCaseRoutes = sync.OnceValue(func() map[string]bool {
 	routes, err := restapi.Routes(restapi.Files())
 	if err != nil {
 		panic(err)
@@ -25,22 +25,22 @@ var surfaces = sync.OnceValue(func() map[string]bool {
 	return snakeCase
 })
 
-// fault is an item of the details of an error, or of an item of a batch.
+// fault is an item in the details of an error, or of an item of a batch.
 type fault struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
 }
 
-// checkMessages fails the test when the message of a fault is not a sentence about
-// its field in the spelling of the route.
+// checkMessages fails the test if the message of a fault is not a sentence that begins
+// with its field, in the spelling of the route.
 func checkMessages(t testing.TB, request *http.Request, sent []byte, status int, body []byte) {
 	t.Helper()
-	o := find(request.Method, request.URL.EscapedPath())
+	o := findOperation(request.Method, request.URL.EscapedPath())
 	if o == nil || status != http.StatusBadRequest && status != http.StatusMultiStatus && status != http.StatusUnprocessableEntity {
 		return
 	}
 	template := strings.Join(o.segments, "/")
-	snakeCase, documented := surfaces()[request.Method+" "+template]
+	snakeCase, documented := snakeCaseRoutes()[request.Method+" "+template]
 	var response struct {
 		Details []fault
 		Results []struct{ Details []fault }
@@ -53,7 +53,7 @@ func checkMessages(t testing.TB, request *http.Request, sent []byte, status int,
 		faults = append(faults, result.Details...)
 	}
 	for _, f := range faults {
-		if wrong := f.wrong(snakeCase, request.URL.RawQuery+string(sent)); wrong != "" {
+		if wrong := f.problem(snakeCase, request.URL.RawQuery+string(sent)); wrong != "" {
 			t.Errorf("%s %s: %s: %q for the field %q", request.Method, template, wrong, f.Message, f.Field)
 		}
 	}
@@ -62,13 +62,14 @@ func checkMessages(t testing.TB, request *http.Request, sent []byte, status int,
 var (
 	snakeCaseName = regexp.MustCompile(`\b[a-z0-9]+(?:_[a-z0-9]+)+\b`)
 	camelCaseName = regexp.MustCompile(`\b[a-z0-9]+[A-Z][a-zA-Z0-9]*\b`)
-	// enumWords are at the end of a message. They have one spelling on all surfaces.
+	// enumWords matches the enum values at the end of a message. They have the same
+	// spelling on all routes.
 	enumWords = regexp.MustCompile(`(?: one of .*|( when \S+) is [a-z_]+)\.$`)
 )
 
-// wrong says what is wrong with the message. Names that the caller sent are right
-// in any spelling.
-func (f fault) wrong(snakeCase bool, sent string) string {
+// problem returns what is wrong with the message, or "". Names from the request are
+// allowed in any spelling.
+func (f fault) problem(snakeCase bool, sent string) string {
 	subject := f.Field
 	switch f.Field {
 	case "":
@@ -88,13 +89,13 @@ func (f fault) wrong(snakeCase bool, sent string) string {
 	}
 	for _, name := range otherName.FindAllString(enumWords.ReplaceAllString(f.Message, "$1"), -1) {
 		if !strings.Contains(sent, name) {
-			return "the message has the name " + name + " of the other surface"
+			return "the message contains the name " + name + " in the other spelling"
 		}
 	}
 	return ""
 }
 
-func TestFaultsOfMessagesAreFound(t *testing.T) {
+func TestFault_FindsWrongMessages(t *testing.T) {
 	for _, c := range []struct {
 		field, message string
 		snakeCase      bool
@@ -110,34 +111,34 @@ func TestFaultsOfMessagesAreFound(t *testing.T) {
 		{field: "dateTo", message: "must not be before dateFrom.", wrong: "the message does not begin with its field"},
 		{field: "dateTo", message: "dateTo must be a date", wrong: "the message is not one sentence"},
 		{field: "dateTo", message: "dateTo is bad. It must be a date.", wrong: "the message is not one sentence"},
-		{field: "dateTo", message: "dateTo must not be before date_from.", wrong: "the message has the name date_from of the other surface"},
-		{field: "a", message: "a is required when event_type is lead.", wrong: "the message has the name event_type of the other surface"},
-		{field: "date_to", message: "date_to must not be before dateFrom.", snakeCase: true, wrong: "the message has the name dateFrom of the other surface"},
+		{field: "dateTo", message: "dateTo must not be before date_from.", wrong: "the message contains the name date_from in the other spelling"},
+		{field: "a", message: "a is required when event_type is lead.", wrong: "the message contains the name event_type in the other spelling"},
+		{field: "date_to", message: "date_to must not be before dateFrom.", snakeCase: true, wrong: "the message contains the name dateFrom in the other spelling"},
 	} {
-		if got := (fault{c.field, c.message}).wrong(c.snakeCase, c.sent); got != c.wrong {
+		if got := (fault{c.field, c.message}).problem(c.snakeCase, c.sent); got != c.wrong {
 			t.Errorf("%q: %q, want %q", c.message, got, c.wrong)
 		}
 	}
 }
 
-// TestFaultsNameTheValueAsWritten: whether the gateway cannot decode a value or the
-// core refuses it, the fault has the path of the value in the body. The API has no
-// oneof and no map on the snake_case surface.
-func TestFaultsNameTheValueAsWritten(t *testing.T) {
+// TestFault_FieldIsThePathInTheBody checks that the field of a fault is the path of the
+// value in the request body. This must be so if the gateway cannot decode the value, and
+// if the core rejects it. The API has no oneof, and no map on the snake_case routes.
+func TestFault_FieldIsThePathInTheBody(t *testing.T) {
 	t.Parallel()
 	w := start(t, setup{}).world(t, "test", nil)
 	partner, key := w.sys.partner(t).in("test"), w.sys.caller().as(w.secretKey)
-	program := func(body string) answer { return w.merchant.patch(t, w.programPath(), body) }
-	application := func(body string) answer { return partner.post(t, w.applyPath(), body) }
-	conversion := func(body string) answer { return key.post(t, "/api/v1/conversions", body) }
+	program := func(body string) response { return w.merchant.patch(t, w.programPath(), body) }
+	application := func(body string) response { return partner.post(t, w.applyPath(), body) }
+	conversion := func(body string) response { return key.post(t, "/api/v1/conversions", body) }
 	rules := func(rules string) string { return `{"commissionRules":` + rules + `}` }
 	sale := func(fields string) string {
 		return `{"event_type":"purchase","external_transaction_id":"o","amount_cents":1,"currency":"USD","promo_code":"P",` + fields + `}`
 	}
-	type bodies struct{ undecodable, refused string }
+	type bodies struct{ undecodable, invalid string }
 	for _, c := range []struct {
 		shape string
-		send  func(body string) answer
+		send  func(body string) response
 		field string
 		bodies
 	}{
@@ -165,7 +166,7 @@ func TestFaultsNameTheValueAsWritten(t *testing.T) {
 		}},
 		{"whole body, snake_case", conversion, "body", bodies{undecodable: `[]`}},
 	} {
-		for _, body := range []string{c.undecodable, c.refused} {
+		for _, body := range []string{c.undecodable, c.invalid} {
 			if body != "" {
 				t.Run(c.shape, func(*testing.T) { c.send(body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", c.field) })
 			}

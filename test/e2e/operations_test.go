@@ -21,18 +21,18 @@ import (
 
 func walkOperations(t *testing.T, sys *system) {
 	t.Helper()
-	nobody := sys.caller()
+	anonymous := sys.caller()
 
 	t.Run("health needs no credential", func(t *testing.T) {
 		for _, path := range []string{"/api/v1/health", "/api/v1/health/ready"} {
-			if got := nobody.get(t, path).want(http.StatusOK); strings.TrimSpace(got.body) != `{"status":"ok"}` {
-				t.Errorf("%s answers %s", path, got.body)
+			if got := anonymous.get(t, path).want(http.StatusOK); strings.TrimSpace(got.body) != `{"status":"ok"}` {
+				t.Errorf("%s returns %s", path, got.body)
 			}
-			nobody.do(t, http.MethodHead, path, nil).want(http.StatusOK)
+			anonymous.do(t, http.MethodHead, path, nil).want(http.StatusOK)
 		}
 	})
-	t.Run("the metrics port has metrics and probes", func(t *testing.T) {
-		private := func(path string) answer { return nobody.send(t, http.MethodGet, sys.metrics+path, nil) }
+	t.Run("the metrics port has metrics and health checks", func(t *testing.T) {
+		private := func(path string) response { return anonymous.send(t, http.MethodGet, sys.metrics+path, nil) }
 		private("/healthz").want(http.StatusOK)
 		private("/readyz").want(http.StatusOK)
 		text := private("/metrics").want(http.StatusOK).body
@@ -42,17 +42,17 @@ func walkOperations(t *testing.T, sys *system) {
 			}
 		}
 	})
-	t.Run("the public ports have none of it", func(t *testing.T) {
+	t.Run("the public ports have no metrics or health checks", func(t *testing.T) {
 		for _, path := range []string{"/metrics", "/healthz", "/readyz", "/debug/pprof/", "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"} {
-			nobody.get(t, path).wantOutcome(notFound)
-			nobody.send(t, http.MethodGet, sys.edge+path, nil).wantOutcome(notFound)
+			anonymous.get(t, path).wantOutcome(notFound)
+			anonymous.send(t, http.MethodGet, sys.edge+path, nil).wantOutcome(notFound)
 		}
 	})
-	t.Run("the OpenAPI document is what is served", func(t *testing.T) {
+	t.Run("the OpenAPI document has every route", func(t *testing.T) {
 		var document struct {
 			Paths map[string]map[string]json.RawMessage
 		}
-		got := nobody.get(t, "/api/v1/openapi.json").want(http.StatusOK)
+		got := anonymous.get(t, "/api/v1/openapi.json").want(http.StatusOK)
 		if err := json.Unmarshal([]byte(got.body), &document); err != nil {
 			t.Fatal(err)
 		}
@@ -75,17 +75,17 @@ func walkOperations(t *testing.T, sys *system) {
 				t.Errorf("%s is not in the document", r)
 			}
 		}
-		if documented != len(all)+2 { // the document itself, and the collector's clicks
+		if documented != len(all)+2 { // the route of the document, and the collector's POST /v1/clicks
 			t.Errorf("the document has %d operations, the contract %d", documented, len(all))
 		}
-		for _, wrong := range integersAsStrings(got.at("components"), "components") {
+		for _, wrong := range integersAsStrings(got.value("components"), "components") {
 			t.Errorf("an integer is documented as a string: %s", wrong)
 		}
 	})
 }
 
-// integersAsStrings finds schemas that say of a 64-bit integer what protobuf's
-// own JSON would do with it.
+// integersAsStrings returns the schemas that describe a 64-bit integer as a string, like
+// protobuf's own JSON mapping.
 func integersAsStrings(value any, path string) (found []string) {
 	switch value := value.(type) {
 	case object:
@@ -103,8 +103,8 @@ func integersAsStrings(value any, path string) (found []string) {
 	return found
 }
 
-// walkGRPC: the private port takes the same credentials and gives the same
-// answers.
+// walkGRPC checks that the gRPC port accepts the same credentials and returns the same
+// errors as REST.
 func walkGRPC(t *testing.T, sys *system) {
 	t.Helper()
 	conn := sys.dial(t)
@@ -117,18 +117,18 @@ func walkGRPC(t *testing.T, sys *system) {
 		if err != nil || got.GetStatus() != healthpb.HealthCheckResponse_SERVING {
 			t.Errorf("health: %v, %v", got, err)
 		}
-		services := reflected(t, conn)
+		services := reflectedServices(t, conn)
 		for _, name := range []string{"affiliate.v1.ConversionService", "affiliate.v1.CommissionService", "grpc.health.v1.Health"} {
 			if !slices.Contains(services, name) {
 				t.Errorf("reflection does not show %s: %v", name, services)
 			}
 		}
 	})
-	t.Run("the walk from conversion to approval", func(t *testing.T) {
+	t.Run("from a conversion to its approval", func(t *testing.T) {
 		amount, currency, click := int64(10_000), "usd", w.click(t)
 		made, err := affiliatev1.NewConversionServiceClient(conn).ReportConversion(with("authorization", "Bearer "+w.secretKey, "x-mode", "live"),
 			&affiliatev1.ReportConversionRequest{
-				EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: fresh("order"),
+				EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: uniqueName("order"),
 				AmountCents: &amount, Currency: &currency, ClickId: &click,
 			})
 		if err != nil || !made.GetAttributed() || made.GetMode() != affiliatev1.Mode_MODE_TEST {
@@ -150,7 +150,7 @@ func walkGRPC(t *testing.T, sys *system) {
 		})
 		wantStatus(t, err, codes.FailedPrecondition, "COMMISSION_NOT_PENDING")
 	})
-	t.Run("refusals carry the same codes", func(t *testing.T) {
+	t.Run("errors have the same codes", func(t *testing.T) {
 		programs := affiliatev1.NewProgramServiceClient(conn)
 		list := func(ctx context.Context) error {
 			_, err := programs.ListPrograms(ctx, &affiliatev1.ListProgramsRequest{})
@@ -163,7 +163,7 @@ func walkGRPC(t *testing.T, sys *system) {
 		wantStatus(t, list(with("authorization", "Bearer "+w.merchant.access, "x-mode", "prod")), codes.InvalidArgument, "VALIDATION_ERROR")
 
 		_, err := programs.GetProgram(with("authorization", "Bearer "+w.merchant.access), &affiliatev1.GetProgramRequest{ProgramId: w.program})
-		wantStatus(t, err, codes.NotFound, "NOT_FOUND") // x-mode says nothing: live
+		wantStatus(t, err, codes.NotFound, "NOT_FOUND") // without x-mode the mode is live
 		_, err = programs.CreateProgram(merchant, &affiliatev1.CreateProgramRequest{})
 		if got := wantStatus(t, err, codes.InvalidArgument, "VALIDATION_ERROR"); len(got) != 1 || got[0].GetField() != "name" {
 			t.Errorf("violations: %v", got)
@@ -171,13 +171,13 @@ func walkGRPC(t *testing.T, sys *system) {
 		_, err = affiliatev1.NewConversionServiceClient(conn).ReportConversion(t.Context(), &affiliatev1.ReportConversionRequest{})
 		wantStatus(t, err, codes.Unauthenticated, "INVALID_API_KEY")
 	})
-	t.Run("a patch over gRPC names its fields", func(t *testing.T) {
+	t.Run("an update over gRPC needs a field mask", func(t *testing.T) {
 		programs := affiliatev1.NewProgramServiceClient(conn)
 		_, err := programs.UpdateProgram(merchant, &affiliatev1.UpdateProgramRequest{ProgramId: w.program, Name: "New"})
 		wantStatus(t, err, codes.InvalidArgument, "VALIDATION_ERROR")
 		w.merchant.get(t, w.programPath()).want(http.StatusOK)
 	})
-	t.Run("an answer names its request id", func(t *testing.T) {
+	t.Run("the response has the request id", func(t *testing.T) {
 		var header metadata.MD
 		_, err := affiliatev1.NewHealthServiceClient(conn).CheckLiveness(with("x-request-id", "from-a-trusted-host"), &affiliatev1.CheckLivenessRequest{}, grpc.Header(&header))
 		if got := header.Get("x-request-id"); err != nil || !slices.Equal(got, []string{"from-a-trusted-host"}) {
@@ -186,7 +186,7 @@ func walkGRPC(t *testing.T, sys *system) {
 	})
 }
 
-func reflected(t *testing.T, conn *grpc.ClientConn) []string {
+func reflectedServices(t *testing.T, conn *grpc.ClientConn) []string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -209,7 +209,7 @@ func reflected(t *testing.T, conn *grpc.ClientConn) []string {
 	return names
 }
 
-// wantStatus checks a refusal as gRPC callers see it and returns its violations.
+// wantStatus checks a gRPC error and returns its field violations.
 func wantStatus(t *testing.T, err error, code codes.Code, reason string) []*errdetails.BadRequest_FieldViolation {
 	t.Helper()
 	st := status.Convert(err)
@@ -222,7 +222,7 @@ func wantStatus(t *testing.T, err error, code codes.Code, reason string) []*errd
 		case *errdetails.BadRequest:
 			violations = detail.GetFieldViolations()
 			for _, v := range violations {
-				if wrong := (fault{v.GetField(), v.GetDescription()}).wrong(true, ""); wrong != "" {
+				if wrong := (fault{v.GetField(), v.GetDescription()}).problem(true, ""); wrong != "" {
 					t.Errorf("%s: %q for the field %q", wrong, v.GetDescription(), v.GetField())
 				}
 			}
@@ -234,7 +234,7 @@ func wantStatus(t *testing.T, err error, code codes.Code, reason string) []*errd
 	return violations
 }
 
-// walkLogs reads what the walk has left in the logs.
+// walkLogs checks the logs of the previous steps.
 func walkLogs(t *testing.T, sys *system) {
 	t.Helper()
 	merchant := sys.merchant(t)
@@ -247,7 +247,7 @@ func walkLogs(t *testing.T, sys *system) {
 	}
 	for line := range strings.Lines(logs) {
 		if !json.Valid([]byte(line)) {
-			t.Errorf("a line is no JSON: %s", line)
+			t.Errorf("a line is not JSON: %s", line)
 		}
 	}
 	for name, private := range map[string]string{
@@ -255,12 +255,12 @@ func walkLogs(t *testing.T, sys *system) {
 		"an e-mail address": email, "a buyer's address": "buyer@home.example", "a whole network address": "203.0.113.77", "a bearer": "Bearer ",
 	} {
 		if strings.Contains(logs, private) {
-			t.Errorf("the logs hold %s", name)
+			t.Errorf("the logs contain %s", name)
 		}
 	}
 	for line := range strings.Lines(logs) {
 		if strings.Contains(line, `"level":"ERROR"`) {
-			t.Errorf("the walk made an error: %s", line)
+			t.Errorf("an error was logged: %s", line)
 		}
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// TestRedisLost: without Redis the system says so and does what it can.
-func TestRedisLost(t *testing.T) {
+// TestOutage_Redis checks that the system without Redis reports the outage and keeps
+// working as far as possible.
+func TestOutage_Redis(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	sys := start(t, setup{redis: redis.URL})
@@ -24,7 +25,8 @@ func TestRedisLost(t *testing.T) {
 
 	wantNotReady(t, sys, "cache")
 	sys.caller().send(t, http.MethodGet, sys.edge+"/v1/health", nil).want(http.StatusOK)
-	// The API counts by itself and goes on; a click that nobody keeps is not taken.
+	// The API counts requests in memory and keeps working. A click that cannot be stored
+	// is rejected.
 	merchant.get(t, "/api/v1/programs").want(http.StatusOK)
 	lost := sys.click(t, merchant.publicKey(t), object{"referral_code": "any"}).wantError(http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
 	lost.retryAfter()
@@ -33,49 +35,49 @@ func TestRedisLost(t *testing.T) {
 	wantReady(t, sys)
 }
 
-// TestDatabaseLost: without Postgres nothing can be known, and that is what is
-// said.
-func TestDatabaseLost(t *testing.T) {
+// TestOutage_Postgres checks that API calls without Postgres return 503, and that clicks
+// are still accepted.
+func TestOutage_Postgres(t *testing.T) {
 	t.Parallel()
-	database, cable := throughCable(t, pgtest.New(t))
+	database, cable := startProxy(t, pgtest.New(t))
 	sys := start(t, setup{database: database})
 	w := sys.world(t, "test", nil)
 	w.click(t)
-	cable.cut()
+	cable.interrupt()
 
 	wantNotReady(t, sys, "database")
-	t.Run("calls say that it is the service that is not available", func(t *testing.T) {
-		for _, got := range []answer{
+	t.Run("API calls return SERVICE_UNAVAILABLE", func(t *testing.T) {
+		for _, got := range []response{
 			w.merchant.get(t, "/api/v1/programs"), w.report(t, purchase(unknownIDs()["program_id"])),
 			sys.caller().post(t, "/api/v1/auth/merchant/login", object{"email": w.merchant.email, "password": password}),
 		} {
 			if strings.Contains(got.body, "127.0.0.1") || strings.Contains(got.body, "connect") {
-				t.Errorf("%s tells of the inside: %s", got.what, got.body)
+				t.Errorf("%s reveals internal details: %s", got.request, got.body)
 			}
 			if refused := got.wantError(http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE"); refused.header.Get("Retry-After") == "" {
-				t.Errorf("%s does not say when to come back", got.what)
+				t.Errorf("%s has no Retry-After header", got.request)
 			}
 		}
 	})
-	// Clicks need Redis only.
+	// Clicks need only Redis.
 	click := sys.click(t, w.publicKey, object{"referral_code": w.code}).want(http.StatusCreated).text("click_id")
 
-	cable.mend()
+	cable.restore()
 	wantReady(t, sys)
 	w.report(t, purchase(click)).want(http.StatusCreated).wantFields(object{"attribution.reason_code": "CLICK_MATCHED"})
 }
 
 func wantNotReady(t *testing.T, sys *system, dependency string) {
 	t.Helper()
-	eventually(t, patience, "readiness notices", func() error {
+	eventually(t, waitTimeout, "readiness fails", func() error {
 		if got := sys.caller().get(t, "/api/v1/health/ready"); got.status != http.StatusServiceUnavailable {
-			return fmt.Errorf("it answers %d", got.status)
+			return fmt.Errorf("it returns %d", got.status)
 		}
 		return nil
 	})
 	got := sys.caller().get(t, "/api/v1/health/ready").wantError(http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
 	if !strings.Contains(got.text("message"), dependency) {
-		t.Errorf("the answer does not name the %s: %s", dependency, got.body)
+		t.Errorf("the response does not name the %s: %s", dependency, got.body)
 	}
 	got.retryAfter()
 	if probe := sys.caller().send(t, http.MethodGet, sys.metrics+"/readyz", nil).want(http.StatusServiceUnavailable); !strings.Contains(probe.body, dependency) {
@@ -87,32 +89,32 @@ func wantNotReady(t *testing.T, sys *system, dependency string) {
 
 func wantReady(t *testing.T, sys *system) {
 	t.Helper()
-	eventually(t, patience, "the system is ready again", func() error {
+	eventually(t, waitTimeout, "the system is ready again", func() error {
 		if got := sys.caller().get(t, "/api/v1/health/ready"); got.status != http.StatusOK {
-			return fmt.Errorf("it answers %d %s", got.status, got.body)
+			return fmt.Errorf("it returns %d %s", got.status, got.body)
 		}
 		return nil
 	})
 }
 
-// cable is a TCP connection to a server that can be cut and mended.
-type cable struct {
+// tcpProxy is a TCP proxy in front of a server. A test can interrupt and restore it.
+type tcpProxy struct {
 	target string
 
-	mu    sync.Mutex
-	down  bool
-	ends  map[net.Conn]bool
-	pumps sync.WaitGroup
+	mu          sync.Mutex
+	interrupted bool
+	conns       map[net.Conn]bool
+	pumps       sync.WaitGroup
 }
 
-// throughCable gives a database URL that leads through a cable.
-func throughCable(t *testing.T, database string) (string, *cable) {
+// startProxy starts a cable to the database and returns the URL of the cable.
+func startProxy(t *testing.T, database string) (string, *tcpProxy) {
 	t.Helper()
 	u, err := url.Parse(database)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &cable{target: u.Host, ends: map[net.Conn]bool{}}
+	c := &tcpProxy{target: u.Host, conns: map[net.Conn]bool{}}
 	listener := listen(t)
 	c.pumps.Go(func() {
 		for {
@@ -120,25 +122,25 @@ func throughCable(t *testing.T, database string) (string, *cable) {
 			if err != nil {
 				return
 			}
-			c.pumps.Go(func() { c.carry(conn) })
+			c.pumps.Go(func() { c.forward(conn) })
 		}
 	})
 	t.Cleanup(func() {
 		_ = listener.Close()
-		c.cut()
+		c.interrupt()
 		c.pumps.Wait()
 	})
 	u.Host = listener.Addr().String()
 	return u.String(), c
 }
 
-func (c *cable) carry(near net.Conn) {
+func (c *tcpProxy) forward(near net.Conn) {
 	far, err := net.Dial("tcp", c.target)
 	if err != nil {
 		_ = near.Close()
 		return
 	}
-	if !c.keep(near, far) {
+	if !c.track(near, far) {
 		return
 	}
 	var both sync.WaitGroup
@@ -151,31 +153,31 @@ func (c *cable) carry(near net.Conn) {
 	both.Wait()
 }
 
-// keep remembers the ends, or closes them when the cable is cut.
-func (c *cable) keep(ends ...net.Conn) bool {
+// track stores the connections, or closes them if the cable is interrupted.
+func (c *tcpProxy) track(ends ...net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, end := range ends {
-		if c.down {
+		if c.interrupted {
 			_ = end.Close()
 		}
-		c.ends[end] = true
+		c.conns[end] = true
 	}
-	return !c.down
+	return !c.interrupted
 }
 
-func (c *cable) cut() {
+func (c *tcpProxy) interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.down = true
-	for end := range c.ends {
+	c.interrupted = true
+	for end := range c.conns {
 		_ = end.Close()
 	}
-	clear(c.ends)
+	clear(c.conns)
 }
 
-func (c *cable) mend() {
+func (c *tcpProxy) restore() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.down = false
+	c.interrupted = false
 }

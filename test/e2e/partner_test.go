@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// TestAPartnersSide: one account, programmes of several workspaces, and of each
-// only what is the partner's own.
-func TestAPartnersSide(t *testing.T) {
+// TestPartner_SeesOnlyOwnData tests a partner in programmes of several workspaces. In
+// each programme the partner sees only the partner's own data.
+func TestPartner_SeesOnlyOwnData(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	partner := sys.partner(t).in("test")
@@ -19,7 +19,7 @@ func TestAPartnersSide(t *testing.T) {
 	rival := sys.partner(t).in("test")
 	rival.post(t, a.applyPath(), nil).want(http.StatusCreated)
 
-	// Browsing: public and active only, whoever's they are.
+	// The list of public programmes has active programmes of all workspaces.
 	hidden := a.merchant.program(t, object{"name": "Hidden", "isPublic": false})
 	a.merchant.post(t, "/api/v1/programs", object{"name": "Draft"}).want(http.StatusCreated)
 	list := "/api/v1/partner/programs"
@@ -29,7 +29,7 @@ func TestAPartnersSide(t *testing.T) {
 	partner.get(t, list+"/"+hidden).wantOutcome(notFound)
 	partner.in("live").get(t, list).want(http.StatusOK).wantFields(object{"total": 0})
 
-	// A private programme takes nobody who was not invited.
+	// A private programme accepts only invited partners.
 	rival.post(t, "/api/v1/partner/programs/"+hidden+"/apply", nil).wantOutcome(notFound)
 	invite := a.merchant.post(t, "/api/v1/programs/"+hidden+"/partners/invite", object{"email": strings.ToUpper(rival.email)}).want(http.StatusCreated)
 	partner.in("live").post(t, "/api/v1/partner/invites/accept", object{"token": invite.text("token")}).wantOutcome(notFound)
@@ -37,7 +37,7 @@ func TestAPartnersSide(t *testing.T) {
 		"status": "approved", "programId": hidden, "note": nil, "groupId": nil,
 	})
 	rival.post(t, "/api/v1/partner/invites/accept", object{"token": invite.text("token")}).wantOutcome(notFound)
-	// Who applies instead has used the invitation up.
+	// An application uses up the partner's invitation.
 	guest := sys.partner(t).in("test")
 	other := a.merchant.post(t, "/api/v1/programs/"+hidden+"/partners/invite", object{"email": guest.email}).want(http.StatusCreated)
 	guest.post(t, "/api/v1/partner/programs/"+hidden+"/apply", nil).want(http.StatusCreated)
@@ -55,7 +55,7 @@ func TestAPartnersSide(t *testing.T) {
 	commissions := partner.get(t, "/api/v1/partner/commissions").want(http.StatusOK).wantFields(object{"total": 3, "data.0.id": rejected, "data.0.rejectionCode": "fraud"})
 	for _, secret := range []string{"know each other", a.merchant.email, "partnerEmail", "externalTransactionId", "override", "customerRef"} {
 		if strings.Contains(commissions.body, secret) {
-			t.Errorf("a partner reads %q", secret)
+			t.Errorf("the partner sees %q", secret)
 		}
 	}
 	partner.get(t, "/api/v1/partner/commissions?status=pending&programId="+a.program).want(http.StatusOK).wantFields(object{"total": 1, "data.0.id": pending})
@@ -66,7 +66,7 @@ func TestAPartnersSide(t *testing.T) {
 		{"currency": "USD", "balanceCents": 0, "pendingCents": 2000, "paidCents": 0},
 	}})
 	rival.get(t, "/api/v1/partner/balances").want(http.StatusOK).wantFields(object{"balances": []object{}})
-	eventually(t, patience, "the summary counts everything once", func() error {
+	eventually(t, waitTimeout, "the summary has all clicks and conversions", func() error {
 		got := partner.get(t, "/api/v1/partner/analytics/summary?dateFrom="+sys.clock.now().UTC().Format(time.DateOnly)).want(http.StatusOK)
 		if clicks, conversions := got.number("clicks"), got.number("conversions"); clicks < 3 || conversions != 3 || got.length("byCurrency") != 2 {
 			return fmt.Errorf("%s", got.body)
@@ -79,7 +79,7 @@ func TestAPartnersSide(t *testing.T) {
 	})
 }
 
-func TestAPartnersProfile(t *testing.T) {
+func TestPartner_Profile(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)
@@ -108,5 +108,5 @@ func TestAPartnersProfile(t *testing.T) {
 	}
 	w.partner.patch(t, method, object{"method": "bank_transfer", "account": "DE89370400440532013001", "accountHolder": "P"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "account")
 	w.partner.get(t, profile).wantFields(object{"payoutMethod.accountHint": "••••3000"})
-	sys.wantDenied(t, "set role tributary_app; delete from account_audit_log")
+	sys.wantPermissionDenied(t, "set role tributary_app; delete from account_audit_log")
 }

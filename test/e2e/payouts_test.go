@@ -9,9 +9,9 @@ import (
 
 const batchesPath = "/api/v1/payouts/batches"
 
-func (w world) batch(t testing.TB, body object) answer {
+func (w world) batch(t testing.TB, body object) response {
 	t.Helper()
-	return w.merchant.with("Idempotency-Key", fresh("batch")).post(t, batchesPath, body)
+	return w.merchant.with("Idempotency-Key", uniqueName("batch")).post(t, batchesPath, body)
 }
 
 func (w world) balance(t *testing.T) int64 {
@@ -23,7 +23,7 @@ func (w world) balance(t *testing.T) int64 {
 	return got.number("balances.0.balanceCents")
 }
 
-// TestPayouts: from what is owed to what was paid, and back.
+// TestPayouts tests the way from an owed balance to a payment, and back.
 func TestPayouts(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -32,7 +32,7 @@ func TestPayouts(t *testing.T) {
 	first := w.sell(t, click, nil)
 	id := first.text("commission.id")
 	line := func(field string, value any) object { return object{"total": 1, "data.0." + field: value} }
-	preview := func(t *testing.T) answer {
+	preview := func(t *testing.T) response {
 		t.Helper()
 		return w.merchant.post(t, "/api/v1/payouts/preview", object{}).want(http.StatusOK)
 	}
@@ -50,7 +50,7 @@ func TestPayouts(t *testing.T) {
 		"data.0.participantId": w.participant, "data.0.commissionCount": 1, "data.0.commissionCents": 2000, "data.0.adjustmentCents": 0, "data.0.amountCents": 2000,
 	})
 
-	t.Run("keys", func(t *testing.T) {
+	t.Run("idempotency keys are checked", func(t *testing.T) {
 		for _, key := range []string{"", "has space", strings.Repeat("x", 81), "ü"} {
 			w.merchant.with("Idempotency-Key", key).post(t, batchesPath, object{}).wantError(http.StatusBadRequest, "IDEMPOTENCY_KEY_REQUIRED")
 		}
@@ -64,28 +64,28 @@ func TestPayouts(t *testing.T) {
 	})
 	path := batchesPath + "/" + batch.text("id")
 	payout := "/api/v1/payouts/" + w.merchant.get(t, "/api/v1/payouts?batchId="+batch.text("id")).want(http.StatusOK).text("data.0.id")
-	t.Run("the same key gives the same answer", func(t *testing.T) {
+	t.Run("the same key returns the same response", func(t *testing.T) {
 		again := keyed.post(t, batchesPath, object{}).want(http.StatusCreated)
 		if again.body != batch.body || again.header.Get("Idempotent-Replayed") != "true" || batch.header.Get("Idempotent-Replayed") != "" {
 			t.Errorf("%s\n%s %v", batch.body, again.body, again.header)
 		}
 		keyed.post(t, batchesPath, object{"programIds": []string{w.program}}).wantError(http.StatusConflict, "IDEMPOTENCY_KEY_REUSED")
 	})
-	t.Run("a commission is in one open payout", func(t *testing.T) {
+	t.Run("a commission is in at most one open payout", func(t *testing.T) {
 		preview(t).wantFields(object{"total": 0})
 		w.batch(t, object{}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 		w.merchant.get(t, w.commissionPath(id)).wantFields(object{"status": "approved", "payoutId": strings.TrimPrefix(payout, "/api/v1/payouts/")})
 	})
-	t.Run("a draft is not sent", func(t *testing.T) {
+	t.Run("a draft cannot be sent", func(t *testing.T) {
 		w.merchant.get(t, path+"/export").wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 		w.merchant.patch(t, payout+"/mark-paid", object{"reference": "x"}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 		w.partner.get(t, "/api/v1/partner/payouts").want(http.StatusOK).wantFields(object{"total": 0})
 	})
-	t.Run("confirmed, exported, failed, tried again, paid", func(t *testing.T) {
+	t.Run("confirmed, exported, failed, retried, paid", func(t *testing.T) {
 		w.merchant.post(t, path+"/confirm", nil).want(http.StatusOK).wantFields(object{"status": "confirmed", "confirmedBy": w.merchant.id, "byStatus.pending": 1})
 		w.merchant.post(t, path+"/confirm", nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 		if cents := w.balance(t); cents != 2000 {
-			t.Errorf("before it is sent: %d", cents)
+			t.Errorf("balance before the export: %d", cents)
 		}
 		for _, format := range []string{"", "?format=generic", "?format=paypal", "?format=wise"} {
 			got := w.merchant.get(t, path+"/export"+format).want(http.StatusOK)
@@ -97,13 +97,13 @@ func TestPayouts(t *testing.T) {
 		w.merchant.get(t, path+"/export?format=excel").wantOutcome(invalid)
 		w.merchant.get(t, payout).want(http.StatusOK).wantFields(object{"status": "processing", "commissions.0.commissionId": id, "commissions.0.amountCents": 2000, "accountHint": "p***@example.com"})
 		if cents := w.balance(t); cents != 0 {
-			t.Errorf("while it is on its way: %d", cents)
+			t.Errorf("balance after the export: %d", cents)
 		}
 		w.merchant.patch(t, payout+"/mark-failed", object{"reason": "Account closed"}).want(http.StatusOK).wantFields(object{"status": "failed", "failureReason": "Account closed"})
 		w.merchant.get(t, w.commissionPath(id)).wantFields(object{"status": "approved", "payoutId": nil})
 		w.merchant.get(t, path).wantFields(object{"status": "partially_failed"})
 		if cents := w.balance(t); cents != 2000 {
-			t.Errorf("when it came back: %d", cents)
+			t.Errorf("balance after the payout failed: %d", cents)
 		}
 		w.merchant.patch(t, payout+"/retry", nil).want(http.StatusOK).wantFields(object{"status": "pending", "amountCents": 2000})
 		w.merchant.patch(t, payout+"/mark-paid", object{"reference": "tx-1"}).want(http.StatusOK).wantFields(object{"status": "paid", "reference": "tx-1"}).instant("paidAt")
@@ -115,7 +115,7 @@ func TestPayouts(t *testing.T) {
 			w.merchant.patch(t, payout+move, nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 		}
 	})
-	t.Run("a refund after payment is netted by the next payout", func(t *testing.T) {
+	t.Run("a refund after the payment reduces the next payout", func(t *testing.T) {
 		w.refund(t, first.text("external_transaction_id"), nil).want(http.StatusCreated).wantFields(object{"commission.status": "refunded"})
 		w.merchant.get(t, w.commissionPath(id)).wantFields(object{"status": "refunded", "payoutId": strings.TrimPrefix(payout, "/api/v1/payouts/")}).instant("paidAt")
 		w.merchant.get(t, w.participantPath()+"/ledger").wantFields(object{"data.0.type": "clawback", "data.0.amountCents": -2000, "balances.0.balanceCents": -2000})
@@ -134,8 +134,8 @@ func TestPayouts(t *testing.T) {
 		}
 		w.partner.get(t, "/api/v1/partner/ledger?type=bonus").want(http.StatusOK).wantFields(object{"total": 1, "data.0.reason": "For the trouble"})
 	})
-	t.Run("entries by hand", func(t *testing.T) {
-		entry := func(body object) answer { return w.merchant.post(t, w.participantPath()+"/ledger", body) }
+	t.Run("manual ledger entries", func(t *testing.T) {
+		entry := func(body object) response { return w.merchant.post(t, w.participantPath()+"/ledger", body) }
 		entry(object{"type": "adjustment", "amountCents": -70, "currency": "eur", "reason": "Fee"}).want(http.StatusCreated).wantFields(object{"amountCents": -70, "currency": "EUR"})
 		entry(object{"type": "bonus", "amountCents": -1, "reason": "x"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "amountCents")
 		entry(object{"type": "adjustment", "amountCents": 0, "reason": "x"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "amountCents")
@@ -150,13 +150,13 @@ func TestPayouts(t *testing.T) {
 		w.merchant.get(t, batchesPath+"?status=canceled").want(http.StatusOK).wantFields(object{"total": 1, "data.0.id": made})
 		preview(t).wantFields(object{"data.0.amountCents": 2000, "data.1.excludedBecause": "negative_balance", "data.1.currency": "EUR"})
 	})
-	t.Run("parallel batches share nothing", func(t *testing.T) {
-		answers := atOnce(8, func(int) answer { return w.batch(t, object{}) })
-		if got := statuses(answers); got["201"] != 1 || got["409 PAYOUT_STATE_INVALID"] != 7 {
+	t.Run("one of many concurrent batches gets the payouts", func(t *testing.T) {
+		responses := concurrently(8, func(int) response { return w.batch(t, object{}) })
+		if got := countStatuses(responses); got["201"] != 1 || got["409 PAYOUT_STATE_INVALID"] != 7 {
 			t.Errorf("%v", got)
 		}
 	})
-	t.Run("what has ceased to be payable is not sent", func(t *testing.T) {
+	t.Run("a payout that is no longer payable is not sent", func(t *testing.T) {
 		own := sys.worldOf(t, w.merchant, sys.partner(t).in("live"), rules(object{"holdPeriodDays": 0}))
 		own.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "wise", "account": "pia@example.com"}).want(http.StatusOK)
 		commission := own.sell(t, own.click(t), nil).text("commission.id")
@@ -168,7 +168,7 @@ func TestPayouts(t *testing.T) {
 		path, payout := confirmed()
 		own.merchant.patch(t, own.participantPath()+"/suspend", nil).want(http.StatusOK)
 		if got := own.merchant.get(t, path+"/export").want(http.StatusOK); strings.Contains(got.body, "pia@example.com") {
-			t.Errorf("sent to a suspended partner: %s", got.body)
+			t.Errorf("the export contains a suspended partner: %s", got.body)
 		}
 		own.merchant.get(t, payout).want(http.StatusOK).wantFields(object{"status": "canceled"})
 		own.merchant.patch(t, own.participantPath()+"/reinstate", nil).want(http.StatusOK)
@@ -178,28 +178,28 @@ func TestPayouts(t *testing.T) {
 		own.merchant.post(t, own.participantPath()+"/ledger", object{"type": "bonus", "amountCents": 700, "reason": "Sorry"}).want(http.StatusCreated)
 		own.merchant.patch(t, payout+"/retry", nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 	})
-	sys.wantDenied(t, "set role tributary_app; update ledger_entries set amount_cents = 0")
-	sys.wantDenied(t, "set role tributary_app; delete from ledger_entries")
+	sys.wantPermissionDenied(t, "set role tributary_app; update ledger_entries set amount_cents = 0")
+	sys.wantPermissionDenied(t, "set role tributary_app; delete from ledger_entries")
 }
 
-// TestPayoutsFollowTheirCommissions: what a commission loses before its payout is
-// sent, the payout loses too.
-func TestPayoutsFollowTheirCommissions(t *testing.T) {
+// TestPayouts_FollowTheirCommissions checks that a payout that was not sent is reduced
+// when its commissions are reduced.
+func TestPayouts_FollowTheirCommissions(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", rules(object{"holdPeriodDays": 0}))
 	w.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).want(http.StatusOK)
 	click := w.click(t)
 	other := sys.partner(t).in("test")
-	place := other.post(t, w.applyPath(), object{"referralCode": fresh("ria")}).want(http.StatusCreated).text("id")
+	place := other.post(t, w.applyPath(), object{"referralCode": uniqueName("ria")}).want(http.StatusCreated).text("id")
 	w.merchant.patch(t, w.programPath()+"/partners/"+place+"/approve", nil).want(http.StatusOK)
 
 	for _, status := range []string{"draft", "pending"} {
 		t.Run(status, func(t *testing.T) {
-			sales := make([]answer, 5)
+			sales := make([]response, 5)
 			for i := range sales {
 				fields := object{}
-				if i == 4 { // its fraud event is the newest
+				if i == 4 { // so that its fraud event is the newest
 					fields["customer_email"] = strings.Replace(w.partner.email, "@", "+shop@", 1)
 				}
 				sales[i] = w.sell(t, click, fields)

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// outcome is what a caller is told.
+// outcome is the expected status and error code of a response.
 type outcome struct {
 	status int
-	code   string // empty: a success
+	code   string // empty for success
 }
 
-func (a answer) wantOutcome(want outcome) {
+func (a response) wantOutcome(want outcome) {
 	a.t.Helper()
 	switch {
 	case want.code != "":
 		a.wantError(want.status, want.code)
 	case a.status != want.status:
-		a.t.Errorf("%s: status %d, want %d; body %s", a.what, a.status, want.status, a.body)
+		a.t.Errorf("%s: status %d, want %d; body %s", a.request, a.status, want.status, a.body)
 	}
 }
 
@@ -33,13 +33,13 @@ var (
 	allFailed    = outcome{http.StatusUnprocessableEntity, "BULK_ALL_FAILED"}
 )
 
-// Who may call (SPEC.md sections 4 and 5).
+// The kinds of credential that a route accepts (SPEC.md sections 4 and 5).
 const (
 	anyone     = "anyone"
 	merchants  = "merchant token"
 	partners   = "partner token"
 	secretKeys = "secret key"
-	// readers are secret keys and merchant tokens alike.
+	// readers means that the route accepts secret keys and merchant tokens.
 	readers = "secret key or merchant token"
 )
 
@@ -68,199 +68,202 @@ var matrix = map[string][]string{
 	ownWorkspace:    {"owner"},
 }
 
-// rule says what an RPC demands, and what it answers to an admitted caller who
-// sends ids that do not exist and no body.
+// rule describes the access to an RPC.
 type rule struct {
-	who      string
-	action   string
+	accepts    string
+	permission string
+	// admitted is the outcome for an allowed caller who sends unknown ids and no body.
 	admitted outcome
-	// foreign answers for ids of another workspace or mode where that is not 404.
+	// foreign is the outcome for ids of another workspace or mode, if it is not 404.
 	foreign outcome
-	// body is what gets such ids as far as being looked up; nil: none is needed.
+	// body is a valid request body. Without it the route would return a validation error
+	// before it looks for the ids. nil means that no body is necessary.
 	body object
-	// refused answers a missing or bad credential where that is not UNAUTHORIZED.
-	refused outcome
-	// modeless things belong to both modes of their workspace.
+	// rejected is the outcome for a missing or invalid credential, if it is not
+	// UNAUTHORIZED.
+	rejected outcome
+	// modeless means that the resources of the route belong to both modes of a
+	// workspace.
 	modeless bool
 }
 
-// nowhere is an id of nothing.
-const nowhere = "00000000-0000-7000-8000-000000000000"
+// unknownID is an id that does not exist.
+const unknownID = "00000000-0000-7000-8000-000000000000"
 
-// anyIDs is the body of a bulk request about things that are nowhere.
-var anyIDs = object{"participantIds": []string{nowhere}}
+// anyIDs is the body of a bulk request with an id that does not exist.
+var anyIDs = object{"participantIds": []string{unknownID}}
 
 var contract = map[string]rule{
-	"CheckLiveness":  {who: anyone, admitted: ok},
-	"CheckReadiness": {who: anyone, admitted: ok},
+	"CheckLiveness":  {accepts: anyone, admitted: ok},
+	"CheckReadiness": {accepts: anyone, admitted: ok},
 
-	"RegisterMerchant":       {who: anyone, admitted: invalid},
-	"RegisterPartner":        {who: anyone, admitted: invalid},
-	"LoginMerchant":          {who: anyone, admitted: invalid},
-	"LoginPartner":           {who: anyone, admitted: invalid},
-	"RefreshMerchantSession": {who: anyone, admitted: invalid},
-	"RefreshPartnerSession":  {who: anyone, admitted: invalid},
-	"RefreshSession":         {who: anyone, admitted: invalid},
-	"Logout":                 {who: anyone, admitted: invalid},
-	"AcceptInvite":           {who: anyone, admitted: invalid},
+	"RegisterMerchant":       {accepts: anyone, admitted: invalid},
+	"RegisterPartner":        {accepts: anyone, admitted: invalid},
+	"LoginMerchant":          {accepts: anyone, admitted: invalid},
+	"LoginPartner":           {accepts: anyone, admitted: invalid},
+	"RefreshMerchantSession": {accepts: anyone, admitted: invalid},
+	"RefreshPartnerSession":  {accepts: anyone, admitted: invalid},
+	"RefreshSession":         {accepts: anyone, admitted: invalid},
+	"Logout":                 {accepts: anyone, admitted: invalid},
+	"AcceptInvite":           {accepts: anyone, admitted: invalid},
 
-	"GetWorkspace":      {who: merchants, action: readDashboards, admitted: ok},
-	"UpdateWorkspace":   {who: merchants, action: manageWorkspace, admitted: ok},
-	"ListMembers":       {who: merchants, action: readDashboards, admitted: ok},
-	"UpdateMember":      {who: merchants, action: manageWorkspace, admitted: invalid, body: object{"role": "viewer"}, modeless: true},
-	"RemoveMember":      {who: merchants, action: manageWorkspace, admitted: notFound, modeless: true},
-	"TransferOwnership": {who: merchants, action: ownWorkspace, admitted: invalid},
-	"ListInvites":       {who: merchants, action: manageWorkspace, admitted: ok},
-	"CreateInvite":      {who: merchants, action: manageWorkspace, admitted: invalid},
-	"RevokeInvite":      {who: merchants, action: manageWorkspace, admitted: notFound, modeless: true},
-	"ListAuditLog":      {who: merchants, action: manageWorkspace, admitted: ok},
-	"ExportAuditLog":    {who: merchants, action: exportPersonal, admitted: ok},
+	"GetWorkspace":      {accepts: merchants, permission: readDashboards, admitted: ok},
+	"UpdateWorkspace":   {accepts: merchants, permission: manageWorkspace, admitted: ok},
+	"ListMembers":       {accepts: merchants, permission: readDashboards, admitted: ok},
+	"UpdateMember":      {accepts: merchants, permission: manageWorkspace, admitted: invalid, body: object{"role": "viewer"}, modeless: true},
+	"RemoveMember":      {accepts: merchants, permission: manageWorkspace, admitted: notFound, modeless: true},
+	"TransferOwnership": {accepts: merchants, permission: ownWorkspace, admitted: invalid},
+	"ListInvites":       {accepts: merchants, permission: manageWorkspace, admitted: ok},
+	"CreateInvite":      {accepts: merchants, permission: manageWorkspace, admitted: invalid},
+	"RevokeInvite":      {accepts: merchants, permission: manageWorkspace, admitted: notFound, modeless: true},
+	"ListAuditLog":      {accepts: merchants, permission: manageWorkspace, admitted: ok},
+	"ExportAuditLog":    {accepts: merchants, permission: exportPersonal, admitted: ok},
 
-	"GetApiKeys":   {who: merchants, action: readDashboards, admitted: ok},
-	"CreateApiKey": {who: merchants, action: manageKeys, admitted: invalid},
-	"RollApiKey":   {who: merchants, action: manageKeys, admitted: notFound},
-	"RevokeApiKey": {who: merchants, action: manageKeys, admitted: notFound},
+	"GetApiKeys":   {accepts: merchants, permission: readDashboards, admitted: ok},
+	"CreateApiKey": {accepts: merchants, permission: manageKeys, admitted: invalid},
+	"RollApiKey":   {accepts: merchants, permission: manageKeys, admitted: notFound},
+	"RevokeApiKey": {accepts: merchants, permission: manageKeys, admitted: notFound},
 
-	"CreateProgram":    {who: merchants, action: runPrograms, admitted: invalid},
-	"ListPrograms":     {who: merchants, action: readDashboards, admitted: ok},
-	"GetProgram":       {who: merchants, action: readDashboards, admitted: notFound},
-	"UpdateProgram":    {who: merchants, action: runPrograms, admitted: notFound},
-	"ActivateProgram":  {who: merchants, action: runPrograms, admitted: notFound},
-	"PauseProgram":     {who: merchants, action: runPrograms, admitted: notFound},
-	"ArchiveProgram":   {who: merchants, action: runPrograms, admitted: notFound},
-	"ListProgramRules": {who: merchants, action: readDashboards, admitted: notFound},
-	"ListGroups":       {who: merchants, action: readDashboards, admitted: notFound},
-	"CreateGroup":      {who: merchants, action: runPrograms, admitted: invalid, body: object{"name": "Best", "percentage": 30}},
-	"UpdateGroup":      {who: merchants, action: runPrograms, admitted: notFound},
-	"DeleteGroup":      {who: merchants, action: runPrograms, admitted: notFound},
+	"CreateProgram":    {accepts: merchants, permission: runPrograms, admitted: invalid},
+	"ListPrograms":     {accepts: merchants, permission: readDashboards, admitted: ok},
+	"GetProgram":       {accepts: merchants, permission: readDashboards, admitted: notFound},
+	"UpdateProgram":    {accepts: merchants, permission: runPrograms, admitted: notFound},
+	"ActivateProgram":  {accepts: merchants, permission: runPrograms, admitted: notFound},
+	"PauseProgram":     {accepts: merchants, permission: runPrograms, admitted: notFound},
+	"ArchiveProgram":   {accepts: merchants, permission: runPrograms, admitted: notFound},
+	"ListProgramRules": {accepts: merchants, permission: readDashboards, admitted: notFound},
+	"ListGroups":       {accepts: merchants, permission: readDashboards, admitted: notFound},
+	"CreateGroup":      {accepts: merchants, permission: runPrograms, admitted: invalid, body: object{"name": "Best", "percentage": 30}},
+	"UpdateGroup":      {accepts: merchants, permission: runPrograms, admitted: notFound},
+	"DeleteGroup":      {accepts: merchants, permission: runPrograms, admitted: notFound},
 
-	"Apply":                   {who: partners, admitted: notFound},
-	"ListParticipants":        {who: merchants, action: readDashboards, admitted: notFound},
-	"GetParticipant":          {who: merchants, action: readDashboards, admitted: notFound},
-	"ApproveParticipant":      {who: merchants, action: runPrograms, admitted: notFound},
-	"RejectParticipant":       {who: merchants, action: runPrograms, admitted: notFound},
-	"SuspendParticipant":      {who: merchants, action: runPrograms, admitted: notFound},
-	"ReinstateParticipant":    {who: merchants, action: runPrograms, admitted: notFound},
-	"AcceptParticipantInvite": {who: partners, admitted: invalid},
-	"UpdateParticipant":       {who: merchants, action: runPrograms, admitted: notFound},
-	"BulkApproveParticipants": {who: merchants, action: runPrograms, admitted: invalid, body: anyIDs, foreign: allFailed},
-	"BulkRejectParticipants":  {who: merchants, action: runPrograms, admitted: invalid, body: anyIDs, foreign: allFailed},
-	"InviteParticipant":       {who: merchants, action: runPrograms, admitted: invalid, body: object{"email": "somebody@example.com"}},
-	"ListParticipantInvites":  {who: merchants, action: readDashboards, admitted: notFound},
-	"RevokeParticipantInvite": {who: merchants, action: runPrograms, admitted: notFound},
+	"Apply":                   {accepts: partners, admitted: notFound},
+	"ListParticipants":        {accepts: merchants, permission: readDashboards, admitted: notFound},
+	"GetParticipant":          {accepts: merchants, permission: readDashboards, admitted: notFound},
+	"ApproveParticipant":      {accepts: merchants, permission: runPrograms, admitted: notFound},
+	"RejectParticipant":       {accepts: merchants, permission: runPrograms, admitted: notFound},
+	"SuspendParticipant":      {accepts: merchants, permission: runPrograms, admitted: notFound},
+	"ReinstateParticipant":    {accepts: merchants, permission: runPrograms, admitted: notFound},
+	"AcceptParticipantInvite": {accepts: partners, admitted: invalid},
+	"UpdateParticipant":       {accepts: merchants, permission: runPrograms, admitted: notFound},
+	"BulkApproveParticipants": {accepts: merchants, permission: runPrograms, admitted: invalid, body: anyIDs, foreign: allFailed},
+	"BulkRejectParticipants":  {accepts: merchants, permission: runPrograms, admitted: invalid, body: anyIDs, foreign: allFailed},
+	"InviteParticipant":       {accepts: merchants, permission: runPrograms, admitted: invalid, body: object{"email": "somebody@example.com"}},
+	"ListParticipantInvites":  {accepts: merchants, permission: readDashboards, admitted: notFound},
+	"RevokeParticipantInvite": {accepts: merchants, permission: runPrograms, admitted: notFound},
 
-	"ListPartnerPrograms":    {who: partners, admitted: ok},
-	"GetPartnerProgram":      {who: partners, admitted: notFound},
-	"ListPartnerCommissions": {who: partners, admitted: ok},
-	"GetPartnerBalances":     {who: partners, admitted: ok},
-	"GetPartnerSummary":      {who: partners, admitted: ok},
-	"GetPartnerProfile":      {who: partners, admitted: ok},
-	"UpdatePartnerProfile":   {who: partners, admitted: ok},
-	"SetPayoutMethod":        {who: partners, admitted: invalid},
+	"ListPartnerPrograms":    {accepts: partners, admitted: ok},
+	"GetPartnerProgram":      {accepts: partners, admitted: notFound},
+	"ListPartnerCommissions": {accepts: partners, admitted: ok},
+	"GetPartnerBalances":     {accepts: partners, admitted: ok},
+	"GetPartnerSummary":      {accepts: partners, admitted: ok},
+	"GetPartnerProfile":      {accepts: partners, admitted: ok},
+	"UpdatePartnerProfile":   {accepts: partners, admitted: ok},
+	"SetPayoutMethod":        {accepts: partners, admitted: invalid},
 
-	"ListLinks":         {who: merchants, action: readDashboards, admitted: notFound},
-	"CreateLink":        {who: merchants, action: runPrograms, admitted: invalid, body: object{"participantId": nowhere, "destinationUrl": "https://shop.example/"}},
-	"GetLink":           {who: merchants, action: readDashboards, admitted: notFound},
-	"UpdateLink":        {who: merchants, action: runPrograms, admitted: notFound},
-	"DeleteLink":        {who: merchants, action: runPrograms, admitted: notFound},
-	"ListPartnerLinks":  {who: partners, admitted: ok},
-	"CreatePartnerLink": {who: partners, admitted: invalid},
-	"UpdatePartnerLink": {who: partners, admitted: notFound},
-	"DeletePartnerLink": {who: partners, admitted: notFound},
+	"ListLinks":         {accepts: merchants, permission: readDashboards, admitted: notFound},
+	"CreateLink":        {accepts: merchants, permission: runPrograms, admitted: invalid, body: object{"participantId": unknownID, "destinationUrl": "https://shop.example/"}},
+	"GetLink":           {accepts: merchants, permission: readDashboards, admitted: notFound},
+	"UpdateLink":        {accepts: merchants, permission: runPrograms, admitted: notFound},
+	"DeleteLink":        {accepts: merchants, permission: runPrograms, admitted: notFound},
+	"ListPartnerLinks":  {accepts: partners, admitted: ok},
+	"CreatePartnerLink": {accepts: partners, admitted: invalid},
+	"UpdatePartnerLink": {accepts: partners, admitted: notFound},
+	"DeletePartnerLink": {accepts: partners, admitted: notFound},
 
-	"ListPromoCodes":        {who: merchants, action: readDashboards, admitted: notFound},
-	"CreatePromoCode":       {who: merchants, action: runPrograms, admitted: invalid, body: object{"participantId": nowhere, "code": "SAVE", "discountType": "percentage", "discountValue": 10}},
-	"GetPromoCode":          {who: merchants, action: readDashboards, admitted: notFound},
-	"UpdatePromoCode":       {who: merchants, action: runPrograms, admitted: notFound},
-	"DeletePromoCode":       {who: merchants, action: runPrograms, admitted: notFound},
-	"ListPartnerPromoCodes": {who: partners, admitted: ok},
+	"ListPromoCodes":        {accepts: merchants, permission: readDashboards, admitted: notFound},
+	"CreatePromoCode":       {accepts: merchants, permission: runPrograms, admitted: invalid, body: object{"participantId": unknownID, "code": "SAVE", "discountType": "percentage", "discountValue": 10}},
+	"GetPromoCode":          {accepts: merchants, permission: readDashboards, admitted: notFound},
+	"UpdatePromoCode":       {accepts: merchants, permission: runPrograms, admitted: notFound},
+	"DeletePromoCode":       {accepts: merchants, permission: runPrograms, admitted: notFound},
+	"ListPartnerPromoCodes": {accepts: partners, admitted: ok},
 
-	"ReportConversion":      {who: secretKeys, admitted: invalid, refused: badKey},
-	"ReportConversions":     {who: secretKeys, admitted: invalid, refused: badKey},
-	"RefundConversion":      {who: secretKeys, admitted: invalid, refused: badKey},
-	"ListConversions":       {who: readers, action: readDashboards, admitted: ok, refused: badKey},
-	"GetConversion":         {who: readers, action: readDashboards, admitted: notFound, refused: badKey},
-	"ReattributeConversion": {who: merchants, action: review, admitted: invalid, body: object{"participant_id": nowhere, "reason": "Mistaken"}},
+	"ReportConversion":      {accepts: secretKeys, admitted: invalid, rejected: badKey},
+	"ReportConversions":     {accepts: secretKeys, admitted: invalid, rejected: badKey},
+	"RefundConversion":      {accepts: secretKeys, admitted: invalid, rejected: badKey},
+	"ListConversions":       {accepts: readers, permission: readDashboards, admitted: ok, rejected: badKey},
+	"GetConversion":         {accepts: readers, permission: readDashboards, admitted: notFound, rejected: badKey},
+	"ReattributeConversion": {accepts: merchants, permission: review, admitted: invalid, body: object{"participant_id": unknownID, "reason": "Mistaken"}},
 
-	"GetDecision":              {who: secretKeys, admitted: notFound, refused: badSecret},
-	"FindDecision":             {who: secretKeys, admitted: invalid, refused: badSecret},
-	"GetAttributedClick":       {who: secretKeys, admitted: notFound, refused: badSecret},
-	"ListDecisions":            {who: secretKeys, admitted: ok, refused: badSecret},
-	"SimulateAttribution":      {who: secretKeys, admitted: invalid, refused: badSecret},
-	"GetConversionAttribution": {who: merchants, action: readDashboards, admitted: notFound},
+	"GetDecision":              {accepts: secretKeys, admitted: notFound, rejected: badSecret},
+	"FindDecision":             {accepts: secretKeys, admitted: invalid, rejected: badSecret},
+	"GetAttributedClick":       {accepts: secretKeys, admitted: notFound, rejected: badSecret},
+	"ListDecisions":            {accepts: secretKeys, admitted: ok, rejected: badSecret},
+	"SimulateAttribution":      {accepts: secretKeys, admitted: invalid, rejected: badSecret},
+	"GetConversionAttribution": {accepts: merchants, permission: readDashboards, admitted: notFound},
 
-	"ListCommissions":           {who: merchants, action: readDashboards, admitted: ok},
-	"ListProgramCommissions":    {who: merchants, action: readDashboards, admitted: notFound, foreign: forbidden},
-	"GetCommissionStats":        {who: merchants, action: readDashboards, admitted: ok},
-	"GetProgramCommissionStats": {who: merchants, action: readDashboards, admitted: notFound, foreign: forbidden},
-	"ExportCommissions":         {who: merchants, action: readDashboards, admitted: ok},
-	"ExportProgramCommissions":  {who: merchants, action: readDashboards, admitted: notFound, foreign: forbidden},
-	"GetCommission":             {who: merchants, action: readDashboards, admitted: notFound},
-	"ApproveCommission":         {who: merchants, action: review, admitted: notFound},
-	"ApproveCommissionEarly":    {who: merchants, action: review, admitted: invalid, body: object{"reason": "Trusted"}},
-	"RejectCommission":          {who: merchants, action: review, admitted: notFound},
-	"ClearCommissionReview":     {who: merchants, action: review, admitted: notFound},
-	"BulkApproveCommissions":    {who: merchants, action: review, admitted: invalid, body: object{"commissionIds": []string{nowhere}}, foreign: allFailed},
-	"BulkRejectCommissions":     {who: merchants, action: review, admitted: invalid, body: object{"commissionIds": []string{nowhere}}, foreign: allFailed},
+	"ListCommissions":           {accepts: merchants, permission: readDashboards, admitted: ok},
+	"ListProgramCommissions":    {accepts: merchants, permission: readDashboards, admitted: notFound, foreign: forbidden},
+	"GetCommissionStats":        {accepts: merchants, permission: readDashboards, admitted: ok},
+	"GetProgramCommissionStats": {accepts: merchants, permission: readDashboards, admitted: notFound, foreign: forbidden},
+	"ExportCommissions":         {accepts: merchants, permission: readDashboards, admitted: ok},
+	"ExportProgramCommissions":  {accepts: merchants, permission: readDashboards, admitted: notFound, foreign: forbidden},
+	"GetCommission":             {accepts: merchants, permission: readDashboards, admitted: notFound},
+	"ApproveCommission":         {accepts: merchants, permission: review, admitted: notFound},
+	"ApproveCommissionEarly":    {accepts: merchants, permission: review, admitted: invalid, body: object{"reason": "Trusted"}},
+	"RejectCommission":          {accepts: merchants, permission: review, admitted: notFound},
+	"ClearCommissionReview":     {accepts: merchants, permission: review, admitted: notFound},
+	"BulkApproveCommissions":    {accepts: merchants, permission: review, admitted: invalid, body: object{"commissionIds": []string{unknownID}}, foreign: allFailed},
+	"BulkRejectCommissions":     {accepts: merchants, permission: review, admitted: invalid, body: object{"commissionIds": []string{unknownID}}, foreign: allFailed},
 
-	"ListLedger":        {who: merchants, action: readDashboards, admitted: notFound},
-	"CreateLedgerEntry": {who: merchants, action: managePayouts, admitted: invalid, body: object{"type": "bonus", "amountCents": 100, "reason": "Thanks"}},
-	"ListPartnerLedger": {who: partners, admitted: ok},
+	"ListLedger":        {accepts: merchants, permission: readDashboards, admitted: notFound},
+	"CreateLedgerEntry": {accepts: merchants, permission: managePayouts, admitted: invalid, body: object{"type": "bonus", "amountCents": 100, "reason": "Thanks"}},
+	"ListPartnerLedger": {accepts: partners, admitted: ok},
 
-	"PreviewPayouts":     {who: merchants, action: readDashboards, admitted: ok},
-	"CreatePayoutBatch":  {who: merchants, action: managePayouts, admitted: outcome{http.StatusBadRequest, "IDEMPOTENCY_KEY_REQUIRED"}},
-	"ListPayoutBatches":  {who: merchants, action: readDashboards, admitted: ok},
-	"GetPayoutBatch":     {who: merchants, action: readDashboards, admitted: notFound},
-	"ConfirmPayoutBatch": {who: merchants, action: managePayouts, admitted: notFound},
-	"CancelPayoutBatch":  {who: merchants, action: managePayouts, admitted: notFound},
-	"ExportPayoutBatch":  {who: merchants, action: managePayouts, admitted: notFound},
-	"ListPayouts":        {who: merchants, action: readDashboards, admitted: ok},
-	"GetPayout":          {who: merchants, action: readDashboards, admitted: notFound},
-	"MarkPayoutPaid":     {who: merchants, action: managePayouts, admitted: invalid, body: object{"reference": "tx-1"}},
-	"MarkPayoutFailed":   {who: merchants, action: managePayouts, admitted: invalid, body: object{"reason": "Bounced"}},
-	"RetryPayout":        {who: merchants, action: managePayouts, admitted: notFound},
-	"CancelPayout":       {who: merchants, action: managePayouts, admitted: notFound},
-	"ListPartnerPayouts": {who: partners, admitted: ok},
+	"PreviewPayouts":     {accepts: merchants, permission: readDashboards, admitted: ok},
+	"CreatePayoutBatch":  {accepts: merchants, permission: managePayouts, admitted: outcome{http.StatusBadRequest, "IDEMPOTENCY_KEY_REQUIRED"}},
+	"ListPayoutBatches":  {accepts: merchants, permission: readDashboards, admitted: ok},
+	"GetPayoutBatch":     {accepts: merchants, permission: readDashboards, admitted: notFound},
+	"ConfirmPayoutBatch": {accepts: merchants, permission: managePayouts, admitted: notFound},
+	"CancelPayoutBatch":  {accepts: merchants, permission: managePayouts, admitted: notFound},
+	"ExportPayoutBatch":  {accepts: merchants, permission: managePayouts, admitted: notFound},
+	"ListPayouts":        {accepts: merchants, permission: readDashboards, admitted: ok},
+	"GetPayout":          {accepts: merchants, permission: readDashboards, admitted: notFound},
+	"MarkPayoutPaid":     {accepts: merchants, permission: managePayouts, admitted: invalid, body: object{"reference": "tx-1"}},
+	"MarkPayoutFailed":   {accepts: merchants, permission: managePayouts, admitted: invalid, body: object{"reason": "Bounced"}},
+	"RetryPayout":        {accepts: merchants, permission: managePayouts, admitted: notFound},
+	"CancelPayout":       {accepts: merchants, permission: managePayouts, admitted: notFound},
+	"ListPartnerPayouts": {accepts: partners, admitted: ok},
 
-	"GetFraudPolicy":    {who: merchants, action: readDashboards, admitted: notFound},
-	"PutFraudPolicy":    {who: merchants, action: runPrograms, admitted: invalid, body: object{"policy": "observe"}},
-	"ListFraudEvents":   {who: merchants, action: readDashboards, admitted: ok},
-	"ResolveFraudEvent": {who: merchants, action: review, admitted: invalid, body: object{"outcome": "dismissed"}},
+	"GetFraudPolicy":    {accepts: merchants, permission: readDashboards, admitted: notFound},
+	"PutFraudPolicy":    {accepts: merchants, permission: runPrograms, admitted: invalid, body: object{"policy": "observe"}},
+	"ListFraudEvents":   {accepts: merchants, permission: readDashboards, admitted: ok},
+	"ResolveFraudEvent": {accepts: merchants, permission: review, admitted: invalid, body: object{"outcome": "dismissed"}},
 
-	"ListWebhooks":        {who: merchants, action: readDashboards, admitted: ok},
-	"CreateWebhook":       {who: merchants, action: manageKeys, admitted: invalid},
-	"GetWebhook":          {who: merchants, action: readDashboards, admitted: noWebhook},
-	"ListEventTypes":      {who: merchants, action: readDashboards, admitted: ok},
-	"UpdateWebhook":       {who: merchants, action: manageKeys, admitted: noWebhook},
-	"DeleteWebhook":       {who: merchants, action: manageKeys, admitted: noWebhook},
-	"RotateWebhookSecret": {who: merchants, action: manageKeys, admitted: noWebhook},
-	"TestWebhook":         {who: merchants, action: manageKeys, admitted: noWebhook},
-	"ListDeliveries":      {who: merchants, action: readDashboards, admitted: noWebhook},
-	"GetDelivery":         {who: merchants, action: readDashboards, admitted: noWebhook},
-	"RetryDelivery":       {who: merchants, action: manageKeys, admitted: noWebhook},
-	"RecoverDeliveries":   {who: merchants, action: manageKeys, admitted: invalid, body: object{"since": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}},
+	"ListWebhooks":        {accepts: merchants, permission: readDashboards, admitted: ok},
+	"CreateWebhook":       {accepts: merchants, permission: manageKeys, admitted: invalid},
+	"GetWebhook":          {accepts: merchants, permission: readDashboards, admitted: noWebhook},
+	"ListEventTypes":      {accepts: merchants, permission: readDashboards, admitted: ok},
+	"UpdateWebhook":       {accepts: merchants, permission: manageKeys, admitted: noWebhook},
+	"DeleteWebhook":       {accepts: merchants, permission: manageKeys, admitted: noWebhook},
+	"RotateWebhookSecret": {accepts: merchants, permission: manageKeys, admitted: noWebhook},
+	"TestWebhook":         {accepts: merchants, permission: manageKeys, admitted: noWebhook},
+	"ListDeliveries":      {accepts: merchants, permission: readDashboards, admitted: noWebhook},
+	"GetDelivery":         {accepts: merchants, permission: readDashboards, admitted: noWebhook},
+	"RetryDelivery":       {accepts: merchants, permission: manageKeys, admitted: noWebhook},
+	"RecoverDeliveries":   {accepts: merchants, permission: manageKeys, admitted: invalid, body: object{"since": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}},
 }
 
-// takes tells whether a good credential of a kind may call.
-func (r rule) takes(good string) bool {
-	if r.who == readers {
+// allows reports whether a valid credential of a kind may call the RPC.
+func (r rule) allows(good string) bool {
+	if r.accepts == readers {
 		return good == secretKeys || good == merchants
 	}
-	return r.who == anyone || r.who == good
+	return r.accepts == anyone || r.accepts == good
 }
 
-// sent is the body, as a request takes it.
-func (r rule) sent() any {
+// requestBody returns the body as the argument of a request.
+func (r rule) requestBody() any {
 	if r.body == nil {
 		return nil
 	}
 	return r.body
 }
 
-// refusal is what the route says to a caller whose credential is missing or bad.
-func (r rule) refusal() outcome {
-	if r.refused != (outcome{}) {
-		return r.refused
+// rejection returns the outcome for a missing or invalid credential.
+func (r rule) rejection() outcome {
+	if r.rejected != (outcome{}) {
+		return r.rejected
 	}
 	return unauthorized
 }

@@ -30,7 +30,7 @@ func walkPrograms(t *testing.T, sys *system) {
 			t.Errorf("read:    %s\ncreated: %s", read.body, made.body)
 		}
 	})
-	t.Run("everything can be chosen", func(t *testing.T) {
+	t.Run("all fields can be set", func(t *testing.T) {
 		merchant.post(t, "/api/v1/programs", object{
 			"name": "All", "slug": "all-of-it", "description": "D", "websiteUrl": "https://www.shop.example/start",
 			"landingUrl": "https://go.shop.example", "currency": "eur", "attributionWindowDays": 365, "attributionModel": "first_click",
@@ -43,12 +43,12 @@ func walkPrograms(t *testing.T, sys *system) {
 			"commissionRules.holdPeriodDays": 0, "commissionRules.autoApproval": false, "commissionRules.netBasis": "net_of_tax",
 		})
 	})
-	t.Run("a slug is given once", func(t *testing.T) {
+	t.Run("a slug is unique in a mode", func(t *testing.T) {
 		merchant.post(t, "/api/v1/programs", object{"name": "Other", "slug": "all-of-it"}).wantError(http.StatusConflict, "SLUG_TAKEN")
 		merchant.patch(t, "/api/v1/programs/"+id, object{"slug": "all-of-it"}).wantError(http.StatusConflict, "SLUG_TAKEN")
 		merchant.in("test").post(t, "/api/v1/programs", object{"name": "Other", "slug": "all-of-it"}).want(http.StatusCreated)
 	})
-	t.Run("the list is newest first and can be narrowed", func(t *testing.T) {
+	t.Run("the list has the newest first and can be filtered", func(t *testing.T) {
 		merchant.get(t, "/api/v1/programs?pageSize=1").want(http.StatusOK).
 			wantFields(object{"total": 2, "page": 1, "limit": 1, "data.0.slug": "all-of-it"})
 		merchant.get(t, "/api/v1/programs?pageSize=1&page=2").wantFields(object{"data.0.id": id})
@@ -56,7 +56,7 @@ func walkPrograms(t *testing.T, sys *system) {
 		merchant.get(t, "/api/v1/programs?status=active").wantFields(object{"total": 0, "data": []any{}})
 	})
 
-	move := func(t *testing.T, name string) answer {
+	move := func(t *testing.T, name string) response {
 		t.Helper()
 		return merchant.post(t, "/api/v1/programs/"+id+"/"+name, nil)
 	}
@@ -66,11 +66,11 @@ func walkPrograms(t *testing.T, sys *system) {
 			move(t, name).wantError(http.StatusConflict, "PROGRAM_STATE_INVALID")
 		}
 	}
-	t.Run("a programme without a page to lead to does not open", func(t *testing.T) {
+	t.Run("a programme without a website cannot be activated", func(t *testing.T) {
 		move(t, "activate").wantError(http.StatusBadRequest, "VALIDATION_ERROR")
 		merchant.patch(t, "/api/v1/programs/"+id, object{"websiteUrl": "https://shop.example"}).want(http.StatusOK)
 	})
-	t.Run("it moves as drawn and not otherwise", func(t *testing.T) {
+	t.Run("status changes", func(t *testing.T) {
 		refused(t, "pause")
 		move(t, "activate").want(http.StatusOK).wantFields(object{"status": "active"})
 		refused(t, "activate")
@@ -90,8 +90,8 @@ func walkPrograms(t *testing.T, sys *system) {
 	})
 }
 
-// walkProgramChanges is PATCH: absent is unchanged, null clears, objects merge,
-// arrays are replaced.
+// walkProgramChanges tests PATCH: a missing field stays unchanged, null clears it,
+// objects are merged, arrays are replaced.
 func walkProgramChanges(t *testing.T, sys *system) {
 	t.Helper()
 	merchant := sys.merchant(t)
@@ -101,21 +101,21 @@ func walkProgramChanges(t *testing.T, sys *system) {
 	}).want(http.StatusCreated)
 	path := "/api/v1/programs/" + before.text("id")
 
-	t.Run("no keys change nothing", func(t *testing.T) {
+	t.Run("an empty body changes nothing", func(t *testing.T) {
 		for _, body := range []any{object{}, nil} {
 			after := merchant.patch(t, path, body).want(http.StatusOK)
 			for _, field := range []string{"name", "description", "allowedDomains", "attributionWindowDays", "commissionRules", "rulesVersion"} {
-				after.wantFields(object{field: before.at(field)})
+				after.wantFields(object{field: before.value(field)})
 			}
 		}
 	})
-	t.Run("absent stays, null clears", func(t *testing.T) {
+	t.Run("a missing field stays unchanged, null clears it", func(t *testing.T) {
 		merchant.patch(t, path, object{"description": nil, "attributionWindowDays": nil}).want(http.StatusOK).
 			wantFields(object{"description": nil, "attributionWindowDays": 30, "websiteUrl": "https://shop.example", "name": "Before"})
 		merchant.patch(t, path, object{"name": nil}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
 		merchant.patch(t, path, object{"name": "  "}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
 	})
-	t.Run("objects merge and count a version when they change", func(t *testing.T) {
+	t.Run("objects are merged, and a change creates a version", func(t *testing.T) {
 		merchant.patch(t, path, object{"commissionRules": object{"percentage": 33.33}}).want(http.StatusOK).wantFields(object{
 			"commissionRules.holdPeriodDays": 14, "commissionRules.autoApproval": true, "rulesVersion": 2,
 		})
@@ -131,7 +131,7 @@ func walkProgramChanges(t *testing.T, sys *system) {
 		merchant.patch(t, path, object{"allowedDomains": []string{"C.example"}}).want(http.StatusOK).wantFields(object{"allowedDomains": []any{"c.example"}})
 		merchant.patch(t, path, object{"allowedDomains": []string{}}).wantFields(object{"allowedDomains": []any{}})
 	})
-	t.Run("what cannot be changed is named", func(t *testing.T) {
+	t.Run("fields that cannot be changed are rejected", func(t *testing.T) {
 		for field, value := range (object{"status": "active", "mode": "test", "id": "x", "updateMask": "name", "programId": "x"}) {
 			merchant.patch(t, path, object{field: value, "name": "Never"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
 		}

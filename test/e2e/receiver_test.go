@@ -27,8 +27,8 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// authority is a private one of this run: systems trust it for webhooks, and it has
-// signed the certificate of every receiver.
+// authority is a certificate authority that is created for this run. Systems trust it
+// for webhooks, and it signs the certificate of every receiver.
 var authority = sync.OnceValue(func() (a struct {
 	pem      []byte
 	receiver tls.Certificate
@@ -65,7 +65,7 @@ var authority = sync.OnceValue(func() (a struct {
 	return a
 })
 
-// authorityFile is where a core finds the authority.
+// authorityFile writes the authority to a file and returns its name.
 func authorityFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ca.pem")
@@ -75,25 +75,25 @@ func authorityFile(t *testing.T) string {
 	return path
 }
 
-// receiver is a merchant's server: it keeps what it gets and answers by a script.
+// receiver is a merchant's server. It stores its requests and returns scripted statuses.
 type receiver struct {
 	url string
 
-	mu     sync.Mutex
-	script []int
-	got    []received
+	mu       sync.Mutex
+	script   []int
+	received []webhookRequest
 }
 
-// received is one request to a receiver.
-type received struct {
+// webhookRequest is one request to a receiver.
+type webhookRequest struct {
 	path   string
 	header http.Header
 	body   []byte
 }
 
-// receive runs a receiver until the test ends. It answers 204 until it is told
-// otherwise.
-func receive(t *testing.T) *receiver {
+// startReceiver starts a receiver that stops when the test ends. It returns 204 until
+// answer is called.
+func startReceiver(t *testing.T) *receiver {
 	t.Helper()
 	r := &receiver{}
 	server := httptest.NewUnstartedServer(r)
@@ -105,22 +105,22 @@ func receive(t *testing.T) *receiver {
 	return r
 }
 
-// answer lets the next requests be answered with these statuses, one each; the last
-// one stands for all that follow.
-func (r *receiver) answer(statuses ...int) {
+// respondWith sets the statuses of the next responses. The last one applies to all later
+// responses.
+func (r *receiver) respondWith(statuses ...int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.script = statuses
 }
 
-// ServeHTTP is called for each request.
+// ServeHTTP stores a request and returns the next status.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
-		return // it broke off, and comes again
+		return // the request was cut off; the sender repeats it
 	}
 	r.mu.Lock()
-	r.got = append(r.got, received{req.URL.RequestURI(), req.Header.Clone(), body})
+	r.received = append(r.received, webhookRequest{req.URL.RequestURI(), req.Header.Clone(), body})
 	status := http.StatusNoContent
 	if len(r.script) > 0 {
 		status = r.script[0]
@@ -129,32 +129,33 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.script = r.script[1:]
 	}
 	r.mu.Unlock()
-	w.Header().Set("Location", "/elsewhere") // where nobody may come along
+	w.Header().Set("Location", "/elsewhere") // a redirect that senders must not follow
 	w.WriteHeader(status)
 }
 
-// requests are those so far.
-func (r *receiver) requests() []received {
+// requests returns all requests that the receiver got.
+func (r *receiver) requests() []webhookRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Clone(r.got)
+	return slices.Clone(r.received)
 }
 
-// await waits until there are n requests, and returns them.
-func (r *receiver) await(t *testing.T, n int) []received {
+// await waits until the receiver has got n requests, and returns them.
+func (r *receiver) await(t *testing.T, n int) []webhookRequest {
 	t.Helper()
-	eventually(t, patience, fmt.Sprintf("the receiver gets %d requests", n), func() error {
+	eventually(t, waitTimeout, fmt.Sprintf("the receiver gets %d requests", n), func() error {
 		if got := len(r.requests()); got < n {
-			return fmt.Errorf("it has %d", got)
+			return fmt.Errorf("it got %d", got)
 		}
 		return nil
 	})
 	return r.requests()
 }
 
-// verify ends the test unless the request is one of Standard Webhooks, signed with
-// the secret; a system's clock may run ahead of the machine's. It returns the body.
-func (r received) verify(t *testing.T, secret string) answer {
+// verify ends the test if the request does not follow Standard Webhooks or is not signed
+// with the secret. It ignores the timestamp, because a system's clock may differ from
+// the machine's. It returns the body.
+func (r webhookRequest) verify(t *testing.T, secret string) response {
 	t.Helper()
 	verifier, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {
@@ -163,15 +164,15 @@ func (r received) verify(t *testing.T, secret string) answer {
 	if err := verifier.VerifyIgnoringTimestamp(r.body, r.header); err != nil {
 		t.Fatalf("%v: %v\n%s", err, r.header, r.body)
 	}
-	event := answer{t: t, what: "webhook " + r.id(), status: http.StatusOK, header: r.header, body: string(r.body)}
+	event := response{t: t, request: "webhook " + r.id(), status: http.StatusOK, header: r.header, body: string(r.body)}
 	if event.text("id") != r.id() || !json.Valid(r.body) {
-		t.Errorf("%s has the body %s", event.what, event.body)
+		t.Errorf("%s has the body %s", event.request, event.body)
 	}
 	return event
 }
 
-// signedWith reports whether one of the request's signatures is the secret's.
-func (r received) signedWith(t *testing.T, secret string) bool {
+// signedWith reports whether one of the request's signatures was made with the secret.
+func (r webhookRequest) signedWith(t *testing.T, secret string) bool {
 	t.Helper()
 	verifier, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {
@@ -180,13 +181,15 @@ func (r received) signedWith(t *testing.T, secret string) bool {
 	return verifier.VerifyIgnoringTimestamp(r.body, r.header) == nil
 }
 
-func (r received) id() string { return r.header.Get("Webhook-Id") }
+func (r webhookRequest) id() string { return r.header.Get("Webhook-Id") }
 
-func (r received) signatures() int { return len(strings.Fields(r.header.Get("Webhook-Signature"))) }
+func (r webhookRequest) signatures() int {
+	return len(strings.Fields(r.header.Get("Webhook-Signature")))
+}
 
-// untrusted is the URL of a receiver with a certificate that the authority has not
-// signed.
-func untrusted(t *testing.T) string {
+// startUntrustedReceiver starts a receiver whose certificate is not signed by the
+// authority, and returns its URL.
+func startUntrustedReceiver(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.ErrorLog = log.New(io.Discard, "", 0)

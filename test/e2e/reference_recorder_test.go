@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// example is the request and the response of one operation, as the API reference shows it.
+// example is the request and the response of one operation, as the API reference shows
+// it.
 type example struct {
-	// Method, URL and Headers are those of the request, without the credential.
+	// Method, URL and Headers describe the request, without the credential.
 	Method  string            `json:"method"`
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers,omitempty"`
@@ -39,9 +40,9 @@ func newRecorder(t *testing.T, sys *system) *recorder {
 	return &recorder{t: t, sys: sys, normalizer: newNormalizer(sys.clock.now()), examples: map[string]example{}}
 }
 
-// call calls the API and records the example. The request must succeed, and it must be the
-// only one of its operation.
-func (r *recorder) call(c caller, method, path string, body any) answer {
+// call calls the API and records the example. The request must succeed, and it must be
+// the only one of its operation.
+func (r *recorder) call(c caller, method, path string, body any) response {
 	r.t.Helper()
 	base := r.sys.api
 	if path == "/v1/clicks" {
@@ -49,13 +50,13 @@ func (r *recorder) call(c caller, method, path string, body any) answer {
 	}
 	got := c.send(r.t, method, base+path, body)
 	if got.status < 200 || got.status > 299 {
-		r.t.Fatalf("%s: got status %d; body %s", got.what, got.status, got.body)
+		r.t.Fatalf("%s: got status %d; body %s", got.request, got.status, got.body)
 	}
 	at, err := url.Parse(path)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	operation := find(method, at.Path)
+	operation := findOperation(method, at.Path)
 	if operation == nil {
 		r.t.Fatalf("%s %s is not in the OpenAPI document", method, at.Path)
 	}

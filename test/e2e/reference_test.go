@@ -18,9 +18,9 @@ const examplesFile = "../../tools/openapi/examples.json"
 
 var updateExamples = flag.Bool("update-examples", false, "write "+examplesFile)
 
-// The examples of the API reference are requests to the running service and its responses.
-// Every operation has one. If a response changes, run this test with -update-examples and
-// make generate.
+// The examples of the API reference are requests to the running service and its
+// responses. Every operation has one. If a response changes, run this test with
+// -update-examples and make generate.
 func TestReferenceExamples(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -242,10 +242,10 @@ func (w *referenceWalk) linksAndPromoCodes() {
 // conversions reports sales and refunds and reads how they were attributed.
 func (w *referenceWalk) conversions(t *testing.T) {
 	t.Helper()
-	public := w.anonymous.as(w.merchant.get(t, "/api/v1/api-keys").text("publicKey")).with("User-Agent", visitorAgent)
-	eventually(t, patience, "the collector knows the code", func() error {
+	public := w.anonymous.as(w.merchant.get(t, "/api/v1/api-keys").text("publicKey")).with("User-Agent", browserUserAgent)
+	eventually(t, waitTimeout, "the collector accepts the code", func() error {
 		if got := public.send(t, "POST", w.sys.edge+"/v1/clicks", object{"referral_code": "ben"}); got.status != http.StatusCreated {
-			return fmt.Errorf("%s: %s", got.what, got.body)
+			return fmt.Errorf("%s: %s", got.request, got.body)
 		}
 		return nil
 	})
@@ -277,7 +277,7 @@ func (w *referenceWalk) conversions(t *testing.T) {
 }
 
 // report reports a sale that is not an example.
-func (w *referenceWalk) report(order string, more object) answer {
+func (w *referenceWalk) report(order string, more object) response {
 	w.t.Helper()
 	body := object{"event_type": "purchase", "external_transaction_id": order, "amount_cents": 2500, "currency": "USD", "click_id": w.click}
 	for name, value := range more {
@@ -369,7 +369,7 @@ func (w *referenceWalk) payouts() {
 // webhooks registers an endpoint and looks at its deliveries.
 func (w *referenceWalk) webhooks(t *testing.T) {
 	t.Helper()
-	hook := receive(t)
+	hook := startReceiver(t)
 	w.call(w.merchant, "GET", "/api/v1/webhooks/event-types", nil)
 	created := w.call(w.merchant, "POST", "/api/v1/webhooks", object{"url": hook.url, "subscriptions": []string{"commission.*", "program.updated"}, "description": "Bookkeeping"})
 	endpoint := "/api/v1/webhooks/" + created.text("id")
@@ -378,10 +378,10 @@ func (w *referenceWalk) webhooks(t *testing.T) {
 	w.call(w.merchant, "POST", endpoint+"/rotate-secret", object{"expireImmediately": false})
 	w.merchant.patch(t, w.program, object{"description": "Earn 22.5 percent on fresh beans."}).want(http.StatusOK)
 	hook.await(t, 2)
-	eventually(t, patience, "the delivery is stored", func() error {
+	eventually(t, waitTimeout, "the delivery is stored", func() error {
 		got := w.merchant.get(t, endpoint+"/deliveries?status=delivered")
-		if got.at("total") != json.Number("1") {
-			return fmt.Errorf("%s: %s", got.what, got.body)
+		if got.value("total") != json.Number("1") {
+			return fmt.Errorf("%s: %s", got.request, got.body)
 		}
 		return nil
 	})

@@ -6,28 +6,28 @@ import (
 	"testing"
 )
 
-func (w world) refund(t testing.TB, external string, fields object) answer {
+func (w world) refund(t testing.TB, external string, fields object) response {
 	t.Helper()
-	body := object{"external_transaction_id": external, "external_refund_id": fresh("refund")}
+	body := object{"external_transaction_id": external, "external_refund_id": uniqueName("refund")}
 	for field, value := range fields {
 		body[field] = value
 	}
 	return w.sys.caller().as(w.secretKey).post(t, "/api/v1/conversions/refunds", body)
 }
 
-// TestRefunds: what a sale earns follows what is left of it, whenever the refund
-// comes.
+// TestRefunds checks that a commission is reduced with each refund of its sale, no
+// matter when the refund arrives.
 func TestRefunds(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", rules(object{"holdPeriodDays": 0}))
 	click := w.click(t)
-	ledger := func(t *testing.T) answer {
+	ledger := func(t *testing.T) response {
 		t.Helper()
 		return w.merchant.get(t, w.participantPath()+"/ledger").want(http.StatusOK)
 	}
 
-	t.Run("in parts, and then the rest", func(t *testing.T) {
+	t.Run("partial refunds and then the rest", func(t *testing.T) {
 		sale := w.sell(t, click, object{"amount_cents": 9999})
 		external, commission := sale.text("external_transaction_id"), sale.text("commission.id")
 		w.refund(t, external, object{"amount_cents": 3333, "reason": "One of three"}).want(http.StatusCreated).wantFields(object{
@@ -47,13 +47,13 @@ func TestRefunds(t *testing.T) {
 		detail.wantFields(object{"status": "refunded", "refunded_amount_cents": 9999, "refunds.0.amount_cents": 3333, "refunds.1.amount_cents": 6666, "commission.status": "refunded"})
 		ledger(t).wantFields(object{"balances": []any{object{"currency": "USD", "balanceCents": 0}}, "data.0.type": "commission_reversed", "data.0.amountCents": -1333})
 	})
-	t.Run("a refund is reported once", func(t *testing.T) {
+	t.Run("a refund id is accepted once", func(t *testing.T) {
 		external := w.sell(t, click, nil).text("external_transaction_id")
 		w.refund(t, external, object{"external_refund_id": "twice", "amount_cents": 10}).want(http.StatusCreated)
 		w.refund(t, external, object{"external_refund_id": "twice", "amount_cents": 10}).wantError(http.StatusConflict, "REFUND_DUPLICATE")
 	})
-	t.Run("before its sale it is parked", func(t *testing.T) {
-		external := fresh("early")
+	t.Run("a refund before its sale is parked", func(t *testing.T) {
+		external := uniqueName("early")
 		w.refund(t, external, object{"external_refund_id": "early", "amount_cents": 2500}).want(http.StatusAccepted).
 			wantFields(object{"status": "parked", "conversion_id": nil, "commission": nil, "refunded_amount_cents": nil})
 		w.refund(t, external, object{"external_refund_id": "early"}).wantError(http.StatusConflict, "REFUND_DUPLICATE")
@@ -64,15 +64,15 @@ func TestRefunds(t *testing.T) {
 	})
 	t.Run("refunds and their sale at the same time", func(t *testing.T) {
 		for range 5 {
-			external := fresh("race")
-			atOnce(11, func(i int) answer {
+			external := uniqueName("race")
+			concurrently(11, func(i int) response {
 				if i == 5 {
 					return w.sell(t, click, object{"external_transaction_id": external})
 				}
 				return w.refund(t, external, object{"amount_cents": 100})
 			})
 			path := "/api/v1/conversions?external_transaction_id=" + external
-			eventually(t, patience, "all refunds are applied", func() error {
+			eventually(t, waitTimeout, "all refunds are applied", func() error {
 				got := w.merchant.get(t, path).want(http.StatusOK)
 				if n := got.number("data.0.refunded_amount_cents"); n != 1000 {
 					return fmt.Errorf("%d", n)
@@ -82,17 +82,17 @@ func TestRefunds(t *testing.T) {
 			})
 		}
 	})
-	t.Run("a flat commission falls with the whole sale only", func(t *testing.T) {
+	t.Run("a flat commission is reversed only when the whole sale is refunded", func(t *testing.T) {
 		flat := sys.worldOf(t, w.merchant, w.partner, rules(object{"commissionType": "flat", "percentage": nil, "flatAmountCents": 300}))
 		sale := flat.sell(t, flat.click(t), nil)
 		external := sale.text("external_transaction_id")
 		flat.refund(t, external, object{"amount_cents": 9999}).want(http.StatusCreated).wantFields(object{"commission.amount_cents": 300, "commission.status": "pending"})
 		flat.refund(t, external, object{"amount_cents": 1}).want(http.StatusCreated).wantFields(object{"commission.amount_cents": 0, "commission.status": "refunded"})
 	})
-	t.Run("refunds that race never give back more than was paid", func(t *testing.T) {
+	t.Run("concurrent refunds never exceed the amount of the sale", func(t *testing.T) {
 		external := w.sell(t, click, nil).text("external_transaction_id")
-		answers := atOnce(30, func(int) answer { return w.refund(t, external, object{"amount_cents": 700}) })
-		if got := statuses(answers); got["201"] != 14 || got["422 REFUND_EXCEEDS_AMOUNT"] != 16 {
+		responses := concurrently(30, func(int) response { return w.refund(t, external, object{"amount_cents": 700}) })
+		if got := countStatuses(responses); got["201"] != 14 || got["422 REFUND_EXCEEDS_AMOUNT"] != 16 {
 			t.Errorf("%v", got)
 		}
 	})

@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// byHand pays 20 percent and leaves approval to a person.
-func byHand() object { return rules(object{"holdPeriodDays": 0, "autoApproval": false}) }
+// manualApprovalRules returns rules with 20 percent, without a hold period and without
+// automatic approval.
+func manualApprovalRules() object { return rules(object{"holdPeriodDays": 0, "autoApproval": false}) }
 
-// sell reports a sale of the world's click with changed fields, and returns the
-// answer.
-func (w world) sell(t testing.TB, click string, changes object) answer {
+// sell reports a sale for a click, with changed fields.
+func (w world) sell(t testing.TB, click string, changes object) response {
 	t.Helper()
 	sale := purchase(click)
 	for field, value := range changes {
@@ -25,18 +25,18 @@ func (w world) sell(t testing.TB, click string, changes object) answer {
 	return w.report(t, sale).want(http.StatusCreated)
 }
 
-// TestReviewOfCommissions: everything that a merchant does with a commission.
+// TestReviewOfCommissions tests all actions of a merchant on commissions.
 func TestReviewOfCommissions(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	held := sys.world(t, "test", rules(nil))
-	free := sys.worldOf(t, held.merchant, held.partner, byHand())
+	free := sys.worldOf(t, held.merchant, held.partner, manualApprovalRules())
 	flagged := func(t *testing.T, w world) string {
 		t.Helper()
 		return w.sell(t, w.click(t), object{"currency": "EUR"}).text("commission.id")
 	}
 
-	t.Run("a hold is overridden with a reason that no partner sees", func(t *testing.T) {
+	t.Run("a hold is overridden with a reason that the partner cannot see", func(t *testing.T) {
 		id := held.earn(t)
 		path := held.commissionPath(id) + "/approve-override"
 		for _, reason := range []any{nil, "", "   ", strings.Repeat("ü", 501)} {
@@ -47,15 +47,16 @@ func TestReviewOfCommissions(t *testing.T) {
 			"history.1.reason": "An old friend.", "history.1.actor": held.merchant.id,
 		})
 		if shown := held.partner.get(t, "/api/v1/partner/commissions").want(http.StatusOK).body; strings.Contains(shown, "old friend") {
-			t.Errorf("the partner reads %s", shown)
+			t.Errorf("the partner sees the reason: %s", shown)
 		}
 		held.merchant.patch(t, path, object{"reason": "Again"}).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
 	})
-	t.Run("its three refusals come in their order", func(t *testing.T) {
-		override := func(w world, id string) answer {
+	t.Run("the errors of an override have a fixed order", func(t *testing.T) {
+		override := func(w world, id string) response {
 			return w.merchant.patch(t, w.commissionPath(id)+"/approve-override", object{"reason": "Because"})
 		}
-		// Rejected, flagged and without a hold; flagged and without a hold; without a hold.
+		// The commissions have several problems: rejected, flagged and without a hold;
+		// then flagged and without a hold; then only without a hold.
 		rejected := flagged(t, free)
 		free.merchant.patch(t, free.commissionPath(rejected)+"/reject", nil).want(http.StatusOK)
 		override(free, rejected).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
@@ -72,9 +73,9 @@ func TestReviewOfCommissions(t *testing.T) {
 		})
 		free.merchant.patch(t, path, nil).wantError(http.StatusConflict, "COMMISSION_NOT_FLAGGED")
 	})
-	t.Run("many at once, each on its own", func(t *testing.T) {
+	t.Run("bulk actions handle each commission separately", func(t *testing.T) {
 		first, second, waiting := free.earn(t), free.earn(t), held.earn(t)
-		bulk := func(w world, verb string, ids ...string) answer {
+		bulk := func(w world, verb string, ids ...string) response {
 			return w.merchant.patch(t, w.programPath()+"/commissions/bulk-"+verb, object{"commissionIds": ids})
 		}
 		bulk(free, "approve", second, first, second).want(http.StatusOK).wantFields(object{
@@ -82,14 +83,14 @@ func TestReviewOfCommissions(t *testing.T) {
 			"results.0.success": true, "results.0.statusCode": 200, "results.0.status": "approved", "results.0.code": nil, "results.0.message": nil,
 		})
 		third := free.earn(t)
-		bulk(free, "approve", first, third, nowhere, waiting).want(http.StatusMultiStatus).wantFields(object{
+		bulk(free, "approve", first, third, unknownID, waiting).want(http.StatusMultiStatus).wantFields(object{
 			"summary":              object{"total": 4, "succeeded": 1, "failed": 3},
 			"results.0.statusCode": 409, "results.0.code": "COMMISSION_NOT_PENDING", "results.0.status": "approved",
 			"results.1.statusCode": 200, "results.2.statusCode": 404, "results.2.code": "NOT_FOUND", "results.2.status": nil,
-			// Another programme's is as unknown as one that is not there.
+			// A commission of another programme is reported as unknown.
 			"results.3.statusCode": 404, "results.3.code": "NOT_FOUND",
 		})
-		// A hold is never overridden.
+		// A bulk approval never overrides a hold.
 		bulk(held, "approve", waiting).wantError(http.StatusUnprocessableEntity, "BULK_ALL_FAILED").wantFields(object{
 			"summary": object{"total": 1, "succeeded": 0, "failed": 1}, "results.0.code": "COMMISSION_HOLD_ACTIVE", "results.0.status": "pending",
 		})
@@ -99,7 +100,7 @@ func TestReviewOfCommissions(t *testing.T) {
 		held.merchant.get(t, held.commissionPath(waiting)).wantFields(object{"rejectionReason": "A test order", "rejectionCode": "test_order"})
 
 		for name, ids := range map[string]any{
-			"none": []string{}, "no UUID": []string{"1"}, "no list": first, "absent": nil,
+			"an empty list": []string{}, "not a UUID": []string{"1"}, "not a list": first, "null": nil,
 			"too many": slices.Repeat([]string{first}, 101),
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -107,9 +108,9 @@ func TestReviewOfCommissions(t *testing.T) {
 			})
 		}
 	})
-	t.Run("of approvals and rejections that race one wins", func(t *testing.T) {
+	t.Run("one of many concurrent approvals and rejections succeeds", func(t *testing.T) {
 		id := free.earn(t)
-		answers := atOnce(40, func(i int) answer {
+		responses := concurrently(40, func(i int) response {
 			verb := "/approve"
 			if i%2 == 1 {
 				verb = "/reject"
@@ -117,8 +118,8 @@ func TestReviewOfCommissions(t *testing.T) {
 			return free.merchant.patch(t, free.commissionPath(id)+verb, nil)
 		})
 		got := free.merchant.get(t, free.commissionPath(id)).want(http.StatusOK)
-		counts := statuses(answers)
-		// An approval may be followed by one rejection.
+		counts := countStatuses(responses)
+		// One rejection may follow the approval.
 		moves := got.length("history") - 1
 		if counts["200"] != moves || moves < 1 || moves > 2 || counts["200"]+counts["409 COMMISSION_NOT_PENDING"]+counts["409 COMMISSION_TERMINAL"] != 40 {
 			t.Errorf("%v; %s", counts, got.body)
@@ -126,12 +127,12 @@ func TestReviewOfCommissions(t *testing.T) {
 	})
 }
 
-// TestCommissionStats: counts and sums agree with the list under every filter.
+// TestCommissionStats checks that counts and sums match the list under every filter.
 func TestCommissionStats(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "live", byHand())
-	other := sys.worldOf(t, w.merchant, sys.partner(t).in("live"), byHand())
+	w := sys.world(t, "live", manualApprovalRules())
+	other := sys.worldOf(t, w.merchant, sys.partner(t).in("live"), manualApprovalRules())
 	empty := object{"count": 0, "amountCents": 0}
 	w.merchant.get(t, "/api/v1/commissions/stats").want(http.StatusOK).wantFields(object{
 		"totalCount": 0, "totalAmountCents": 0, "currency": "USD", "averageAmountCents": 0, "needsReviewCount": 0, "byCurrency": []any{},
@@ -168,18 +169,18 @@ func TestCommissionStats(t *testing.T) {
 	for _, query := range []string{"page=1", "sortBy=createdAt", "status=lost", "dateFrom=yesterday", "timezone=Mars/Olympus", "needsReview=maybe", "programId=1", "dateFrom=2026-02-01&dateTo=2026-01-01"} {
 		w.merchant.get(t, "/api/v1/commissions/stats?"+query).wantOutcome(invalid)
 	}
-	w.merchant.get(t, "/api/v1/commissions/stats?programId="+nowhere).wantOutcome(notFound)
-	w.merchant.get(t, "/api/v1/commissions/export?programId="+nowhere).wantOutcome(notFound)
+	w.merchant.get(t, "/api/v1/commissions/stats?programId="+unknownID).wantOutcome(notFound)
+	w.merchant.get(t, "/api/v1/commissions/export?programId="+unknownID).wantOutcome(notFound)
 	sys.merchant(t).get(t, "/api/v1/commissions/stats?programId="+w.program).wantOutcome(forbidden)
 	sys.merchant(t).get(t, "/api/v1/commissions/export?programId="+w.program).wantOutcome(forbidden)
 }
 
-// TestCommissionExport: the CSV holds what the list holds, in its order, and
-// opens in a spreadsheet without running anything.
+// TestCommissionExport checks that the CSV has the same data and order as the list, and
+// that no cell is a formula when a spreadsheet opens it.
 func TestCommissionExport(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", byHand())
+	w := sys.world(t, "test", manualApprovalRules())
 	click := w.click(t)
 	for _, id := range []string{"=HYPERLINK(\"http://evil\")", " +1", "\"@x", "a,\"b\"\nc"} {
 		w.sell(t, click, object{"external_transaction_id": id})
@@ -205,7 +206,7 @@ func TestCommissionExport(t *testing.T) {
 	for i, row := range rows[1:] {
 		at := func(field string) string { return list.text(fmt.Sprintf("data.%d.%s", i, field)) }
 		if row[0] != at("id") || row[1] != at("createdAt") || row[2] != at("status") || row[6] != strconv.FormatInt(list.number(fmt.Sprintf("data.%d.amountCents", i)), 10) || row[7] != "USD" {
-			t.Errorf("row %d: %q beside %s", i, row, at("id"))
+			t.Errorf("row %d: %q differs from commission %s", i, row, at("id"))
 		}
 		external := at("externalTransactionId")
 		if strings.TrimPrefix(row[10], "'") != external || (strings.TrimLeft(external, " \"")[0] != 'a' && strings.TrimLeft(external, " \"")[0] != 'o') != strings.HasPrefix(row[10], "'") {

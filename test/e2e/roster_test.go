@@ -6,26 +6,27 @@ import (
 	"testing"
 )
 
-// applied is a partner who applied to the programme.
-type applied struct {
+// applicant is a partner with an application to the programme.
+type applicant struct {
 	account
 	participant string
 }
 
-// roster makes applications of partners with these names, in this order.
-func (w world) roster(t *testing.T, names ...string) []applied {
+// createApplicants creates partners with these names, who apply to the programme in
+// this order.
+func (w world) createApplicants(t *testing.T, names ...string) []applicant {
 	t.Helper()
-	var all []applied
+	var all []applicant
 	for _, name := range names {
 		p := w.sys.partner(t).in("test")
 		p.patch(t, "/api/v1/partner/profile", object{"name": name}).want(http.StatusOK)
-		all = append(all, applied{p, p.post(t, w.applyPath(), nil).want(http.StatusCreated).text("id")})
+		all = append(all, applicant{p, p.post(t, w.applyPath(), nil).want(http.StatusCreated).text("id")})
 	}
 	return all
 }
 
-// listed are the names on a page.
-func listed(a answer) []string {
+// partnerNames returns the partner names on a page.
+func partnerNames(a response) []string {
 	a.t.Helper()
 	var names []string
 	for i := range a.want(http.StatusOK).length("data") {
@@ -34,16 +35,16 @@ func listed(a answer) []string {
 	return names
 }
 
-func TestRoster(t *testing.T) {
+func TestParticipantList(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)
-	people := w.roster(t, "Zoe", "anna", "Ben", "Annika")
+	people := w.createApplicants(t, "Zoe", "anna", "Ben", "Annika")
 	partners := w.programPath() + "/partners"
-	page := func(query string) answer { return w.merchant.get(t, partners+query) }
+	page := func(query string) response { return w.merchant.get(t, partners+query) }
 	same := func(query string, want ...string) {
 		t.Helper()
-		if got := listed(page(query)); fmt.Sprint(got) != fmt.Sprint(want) {
+		if got := partnerNames(page(query)); fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%s lists %v, want %v", query, got, want)
 		}
 	}
@@ -60,9 +61,9 @@ func TestRoster(t *testing.T) {
 	page("?pageSize=2&page=3").wantFields(object{"total": 5, "page": 3, "limit": 2})
 	page("?sortBy=note").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "sortBy")
 
-	// Counts follow what happens, and sort.
+	// The list has counts, and can be sorted by them.
 	w.earn(t)
-	eventually(t, patience, "the counts stand", func() error {
+	eventually(t, waitTimeout, "the counts are up to date", func() error {
 		got := page("?sortBy=conversions")
 		if got.text("data.0.id") != w.participant || got.number("data.0.clicks") < 1 {
 			return fmt.Errorf("%s", got.body)
@@ -73,7 +74,7 @@ func TestRoster(t *testing.T) {
 		"conversions": 1, "revenueCents": 10_000, "commissionCents": 2000, "balanceCents": 0,
 	})
 
-	// The total is right whatever happens to whom.
+	// The totals are correct after each status change.
 	move := func(i int, to string) {
 		w.merchant.patch(t, partners+"/"+people[i].participant+"/"+to, nil).want(http.StatusOK)
 	}
@@ -88,22 +89,22 @@ func TestRoster(t *testing.T) {
 		wantError(http.StatusConflict, "PARTICIPANT_STATE_INVALID")
 }
 
-func TestParticipantsAreEdited(t *testing.T) {
+func TestParticipant_Update(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)
-	other := w.roster(t, "Ben")[0]
+	other := w.createApplicants(t, "Ben")[0]
 	w.merchant.patch(t, w.participantPath(), object{"note": " Met at the fair. ", "tags": []string{"press", "vip", "press"}}).want(http.StatusOK).wantFields(object{
 		"note": "Met at the fair.", "tags": []string{"press", "vip"},
 	})
 	w.merchant.patch(t, w.participantPath(), object{"note": nil, "tags": nil}).want(http.StatusOK).wantFields(object{"note": nil, "tags": []string{}})
 
-	// The old code stays taken and goes on leading to the participant.
+	// The old code stays reserved and still leads to the participant.
 	w.click(t)
-	code := fresh("renamed")
+	code := uniqueName("renamed")
 	w.merchant.patch(t, w.participantPath(), object{"referralCode": code}).want(http.StatusOK).wantFields(object{"referralCode": code})
 	for _, works := range []string{code, w.code} {
-		eventually(t, patience, works+" is known", func() error {
+		eventually(t, waitTimeout, "clicks with the code "+works+" are accepted", func() error {
 			if got := sys.click(t, w.publicKey, object{"referral_code": works}); got.status != http.StatusCreated {
 				return fmt.Errorf("%d", got.status)
 			}
@@ -115,7 +116,7 @@ func TestParticipantsAreEdited(t *testing.T) {
 		w.merchant.patch(t, path, object{"referralCode": taken}).wantError(http.StatusConflict, "REFERRAL_CODE_TAKEN")
 	}
 	w.merchant.patch(t, path, object{"referralCode": "admin"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "referralCode")
-	w.merchant.patch(t, w.participantPath(), object{"referralCode": w.code}).want(http.StatusOK) // one's own again
+	w.merchant.patch(t, w.participantPath(), object{"referralCode": w.code}).want(http.StatusOK) // the participant's own old code
 	w.merchant.get(t, w.programPath()+"/links?participantId="+w.participant).want(http.StatusOK).wantFields(object{"data.0.code": w.code, "total": 1})
 
 	foreign := sys.world(t, "test", nil)
@@ -128,19 +129,19 @@ func TestParticipantsAreEdited(t *testing.T) {
 	}
 }
 
-func TestBulk(t *testing.T) {
+func TestParticipants_BulkActions(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)
-	people := w.roster(t, "Ada", "Bo", "Cem")
+	people := w.createApplicants(t, "Ada", "Bo", "Cem")
 	stranger := sys.world(t, "test", nil)
 	approve, reject := w.programPath()+"/partners/bulk-approve", w.programPath()+"/partners/bulk-reject"
 
-	// 200: all. Repeats are folded.
+	// 200 means that all succeeded. Repeated ids count once.
 	w.merchant.patch(t, approve, object{"participantIds": []string{people[0].participant, people[0].participant}}).want(http.StatusOK).wantFields(object{
 		"summary": object{"total": 1, "succeeded": 1, "failed": 0}, "results.0.status": "approved", "results.0.statusCode": 200, "results.0.code": nil,
 	})
-	// 207: some, in the order given, each on its own.
+	// 207 means that some succeeded. The results have the order of the request.
 	w.merchant.patch(t, reject, object{"participantIds": []string{people[0].participant, people[1].participant, stranger.participant}, "reason": "Full."}).want(http.StatusMultiStatus).wantFields(object{
 		"summary":        object{"total": 3, "succeeded": 1, "failed": 2},
 		"results.0.code": "PARTICIPANT_STATE_INVALID", "results.0.status": "approved", "results.0.statusCode": 409,
@@ -148,7 +149,7 @@ func TestBulk(t *testing.T) {
 		"results.2.code": "NOT_FOUND", "results.2.status": nil, "results.2.statusCode": 404,
 	})
 	w.merchant.get(t, w.programPath()+"/partners/"+people[1].participant).wantFields(object{"rejectionReason": "Full."})
-	// 422: none, with the same two fields beside the envelope.
+	// 422 means that none succeeded. The error has the same two fields in addition.
 	w.merchant.patch(t, approve, object{"participantIds": []string{people[0].participant}}).wantError(http.StatusUnprocessableEntity, "BULK_ALL_FAILED").wantFields(object{
 		"summary": object{"total": 1, "succeeded": 0, "failed": 1}, "results.0.code": "PARTICIPANT_STATE_INVALID",
 	})
@@ -163,7 +164,7 @@ func TestBulk(t *testing.T) {
 	w.merchant.get(t, w.programPath()+"/partners/"+people[2].participant).wantFields(object{"status": "pending"})
 }
 
-func TestPartnersAreInvited(t *testing.T) {
+func TestParticipants_Invitations(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)
@@ -171,11 +172,11 @@ func TestPartnersAreInvited(t *testing.T) {
 	group := w.merchant.post(t, w.programPath()+"/groups", object{"name": "Invited", "percentage": 33}).want(http.StatusCreated).text("id")
 	path := w.programPath() + "/partners/invite"
 	guest := sys.partner(t).in("test")
-	code := fresh("guest")
+	code := uniqueName("guest")
 	invite := w.merchant.post(t, path, object{"email": guest.email, "groupId": group, "referralCode": code}).want(http.StatusCreated)
 	w.merchant.get(t, w.programPath()+"/partners/invites").want(http.StatusOK).wantFields(object{"total": 1, "data.0.email": guest.email, "data.0.groupId": group})
 	w.merchant.do(t, http.MethodDelete, w.programPath()+"/groups/"+group, nil).wantError(http.StatusConflict, "GROUP_IN_USE")
-	accept := func(more object) answer {
+	accept := func(more object) response {
 		body := object{"token": invite.text("token")}
 		for name, value := range more {
 			body[name] = value
@@ -194,19 +195,19 @@ func TestPartnersAreInvited(t *testing.T) {
 	sys.partner(t).in("test").post(t, "/api/v1/partner/invites/accept", object{"token": revoked.text("token"), "acceptTerms": true}).wantOutcome(notFound)
 }
 
-func TestErasedParticipantsCannotBeWritten(t *testing.T) {
+func TestErasedParticipant_RejectsAllWrites(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)
 	promo := w.promoCode(t, "kept", nil).want(http.StatusCreated).text("id")
 	link := w.merchant.post(t, w.programPath()+"/links", object{"participantId": w.participant, "destinationUrl": "https://shop.example"}).want(http.StatusCreated).text("id")
 	report := w.report(t, purchase(w.click(t))).want(http.StatusCreated)
-	other := w.roster(t, "Ben")[0]
+	other := w.createApplicants(t, "Ben")[0]
 	sys.exec(t, `update participants set erased_at = now() where id = $1`, w.participant)
 	before := w.merchant.get(t, w.participantPath()).want(http.StatusOK).body
-	erased := func(a answer) { a.wantError(http.StatusConflict, "PARTICIPANT_ERASED") }
+	erased := func(a response) { a.wantError(http.StatusConflict, "PARTICIPANT_ERASED") }
 	erased(w.merchant.patch(t, w.participantPath(), object{"note": "x"}))
-	erased(w.merchant.patch(t, w.participantPath(), object{"referralCode": fresh("code")}))
+	erased(w.merchant.patch(t, w.participantPath(), object{"referralCode": uniqueName("code")}))
 	erased(w.merchant.post(t, w.programPath()+"/links", object{"participantId": w.participant, "destinationUrl": "https://shop.example"}))
 	erased(w.merchant.patch(t, w.programPath()+"/links/"+link, object{"subId": "x"}))
 	erased(w.promoCode(t, "new", nil))
@@ -214,10 +215,10 @@ func TestErasedParticipantsCannotBeWritten(t *testing.T) {
 	erased(w.partner.post(t, "/api/v1/partner/links", object{"programId": w.program, "destinationUrl": "https://shop.example"}))
 	w.merchant.patch(t, w.programPath()+"/partners/bulk-reject", object{"participantIds": []string{w.participant, other.participant}}).
 		want(http.StatusMultiStatus).wantFields(object{"results.0.code": "PARTICIPANT_ERASED"})
-	erased(w.merchant.post(t, "/api/v1/conversions/"+w.report(t, typed("nobodys")).want(http.StatusCreated).text("id")+"/reattribute",
+	erased(w.merchant.post(t, "/api/v1/conversions/"+w.report(t, promoCodeSale("nobodys")).want(http.StatusCreated).text("id")+"/reattribute",
 		object{"participant_id": w.participant, "reason": "x"}))
 	if after := w.merchant.get(t, w.participantPath()).body; after != before {
-		t.Errorf("it was\n%s\nand is\n%s", before, after)
+		t.Errorf("the participant has changed:\nbefore\n%s\nafter\n%s", before, after)
 	}
 	w.merchant.get(t, w.commissionPath(report.text("commission.id"))).want(http.StatusOK)
 }

@@ -18,14 +18,14 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// route is one HTTP rule of the contract.
+// route is one HTTP rule of the proto contract.
 type route struct {
 	rpc, verb, template string
 	body                bool
 	input               protoreflect.MessageDescriptor
 }
 
-// routes reads the rules out of the descriptors, so that none can be forgotten.
+// routes reads all HTTP rules from the proto descriptors.
 func routes(t *testing.T) []route {
 	t.Helper()
 	var all []route
@@ -34,7 +34,7 @@ func routes(t *testing.T) []route {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {
-				all = append(all, rulesOf(t, methods.Get(j))...)
+				all = append(all, httpRules(t, methods.Get(j))...)
 			}
 		}
 		return true
@@ -43,7 +43,7 @@ func routes(t *testing.T) []route {
 	return all
 }
 
-func rulesOf(t *testing.T, rpc protoreflect.MethodDescriptor) []route {
+func httpRules(t *testing.T, rpc protoreflect.MethodDescriptor) []route {
 	t.Helper()
 	rule, _ := proto.GetExtension(rpc.Options(), annotations.E_Http).(*annotations.HttpRule)
 	if rule == nil {
@@ -64,7 +64,7 @@ func rulesOf(t *testing.T, rpc protoreflect.MethodDescriptor) []route {
 		case *annotations.HttpRule_Delete:
 			one.verb, one.template = http.MethodDelete, pattern.Delete
 		default:
-			t.Fatalf("%s: a pattern that this test does not know: %T", rpc.FullName(), pattern)
+			t.Fatalf("%s: unknown kind of pattern %T", rpc.FullName(), pattern)
 		}
 		all = append(all, one)
 	}
@@ -73,7 +73,7 @@ func rulesOf(t *testing.T, rpc protoreflect.MethodDescriptor) []route {
 
 func (r route) String() string { return r.verb + " " + r.template }
 
-// path fills the template.
+// path replaces the parameters of the template.
 func (r route) path(ids map[string]string) string {
 	path := r.template
 	for name, id := range ids {
@@ -84,15 +84,15 @@ func (r route) path(ids map[string]string) string {
 
 func (r route) hasIDs() bool { return strings.Contains(r.template, "{") }
 
-// absent is what the route says of ids that name nothing in the caller's world.
-func (r route) absent() outcome {
+// unknownOutcome returns the expected outcome for ids that do not exist for the caller.
+func (r route) unknownOutcome() outcome {
 	if strings.Contains(r.template, "{webhook_id}") {
 		return noWebhook
 	}
 	return notFound
 }
 
-// unknownIDs name nothing.
+// unknownIDs returns an id that does not exist for each path parameter.
 func unknownIDs() map[string]string {
 	return map[string]string{
 		"program_id":     affiliate.NewID[affiliate.Program](time.Now()).String(),
@@ -114,8 +114,8 @@ func unknownIDs() map[string]string {
 	}
 }
 
-// everyID makes one of each thing that a path can name.
-func (w world) everyID(t *testing.T) map[string]string {
+// createAll creates one resource for each path parameter and returns the ids.
+func (w world) createAll(t *testing.T) map[string]string {
 	t.Helper()
 	made := func(path string, body object) string {
 		return w.merchant.post(t, path, body).want(http.StatusCreated).text("id")
@@ -126,7 +126,7 @@ func (w world) everyID(t *testing.T) map[string]string {
 	suspicious["customer_email"] = w.partner.email
 	w.report(t, suspicious).want(http.StatusCreated)
 	batch := w.sendPayouts(t)
-	webhook, delivery := w.delivered(t)
+	webhook, delivery := w.createDelivery(t)
 	return map[string]string{
 		"webhook_id":     webhook,
 		"delivery_id":    delivery,
@@ -139,9 +139,9 @@ func (w world) everyID(t *testing.T) map[string]string {
 		"conversion_id":  report.text("id"),
 		"commission_id":  report.text("commission.id"),
 		"member_id":      w.merchant.id,
-		"invite_id":      made("/api/v1/workspace/invites", object{"email": fresh("member") + "@example.com", "role": "viewer"}),
-		"key_id":         made("/api/v1/api-keys", object{"name": "of the routes"}),
-		"group_id":       made(w.programPath()+"/groups", object{"name": "of the routes", "percentage": 30}),
+		"invite_id":      made("/api/v1/workspace/invites", object{"email": uniqueName("member") + "@example.com", "role": "viewer"}),
+		"key_id":         made("/api/v1/api-keys", object{"name": "for the routes"}),
+		"group_id":       made(w.programPath()+"/groups", object{"name": "for the routes", "percentage": 30}),
 		"link_id":        made(w.programPath()+"/links", object{"participantId": w.participant, "destinationUrl": "https://shop.example/"}),
 		"promo_code_id": made(w.programPath()+"/promo-codes", object{
 			"participantId": w.participant, "code": "ROUTES", "discountType": "percentage", "discountValue": 10,
@@ -149,44 +149,44 @@ func (w world) everyID(t *testing.T) map[string]string {
 	}
 }
 
-// callerFor is somebody of the world whom the rule admits, in a mode.
+// callerFor returns a caller of the world whom the rule allows, in a mode.
 func (w world) callerFor(t *testing.T, r rule, mode string) caller {
 	t.Helper()
 	switch {
-	case r.who == partners:
+	case r.accepts == partners:
 		return w.partner.in(mode).caller
-	case r.takes(merchants):
+	case r.allows(merchants):
 		return w.merchant.in(mode).caller
 	}
 	return w.sys.caller().as(w.merchant.in(mode).secretKey(t))
 }
 
-// sendPayouts pays the partner a bonus, as far as to the export of its batch.
+// sendPayouts creates a bonus and a batch with its payout, and exports the batch.
 func (w world) sendPayouts(t *testing.T) (batch string) {
 	t.Helper()
 	w.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).want(http.StatusOK)
 	w.merchant.post(t, w.participantPath()+"/ledger", object{"type": "bonus", "amountCents": 500, "reason": "A good start"}).want(http.StatusCreated)
-	batch = w.merchant.with("Idempotency-Key", fresh("batch")).post(t, "/api/v1/payouts/batches", object{}).want(http.StatusCreated).text("id")
+	batch = w.merchant.with("Idempotency-Key", uniqueName("batch")).post(t, "/api/v1/payouts/batches", object{}).want(http.StatusCreated).text("id")
 	w.merchant.post(t, "/api/v1/payouts/batches/"+batch+"/confirm", nil).want(http.StatusOK)
 	w.merchant.get(t, "/api/v1/payouts/batches/"+batch+"/export").want(http.StatusOK)
 	return batch
 }
 
-// TestRoutes walks every route of the contract with every kind of caller.
+// TestRoutes calls every route of the API with every kind of credential.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)
-	ids := w.everyID(t)
+	ids := w.createAll(t)
 	stranger := sys.merchant(t).in("test")
-	credentials := gatherCredentials(t, sys, w)
+	credentials := newCredentials(t, sys, w)
 
 	known := map[string]bool{}
 	for _, r := range routes(t) {
 		known[r.rpc] = true
 		rule, decided := contract[r.rpc]
 		if !decided {
-			t.Errorf("%s (%s) is not in the table above: who may call it?", r, r.rpc)
+			t.Errorf("%s (%s) is not in the table contract", r, r.rpc)
 			continue
 		}
 		t.Run(r.String(), func(t *testing.T) {
@@ -198,65 +198,65 @@ func TestRoutes(t *testing.T) {
 					got := from.do(t, r.verb, r.path(unknownIDs()), nil)
 					got.wantOutcome(want)
 					if zone, _, _ := strings.Cut(got.header.Get("RateLimit-Policy"), ";"); zone != r.zone(c, rule) {
-						t.Errorf("it counts in the zone %s, want %s", zone, r.zone(c, rule))
+						t.Errorf("counted in the zone %s, want %s", zone, r.zone(c, rule))
 					}
 					checkBrokenRequest(t, from, r, rule, want)
 					checkBadMode(t, from, r, c, want)
 				})
 			}
-			if r.hasIDs() && rule.takes(merchants) {
+			if r.hasIDs() && rule.allows(merchants) {
 				t.Run("ids of another workspace", func(t *testing.T) {
 					want := rule.foreign
 					if want == (outcome{}) {
-						want = r.absent()
+						want = r.unknownOutcome()
 					}
-					stranger.do(t, r.verb, r.path(ids), rule.sent()).wantOutcome(want)
+					stranger.do(t, r.verb, r.path(ids), rule.requestBody()).wantOutcome(want)
 				})
 			}
 			if r.hasIDs() && !rule.modeless {
 				t.Run("ids of the other mode", func(t *testing.T) {
-					want := r.absent()
+					want := r.unknownOutcome()
 					if rule.foreign == allFailed {
 						want = allFailed
 					}
-					w.callerFor(t, rule, "live").do(t, r.verb, r.path(ids), rule.sent()).wantOutcome(want)
+					w.callerFor(t, rule, "live").do(t, r.verb, r.path(ids), rule.requestBody()).wantOutcome(want)
 				})
 			}
 			if r.hasIDs() {
-				t.Run("an id that is no UUID", func(t *testing.T) {
+				t.Run("an id that is not a UUID", func(t *testing.T) {
 					none := map[string]string{}
 					for name := range ids {
 						none[name] = "x'--%00"
 					}
 					none["program_id"], none["commission_id"] = "1", "%C3%28"
-					w.callerFor(t, rule, "test").do(t, r.verb, r.path(none), rule.sent()).wantOutcome(r.absent())
+					w.callerFor(t, rule, "test").do(t, r.verb, r.path(none), rule.requestBody()).wantOutcome(r.unknownOutcome())
 				})
 			}
 		})
 	}
 	for name := range contract {
 		if !known[name] {
-			t.Errorf("%s is in the table and has no route", name)
+			t.Errorf("%s is in the table contract but has no route", name)
 		}
 	}
 }
 
-// zone is what a caller's request counts in (SPEC.md section 8): a refused
-// credential, and one of another kind, never in the conversion API's own.
+// zone returns the rate limit zone in which a request counts (SPEC.md section 8). Only
+// valid keys count in the zone of the conversion API.
 func (r route) zone(c credential, rule rule) string {
 	switch {
 	case strings.Contains(r.template, "/health"):
 		return ""
 	case strings.Contains(r.template, "/auth/"):
 		return `"auth"`
-	case r.rpc == "ReportConversion" && (c.good == secretKeys || c.good == "public key"):
+	case r.rpc == "ReportConversion" && (c.validKind == secretKeys || c.validKind == "public key"):
 		return `"conversions"`
 	}
 	return `"general"`
 }
 
-// checkBrokenRequest sends what does not decode: a refused caller hears of the
-// refusal and learns nothing about bodies.
+// checkBrokenRequest sends requests that cannot be decoded. A rejected caller gets the
+// same error as for a valid request and no information about the body.
 func checkBrokenRequest(t *testing.T, from caller, r route, rule rule, want outcome) {
 	t.Helper()
 	broken := want
@@ -269,11 +269,11 @@ func checkBrokenRequest(t *testing.T, from caller, r route, rule rule, want outc
 	}
 }
 
-// checkBadMode sends a mode that there is not. Only access tokens read the
-// header: keys carry their mode, and open routes have none.
+// checkBadMode sends a mode that does not exist. The header is read only with access
+// tokens, because keys contain their mode and open routes have none.
 func checkBadMode(t *testing.T, from caller, r route, c credential, want outcome) {
 	t.Helper()
-	if c.token && want.status != http.StatusForbidden && contract[r.rpc].who != anyone {
+	if c.token && want.status != http.StatusForbidden && contract[r.rpc].accepts != anyone {
 		want = invalid
 	}
 	modes := []string{"prod"}
@@ -290,9 +290,9 @@ type credential struct {
 	name string
 	// authorization is the header, empty for none.
 	authorization string
-	// good is what the credential is when there is nothing wrong with it.
-	good string
-	// expired access tokens are UNAUTHORIZED everywhere.
+	// validKind is the kind of a valid credential, or empty.
+	validKind string
+	// expired marks an expired access token, which gets UNAUTHORIZED on every route.
 	expired bool
 	token   bool
 }
@@ -306,17 +306,17 @@ func (c credential) caller(sys *system) caller {
 
 func (c credential) expected(r rule) outcome {
 	switch {
-	case r.takes(c.good):
+	case r.allows(c.validKind):
 		return r.admitted
-	case c.good != "":
+	case c.validKind != "":
 		return forbidden
 	case c.expired:
 		return unauthorized
 	}
-	return r.refusal()
+	return r.rejection()
 }
 
-func gatherCredentials(t *testing.T, sys *system, w world) []credential {
+func newCredentials(t *testing.T, sys *system, w world) []credential {
 	t.Helper()
 	loggedOut := w.merchant.login(t)
 	sys.caller().post(t, "/api/v1/auth/logout", object{"refreshToken": loggedOut.refresh}).want(http.StatusNoContent)
@@ -325,17 +325,17 @@ func gatherCredentials(t *testing.T, sys *system, w world) []credential {
 		return bearer(affiliate.NewKey(kind, affiliate.ModeTest).Reveal())
 	}
 	forge := func(change func(*jwt.Token, jwt.MapClaims), key any) string {
-		return bearer(forged(t, w.merchant.access, change, key))
+		return bearer(forgeToken(t, w.merchant.access, change, key))
 	}
 	return []credential{
 		{name: "no credential"},
 		{name: "garbage", authorization: bearer("garbage")},
-		{name: "garbage of three parts", authorization: bearer("a.b.c")},
+		{name: "garbage in three parts", authorization: bearer("a.b.c")},
 		{name: "another scheme", authorization: "Basic " + w.merchant.access},
-		{name: "a scheme alone", authorization: "Bearer "},
+		{name: "a scheme without a credential", authorization: "Bearer "},
 		{name: "alg none", authorization: forge(asNone, jwt.UnsafeAllowNoneSignatureType)},
 		{name: "alg HS256 with the public key", authorization: forge(asHMAC, []byte(signingKey().Public().(ed25519PublicKey)))},
-		{name: "signed by a stranger", authorization: forge(unchanged, strangersKey())},
+		{name: "signed with another key", authorization: forge(noChange, otherKey())},
 		{name: "unknown kid", authorization: forge(func(token *jwt.Token, _ jwt.MapClaims) { token.Header["kid"] = "other" }, signingKey())},
 		{name: "a key in its own header", authorization: forge(func(token *jwt.Token, _ jwt.MapClaims) { token.Header["jku"] = "https://evil.example" }, signingKey())},
 		{name: "for another audience", authorization: forge(func(_ *jwt.Token, c jwt.MapClaims) { c["aud"] = "other" }, signingKey())},
@@ -343,13 +343,13 @@ func gatherCredentials(t *testing.T, sys *system, w world) []credential {
 			c["exp"] = sys.clock.now().Add(-time.Minute).Unix()
 		}, signingKey())},
 		{name: "a session that was logged out", authorization: bearer(loggedOut.access)},
-		{name: "a secret key that nobody has", authorization: unknownKey(affiliate.SecretKey)},
-		{name: "a public key that nobody has", authorization: unknownKey(affiliate.PublicKey)},
+		{name: "an unknown secret key", authorization: unknownKey(affiliate.SecretKey)},
+		{name: "an unknown public key", authorization: unknownKey(affiliate.PublicKey)},
 		{name: "a mistyped secret key", authorization: bearer(mistyped(w.secretKey))},
-		{name: "a merchant", good: merchants, authorization: bearer(w.merchant.access), token: true},
-		{name: "a partner", good: partners, authorization: bearer(w.partner.access), token: true},
-		{name: "a secret key", good: secretKeys, authorization: bearer(w.secretKey)},
-		{name: "a public key", good: "public key", authorization: bearer(w.publicKey)},
+		{name: "a merchant", validKind: merchants, authorization: bearer(w.merchant.access), token: true},
+		{name: "a partner", validKind: partners, authorization: bearer(w.partner.access), token: true},
+		{name: "a secret key", validKind: secretKeys, authorization: bearer(w.secretKey)},
+		{name: "a public key", validKind: "public key", authorization: bearer(w.publicKey)},
 	}
 }
 
@@ -361,7 +361,7 @@ func mistyped(key string) string {
 	return key[:len(key)-1] + "A"
 }
 
-// TestRoles holds every route against the role matrix.
+// TestRoles checks every route against the role matrix.
 func TestRoles(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -370,12 +370,12 @@ func TestRoles(t *testing.T) {
 		owner.setRole(t, role)
 		for _, r := range routes(t) {
 			rule := contract[r.rpc]
-			if !rule.takes(merchants) || rule.who == anyone {
+			if !rule.allows(merchants) || rule.accepts == anyone {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/%s", role, r), func(t *testing.T) {
 				want := forbidden
-				if slices.Contains(matrix[rule.action], role) {
+				if slices.Contains(matrix[rule.permission], role) {
 					want = rule.admitted
 				}
 				owner.do(t, r.verb, r.path(unknownIDs()), nil).wantOutcome(want)
@@ -383,15 +383,15 @@ func TestRoles(t *testing.T) {
 		}
 	}
 
-	t.Run("a member who was removed", func(t *testing.T) {
+	t.Run("a removed member", func(t *testing.T) {
 		sys.exec(t, "delete from members where user_id = $1", owner.id)
 		owner.get(t, "/api/v1/programs").wantOutcome(unauthorized)
 	})
 }
 
-// TestViewersSeeNoAddresses: of an e-mail address a viewer sees what tells two
-// partners apart, in every answer that has one.
-func TestViewersSeeNoAddresses(t *testing.T) {
+// TestViewer_SeesMaskedAddresses checks that a viewer sees e-mail addresses in a masked
+// form in every response. The masked form is enough to distinguish two partners.
+func TestViewer_SeesMaskedAddresses(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)
@@ -410,7 +410,7 @@ func TestViewersSeeNoAddresses(t *testing.T) {
 	for path, field := range paths {
 		got := w.merchant.get(t, path).want(http.StatusOK)
 		if seen := got.text(field); strings.Contains(got.body, w.partner.email) || !strings.HasPrefix(seen, "p***@") {
-			t.Errorf("%s shows %q to a viewer", path, seen)
+			t.Errorf("%s shows the address as %q to a viewer", path, seen)
 		}
 	}
 	w.merchant.get(t, "/api/v1/commissions?search="+w.partner.email).want(http.StatusOK).wantFields(object{"total": 0})

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestRulesOfAProgram: every field comes back as it was given, a change makes a
-// version, and no version touches what was earned before.
+// TestRulesOfAProgram checks that every field is returned unchanged, that a change
+// creates a version, and that a version does not affect earlier commissions.
 func TestRulesOfAProgram(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -29,7 +29,7 @@ func TestRulesOfAProgram(t *testing.T) {
 	})
 	path := "/api/v1/programs/" + made.text("id")
 
-	// Objects merge, arrays are replaced, null clears.
+	// In a PATCH, objects are merged, arrays are replaced, and null clears a field.
 	m.patch(t, path, object{"commissionRules": object{"recurring": object{"maxMonths": nil}, "tiers": []object{}, "capCents": nil}}).want(http.StatusOK).wantFields(object{
 		"commissionRules.recurring": object{"enabled": true, "maxMonths": nil, "maxPayments": 6}, "commissionRules.tiers": []object{},
 		"commissionRules.capCents": nil, "commissionRules.minOrderCents": 500, "rulesVersion": 2,
@@ -81,14 +81,14 @@ func TestGroups(t *testing.T) {
 	w.merchant.get(t, groups).want(http.StatusOK).wantFields(object{"total": 0})
 }
 
-// TestTheMostSpecificRateWins walks the precedence from the programme up to the
-// participant; every commission says what gave it its rate.
-func TestTheMostSpecificRateWins(t *testing.T) {
+// TestRates_MostSpecificWins tests the precedence of rates, from the programme to the
+// participant. Every commission has the source of its rate.
+func TestRates_MostSpecificWins(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", rules(object{"percentage": 10}))
 	click := w.click(t)
-	sale := func(changes object) answer {
+	sale := func(changes object) response {
 		body := purchase(click)
 		for name, value := range changes {
 			body[name] = value
@@ -111,8 +111,8 @@ func TestTheMostSpecificRateWins(t *testing.T) {
 	program(object{"products": []object{{"productId": "beans", "percentage": 25}, {"productId": "cup", "flatAmountCents": 100}}})
 	sale(object{"product_ids": []string{"beans"}}).wantFields(object{"amountCents": 2500, "ruleSnapshot.source": "product"})
 	sale(object{"product_ids": []string{"other"}}).wantFields(object{"amountCents": 2000, "ruleSnapshot.source": "group"})
-	// Lines of one order, each at its own rate, rounded once: 60 at 25 %, three
-	// cups at 1.00, 40 at the group's 20 %.
+	// Each line of an order has its own rate, and the sum is rounded once: 60.00 at 25
+	// %, three cups at 1.00 each, 40.00 at the group's 20 %.
 	sale(object{"line_items": []object{
 		{"product_id": "beans", "amount_cents": 6000}, {"product_id": "cup", "quantity": 3, "amount_cents": 0}, {"product_id": "tea", "amount_cents": 4000},
 	}}).wantFields(object{"amountCents": 1500 + 300 + 800, "ruleSnapshot.source": "mixed"})
@@ -128,7 +128,7 @@ func TestTheMostSpecificRateWins(t *testing.T) {
 	program(object{"capCents": 1200})
 	sale(nil).wantFields(object{"amountCents": 1200})
 
-	// What was earned first is as it was.
+	// The first commission has not changed.
 	w.merchant.get(t, w.commissionPath(first.text("id"))).want(http.StatusOK).wantFields(object{"amountCents": 1000, "ruleSnapshot.version": 1})
 }
 
@@ -140,7 +140,7 @@ func TestLimitsOfRules(t *testing.T) {
 		"events": []object{{"eventType": "purchase"}, {"eventType": "renewal"}, {"eventType": "signup", "flatAmountCents": 50}},
 	}))
 	click := w.click(t)
-	sale := func(changes object) answer {
+	sale := func(changes object) response {
 		body := purchase(click)
 		for name, value := range changes {
 			body[name] = value
@@ -152,7 +152,7 @@ func TestLimitsOfRules(t *testing.T) {
 	}
 	sale(object{"amount_cents": 999}).wantFields(nothing("RULE_NOT_APPLICABLE"))
 	sale(object{"event_type": "lead"}).wantFields(nothing("RULE_NOT_APPLICABLE"))
-	signup := object{"event_type": "signup", "external_transaction_id": fresh("order"), "click_id": click}
+	signup := object{"event_type": "signup", "external_transaction_id": uniqueName("order"), "click_id": click}
 	w.report(t, signup).want(http.StatusCreated).wantFields(object{"commission.amount_cents": 50})
 
 	renewal := object{"event_type": "renewal", "customer_id": "customer-1"}
@@ -164,7 +164,7 @@ func TestLimitsOfRules(t *testing.T) {
 	sale(object{"customer_id": "customer-2"}).wantFields(object{"commission.amount_cents": 1000})
 }
 
-// TestLifecycle: what a draft, a paused and an archived programme do to clicks,
+// TestLifecycle checks the effect of a paused, active and archived programme on clicks,
 // links and conversions.
 func TestLifecycle(t *testing.T) {
 	t.Parallel()
@@ -180,11 +180,11 @@ func TestLifecycle(t *testing.T) {
 	}
 	for _, s := range states {
 		w.merchant.post(t, w.programPath()+"/"+s.move, nil).want(http.StatusOK)
-		eventually(t, patience, "the edge follows "+s.move, func() error {
+		eventually(t, waitTimeout, "the collector applies "+s.move, func() error {
 			got := sys.click(t, w.publicKey, object{"referral_code": w.code}).status
 			followed := sys.follow(t, short).status
 			if (got == http.StatusCreated) != s.open || (followed == http.StatusFound) != s.open || !s.open && (got != http.StatusNotFound || followed != http.StatusNotFound) {
-				return fmt.Errorf("a click is answered %d, the link %d", got, followed)
+				return fmt.Errorf("a click returns %d, the link %d", got, followed)
 			}
 			return nil
 		})

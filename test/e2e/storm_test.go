@@ -11,9 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// TestMoneyStorm: everything that moves money at the same time, on the same few
-// partners, and afterwards every cent is where it belongs.
-func TestMoneyStorm(t *testing.T) {
+// TestLedger_ConsistentUnderConcurrency runs all calls that move money concurrently for
+// the same few partners. Afterwards the ledger check must find no violation.
+func TestLedger_ConsistentUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	const (
 		sellers = 6
@@ -26,23 +26,23 @@ func TestMoneyStorm(t *testing.T) {
 	clicks := []string{w.click(t), held.click(t)}
 	worlds := []world{w, held}
 
-	// refused is what may come of a move that another has overtaken.
+	// refused contains the errors that a call may get because another call was faster.
 	refused := map[string]bool{
 		"409 COMMISSION_NOT_PENDING": true, "409 COMMISSION_TERMINAL": true, "409 COMMISSION_HOLD_ACTIVE": true, "409 COMMISSION_HOLD_NOT_ACTIVE": true,
 		"409 PAYOUT_STATE_INVALID": true, "422 REFUND_EXCEEDS_AMOUNT": true, "409 CONVERSION_DUPLICATE": true,
 	}
-	fits := func(a answer) {
+	fits := func(a response) {
 		if a.status >= http.StatusBadRequest {
-			for outcome := range statuses([]answer{a}) {
+			for outcome := range countStatuses([]response{a}) {
 				if !refused[outcome] {
-					t.Errorf("%s: %s", a.what, a.body)
+					t.Errorf("%s: %s", a.request, a.body)
 				}
 			}
 		}
 	}
 	var storm sync.WaitGroup
 	for seller := range sellers {
-		random := rand.New(rand.NewPCG(1, uint64(seller))) //nolint:gosec // it has to be repeatable
+		random := rand.New(rand.NewPCG(1, uint64(seller))) //nolint:gosec // the test must be repeatable
 		storm.Go(func() {
 			for round := range rounds {
 				which := random.IntN(2)
@@ -76,7 +76,7 @@ func TestMoneyStorm(t *testing.T) {
 		})
 	}
 	for payer := range 2 {
-		random := rand.New(rand.NewPCG(2, uint64(payer))) //nolint:gosec // it has to be repeatable
+		random := rand.New(rand.NewPCG(2, uint64(payer))) //nolint:gosec // the test must be repeatable
 		storm.Go(func() {
 			for range rounds {
 				made := w.batch(t, object{})
@@ -112,9 +112,9 @@ func TestMoneyStorm(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	// Jobs may still fold counts and apply refunds that missed their sale; nothing
-	// of that changes what the books say together.
-	eventually(t, patience, "the books agree", func() error {
+	// Jobs may still add counts and apply refunds that arrived before their sale. The
+	// checks hold before and after these jobs.
+	eventually(t, waitTimeout, "the ledger check finds no violation", func() error {
 		results, err := store.CheckAccounts(t.Context(), time.Now)
 		for _, result := range results {
 			if result.Violated > 0 {

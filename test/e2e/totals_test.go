@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTotals: a total that stopped counting says so, and the pages beyond it are
-// there.
+// TestTotals checks that a capped total is marked with a header, and that pages after
+// the cap can be read.
 func TestTotals(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})

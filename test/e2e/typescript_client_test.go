@@ -29,7 +29,7 @@ func TestTypeScriptClient(t *testing.T) {
 	promo := w.merchant.post(t, w.programPath()+"/promo-codes", object{"participantId": w.participant, "code": "TYPED", "discountType": "percentage", "discountValue": 10}).want(http.StatusCreated).text("code")
 	proxy := startFaultyProxy(t, w, limit)
 
-	hook := receive(t)
+	hook := startReceiver(t)
 	endpoint := w.merchant.post(t, "/api/v1/webhooks", object{"url": hook.url, "subscriptions": []string{"*"}}).want(http.StatusCreated)
 	w.merchant.post(t, "/api/v1/webhooks/"+endpoint.text("id")+"/test-ping", nil).want(http.StatusOK)
 	ping := hook.requests()[0]
@@ -62,8 +62,8 @@ func TestTypeScriptClient(t *testing.T) {
 	})
 }
 
-// copyTypeScriptClient copies the client, and the documents that its generator reads, to a
-// temporary folder, so that npm does not write into the checkout.
+// copyTypeScriptClient copies the client, and the documents that its generator reads,
+// to a temporary folder, so that npm does not write into the checkout.
 func copyTypeScriptClient(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -107,9 +107,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// faultyProxy is a reverse proxy of the gateway. A test asks it for a fault with POST
-// /fault?kind=… and for the number of requests that reached the gateway with GET
-// /received?method=…&path=….
+// faultyProxy is a reverse proxy of the gateway. POST /fault?kind=… causes a fault. GET
+// /received?method=…&path=… returns the number of requests that reached the gateway.
 type faultyProxy struct {
 	w     world
 	limit int

@@ -2,9 +2,9 @@ package e2e_test
 
 import "testing"
 
-// TestWalk is the main job, point by point, on one running system: one click
-// becomes an approved commission. It runs before the tests that run side by
-// side, because two of its points say "within a second".
+// TestWalk tests the main use case step by step on one running system: a click leads to
+// an approved commission. It does not run in parallel with other tests, because two of
+// its steps must happen within a second.
 func TestWalk(t *testing.T) {
 	sys := start(t, setup{})
 	for _, point := range []struct {
@@ -24,7 +24,7 @@ func TestWalk(t *testing.T) {
 		{"7 commission lists", walkCommissionLists},
 		{"8 operations", walkOperations},
 		{"8 gRPC", walkGRPC},
-		// These move the clock, which ends every session that was opened before.
+		// These steps advance the clock, so sessions that were opened earlier expire.
 		{"6 attribution windows", walkWindows},
 		{"7 automatic approval", walkAutomaticApproval},
 		{"8 logs", walkLogs},

@@ -6,15 +6,16 @@ import (
 	"testing"
 )
 
-// TestWebhookURLs: what is wrong with the request, all at once; then what is wrong
-// with the URL, in the order of the contract.
+// TestWebhookURLs checks the URL of an endpoint. Errors in the request are reported
+// first, all at once. Then the address is checked, in the order that the specification
+// gives.
 func TestWebhookURLs(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	merchant := sys.merchant(t).in("test")
-	made := func(body any) answer { return merchant.post(t, webhooksPath, body) }
+	made := func(body any) response { return merchant.post(t, webhooksPath, body) }
 
-	t.Run("no URL that could be called", func(t *testing.T) {
+	t.Run("invalid URLs", func(t *testing.T) {
 		for _, url := range []string{
 			"", "shop.example/hook", "ftp://shop.example/", "https://", "https:///hook", "https://user@shop.example/", "https://user:secret@shop.example/",
 			"https://shop.example/#fragment", "https://[fe80::1%25eth0]/", "https://2130706433/", "https://0x7f000001/", "https://0177.0.0.1/", "https://127.1/",
@@ -23,10 +24,10 @@ func TestWebhookURLs(t *testing.T) {
 		} {
 			made(object{"url": url, "subscriptions": []string{"*"}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "url")
 		}
-		// A port that only an allowed address may have, of one that is not.
+		// This port is allowed only for addresses in TRIBUTARY_WEBHOOK_ALLOW_CIDRS.
 		made(object{"url": "https://8.8.8.8:22/", "subscriptions": []string{"*"}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "url")
 	})
-	t.Run("no body that could be taken", func(t *testing.T) {
+	t.Run("invalid bodies", func(t *testing.T) {
 		many := make([]string, 51)
 		for i := range many {
 			many[i] = "*"
@@ -35,16 +36,16 @@ func TestWebhookURLs(t *testing.T) {
 			changes object
 			fields  []string
 		}{
-			"no subscription":            {object{"subscriptions": []string{}}, []string{"subscriptions"}},
-			"null":                       {object{"subscriptions": nil}, []string{"subscriptions"}},
-			"both names":                 {object{"events": []string{"*"}}, []string{"events"}},
-			"unknown events":             {object{"subscriptions": []string{"program.updated", "no.such", "noun.*", "", "program", "*.updated", "webhook.ping"}}, []string{"subscriptions[1]", "subscriptions[2]", "subscriptions[3]", "subscriptions[4]", "subscriptions[5]", "subscriptions[6]"}},
-			"unknown events, as events":  {object{"subscriptions": nil, "events": []string{"no.such"}}, []string{"events[0]"}},
-			"too many":                   {object{"subscriptions": many}, []string{"subscriptions"}},
-			"too long a description":     {object{"description": strings.Repeat("é", 201)}, []string{"description"}},
-			"what only answers have":     {object{"status": "healthy", "id": nowhere, "mode": "live"}, []string{"status", "id", "mode"}},
-			"everything at once":         {object{"url": "http://user@10.0.0.1:22/#x", "subscriptions": []string{"x"}, "description": strings.Repeat("a", 201)}, []string{"url", "subscriptions[0]", "description"}},
-			"the address is not reached": {object{"url": "https://10.0.0.1/", "subscriptions": []string{"x"}}, []string{"subscriptions[0]"}},
+			"no subscriptions":            {object{"subscriptions": []string{}}, []string{"subscriptions"}},
+			"null":                        {object{"subscriptions": nil}, []string{"subscriptions"}},
+			"both names":                  {object{"events": []string{"*"}}, []string{"events"}},
+			"unknown events":              {object{"subscriptions": []string{"program.updated", "no.such", "noun.*", "", "program", "*.updated", "webhook.ping"}}, []string{"subscriptions[1]", "subscriptions[2]", "subscriptions[3]", "subscriptions[4]", "subscriptions[5]", "subscriptions[6]"}},
+			"unknown events, as events":   {object{"subscriptions": nil, "events": []string{"no.such"}}, []string{"events[0]"}},
+			"too many":                    {object{"subscriptions": many}, []string{"subscriptions"}},
+			"too long a description":      {object{"description": strings.Repeat("é", 201)}, []string{"description"}},
+			"fields of the response":      {object{"status": "healthy", "id": unknownID, "mode": "live"}, []string{"status", "id", "mode"}},
+			"everything at once":          {object{"url": "http://user@10.0.0.1:22/#x", "subscriptions": []string{"x"}, "description": strings.Repeat("a", 201)}, []string{"url", "subscriptions[0]", "description"}},
+			"the address is checked last": {object{"url": "https://10.0.0.1/", "subscriptions": []string{"x"}}, []string{"subscriptions[0]"}},
 		} {
 			t.Run(name, func(t *testing.T) {
 				merchant.webhook(t, "https://127.0.0.1/", c.changes).wantError(http.StatusBadRequest, "VALIDATION_ERROR", c.fields...)
@@ -54,7 +55,8 @@ func TestWebhookURLs(t *testing.T) {
 	for _, mode := range []string{"test", "live"} {
 		for url, code := range map[string]string{
 			"http://127.0.0.1/": "WEBHOOK_URL_NOT_HTTPS", "http://nobody.onion/": "WEBHOOK_URL_NOT_HTTPS", "http://10.0.0.1/": "WEBHOOK_URL_NOT_HTTPS",
-			// Resolvers do not look up names under onion (RFC 7686), so no network is needed.
+			// Resolvers do not look up names under onion (RFC 7686), so no network is
+			// needed.
 			"https://nobody.onion/": "WEBHOOK_URL_UNRESOLVABLE",
 			"https://10.0.0.1/":     "WEBHOOK_URL_PRIVATE_IP", "https://[::1]/": "WEBHOOK_URL_PRIVATE_IP", "https://169.254.169.254/latest": "WEBHOOK_URL_PRIVATE_IP",
 			"https://[::ffff:10.0.0.1]:8443/": "WEBHOOK_URL_PRIVATE_IP", "https://100.64.0.1/": "WEBHOOK_URL_PRIVATE_IP", "https://[fd00:ec2::254]/": "WEBHOOK_URL_PRIVATE_IP",
@@ -64,16 +66,17 @@ func TestWebhookURLs(t *testing.T) {
 		}
 	}
 	merchant.get(t, webhooksPath).want(http.StatusOK).wantFields(object{"total": 0})
-	// A public address may be called, on any port from 1024 on.
+	// A public address is allowed on any port from 1024 on.
 	merchant.webhook(t, "https://8.8.8.8:8443/", object{"active": false}).want(http.StatusCreated)
-	if logged := sys.logs.loud(); !containsAll(logged, "TRIBUTARY_WEBHOOK_ALLOW_CIDRS", "127.0.0.0/8") {
-		t.Errorf("the allow-list is not told of at the start: %s", logged)
+	if logged := sys.logs.warnings(); !containsAll(logged, "TRIBUTARY_WEBHOOK_ALLOW_CIDRS", "127.0.0.0/8") {
+		t.Errorf("the log has no warning about the allowed networks: %s", logged)
 	}
 }
 
-// TestWebhooksStayOutside: unless the operator allows it, this machine is as private
-// as any other. What was allowed and is not any more is not called either.
-func TestWebhooksStayOutside(t *testing.T) {
+// TestWebhookURLs_LoopbackIsPrivate checks that loopback addresses are rejected like
+// other private addresses, unless the operator allows them. An endpoint that was allowed
+// before is not called any more.
+func TestWebhookURLs_LoopbackIsPrivate(t *testing.T) {
 	t.Parallel()
 	allowed := start(t, setup{})
 	merchant := allowed.merchant(t).in("test")
@@ -85,14 +88,14 @@ func TestWebhooksStayOutside(t *testing.T) {
 	for _, url := range []string{"https://127.0.0.1/", h.url, "https://localhost/", "https://127.8.8.8:8443/"} {
 		merchant.webhook(t, url, nil).wantError(http.StatusUnprocessableEntity, "WEBHOOK_URL_PRIVATE_IP")
 	}
-	// No address could have that port.
+	// This port is not allowed for any address.
 	merchant.webhook(t, "http://127.0.0.1:22/", nil).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "url")
 	merchant.post(t, h.path+"/test-ping", nil).want(http.StatusOK).
 		wantFields(object{"success": false, "httpStatusCode": nil, "errorMessage": "blocked_address"})
 	if got := len(h.requests()); got != 1 {
-		t.Errorf("the receiver has %d requests", got)
+		t.Errorf("the receiver got %d requests, want 1", got)
 	}
 	if logged := sys.logs.String(); strings.Contains(logged, "TRIBUTARY_WEBHOOK_ALLOW_CIDRS") {
-		t.Errorf("there is no allow-list to tell of: %s", logged)
+		t.Errorf("the log warns about allowed networks although there are none: %s", logged)
 	}
 }

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// changed makes a program.updated.
-func (w world) changed(t *testing.T) {
+// updateProgram changes the programme, which publishes program.updated.
+func (w world) updateProgram(t *testing.T) {
 	t.Helper()
-	w.merchant.patch(t, w.programPath(), object{"name": fresh("Programme")}).want(http.StatusOK)
+	w.merchant.patch(t, w.programPath(), object{"name": uniqueName("Programme")}).want(http.StatusOK)
 }
 
 // awaitDelivery waits until the endpoint's newest delivery has a status, and returns
 // the list.
-func (h hook) awaitDelivery(t *testing.T, from account, status string) answer {
+func (h hook) awaitDelivery(t *testing.T, from account, status string) response {
 	t.Helper()
-	var list answer
-	eventually(t, patience, "a delivery is "+status, func() error {
+	var list response
+	eventually(t, waitTimeout, "a delivery is "+status, func() error {
 		list = from.get(t, h.path+"/deliveries").want(http.StatusOK)
 		if list.number("total") == 0 || list.text("data.0.status") != status {
 			return fmt.Errorf("there are %s", list.body)
@@ -28,11 +28,11 @@ func (h hook) awaitDelivery(t *testing.T, from account, status string) answer {
 	return list
 }
 
-// delivered makes an endpoint with one delivery that has arrived.
-func (w world) delivered(t *testing.T) (endpoint, delivery string) {
+// createDelivery creates an endpoint with one successful delivery.
+func (w world) createDelivery(t *testing.T) (endpoint, delivery string) {
 	t.Helper()
 	h := w.merchant.hook(t, nil)
-	w.changed(t)
+	w.updateProgram(t)
 	return h.id, h.awaitDelivery(t, w.merchant, "delivered").text("data.0.id")
 }
 
@@ -43,7 +43,7 @@ func TestDeliveries(t *testing.T) {
 	h := w.merchant.hook(t, nil)
 	others := []hook{w.merchant.in("live").hook(t, nil), w.merchant.hook(t, object{"subscriptions": []string{"link.*"}}), sys.merchant(t).in("test").hook(t, nil)}
 	everything := w.merchant.hook(t, object{"subscriptions": []string{"*", "program.*", "program.updated"}})
-	w.changed(t)
+	w.updateProgram(t)
 
 	first := h.await(t, 1)[0]
 	first.verify(t, h.secret).wantFields(object{
@@ -78,23 +78,23 @@ func TestDeliveries(t *testing.T) {
 		w.merchant.get(t, h.path+"/deliveries?"+query).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
 	}
 
-	t.Run("nobody else gets it", func(t *testing.T) {
+	t.Run("other endpoints get no delivery", func(t *testing.T) {
 		for _, other := range others {
 			if got := other.requests(); len(got) > 0 {
 				t.Errorf("%s", got[0].body)
 			}
 		}
 		w.merchant.get(t, everything.path+"/deliveries/"+list.text("data.0.id")).wantOutcome(noWebhook)
-		w.merchant.get(t, h.path+"/deliveries/"+nowhere).wantOutcome(noWebhook)
+		w.merchant.get(t, h.path+"/deliveries/"+unknownID).wantOutcome(noWebhook)
 	})
-	t.Run("once more", func(t *testing.T) {
+	t.Run("a delivery is repeated on request", func(t *testing.T) {
 		w.merchant.post(t, path+"/retry", nil).want(http.StatusAccepted).wantFields(object{"status": "delivered", "eventId": first.id()})
 		again := h.await(t, 2)[1]
 		again.verify(t, h.secret)
 		if again.id() != first.id() || string(again.body) != string(first.body) || again.header.Get("Webhook-Attempt") != "2" {
 			t.Errorf("%v\n%s", again.header, again.body)
 		}
-		eventually(t, patience, "the attempt is noted", func() error {
+		eventually(t, waitTimeout, "the attempt is stored", func() error {
 			if got := w.merchant.get(t, path).want(http.StatusOK); got.length("attempts") != 2 {
 				return fmt.Errorf("%s", got.body)
 			}
@@ -102,30 +102,30 @@ func TestDeliveries(t *testing.T) {
 		})
 		w.merchant.get(t, path).wantFields(object{"status": "delivered", "attemptCount": 2, "attempts.1.number": 2})
 	})
-	t.Run("not while it is off", func(t *testing.T) {
+	t.Run("a disabled endpoint gets no deliveries", func(t *testing.T) {
 		w.merchant.patch(t, h.path, object{"active": false}).want(http.StatusOK)
 		w.merchant.post(t, path+"/retry", nil).wantError(http.StatusConflict, "WEBHOOK_DISABLED")
-		w.merchant.post(t, h.path+"/recover", object{"since": sys.ago(time.Hour)}).wantError(http.StatusConflict, "WEBHOOK_DISABLED")
-		w.changed(t)
+		w.merchant.post(t, h.path+"/recover", object{"since": sys.timestampAgo(time.Hour)}).wantError(http.StatusConflict, "WEBHOOK_DISABLED")
+		w.updateProgram(t)
 		w.merchant.get(t, h.path+"/deliveries").want(http.StatusOK).wantFields(object{"total": 1})
 	})
 }
 
-// ago is an instant of the system's past.
-func (sys *system) ago(d time.Duration) string {
+// timestampAgo returns a time in the past of the system's clock.
+func (sys *system) timestampAgo(d time.Duration) string {
 	return sys.clock.now().Add(-d).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// TestRecovery: what waited when an endpoint was turned off is sent once it is on
-// again and somebody asks for it.
+// TestRecovery checks that deliveries that were canceled when an endpoint was disabled
+// can be sent after it is enabled again.
 func TestRecovery(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)
 	h := w.merchant.hook(t, nil)
-	sys.clock.stop() // so that no schedule goes on by itself
-	h.answer(http.StatusInternalServerError)
-	w.changed(t)
+	sys.clock.stop() // so that no retry becomes due
+	h.respondWith(http.StatusInternalServerError)
+	w.updateProgram(t)
 	failed := h.awaitDelivery(t, w.merchant, "failed").wantFields(object{
 		"data.0.attemptCount": 1, "data.0.httpStatusCode": 500, "data.0.errorMessage": "http_500", "data.0.completedAt": nil,
 	})
@@ -133,19 +133,19 @@ func TestRecovery(t *testing.T) {
 		t.Errorf("the next attempt is in %v", wait)
 	}
 	w.merchant.get(t, h.path).want(http.StatusOK).wantFields(object{"status": "failing", "consecutiveFailures": 1})
-	queued := func(body object) answer {
+	queued := func(body object) response {
 		return w.merchant.post(t, h.path+"/recover", body).want(http.StatusAccepted)
 	}
-	queued(object{"since": sys.ago(time.Hour)}).wantFields(object{"queued": 0})
+	queued(object{"since": sys.timestampAgo(time.Hour)}).wantFields(object{"queued": 0})
 
 	w.merchant.patch(t, h.path, object{"active": false}).want(http.StatusOK)
 	h.awaitDelivery(t, w.merchant, "canceled").wantFields(object{"data.0.nextAttemptAt": nil})
-	sys.clock.resume() // a sender that was refused the endpoint asks again a second later
-	h.answer(http.StatusOK)
+	sys.clock.resume() // a sender that could not lease the endpoint tries again a second later
+	h.respondWith(http.StatusOK)
 	sys.clock.advance(time.Minute)
 	w.merchant.patch(t, h.path, object{"active": true}).want(http.StatusOK).wantFields(object{"status": "healthy", "consecutiveFailures": 0})
-	queued(object{"since": sys.ago(time.Hour), "until": sys.ago(30 * time.Minute)}).wantFields(object{"queued": 0})
-	queued(object{"since": sys.ago(30 * 24 * time.Hour), "statuses": []string{"dead_lettered", "canceled"}}).wantFields(object{"queued": 1})
+	queued(object{"since": sys.timestampAgo(time.Hour), "until": sys.timestampAgo(30 * time.Minute)}).wantFields(object{"queued": 0})
+	queued(object{"since": sys.timestampAgo(30 * 24 * time.Hour), "statuses": []string{"dead_lettered", "canceled"}}).wantFields(object{"queued": 1})
 	all := h.await(t, 2)
 	all[1].verify(t, h.secret)
 	if all[0].id() != all[1].id() {
@@ -153,27 +153,27 @@ func TestRecovery(t *testing.T) {
 	}
 	h.awaitDelivery(t, w.merchant, "delivered").wantFields(object{"total": 1, "data.0.attemptCount": 2, "data.0.httpStatusCode": 200})
 	sys.clock.advance(time.Minute)
-	queued(object{"since": sys.ago(time.Hour)}).wantFields(object{"queued": 0})
-	queued(object{"since": sys.ago(time.Hour), "statuses": []string{"delivered"}}).wantFields(object{"queued": 1})
+	queued(object{"since": sys.timestampAgo(time.Hour)}).wantFields(object{"queued": 0})
+	queued(object{"since": sys.timestampAgo(time.Hour), "statuses": []string{"delivered"}}).wantFields(object{"queued": 1})
 	h.await(t, 3)
 
-	hourAgo := sys.ago(time.Hour)
+	hourAgo := sys.timestampAgo(time.Hour)
 	for name, c := range map[string]struct {
 		body  object
 		field string
 	}{
-		"nothing":                     {object{}, "since"},
-		"no instant":                  {object{"since": "yesterday"}, "since"},
-		"too long ago":                {object{"since": sys.ago(31 * 24 * time.Hour)}, "since"},
-		"later than now":              {object{"since": sys.ago(-time.Hour)}, "since"},
-		"the end before the start":    {object{"since": sys.ago(time.Hour), "until": sys.ago(2 * time.Hour)}, "since"},
-		"the end at the start":        {object{"since": hourAgo, "until": hourAgo}, "since"},
-		"the end in the future":       {object{"since": sys.ago(time.Hour), "until": sys.ago(-time.Hour)}, "until"},
-		"what is going to be sent":    {object{"since": sys.ago(time.Hour), "statuses": []string{"canceled", "pending"}}, "statuses[1]"},
-		"a status that there is not":  {object{"since": sys.ago(time.Hour), "statuses": []string{"gone"}}, "statuses[0]"},
-		"a status that is none":       {object{"since": sys.ago(time.Hour), "statuses": []any{nil}}, "statuses[0]"},
-		"a field that there is not":   {object{"since": sys.ago(time.Hour), "status": "canceled"}, "status"},
-		"an end that is no timestamp": {object{"since": sys.ago(time.Hour), "until": 5}, "until"},
+		"an empty body":            {object{}, "since"},
+		"since is not a timestamp": {object{"since": "yesterday"}, "since"},
+		"since is too long ago":    {object{"since": sys.timestampAgo(31 * 24 * time.Hour)}, "since"},
+		"since is in the future":   {object{"since": sys.timestampAgo(-time.Hour)}, "since"},
+		"until before since":       {object{"since": sys.timestampAgo(time.Hour), "until": sys.timestampAgo(2 * time.Hour)}, "since"},
+		"until equal to since":     {object{"since": hourAgo, "until": hourAgo}, "since"},
+		"until in the future":      {object{"since": sys.timestampAgo(time.Hour), "until": sys.timestampAgo(-time.Hour)}, "until"},
+		"the status pending":       {object{"since": sys.timestampAgo(time.Hour), "statuses": []string{"canceled", "pending"}}, "statuses[1]"},
+		"an unknown status":        {object{"since": sys.timestampAgo(time.Hour), "statuses": []string{"gone"}}, "statuses[0]"},
+		"a status that is null":    {object{"since": sys.timestampAgo(time.Hour), "statuses": []any{nil}}, "statuses[0]"},
+		"an unknown field":         {object{"since": sys.timestampAgo(time.Hour), "status": "canceled"}, "status"},
+		"until is not a timestamp": {object{"since": sys.timestampAgo(time.Hour), "until": 5}, "until"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.merchant.post(t, h.path+"/recover", c.body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", c.field)

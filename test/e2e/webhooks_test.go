@@ -13,9 +13,9 @@ import (
 
 const webhooksPath = "/api/v1/webhooks"
 
-// webhook makes an endpoint that follows a programme's changes; a test changes what
-// it is about.
-func (a account) webhook(t testing.TB, url string, changes object) answer {
+// webhook creates an endpoint that subscribes to changes of programmes, with changed
+// fields.
+func (a account) webhook(t testing.TB, url string, changes object) response {
 	t.Helper()
 	body := object{"url": url, "subscriptions": []string{"program.updated"}}
 	for name, value := range changes {
@@ -24,7 +24,7 @@ func (a account) webhook(t testing.TB, url string, changes object) answer {
 	return a.post(t, webhooksPath, body)
 }
 
-// hook is an endpoint whose requests a receiver gets.
+// hook is an endpoint together with the receiver that gets its requests.
 type hook struct {
 	*receiver
 	path   string
@@ -34,12 +34,12 @@ type hook struct {
 
 func (a account) hook(t *testing.T, changes object) hook {
 	t.Helper()
-	r := receive(t)
+	r := startReceiver(t)
 	made := a.webhook(t, r.url, changes).want(http.StatusCreated)
 	return hook{r, webhooksPath + "/" + made.text("id"), made.text("id"), made.text("signingSecret")}
 }
 
-// TestWebhooks is the life of an endpoint.
+// TestWebhooks creates, reads, changes and deletes endpoints.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
@@ -55,7 +55,7 @@ func TestWebhooks(t *testing.T) {
 		t.Errorf("the secret is %q", secret)
 	}
 	if !made.instant("createdAt").Equal(made.instant("updatedAt")) {
-		t.Errorf("made and changed at different times: %s", made.body)
+		t.Errorf("createdAt and updatedAt differ: %s", made.body)
 	}
 	path := webhooksPath + "/" + made.text("id")
 	sys.clock.advance(time.Minute)
@@ -70,8 +70,8 @@ func TestWebhooks(t *testing.T) {
 	merchant.in("live").get(t, webhooksPath).want(http.StatusOK).wantFields(object{"total": 0, "data": []any{}})
 	merchant.get(t, path+"/deliveries").want(http.StatusOK).wantFields(object{"data": []any{}, "total": 0, "page": 1, "limit": 20})
 
-	t.Run("a change", func(t *testing.T) {
-		patch := func(body any) answer { return merchant.patch(t, path, body) }
+	t.Run("an endpoint is changed", func(t *testing.T) {
+		patch := func(body any) response { return merchant.patch(t, path, body) }
 		patch(object{}).want(http.StatusOK).wantFields(object{"description": "Billing", "updatedAt": made.text("updatedAt")})
 		patch(object{"description": "Books"}).want(http.StatusOK).wantFields(object{"description": "Books", "active": true})
 		patch(object{"description": nil}).want(http.StatusOK).wantFields(object{"description": nil})
@@ -87,27 +87,27 @@ func TestWebhooks(t *testing.T) {
 			patch(body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
 		}
 	})
-	t.Run("secrets are shown when they are made and never again", func(t *testing.T) {
+	t.Run("a secret is returned only when it is created", func(t *testing.T) {
 		rotated := merchant.post(t, path+"/rotate-secret", nil).want(http.StatusOK).wantFields(object{"id": made.text("id")}).text("signingSecret")
 		again := merchant.post(t, path+"/rotate-secret", object{"expireImmediately": true}).want(http.StatusOK).text("signingSecret")
 		if rotated == secret || again == rotated {
-			t.Error("a secret was made twice")
+			t.Error("two secrets are equal")
 		}
 		shown := merchant.get(t, path).body + merchant.get(t, webhooksPath).body + merchant.patch(t, path, object{"description": "Now"}).body +
 			merchant.get(t, "/api/v1/workspace/audit-log?pageSize=100").want(http.StatusOK).body + sys.logs.String()
 		for _, one := range []string{secret, rotated, again} {
 			if strings.Contains(shown, one) || strings.Contains(shown, strings.TrimPrefix(one, "whsec_")) {
-				t.Error("a secret is shown again")
+				t.Error("a response or the log contains a secret")
 			}
 		}
 		if strings.Contains(shown, "signingSecret") {
-			t.Error("there is a field for a secret")
+			t.Error("a response has the field signingSecret")
 		}
 		merchant.post(t, path+"/rotate-secret", object{"expireImmediately": 1}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "expireImmediately")
 	})
-	t.Run("the end", func(t *testing.T) {
+	t.Run("an endpoint is deleted", func(t *testing.T) {
 		merchant.do(t, http.MethodDelete, path, nil).want(http.StatusNoContent)
-		for _, gone := range []answer{
+		for _, gone := range []response{
 			merchant.get(t, path), merchant.patch(t, path, object{"active": true}), merchant.post(t, path+"/rotate-secret", nil),
 			merchant.post(t, path+"/test-ping", nil), merchant.do(t, http.MethodDelete, path, nil), merchant.get(t, path+"/deliveries"),
 		} {
@@ -115,7 +115,7 @@ func TestWebhooks(t *testing.T) {
 		}
 		merchant.get(t, webhooksPath).want(http.StatusOK).wantFields(object{"total": 1, "data.0.id": second.text("id")})
 	})
-	t.Run("who did what is in the audit log", func(t *testing.T) {
+	t.Run("the audit log has all actions", func(t *testing.T) {
 		log := merchant.get(t, "/api/v1/workspace/audit-log?action=webhook.*&pageSize=100").want(http.StatusOK)
 		if !containsAll(log.body, "webhook.create", "webhook.update", "webhook.rotate_secret", "webhook.delete") {
 			t.Error(log.body)
@@ -123,22 +123,22 @@ func TestWebhooks(t *testing.T) {
 	})
 }
 
-// TestWebhookLimit: of twenty who ask at the same time ten get one.
+// TestWebhookLimit checks that ten of twenty concurrent requests succeed.
 func TestWebhookLimit(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	merchant := sys.merchant(t).in("test")
-	ask := func(mode, url string) answer { return merchant.in(mode).webhook(t, url, nil) }
-	got := statuses(atOnce(20, func(int) answer { return ask("test", "https://127.0.0.1/") }))
+	ask := func(mode, url string) response { return merchant.in(mode).webhook(t, url, nil) }
+	got := countStatuses(concurrently(20, func(int) response { return ask("test", "https://127.0.0.1/") }))
 	if got["201"] != 10 || got["422 WEBHOOK_ENDPOINT_LIMIT_EXCEEDED"] != 10 {
 		t.Errorf("%v", got)
 	}
-	// The URL is judged first.
+	// The URL is checked before the limit.
 	ask("test", "https://10.0.0.1/").wantError(http.StatusUnprocessableEntity, "WEBHOOK_URL_PRIVATE_IP")
 	ask("test", "https://127.0.0.1/").wantError(http.StatusUnprocessableEntity, "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED")
 	ask("live", "https://127.0.0.1/").want(http.StatusCreated)
 	one := merchant.get(t, webhooksPath).want(http.StatusOK).wantFields(object{"total": 10}).text("data.0.id")
-	// One that is off counts, one that is deleted does not.
+	// A disabled endpoint counts, a deleted one does not.
 	merchant.patch(t, webhooksPath+"/"+one, object{"active": false}).want(http.StatusOK)
 	ask("test", "https://127.0.0.1/").wantError(http.StatusUnprocessableEntity, "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED")
 	merchant.do(t, http.MethodDelete, webhooksPath+"/"+one, nil).want(http.StatusNoContent)
@@ -151,7 +151,7 @@ func TestEventTypes(t *testing.T) {
 	merchant := sys.merchant(t).in("test")
 	list := merchant.get(t, webhooksPath+"/event-types").want(http.StatusOK).wantFields(object{"total": 31, "page": 1})
 	names := []string{}
-	for _, one := range list.at("data").([]any) {
+	for _, one := range list.value("data").([]any) {
 		kind := one.(object)
 		if names = append(names, kind["name"].(string)); kind["description"] == "" {
 			t.Errorf("%s has no description", kind["name"])
@@ -163,7 +163,7 @@ func TestEventTypes(t *testing.T) {
 		}
 	}
 	if slices.Contains(names, "webhook.ping") {
-		t.Error("a ping can be subscribed to")
+		t.Error("the list contains webhook.ping, which has no subscription")
 	}
 	merchant.webhook(t, "https://127.0.0.1/", object{"subscriptions": names}).want(http.StatusCreated).wantFields(object{"subscriptions": names})
 	merchant.get(t, webhooksPath+"/event-types?page=1").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "page")
@@ -174,7 +174,7 @@ func TestPing(t *testing.T) {
 	sys := start(t, setup{})
 	merchant := sys.merchant(t).in("test")
 	h := merchant.hook(t, object{"description": "Shop"})
-	ping := func() answer { return merchant.post(t, h.path+"/test-ping", nil).want(http.StatusOK) }
+	ping := func() response { return merchant.post(t, h.path+"/test-ping", nil).want(http.StatusOK) }
 
 	ping().wantFields(object{"success": true, "httpStatusCode": 204, "errorMessage": nil})
 	got := h.requests()[0]
@@ -195,19 +195,19 @@ func TestPing(t *testing.T) {
 		t.Errorf("%s with %v", got.path, got.header)
 	}
 
-	t.Run("what a receiver answers is told in a word", func(t *testing.T) {
+	t.Run("errorMessage has an error code for each status", func(t *testing.T) {
 		for status, word := range map[int]string{500: "http_500", 410: "http_410", 301: "redirect", 404: "http_404"} {
-			h.answer(status)
+			h.respondWith(status)
 			before := len(h.requests())
 			ping().wantFields(object{"success": false, "httpStatusCode": status, "errorMessage": word})
 			if after := len(h.requests()); after != before+1 {
-				t.Errorf("%d requests for a ping that is answered %d", after-before, status)
+				t.Errorf("%d requests for a ping that got the status %d", after-before, status)
 			}
 		}
-		h.answer(200)
+		h.respondWith(200)
 	})
 	t.Run("both secrets sign after a rotation", func(t *testing.T) {
-		last := func() received { ping(); all := h.requests(); return all[len(all)-1] }
+		last := func() webhookRequest { ping(); all := h.requests(); return all[len(all)-1] }
 		second := merchant.post(t, h.path+"/rotate-secret", nil).want(http.StatusOK).text("signingSecret")
 		if got := last(); got.signatures() != 2 || !got.signedWith(t, h.secret) || !got.signedWith(t, second) {
 			t.Errorf("%v", got.header)
@@ -226,26 +226,26 @@ func TestPing(t *testing.T) {
 			t.Errorf("%v", got.header)
 		}
 	})
-	t.Run("it works on an endpoint that is off, and leaves no trace", func(t *testing.T) {
+	t.Run("a disabled endpoint can be pinged, and a ping changes nothing", func(t *testing.T) {
 		merchant.patch(t, h.path, object{"active": false}).want(http.StatusOK)
 		before := merchant.get(t, h.path).body
 		ping().wantFields(object{"success": true})
-		h.answer(500)
+		h.respondWith(500)
 		ping().wantFields(object{"success": false})
 		merchant.get(t, h.path+"/deliveries").want(http.StatusOK).wantFields(object{"total": 0})
 		if after := merchant.get(t, h.path).want(http.StatusOK).wantFields(object{"consecutiveFailures": 0, "lastDeliveryAt": nil}).body; after != before {
-			t.Errorf("it was %s and is %s", before, after)
+			t.Errorf("the endpoint has changed:\nbefore %s\nafter  %s", before, after)
 		}
 	})
-	t.Run("nobody there", func(t *testing.T) {
+	t.Run("no server at the address", func(t *testing.T) {
 		free := listen(t)
 		_ = free.Close()
 		closed := merchant.webhook(t, "https://"+free.Addr().String()+"/", nil).want(http.StatusCreated).text("id")
 		merchant.post(t, webhooksPath+"/"+closed+"/test-ping", nil).want(http.StatusOK).
 			wantFields(object{"success": false, "httpStatusCode": nil, "errorMessage": "connection_refused"})
 	})
-	t.Run("a certificate that nobody vouches for", func(t *testing.T) {
-		stranger := merchant.webhook(t, untrusted(t), nil).want(http.StatusCreated).text("id")
+	t.Run("a certificate that is not trusted", func(t *testing.T) {
+		stranger := merchant.webhook(t, startUntrustedReceiver(t), nil).want(http.StatusCreated).text("id")
 		merchant.post(t, webhooksPath+"/"+stranger+"/test-ping", nil).want(http.StatusOK).
 			wantFields(object{"success": false, "httpStatusCode": nil, "errorMessage": "tls_error"})
 	})

@@ -11,10 +11,10 @@ import (
 
 const workspacePath = "/api/v1/workspace"
 
-// join makes a member of the account's workspace, as an invited person does it.
-func (a account) join(t *testing.T, role string) account {
+// addMember invites a new person to the account's workspace and accepts the invitation.
+func (a account) addMember(t *testing.T, role string) account {
 	t.Helper()
-	email := fresh("member") + "@example.com"
+	email := uniqueName("member") + "@example.com"
 	token := a.post(t, workspacePath+"/invites", object{"email": email, "role": role}).want(http.StatusCreated).text("token")
 	return a.sys.account("merchant", email, a.sys.caller().post(t, "/api/v1/auth/merchant/accept-invite", object{
 		"token": token, "name": "Max Member", "password": password,
@@ -38,7 +38,8 @@ func TestWorkspaceSettings(t *testing.T) {
 		"name": "New name", "currency": "EUR", "timezone": "Europe/Berlin", "testMailRedirect": "dev@example.com", "originPolicy": "enforce",
 		"allowedOrigins": []string{"https://shop.example", "https://*.shop.example", "http://localhost:3000"},
 	})
-	// Absent stays, null clears; a new currency is for what is made from now on.
+	// A missing field stays unchanged, null clears it. A new currency applies to
+	// programmes that are created later.
 	owner.patch(t, workspacePath, object{"testMailRedirect": nil}).want(http.StatusOK).wantFields(object{"testMailRedirect": nil, "currency": "EUR"})
 	owner.in("test").post(t, "/api/v1/programs", object{"name": "P"}).want(http.StatusCreated).wantFields(object{"currency": "EUR"})
 
@@ -51,7 +52,7 @@ func TestWorkspaceSettings(t *testing.T) {
 		owner.patch(t, workspacePath, body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
 	}
 	if after := owner.get(t, workspacePath).body; after != before {
-		t.Errorf("bad input changed %s to %s", before, after)
+		t.Errorf("invalid input changed %s to %s", before, after)
 	}
 }
 
@@ -59,18 +60,18 @@ func TestMembers(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	owner := sys.merchant(t)
-	admin, viewer := owner.join(t, "admin"), owner.join(t, "viewer")
+	admin, viewer := owner.addMember(t, "admin"), owner.addMember(t, "viewer")
 	owner.get(t, workspacePath+"/members").want(http.StatusOK).wantFields(object{
 		"total": 3, "data.0.id": owner.id, "data.0.role": "owner", "data.1.email": admin.email, "data.2.role": "viewer",
 	})
 	viewer.get(t, workspacePath+"/members").want(http.StatusOK).wantFields(object{"data.1.email": "m***@example.com"})
 
-	// A change of role acts on the next request of a token that was made before.
+	// A new role applies at once, also to existing tokens.
 	viewer.post(t, "/api/v1/programs", object{"name": "P"}).wantOutcome(forbidden)
 	admin.patch(t, viewer.memberPath(), object{"role": "manager"}).want(http.StatusOK).wantFields(object{"role": "manager"})
 	viewer.post(t, "/api/v1/programs", object{"name": "P"}).want(http.StatusCreated)
 
-	// An admin cannot touch an owner, nor make one.
+	// An admin cannot change an owner or create one.
 	admin.patch(t, owner.memberPath(), object{"role": "viewer"}).wantOutcome(forbidden)
 	admin.do(t, http.MethodDelete, owner.memberPath(), nil).wantOutcome(forbidden)
 	admin.patch(t, viewer.memberPath(), object{"role": "owner"}).wantOutcome(forbidden)
@@ -81,7 +82,7 @@ func TestMembers(t *testing.T) {
 	owner.do(t, http.MethodDelete, owner.memberPath(), nil).wantError(http.StatusConflict, "LAST_OWNER")
 	owner.patch(t, owner.memberPath(), object{"role": "admin"}).wantError(http.StatusConflict, "LAST_OWNER")
 
-	// Removal ends the member's sessions, every one of them.
+	// The removal of a member ends all sessions of the member.
 	elsewhere := viewer.login(t)
 	admin.do(t, http.MethodDelete, viewer.memberPath(), nil).want(http.StatusNoContent)
 	for _, ended := range []account{viewer, elsewhere} {
@@ -90,22 +91,22 @@ func TestMembers(t *testing.T) {
 	}
 	admin.do(t, http.MethodDelete, viewer.memberPath(), nil).wantOutcome(notFound)
 
-	// Ownership changes hands whole.
+	// After a transfer the former owner has no rights of an owner.
 	owner.post(t, workspacePath+"/transfer-ownership", object{"memberId": admin.id}).want(http.StatusOK).wantFields(object{"id": admin.id, "role": "owner"})
 	owner.post(t, workspacePath+"/transfer-ownership", object{"memberId": owner.id}).wantOutcome(forbidden)
 	admin.do(t, http.MethodDelete, owner.memberPath(), nil).want(http.StatusNoContent)
 	admin.get(t, workspacePath+"/members").want(http.StatusOK).wantFields(object{"total": 1})
 }
 
-func TestOwnersWhoLeaveTogetherLeaveOneBehind(t *testing.T) {
+func TestMembers_LastOwnerStaysUnderConcurrency(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	owners := []account{sys.merchant(t)}
 	for range 3 {
-		owners = append(owners, owners[0].join(t, "owner"))
+		owners = append(owners, owners[0].addMember(t, "owner"))
 	}
-	answers := atOnce(len(owners), func(i int) answer { return owners[i].do(t, http.MethodDelete, owners[i].memberPath(), nil) })
-	if got := statuses(answers); got["204"] != 3 || got["409 LAST_OWNER"] != 1 {
+	responses := concurrently(len(owners), func(i int) response { return owners[i].do(t, http.MethodDelete, owners[i].memberPath(), nil) })
+	if got := countStatuses(responses); got["204"] != 3 || got["409 LAST_OWNER"] != 1 {
 		t.Errorf("%v", got)
 	}
 }
@@ -114,24 +115,24 @@ func TestInvites(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	owner := sys.merchant(t)
-	accept := func(token string) answer {
+	accept := func(token string) response {
 		return sys.caller().post(t, "/api/v1/auth/merchant/accept-invite", object{"token": token, "name": "Ina", "password": password})
 	}
-	invite := func(email string) answer {
+	invite := func(email string) response {
 		return owner.post(t, workspacePath+"/invites", object{"email": email, "role": "developer"})
 	}
 	made := invite("Ina@Example.com").want(http.StatusCreated)
 	if life := made.instant("expiresAt").Sub(made.instant("createdAt")); life != 7*24*time.Hour {
-		t.Errorf("good for %v", life)
+		t.Errorf("the invitation is valid for %v", life)
 	}
 	list := owner.get(t, workspacePath+"/invites").want(http.StatusOK).wantFields(object{"total": 1, "data.0.email": "ina@example.com", "data.0.role": "developer"})
 	if strings.Contains(list.body, made.text("token")) {
-		t.Error("the token is shown again")
+		t.Error("the list contains the token")
 	}
-	// One at a time for an address, and it works once.
+	// An address has at most one valid invitation, which can be accepted once.
 	again := invite("ina@example.com").want(http.StatusCreated)
 	accept(made.text("token")).wantOutcome(notFound)
-	if got := statuses(atOnce(10, func(int) answer { return accept(again.text("token")) })); got["201"] != 1 || got["404 NOT_FOUND"] != 9 {
+	if got := countStatuses(concurrently(10, func(int) response { return accept(again.text("token")) })); got["201"] != 1 || got["404 NOT_FOUND"] != 9 {
 		t.Errorf("%v", got)
 	}
 	invite("ina@example.com").wantError(http.StatusConflict, "EMAIL_TAKEN")
@@ -144,8 +145,8 @@ func TestInvites(t *testing.T) {
 	sys.clock.advance(7*24*time.Hour + time.Second)
 	accept(late.text("token")).wantOutcome(notFound)
 
-	// Who was removed can come back.
-	back := owner.login(t).join(t, "viewer")
+	// A removed member can be invited again.
+	back := owner.login(t).addMember(t, "viewer")
 	owner = owner.login(t)
 	owner.do(t, http.MethodDelete, back.memberPath(), nil).want(http.StatusNoContent)
 	token := invite(back.email).want(http.StatusCreated).text("token")
@@ -167,7 +168,8 @@ func TestAuditLog(t *testing.T) {
 		"data.0.ipPrefix": "203.0.113.0/24", "data.0.requestId": "request-of-the-test", "data.0.mode": "test",
 		"data.1.action": "program.create", "data.1.before": nil,
 	})
-	// The workspace's own lines show in both modes, the programme's in its own.
+	// Entries about the workspace are shown in both modes, entries about the programme
+	// only in its own mode.
 	owner.in("live").get(t, log).want(http.StatusOK).wantFields(object{"total": 1, "data.0.action": "workspace.create", "data.0.mode": nil})
 	owner.get(t, log+"?action=program.*").want(http.StatusOK).wantFields(object{"total": 2})
 	owner.get(t, log+"?actor="+owner.id+"&pageSize=1&page=2").want(http.StatusOK).wantFields(object{"total": 3, "data.0.action": "program.create"})
@@ -188,13 +190,13 @@ func TestAuditLog(t *testing.T) {
 	}
 	owner.get(t, log+"/export?action=nonsense").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "action")
 
-	// Nobody changes what is written, the service included.
+	// The service has no privilege to change or delete entries of the audit log.
 	for _, sql := range []string{"update audit_log set actor = 'x'", "delete from audit_log"} {
-		sys.wantDenied(t, "set role tributary_app; "+sql)
+		sys.wantPermissionDenied(t, "set role tributary_app; "+sql)
 	}
 }
 
-func TestKeysRollAndEnd(t *testing.T) {
+func TestKeys_RollAndRevoke(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
 	w := sys.world(t, "test", nil)
@@ -206,33 +208,34 @@ func TestKeysRollAndEnd(t *testing.T) {
 	old := keys.text("secretKeys.0.id")
 	rolled := w.merchant.post(t, "/api/v1/api-keys/"+old+"/roll", object{"graceHours": 2}).want(http.StatusOK)
 	if reported(w.secretKey) != http.StatusCreated || reported(rolled.text("secretKey")) != http.StatusCreated {
-		t.Error("both keys work in the grace")
+		t.Error("both keys must work during the grace period")
 	}
 	w.merchant.post(t, "/api/v1/api-keys/"+old+"/roll", nil).wantOutcome(notFound)
 	sys.clock.advance(2*time.Hour + time.Second)
 	w.merchant = w.merchant.login(t)
 	if reported(w.secretKey) != http.StatusUnauthorized || reported(rolled.text("secretKey")) != http.StatusCreated {
-		t.Error("the grace is over for the old key only")
+		t.Error("after the grace period only the new key must work")
 	}
 	w.merchant.do(t, http.MethodDelete, "/api/v1/api-keys/"+rolled.text("id"), nil).want(http.StatusNoContent)
 	if reported(rolled.text("secretKey")) != http.StatusUnauthorized {
-		t.Error("a revoked key works")
+		t.Error("a revoked key still works")
 	}
 	w.merchant.do(t, http.MethodDelete, "/api/v1/api-keys/"+rolled.text("id"), nil).wantOutcome(notFound)
 
-	// At most ten, however many ask at a time.
-	got := statuses(atOnce(20, func(i int) answer {
+	// A mode has at most ten keys, also with concurrent requests.
+	got := countStatuses(concurrently(20, func(i int) response {
 		return w.merchant.post(t, "/api/v1/api-keys", object{"name": fmt.Sprint("key ", i)})
 	}))
 	if got["201"] != 10 || got["422 API_KEY_LIMIT_EXCEEDED"] != 10 {
 		t.Errorf("%v", got)
 	}
 
-	// The edge: a rolled public key stops with its grace, at once without one.
+	// The collector rejects a rolled public key after its grace period, or at once if
+	// there is none.
 	publicID := keys.text("publicKeyId")
 	graced := w.merchant.post(t, "/api/v1/api-keys/"+publicID+"/roll", object{"graceHours": 1}).want(http.StatusOK)
 	taken := func(key string) int { return sys.click(t, key, object{"referral_code": w.code}).status }
-	eventually(t, patience, "the edge knows the new key and the old one's end", func() error {
+	eventually(t, waitTimeout, "the collector accepts the new key and the old key", func() error {
 		if a, b := taken(graced.text("publicKey")), taken(w.publicKey); a != http.StatusCreated || b != http.StatusCreated {
 			return fmt.Errorf("new %d, old %d", a, b)
 		}
@@ -240,15 +243,15 @@ func TestKeysRollAndEnd(t *testing.T) {
 	})
 	w.merchant.get(t, "/api/v1/api-keys").want(http.StatusOK).wantFields(object{"publicKey": graced.text("publicKey"), "publicKeyId": graced.text("id")})
 	w.merchant.post(t, "/api/v1/api-keys/"+graced.text("id")+"/roll", object{"graceHours": 0}).want(http.StatusOK)
-	eventually(t, patience, "the edge refuses the key that was rolled without a grace", func() error {
+	eventually(t, waitTimeout, "the collector rejects the key that was rolled without a grace period", func() error {
 		if got := taken(graced.text("publicKey")); got != http.StatusUnauthorized {
-			return fmt.Errorf("it answers %d", got)
+			return fmt.Errorf("it returns %d", got)
 		}
 		return nil
 	})
 	sys.clock.advance(time.Hour + time.Second)
 	if got := taken(w.publicKey); got != http.StatusUnauthorized {
-		t.Errorf("after its grace the edge answers %d", got)
+		t.Errorf("after the grace period the collector returns %d", got)
 	}
 	w.merchant.login(t).post(t, "/api/v1/api-keys/"+publicID+"/roll", object{"graceHours": 73}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "graceHours")
 }

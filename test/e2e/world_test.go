@@ -12,10 +12,11 @@ import (
 
 const password = "correct horse battery"
 
-// unique numbers what must not be the same twice in a system.
-var unique atomic.Int64
+// uniqueCounter numbers the names that uniqueName returns.
+var uniqueCounter atomic.Int64
 
-func fresh(what string) string { return fmt.Sprintf("%s-%d", what, unique.Add(1)) }
+// uniqueName returns a name that no other call returns.
+func uniqueName(prefix string) string { return fmt.Sprintf("%s-%d", prefix, uniqueCounter.Add(1)) }
 
 // account is a merchant or a partner with a session.
 type account struct {
@@ -30,22 +31,22 @@ type account struct {
 
 func (sys *system) merchant(t *testing.T) account {
 	t.Helper()
-	email := fresh("merchant") + "@example.com"
+	email := uniqueName("merchant") + "@example.com"
 	return sys.account("merchant", email, sys.caller().post(t, "/api/v1/auth/merchant/register", object{
-		"email": email, "password": password, "name": "Mara Merchant", "workspaceName": fresh("Shop"),
+		"email": email, "password": password, "name": "Mara Merchant", "workspaceName": uniqueName("Shop"),
 	}).want(http.StatusCreated))
 }
 
 func (sys *system) partner(t *testing.T) account {
 	t.Helper()
-	email := fresh("partner") + "@example.com"
+	email := uniqueName("partner") + "@example.com"
 	return sys.account("partner", email, sys.caller().post(t, "/api/v1/auth/partner/register", object{
 		"email": email, "password": password, "name": "Pia Partner",
 	}).want(http.StatusCreated))
 }
 
-// account reads the answer of a registration, a login or a refresh.
-func (sys *system) account(kind, email string, session answer) account {
+// account returns the account of a registration, login or refresh response.
+func (sys *system) account(kind, email string, session response) account {
 	session.t.Helper()
 	a := account{
 		kind: kind, email: email, id: session.text("user.id"),
@@ -58,7 +59,7 @@ func (sys *system) account(kind, email string, session answer) account {
 	return a
 }
 
-// in is the account in a mode.
+// in returns the account with requests in a mode.
 func (a account) in(mode string) account {
 	a.caller = a.caller.in(mode)
 	return a
@@ -75,7 +76,7 @@ func (a account) login(t *testing.T) account {
 	return again
 }
 
-// setRole changes what a merchant's user may do. No API manages members yet.
+// setRole changes the role of a merchant's user in the database.
 func (a account) setRole(t *testing.T, role string) {
 	t.Helper()
 	a.sys.exec(t, "update members set role = $2 where user_id = $1", a.id, role)
@@ -88,10 +89,11 @@ func (a account) publicKey(t *testing.T) string {
 
 func (a account) secretKey(t *testing.T) string {
 	t.Helper()
-	return a.post(t, "/api/v1/api-keys", object{"name": fresh("key")}).want(http.StatusCreated).text("secretKey")
+	return a.post(t, "/api/v1/api-keys", object{"name": uniqueName("key")}).want(http.StatusCreated).text("secretKey")
 }
 
-// rules pay 20 percent and wait a day; a test changes what it is about.
+// rules returns commission rules with 20 percent and a hold period of one day, plus
+// changes.
 func rules(changes object) object {
 	all := object{"commissionType": "percentage", "percentage": 20, "holdPeriodDays": 1}
 	for name, value := range changes {
@@ -100,11 +102,11 @@ func rules(changes object) object {
 	return object{"commissionRules": all}
 }
 
-// program makes an active programme. Its fraud rules only observe: tests click
+// program creates an active programme. Its fraud rules only observe, because tests click
 // and buy faster than people do.
 func (a account) program(t *testing.T, fields object) string {
 	t.Helper()
-	body := object{"name": fresh("Programme"), "websiteUrl": "https://shop.example", "fraudPolicy": "observe"}
+	body := object{"name": uniqueName("Programme"), "websiteUrl": "https://shop.example", "fraudPolicy": "observe"}
 	for name, value := range fields {
 		body[name] = value
 	}
@@ -113,7 +115,7 @@ func (a account) program(t *testing.T, fields object) string {
 	return id
 }
 
-// world is a programme with all that it takes to earn a commission in it.
+// world is a programme with a merchant and an approved partner.
 type world struct {
 	sys         *system
 	merchant    account // in the programme's mode
@@ -125,7 +127,7 @@ type world struct {
 	secretKey   string
 }
 
-// world makes an active programme with one approved partner.
+// world creates an active programme with one approved partner.
 func (sys *system) world(t *testing.T, mode string, fields object) world {
 	t.Helper()
 	return sys.worldOf(t, sys.merchant(t).in(mode), sys.partner(t).in(mode), fields)
@@ -133,7 +135,7 @@ func (sys *system) world(t *testing.T, mode string, fields object) world {
 
 func (sys *system) worldOf(t *testing.T, merchant, partner account, fields object) world {
 	t.Helper()
-	w := world{sys: sys, merchant: merchant, partner: partner, code: fresh("pia")}
+	w := world{sys: sys, merchant: merchant, partner: partner, code: uniqueName("pia")}
 	w.program = merchant.program(t, fields)
 	w.participant = partner.post(t, w.applyPath(), object{"referralCode": w.code}).want(http.StatusCreated).text("id")
 	merchant.patch(t, w.participantPath()+"/approve", nil).want(http.StatusOK)
@@ -148,14 +150,15 @@ func (w world) participantPath() string { return w.programPath() + "/partners/" 
 
 func (w world) commissionPath(id string) string { return w.programPath() + "/commissions/" + id }
 
-// click registers a click and returns its id, as soon as the edge knows the code.
+// click registers a click and returns its id. It waits until the collector accepts the
+// code.
 func (w world) click(t *testing.T) string {
 	t.Helper()
 	var id string
-	eventually(t, patience, "the collector takes a click", func() error {
+	eventually(t, waitTimeout, "the collector accepts a click", func() error {
 		got := w.sys.click(t, w.publicKey, object{"referral_code": w.code})
 		if got.status != http.StatusCreated {
-			return fmt.Errorf("it answers %d %s", got.status, got.body)
+			return fmt.Errorf("it returns %d %s", got.status, got.body)
 		}
 		id = got.text("click_id")
 		return nil
@@ -163,20 +166,20 @@ func (w world) click(t *testing.T) string {
 	return id
 }
 
-// purchase is the report of a sale of 100.00.
+// purchase returns the report of a sale of 100.00 USD.
 func purchase(click string) object {
 	return object{
-		"event_type": "purchase", "external_transaction_id": fresh("order"),
+		"event_type": "purchase", "external_transaction_id": uniqueName("order"),
 		"amount_cents": 10_000, "currency": "USD", "click_id": click,
 	}
 }
 
-func (w world) report(t testing.TB, body any) answer {
+func (w world) report(t testing.TB, body any) response {
 	t.Helper()
 	return w.sys.caller().as(w.secretKey).post(t, "/api/v1/conversions", body)
 }
 
-// earn makes a click and a sale, and returns the commission's id.
+// earn registers a click, reports a sale, and returns the commission's id.
 func (w world) earn(t *testing.T) string {
 	t.Helper()
 	return w.report(t, purchase(w.click(t))).want(http.StatusCreated).text("commission.id")
@@ -190,7 +193,7 @@ func (sys *system) exec(t *testing.T, sql string, args ...any) {
 	})
 }
 
-// count is for what no API shows yet.
+// count returns the result of a query for data that the API does not show.
 func (sys *system) count(t *testing.T, sql string, args ...any) (n int) {
 	t.Helper()
 	sys.withDatabase(t, func(conn *pgx.Conn) error { return conn.QueryRow(t.Context(), sql, args...).Scan(&n) })
@@ -209,8 +212,9 @@ func (sys *system) withDatabase(t *testing.T, do func(*pgx.Conn) error) {
 	}
 }
 
-// wantDenied wants the database to refuse a statement for want of a privilege.
-func (sys *system) wantDenied(t *testing.T, sql string) {
+// wantPermissionDenied checks that the database rejects a statement because of a missing
+// privilege.
+func (sys *system) wantPermissionDenied(t *testing.T, sql string) {
 	t.Helper()
 	sys.withDatabase(t, func(conn *pgx.Conn) error {
 		_, err := conn.PgConn().Exec(t.Context(), sql).ReadAll()
