@@ -19,7 +19,7 @@ import (
 )
 
 // simulationOf returns the simulation request with the fields of a report.
-func simulationOf(t *testing.T, report *affiliatev1.ReportConversionRequest) *affiliatev1.SimulateAttributionRequest {
+func simulationOf(t testing.TB, report *affiliatev1.ReportConversionRequest) *affiliatev1.SimulateAttributionRequest {
 	t.Helper()
 	wire, err := proto.Marshal(report)
 	if err != nil {
@@ -34,7 +34,7 @@ func simulationOf(t *testing.T, report *affiliatev1.ReportConversionRequest) *af
 
 func (w *world) simulate(report *affiliatev1.ReportConversionRequest) *affiliatev1.Decision {
 	w.Helper()
-	d, err := w.service.SimulateAttribution(as(w.scope), simulationOf(w.T, report))
+	d, err := w.service.SimulateAttribution(as(w.scope), simulationOf(w.TB, report))
 	if err != nil {
 		w.Fatal(err)
 	}

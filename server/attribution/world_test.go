@@ -19,7 +19,6 @@ import (
 // world is a workspace with a 30 percent programme and an approved partner. Its services
 // use a real database.
 type world struct {
-	*testing.T
 	*pgtest.Fixture
 	service     *attribution.Service
 	conversions *conversion.Service
@@ -32,7 +31,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t}
+	w := &world{}
 	w.Fixture = pgtest.Open(t, w.now)
 	w.clicks = &clicks{Store: stores.Conversion(w.Store)}
 	w.conversions = conversion.New(conversion.Config{

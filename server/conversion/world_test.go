@@ -19,7 +19,6 @@ import (
 // world is a workspace with a 30 percent programme and an approved partner. The service
 // uses a real database.
 type world struct {
-	*testing.T
 	*pgtest.Fixture
 	store       *countingStore
 	service     *conversion.Service
@@ -33,7 +32,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t, tail: &tail{}}
+	w := &world{tail: &tail{}}
 	w.Fixture = pgtest.Open(t, w.now)
 	w.store = &countingStore{Store: stores.Conversion(w.Store)}
 	w.service = conversion.New(conversion.Config{

@@ -17,7 +17,6 @@ import (
 // world is a workspace with a programme, a participant, and the service on a real
 // database.
 type world struct {
-	*testing.T
 	*pgtest.Fixture
 	service *fraud.Service
 	scope   affiliate.Scope
@@ -31,7 +30,7 @@ var start = time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{T: t}
+	w := &world{}
 	w.Fixture = pgtest.Open(t, w.now)
 	w.service = fraud.New(w.Store, w.now)
 	w.scope = affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeLive}

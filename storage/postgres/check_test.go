@@ -19,7 +19,6 @@ import (
 //	flagged     a pending commission in dollars; no exchange rate is known
 //	unearned    a conversion without a participant
 type checkFixture struct {
-	*testing.T
 	*pgtest.Fixture
 	scope       affiliate.Scope
 	program     affiliate.ProgramID
@@ -34,7 +33,7 @@ type checkFixture struct {
 func newCheckFixture(t *testing.T) *checkFixture {
 	t.Helper()
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	b := &checkFixture{T: t, Fixture: pgtest.Open(t, func() time.Time { return now })}
+	b := &checkFixture{Fixture: pgtest.Open(t, func() time.Time { return now })}
 	b.scope = affiliate.Scope{Workspace: b.NewWorkspace(), Mode: affiliate.ModeLive}
 	b.program = b.NewProgram(b.scope, pgtest.Row{
 		"rules": `{"commission_type":"percentage","rate_bps":1000,"hold_period_days":0,"auto_approval":true,"net_basis":"gross"}`,

@@ -22,12 +22,11 @@ import (
 // retentionFixture is a database for clicks, with a connection of its owner.
 type retentionFixture struct {
 	*pgtest.Fixture
-	*testing.T
 }
 
 func newRetentionFixture(t *testing.T) retentionFixture {
 	t.Helper()
-	return retentionFixture{pgtest.Open(t, time.Now), t}
+	return retentionFixture{pgtest.Open(t, time.Now)}
 }
 
 // insertClicks inserts n clicks of a day, spread over its hours, with three clicks per
@@ -182,7 +181,7 @@ func expiredDay(n int) time.Time {
 	return time.Date(now.Year(), now.Month(), now.Day()-1-n, 0, 0, 0, 0, time.UTC)
 }
 
-func equalTexts(t *testing.T, what string, got, want []string) {
+func equalTexts(t testing.TB, what string, got, want []string) {
 	t.Helper()
 	if strings.Join(got, "\n") != strings.Join(want, "\n") || len(want) == 0 {
 		t.Errorf("%s: got %d lines, want %d:\n%s\n\n%s", what, len(got), len(want), strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -20,7 +20,6 @@ import (
 // participants each. The other mode of the workspace and another workspace have
 // conversions too.
 type conversionWorld struct {
-	*testing.T
 	*pgtest.Fixture
 	scope        affiliate.Scope
 	programs     []affiliate.ProgramID
@@ -33,7 +32,7 @@ type conversionWorld struct {
 // lead.
 func newConversionWorld(t *testing.T, rows int, step time.Duration) *conversionWorld {
 	t.Helper()
-	w := &conversionWorld{T: t}
+	w := &conversionWorld{}
 	w.Fixture = pgtest.Open(t, func() time.Time { return salesDay })
 	for n := range 2 {
 		workspace := w.NewWorkspace()
@@ -231,7 +230,7 @@ func TestConversions_ReturnEachRowOnce(t *testing.T) {
 func matchesID[T comparable](want, got *T) bool { return want == nil || got != nil && *want == *got }
 
 func TestDropExpiredIdempotencyKeys(t *testing.T) {
-	w := &conversionWorld{T: t}
+	w := &conversionWorld{}
 	w.Fixture = pgtest.Open(t, func() time.Time { return salesDay })
 	scope := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest}
 	for i := range 5 {

@@ -40,3 +40,45 @@ func TestNewParticipant_InsertsSameRowsAsApplication(t *testing.T) {
 		t.Errorf("an application and NewParticipant insert %q, want %q", got, want)
 	}
 }
+
+// The accounts checks compare totals, counts and the ledger with the rows that they sum
+// up. They must hold for the data of the fixture, otherwise tests of services start from a
+// state that the service cannot reach.
+func TestFixture_CreatesConsistentData(t *testing.T) {
+	shop := pgtest.Open(t, time.Now).NewShop(affiliate.ModeLive)
+	pat := shop.Join("Pat")
+	click := shop.NewClick(pat)
+	shop.NewConversion(shop.Scope)
+	for _, status := range []affiliate.CommissionStatus{affiliate.CommissionPending, affiliate.CommissionApproved} {
+		shop.NewCommission(pat, func(c *affiliate.Commission) { c.Status, c.Click = status, &click.ID })
+	}
+	shop.NewPromoCode(pat, "SAVE")
+	shop.NewLink(pat, "second")
+	results, err := shop.Store.CheckAccounts(t.Context(), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range results {
+		if r.Violated != 0 {
+			t.Errorf("check %s finds %d violations, want none: %v", r.Name, r.Violated, r.Violations)
+		}
+	}
+}
+
+func TestClock(t *testing.T) {
+	start := time.Date(2026, 5, 6, 7, 8, 9, 10, time.UTC)
+	clock := pgtest.NewClock(start)
+	clock.Advance(time.Hour)
+	if got, want := clock.Now(), start.Add(time.Hour); !got.Equal(want) {
+		t.Errorf("after Advance(1h) the clock shows %v, want %v", got, want)
+	}
+	clock.Set(start)
+	if got := clock.Now(); !got.Equal(start) {
+		t.Errorf("after Set(%v) the clock shows %v", start, got)
+	}
+	running := pgtest.NewRunningClock()
+	running.Set(start)
+	if first, second := running.Now(), running.Now(); first.Before(start) || !second.After(first) {
+		t.Errorf("a running clock that was set to %v shows %v, then %v", start, first, second)
+	}
+}

@@ -53,8 +53,8 @@ func VacuumAnalyze(t testing.TB, db Database, tables ...string) {
 // VacuumAnalyze prepares tables of the fixture's database for EXPLAIN. Without names it
 // processes all tables.
 func (f *Fixture) VacuumAnalyze(tables ...string) {
-	f.t.Helper()
-	VacuumAnalyze(f.t, f.SQL, tables...)
+	f.Helper()
+	VacuumAnalyze(f.TB, f.SQL, tables...)
 }
 
 func vacuumAnalyze(ctx context.Context, db Database, limit time.Duration, tables []string) error {

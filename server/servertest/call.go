@@ -1,0 +1,44 @@
+// Package servertest makes the calls of clients for the tests of services: contexts with
+// the principal that authentication would find, and the checks that interceptors run
+// before a method. pgtest creates the data.
+package servertest
+
+import (
+	"context"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
+)
+
+// AsMember returns the context of a call with the token of a member of the workspace.
+func AsMember(t testing.TB, scope affiliate.Scope, user affiliate.UserID, role affiliate.Role) context.Context {
+	return server.WithPrincipal(t.Context(), server.Principal{
+		Kind: server.MerchantToken, User: user, Workspace: scope.Workspace, Mode: scope.Mode, Role: role,
+	})
+}
+
+// AsPartner returns the context of a call with the token of a partner.
+func AsPartner(t testing.TB, partner affiliate.UserID, mode affiliate.Mode) context.Context {
+	return server.WithPrincipal(t.Context(), server.Principal{Kind: server.PartnerToken, User: partner, Mode: mode})
+}
+
+// AsSecretKey returns the context of a call with a secret key of the scope.
+func AsSecretKey(t testing.TB, scope affiliate.Scope) context.Context {
+	return server.WithPrincipal(t.Context(), server.Principal{Kind: server.SecretKey, Workspace: scope.Workspace, Mode: scope.Mode})
+}
+
+// Check runs the checks that the interceptors run before a method: those of the
+// annotations in the proto files, and those of the service. It returns nil if the request
+// is valid.
+func Check(service interface {
+	Check(proto.Message) affiliate.Violations
+}, request proto.Message) error {
+	if err := request.(interface{ ValidateAll() error }).ValidateAll(); err != nil {
+		return affiliate.Invalid("annotations", err.Error())
+	}
+	found := service.Check(request)
+	return found.Err()
+}

@@ -1,0 +1,91 @@
+package pgtest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Participant is a participant that the fixture has inserted.
+type Participant struct {
+	Scope   affiliate.Scope
+	Program affiliate.ProgramID
+	ID      affiliate.ParticipantID
+	Link    affiliate.LinkID // the default link
+	Partner affiliate.UserID
+	Code    string // referral code
+}
+
+// NewParticipant makes a partner an approved participant in a programme. It inserts the
+// same rows as an application: the participant, its totals, its default link and
+// referral code, and the counts of the lists that contain it.
+func (f *Fixture) NewParticipant(scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID, changes ...Row) Participant {
+	f.Helper()
+	now := f.Now()
+	p := Participant{
+		Scope: scope, Program: program, Partner: partner,
+		ID: affiliate.NewID[affiliate.Participant](now), Link: affiliate.NewID[affiliate.Link](now),
+	}
+	var name, email string
+	if err := f.SQL.QueryRow(f.Context(), `select name, email from users where id = $1`, partner).Scan(&name, &email); err != nil {
+		f.Fatal(err)
+	}
+	row := merged(append([]Row{{
+		"workspace_id": scope.Workspace, "id": p.ID, "program_id": program, "mode": scope.Mode, "partner_id": partner,
+		"partner_name": name, "partner_email": email, "status": affiliate.ParticipantApproved, "referral_code": p.ID.String(),
+		"application_answers": "{}", "applied_at": now, "created_at": now, "updated_at": now,
+	}}, changes...)...)
+	p.Code = row["referral_code"].(string)
+	f.Insert("participants", row)
+	f.Insert("participant_totals", Row{"workspace_id": scope.Workspace, "participant_id": p.ID, "program_id": program})
+	f.Insert("links", Row{
+		"workspace_id": scope.Workspace, "id": p.Link, "program_id": program, "participant_id": p.ID, "mode": scope.Mode, "code": p.Code,
+		"short_key": affiliate.NewShortKey(), "is_default": true, "created_at": now, "updated_at": now,
+	})
+	f.Insert("link_totals", Row{"workspace_id": scope.Workspace, "link_id": p.Link})
+	f.Insert("referral_codes", Row{
+		"workspace_id": scope.Workspace, "mode": scope.Mode, "code": p.Code, "program_id": program, "participant_id": p.ID,
+		"link_id": p.Link, "created_at": now,
+	})
+	for _, list := range []string{"links", fmt.Sprintf("participants.%s", row["status"])} {
+		f.Exec(`insert into list_counts as c (workspace_id, program_id, what, slot, n) values ($1, $2, $3, 0, 1)
+			on conflict (workspace_id, program_id, what, slot) do update set n = c.n + 1`, scope.Workspace, program, list)
+	}
+	return p
+}
+
+// NewLink creates a link of a participant to https://shop.example/, with the store. change
+// changes the link before it is stored.
+func (f *Fixture) NewLink(p Participant, code string, change ...func(*affiliate.Link)) affiliate.Link {
+	f.Helper()
+	now, page := f.Now().UTC().Truncate(time.Millisecond), "https://shop.example/"
+	l := affiliate.Link{
+		ID: affiliate.NewID[affiliate.Link](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Code: code,
+		ShortKey: affiliate.NewShortKey(), Destination: &page, Version: 1, CreatedAt: now, UpdatedAt: now,
+	}
+	apply(&l, change)
+	created, err := f.Store.CreateLink(f.Context(), l, affiliate.Actor{User: &p.Partner})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return created
+}
+
+// NewPromoCode creates an active promo code of a participant, with the store. Its discount
+// is 10 percent. change changes the code before it is stored.
+func (f *Fixture) NewPromoCode(p Participant, code string, change ...func(*affiliate.PromoCode)) affiliate.PromoCode {
+	f.Helper()
+	now := f.Now().UTC().Truncate(time.Millisecond)
+	c := affiliate.PromoCode{
+		ID: affiliate.NewID[affiliate.PromoCode](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Code: code,
+		DiscountType: affiliate.DiscountPercentage, DiscountValue: 1000, Active: true, SyncStatus: affiliate.SyncNone,
+		Version: 1, CreatedAt: now, UpdatedAt: now,
+	}
+	apply(&c, change)
+	created, err := f.Store.CreatePromoCode(f.Context(), c, affiliate.Actor{User: &p.Partner})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return created
+}

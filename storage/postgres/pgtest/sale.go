@@ -1,0 +1,103 @@
+package pgtest
+
+import (
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// UnstoredClick returns a click on the default link of a participant, received now. Its
+// attribution window is 30 days. It is not stored.
+func (f *Fixture) UnstoredClick(p Participant, change ...func(*affiliate.Click)) affiliate.Click {
+	now := f.Now().UTC().Truncate(time.Millisecond)
+	c := affiliate.Click{
+		ID: affiliate.NewID[affiliate.Click](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Link: p.Link, ReferralCode: p.Code,
+		ClickedAt: now, ReceivedAt: now, ExpiresAt: affiliate.WindowEnd(now, 30), CreatedAt: now, Consent: affiliate.ConsentGranted,
+	}
+	apply(&c, change)
+	return c
+}
+
+// NewClick stores a click on the default link of a participant, received now. change
+// changes the click before it is stored.
+func (f *Fixture) NewClick(p Participant, change ...func(*affiliate.Click)) affiliate.Click {
+	f.Helper()
+	c := f.UnstoredClick(p, change...)
+	if err := f.Store.StoreClicks(f.Context(), []affiliate.Click{c}); err != nil {
+		f.Fatal(err)
+	}
+	return c
+}
+
+// NewConversion records a purchase of 10.00 EUR that no signal attributes to a participant.
+// change changes the conversion before it is recorded.
+func (f *Fixture) NewConversion(scope affiliate.Scope, change ...func(*affiliate.Conversion)) affiliate.Conversion {
+	f.Helper()
+	now := f.Now()
+	c := f.purchase(scope, now)
+	apply(&c, change)
+	f.record(c, affiliate.Decision{Reason: affiliate.WhyClickUnknown, Explanation: "No click with this id."}, nil)
+	return c
+}
+
+// NewCommission records a purchase of 10.00 EUR of which a participant earns 20 percent,
+// and returns the commission. The commission is pending and has no hold period. change
+// changes it before it is recorded. Totals and the ledger are only right for commissions
+// that are pending or approved, because no other commission is new.
+func (f *Fixture) NewCommission(p Participant, change ...func(*affiliate.Commission)) affiliate.Commission {
+	f.Helper()
+	now := f.Now()
+	sale, rate := f.purchase(p.Scope, now), int64(2000)
+	c := affiliate.Commission{
+		ID: affiliate.NewID[affiliate.Commission](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
+		Conversion: sale.ID, Decision: affiliate.NewID[affiliate.Decision](now), ExternalTransactionID: sale.ExternalTransactionID,
+		Status: affiliate.CommissionPending, Type: affiliate.Percentage, EventType: sale.EventType, RateBps: &rate,
+		AmountCents: 200, OriginalAmountCents: 200, Currency: "EUR", BaseAmountCents: 1000, SaleAmountCents: 1000, SaleCurrency: "EUR",
+		ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, Rule: affiliate.RuleSnapshot{Version: 1, Rules: affiliate.DefaultRules()},
+		Version: 1, CreatedAt: now, UpdatedAt: now,
+	}
+	apply(&c, change)
+	sale.ExternalTransactionID, sale.CustomerRef = c.ExternalTransactionID, c.CustomerRef
+	sale.Sale.Paid = affiliate.Money{Cents: c.SaleAmountCents, Currency: c.SaleCurrency}
+	method := affiliate.ByClick
+	f.record(sale, affiliate.Decision{
+		ID: c.Decision, Attributed: true, Method: &method, Reason: affiliate.WhyClickMatched, Explanation: "A click.",
+		Program: &c.Program, Participant: &c.Participant, Click: c.Click, PromoCode: c.PromoCode, ClickedAt: &now,
+	}, &c)
+	return c
+}
+
+// purchase returns a purchase of 10.00 EUR.
+func (f *Fixture) purchase(scope affiliate.Scope, now time.Time) affiliate.Conversion {
+	id := affiliate.NewID[affiliate.Conversion](now)
+	return affiliate.Conversion{
+		ID: id, Scope: scope, ExternalTransactionID: id.String(), EventType: affiliate.Purchase,
+		Sale:       affiliate.Sale{Paid: affiliate.Money{Cents: 1000, Currency: "EUR"}},
+		OccurredAt: now, CreatedAt: now, Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded, Version: 1,
+	}
+}
+
+// record records a conversion with the given decision and commission.
+func (f *Fixture) record(c affiliate.Conversion, d affiliate.Decision, earned *affiliate.Commission) {
+	f.Helper()
+	if d.ID.IsZero() {
+		d.ID = affiliate.NewID[affiliate.Decision](c.CreatedAt)
+	}
+	d.Conversion, d.EngineVersion, d.DecidedAt = c.ID, affiliate.EngineVersion, c.CreatedAt
+	_, err := f.Store.RecordConversion(f.Context(), affiliate.Report{
+		Conversion: c,
+		Inputs:     affiliate.AttributionInputs{Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale},
+		Decide: func(affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+			return d, earned, nil
+		},
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+func apply[T any](record *T, changes []func(*T)) {
+	for _, change := range changes {
+		change(record)
+	}
+}

@@ -1,0 +1,113 @@
+package pgtest
+
+import (
+	"encoding/json"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// Shop is a workspace in one mode, with its owner and an active programme.
+type Shop struct {
+	*Fixture
+	Scope   affiliate.Scope
+	Owner   affiliate.UserID
+	Program affiliate.ProgramID
+}
+
+// NewShop creates a workspace and its owner, and a programme in the given mode. program
+// changes the columns of the programme.
+func (f *Fixture) NewShop(mode affiliate.Mode, program ...Row) *Shop {
+	f.Helper()
+	s := &Shop{Fixture: f, Scope: affiliate.Scope{Workspace: f.NewWorkspace(), Mode: mode}}
+	s.Owner = f.NewMember(s.Scope.Workspace, affiliate.RoleOwner)
+	s.Program = f.NewProgram(s.Scope, program...)
+	return s
+}
+
+// InOtherMode returns the same workspace in the other mode, with a new programme there.
+func (s *Shop) InOtherMode(program ...Row) *Shop {
+	s.Helper()
+	other := &Shop{Fixture: s.Fixture, Scope: affiliate.Scope{Workspace: s.Scope.Workspace, Mode: s.Scope.Mode.Other()}, Owner: s.Owner}
+	other.Program = s.NewProgram(other.Scope, program...)
+	return other
+}
+
+// Join creates a partner and makes it an approved participant in the shop's programme.
+// changes change the columns of the participant.
+func (s *Shop) Join(name string, changes ...Row) Participant {
+	s.Helper()
+	return s.NewParticipant(s.Scope, s.Program, s.NewPartner(name), changes...)
+}
+
+// NewWorkspace inserts a workspace with the currency EUR.
+func (f *Fixture) NewWorkspace(changes ...Row) affiliate.WorkspaceID {
+	f.Helper()
+	now := f.Now()
+	id := affiliate.NewID[affiliate.Workspace](now)
+	f.Insert("workspaces", append([]Row{{
+		"id": id, "name": "Shop", "currency": "EUR", "timezone": "UTC", "created_at": now, "updated_at": now,
+	}}, changes...)...)
+	return id
+}
+
+// NewProgram inserts an active, public programme with the default rules. Its website
+// is https://shop.example/, and its allowed domains are shop.example and the subdomains
+// of brand.example.
+func (f *Fixture) NewProgram(scope affiliate.Scope, changes ...Row) affiliate.ProgramID {
+	f.Helper()
+	now := f.Now()
+	id := affiliate.NewID[affiliate.Program](now)
+	rules, err := json.Marshal(affiliate.DefaultRules())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Insert("programs", append([]Row{{
+		"workspace_id": scope.Workspace, "id": id, "mode": scope.Mode, "name": "P", "slug": id.String(), "status": affiliate.ProgramActive,
+		"website_url": "https://shop.example/", "allowed_domains": []string{"shop.example", "*.brand.example"}, "currency": "EUR",
+		"attribution_window_days": 30, "attribution_model": affiliate.LastClick, "link_param": "via", "auto_approve_partners": false,
+		"is_public": true, "rules": string(rules), "rules_version": 1, "created_at": now, "updated_at": now,
+	}}, changes...)...)
+	return id
+}
+
+// NewEndpoint inserts an active webhook endpoint that receives all events.
+func (f *Fixture) NewEndpoint(scope affiliate.Scope) affiliate.EndpointID {
+	f.Helper()
+	id := affiliate.NewID[affiliate.Endpoint](f.Now())
+	f.Insert("webhook_endpoints", Row{
+		"workspace_id": scope.Workspace, "id": id, "mode": scope.Mode, "url": "https://example.com/", "subscriptions": []string{"*"},
+		"active": true, "created_at": f.Now(), "updated_at": f.Now(), "version": 1,
+	})
+	return id
+}
+
+// NewPartner inserts the account of a partner with a unique email address.
+func (f *Fixture) NewPartner(name string, changes ...Row) affiliate.UserID {
+	f.Helper()
+	return f.newUser("partner", name, changes)
+}
+
+// NewMerchant inserts the account of a merchant who is not a member of any workspace.
+func (f *Fixture) NewMerchant(name string, changes ...Row) affiliate.UserID {
+	f.Helper()
+	return f.newUser("merchant", name, changes)
+}
+
+// NewMember inserts the account of a merchant who is a member of a workspace. changes
+// change the columns of the account.
+func (f *Fixture) NewMember(workspace affiliate.WorkspaceID, role affiliate.Role, changes ...Row) affiliate.UserID {
+	f.Helper()
+	id := f.NewMerchant("Mara", changes...)
+	f.Insert("members", Row{"workspace_id": workspace, "user_id": id, "role": role, "created_at": f.Now()})
+	return id
+}
+
+func (f *Fixture) newUser(kind, name string, changes []Row) affiliate.UserID {
+	f.Helper()
+	now := f.Now()
+	id := affiliate.NewID[affiliate.User](now)
+	f.Insert("users", append([]Row{{
+		"id": id, "kind": kind, "email": "jane-" + id.String() + "@example.com", "password_hash": "", "name": name, "created_at": now,
+	}}, changes...)...)
+	return id
+}
