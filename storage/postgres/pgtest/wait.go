@@ -1,0 +1,22 @@
+package pgtest
+
+import (
+	"testing"
+	"time"
+)
+
+const (
+	waitTimeout  = 30 * time.Second
+	pollInterval = 5 * time.Millisecond
+)
+
+// Eventually waits until condition returns true. It ends the test if that takes longer
+// than 30 seconds. awaited describes the condition in the message of the failure.
+func Eventually(t testing.TB, awaited string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(waitTimeout); !condition(); time.Sleep(pollInterval) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not after %s", awaited, waitTimeout)
+		}
+	}
+}
