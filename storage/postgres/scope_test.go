@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,9 +16,9 @@ import (
 	"testing"
 )
 
-// statement is a constant or variable with an SQL text. The text includes the constants
-// that it concatenates. The name tells where the statement is:
-// [package/]function.constant.
+// statement is an SQL statement in the source. The text includes the constants and the
+// results of functions that it joins, except for parts that are added under a condition.
+// The name says where the statement is: [package/]function.variable.
 type statement struct {
 	name, text string
 }
@@ -31,7 +32,8 @@ var (
 // scoped has the tables whose rows belong to a workspace. The value tells whether a row
 // also belongs to one mode.
 var scoped = map[string]bool{
-	"api_keys": true, "programs": true, "participants": true, "participant_invites": true, "referral_codes": true, "links": true, "promo_codes": true,
+	"conditions": true, // see statementsIn
+	"api_keys":   true, "programs": true, "participants": true, "participant_invites": true, "referral_codes": true, "links": true, "promo_codes": true,
 	"customers": true, "customer_payments": true, "clicks": true, "clicks_default": true, "click_days": true, "awaited_clicks": true, "conversions": true, "attribution_decisions": true,
 	"commissions": true, "commission_counts": true, "ledger_entries": true, "payouts": true, "payout_batches": true, "refunds": true,
 	"idempotency_keys": true, "fraud_events": true, "events": true, "webhook_endpoints": true, "webhook_deliveries": true, "stats_deltas": true, "stats_hours": true,
@@ -43,7 +45,7 @@ var scoped = map[string]bool{
 // list unscoped with a reason. The test parses the source to find all statements.
 func TestStatements_MentionWorkspaceAndMode(t *testing.T) {
 	found := map[string]bool{}
-	for _, s := range statementRecorder(t) {
+	for _, s := range parseStatements(t) {
 		var workspace, mode bool
 		for _, match := range touched.FindAllStringSubmatch(s.text, -1) {
 			ofMode, ok := scoped[strings.ToLower(match[1])]
@@ -67,35 +69,35 @@ func TestStatements_MentionWorkspaceAndMode(t *testing.T) {
 	}
 }
 
-// statements returns the SQL statements in this package and its sub-packages.
-func statementRecorder(t *testing.T) []statement {
+// parseStatements returns the SQL statements in this package and its sub-packages.
+func parseStatements(t *testing.T) []statement {
 	t.Helper()
 	entries, err := os.ReadDir(".")
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := statementsIn(t, ".", "")
+	all := parsePackage(t, ".", "")
 	for _, entry := range entries {
-		if entry.IsDir() {
-			all = append(all, statementsIn(t, entry.Name(), entry.Name()+"/")...)
+		if entry.IsDir() && entry.Name() != "pgtest" {
+			all = append(all, parsePackage(t, entry.Name(), entry.Name()+"/")...)
 		}
 	}
 	slices.SortFunc(all, func(a, b statement) int { return strings.Compare(a.name, b.name) })
-	if len(all) < 100 {
-		t.Fatalf("only %d statements were found", len(all))
+	if len(all) < 300 {
+		t.Fatalf("only %d statements were found, want at least 300", len(all))
 	}
 	return all
 }
 
-// statementsIn returns the statements of the package in a folder. Their names begin
-// with prefix.
-func statementsIn(t *testing.T, folder, prefix string) []statement {
+// parsePackage returns the statements of the package in a folder. Their names begin with
+// prefix.
+func parsePackage(t *testing.T, folder, prefix string) []statement {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := source{values: map[string]ast.Expr{}, columns: map[string]string{}}
+	src := source{values: map[string]ast.Expr{}, functions: map[string]*ast.FuncDecl{}, columns: map[string]string{}}
 	var files []*ast.File
 	for _, entry := range entries {
 		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
@@ -106,94 +108,213 @@ func statementsIn(t *testing.T, folder, prefix string) []statement {
 			t.Fatal(err)
 		}
 		files = append(files, file)
-		eachValue(file, func(name string, value ast.Expr) { in.values[name] = value })
-		in.addColumns(file)
+		src.add(file)
 	}
 	var all []statement
 	for _, file := range files {
 		for _, decl := range file.Decls {
-			owner := "package"
-			local := map[string]ast.Expr{}
-			if fn, ok := decl.(*ast.FuncDecl); ok {
-				owner = fn.Name.Name
-				eachValue(fn, func(name string, value ast.Expr) { local[name] = value })
-			}
-			eachValue(decl, func(name string, value ast.Expr) {
-				if text := in.evaluate(value, local); verb.MatchString(text) {
-					all = append(all, statement{prefix + owner + "." + name, text})
-				}
-			})
+			all = append(all, src.statementsIn(decl, prefix)...)
 		}
 	}
 	return all
 }
 
-// eachValue calls do for each constant and variable that has a value.
-func eachValue(in ast.Node, do func(name string, value ast.Expr)) {
-	ast.Inspect(in, func(node ast.Node) bool {
-		if spec, ok := node.(*ast.ValueSpec); ok {
-			for i, name := range spec.Names {
-				if i < len(spec.Values) {
-					do(name.Name, spec.Values[i])
-				}
-			}
-		}
-		return true
-	})
-}
-
 // source has the parts from which the statements of a package are built.
 type source struct {
-	values map[string]ast.Expr
-	// columns maps the name of each struct to its columns, for rowsOf.
-	columns map[string]string
+	values    map[string]ast.Expr      // package-level constants and variables
+	functions map[string]*ast.FuncDecl // without methods
+	columns   map[string]string        // columns of each struct, for rowsOf
 }
 
-func (s source) addColumns(file *ast.File) {
-	ast.Inspect(file, func(node ast.Node) bool {
-		spec, _ := node.(*ast.TypeSpec)
-		if spec == nil {
-			return true
-		}
-		if row, ok := spec.Type.(*ast.StructType); ok {
-			for _, field := range row.Fields.List {
-				if field.Tag != nil {
-					tag, _ := strconv.Unquote(field.Tag.Value)
-					s.columns[spec.Name.Name] += reflect.StructTag(tag).Get("db") + " "
+func (s source) add(file *ast.File) {
+	for _, decl := range file.Decls {
+		switch decl := decl.(type) {
+		case *ast.FuncDecl:
+			if decl.Recv == nil {
+				s.functions[decl.Name.Name] = decl
+			}
+		case *ast.GenDecl:
+			for _, spec := range decl.Specs {
+				switch spec := spec.(type) {
+				case *ast.ValueSpec:
+					for i, value := range spec.Values {
+						s.values[spec.Names[i].Name] = value
+					}
+				case *ast.TypeSpec:
+					s.addColumns(spec)
 				}
+			}
+		}
+	}
+}
+
+func (s source) addColumns(spec *ast.TypeSpec) {
+	row, ok := spec.Type.(*ast.StructType)
+	if !ok {
+		return
+	}
+	for _, field := range row.Fields.List {
+		if field.Tag != nil {
+			tag, _ := strconv.Unquote(field.Tag.Value)
+			s.columns[spec.Name.Name] += reflect.StructTag(tag).Get("db") + " "
+		}
+	}
+}
+
+// statementsIn returns the statements in a declaration: the texts that begin with an SQL
+// verb and are the value of a constant or variable, an argument, or a result.
+func (s source) statementsIn(decl ast.Decl, prefix string) []statement {
+	owner, local := "package", map[string][]ast.Expr{}
+	if fn, ok := decl.(*ast.FuncDecl); ok {
+		owner, local = fn.Name.Name, localValues(fn)
+	}
+	var found []statement
+	add := func(name string, value ast.Expr) {
+		if _, named := value.(*ast.Ident); named {
+			return // The statement is found where it gets its name.
+		}
+		if text := s.text(value, local); verb.MatchString(text) {
+			found = append(found, statement{prefix + owner + "." + name, text})
+		}
+	}
+	ast.Inspect(decl, func(node ast.Node) bool {
+		switch node := node.(type) {
+		case *ast.ValueSpec:
+			for i, value := range node.Values {
+				add(node.Names[i].Name, value)
+			}
+			if node.Type != nil && types.ExprString(node.Type) == "conditions" {
+				// The terms of a WHERE clause, from which other functions build statements.
+				name := node.Names[0].Name
+				found = append(found, statement{prefix + owner + "." + name, "select from conditions where " + s.join(local[name], nil)})
+			}
+		case *ast.AssignStmt:
+			for i, value := range node.Rhs {
+				if len(node.Lhs) == len(node.Rhs) {
+					add(types.ExprString(node.Lhs[i]), value)
+				}
+			}
+		case *ast.ReturnStmt:
+			for _, value := range node.Results {
+				add("result", value)
+			}
+		case *ast.CallExpr:
+			if verb.MatchString(s.text(node, local)) {
+				return false // The call builds the statement; its arguments are parts.
+			}
+			for _, value := range node.Args {
+				add("argument", value)
 			}
 		}
 		return true
 	})
+	return found
 }
 
-// evaluate returns the text of an expression. Parts that are not text are left out.
-func (s source) evaluate(e ast.Expr, local map[string]ast.Expr) string {
+// localValues returns the expressions whose texts a local variable joins: the values that
+// are assigned to it, and the texts that are written to a strings.Builder. Statements
+// inside of if, for and switch do not count, because they need not run.
+func localValues(fn *ast.FuncDecl) map[string][]ast.Expr {
+	values := map[string][]ast.Expr{}
+	for _, node := range fn.Body.List {
+		switch node := node.(type) {
+		case *ast.DeclStmt:
+			for _, spec := range node.Decl.(*ast.GenDecl).Specs {
+				if spec, ok := spec.(*ast.ValueSpec); ok {
+					for i, value := range spec.Values {
+						values[spec.Names[i].Name] = append(values[spec.Names[i].Name], value)
+					}
+				}
+			}
+		case *ast.AssignStmt:
+			for i, value := range node.Rhs {
+				if name := types.ExprString(node.Lhs[i]); len(node.Lhs) == len(node.Rhs) {
+					values[name] = append(values[name], value)
+				}
+			}
+		case *ast.ExprStmt:
+			if call, ok := node.X.(*ast.CallExpr); ok {
+				if method, ok := call.Fun.(*ast.SelectorExpr); ok && (method.Sel.Name == "WriteString" || method.Sel.Name == "add") {
+					name := types.ExprString(method.X)
+					values[name] = append(values[name], call.Args[0])
+				}
+			}
+		}
+	}
+	return values
+}
+
+// text returns the text of an expression. Parts whose text is not known are left out.
+func (s source) text(e ast.Expr, local map[string][]ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		text, _ := strconv.Unquote(e.Value)
 		return text
 	case *ast.BinaryExpr:
-		return s.evaluate(e.X, local) + s.evaluate(e.Y, local)
+		return s.text(e.X, local) + s.text(e.Y, local)
 	case *ast.ParenExpr:
-		return s.evaluate(e.X, local)
+		return s.text(e.X, local)
 	case *ast.Ident:
-		if value, ok := local[e.Name]; ok {
-			return s.evaluate(value, nil)
+		if values, ok := local[e.Name]; ok {
+			others := maps.Clone(local) // without e, which may appear in its own value
+			delete(others, e.Name)
+			return s.join(values, others)
 		}
 		if value, ok := s.values[e.Name]; ok {
-			return s.evaluate(value, nil)
+			return s.text(value, nil)
 		}
 	case *ast.CallExpr:
-		switch types.ExprString(e.Fun) {
-		case "CountUpTo", "postgres.CountUpTo":
-			return "select count(*) " + s.evaluate(e.Args[1], local)
-		}
-		if rows, ok := e.Fun.(*ast.IndexExpr); ok && types.ExprString(rows.X) == "rowsOf" {
-			return strings.ReplaceAll(s.evaluate(e.Args[0], local), "%[1]s", s.columns[types.ExprString(rows.Index)])
-		}
+		return s.callText(e, local)
 	}
 	return ""
+}
+
+func (s source) join(parts []ast.Expr, local map[string][]ast.Expr) string {
+	var all strings.Builder
+	for _, part := range parts {
+		all.WriteString(s.text(part, local))
+	}
+	return all.String()
+}
+
+// callText returns the text of a call that builds a statement or a part of it.
+func (s source) callText(call *ast.CallExpr, local map[string][]ast.Expr) string {
+	if rows, ok := call.Fun.(*ast.IndexExpr); ok && types.ExprString(rows.X) == "rowsOf" {
+		return strings.ReplaceAll(s.text(call.Args[0], local), "%[1]s", s.columns[types.ExprString(rows.Index)])
+	}
+	switch name := types.ExprString(call.Fun); {
+	case name == "CountUpTo" || name == "postgres.CountUpTo":
+		return "select count(*) " + s.text(call.Args[1], local)
+	case name == "fmt.Sprintf":
+		return s.join(call.Args, local)
+	case strings.HasSuffix(name, ".sql"):
+		return " workspace and mode " // statementsIn proves it for all variables of type conditions
+	case strings.HasSuffix(name, ".String"):
+		return s.text(call.Fun.(*ast.SelectorExpr).X, local)
+	case s.functions[name] != nil:
+		return s.resultText(s.functions[name], call, local)
+	}
+	return ""
+}
+
+// resultText returns the text that a function builds from the arguments of a call.
+func (s source) resultText(fn *ast.FuncDecl, call *ast.CallExpr, local map[string][]ast.Expr) string {
+	inner := localValues(fn)
+	position := 0
+	for _, field := range fn.Type.Params.List {
+		for _, param := range field.Names {
+			if position < len(call.Args) {
+				text := s.text(call.Args[position], local)
+				inner[param.Name] = append(inner[param.Name], &ast.BasicLit{Kind: token.STRING, Value: strconv.Quote(text)})
+			}
+			position++
+		}
+	}
+	last, ok := fn.Body.List[len(fn.Body.List)-1].(*ast.ReturnStmt)
+	if !ok || len(last.Results) != 1 {
+		return ""
+	}
+	return s.text(last.Results[0], inner)
 }
 
 // unscoped has the statements that need not mention workspace and mode, and the
@@ -207,6 +328,8 @@ var unscoped = map[string]string{
 	"webhook/package.applyOutcomes":     "deliveries that the sender has read, named by workspace and id",
 	"webhook/package.lockDeliveryOfKey": "a delivery that the sender has read, named by workspace and id",
 	"webhook/package.updateHealth":      "endpoints that the transaction has locked, named by workspace and id",
+	"webhook/page.result":               "the conditions name workspace and endpoint, see newListQuery",
+	"webhook/count.result":              "the conditions name workspace and endpoint, see newListQuery",
 	"webhook/package.cancelLeft":        "upkeep, of all workspaces",
 	"package.dropExpiredRefunds":        "upkeep, of all workspaces",
 	"package.purgeDay":                  "upkeep, of all workspaces",
@@ -220,6 +343,8 @@ var unscoped = map[string]string{
 	"UpdatePartnerProfile.rename":       "a partner has one name in all workspaces",
 	"package.countInGroup":              "the group belongs to a programme that was read with its mode",
 	"package.countInGroupAndStatus":     "the group belongs to a programme that was read with its mode",
+	"PartnerLedger.where":               "the partner's own ledger, in all workspaces",
+	"PartnerPayouts.where":              "the partner's own payouts, in all workspaces",
 	"checkParticipation.known":          "the partner's own participations, in all workspaces",
 	"package.countGroupMembers":         "the groups belong to a programme that was read with its mode",
 	"replaceCode.find":                  "the participant was read with its mode",
