@@ -11,8 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// AwaitedConversions returns the conversions that wait for a click, ordered by id. The
-// result includes the hashes of the buyers because the fraud rules compare them.
+// AwaitedConversions returns up to limit conversions that wait for the given click,
+// ordered by id. They include the hashes of their buyers, because the fraud rules
+// compare these hashes.
 func (s *Store) AwaitedConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.StoredConversion, error) {
 	const read = `
 		select ` + conversionColumns + `
@@ -25,16 +26,16 @@ func (s *Store) AwaitedConversions(ctx context.Context, workspace affiliate.Work
 	if err != nil {
 		return nil, err
 	}
-	awaited, err := pgx.CollectRows(rows, scanConversion)
-	if err != nil || len(awaited) == 0 {
+	waiting, err := pgx.CollectRows(rows, scanConversion)
+	if err != nil || len(waiting) == 0 {
 		return nil, err
 	}
-	return awaited, s.readBuyers(ctx, workspace, awaited)
+	return waiting, s.readBuyers(ctx, workspace, waiting)
 }
 
 // readBuyers adds the stored buyer hashes and email domains to conversions of one
 // workspace.
-func (s *Store) readBuyers(ctx context.Context, workspace affiliate.WorkspaceID, awaited []affiliate.StoredConversion) error {
+func (s *Store) readBuyers(ctx context.Context, workspace affiliate.WorkspaceID, waiting []affiliate.StoredConversion) error {
 	const read = `
 		select id, customer_email_hash, customer_email_domain, customer_ua_hash
 		from conversions
@@ -45,8 +46,8 @@ func (s *Store) readBuyers(ctx context.Context, workspace affiliate.WorkspaceID,
 		CustomerEmailDomain *string
 		CustomerUAHash      []byte
 	}
-	ids := make([]affiliate.ConversionID, len(awaited))
-	for i, c := range awaited {
+	ids := make([]affiliate.ConversionID, len(waiting))
+	for i, c := range waiting {
 		ids[i] = c.ID
 	}
 	rows, err := s.pool.Query(ctx, read, workspace, ids)
@@ -58,7 +59,7 @@ func (s *Store) readBuyers(ctx context.Context, workspace affiliate.WorkspaceID,
 		return err
 	}
 	for _, buyer := range buyers {
-		c := &awaited[slices.Index(ids, buyer.ID)]
+		c := &waiting[slices.Index(ids, buyer.ID)]
 		c.CustomerEmailHash, c.CustomerEmailDomain, c.CustomerUAHash = buyer.CustomerEmailHash, buyer.CustomerEmailDomain, buyer.CustomerUAHash
 	}
 	return nil
@@ -72,7 +73,8 @@ func (s *Store) StopAwaiting(ctx context.Context, c affiliate.Conversion) error 
 	return err
 }
 
-// selectStoredAwaited probes one partition per click. The lateral join with a limit
+// selectStoredAwaited returns those of the given awaited clicks that are stored. For
+// each awaited click it searches one partition of clicks. The lateral join with a limit
 // keeps the planner from joining whole partitions.
 const selectStoredAwaited = `
 	select a.workspace_id as workspace, a.click_id as click
@@ -82,11 +84,12 @@ const selectStoredAwaited = `
 		where c.workspace_id = a.workspace_id and c.id = a.click_id and c.clicked_at = a.clicked_at
 		limit 1) as found`
 
-// ArrivedClicks returns awaited clicks, of the whole deployment, that are stored by
-// now. It finds the ones that StoreClicks missed: StoreClicks cannot see a conversion
-// whose transaction is still open. One call checks up to limit awaited clicks, starting
-// after the given position. next is the position for the following call. It is the zero
-// value after the last awaited click.
+// ArrivedClicks returns those awaited clicks of the whole deployment that are now
+// stored. StoreClicks enqueues jobs for most of these clicks itself, but it cannot see
+// a waiting conversion whose transaction has not committed yet. ArrivedClicks finds the
+// clicks of such conversions. One call checks up to limit awaited clicks, starting
+// after the given position. next is the position for the next call. It is the zero
+// value when no awaited clicks are left to check.
 func (s *Store) ArrivedClicks(ctx context.Context, after affiliate.AttributeLateClick, limit int) (arrived []affiliate.AttributeLateClick, next affiliate.AttributeLateClick, err error) {
 	const page = `
 		select distinct workspace_id as workspace, click_id as click

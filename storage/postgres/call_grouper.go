@@ -16,24 +16,26 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// callGrouper processes calls that are made at the same time in groups. Calls that
-// arrive while a group is running wait and form the next group. A call never waits for
-// others to arrive, so a single call runs at once.
+// callGrouper combines calls that are made at the same time into groups and processes
+// each group at once. Calls that arrive while maxGroups groups are running wait and
+// form the next group. A call never waits for other calls to arrive, so a single call
+// runs immediately.
 type callGrouper[T comparable] struct {
 	maxCalls  int // maximum number of calls in a group
 	maxGroups int // maximum number of groups that run at the same time
-	// timeout bounds the work for a group, and then the work for its calls if they are
-	// repeated one by one. The work does not stop when a caller's context ends.
+	// timeout limits the time for the work on a group. If the calls of the group are
+	// then repeated one by one, timeout also limits the total time for these
+	// repetitions. The work does not stop when a caller's context ends.
 	timeout time.Duration
 	// groupPool serves groups. singlePool serves calls that are repeated one by one.
 	groupPool, singlePool *pgxpool.Pool
-	// exclusive returns the keys that a call needs exclusively; nil means no keys. No
-	// two calls of a group have the same key, so that each call sees the changes of the
-	// call before it.
+	// exclusive returns the keys of a call; nil means that calls have no keys. A group
+	// never contains two calls with the same key, so that each call sees the changes of
+	// earlier calls with its key.
 	exclusive func(T) []exclusiveKey
-	// work processes a group. An error applies to the whole group. If final is false,
-	// nothing was done. If final is true, the work may have been done in spite of the
-	// error.
+	// work processes a group. An error applies to all calls of the group. If work
+	// returns an error and final is false, it has changed nothing, and the calls can be
+	// repeated. If final is true, it may have made its changes in spite of the error.
 	work func(ctx context.Context, pool *pgxpool.Pool, group []T) (final bool, err error)
 
 	mu      sync.Mutex
@@ -47,18 +49,19 @@ type call[T any] struct {
 	done chan struct{} // closed after err is set
 }
 
-// exclusiveKey names something that only one call of a group may use.
+// exclusiveKey identifies something, such as a customer, that only one call of a group
+// may use.
 type exclusiveKey struct {
 	scope      affiliate.Scope
 	kind, name string
 }
 
-// do returns the error of the call's group when the work is done, or the context's
-// error when the context ends. If the context ends while the call is still waiting, the
-// call is never processed. If the call is already being processed, its outcome is
-// unknown.
-func (g *callGrouper[T]) do(ctx context.Context, of T) error {
-	c := &call[T]{arg: of, done: make(chan struct{})}
+// do adds a call and returns the error of the call's group when the group is done. If
+// the context ends first, do returns the context's error. In this case, a call that is
+// still waiting for its group is never processed, and the outcome of a call that is
+// already being processed is unknown.
+func (g *callGrouper[T]) do(ctx context.Context, arg T) error {
+	c := &call[T]{arg: arg, done: make(chan struct{})}
 	g.mu.Lock()
 	g.waiting = append(g.waiting, c)
 	if g.running < g.maxGroups {
@@ -77,7 +80,7 @@ func (g *callGrouper[T]) do(ctx context.Context, of T) error {
 	}
 }
 
-// run processes groups until no call waits.
+// run processes groups until no call is waiting.
 func (g *callGrouper[T]) run() {
 	for {
 		group := g.nextGroup()
@@ -88,9 +91,9 @@ func (g *callGrouper[T]) run() {
 	}
 }
 
-// nextGroup removes the next group from the waiting calls. It returns no calls if none
-// waits. The calling goroutine must then end, because it is no longer counted as
-// running.
+// nextGroup removes the next group from the waiting calls. If no call is waiting, it
+// returns an empty group and no longer counts the calling goroutine as running. The
+// goroutine must then end.
 func (g *callGrouper[T]) nextGroup() []*call[T] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,16 +104,16 @@ func (g *callGrouper[T]) nextGroup() []*call[T] {
 			later = append(later, g.waiting[i:]...)
 			break
 		}
-		free := true
+		keysFree := true
 		if g.exclusive != nil {
-			// The keys of a waiting call are taken too, so that a later call with the
-			// same key cannot overtake it.
+			// A call that stays in the queue takes its keys too, so that no later call
+			// with the same key can overtake it.
 			for _, key := range g.exclusive(c.arg) {
-				free = free && !taken[key]
+				keysFree = keysFree && !taken[key]
 				taken[key] = true
 			}
 		}
-		if free {
+		if keysFree {
 			group = append(group, c)
 		} else {
 			later = append(later, c)
@@ -123,13 +126,13 @@ func (g *callGrouper[T]) nextGroup() []*call[T] {
 	return group
 }
 
-// maxParallelSingles bounds the calls of one group that are repeated at the same time.
+// maxParallelSingles limits how many calls of one group are repeated at the same time.
 const maxParallelSingles = 8
 
-// runGroup processes a group. If the group fails and nothing was done, each call is
-// repeated on its own in the background, while the next group starts. A call that
-// cannot succeed, or that waits for a lock, then does not hold up the others. Calls are
-// not repeated if the database could not be reached.
+// runGroup processes a group. If the group fails without having changed anything, each
+// call is repeated on its own in the background, while the next group starts. A call
+// that cannot succeed, or that waits for a lock, therefore does not delay other calls.
+// Calls are not repeated if the database could not be reached.
 func (g *callGrouper[T]) runGroup(group []*call[T]) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
 	defer cancel()
@@ -148,20 +151,20 @@ func (g *callGrouper[T]) runGroup(group []*call[T]) {
 	}
 }
 
-// runEach processes calls one by one.
+// runEach processes each call of a group on its own.
 func (g *callGrouper[T]) runEach(group []*call[T]) {
 	ctx, cancel := context.WithTimeout(context.Background(), g.timeout)
 	defer cancel()
-	var some errgroup.Group
-	some.SetLimit(maxParallelSingles)
+	var singles errgroup.Group
+	singles.SetLimit(maxParallelSingles)
 	for _, c := range group {
-		some.Go(func() error {
+		singles.Go(func() error {
 			_, c.err = g.runWork(ctx, g.singlePool, []T{c.arg})
 			close(c.done)
 			return nil
 		})
 	}
-	_ = some.Wait()
+	_ = singles.Wait()
 }
 
 // runWork calls work and turns a panic into an error.
@@ -182,17 +185,19 @@ func reachedDatabase(err error) bool {
 }
 
 const (
-	// maxLookups bounds the look-ups of one round trip.
+	// maxLookups limits the number of look-ups in one round trip.
 	maxLookups    = 64
 	lookupTimeout = 5 * time.Second
 )
 
 // Lookups combines look-ups that are made at the same time into one round trip. It uses
-// connections of its own. Each element is a look-up with a field for its result.
+// connections that are not shared with other calls. T describes a look-up and has a
+// field for the result.
 type Lookups[T comparable] struct{ grouper callGrouper[T] }
 
-// NewLookups returns Lookups that call read for each group. read fills in the results
-// of the group and must have no other effect. It runs for one group at a time.
+// NewLookups returns Lookups that call read for each group. read stores the result in
+// each look-up of the group and must have no other effect. It runs for one group at a
+// time.
 func NewLookups[T comparable](db *DB, read func(ctx context.Context, pool *pgxpool.Pool, group []T) error) *Lookups[T] {
 	return &Lookups[T]{callGrouper[T]{
 		maxCalls: maxLookups, maxGroups: 1, timeout: lookupTimeout, groupPool: db.groups, singlePool: db.pool,
@@ -202,6 +207,6 @@ func NewLookups[T comparable](db *DB, read func(ctx context.Context, pool *pgxpo
 	}}
 }
 
-// Do returns when the look-up has its result, with the error of its group, or when the
-// context ends.
+// Do returns when the look-up has its result, or when the context ends. An error while
+// reading applies to all look-ups of the group.
 func (l *Lookups[T]) Do(ctx context.Context, lookup T) error { return l.grouper.do(ctx, lookup) }

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// maxShownViolations bounds how many violations a check lists. Further ones are
-	// only counted.
+	// maxShownViolations is the maximum number of violations that a check lists. It
+	// only counts the others.
 	maxShownViolations = 20
 	// maxSkew is the largest accepted difference between the clocks of this process and
 	// the database.
@@ -25,13 +25,15 @@ const (
 )
 
 // check compares two places in which the same information is stored. Its statement
-// returns one row for each compared item. The column line of that row is null, or it is
-// a sentence that describes the violation and names the workspace and the mode.
+// returns one row for each compared item. If the item is correct, the column line is
+// null. Otherwise line is a sentence that describes the violation and names the
+// workspace and the mode.
 type check struct {
 	name, compares, sql string
 }
 
-// checks are run in this order. To add a check, write its statement and add it here.
+// checks are the checks of CheckAccounts, in the order in which they run. To add a
+// check, write its statement and add it here.
 var checks = []check{
 	{"commission_ledger", "the ledger entries of a commission and the amount owed for it", checkCommissionLedger},
 	{"balances", "the balances of participants and their ledger entries", checkBalances},
@@ -48,10 +50,11 @@ var checks = []check{
 	{"list_counts", "the list counters and the lists", checkListCounts},
 }
 
-// CheckAccounts runs all checks on all workspaces in one snapshot. It only reads and takes
-// no row locks, so no writer waits for it. While the snapshot is open, Postgres cannot
-// remove dead rows. Only ctx limits how long a statement runs. The last result compares
-// the database's clock with now, the clock of this process.
+// CheckAccounts runs all checks on all workspaces in one snapshot. It only reads data
+// and takes no row locks, so no writer waits for it. While the snapshot is open,
+// Postgres cannot remove dead rows. The statement timeout of the pool does not apply;
+// the deadline of ctx is the only time limit. The last result compares the database's
+// clock with now, the clock of this process.
 func (s *Store) CheckAccounts(ctx context.Context, now func() time.Time) (results []affiliate.CheckResult, err error) {
 	err = s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if err := setCheckLimits(ctx, tx); err != nil {
@@ -72,8 +75,8 @@ func (s *Store) CheckAccounts(ctx context.Context, now func() time.Time) (result
 }
 
 // setCheckLimits replaces the pool's statement timeout, which is meant for API calls,
-// by the time left until ctx's deadline. The server then also stops a statement at the
-// deadline. It also sets work_mem to checkMemory.
+// with the time left until ctx's deadline. The server then also stops a statement at
+// the deadline. It also sets work_mem to checkMemory.
 func setCheckLimits(ctx context.Context, tx pgx.Tx) error {
 	const set = `select set_config('statement_timeout', $1, true), set_config('work_mem', $2, true)`
 	timeout := int64(0) // no limit
@@ -84,8 +87,8 @@ func setCheckLimits(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// run counts the violations. Only if there are any, it reads their sentences in a
-// second query of the same snapshot.
+// run counts the violations. If there are any, it reads their descriptions in a second
+// query of the same snapshot.
 func (c check) run(ctx context.Context, tx pgx.Tx) (affiliate.CheckResult, error) {
 	result := affiliate.CheckResult{Name: c.name, Compares: c.compares}
 	count := `select count(*), count(line) from (` + c.sql + `) x`

@@ -3,7 +3,7 @@ package postgres
 // The statements of the checks that `core check` runs. They read the rows of all
 // workspaces. Each violation that they return names its workspace and mode.
 
-// The amount owed for a commission is its full amount while it is approved or paid, and
+// The amount owed for a commission is its full amount if it is approved or paid, and
 // zero otherwise.
 const checkCommissionLedger = `
 	select case when c.cents is null or coalesce(e.cents, 0) <> c.cents then format(
@@ -39,7 +39,8 @@ const checkBalances = `
 		group by 1, 2, 3
 	) e using (workspace_id, participant_id, currency)`
 
-// A payout reduces the balance by its amount while it is processing or paid.
+// A payout that is processing or paid reduces the balance by its amount. Other payouts
+// do not change the balance.
 const checkPayoutLedger = `
 	select case when p.cents is null or coalesce(e.cents, 0) <> p.cents then format(
 			'workspace %s, %s: payout %s: the ledger has %s %s for participant %s, %s',
@@ -140,9 +141,9 @@ const checkCommissionHistory = `
 		order by workspace_id, commission_id, seq desc
 	) h on h.workspace_id = c.workspace_id and h.commission_id = c.id`
 
-// When a new decision replaces the decision of a commission, the commission ends: it is
-// rejected, or clawed back if it was paid. Every commission that has not ended must
-// therefore refer to the decision in force.
+// A commission refers to the decision that created it. When a new decision replaces
+// this decision, the commission ends: it is rejected, or clawed back if it was paid.
+// Every commission that has not ended must therefore refer to the decision in force.
 const checkCommissionDecision = `
 	select case
 		when v.id is null then format('workspace %s, %s: commission %s has no conversion in its mode', c.workspace_id, c.mode, c.id)

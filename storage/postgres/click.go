@@ -33,9 +33,9 @@ func (e *DataError) RejectsData() bool { return true }
 // value that is too wide for an index.
 const codeProgramLimit = "54000"
 
-// dataError wraps errors that are caused by the data in a DataError. These are the
-// SQLSTATE classes 22 (data exception) and 23 (integrity constraint violation, without
-// unique violations) and codeProgramLimit.
+// dataError returns a DataError for errors that the values of a record have caused: the
+// SQLSTATE classes 22 (data exception) and 23 (integrity constraint violation, except
+// unique violations), and codeProgramLimit. It returns other errors unchanged.
 func dataError(err error) error {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Code == codeUniqueViolation {
@@ -48,8 +48,8 @@ func dataError(err error) error {
 }
 
 // StoreClicks stores either all clicks or none. A click that is already stored stays
-// unchanged. In the same transaction it updates the click counts and enqueues the jobs
-// of conversions that wait for one of the clicks.
+// unchanged. In the same transaction StoreClicks updates the click counts and enqueues
+// a job for each click that a conversion waits for.
 //
 // First it copies all clicks straight into the table, which is the fastest way. If a
 // click already exists, the copy fails, and StoreClicks starts again with the slower
@@ -80,16 +80,16 @@ func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error
 	return nil
 }
 
-// countAndEnqueue adds the new clicks to the counts and enqueues the jobs of
-// conversions that wait for any of clicks. stored are the clicks that were not in the
-// table before. If no conversion waits, it needs one round trip.
+// countAndEnqueue adds the clicks in stored, which were not in the table before, to the
+// counts. It enqueues a job for each click in clicks that a conversion waits for. If no
+// conversion waits for any click, it needs one round trip.
 func (s *Store) countAndEnqueue(ctx context.Context, tx *Tx, clicks, stored []affiliate.Click) error {
 	const anyAwaited = `select exists (select from awaited_clicks)`
 	batch := &pgx.Batch{}
 	queueClickCounts(batch, stored)
-	var awaited bool
-	batch.Queue(anyAwaited).QueryRow(func(row pgx.Row) error { return row.Scan(&awaited) })
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil || !awaited {
+	var anyWaiting bool
+	batch.Queue(anyAwaited).QueryRow(func(row pgx.Row) error { return row.Scan(&anyWaiting) })
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil || !anyWaiting {
 		return err
 	}
 	return s.enqueueAwaited(ctx, tx, clicks)
@@ -98,8 +98,8 @@ func (s *Store) countAndEnqueue(ctx context.Context, tx *Tx, clicks, stored []af
 // pgUUID converts without going through text. The zero UUID becomes null.
 func pgUUID(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: u != uuid.Nil} }
 
-// mergeClicks stores the clicks that are not in the table yet. It returns these, with
-// the columns that the counts need.
+// mergeClicks stores the clicks that are not in the table yet. It returns the clicks
+// that it stored, but reads only the columns that the counts need.
 func mergeClicks(ctx context.Context, tx *Tx, clicks []affiliate.Click) ([]affiliate.Click, error) {
 	const stage = `create temporary table clicks_incoming (like clicks) on commit drop`
 	if _, err := tx.Exec(ctx, stage); err != nil {
@@ -128,9 +128,9 @@ func mergeClicks(ctx context.Context, tx *Tx, clicks []affiliate.Click) ([]affil
 	})
 }
 
-// queueClickCounts adds clicks, except those of bots, to the counts of their
-// participants and links. It inserts one delta per participant, link and hour of
-// receipt.
+// queueClickCounts adds clicks to the click counts of their participants and links. It
+// does not count clicks of bots. It inserts one row of stats_deltas per participant,
+// link and hour of receipt.
 func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 	const insert = `
 		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks, unique_clicks)
@@ -155,11 +155,11 @@ func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 			continue
 		}
 		received := c.ReceivedAt.Unix()
-		at := countKey{c.Scope, c.Program, c.Participant, c.Link, received - received%hour}
-		counted := counts[at]
+		key := countKey{c.Scope, c.Program, c.Participant, c.Link, received - received%hour}
+		counted := counts[key]
 		if counted == nil {
 			counted = &count{}
-			counts[at] = counted
+			counts[key] = counted
 		}
 		counted.clicks++
 		if c.Unique {
@@ -193,11 +193,11 @@ func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 	})
 }
 
-// uuids returns an empty slice with capacity for one id per key of m.
+// uuids returns an empty slice with capacity for one UUID per key of m.
 func uuids[K comparable, V any](m map[K]V) []pgtype.UUID { return make([]pgtype.UUID, 0, len(m)) }
 
 // enqueueAwaited enqueues a job for each of these clicks that a conversion waits for.
-// It probes the index once per click.
+// It searches the index of awaited_clicks once per click.
 func (s *Store) enqueueAwaited(ctx context.Context, tx *Tx, clicks []affiliate.Click) error {
 	const awaited = `
 		select distinct a.workspace_id, a.click_id
@@ -222,9 +222,10 @@ func (s *Store) enqueueAwaited(ctx context.Context, tx *Tx, clicks []affiliate.C
 	return tx.Enqueue(ctx, jobs...)
 }
 
-// ResolveClicks looks up public keys and referral codes. It returns one result per
-// source, in the same order. The workspace and mode are part of the result. This is
-// therefore the only statement about clicks that does not filter by them.
+// ResolveClicks finds the link of each click by the click's public key and referral
+// code. It returns one result per source, in the order of the sources. The statement
+// does not filter by workspace and mode, because the keys determine them. All other
+// statements about clicks do.
 func (s *Store) ResolveClicks(ctx context.Context, sources []affiliate.ClickSource) ([]affiliate.ClickResolution, error) {
 	const resolve = `
 		select k.workspace_id, k.mode, p.id, r.participant_id, l.id, p.attribution_window_days

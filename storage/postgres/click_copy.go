@@ -12,8 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// clickColumns are in the order in which appendClick writes them. clickFields is their
-// number.
+// clickColumns are the columns of a click, in the order in which appendClick writes
+// them. clickFields is the number of columns.
 const (
 	clickColumns = `workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code,
 		received_at, expires_at, created_at, occurred_at, landing_url, referrer_domain,
@@ -23,20 +23,21 @@ const (
 	clickFields = 36
 )
 
-// copyClicks does the same as pgx's CopyFrom. pgx boxes each value and looks up its
-// encoder. Without that, a row takes a seventh of the CPU time here.
+// copyClicks does the same as pgx's CopyFrom in a seventh of the CPU time per row.
+// CopyFrom converts each value to an interface value and looks up an encoder for it.
+// copyClicks encodes the fields directly.
 func copyClicks(ctx context.Context, tx *Tx, table string, clicks []affiliate.Click) error {
 	_, err := tx.Conn().PgConn().CopyFrom(ctx, newClickRows(clicks), "copy "+table+" ("+clickColumns+") from stdin binary")
 	return err
 }
 
-// clickRows is an io.Reader of clicks in COPY's binary format. It encodes one click at
-// a time, when the previous one was read.
+// clickRows is an io.Reader of clicks in COPY's binary format. It encodes a click only
+// after the previous click has been read.
 type clickRows struct {
 	clicks []affiliate.Click // not encoded yet
-	buf    []byte            // the element that was encoded last
-	unsent []byte            // the part of buf that was not read yet
-	ended  bool
+	buf    []byte            // the file header, click or end marker that was encoded last
+	unsent []byte            // the part of buf that has not been read yet
+	ended  bool              // the end marker has been encoded
 }
 
 func newClickRows(clicks []affiliate.Click) *clickRows {
@@ -57,6 +58,8 @@ func (r *clickRows) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
+// next encodes the next click, or the end marker after the last click. It returns false
+// if nothing is left to encode.
 func (r *clickRows) next() bool {
 	switch {
 	case r.ended:
@@ -117,7 +120,8 @@ func appendClick(b []byte, c *affiliate.Click) []byte {
 
 func appendNull(b []byte) []byte { return append(b, 0xff, 0xff, 0xff, 0xff) }
 
-// appendValue writes a text or bytea value. An empty value is written as empty.
+// appendValue writes a text or bytea value. An empty value stays an empty value; it
+// does not become null.
 func appendValue[T ~string | ~[]byte](b []byte, value T) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(value))), value...)
 }
@@ -146,19 +150,20 @@ func appendBool(b []byte, value bool) []byte {
 }
 
 const (
-	// pgEpoch is 2000-01-01 in Unix microseconds. Postgres counts microseconds from
-	// there.
+	// pgEpoch is 2000-01-01 in Unix microseconds. Postgres stores an instant as the
+	// number of microseconds since then.
 	pgEpoch = 946_684_800_000_000
-	// maxSeconds is the largest distance from 1970 of an instant that is sent as it is,
-	// some 278,000 years. invalidMicros is sent for an instant further away. Postgres
-	// rejects this number as invalid data; the next larger number means infinity.
-	maxSeconds    = 1 << 43
-	invalidMicros = math.MaxInt64 - 1
+	// maxUnixSeconds limits the instants that are sent unchanged, to about 278,000
+	// years before and after 1970. invalidMicros is sent for any other instant.
+	// Postgres rejects this number as invalid data. The next larger number would mean
+	// infinity.
+	maxUnixSeconds = 1 << 43
+	invalidMicros  = math.MaxInt64 - 1
 )
 
 func appendTime(b []byte, t time.Time) []byte {
 	micros := int64(invalidMicros)
-	if s := t.Unix(); -maxSeconds < s && s < maxSeconds {
+	if s := t.Unix(); -maxUnixSeconds < s && s < maxUnixSeconds {
 		micros = t.UnixMicro() - pgEpoch
 	}
 	return binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 8), uint64(micros))

@@ -12,13 +12,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// earnerColumns are the fields of affiliate.Earner, from programs p and participants t.
+// earnerColumns are the fields of affiliate.Earner. They are selected from programs p
+// and participants t.
 //
-// brought has the conversions and revenue that a participant has brought. Only rules
-// with tiers need it. It is the sum of the stored totals and of the deltas that are not
-// added to them yet, read in one snapshot. Conversions that were refunded in full are
-// subtracted, because a refund reduces the revenue in the totals but not the number of
-// conversions.
+// The column brought holds the number of conversions and the revenue that a participant
+// has brought in so far. Only commission rules with tiers need it. The value is the sum
+// of the stored totals and of the deltas that are not yet added to the totals, read in
+// one snapshot. Conversions that were refunded in full are subtracted, because a refund
+// reduces the revenue in the totals but not the number of conversions.
 const earnerColumns = `
 	p.id as program_id, p.name as program_name, p.status as program_status, p.currency,
 	p.attribution_model as model, p.signal_precedence as precedence, p.attribution_window_days as window_days,
@@ -45,9 +46,10 @@ const earnerColumns = `
 		) as n
 	) end as brought`
 
-// earnerOfX joins programs p and participants t to a row x that has the ids of both.
-// Each join is one probe of the primary key. The lateral with a limit keeps the planner
-// from a merge join with all rows of the workspace, whatever the statistics say.
+// earnerOfX joins programs p and participants t to rows x that have the ids of both.
+// Each join is one search in the primary key. The lateral join with a limit keeps the
+// planner from a merge join with all rows of the workspace, regardless of the
+// statistics.
 const earnerOfX = `
 	cross join lateral (
 		select p.* from programs p where p.workspace_id = x.workspace_id and p.id = x.program_id and p.mode = x.mode limit 1) as p
@@ -97,9 +99,9 @@ func (r earnerRow) earner() affiliate.Earner {
 
 // selectClicks reads clicks by their keys. clicked_at is the time inside the id. $5 and
 // $6 are the first and the last of these times, so that Postgres opens few partitions.
-// The mode is returned, not filtered by: the caller must distinguish a click of the
-// other mode from an unknown click. Clicks that were stored before clicks had a link id
-// belong to the participant's default link.
+// The statement returns the mode instead of filtering by it, because the caller must
+// distinguish a click of the other mode from an unknown click. Clicks that were stored
+// before clicks had a link id belong to the participant's default link.
 const selectClicks = `
 	select n.n, x.mode, x.received_at, x.expires_at,
 		x.ip_hash, coalesce(x.ip_prefix, '') as ip_prefix, x.ua_hash, x.is_bot, coalesce(x.country, '') as country,
@@ -137,26 +139,28 @@ func (s *Store) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, 
 	return l.found, nil
 }
 
-// findClicks reads the clicks of a group of calls in one round trip.
-func findClicks(ctx context.Context, pool *pgxpool.Pool, all []*clickLookup) error {
+// findClicks looks up the clicks of several FindClick calls in one round trip.
+func findClicks(ctx context.Context, pool *pgxpool.Pool, lookups []*clickLookup) error {
 	batch := &pgx.Batch{}
-	eachSpan(len(all), func(i int) time.Time { at, _ := all[i].id.Time(); return at }, func(indexes []int, first, last time.Time) {
+	eachSpan(len(lookups), func(i int) time.Time { at, _ := lookups[i].id.Time(); return at }, func(indexes []int, first, last time.Time) {
 		workspaces, ids, times := make([]affiliate.WorkspaceID, len(indexes)), make([]affiliate.ClickID, len(indexes)), make([]time.Time, len(indexes))
 		for j, i := range indexes {
-			workspaces[j], ids[j] = all[i].workspace, all[i].id
-			times[j], _ = all[i].id.Time()
+			workspaces[j], ids[j] = lookups[i].workspace, lookups[i].id
+			times[j], _ = lookups[i].id.Time()
 		}
-		batch.Queue(selectClicks, indexes, workspaces, ids, times, first, last).Query(func(rows pgx.Rows) error { return collectClicks(rows, all) })
+		batch.Queue(selectClicks, indexes, workspaces, ids, times, first, last).Query(func(rows pgx.Rows) error { return collectClicks(rows, lookups) })
 	})
 	return pool.SendBatch(ctx, batch).Close()
 }
 
-// spanDays is the largest number of daily partitions that one statement opens.
+// spanDays is the maximum number of days, and so of partitions, that one statement
+// covers.
 const spanDays = 32
 
-// eachSpan groups the indexes from 0 to n-1 into spans of spanDays days and calls do
-// once per span, with the first and the last time in it. Without the groups, one old
-// click would make a statement open all partitions between its day and today.
+// eachSpan groups the indexes from 0 to n-1 by their times, into spans of spanDays
+// days. It calls do once per span with the indexes and with the first and the last of
+// their times. Without these groups, one old click would make a statement open all
+// partitions between its day and today.
 func eachSpan(n int, timeOf func(int) time.Time, do func(indexes []int, first, last time.Time)) {
 	spans := map[int64][]int{}
 	for i := range n {
@@ -169,7 +173,7 @@ func eachSpan(n int, timeOf func(int) time.Time, do func(indexes []int, first, l
 	}
 }
 
-func collectClicks(rows pgx.Rows, all []*clickLookup) error {
+func collectClicks(rows pgx.Rows, lookups []*clickLookup) error {
 	type clickRow struct {
 		N            int
 		Mode         affiliate.Mode
@@ -190,7 +194,7 @@ func collectClicks(rows pgx.Rows, all []*clickLookup) error {
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[clickRow])
 	for _, row := range found {
-		all[row.N].found = &affiliate.FoundClick{
+		lookups[row.N].found = &affiliate.FoundClick{
 			Mode: row.Mode, ReceivedAt: row.ReceivedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 			Link: row.LinkID, Earner: row.earner(),
 			Traits: affiliate.ClickTraits{
@@ -203,8 +207,9 @@ func collectClicks(rows pgx.Rows, all []*clickLookup) error {
 	return err
 }
 
-// FindEarner returns what FindClick would return as the earner of a click that is not
-// in the table yet. It returns nil if the programme has no such participant.
+// FindEarner returns the earner of a click that is not in the table yet: the same value
+// that FindClick returns for a stored click of the participant. It returns nil if the
+// programme has no such participant.
 func (s *Store) FindEarner(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID) (*affiliate.Earner, error) {
 	const find = `
 		select ` + earnerColumns + `

@@ -11,38 +11,43 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// The retention of clicks:
+// Clicks lose their data in two steps:
 //
-//	receipt ─── 90 days ──▶ no visitor data left ─── 13 months ──▶ daily sums only
-//	             PurgeClicks (rows, in batches)       RollClicks (partitions, large ones in pieces)
+//	click ──── after 90 days ────▶ click without visitor data ──── after 13 months ────▶ daily sums
+//	            PurgeClicks                                          RollClicks
 //
-// Purging updates rows, and Postgres then writes a new version of each row. The
-// partition grows by about a tenth. It grows to twice its size if an old snapshot keeps
-// the dead rows. The space is freed when the partition is dropped.
+// PurgeClicks updates rows, and Postgres writes a new version of each updated row.
+// Usually it reuses the space of old versions, so the partition grows by only about a
+// tenth. The partition grows to twice its size if a long-running snapshot still needs
+// the old versions. The space is freed when the partition is dropped.
 
-// retentionBatch is the largest number of clicks that one statement changes or deletes.
+// retentionBatch is the maximum number of clicks that one statement changes or deletes.
 const retentionBatch = 5000
 
-// rollBlocks is the number of blocks (8 kB each) of a partition that are summed up at a
-// time. They hold about 1.2 million clicks, which take about a minute on two busy
-// cores.
+// rollBlocks is the number of blocks (8 kB each) of a partition whose clicks one call
+// of RollClicks replaces by sums. They hold about 1.2 million clicks, which take about
+// a minute on two busy cores.
 //
-// rollTimeout is the statement timeout. The last piece also reads the blocks of the
-// clicks that earlier pieces deleted. The timeout allows for 30 GB, or 100 million
-// clicks a day, at 250 MB a second.
+// rollTimeout is the statement timeout of RollClicks. The last call for a partition
+// also reads the blocks whose clicks earlier calls have deleted. The timeout is long
+// enough to read 30 GB at 250 MB a second. A partition has this size at 100 million
+// clicks a day.
 const (
 	rollBlocks  = 50_000
 	rollTimeout = 2 * time.Minute
 )
 
-// The purge of one table, starting at a position in the index clicks_by_address. A
-// purged click is no longer in that index. So a partition that is fully purged costs
-// one probe. In others the scan starts where the last batch ended and does not read the
-// dead rows before it. A row that another transaction has locked is left for the next
-// run. ctid identifies a row because the times from $1 to $2 lie in one partition.
+// purgeDay and purgeStray purge one batch of clicks, starting at a position in the
+// index clicks_by_address. purgeDay purges clicks of a day's partition. purgeStray
+// purges clicks in the default partition, whose days have no partition. A purged click
+// is no longer in the index. If all clicks of a partition are purged, the statement
+// therefore costs one search in the index. Otherwise the scan starts where the last
+// batch ended and does not read the dead rows before this position. A row that another
+// transaction has locked is left for the next run. ctid identifies a row because the
+// times from $1 to $2 lie in one partition.
 //
-//	$1, $2  the first instant and the end (exclusive)
-//	$3–$5   the position
+//	$1, $2  the period: its first instant and its end (exclusive)
+//	$3–$5   the position in the index
 //	$6      the maximum number of rows
 const (
 	purgeDay   = purgeFrom + `clicks` + purgeUpdate + `clicks` + purgeLast
@@ -76,16 +81,18 @@ type purgePosition struct {
 	N           int64 // rows in the batch
 }
 
-// PurgeClicks removes the data that distinguishes visitors from clicks older than
-// before: the hashes of the address and of the user agent, and the address prefix. It
-// processes the days in order, oldest first, in batches of retentionBatch clicks. Each
-// batch is a transaction. It calls more before each batch and stops when more returns
-// false. It returns the number of purged clicks. Calling it again is safe.
+// PurgeClicks removes the visitor data from all clicks with a time before the given
+// one. The visitor data are the hashes of the address and of the user agent, and the
+// address prefix. PurgeClicks processes the days in order, oldest first, in batches of
+// retentionBatch clicks. Each batch is a transaction. PurgeClicks calls more before
+// each batch and stops when more returns false. It returns the number of purged clicks.
+// It is safe to repeat the call.
 //
-// It finds a click by its address hash. A click has an address prefix only if it has
-// this hash. A click whose address could not be parsed has only the user agent hash,
-// which stays until the click's day is summed up. That is acceptable: everyone who uses
-// the same browser version has the same hash, and the hash changes every month.
+// PurgeClicks finds clicks by their address hash. A click has an address prefix only if
+// it has an address hash. A click whose address could not be parsed has only the user
+// agent hash, which stays until the click is replaced by daily sums. That is
+// acceptable: everyone who uses the same browser version has the same user agent hash,
+// and the hash changes every month.
 //
 // The time of a click is the time in its id. It differs from the time of receipt by at
 // most five minutes.
@@ -123,7 +130,7 @@ func (s *Store) purge(ctx context.Context, sql string, first, end time.Time, mor
 	return purged, nil
 }
 
-// clickDays returns the days that have a partition, in order.
+// clickDays returns the days that have a partition, oldest first.
 func (s *Store) clickDays(ctx context.Context) ([]time.Time, error) {
 	const query = `
 		select to_date(right(c.relname, 8), 'YYYYMMDD') as day
@@ -135,12 +142,13 @@ func (s *Store) clickDays(ctx context.Context) ([]time.Time, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[time.Time])
 }
 
-// RollClicks moves old clicks into the daily sums of click_days, in one transaction.
-// One call processes one day that ended 13 months ago and drops its partition, or one
-// piece of a large partition, or one batch of old clicks that have no partition of
-// their own. It returns the number of clicks. ok is false if there was nothing to do or
-// another process is doing it. If a partition cannot be locked within one second,
-// RollClicks returns an error and changes nothing.
+// RollClicks replaces old clicks by the daily sums in click_days, in one transaction.
+// Each call does one of three things. It processes all clicks of a day that ended at
+// least 13 months ago and drops the day's partition. If the partition is large, it
+// processes one piece of the partition. Or it processes one batch of old clicks whose
+// day has no partition. It returns the number of processed clicks. ok is false if there
+// was nothing to do, or if another process is already doing it. If a partition cannot
+// be locked within one second, RollClicks returns an error and changes nothing.
 func (s *Store) RollClicks(ctx context.Context) (clicks int64, ok bool, err error) {
 	return s.rollClicks(ctx, rollBlocks)
 }
@@ -164,7 +172,8 @@ func (s *Store) rollClicks(ctx context.Context, blocks int) (clicks int64, ok bo
 }
 
 // DropDeadLetters deletes up to limit dead letters that were created before the given
-// instant, and returns how many it deleted. They contain the same data as clicks.
+// instant, and returns how many it deleted. Dead letters contain the same visitor data
+// as clicks, so they are not kept forever either.
 func (s *Store) DropDeadLetters(ctx context.Context, before time.Time, limit int) (int64, error) {
 	tag, err := s.pool.Exec(ctx, dropDeadLetters, before, limit)
 	return tag.RowsAffected(), err

@@ -12,7 +12,7 @@ import (
 )
 
 // commissionColumns are the fields of affiliate.Commission, selected from a table or
-// CTE with the alias c. The scope is not among them because every statement gets it as
+// CTE with the alias c. The scope is missing because every statement gets the scope as
 // an argument.
 const commissionColumns = `
 	c.id, c.program_id as program, c.participant_id as participant, c.partner_id as partner,
@@ -75,9 +75,10 @@ type newCommissionRow struct {
 	UpdatedAt             time.Time                  `db:"updated_at"`
 }
 
-// queueCommissions adds the inserts of new commissions to a batch. The batch belongs to
-// the transaction that stores their conversions. New commissions are pending or
-// approved. The caller also queues their settlement (queueSettlement) and their events.
+// queueCommissions adds the inserts of new commissions to a batch of the transaction
+// that stores their conversions. New commissions are pending or approved. The caller
+// also calls queueSettlement for them, which adds their histories, ledger entries and
+// counts, and queues their events.
 func queueCommissions(batch *pgx.Batch, commissions ...affiliate.Commission) {
 	rows := make([]newCommissionRow, len(commissions))
 	for i, c := range commissions {
@@ -140,8 +141,8 @@ func (s *Store) Commission(
 	return commissionDetail(ctx, s.pool, scope, program, id)
 }
 
-// commissionDetail uses a single statement, so that the commission and its history are
-// from the same instant.
+// commissionDetail reads a commission and its history in a single statement, so that
+// both show the same instant.
 func commissionDetail(
 	ctx context.Context, q Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.CommissionDetail, error) {
@@ -178,9 +179,9 @@ func commissionDetail(
 	}, nil
 }
 
-// ProgramScope returns the workspace and mode of any programme. Its callers must
-// distinguish a programme of another workspace from an unknown id. This is
-// why the statement does not filter by workspace.
+// ProgramScope returns the workspace and mode of any programme. The statement does not
+// filter by workspace, because the callers must distinguish a programme of another
+// workspace from an unknown id.
 func (s *Store) ProgramScope(ctx context.Context, id affiliate.ProgramID) (affiliate.Scope, error) {
 	const read = `select workspace_id as workspace, mode from programs where id = $1`
 	rows, _ := s.pool.Query(ctx, read, id)

@@ -14,10 +14,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// updateCommissions is the only statement that changes commissions, except that
-// payout_hold.go sets and clears payout_id. The transaction has locked the rows. The
-// condition on status and version fails if a row differs from the state on which the
-// change was based.
+// updateCommissions updates commissions. Apart from the statements in payout_hold.go,
+// which set and clear payout_id, no other statement changes commissions. The
+// transaction must have locked the rows. The condition on status and version fails if a
+// row differs from the state on which the change was based.
 var updateCommissions = rowsOf[commissionUpdateRow](`
 	update commissions c set
 		status = t.status, amount_cents = t.amount_cents, needs_review = t.needs_review, review_reasons = t.review_reasons,
@@ -84,12 +84,16 @@ type historyRow struct {
 	Code         *string                     `db:"code"`
 }
 
-// settle writes changes of commissions with everything that follows from them except
-// the events: history, ledger, balances and counts. A transaction calls settle or
-// queueSettlement once, with all its changes, after it has taken its last lock. Many
-// transactions update the rows of balances and counts; one call locks them in a fixed
-// order, so that there is no deadlock. A transaction with too many changes for one call
-// uses a settlement.
+// settle stores changes of commissions and everything that follows from them except the
+// events: history, ledger entries, balances, counts and participants' totals. It does
+// not add new commissions to the totals, because the conversions of the new commissions
+// do this.
+//
+// A transaction calls settle or queueSettlement once, with all its changes, after it
+// has locked all other rows that it needs. Many transactions update the same rows of
+// balances and counts. Because a transaction updates them in one call, it locks them in
+// a fixed order, and there is no deadlock. A transaction with too many changes for one
+// call uses a settlement.
 func settle(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
 	s := newSettlement()
 	if err := s.write(ctx, tx, changes...); err != nil {
@@ -98,16 +102,16 @@ func settle(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) 
 	return s.end(ctx, tx)
 }
 
-// queueSettlement does the same as settle within a batch. It changes the participants'
-// totals too, except for new commissions: the conversions of new commissions add those.
+// queueSettlement adds the statements of settle to a batch.
 func queueSettlement(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
 	s := newSettlement()
 	s.queue(batch, changes...)
 	s.queueEnd(batch)
 }
 
-// settlement does the work of settle in parts: any number of writes, which lock no rows
-// that other transactions need, and one end.
+// settlement does the work of settle in several steps: any number of calls of write and
+// then one call of end. write locks no rows that other transactions update at the same
+// time. end does.
 type settlement struct {
 	entries []affiliate.LedgerEntry
 	counts  commissionCounts
@@ -115,8 +119,8 @@ type settlement struct {
 
 func newSettlement() *settlement { return &settlement{counts: commissionCounts{}} }
 
-// queue adds the changes and their history to a batch. It collects the ledger entries
-// and counts for the end.
+// queue adds the statements for the changes, the totals and the history to a batch. It
+// collects the ledger entries and counts for queueEnd.
 func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
 	var updates []commissionUpdateRow
 	var history []historyRow
@@ -128,8 +132,9 @@ func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChan
 		var from *affiliate.CommissionStatus
 		if before := change.Before; before != nil {
 			from = &before.Status
-			// A statement can update a row only once. Several changes of one commission
-			// therefore become one update, from its first state to its last.
+			// A statement can update a row only once. If there are several changes of
+			// one commission, they therefore become one update, from the state before
+			// the first change to the state after the last.
 			if i, again := indexes[after.ID]; again {
 				updates[i] = updatedCommission(first[after.ID], after)
 			} else {
@@ -138,8 +143,8 @@ func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChan
 			}
 			s.counts.add(*before, -1)
 			if cents := change.EarnedCents(); cents != 0 {
-				// The delta counts in the current hour, because the numbers of past
-				// hours must not change.
+				// The delta belongs to the hour of the change, because the numbers of
+				// past hours must not change.
 				deltas = append(deltas, affiliate.StatsDelta{
 					Scope: after.Scope, Program: after.Program, Participant: after.Participant, At: at,
 					Currency: after.Currency, CommissionCents: cents,
@@ -168,8 +173,9 @@ func (s *settlement) queue(batch *pgx.Batch, changes ...affiliate.CommissionChan
 	insertHistory.queue(batch, history...)
 }
 
-// queueEnd adds the writes to the ledger, balances and counts. Many transactions update
-// these rows, so they are written in a fixed order.
+// queueEnd adds the statements for the ledger, balances and counts to a batch. They
+// write their rows in a fixed order, because many transactions update the same balances
+// and counts.
 func (s *settlement) queueEnd(batch *pgx.Batch) {
 	slot := anySlot()
 	queueLedger(batch, slot, s.entries...)
@@ -200,7 +206,9 @@ func send(ctx context.Context, tx *Tx, batch *pgx.Batch) error {
 	return nil
 }
 
-// commissionCounts collects the changes that a transaction makes to commission_counts.
+// commissionCounts collects the changes that a transaction makes to the counters in
+// commission_counts. A counter covers a programme's commissions with the same status,
+// review flag and currency that were created in a day, in a month or at any time.
 type commissionCounts map[countKey]countSum
 
 type countKey struct {
@@ -211,7 +219,7 @@ type countKey struct {
 
 type countSum struct{ n, cents int64 }
 
-// foreverStarts is the value of the column starts for the grain "ever".
+// foreverStarts is the start of the counters that cover all time (grain "ever").
 var foreverStarts = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func (counts commissionCounts) add(c affiliate.Commission, sign int64) {
@@ -227,8 +235,8 @@ func (counts commissionCounts) add(c affiliate.Commission, sign int64) {
 	}
 }
 
-// addCommissionCounts adds to counters. The rows must be in the order of the primary
-// key.
+// addCommissionCounts adds numbers to counters. The rows must be in the order of the
+// primary key, so that all transactions lock counters in the same order.
 var addCommissionCounts = rowsOf[commissionCountRow](`
 	insert into commission_counts as c (%[1]s)
 	values %[2]s

@@ -13,20 +13,22 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The number of commissions that match a filter is read from commission_counts. The
-// transactions that change commissions keep these counters up to date. A period is
-// counted in parts:
+// The number of commissions that match a filter is read from the counters in
+// commission_counts. The transactions that change commissions keep these counters up to
+// date. A period is split into parts, and each part is counted by the largest unit that
+// fits:
 //
 //	  from                                                             before
 //	   ▼                                                                 ▼
 //	···├─rows─┼─day─┼─day─┼───month───┼───month───┼─day─┼─day─┼──rows──┤···
 //
-// The cost is therefore independent of the number of commissions, except for the rows
-// of at most two incomplete days. The results of a search are counted row by row, up to
-// affiliate.MaxSearchTotal.
+// The parts called "rows" are incomplete days, whose commissions are counted row by
+// row. A period has at most two of them. The cost of the other parts does not depend on
+// the number of commissions. The results of a search are always counted row by row, up
+// to affiliate.MaxSearchTotal.
 
-// grain is the unit of a row of commission_counts. byRow means that the rows of
-// commissions themselves are counted.
+// grain is the length of the period that a counter in commission_counts covers. byRow
+// means that no counter is used and the rows of commissions are counted.
 type grain string
 
 const (
@@ -53,8 +55,8 @@ func (g grain) ends(start time.Time) time.Time {
 	return start.AddDate(0, 0, 1)
 }
 
-// inner returns the largest period of full days (or months) inside p. From is after
-// Before in the result if p contains no start of a day (or month).
+// inner returns the largest period of full days (or months) inside p. If p contains no
+// start of a day (or month), From is after Before in the result.
 func (g grain) inner(p affiliate.Period) affiliate.Period {
 	var whole affiliate.Period
 	if p.From != nil {
@@ -75,7 +77,7 @@ func inverted(p affiliate.Period) bool {
 	return p.From != nil && p.Before != nil && p.From.After(*p.Before)
 }
 
-// span is a part of a period that is counted by one grain.
+// span is a part of a period that is counted with one grain.
 type span struct {
 	Grain grain
 	affiliate.Period
@@ -90,10 +92,12 @@ func spansOf(p affiliate.Period) []span {
 	if inverted(days) {
 		return nonEmpty(span{byRow, p})
 	}
+	// head and tail are the grains of the full days before and after the full months.
 	head, tail := byDay, byDay
 	months := byMonth.inner(days)
 	if inverted(months) {
-		// All days lie in one month: the head has all of them.
+		// No month starts within the full days. They all belong to the head, and there
+		// are neither months nor a tail.
 		months, tail = affiliate.Period{From: days.Before, Before: days.Before}, byRow
 	}
 	var spans []span
@@ -107,8 +111,9 @@ func spansOf(p affiliate.Period) []span {
 	return nonEmpty(spans...)
 }
 
-// spansFor returns the spans by which the commissions of a filter are counted. For a
-// single participant it is one span of rows, which the participant's index finds.
+// spansFor returns the spans for counting the commissions that match a filter. The
+// commissions of a single participant are counted row by row, because an index finds
+// these rows.
 func spansFor(filter affiliate.CommissionFilter) []span {
 	if filter.Participant != nil {
 		return nonEmpty(span{byRow, filter.Created})
@@ -122,14 +127,15 @@ func nonEmpty(spans ...span) []span {
 	})
 }
 
-// spansSQL returns a statement that counts spans, and its arguments. The conditions in
-// where apply to both tables, commissions and commission_counts, each with the alias c.
-// selected returns the select list for a span, and groups is the group by list.
-func spansSQL(where conditions, spans []span, selected func(i int, of grain) string, groups string) (string, []any) {
+// spansSQL returns a statement that counts the commissions of the spans, and its
+// arguments. The conditions in where apply to both tables, commissions and
+// commission_counts, each with the alias c. selected returns the select list for a
+// span, and groups is the group by list.
+func spansSQL(where conditions, spans []span, selected func(i int, g grain) string, groups string) (string, []any) {
 	var parts []string
 	for i, s := range spans {
 		table, column := "commission_counts c", "c.starts"
-		// The parts share the arguments of where. Each part adds its own.
+		// All parts use the arguments of where. Each part appends its own arguments.
 		part := conditions{terms: slices.Clone(where.terms), args: where.args}
 		if s.Grain == byRow {
 			table, column = "commissions c", "c.created_at"
@@ -143,15 +149,15 @@ func spansSQL(where conditions, spans []span, selected func(i int, of grain) str
 	return strings.Join(parts, " union all "), where.args
 }
 
-// spanCount is the number of commissions in a day, in a month, or in a span of another
-// grain.
+// spanCount is the number of commissions in one day, in one month, or in a span of
+// another grain.
 type spanCount struct {
 	span
 	N int64
 }
 
-// countSpans returns the counts in the order of time. Spans of days and months are
-// returned as one count per day or month.
+// countSpans counts the commissions of spans. The result is ordered by time. A span of
+// days or months becomes one count per day or month.
 func countSpans(ctx context.Context, db Queryer, where conditions, spans []span) ([]spanCount, error) {
 	if len(spans) == 0 {
 		return nil, nil
@@ -179,8 +185,8 @@ func countSpans(ctx context.Context, db Queryer, where conditions, spans []span)
 }
 
 func countSpansSQL(where conditions, spans []span) (string, []any) {
-	sql, args := spansSQL(where, spans, func(i int, of grain) string {
-		if of == byRow {
+	sql, args := spansSQL(where, spans, func(i int, g grain) string {
+		if g == byRow {
 			return strconv.Itoa(i) + " as span, null::date as starts, count(*) as n"
 		}
 		return strconv.Itoa(i) + " as span, c.starts, sum(c.n)::bigint as n"
@@ -196,9 +202,9 @@ func totalOf(all []spanCount) (n int64) {
 }
 
 // locate returns the part of a list that contains the row at offset, and the offset of
-// the row inside that part. The parts must be in the order of the list. The list must
+// this row inside the part. The parts must be in the order of the list. The list must
 // have a row at offset.
-func locate(all []spanCount, offset int64) (part spanCount, rest int64) {
+func locate(all []spanCount, offset int64) (part spanCount, partOffset int64) {
 	for _, part = range all {
 		if offset < part.N {
 			break
@@ -208,11 +214,12 @@ func locate(all []spanCount, offset int64) (part spanCount, rest int64) {
 	return part, offset
 }
 
-// groupsSQL returns the statement for the sums of the commission stats.
+// groupsSQL returns the statement that counts and sums commissions for the commission
+// stats, grouped by commissionGroupBy.
 func groupsSQL(where conditions, spans []span) (string, []any) {
-	return spansSQL(where, spans, func(_ int, of grain) string {
+	return spansSQL(where, spans, func(_ int, g grain) string {
 		count := "sum(c.n)::bigint"
-		if of == byRow {
+		if g == byRow {
 			count = "count(*)"
 		}
 		return commissionGroupBy + ", " + count + " as count, sum(c.amount_cents)::bigint as amount_cents"

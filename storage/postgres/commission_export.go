@@ -14,16 +14,16 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// commissionRowColumns are the columns that commissionReader reads, in its order, from
-// commissions c, programs p and users u.
+// commissionRowColumns are the columns that commissionReader reads, in the order in
+// which it reads them. They are selected from commissions c, programs p and users u.
 const commissionRowColumns = `
 	c.id, c.created_at, c.status, c.commission_type, p.name, u.name, c.amount_cents, c.currency,
 	c.sale_amount_cents, c.sale_currency, c.external_transaction_id, c.promo_code, c.needs_review,
 	c.hold_until, c.approved_at, c.rejected_at, c.paid_at, c.refunded_at, c.payout_id`
 
 // commissionExportSQL uses left joins although every commission has a programme and a
-// partner. A left join shows Postgres that no row is lost. With an inner join it
-// would estimate that only few rows remain and choose a bad plan.
+// partner. A left join shows Postgres that no row is lost. With an inner join, Postgres
+// would estimate that few rows remain and choose a bad plan.
 func commissionExportSQL(where conditions, order affiliate.CommissionOrder) string {
 	return `
 		select ` + commissionRowColumns + `
@@ -33,15 +33,16 @@ func commissionExportSQL(where conditions, order affiliate.CommissionOrder) stri
 		where ` + where.sql() + ` order by ` + commissionSortOf(order)
 }
 
-// exportPlan makes Postgres read the rows in the requested order from an index, and
-// look up the names row by row. Its own cost estimate sometimes leads to a scan of all
-// workspaces' rows, or to a sort of a million rows before the first row is sent. A
-// search does not use exportPlan: it finds few rows, which are sorted.
+// exportPlan makes Postgres read the rows from an index in the requested order and look
+// up the names row by row. Without these settings, Postgres sometimes chooses a scan of
+// all workspaces' rows, or sorts a million rows before it sends the first one. A search
+// does not use exportPlan, because it finds few rows, which are sorted quickly.
 const exportPlan = `set local enable_sort = off; set local enable_seqscan = off`
 
-// ExportCommissions returns every row of a list, in the list's order, in the same way
-// as Export. All elements of the sequence are the same row value: the next element
-// overwrites it. Errors: NOT_FOUND for the filter's participant, SERVICE_UNAVAILABLE.
+// ExportCommissions returns every row of a list, in the list's order. It uses a
+// connection and an export slot as Export does. All elements of the sequence are the
+// same row value: the next element overwrites it. Errors: NOT_FOUND for the filter's
+// participant, SERVICE_UNAVAILABLE if too many exports are running.
 func (s *Store) ExportCommissions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder,
 ) iter.Seq2[*affiliate.CommissionRow, error] {
@@ -77,17 +78,17 @@ func (s *Store) ExportCommissions(
 // Postgres would format each instant and id, and the reader would parse it.
 var allBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
-// commissionReader builds rows from the raw values of the driver. The texts of a row
-// point into the driver's buffer and are valid until the next row. The other referenced
-// values are fields of the reader. Scanning value by value took half of the time of an
-// export.
+// commissionReader builds rows from the raw values of the driver, because scanning
+// value by value took half of the time of an export. The texts of a row point into the
+// driver's buffer and are valid until the next row. The other values to which a row
+// points are fields of the reader.
 type commissionReader struct {
 	row   affiliate.CommissionRow
 	times [5]time.Time
 	// payout is the value that row.Payout points to.
 	payout affiliate.PayoutID
-	// values are the values of the row that are not read yet. err is set if a value
-	// cannot be read.
+	// values are the values of the row that have not been read yet. err is set if a
+	// value cannot be read.
 	values [][]byte
 	err    error
 }
@@ -128,8 +129,8 @@ func (r *commissionReader) next() []byte {
 	return value
 }
 
-// hasSize reports whether a value has the given size. Null values have none. It sets
-// r.err if the result is false.
+// hasSize reports whether a value has the given size. A null value has size 0. If the
+// result is false, hasSize sets r.err.
 func (r *commissionReader) hasSize(value []byte, size int) bool {
 	if len(value) == size {
 		return true
@@ -154,14 +155,10 @@ func (r *commissionReader) int(value []byte) int64 {
 
 func (r *commissionReader) bool(value []byte) bool { return r.hasSize(value, 1) && value[0] != 0 }
 
-// postgresEpoch is 2000-01-01 in Unix microseconds. Postgres counts microseconds from
-// there.
-const postgresEpoch = 946_684_800_000_000
-
 func (r *commissionReader) time(value []byte) time.Time {
 	at := r.int(value)
 	if at == math.MinInt64 || at == math.MaxInt64 {
 		r.err = errors.New("value is an infinite instant")
 	}
-	return time.UnixMicro(at + postgresEpoch)
+	return time.UnixMicro(at + pgEpoch)
 }

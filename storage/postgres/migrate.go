@@ -20,13 +20,13 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// queueSchema is the schema of River's tables. appRole owns them, because River
-// rebuilds its indexes, which only the owner can do.
+// queueSchema is the schema with the tables of River, the job queue. appRole owns the
+// tables, because River rebuilds their indexes, and only an owner can do this.
 const queueSchema = "river"
 
 // Migrate brings the database at url to this binary's schema version. It connects as
-// the owner of the schema. Running it again changes nothing. Several processes can run
-// it at the same time.
+// the owner of the schema. A second call changes nothing. Several processes can call
+// Migrate at the same time.
 func Migrate(ctx context.Context, url string) error {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -56,7 +56,8 @@ func Migrate(ctx context.Context, url string) error {
 	if err := migrateTables(ctx, pool); err != nil {
 		return err
 	}
-	// The core reads the schema version as a role that may not own the table.
+	// The core reads the schema version from goose's table. It may connect as another
+	// user than the owner of the table, and then it has only the privileges of appRole.
 	if _, err := pool.Exec(ctx, "grant select on "+goose.DefaultTablename+" to "+appRole); err != nil {
 		return fmt.Errorf("migrate tables: %w", err)
 	}
@@ -106,9 +107,9 @@ func migrateQueue(ctx context.Context, config *pgxpool.Config) error {
 	return nil
 }
 
-// unusedQueueIndexes are indexes for searching jobs by their arguments and metadata.
-// The service makes no such searches, and each job would update these indexes three
-// times: when it is inserted, started and completed.
+// unusedQueueIndexes are River's indexes for searching jobs by their arguments and
+// metadata. The service never searches for jobs. Each job would update these indexes
+// three times: when it is inserted, started and completed.
 var unusedQueueIndexes = []string{"river_job_args_index", "river_job_metadata_index"}
 
 // MigrationsHash returns a hash that changes with every change of a migration file.

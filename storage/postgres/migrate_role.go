@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// appRole is the role that the service works as. It cannot change or delete rows of
-// the append-only tables.
+// appRole is the database role with which the service works. The role cannot change or
+// delete rows of the append-only tables.
 const appRole = "tributary_app"
 
 // SQLSTATE codes: the role exists already, and the user lacks a privilege.
@@ -21,8 +21,8 @@ const (
 )
 
 // prepareRole creates appRole, makes the migrating user a member of it and creates the
-// queue's schema. It skips each step whose result exists. A user without CREATEROLE can
-// therefore migrate if an administrator has created the role.
+// queue's schema. It skips a step if the result already exists. A user without
+// CREATEROLE can therefore migrate if an administrator has created the role.
 //
 // The user must be a member of the role: only a member can make the role the owner of a
 // schema, and the service connects as this user and switches to the role.
@@ -74,8 +74,8 @@ func exec(ctx context.Context, conn *pgx.Conn, sql string) error {
 }
 
 // ignoreConcurrent returns nil if the error says that the role or membership exists
-// already. Roles belong to the whole cluster, so a migration of another database may
-// have created it in the meantime.
+// already. Roles belong to the whole cluster, so a concurrent migration of another
+// database may have created the role or the membership.
 func ignoreConcurrent(err error) error {
 	if slices.Contains([]string{codeDuplicateObject, codeUniqueViolation}, sqlState(err)) {
 		return nil

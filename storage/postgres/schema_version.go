@@ -15,8 +15,8 @@ import (
 // codeUndefinedTable is the SQLSTATE of a table that does not exist.
 const codeUndefinedTable = "42P01"
 
-// SchemaVersions has the number of the last migration in the database and of the last
-// migration that this binary has.
+// SchemaVersions has two migration numbers: of the last migration that the database
+// has, and of the last migration that this binary knows.
 type SchemaVersions struct{ Database, Known int64 }
 
 // Newer reports whether the database has migrations that this binary does not have.
@@ -25,10 +25,10 @@ type SchemaVersions struct{ Database, Known int64 }
 func (v SchemaVersions) Newer() bool { return v.Database > v.Known }
 
 // CheckSchema compares the schema of the database at url with the migrations of this
-// binary. It returns an error if the database lacks one of them.
+// binary. It returns an error if the database lacks any of these migrations.
 //
-// It connects as the user of the url, not as the service's role: in an old schema the
-// role is not allowed to read the version.
+// It connects as the user in url and does not switch to appRole, because in an old
+// schema appRole is not allowed to read the version.
 func CheckSchema(ctx context.Context, url string) (v SchemaVersions, err error) {
 	if v.Known, err = lastMigration(); err != nil {
 		return v, err
