@@ -65,11 +65,11 @@ func (s *Store) readBuyers(ctx context.Context, workspace affiliate.WorkspaceID,
 	return nil
 }
 
-const deleteAwaited = `delete from awaited_clicks where workspace_id = $1 and mode = $2 and conversion_id = $3 and click_id = $4`
+const deleteAwaitedClick = `delete from awaited_clicks where workspace_id = $1 and mode = $2 and conversion_id = $3 and click_id = $4`
 
 // StopAwaiting makes a conversion stop waiting for its click. It changes nothing else.
 func (s *Store) StopAwaiting(ctx context.Context, c affiliate.Conversion) error {
-	_, err := s.pool.Exec(ctx, deleteAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
+	_, err := s.pool.Exec(ctx, deleteAwaitedClick, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
 	return err
 }
 

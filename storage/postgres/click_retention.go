@@ -120,7 +120,7 @@ func (s *Store) PurgeClicks(ctx context.Context, before time.Time, more func() b
 
 func (s *Store) purge(ctx context.Context, sql string, first, end time.Time, more func() bool) (purged int64, err error) {
 	for at := (purgePosition{IPHash: []byte{}, N: retentionBatch}); at.N == retentionBatch && more(); {
-		rows, _ := s.pool.Query(ctx, sql, planned, first, end, at.WorkspaceID, at.IPHash, at.ClickedAt, retentionBatch)
+		rows, _ := s.pool.Query(ctx, sql, planForArgs, first, end, at.WorkspaceID, at.IPHash, at.ClickedAt, retentionBatch)
 		at, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[purgePosition])
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 			return purged, fmt.Errorf("purge clicks of %s: %w", first.Format(time.DateOnly), err)

@@ -163,7 +163,7 @@ func countSpans(ctx context.Context, db Queryer, where conditions, spans []span)
 		return nil, nil
 	}
 	sql, args := countSpansSQL(where, spans)
-	rows, err := db.Query(ctx, sql, append([]any{planned}, args...)...)
+	rows, err := db.Query(ctx, sql, append([]any{planForArgs}, args...)...)
 	if err != nil {
 		return nil, err
 	}

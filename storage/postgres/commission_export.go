@@ -68,7 +68,7 @@ func (s *Store) ExportCommissions(
 				return
 			}
 		}
-		args := append([]any{planned, allBinary}, where.args...)
+		args := append([]any{planForArgs, allBinary}, where.args...)
 		var reader commissionReader
 		exportRows(ctx, tx, reader.read, commissionExportSQL(where, order), args...)(yield)
 	}

@@ -12,29 +12,29 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Lists of commissions. A page in the default order, filtered or not, is read from an
-// index that has this order. The counts in commission_counts show on which day the page
-// begins. The cost of a page is therefore its size and its offset within one day. In
-// any other order, the cost is one pass over the rows that match the filter. The total
-// is a sum of counts.
+// Lists of commissions. In the default order, which is by time of creation, a page is
+// read from an index that has this order, with or without a filter. The counters in
+// commission_counts show on which day the page begins. The cost of a page is therefore
+// its size and its offset within one day. In any other order, the statement reads all
+// rows that match the filter. The total is a sum of counters.
 //
 // A search finds its rows through its own indexes (migration 0003). Its cost grows with
 // the number of matches. Its total stops at affiliate.MaxSearchTotal.
 //
 // A page and its total are read in one snapshot.
 
-// planned makes Postgres plan the statement for the actual arguments. A generic plan
-// considers neither the size of the workspace nor how common a prefix is, and it cannot
+// planForArgs makes Postgres plan a statement for its actual arguments. A generic plan does
+// not consider how large the workspace is or how many rows have a prefix, and it cannot
 // use an index for a LIKE pattern.
-const planned = pgx.QueryExecModeCacheDescribe
+const planForArgs = pgx.QueryExecModeCacheDescribe
 
-// maxSearchPartners bounds the partners whose commissions a search finds through an
-// index. If more partners match the prefix, the search compares the partner of each
-// commission instead.
+// maxSearchPartners is the maximum number of partners whose commissions a search finds
+// through an index. If more partners match the prefix, the search compares the partner
+// of each commission instead.
 const maxSearchPartners = 10_000
 
-// commissionSorts maps the sort keys of a list to expressions over commissions c and,
-// for names, users u.
+// commissionSorts maps the sort keys of a list to SQL expressions. The expressions
+// refer to commissions c and, for names, to users u.
 var commissionSorts = map[affiliate.CommissionSort]string{
 	affiliate.SortCreatedAt:      "c.created_at",
 	affiliate.SortAmountCents:    "c.amount_cents",
@@ -44,8 +44,9 @@ var commissionSorts = map[affiliate.CommissionSort]string{
 	affiliate.SortPartnerName:    "lower(u.name)",
 }
 
-// commissionSortOf returns the ORDER BY list. It always ends with the same tie-breaker.
-// Postgres ignores columns that occur twice.
+// commissionSortOf returns the ORDER BY list. It always ends with the time of creation
+// and the id, so that no two rows are equal. Postgres ignores a column that occurs a
+// second time.
 func commissionSortOf(order affiliate.CommissionOrder) string {
 	direction := " desc"
 	if order.Ascending {
@@ -90,14 +91,15 @@ func listCommissions(
 }
 
 // startOfPage counts the rows that match the filter. It also returns a filter and an
-// offset that lead to the page and skip as few rows as possible. In the order of
-// creation, these are rows of a single day.
+// offset with which the page can be read, so that Postgres skips as few rows as
+// possible. In the order of creation, the returned filter begins with the day on which
+// the page begins, and the offset is the position of the page within this day.
 func startOfPage(
 	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
-) (within affiliate.CommissionFilter, offset, total int64, err error) {
+) (narrowed affiliate.CommissionFilter, offset, total int64, err error) {
 	spans := spansFor(filter)
-	far := order.By == affiliate.SortCreatedAt && page.Offset() > 0 && filter.Participant == nil
-	if far && filter.Created == (affiliate.Period{}) {
+	canNarrow := order.By == affiliate.SortCreatedAt && page.Offset() > 0 && filter.Participant == nil
+	if canNarrow && filter.Created == (affiliate.Period{}) {
 		spans = []span{{byMonth, filter.Created}}
 	}
 	where := countedConditions(scope, filter)
@@ -106,7 +108,7 @@ func startOfPage(
 		return filter, 0, 0, err
 	}
 	offset, total = page.Offset(), totalOf(all)
-	if !far || offset >= total {
+	if !canNarrow || offset >= total {
 		return filter, offset, total, nil
 	}
 	inOrder := func(all []spanCount) []spanCount {
@@ -151,16 +153,17 @@ func searchCommissions(
 	return items, total, err
 }
 
-// countFound counts the results of a search, up to affiliate.MaxSearchTotal + 1.
+// countFound counts the results of a search. It stops at affiliate.MaxSearchTotal + 1,
+// which means that there are more than affiliate.MaxSearchTotal.
 func countFound(ctx context.Context, tx pgx.Tx, where conditions) (total int64, err error) {
-	args := append([]any{planned}, where.args...)
+	args := append([]any{planForArgs}, where.args...)
 	if err := tx.QueryRow(ctx, commissionTotalSQL(where, affiliate.MaxSearchTotal), args...).Scan(&total); err != nil {
 		return 0, fmt.Errorf("count commissions: %w", err)
 	}
 	return total, nil
 }
 
-// commissionTotalSQL returns the statement for a total up to most.
+// commissionTotalSQL returns the statement that counts commissions with CountUpTo.
 func commissionTotalSQL(where conditions, most int64) string {
 	return CountUpTo(most, `from commissions c where `+where.sql())
 }
@@ -168,7 +171,7 @@ func commissionTotalSQL(where conditions, most int64) string {
 func readCommissions(
 	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, where conditions, order affiliate.CommissionOrder, size int, offset int64,
 ) ([]affiliate.CommissionItem, error) {
-	args := append([]any{planned}, where.args...)
+	args := append([]any{planForArgs}, where.args...)
 	rows, err := tx.Query(ctx, commissionPageSQL(where, order), append(args, size, offset)...)
 	if err != nil {
 		return nil, fmt.Errorf("read commissions: %w", err)
@@ -183,9 +186,9 @@ func readCommissions(
 	return items, nil
 }
 
-// commissionPageSQL returns the statement for a page. Its last two arguments are the
-// size and the offset of the page. It joins the names of programmes and partners only
-// to the rows of the page.
+// commissionPageSQL returns the statement for a page. After the arguments of where, the
+// statement has two more: the size and the offset of the page. It joins the names of
+// programmes and partners only to the rows of the page.
 func commissionPageSQL(where conditions, order affiliate.CommissionOrder) string {
 	from, sort := "commissions c", commissionSortOf(order)
 	if order.By == affiliate.SortPartnerName {
@@ -206,8 +209,8 @@ type conditions struct {
 	args  []any
 }
 
-// add appends a term. Each ? in the term is replaced by a placeholder for the next of
-// args.
+// add appends a term. Each ? in the term is replaced by a placeholder for the next
+// value of args.
 func (c *conditions) add(term string, args ...any) {
 	for _, arg := range args {
 		term = strings.Replace(term, "?", c.placeholder(1), 1)
@@ -216,12 +219,12 @@ func (c *conditions) add(term string, args ...any) {
 	c.terms = append(c.terms, term)
 }
 
-// placeholder returns the placeholder for the nth argument that is appended next.
+// placeholder returns the placeholder for the nth of the arguments that follow c.args.
 func (c *conditions) placeholder(n int) string { return fmt.Sprintf("$%d", len(c.args)+n) }
 
 func (c *conditions) sql() string { return strings.Join(c.terms, " and ") }
 
-// within adds the condition that a column lies in a period.
+// within adds the condition that the time in a column lies in a period.
 func (c *conditions) within(column string, p affiliate.Period) {
 	if p.From != nil {
 		c.add(column+" >= ?", *p.From)
@@ -232,8 +235,8 @@ func (c *conditions) within(column string, p affiliate.Period) {
 }
 
 // countedConditions returns the conditions of a filter that apply to both commissions
-// and commission_counts, each with the alias c. Dates and the search are not among
-// them.
+// and commission_counts, each with the alias c. It leaves out the dates and the search
+// text of the filter.
 func countedConditions(scope affiliate.Scope, filter affiliate.CommissionFilter) conditions {
 	var where conditions
 	where.add("c.workspace_id = ?", scope.Workspace)
@@ -242,15 +245,17 @@ func countedConditions(scope affiliate.Scope, filter affiliate.CommissionFilter)
 		where.add("c.program_id = ?", *filter.Program)
 	}
 	if filter.Participant != nil {
-		// commission_counts has no participants. With this condition spansFor counts
-		// the rows of commissions.
+		// commission_counts has no column for the participant. If the filter has a
+		// participant, spansFor returns only spans for which the rows of commissions
+		// are counted.
 		where.add("c.participant_id = ?", *filter.Participant)
 	}
 	if filter.Status != "" {
 		where.add("c.status = ?", filter.Status)
 	}
 	if filter.NeedsReview != nil {
-		// No parameter here: the partial index of flagged rows only matches a constant.
+		// The term has no parameter, because Postgres uses the partial index of flagged
+		// rows only if the condition is a constant.
 		if *filter.NeedsReview {
 			where.add("c.needs_review")
 		} else {
@@ -301,9 +306,9 @@ func commissionConditions(ctx context.Context, db Queryer, scope affiliate.Scope
 }
 
 // searchPartners returns the participants whose partner's name or email address starts
-// with the prefix, up to maxSearchPartners + 1. A separate query finds them first,
-// because Postgres can combine only a list of values with the other indexes of a
-// search.
+// with the prefix, up to maxSearchPartners + 1 of them. It is a separate query because
+// Postgres can combine a list of ids with the other indexes of a search, but not a
+// subquery.
 func searchPartners(ctx context.Context, db Queryer, scope affiliate.Scope, pattern string, hideEmails bool) ([]affiliate.ParticipantID, error) {
 	const byName = `
 		select p.id from users u
@@ -318,7 +323,7 @@ func searchPartners(ctx context.Context, db Queryer, scope affiliate.Scope, patt
 		find += " union " + byEmail
 	}
 	find += fmt.Sprintf(" limit %d", maxSearchPartners+1)
-	rows, err := db.Query(ctx, find, planned, scope.Workspace, scope.Mode, pattern)
+	rows, err := db.Query(ctx, find, planForArgs, scope.Workspace, scope.Mode, pattern)
 	if err != nil {
 		return nil, fmt.Errorf("search partners: %w", err)
 	}
@@ -335,7 +340,7 @@ var likeEscapes = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 func likePrefix(prefix string) string { return likeEscapes.Replace(prefix) + "%" }
 
 // idRange returns the first and the last id that start with prefix. ok is false if no
-// id can start with it.
+// id can start with prefix.
 func idRange(prefix string) (first, last uuid.UUID, ok bool) {
 	const zeros, fs = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 	if len(prefix) > len(zeros) {

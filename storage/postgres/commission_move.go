@@ -19,26 +19,26 @@ const lockCommissionsSQL = `
 	for update of c`
 
 // LockCommission locks a commission of a programme. If the commission is in a payout
-// that was not sent yet, it locks that payout too. It waits for other transactions that
-// have locked them. Errors: NOT_FOUND.
+// that has not been sent yet, it locks this payout too. It waits for transactions that
+// have locked the commission or the payout. Errors: NOT_FOUND.
 func (tx *Tx) LockCommission(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.LockedCommission, error) {
 	found, err := lockCommissionsAndPayouts(ctx, tx, scope, []affiliate.CommissionID{id})
-	return oneLocked(found, err, program)
+	return firstLocked(found, err, program)
 }
 
-// TryLockCommission locks a pending commission without waiting. A pending commission is
-// in no payout. Errors: NOT_FOUND, also if another transaction has locked the
-// commission.
+// TryLockCommission locks a pending commission without waiting. There is no payout to
+// lock, because a pending commission is never in a payout. Errors: NOT_FOUND, also if
+// another transaction has locked the commission.
 func (tx *Tx) TryLockCommission(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.LockedCommission, error) {
 	found, err := queryLocked(ctx, tx, lockCommissionsSQL+` skip locked`, scope, []affiliate.CommissionID{id})
-	return oneLocked(found, err, program)
+	return firstLocked(found, err, program)
 }
 
-func oneLocked(found []affiliate.LockedCommission, err error, program affiliate.ProgramID) (affiliate.LockedCommission, error) {
+func firstLocked(found []affiliate.LockedCommission, err error, program affiliate.ProgramID) (affiliate.LockedCommission, error) {
 	if err == nil && (len(found) == 0 || found[0].Program != program) {
 		err = affiliate.Refuse(affiliate.ReasonNotFound)
 	}
@@ -49,8 +49,8 @@ func oneLocked(found []affiliate.LockedCommission, err error, program affiliate.
 }
 
 // lockCommissions locks commissions in the order of their ids. A transaction locks all
-// its commissions in one call, so that two transactions cannot deadlock. Ids that do
-// not exist are missing from the result.
+// its commissions in one call, so that two transactions cannot deadlock. The result
+// leaves out ids that do not exist.
 func lockCommissions(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, ids []affiliate.CommissionID,
 ) ([]affiliate.LockedCommission, error) {
@@ -78,10 +78,10 @@ func collectLocked(rows pgx.Rows, scope affiliate.Scope) ([]affiliate.LockedComm
 	return found, nil
 }
 
-// ApplyCommissionChanges writes changes of locked commissions and everything that
-// follows from them: payouts, history, ledger, balances, counts, events and audit
-// records. A transaction calls it once, with all its changes, after it has taken its
-// last lock.
+// ApplyCommissionChanges stores changes of locked commissions and everything that
+// follows from them: payouts, history, ledger entries, balances, counts, events and
+// audit records. A transaction calls it once, with all its changes, after it has locked
+// all other rows that it needs.
 func (tx *Tx) ApplyCommissionChanges(ctx context.Context, changes ...affiliate.CommissionChange) error {
 	if err := updatePayouts(ctx, tx, changes...); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (tx *Tx) ApplyCommissionChanges(ctx context.Context, changes ...affiliate.C
 	return nil
 }
 
-// CommissionDetail returns a commission with the changes that this transaction has
+// CommissionDetail returns a commission, including changes that this transaction has
 // made. Errors: NOT_FOUND.
 func (tx *Tx) CommissionDetail(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
@@ -114,9 +114,10 @@ func (tx *Tx) CommissionDetail(
 	return commissionDetail(ctx, tx, scope, program, id)
 }
 
-// selectDue reads the next commissions of all workspaces that are due. It continues
-// after the last row of the previous page. Otherwise rows that cannot be approved would
-// come back in every page and hide later rows.
+// selectDue reads one page of the commissions of all workspaces that are due for
+// automatic approval. A page starts after the last row of the previous page. Without
+// this condition, commissions that cannot be approved would fill every page, and later
+// rows would never be read.
 const selectDue = `
 	select c.workspace_id as workspace, c.mode, c.program_id as program, c.id, c.auto_approve_at
 	from commissions c
@@ -131,13 +132,13 @@ const selectDue = `
 	limit $4`
 
 // DueCommissions returns up to limit commissions of all workspaces that are due for
-// automatic approval at now. They are ordered by AutoApproveAt and start after the
-// given commission. DueCommissions locks nothing, so the caller must lock each
+// automatic approval at the time now. They are ordered by AutoApproveAt and start after
+// the given commission. DueCommissions locks nothing, so the caller must lock each
 // commission and check it again.
 func (s *Store) DueCommissions(
 	ctx context.Context, now time.Time, after affiliate.DueCommission, limit int,
 ) ([]affiliate.DueCommission, error) {
-	rows, _ := s.pool.Query(ctx, selectDue, planned, now, after.AutoApproveAt, after.ID, limit)
+	rows, _ := s.pool.Query(ctx, selectDue, planForArgs, now, after.AutoApproveAt, after.ID, limit)
 	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.DueCommission])
 	if err != nil {
 		return nil, fmt.Errorf("due commissions: %w", err)

@@ -10,8 +10,8 @@ import (
 )
 
 // CommissionStats counts and sums the commissions that match a filter, in one snapshot.
-// With a search it stops after affiliate.MaxSearchTotal commissions. Errors: NOT_FOUND
-// for the filter's programme and participant.
+// If the filter has a search text, it counts at most affiliate.MaxSearchTotal
+// commissions. Errors: NOT_FOUND for the filter's programme and participant.
 func (s *Store) CommissionStats(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter) (stats affiliate.CommissionStats, err error) {
 	if err := s.checkFilter(ctx, scope, nil, filter.Participant, nil); err != nil {
 		return stats, err
@@ -72,7 +72,7 @@ func commissionGroups(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, fil
 		}
 		sql, args = groupsSQL(countedConditions(scope, filter), spans)
 	}
-	rows, err := tx.Query(ctx, sql, append([]any{planned}, args...)...)
+	rows, err := tx.Query(ctx, sql, append([]any{planForArgs}, args...)...)
 	if err != nil {
 		return nil, err
 	}

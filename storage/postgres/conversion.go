@@ -22,7 +22,8 @@ type pendingReport struct {
 
 // reportState is the state of a report within one attempt of the transaction. Each
 // attempt starts with a new state. A report is dropped from its batch if it has an
-// error, or if its idempotency key already has a stored response (ReportResult.Replay).
+// error, or if a response is already stored under its idempotency key
+// (ReportResult.Replay).
 type reportState struct {
 	recorded affiliate.ReportResult
 	err      error
@@ -41,14 +42,15 @@ func remaining(batch []*pendingReport) []*pendingReport {
 	return slices.DeleteFunc(slices.Clone(batch), (*pendingReport).dropped)
 }
 
-// recordBatch decides about conversions and stores them with their decisions, their
-// commissions, events and everything else that follows. It uses one transaction, and
-// the number of round trips does not depend on the number of conversions. No two
-// reports may have the same exclusive key (exclusiveKeys).
+// recordBatch decides about conversions and stores them with their decisions,
+// commissions, events and everything else that follows. It uses one transaction. The
+// number of round trips does not depend on the number of conversions. No two reports of
+// a batch may have the same exclusive key (exclusiveKeys).
 //
-// If a report is refused, only that report fails; the others are recorded. An error
-// that recordBatch returns is about the whole batch, and then nothing is stored. If
-// committing is also true, COMMIT may have been sent, so the outcome is unknown.
+// If a report is refused, only this report fails; the others are recorded. An error
+// that recordBatch returns applies to the whole batch. If committing is false, nothing
+// is stored. If committing is true, COMMIT may have been sent, so the outcome is
+// unknown.
 func (s *Store) recordBatch(ctx context.Context, pool *pgxpool.Pool, all []*pendingReport) (committing bool, err error) {
 	// All batches lock shared rows in the same order.
 	slices.SortFunc(all, func(a, b *pendingReport) int {
@@ -100,9 +102,9 @@ func decideBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 	return nil
 }
 
-// countEarlierInBatch adds conversions of the same batch to the number of conversions
-// in the last hour, as if they had been recorded before this one. They are not stored
-// yet, so the database cannot count them.
+// countEarlierInBatch adds the earlier conversions of the same batch to the number of
+// the participant's conversions in the last hour, which the fraud rules use. These
+// conversions are not stored yet, so the database cannot count them.
 func (r *pendingReport) countEarlierInBatch(before []*pendingReport) {
 	for _, other := range before {
 		if other.dropped() || other.duplicate || !other.decision.Attributed {
@@ -117,8 +119,8 @@ func (r *pendingReport) countEarlierInBatch(before []*pendingReport) {
 	}
 }
 
-// decide calls Decide. A panic becomes the error of this report only, because the
-// reports of a batch do not depend on each other.
+// decide calls the report's Decide function. A panic becomes the error of this report
+// alone, because the reports of a batch do not depend on each other.
 func (r *pendingReport) decide() {
 	defer func() {
 		if p := recover(); p != nil {
@@ -128,10 +130,10 @@ func (r *pendingReport) decide() {
 	r.decision, r.commission, r.err = r.Decide(r.inputs)
 }
 
-// selectDuplicates returns the reports whose external id is already recorded. It probes
-// the index once per report. The order by clause leaves the planner only one index to
-// choose from. This matters while the table is small and several indexes look equally
-// good, because connections keep their plans.
+// selectDuplicates returns the reports whose external id is already recorded. It
+// searches the index once per report. Because of the order by clause, the planner can
+// choose only one index. Without the clause, several indexes look equally good while
+// the table is small, and connections keep the plan that they have made.
 const selectDuplicates = `
 	select t.id
 	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)
@@ -141,15 +143,16 @@ const selectDuplicates = `
 		order by c.external_transaction_id
 		limit 1) as c`
 
-// queueDuplicates marks the reports whose conversion was recorded before. A conversion
-// that another transaction records later is detected by the insert.
+// queueDuplicates queues a statement that marks the reports whose conversion is already
+// recorded. If another transaction records the conversion after this statement, the
+// insert detects the duplicate.
 func queueDuplicates(batch *pgx.Batch, all []*pendingReport) {
 	queueForReports(batch, selectDuplicates, all, func(r *pendingReport) { r.duplicate = true })
 }
 
-// queueForReports runs a statement that selects some of the reports by their external
-// ids, and calls picked for each.
-func queueForReports(batch *pgx.Batch, statement string, all []*pendingReport, picked func(*pendingReport)) {
+// queueForReports queues a statement that selects some of the reports by their external
+// ids. It calls onSelected for each selected report.
+func queueForReports(batch *pgx.Batch, statement string, all []*pendingReport, onSelected func(*pendingReport)) {
 	var workspaces []affiliate.WorkspaceID
 	var modes []affiliate.Mode
 	var external []string
@@ -163,19 +166,19 @@ func queueForReports(batch *pgx.Batch, statement string, all []*pendingReport, p
 		found, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
 		for _, r := range all {
 			if slices.Contains(found, r.Conversion.ID) {
-				picked(r)
+				onSelected(r)
 			}
 		}
 		return err
 	})
 }
 
-// insertBatch inserts the conversions that are not duplicates. It applies refunds that
-// arrived before their conversion.
+// insertBatch inserts the conversions that are not duplicates. It applies the refunds
+// that arrived before their conversions.
 func insertBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 	rows := make([]newConversionRow, 0, len(batch))
 	for _, r := range batch {
-		row, err := insertedConversion(r.Conversion, r.decision)
+		row, err := rowOfConversion(r.Conversion, r.decision)
 		if err != nil {
 			return err
 		}
@@ -221,7 +224,8 @@ func insertBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 	return nil
 }
 
-// queueUndo deletes the rows that this transaction has inserted for a dropped report.
+// queueUndo queues the deletion of the rows that this transaction has inserted for a
+// dropped report.
 func (r *pendingReport) queueUndo(batch *pgx.Batch) {
 	if r.keyClaimed {
 		queueRelease(batch, r.Conversion.Scope, *r.Key)
@@ -235,7 +239,7 @@ const awaitClick = `
 	insert into awaited_clicks (workspace_id, click_id, conversion_id, mode, created_at, expires_at)
 	values ($1, $2, $3, $4, $5, $6)`
 
-// writeOutcomes writes everything that follows from the recorded conversions. It stores
+// writeOutcomes stores everything that follows from the recorded conversions. It stores
 // the response of each recorded report under its idempotency key, and it deletes the
 // keys of the dropped reports.
 func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*pendingReport) error {
@@ -285,8 +289,8 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*pendingReport)
 	return tx.Enqueue(ctx, jobs...)
 }
 
-// commissionAfter returns the commission after its last change, or nil if there is
-// none.
+// commissionAfter returns the commission after the last change, or nil if there are no
+// changes.
 func commissionAfter(changes []affiliate.CommissionChange) *affiliate.Commission {
 	if len(changes) == 0 {
 		return nil
@@ -301,9 +305,10 @@ type outcome struct {
 	commission *affiliate.Commission // nil if the conversion earns nothing
 }
 
-// queueOutcomes adds the writes that follow from decisions to a batch: commissions,
-// fraud events, redemptions, customer bindings and stats. The caller queues the
-// conversions, and the settlement of the commissions (queueSettlement).
+// queueOutcomes queues the statements that follow from decisions: they insert
+// commissions and fraud events, count redemptions, bind customers and update the stats.
+// The caller queues the statements for the conversions and calls queueSettlement for
+// the commissions.
 func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 	var commissions []affiliate.Commission
 	var deltas []affiliate.StatsDelta
@@ -333,8 +338,8 @@ func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 }
 
 // queueBindingAndPayment binds the customer of an attributed conversion to the
-// participant, unless the customer is already bound. It also counts a recurring
-// payment.
+// participant, unless the customer is already bound. If the conversion is a recurring
+// payment, it also counts the payment.
 func queueBindingAndPayment(batch *pgx.Batch, o outcome) {
 	c, d := o.conversion, o.decision
 	if o.inputs.Customer.Binding == nil {
@@ -378,7 +383,7 @@ func outcomeEvents(events []affiliate.Event, c affiliate.Conversion, d affiliate
 }
 
 // redemptionJobs returns a job that updates the edge directory if a decision uses the
-// last redemption of a promo code. The edge must no longer offer that code.
+// last allowed redemption of a promo code. The edge must then no longer offer the code.
 func redemptionJobs(scope affiliate.Scope, in affiliate.AttributionInputs, d affiliate.Decision) []affiliate.Job {
 	code := in.FoundPromoCode
 	if d.Redeems == nil || code.MaxRedemptions == nil || code.Redemptions+1 < *code.MaxRedemptions {

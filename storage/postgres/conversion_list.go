@@ -12,16 +12,15 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Lists of conversions, newest first. For each filter condition there is an index that
-// starts with the condition's column and has the order of the list. With several
-// conditions, Postgres uses one of these indexes. Rows before the page are skipped in
-// the index alone. The cost of a page is its offset in index entries and its size in
-// rows, which are read by their primary keys. The total is counted in the same index
-// and stops at affiliate.MaxTotal.
+// Lists of conversions, newest first. For each condition of a filter there is an index
+// that starts with the column of the condition and then has the order of the list. If a
+// filter has several conditions, Postgres uses one of these indexes. It skips the rows
+// before the page in the index, without reading the table. It then reads the rows of
+// the page by their primary keys. The total is counted in the same index and stops at
+// affiliate.MaxTotal.
 //
 // A page and its total are read by two statements. A conversion that is recorded
-// between them is only in the second result.
-// between is in one of them only.
+// between them is missing from the page but included in the total.
 const (
 	whereConversions = `
 		from conversions c
@@ -38,8 +37,8 @@ const (
 		limit @limit offset @offset`
 )
 
-// conversionItemColumns are the fields of conversionItemRow, from conversions c with
-// conversionOutcome.
+// conversionItemColumns are the fields of conversionItemRow. They are selected from
+// conversions c joined with conversionOutcome.
 const conversionItemColumns = `
 	c.id, c.external_transaction_id, c.event_type, c.amount_cents, coalesce(c.currency, '') as currency,
 	c.tax_cents, c.shipping_cents, c.fee_cents, c.discount_cents, c.occurred_at, c.created_at, c.source, c.status,
@@ -105,7 +104,7 @@ func (s *Store) Conversions(
 	}
 	list, count := conversionListSQL(filter)
 	args := conversionListArgs(scope, filter, page)
-	rows, err := s.pool.Query(ctx, list, planned, args)
+	rows, err := s.pool.Query(ctx, list, planForArgs, args)
 	items, err := AllRows(rows, err, func(r conversionItemRow) affiliate.ConversionItem { return r.item(scope) })
 	if err != nil {
 		return nil, 0, fmt.Errorf("read conversions: %w", err)
@@ -115,7 +114,7 @@ func (s *Store) Conversions(
 		return items, page.Offset() + n, nil
 	}
 	var total int64
-	if err := s.pool.QueryRow(ctx, count, planned, args).Scan(&total); err != nil {
+	if err := s.pool.QueryRow(ctx, count, planForArgs, args).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count conversions: %w", err)
 	}
 	return items, total, nil

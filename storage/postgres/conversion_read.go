@@ -8,7 +8,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// conversionColumns are the fields of affiliate.StoredConversion, from conversions c.
+// conversionColumns are the fields of affiliate.StoredConversion, selected from
+// conversions c.
 const conversionColumns = `
 	c.workspace_id, c.id, c.mode, c.external_transaction_id, c.event_type, c.amount_cents, coalesce(c.currency, '') as currency,
 	c.tax_cents, c.shipping_cents, c.fee_cents, c.discount_cents, c.occurred_at, c.created_at, c.source, c.status,

@@ -11,8 +11,9 @@ import (
 )
 
 // insertConversions inserts the conversions whose external id does not exist yet and
-// returns their ids. This is the only check for duplicates. If several reports
-// run concurrently, exactly one succeeds.
+// returns their ids. Only this statement decides which report is a duplicate. If
+// several transactions insert the same external id at the same time, exactly one of
+// them succeeds.
 var insertConversions = rowsOf[newConversionRow](`
 	insert into conversions (%[1]s)
 	values %[2]s
@@ -61,8 +62,9 @@ type newConversionRow struct {
 	RecurringIndex        *int                        `db:"recurring_index"`
 }
 
-// insertedConversion returns the row of a conversion and of the decision about it.
-func insertedConversion(c affiliate.Conversion, d affiliate.Decision) (newConversionRow, error) {
+// rowOfConversion returns the row to insert for a conversion and the decision about
+// it.
+func rowOfConversion(c affiliate.Conversion, d affiliate.Decision) (newConversionRow, error) {
 	lineItems, err := optionalList(c.LineItems)
 	if err != nil {
 		return newConversionRow{}, fmt.Errorf("encode line items: %w", err)

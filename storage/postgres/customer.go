@@ -26,7 +26,8 @@ type newCustomerRow struct {
 	CreatedAt   time.Time             `db:"created_at"`
 }
 
-// queueCustomers locks the customers that conversions name, in a fixed order.
+// queueCustomers queues the statements that lock the customers of conversions, in a
+// fixed order.
 func queueCustomers(batch *pgx.Batch, all []*signals) {
 	named := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.conversion.CustomerRef == nil })
 	slices.SortFunc(named, func(a, b *signals) int {
@@ -55,8 +56,8 @@ const deleteCustomer = `
 	delete from customers where workspace_id = $1 and mode = $2 and ref = $3`
 
 // findBinding reads the participant to whom a customer is bound. It must be a separate
-// statement that runs after lockCustomers. A statement that waits for a lock still
-// reads other rows as they were before the wait.
+// statement that runs after lockCustomers: a statement that has waited for a lock still
+// sees other rows as they were before the wait.
 const findBinding = `
 	select x.bound_at, x.signal_at, x.window_ends_at, ` + earnerColumns + `
 	from customers x` + earnerOfX + `
@@ -67,7 +68,8 @@ const findPayments = `
 	from customer_payments
 	where workspace_id = $1 and mode = $2 and ref = $3`
 
-// queueCustomer reads the binding and the payments of a locked customer.
+// queueCustomer queues the statements that read the binding and the payments of a
+// locked customer. They fill in the result.
 func queueCustomer(batch *pgx.Batch, scope affiliate.Scope, ref string) *affiliate.FoundCustomer {
 	found := &affiliate.FoundCustomer{}
 	batch.Queue(findBinding, scope.Workspace, scope.Mode, ref).Query(func(rows pgx.Rows) error {
@@ -91,7 +93,7 @@ func queueCustomer(batch *pgx.Batch, scope affiliate.Scope, ref string) *affilia
 	return found
 }
 
-// bindCustomer binds a customer to a participant. The transaction has locked the
+// bindCustomer binds a customer to a participant. The transaction must have locked the
 // customer.
 const bindCustomer = `
 	update customers
@@ -104,8 +106,9 @@ func queueBinding(batch *pgx.Batch, c affiliate.Conversion, to affiliate.Binding
 }
 
 // paymentsBefore counts the payments that a customer had made to each programme before
-// a conversion. When a conversion is decided again, its number therefore does not
-// depend on its earlier attributions.
+// a conversion. It is used when a conversion is decided again. The number of the
+// conversion's own payment then does not depend on how the conversion was attributed
+// before.
 const paymentsBefore = `
 	select program_id, count(*)::integer as count, min(occurred_at) as first_at
 	from conversions
@@ -118,7 +121,7 @@ func queuePaymentsBefore(batch *pgx.Batch, c affiliate.Conversion, found *affili
 	})
 }
 
-// collectPayments replaces found.Payments by the rows.
+// collectPayments replaces found.Payments with the payments in rows.
 func collectPayments(rows pgx.Rows, found *affiliate.FoundCustomer) error {
 	found.Payments = map[affiliate.ProgramID]affiliate.CustomerPayments{}
 	var program affiliate.ProgramID
@@ -137,9 +140,9 @@ const countPayment = `
 	on conflict (workspace_id, mode, ref, program_id) do update
 	set payments = p.payments + 1, first_at = least(p.first_at, excluded.first_at)`
 
-// The two statements of queueRecount, which counts a customer's payments to some
-// programmes again, from the conversions. A simple decrement would not do, because
-// removing a payment can change which one was the first.
+// queueRecount uses deletePayments and recountPayments to count a customer's payments
+// to some programmes again, from the conversions. Decrementing the count would not be
+// enough, because after one payment is removed, another payment may be the first.
 const (
 	deletePayments = `
 		delete from customer_payments where workspace_id = $1 and mode = $2 and ref = $3 and program_id = any($4)`

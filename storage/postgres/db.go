@@ -1,16 +1,18 @@
 // Package postgres gives access to Postgres. It has the connection pools, transactions
-// and migrations, maps SQLSTATE codes to errors, and writes the rows that all
-// aggregates have in common: events with their deliveries, jobs, and the audit log.
+// and migrations, and it maps SQLSTATE codes to errors. It writes the rows that all
+// aggregates (such as programmes, commissions or payouts) have in common: events with
+// their deliveries, jobs, and the audit log.
 //
-// Each aggregate has its own sub-package with its SQL, row mapping and locking. Store
-// holds the aggregates that do not have a sub-package yet.
+// Accounts and webhooks have their own sub-packages with their SQL, row mapping and
+// locking. Store holds the other aggregates.
 //
 // Guarantees: every statement on a workspace's rows filters by workspace and mode. A
-// refusal is returned as *affiliate.Error, any other failure as it is. Events, jobs and
-// audit records commit together with the change that causes them.
+// refused call returns an *affiliate.Error, and any other failure is returned
+// unchanged. Events, jobs and audit records commit together with the change that causes
+// them.
 //
-// Not guaranteed: if the connection is lost during COMMIT, it is unknown whether the
-// transaction has committed.
+// There is no guarantee about a lost connection: if it is lost during COMMIT, it is
+// unknown whether the transaction has committed.
 package postgres
 
 import (
@@ -29,18 +31,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// statementTimeout stops a statement that holds a connection for too long. API calls
-// need much less time.
+// statementTimeout is the maximum duration of a statement. It keeps a slow statement
+// from occupying a connection. The statements of API calls are much faster.
 const statementTimeout = 10 * time.Second
 
 const (
-	// queueConns bounds the connections of the job queue, one of which listens.
+	// queueConns is the maximum number of connections of the job queue. One of them
+	// listens for notifications.
 	queueConns = 6
-	// senderConns bounds the connections of the webhook sender, which reads, stores
-	// outcomes and renews its leases at the same time.
+	// senderConns is the maximum number of connections of the webhook sender, which
+	// reads deliveries, stores outcomes and renews its leases at the same time.
 	senderConns = 4
-	// groupConns is twice the number of groups that run at the same time, so that a
-	// connection that hangs can be replaced.
+	// groupConns is the maximum number of connections for grouped calls. It is twice
+	// the number of groups that run at the same time, so that a connection that hangs
+	// can be replaced.
 	groupConns = 2 * (recordConcurrency + 2)
 )
 
@@ -48,8 +52,8 @@ const (
 type Config struct {
 	// URL is a libpq connection string.
 	URL string
-	// MaxConns bounds the connections that calls and jobs share; 0 means 20. Grouped
-	// calls, the job queue and the webhook sender use sixteen more.
+	// MaxConns is the maximum number of connections that calls and jobs share; 0 means
+	// 20. Grouped calls, the job queue and the webhook sender use sixteen more.
 	MaxConns int32
 }
 
@@ -58,16 +62,16 @@ type Config struct {
 type DB struct {
 	// pool serves calls, jobs and ingestion.
 	pool *pgxpool.Pool
-	// groups serves groups of calls (callGrouper), which therefore never wait for a
+	// groups serves groups of calls (callGrouper), so that they never wait for a
 	// connection of pool. Its statements have generic plans.
 	groups *pgxpool.Pool
-	// queue serves the job queue's own bookkeeping with synchronous_commit off: if a
+	// queue serves the job queue's own statements with synchronous_commit off: if a
 	// crash loses the completion of a job, the job runs once more.
 	queue *pgxpool.Pool
 	// sender serves the webhook sender, with generic plans and synchronous_commit off:
 	// if a crash loses the outcome of an attempt, the attempt is repeated.
 	sender *pgxpool.Pool
-	// jobs inserts jobs.
+	// jobs is the client that inserts jobs.
 	jobs *river.Client[pgx.Tx]
 
 	exports           exports
@@ -85,10 +89,12 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		// A generic plan that was made while a table was small must not scan the table
 		// once it has grown.
 		"enable_seqscan": "off",
-		// A row lock that is held for longer fails the group, whose calls are then
-		// repeated one by one, so that only the calls that need that row wait for it.
+		// If a statement waits longer for a row lock, the whole group fails and its
+		// calls are repeated one by one. Then only the calls that need this row wait
+		// for it.
 		"lock_timeout": "1s",
-		// A process that hangs inside a transaction must not hold its locks for longer.
+		// If a process hangs inside a transaction, the transaction ends after this time
+		// and releases its locks.
 		"idle_in_transaction_session_timeout": "5s",
 	}
 	asynchronous := map[string]string{"synchronous_commit": "off"}
@@ -125,7 +131,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 }
 
 // connect creates a pool whose connections have the given settings in addition to the
-// common ones. It does not connect; the first statement does.
+// common ones. It opens no connection; the pool does this when it runs the first
+// statement.
 func connect(ctx context.Context, url string, conns int32, settings map[string]string) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -160,7 +167,7 @@ func prepareConn(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// Close waits for connections in use and closes all of them.
+// Close waits until no connection is in use and closes all connections.
 func (db *DB) Close() {
 	for _, pool := range []*pgxpool.Pool{db.pool, db.groups, db.queue, db.sender} {
 		if pool != nil {
@@ -180,22 +187,23 @@ func (db *DB) Pool() *pgxpool.Pool { return db.pool }
 // transaction.
 func (db *DB) SendingPool() *pgxpool.Pool { return db.sender }
 
-// OnDeliveries registers a callback that runs after each commit with the endpoints
-// that received new deliveries. The callback must not block. It does not run for
-// commits of other processes, so the webhook sender also searches periodically. It
-// must be set before the first transaction.
+// OnDeliveries registers a callback that runs after each commit with the endpoints that
+// received new deliveries. The callback must not block. It does not run for commits of
+// other processes, so the webhook sender also searches for new deliveries periodically.
+// The callback must be set before the first transaction.
 func (db *DB) OnDeliveries(callback func([]affiliate.EndpointKey)) { db.onDeliveries = callback }
 
 // OnDirectoryChange registers a callback that runs after each commit that enqueued a
-// SyncDirectory job, before InTx returns. The callback must bound its time. If it does
-// not run or fails, the job does its work. It must be set before the first transaction.
+// SyncDirectory job, before InTx returns. The callback must return within a limited
+// time. If it does not run or fails, the job does the same work later. The callback
+// must be set before the first transaction.
 func (db *DB) OnDirectoryChange(callback func(affiliate.SyncDirectory)) {
 	db.onDirectoryChange = callback
 }
 
-// WorkerClient creates a River client that works the jobs whose workers cfg names. It
-// sets the schema and the indexes that River rebuilds from time to time. The caller
-// sets queues and workers.
+// WorkerClient creates a River client that runs the jobs for which cfg has workers.
+// WorkerClient sets the schema and the indexes that River rebuilds from time to time.
+// The caller sets queues and workers.
 func (db *DB) WorkerClient(cfg *river.Config) (*river.Client[pgx.Tx], error) {
 	cfg.Schema = queueSchema
 	cfg.ReindexerIndexNames = slices.DeleteFunc(river.ReindexerIndexNamesDefault(), func(name string) bool {

@@ -11,8 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// decisionColumns are the fields of decisionRow, from attribution_decisions d. The
-// other parts of a decision are in its trace.
+// decisionColumns are the fields of decisionRow, selected from attribution_decisions d.
+// The other parts of a decision are in its trace.
 const decisionColumns = `
 	d.id, d.conversion_id, d.attributed, d.method, d.reason_code, d.explanation, d.engine_version, d.trace,
 	d.supersedes, d.decided_at,
@@ -40,7 +40,8 @@ type decisionRow struct {
 	CustomerRef   *string
 }
 
-// storedTrace is a trace. It also keeps the rules as the JSON that was stored.
+// storedTrace is a decision's trace. It also keeps the commission rules in the trace
+// exactly as they were stored, as JSON.
 type storedTrace struct {
 	affiliate.Trace
 	ruleJSON json.RawMessage
@@ -48,7 +49,8 @@ type storedTrace struct {
 
 // UnmarshalJSON decodes a stored trace.
 func (t *storedTrace) UnmarshalJSON(stored []byte) error {
-	// The pointer is nil for null. A plain RawMessage would contain the text null.
+	// For the JSON value null, the pointer is nil. A plain RawMessage would contain the
+	// text null.
 	var raw struct {
 		Rule *json.RawMessage `json:"rule"`
 	}
@@ -89,8 +91,8 @@ const selectDecisionOfExternal = `
 	join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
 	where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
 
-// DecisionOfExternal returns the decision in force about the conversion with the
-// merchant's own id. Errors: NOT_FOUND.
+// DecisionOfExternal returns the decision in force about the conversion with the given
+// external id, which is the merchant's own id. Errors: NOT_FOUND.
 func (s *Store) DecisionOfExternal(ctx context.Context, scope affiliate.Scope, external string) (affiliate.DecisionRecord, error) {
 	return readDecision(s.pool.Query(ctx, selectDecisionOfExternal, scope.Workspace, scope.Mode, external))
 }
@@ -101,9 +103,9 @@ func readDecision(rows pgx.Rows, err error) (affiliate.DecisionRecord, error) {
 }
 
 // Decisions returns one page of decisions, newest first, including superseded ones, and
-// the number of rows on all pages, up to affiliate.MaxTotal. A page and its total are
-// read by two statements. A decision that is made between them is only in the second
-// result.
+// the number of rows on all pages, up to affiliate.MaxTotal. The page and the total are
+// read by two statements. A decision that is made between them is missing from the page
+// but included in the total.
 func (s *Store) Decisions(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.DecisionFilter, page affiliate.Page,
 ) ([]affiliate.DecisionRecord, int64, error) {
@@ -112,7 +114,7 @@ func (s *Store) Decisions(
 	}
 	where := decisionConditions(scope, filter)
 	pageSQL, countSQL := decisionListSQL(where)
-	args := append([]any{planned}, where.args...)
+	args := append([]any{planForArgs}, where.args...)
 	rows, err := s.pool.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
 	decisions, err := AllRows(rows, err, decisionRow.record)
 	if err != nil {
@@ -130,16 +132,16 @@ func (s *Store) Decisions(
 }
 
 // decisionConditions returns the conditions for the rows of attribution_decisions d
-// that match the filter. The column program_id is only set for attributed conversions.
-// The programme filter therefore uses the trace, which has the programme whenever a
-// signal led to one.
+// that match the filter. The column program_id is set only if the conversion is
+// attributed. The programme filter therefore uses the trace, which also names the
+// programme of an unattributed conversion if a signal led to a programme.
 func decisionConditions(scope affiliate.Scope, filter affiliate.DecisionFilter) conditions {
 	var where conditions
 	where.add("d.workspace_id = ?", scope.Workspace)
 	where.add("d.mode = ?", scope.Mode)
 	if filter.Attributed != nil {
-		// No parameter here: the partial index of unattributed decisions only matches a
-		// constant.
+		// The term has no parameter, because Postgres uses the partial index of
+		// unattributed decisions only if the condition is a constant.
 		if *filter.Attributed {
 			where.add("d.attributed")
 		} else {
@@ -161,8 +163,9 @@ func decisionConditions(scope affiliate.Scope, filter affiliate.DecisionFilter) 
 	return where
 }
 
-// decisionListSQL returns the statements for a page and for the total. The last two
-// arguments of the first are the size and offset of the page.
+// decisionListSQL returns the statements for a page and for the total. After the
+// arguments of where, the first statement has two more: the size and the offset of the
+// page.
 func decisionListSQL(where conditions) (page, count string) {
 	const newest = ` order by d.decided_at desc, d.id desc`
 	page = `select ` + decisionColumns + ` from (
@@ -172,8 +175,9 @@ func decisionListSQL(where conditions) (page, count string) {
 	return page, CountUpTo(affiliate.MaxTotal, `from attribution_decisions d where `+where.sql())
 }
 
-// selectClick reads one partition, because clicked_at is the time inside the id. It
-// does not read the columns that identify the visitor.
+// selectClick reads a click. It opens a single partition, because it has a condition on
+// clicked_at, the time inside the id. It does not read the columns that identify the
+// visitor.
 const selectClick = `
 	select x.program_id, x.participant_id, x.link_id, x.referral_code, x.received_at, x.expires_at, x.created_at,
 		coalesce(x.landing_url, '') as landing_url, coalesce(x.referrer_domain, '') as referrer_domain,
@@ -199,8 +203,9 @@ const conversionsOfClick = `
 	order by created_at, id
 	limit $4`
 
-// AttributedClick returns a stored click of the mode and the conversions that name it.
-// Errors: NOT_FOUND.
+// AttributedClick returns a stored click of the given mode and up to
+// affiliate.MaxClickConversions conversions that were reported with its id. Errors:
+// NOT_FOUND.
 func (s *Store) AttributedClick(ctx context.Context, scope affiliate.Scope, id affiliate.ClickID) (affiliate.AttributedClick, error) {
 	clickedAt, ok := id.Time()
 	if !ok {

@@ -7,20 +7,23 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Statements that read the contents of the edge directory. The statements of a rebuild
-// read all workspaces and both modes, because all share one directory. The statements
-// of a job filter by a workspace and a programme or participant, which determines the
+// These statements read the contents of the edge directory. The statements of a rebuild
+// read all workspaces and both modes, because all of them share one directory. The
+// statements of a job read the part of one workspace, programme or participant. They
+// need no condition on the mode, because a programme and a participant have only one
 // mode.
 
 // DirectoryVersion returns the next version number for writes to the edge directory.
-// The caller must get it before it reads the data that it writes.
+// The caller must get the number before it reads the data for the write. Otherwise
+// older data could get a higher number than newer data.
 func (s *Store) DirectoryVersion(ctx context.Context) (int64, error) {
 	var version int64
 	err := s.pool.QueryRow(ctx, `select nextval('directory_version')`).Scan(&version)
 	return version, err
 }
 
-// The page of keys is selected first and then joined with the workspaces.
+// The subquery selects a page of keys first. Only these keys are joined with their
+// workspaces.
 const (
 	selectDirectoryKeys = `
 		select k.workspace_id, k.id, k.mode, k.name, k.public_text, k.prefix, k.last4, k.created_at, k.expires_at, k.revoked_at,
@@ -62,8 +65,9 @@ const publicKeysAfter = selectDirectoryKeys + `
 			order by workspace_id, id
 			limit $3` + joinWorkspaces
 
-// PublicKeysAfter returns the next public keys of the deployment, including revoked and
-// expired ones. The zero key starts from the beginning.
+// PublicKeysAfter returns up to limit public keys of the deployment, including revoked
+// and expired ones. They are ordered by workspace and id and start after the given key.
+// The zero key starts from the beginning.
 func (s *Store) PublicKeysAfter(ctx context.Context, after affiliate.APIKey, limit int) ([]affiliate.PublicKeyTarget, error) {
 	return s.directoryKeys(ctx, publicKeysAfter, after.Scope.Workspace, after.ID, limit)
 }
@@ -82,10 +86,10 @@ func (s *Store) directoryKeys(ctx context.Context, query string, args ...any) ([
 	})
 }
 
-// The page of codes is selected first and then joined. Otherwise a plan could join all
-// remaining codes and sort them for a single page. For each participant of the page,
-// the newest usable promo code is read once, even if several codes belong to the
-// participant.
+// The first part of the statement selects a page of codes, and only these codes are
+// joined with other tables. With plain joins, Postgres could join and sort all
+// remaining codes for a single page. The second part reads the newest usable promo code
+// of each participant once, even if the page has several codes of the participant.
 const (
 	selectReferralTargets = `
 		with page as materialized (
@@ -180,9 +184,9 @@ func stillAllowed(domains []string, destination string) bool {
 	return ok && affiliate.AllowedHost(domains, host)
 }
 
-// ParticipantReferralTargets returns the codes of one participant. There are as few of
-// them as links. The result includes a promo code only if it can be used at the given
-// instant.
+// ParticipantReferralTargets returns all referral codes of one participant. A
+// participant has few codes, because each code belongs to one of the participant's
+// links. The result includes a promo code only if it can be used at the given instant.
 func (s *Store) ParticipantReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID, at time.Time) ([]affiliate.ReferralTarget, error) {
 	return s.referralTargets(ctx, participantReferralTargets, at, workspace, participant)
 }
@@ -190,16 +194,18 @@ func (s *Store) ParticipantReferralTargets(ctx context.Context, workspace affili
 const participantReferralTargets = selectReferralTargets + `
 			where workspace_id = $2 and participant_id = $3` + joinLinks
 
-// The condition on the mode lets Postgres read the codes in the order of the primary
-// key. This is the better plan if the programme has most of the workspace's codes.
+// Because of the condition on the mode, Postgres can read the codes in the order of the
+// primary key. This is the better plan if the programme has most of the workspace's
+// codes.
 const programReferralTargets = selectReferralTargets + `
 			where workspace_id = $2 and program_id = $3 and code > $4
 				and mode = (select mode from programs where workspace_id = $2 and id = $3)
 			order by code
 			limit $5` + joinLinks
 
-// ProgramReferralTargets returns the next codes of one programme. The empty code starts
-// from the beginning.
+// ProgramReferralTargets returns up to limit referral codes of one programme. They are
+// ordered by code and start after the given code. The empty code starts from the
+// beginning.
 func (s *Store) ProgramReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, at time.Time, after string, limit int) ([]affiliate.ReferralTarget, error) {
 	return s.referralTargets(ctx, programReferralTargets, at, workspace, program, after, limit)
 }
@@ -209,8 +215,9 @@ const referralTargetsAfter = selectReferralTargets + `
 			order by workspace_id, mode, code
 			limit $5` + joinLinks
 
-// ReferralTargetsAfter returns the next codes of the deployment. The zero target starts
-// from the beginning.
+// ReferralTargetsAfter returns up to limit referral codes of the deployment. They are
+// ordered by workspace, mode and code and start after the given target. The zero target
+// starts from the beginning.
 func (s *Store) ReferralTargetsAfter(ctx context.Context, after affiliate.ReferralTarget, at time.Time, limit int) ([]affiliate.ReferralTarget, error) {
 	return s.referralTargets(ctx, referralTargetsAfter, at, after.Scope.Workspace, after.Scope.Mode, after.Code, limit)
 }

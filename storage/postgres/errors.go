@@ -15,7 +15,7 @@ const (
 	codeDeadlock             = "40P01"
 )
 
-// uniqueRefusals maps each unique index that a caller's values can violate to the
+// uniqueRefusals maps the unique indexes that a caller's values can violate to the
 // reason of the refusal. A violation of any other index is an internal error.
 // Statements with ON CONFLICT never report a violation.
 var uniqueRefusals = map[string]affiliate.Reason{
@@ -25,7 +25,7 @@ var uniqueRefusals = map[string]affiliate.Reason{
 }
 
 // Refusal returns the *affiliate.Error for a unique violation that a caller's values
-// cause, and every other error as it is.
+// cause. It returns every other error unchanged.
 func Refusal(err error) error {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == codeUniqueViolation {

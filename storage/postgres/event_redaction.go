@@ -26,19 +26,21 @@ const rewriteEvents = `
 	from unnest(@ids::uuid[], @days::date[], @bodies::bytea[]) as n (id, day, body)
 	where e.workspace_id = @workspace and e.mode = @mode and e.id = n.id and e.day = n.day`
 
-// redactionBatch bounds the number of event bodies in memory at a time.
+// redactionBatch is the maximum number of event bodies that are in memory at the same
+// time.
 const redactionBatch = 200
 
-// RedactEvents replaces a participant's personal data by the pseudonym in all stored
+// RedactEvents replaces a participant's personal data with the pseudonym in all stored
 // event bodies, and returns the number of bodies that it changed. Later deliveries of
-// these events contain only the pseudonym. Deliveries, ids and times stay the same. A
-// signature is made when the body is sent, so it fits the new body.
+// these events contain only the pseudonym. Deliveries, event ids and times stay the
+// same. The signature of a delivery is valid for the new body, because it is computed
+// when the body is sent.
 func (s *Store) RedactEvents(
 	ctx context.Context, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string,
 ) (int, error) {
-	// Every transaction that creates an event about a participant has locked the
-	// participant, or the promo code that it deletes. Locking the same rows here makes
-	// sure that no event is missed.
+	// A transaction that creates an event about a participant has locked either the
+	// participant or, if it deletes a promo code, this promo code. Because RedactEvents
+	// locks the same rows, it misses no event.
 	const lockParticipant = `
 		select from participants
 		where workspace_id = $1 and mode = $2 and id = $3
@@ -62,9 +64,9 @@ func (s *Store) RedactEvents(
 	return redacted, err
 }
 
-// redactEvents redacts within the transaction of an erasure, which has locked the
-// participant and its promo codes. A body that is already redacted is not written
-// again.
+// redactEvents does the work of RedactEvents within a transaction that has locked the
+// participant and the participant's promo codes. It does not write a body that is
+// already redacted.
 func redactEvents(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string,
 ) (redacted int, err error) {

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// exportTimeout stops an export that runs longer. Time in which the reader is slow
-	// counts too.
+	// exportTimeout is the maximum duration of an export. It includes the time that a
+	// slow reader needs.
 	exportTimeout = 10 * time.Minute
-	// maxExports and maxWorkspaceExports bound the exports that a process runs at a
-	// time. Each export uses a connection until its reader has finished, and the pool
-	// also serves calls, jobs and ingestion.
+	// maxExports and maxWorkspaceExports limit how many exports a process runs at the
+	// same time, in total and for one workspace. Each export uses a connection until
+	// its reader has finished, and the pool also serves calls, jobs and ingestion.
 	maxExports          = 8
 	maxWorkspaceExports = 2
 	// exportRetry is the time after which a client may repeat an export that was
@@ -26,14 +26,14 @@ const (
 	exportRetry = 10 * time.Second
 )
 
-// exports counts the running exports. The zero value has none.
+// exports counts the running exports. The zero value has counted none.
 type exports struct {
 	mu      sync.Mutex
 	all     int
 	running map[affiliate.WorkspaceID]int
 }
 
-// enter reserves a slot and reports whether one was free.
+// enter reserves an export slot. It returns false if none is free.
 func (e *exports) enter(workspace affiliate.WorkspaceID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -57,10 +57,10 @@ func (e *exports) leave(workspace affiliate.WorkspaceID) {
 	}
 }
 
-// Export returns the rows of a query, read in one snapshot. The loop over them uses a
-// connection and an export slot until it ends. It reads a row when the loop needs it,
-// so memory use does not grow with the number of rows. If there is an error, it is the
-// last element. Errors: SERVICE_UNAVAILABLE if too many exports are running.
+// Export returns the rows of a query, read in one snapshot. A loop over the result uses
+// a connection and an export slot until the loop ends. Each row is read when the loop
+// needs it, so memory use does not grow with the number of rows. If there is an error,
+// it is the last element. Errors: SERVICE_UNAVAILABLE if too many exports are running.
 func Export[T any](
 	ctx context.Context, db *DB, workspace affiliate.WorkspaceID, convert pgx.RowToFunc[T], sql string, args ...any,
 ) iter.Seq2[T, error] {

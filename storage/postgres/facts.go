@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// readFacts reads, in one round trip, what decisions need in addition to their signals.
-// It must run after lockSignals because it depends on the participants to whom the
-// signals lead.
+// readFacts reads the data that decisions need in addition to their signals, in one
+// round trip. It must run after lockSignals, because the data depend on the
+// participants to whom the signals lead.
 func readFacts(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 	batch := &pgx.Batch{}
 	queueFacts(batch, all...)
@@ -22,7 +22,8 @@ func readFacts(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 	return nil
 }
 
-// queueFacts reads the facts for fraud rules and the exchange rates.
+// queueFacts queues the statements that read the facts for fraud rules and the exchange
+// rates.
 func queueFacts(batch *pgx.Batch, all ...*signals) {
 	queueFraudFacts(batch, all)
 	for _, s := range all {

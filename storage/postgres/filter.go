@@ -7,8 +7,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// checkParticipation checks that the partner takes part in a programme. A nil programme
-// passes. Errors: NOT_FOUND.
+// checkParticipation checks that the partner takes part in the programme. If program is
+// nil, there is nothing to check. Errors: NOT_FOUND.
 func (s *Store) checkParticipation(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID) error {
 	if program == nil {
 		return nil
@@ -25,8 +25,8 @@ func (s *Store) checkParticipation(ctx context.Context, partner affiliate.UserID
 }
 
 // checkFilter checks that the programme, participant and payout batch of a filter exist
-// in the scope. Without it, an unknown id would look like an empty list. Nil values
-// pass. Errors: NOT_FOUND.
+// in the scope. Without this check, a filter with an unknown id would return an empty
+// list. Nil values are not checked. Errors: NOT_FOUND.
 func (s *Store) checkFilter(
 	ctx context.Context, scope affiliate.Scope, program *affiliate.ProgramID, participant *affiliate.ParticipantID, batch *affiliate.PayoutBatchID,
 ) error {

@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// insertFraudEvent runs after the decision was stored. It inserts nothing if the
-// decision is not the one in force.
+// insertFraudEvent stores a fraud event after its decision was stored. It inserts
+// nothing if another decision is in force.
 const insertFraudEvent = `
 	insert into fraud_events (
 		workspace_id, id, mode, program_id, participant_id, conversion_id, commission_id, score, signals, action, status, created_at)
@@ -22,7 +22,8 @@ const insertFraudEvent = `
 	from conversions c
 	where c.workspace_id = @workspace and c.mode = @mode and c.id = @conversion and c.decision_id = @decision`
 
-// queueFraudEvent stores the fraud signals of a decision, if it has any.
+// queueFraudEvent queues the insert of a fraud event with the fraud signals of a
+// decision. It does nothing if the decision has no fraud signals.
 func queueFraudEvent(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) error {
 	if d.FraudAction == "" {
 		return nil
@@ -51,8 +52,9 @@ func fraudEvents(c affiliate.Conversion, d affiliate.Decision) []affiliate.Event
 	return []affiliate.Event{c.FraudDetected(d)}
 }
 
-// fraudEventColumns are the fields of affiliate.FraudEvent, from fraud_events f. The
-// joins for the names are only done for the rows of the page.
+// fraudEventColumns are the fields of affiliate.FraudEvent, selected from fraud_events
+// f and the tables in fraudEventJoins. The names are joined only to the rows of the
+// page.
 const fraudEventColumns = `
 	f.id, f.program_id, p.name as program_name, f.participant_id, t.partner_name, f.conversion_id, c.external_transaction_id,
 	f.commission_id, f.score, f.signals, f.action, f.status, f.note, f.resolved_by, f.resolved_at, f.created_at`
@@ -90,9 +92,10 @@ func (r fraudEventRow) event(scope affiliate.Scope) affiliate.FraudEvent {
 	}
 }
 
-// whereFraudEvents returns the conditions of a filter. Each combination of conditions
-// is its own statement, so that Postgres plans it with the fitting index. No index has
-// the participant: a participant's events are filtered from all events, newest first.
+// whereFraudEvents returns the FROM and WHERE clauses for a filter. Each combination of
+// conditions is a separate statement, so that Postgres can choose the index that fits
+// it. No index contains the participant. For a filter by participant, Postgres reads
+// all events from the newest to the oldest and skips those of other participants.
 func whereFraudEvents(filter affiliate.FraudEventFilter) string {
 	where := ` from fraud_events f where f.workspace_id = @workspace and f.mode = @mode`
 	if filter.Status != "" {
@@ -134,13 +137,13 @@ func (s *Store) FraudEvents(
 		"workspace": scope.Workspace, "mode": scope.Mode, "status": filter.Status, "program": filter.Program,
 		"participant": filter.Participant, "from": filter.Created.From, "before": filter.Created.Before, "limit": page.Size, "offset": page.Offset(),
 	}
-	rows, err := s.pool.Query(ctx, pageSQL, planned, args)
+	rows, err := s.pool.Query(ctx, pageSQL, planForArgs, args)
 	events, err := AllRows(rows, err, func(r fraudEventRow) affiliate.FraudEvent { return r.event(scope) })
 	if err != nil {
 		return nil, 0, fmt.Errorf("read fraud events: %w", err)
 	}
 	var total int64
-	err = s.pool.QueryRow(ctx, countSQL, planned, args).Scan(&total)
+	err = s.pool.QueryRow(ctx, countSQL, planForArgs, args).Scan(&total)
 	return events, total, err
 }
 
@@ -160,9 +163,10 @@ const (
 		where f.workspace_id = $1 and f.mode = $2 and f.id = $3`
 )
 
-// ResolveFraudEvent resolves an open fraud event. If it is confirmed, its commission is
-// rejected, if that is still possible. If it is dismissed, the fraud reason is removed
-// from the commission's review reasons. Errors: NOT_FOUND, FRAUD_EVENT_RESOLVED.
+// ResolveFraudEvent resolves an open fraud event. If the event is confirmed, its
+// commission is rejected, provided that the commission can still be rejected. If the
+// event is dismissed, the fraud reason is removed from the commission's review reasons.
+// Errors: NOT_FOUND, FRAUD_EVENT_RESOLVED.
 func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResolution) (affiliate.FraudEvent, error) {
 	var after affiliate.FraudEvent
 	err := s.InTx(ctx, func(tx *Tx) error {
@@ -199,8 +203,8 @@ func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResoluti
 	return after, err
 }
 
-// followResolution changes the commission according to the resolution. A commission
-// that can no longer be changed in this way stays as it is.
+// followResolution changes the commission according to the resolution. If the
+// commission can no longer be changed in this way, it stays as it is.
 func (s *Store) followResolution(ctx context.Context, tx *Tx, id affiliate.CommissionID, r affiliate.FraudResolution) error {
 	locked, err := lockCommissionsAndPayouts(ctx, tx, r.Scope, []affiliate.CommissionID{id})
 	if err != nil || len(locked) == 0 {

@@ -10,18 +10,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
-// findFraudFacts reads the facts about the candidates of any number of conversions. It
-// is one statement with a few index probes per candidate. Their cost is bounded,
-// however many conversions a participant has. It counts earlier conversions. The
-// conversion itself is never among them, because it is not stored yet or not
+// findFraudFacts reads facts for the fraud rules, for any number of conversions in one
+// statement. The candidates of a conversion are the participants to whom it may be
+// attributed. The statement makes a few index searches per candidate. Each search reads
+// a limited number of rows, even if the participant has many conversions. The counted
+// conversions never include the conversion itself, because it is not stored yet or not
 // attributed.
 //
 // The arguments are fraudQuery.args: the candidates, and the networks and devices of
-// the buyers. n is the number of the conversion to which they belong.
+// the buyers. n is the index of the conversion to which a candidate, network or device
+// belongs.
 //
-// The rule conversion_velocity uses the time at which the conversions occurred, not
-// only the time of the report. If a merchant reports a day's sales at once, that is not
-// a burst.
+// For the rule conversion_velocity, the time at which conversions occurred counts in
+// addition to the time of their reports. A merchant may report a day's sales at once,
+// and this must not look like a burst of sales.
 const findFraudFacts = `
 	select t.n, t.participant_id, hour.conversions, recent.conversions as recent, recent.refunded,
 		exists (
@@ -67,9 +69,10 @@ const findFraudFacts = `
 		) as c
 	) as recent`
 
-// countFromAddress counts the clicks from the address of each given click in the hour
-// before it. The time of a click is the time in its id. $6 and $7 are the bounds of all
-// these hours; they select the partitions.
+// countFromAddress counts, for each given click, the clicks from the same address in
+// the hour before it. The time of a click is the time in its id. $6 is the start of the
+// earliest of these hours and $7 is the end of the latest. Postgres uses these bounds
+// to select the partitions.
 const countFromAddress = `
 	select t.n, c.clicks
 	from unnest($1::integer[], $2::uuid[], $3::text[], $4::bytea[], $5::timestamptz[]) as t (n, workspace_id, mode, ip_hash, clicked_at)
@@ -84,8 +87,8 @@ const countFromAddress = `
 		) as c
 	) as c`
 
-// queueFraudFacts reads the facts that fraud rules need about the candidates. It reads
-// nothing if no candidate's programme has fraud rules.
+// queueFraudFacts queues the statements that read facts about the candidates for the
+// fraud rules. It queues nothing if no candidate's programme has fraud rules.
 func queueFraudFacts(batch *pgx.Batch, all []*signals) {
 	var query fraudQuery
 	for n, s := range all {
@@ -96,11 +99,11 @@ func queueFraudFacts(batch *pgx.Batch, all []*signals) {
 	}
 	batch.Queue(findFraudFacts, query.args()).
 		Query(func(rows pgx.Rows) error { return collectFraudFacts(rows, all) })
-	queueFromAddress(batch, all)
+	queueClicksFromAddress(batch, all)
 }
 
 // fraudQuery has the arguments of findFraudFacts. The slices from n to emails have one
-// element per candidate; n is the number of the candidate's conversion.
+// element per candidate. An element of n is the index of the candidate's conversion.
 type fraudQuery struct {
 	n                  []int
 	workspaces         []affiliate.WorkspaceID
@@ -142,16 +145,16 @@ func (q *fraudQuery) add(n int, s *signals) {
 	q.addBuyer(n, c, s.inputs.FoundClick)
 }
 
-// addBuyer adds the networks and devices of the buyer that can be compared with those
-// of partners: the ones that the merchant reported, and the ones of the click.
+// addBuyer adds the networks and devices of the buyer, which are compared with those of
+// partners. They come from two sources: the merchant's report and the click.
 func (q *fraudQuery) addBuyer(n int, c affiliate.Conversion, click *affiliate.FoundClick) {
 	q.addOrigin(n, c.Buyer.IPPrefix, c.Buyer.AgentHashes...)
 	if click == nil || click.Mode != c.Scope.Mode {
 		return
 	}
 	q.addOrigin(n, click.Traits.IPPrefix, click.Traits.UAHash)
-	// The address of the conversion is not known. The reported agent is combined with
-	// the network of the click.
+	// The merchant has not reported the buyer's address. The reported user agent is
+	// therefore combined with the network of the click.
 	if c.Buyer.IPPrefix == "" {
 		q.addOrigin(n, click.Traits.IPPrefix, c.Buyer.AgentHashes...)
 	}
@@ -169,8 +172,8 @@ func (q *fraudQuery) addOrigin(n int, network string, agents ...[]byte) {
 	}
 }
 
-// buyerOrigins are networks, or pairs of a network and a user agent. n is the number of
-// the conversion to which each belongs.
+// buyerOrigins are networks, or pairs of a network and a user agent. An element of n is
+// the index of the conversion to which the network or pair belongs.
 type buyerOrigins struct {
 	n        []int
 	prefixes []string
@@ -181,27 +184,28 @@ func (o *buyerOrigins) add(n int, prefix string, agent []byte) {
 	o.n, o.prefixes, o.agents = append(o.n, n), append(o.prefixes, prefix), append(o.agents, agent)
 }
 
-// queueFromAddress counts the clicks from the address of each found click.
-func queueFromAddress(batch *pgx.Batch, all []*signals) {
-	var numbered []int
+// queueClicksFromAddress queues the statements that count the clicks from the address of each
+// found click.
+func queueClicksFromAddress(batch *pgx.Batch, all []*signals) {
+	var withClick []int
 	for n, s := range all {
 		click := s.inputs.FoundClick
 		if click == nil || s.inputs.FraudFacts == nil || click.Mode != s.inputs.Mode || len(click.Traits.IPHash) == 0 {
 			continue
 		}
-		// The click is copied because the caller may use the original for another
-		// attempt.
+		// The click is copied before it is changed, because the caller may use the
+		// original for another attempt.
 		counted := *click
 		s.inputs.FoundClick = &counted
-		numbered = append(numbered, n)
+		withClick = append(withClick, n)
 	}
-	timeOf := func(i int) time.Time { at, _ := all[numbered[i]].inputs.Click.Time(); return at }
-	eachSpan(len(numbered), timeOf, func(indexes []int, first, last time.Time) {
+	timeOf := func(i int) time.Time { at, _ := all[withClick[i]].inputs.Click.Time(); return at }
+	eachSpan(len(withClick), timeOf, func(indexes []int, first, last time.Time) {
 		numbers, workspaces := make([]int, len(indexes)), make([]affiliate.WorkspaceID, len(indexes))
 		modes, addresses, times := make([]affiliate.Mode, len(indexes)), make([][]byte, len(indexes)), make([]time.Time, len(indexes))
 		for j, i := range indexes {
-			s := all[numbered[i]]
-			numbers[j], workspaces[j], modes[j] = numbered[i], s.conversion.Scope.Workspace, s.conversion.Scope.Mode
+			s := all[withClick[i]]
+			numbers[j], workspaces[j], modes[j] = withClick[i], s.conversion.Scope.Workspace, s.conversion.Scope.Mode
 			addresses[j], times[j] = s.inputs.FoundClick.Traits.IPHash, timeOf(i)
 		}
 		batch.Queue(countFromAddress, numbers, workspaces, modes, addresses, times, first.Add(-time.Hour), last, fraud.MaxClicksInHour+1).

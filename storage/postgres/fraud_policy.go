@@ -36,7 +36,8 @@ func readFraudPolicy(ctx context.Context, db Queryer, scope affiliate.Scope, pro
 	}, err
 }
 
-// auditedFraudPolicy has the fields that PutFraudPolicy can change.
+// auditedFraudPolicy has the fields that PutFraudPolicy can change, with their names in
+// audit records.
 type auditedFraudPolicy struct {
 	Policy           affiliate.FraudPolicy `json:"fraud_policy"`
 	DisabledRules    []string              `json:"disabled_rules"`
@@ -81,8 +82,8 @@ func (s *Store) PutFraudPolicy(
 		}
 		changed := program
 		changed.FraudPolicy, changed.Version, changed.UpdatedAt = policy.Policy, program.Version+1, policy.UpdatedAt
-		// Webhook receivers get the policy, but not its lists, which are private to the
-		// merchant.
+		// The webhook event contains the policy, but not its lists, which are private
+		// to the merchant.
 		var previous any
 		if program.FraudPolicy != changed.FraudPolicy {
 			previous = map[string]affiliate.FraudPolicy{"fraud_policy": program.FraudPolicy}

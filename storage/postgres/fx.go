@@ -13,10 +13,10 @@ import (
 )
 
 // findRates reads all rates of the given currencies and days, with any base currency.
-// There are only a few bases. The recursive part steps from one base to the next, so
-// each look-up is one range of the primary key, however many rates are stored. The
-// limit never cuts anything off, because the range has eight days. It only keeps the
-// planner from joining the whole table.
+// There are only a few base currencies. The recursive part steps from one base currency
+// to the next, so that each look-up reads one range of the primary key. The number of
+// stored rates does not matter. The limit of 8 only keeps the planner from joining the
+// whole table: the range has eight days, so the limit leaves out no rate.
 const findRates = `
 	with recursive bases as (
 		(select base from fx_rates order by base limit 1)
@@ -34,8 +34,9 @@ const findRates = `
 		limit 8
 	) r`
 
-// queueRates reads the rates that convert the sale into the currency of each
-// candidate's programme, if that currency is a different one.
+// queueRates queues a statement that reads the rates from the currency of the sale to
+// the currencies of the candidates' programmes. It queues nothing if all these
+// programmes use the currency of the sale.
 func queueRates(batch *pgx.Batch, c affiliate.Conversion, in *affiliate.AttributionInputs) {
 	from, day := c.Sale.Paid.Currency, affiliate.FXDay(c.OccurredAt)
 	currencies := foreignCurrencies(from, in)
@@ -58,7 +59,7 @@ func queueRates(batch *pgx.Batch, c affiliate.Conversion, in *affiliate.Attribut
 }
 
 // foreignCurrencies returns the currencies of the candidates' programmes that differ
-// from the currency of the sale. It returns none for an event without an amount.
+// from the currency of the sale. The result is empty for an event without an amount.
 func foreignCurrencies(from string, in *affiliate.AttributionInputs) []string {
 	if from == "" {
 		return nil
@@ -85,10 +86,11 @@ func foreignCurrencies(from string, in *affiliate.AttributionInputs) []string {
 	return currencies
 }
 
-// loadChunk bounds the rates of one statement.
+// loadChunk is the maximum number of rates that one statement stores.
 const loadChunk = 10_000
 
-// upsertRates does not change a rate that has the same value already.
+// upsertRates inserts new rates and updates changed ones. It does not touch a stored
+// rate with the same value.
 const upsertRates = `
 	insert into fx_rates as r (base, quote, date, rate, loaded_at)
 	select base, quote, date, rate, $1
@@ -97,9 +99,9 @@ const upsertRates = `
 	where r.rate <> excluded.rate
 	returning xmax = 0 as new`
 
-// LoadRates stores exchange rates and replaces stored rates of the same currency pair
-// and date. It stores either all rates or none. A pair and date may occur only once.
-// Conversions that were decided with the old rates stay as they are.
+// LoadRates stores exchange rates. They replace stored rates of the same currency pair
+// and date. It stores either all rates or none. rates must not contain a currency pair
+// and date twice. Conversions that were decided with the old rates do not change.
 func (s *Store) LoadRates(ctx context.Context, rates []affiliate.FXRate, at time.Time) (loaded affiliate.FXLoad, err error) {
 	// All callers lock the rows in the same order, so that they cannot deadlock.
 	rates = slices.SortedFunc(slices.Values(rates), func(a, b affiliate.FXRate) int {

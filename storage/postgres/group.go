@@ -11,7 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Statements about groups. A group has the mode of its programme.
+// Statements about groups, whose participants share a commission rate. A group has the
+// mode of its programme.
 const (
 	groupColumns = `
 		g.id, g.workspace_id, p.mode, g.program_id, g.name, g.rate_bps, g.flat_amount_cents, g.version, g.created_at, g.updated_at`
@@ -22,8 +23,8 @@ const (
 	listGroups  = `select ` + groupColumns + fromGroups + `
 		order by lower(g.name)
 		limit @limit offset @offset`
-	// The mode is not a condition because the index does not have it. All participants
-	// of a group are in the group's programme, so they have its mode.
+	// There is no condition on the mode, because the index does not contain it. All
+	// participants of a group are in the group's programme and therefore have its mode.
 	countGroupMembers = `
 		select t.group_id as id, count(*) as participants
 		from participants t
@@ -135,8 +136,8 @@ func (s *Store) CreateGroup(ctx context.Context, g affiliate.Group, by affiliate
 	})
 }
 
-// UpdateGroup changes the fields that the patch names. If nothing changes, it writes no
-// audit record. Errors: those of CreateGroup.
+// UpdateGroup changes the fields that the patch contains. If nothing changes, it writes
+// no audit record. Errors: the same as CreateGroup.
 func (s *Store) UpdateGroup(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.GroupID,
 	patch affiliate.GroupPatch, at time.Time, by affiliate.Actor,
@@ -174,8 +175,8 @@ func (s *Store) UpdateGroup(
 	return after, err
 }
 
-// DeleteGroup deletes a group. Errors: NOT_FOUND, GROUP_IN_USE if a participant is in
-// the group or an invitation that can still be accepted would add one.
+// DeleteGroup deletes a group. Errors: NOT_FOUND, GROUP_IN_USE if the group has
+// participants, or if an invitation to the group can still be accepted.
 func (s *Store) DeleteGroup(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.GroupID, at time.Time, by affiliate.Actor,
 ) error {
@@ -190,10 +191,10 @@ func (s *Store) DeleteGroup(
 		where g.workspace_id = $1 and p.mode = $2 and g.program_id = $3 and g.id = $4
 			and p.workspace_id = g.workspace_id and p.id = g.program_id`
 	return s.InTx(ctx, func(tx *Tx) error {
-		// A transaction that adds something to the group keeps a key share lock on the
-		// group until it commits. This lock waits for such transactions, so the
-		// following statements see their changes. Transactions that start later do not
-		// find the group any more.
+		// A transaction that adds a participant or an invitation to the group holds a
+		// key share lock on the group until it commits. The lock taken here waits for
+		// such transactions, so the following statements see their changes. Later
+		// transactions do not find the group any more.
 		g, err := readGroup(ctx, tx, selectGroup+` for update of g`, scope, program, id)
 		if err != nil {
 			return err
@@ -215,8 +216,8 @@ func (s *Store) DeleteGroup(
 	})
 }
 
-// readGroup reads one group and then counts its participants. If the statement locks
-// the group, the count is read under that lock. Errors: NOT_FOUND.
+// readGroup reads one group and then counts its participants. If sql locks the group,
+// its participants are counted while it is locked. Errors: NOT_FOUND.
 func readGroup(
 	ctx context.Context, db Queryer, sql string, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.GroupID,
 ) (affiliate.Group, error) {
@@ -231,8 +232,8 @@ func readGroup(
 	return one[0], err
 }
 
-// groupRefusal returns a refusal if the error says that another group has the name,
-// otherwise err.
+// groupRefusal returns a refusal if err says that another group already has the name.
+// Otherwise it returns err.
 func groupRefusal(err error) error {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == codeUniqueViolation && pgErr.ConstraintName == "groups_name" {

@@ -10,7 +10,7 @@ import (
 // it, pgx would inspect the type of each value and convert it through text.
 type idCodec struct{ pgtype.UUIDCodec }
 
-// PlanEncode returns the plan to send a value.
+// PlanEncode returns the plan for sending a value.
 func (c idCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
 	if _, ok := value.(encoding.BinaryMarshaler); ok && format == pgtype.BinaryFormatCode {
 		return idPlan{}
@@ -26,7 +26,7 @@ func (idPlan) Encode(value any, buf []byte) ([]byte, error) {
 	return append(buf, id...), err
 }
 
-// PlanScan returns the plan to receive a value.
+// PlanScan returns the plan for receiving a value.
 func (c idCodec) PlanScan(m *pgtype.Map, oid uint32, format int16, target any) pgtype.ScanPlan {
 	if _, ok := target.(encoding.BinaryUnmarshaler); ok && format == pgtype.BinaryFormatCode {
 		return idPlan{}

@@ -22,10 +22,11 @@ const insertKey = `
 		set fingerprint = excluded.fingerprint, response = null, created_at = excluded.created_at, expires_at = excluded.expires_at
 		where k.expires_at <= excluded.created_at`
 
-// queueClaim inserts the row of an idempotency key, or waits for the transaction that
-// has inserted it. claimed is true if this transaction is the first with the key. To
+// queueClaim queues a statement that inserts the row of an idempotency key. If another
+// transaction has inserted the row, the statement waits for the end of that
+// transaction. claimed becomes true if this transaction is the first with the key. To
 // prevent deadlocks, a transaction claims its keys before it takes any other lock, and
-// several keys in a fixed order.
+// it claims several keys in a fixed order.
 func queueClaim(batch *pgx.Batch, scope affiliate.Scope, key affiliate.IdempotencyKey, claimed *bool) {
 	batch.Queue(insertKey, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint, key.At, key.At.Add(affiliate.IdempotencyTTL)).
 		Exec(func(tag pgconn.CommandTag) error {
@@ -34,10 +35,11 @@ func queueClaim(batch *pgx.Batch, scope affiliate.Scope, key affiliate.Idempoten
 		})
 }
 
-// ClaimKey inserts the row of an idempotency key, or waits for the transaction that has
-// inserted it. replay is the response that is stored under the key, or nil if this
-// transaction is the first with the key. An expired key counts as new. Errors:
-// IDEMPOTENCY_KEY_REUSED if the key was used with another request.
+// ClaimKey inserts the row of an idempotency key. If another transaction has inserted
+// the row, ClaimKey waits for the end of that transaction. replay is the response that
+// is stored under the key, or nil if this transaction is the first with the key. An
+// expired key counts as new. Errors: IDEMPOTENCY_KEY_REUSED if the key was used with
+// another request.
 func (tx *Tx) ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) (replay []byte, err error) {
 	batch, claimed := &pgx.Batch{}, false
 	queueClaim(batch, scope, key, &claimed)
@@ -47,7 +49,8 @@ func (tx *Tx) ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate
 	if claimed {
 		return nil, nil
 	}
-	// The claim has locked the row even if it has expired, so the row still exists.
+	// The statement has locked the row even if the key has expired, so the row still
+	// exists.
 	return readResponse(ctx, tx, scope, key)
 }
 
@@ -61,8 +64,9 @@ func (tx *Tx) StoreResponse(ctx context.Context, scope affiliate.Scope, key affi
 	return nil
 }
 
-// claimKeys claims the keys of all reports of a batch that have one. Each report gets
-// its own stored response or error.
+// claimKeys claims the idempotency keys of the reports of a batch. It skips reports
+// without a key. It sets the stored response or the error of each report whose key was
+// claimed before.
 func claimKeys(ctx context.Context, tx *Tx, all []*pendingReport) error {
 	keyed := slices.DeleteFunc(slices.Clone(all), func(r *pendingReport) bool { return r.Key == nil })
 	if len(keyed) == 0 {
@@ -95,8 +99,8 @@ func claimKeys(ctx context.Context, tx *Tx, all []*pendingReport) error {
 	return nil
 }
 
-// readResponse returns the response that is stored under a key that has not expired, or
-// nil if there is none.
+// readResponse returns the response that is stored under a key. It returns nil if there
+// is no response, or if the key has expired.
 func readResponse(ctx context.Context, q Queryer, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error) {
 	const read = `
 		select fingerprint, response
@@ -129,7 +133,7 @@ func (s *Store) Replay(ctx context.Context, scope affiliate.Scope, key affiliate
 	return readResponse(ctx, s.pool, scope, key)
 }
 
-// ClaimKey binds a key to a request whose items have their own keys and responses
+// ClaimKey claims the key of a request whose items have their own keys and responses
 // (affiliate.IdempotencyKey.Item). The same request can claim the key again. Errors:
 // IDEMPOTENCY_KEY_REUSED if the key was used with another request.
 func (s *Store) ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) error {
@@ -151,7 +155,7 @@ func (s *Store) ReleaseKey(ctx context.Context, scope affiliate.Scope, key affil
 	return nil
 }
 
-// queueRelease deletes a key that queueClaim has inserted.
+// queueRelease queues the deletion of a key that queueClaim has inserted.
 func queueRelease(batch *pgx.Batch, scope affiliate.Scope, key affiliate.IdempotencyKey) {
 	batch.Queue(deleteKey, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint)
 }
@@ -176,7 +180,8 @@ func (s *Store) DropExpiredIdempotencyKeys(ctx context.Context, now time.Time, l
 	return tag.RowsAffected(), nil
 }
 
-// queueResponse stores the response under a key that the same transaction has claimed.
+// queueResponse queues a statement that stores the response under a key that the same
+// transaction has claimed. It does nothing if key is nil.
 func queueResponse(batch *pgx.Batch, scope affiliate.Scope, key *affiliate.IdempotencyKey, response []byte) {
 	if key == nil {
 		return

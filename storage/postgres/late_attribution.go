@@ -11,18 +11,18 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// supersede replaces the decision in force by a new one. The transaction has locked the
-// conversion.
+// supersede replaces the decision in force with a new one. The transaction must have
+// locked the conversion.
 const supersede = `
 	update conversions
 	set decision_id = @decision, attributed = @attributed, reason_code = @reason, program_id = @program, participant_id = @participant,
 		link_id = @link, recurring_index = @recurring_index, fraud_score = @fraud_score, fraud_signals = @fraud_signals, version = @version
 	where workspace_id = @workspace and mode = @mode and id = @conversion and decision_id = @supersedes`
 
-// LockAwaited locks a conversion whose click has arrived. It completes the inputs of a
-// decision with the data that must be read under locks. It returns the conversion as it
-// is stored now, because refunds or another decision may have changed it since the
-// caller read it.
+// LockAwaited locks a conversion whose click has arrived. It also reads the inputs of a
+// decision that must be read under locks. It returns the conversion as it is stored
+// now, because refunds or another decision may have changed it since the caller read
+// it.
 func (tx *Tx) LockAwaited(
 	ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs,
 ) (affiliate.StoredConversion, affiliate.AttributionInputs, error) {
@@ -42,14 +42,15 @@ func (tx *Tx) LockAwaited(
 	return stored, s.inputs, err
 }
 
-// ApplyLateAttribution puts a decision about a locked conversion in force, with
-// everything that follows. The conversion then no longer waits for its click.
+// ApplyLateAttribution puts a decision about a locked conversion in force and stores
+// everything that follows from the decision. After that, the conversion no longer waits
+// for its click.
 func (tx *Tx) ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribution) error {
 	c, d, batch := l.Conversion, l.Decision, &pgx.Batch{}
 	if err := queueSupersede(batch, c, d); err != nil {
 		return err
 	}
-	batch.Queue(deleteAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
+	batch.Queue(deleteAwaitedClick, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
 	if err := queueOutcomes(batch, outcome{signals{conversion: c, inputs: l.Inputs}, d, l.NewCommission}); err != nil {
 		return err
 	}
@@ -58,8 +59,8 @@ func (tx *Tx) ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribut
 		return fmt.Errorf("apply late attribution: %w", err)
 	}
 	if !d.Attributed {
-		// If the conversion is still not attributed, only the reason has changed, and
-		// there is no event.
+		// The conversion is still not attributed. Only the reason has changed, and this
+		// causes no event.
 		return nil
 	}
 	events := []affiliate.Event{c.Event(affiliate.EventConversionReattributed, d, d.DecidedAt)}
@@ -69,7 +70,8 @@ func (tx *Tx) ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribut
 	return tx.Enqueue(ctx, redemptionJobs(c.Scope, l.Inputs, d)...)
 }
 
-// queueSupersede puts a decision about a locked conversion in force and stores it.
+// queueSupersede queues the statements that store a decision about a locked conversion
+// and put it in force.
 func queueSupersede(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decision) error {
 	fraudSignals, err := json.Marshal(d.Fraud)
 	if err != nil {

@@ -53,8 +53,8 @@ type account struct {
 	Currency    string
 }
 
-// queueLedger adds entries to a batch and updates the balances. It locks the balance
-// rows in a fixed order.
+// queueLedger queues the statements that insert entries and update the balances. They
+// lock the balance rows in a fixed order.
 func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry) {
 	type balance struct {
 		workspace affiliate.WorkspaceID
@@ -94,8 +94,8 @@ func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry)
 	addBalances.queue(batch, balances...)
 }
 
-// AddLedgerEntry stores an entry that a member makes by hand, and returns it. Errors:
-// NOT_FOUND, PARTICIPANT_ERASED.
+// AddLedgerEntry stores an entry that a member creates manually, and returns it.
+// Errors: NOT_FOUND, PARTICIPANT_ERASED.
 func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affiliate.LedgerEntry, error) {
 	const lock = `
 		select t.partner_id, t.erased_at is not null as erased, p.currency

@@ -10,17 +10,17 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A page of the ledger is read from the index of the participant or of the partner,
-// which has the order of the list. Type and currency filter the entries of that index.
-// The total is counted in the same index and stops at affiliate.MaxTotal. Balances are
-// stored in ledger_balances.
+// A page of the ledger is read from the index of the participant or of the partner.
+// This index has the order of the list. Postgres skips the entries that do not match
+// the filter's type and currency. The total is counted in the same index and stops at
+// affiliate.MaxTotal. Balances are not computed but read from ledger_balances.
 
 const ledgerColumns = `
 	l.id, l.mode, l.program_id as program, l.participant_id as participant, l.partner_id as partner, l.type, l.amount_cents,
 	l.currency, l.commission_id as commission, l.payout_id as payout, l.reason, l.created_by, l.created_at`
 
-// ledgerRow is a row with ledgerColumns. It has no workspace id: the caller of a
-// merchant list has it, and partners do not receive it.
+// ledgerRow is a row with ledgerColumns. It has no workspace id: a merchant's list
+// belongs to a workspace that the caller knows, and partners do not receive the id.
 type ledgerRow struct {
 	affiliate.PartnerLedgerEntry
 	Mode affiliate.Mode
@@ -41,8 +41,9 @@ func ledgerConditions(where *conditions, filter affiliate.LedgerFilter) {
 	}
 }
 
-// ledgerListSQL returns the statements for a page and for the total. The last two
-// arguments of the first are the size and offset of the page.
+// ledgerListSQL returns the statements for a page and for the total. After the
+// arguments of where, the first statement has two more: the size and the offset of the
+// page.
 func ledgerListSQL(where conditions) (page, count string) {
 	const newest = ` order by l.created_at desc, l.id desc`
 	page = `
@@ -55,7 +56,7 @@ func ledgerListSQL(where conditions) (page, count string) {
 
 func (s *Store) ledgerPage(ctx context.Context, where conditions, page affiliate.Page) ([]affiliate.PartnerLedgerEntry, int64, error) {
 	pageSQL, countSQL := ledgerListSQL(where)
-	args := append([]any{planned}, where.args...)
+	args := append([]any{planForArgs}, where.args...)
 	rows, err := s.pool.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read ledger: %w", err)
@@ -78,9 +79,9 @@ func (s *Store) ledgerPage(ctx context.Context, where conditions, page affiliate
 	return entries, total, nil
 }
 
-// Ledger returns one page of a participant's entries, newest first, the number of
-// entries on all pages, up to affiliate.MaxTotal, and the participant's balance in each
-// currency. The filter does not apply to the balances. Errors: NOT_FOUND.
+// Ledger returns one page of a participant's entries, newest first, and the number of
+// entries on all pages, up to affiliate.MaxTotal. It also returns the participant's
+// balance in each currency, regardless of the filter. Errors: NOT_FOUND.
 func (s *Store) Ledger(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID,
 	filter affiliate.LedgerFilter, page affiliate.Page,
@@ -122,8 +123,8 @@ func (s *Store) Ledger(
 	return entries, total, sums, nil
 }
 
-// partnerLedgerBalances returns a partner's balances in a mode, in the programme $3, or
-// in all programmes if $3 is null.
+// partnerLedgerBalances returns a partner's balances in a mode. They are the balances
+// in the programme $3, or in all programmes if $3 is null.
 const partnerLedgerBalances = `
 	select b.currency, sum(b.balance_cents)::bigint as balance_cents
 	from participants t
@@ -132,9 +133,9 @@ const partnerLedgerBalances = `
 	group by b.currency
 	order by b.currency`
 
-// PartnerLedger returns one page of a partner's entries in a mode, newest first, the
-// number of entries on all pages, up to affiliate.MaxTotal, and the partner's balances.
-// The programme filter applies to the balances too.
+// PartnerLedger returns one page of a partner's entries in a mode, newest first, and
+// the number of entries on all pages, up to affiliate.MaxTotal. It also returns the
+// partner's balances. The filter's programme applies to the balances too.
 func (s *Store) PartnerLedger(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.LedgerFilter, page affiliate.Page,
 ) ([]affiliate.PartnerLedgerEntry, int64, []affiliate.LedgerBalance, error) {
@@ -152,7 +153,7 @@ func (s *Store) PartnerLedger(
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	rows, _ := s.pool.Query(ctx, partnerLedgerBalances, planned, partner, mode, filter.Program)
+	rows, _ := s.pool.Query(ctx, partnerLedgerBalances, planForArgs, partner, mode, filter.Program)
 	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.LedgerBalance])
 	if err != nil {
 		return nil, 0, nil, fmt.Errorf("read balances: %w", err)

@@ -148,12 +148,12 @@ func (s *Store) Links(
 	if filter == (affiliate.LinkFilter{}) {
 		total, err = listCount(ctx, s.pool, scope.Workspace, program, linkCount)
 	} else {
-		err = s.pool.QueryRow(ctx, count, planned, args).Scan(&total)
+		err = s.pool.QueryRow(ctx, count, planForArgs, args).Scan(&total)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	rows, err := s.pool.Query(ctx, list, planned, args)
+	rows, err := s.pool.Query(ctx, list, planForArgs, args)
 	links, err := AllRows(rows, err, linkRow.link)
 	return links, total, err
 }

@@ -131,7 +131,7 @@ func (s *Store) ListParticipants(
 			search = participantsMatching(filter)
 		}
 	}
-	rows, err := s.pool.Query(ctx, participantListSQL(filter, search, order), planned, args)
+	rows, err := s.pool.Query(ctx, participantListSQL(filter, search, order), planForArgs, args)
 	participants, err := AllRows(rows, err, participantStatsRow.participant)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read participants: %w", err)
@@ -229,7 +229,7 @@ func participantsMatching(filter affiliate.ParticipantFilter) string {
 // filter, in no particular order. If more than affiliate.MaxSearchTotal participants
 // match, it returns more than that number, but not necessarily all.
 func (s *Store) searchParticipants(ctx context.Context, filter affiliate.ParticipantFilter, args pgx.NamedArgs) ([]affiliate.ParticipantID, error) {
-	rows, err := s.pool.Query(ctx, participantSearchSQL(filter), planned, args)
+	rows, err := s.pool.Query(ctx, participantSearchSQL(filter), planForArgs, args)
 	if err != nil {
 		return nil, err
 	}
@@ -287,7 +287,7 @@ func (s *Store) countParticipants(
 		if filter.Status != "" {
 			count = countInGroupAndStatus
 		}
-		err = s.pool.QueryRow(ctx, count, planned, args).Scan(&total)
+		err = s.pool.QueryRow(ctx, count, planForArgs, args).Scan(&total)
 		return total, err
 	case filter.Status != "":
 		return listCount(ctx, s.pool, scope.Workspace, program, participantCount+string(filter.Status))

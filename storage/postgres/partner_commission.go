@@ -42,7 +42,7 @@ func (s *Store) PartnerCommissions(
 		return nil, 0, err
 	}
 	pageSQL, countSQL := partnerCommissionsSQL(where, order)
-	args := append([]any{planned}, where.args...)
+	args := append([]any{planForArgs}, where.args...)
 	rows, err := s.pool.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read partner's commissions: %w", err)

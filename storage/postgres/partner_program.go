@@ -198,10 +198,10 @@ func (s *Store) PartnerPrograms(
 		"partner": partner, "mode": mode, "search": likePrefix(filter.Search), "limit": page.Size, "offset": page.Offset(),
 	}
 	var total int64
-	if err := s.pool.QueryRow(ctx, countSQL, planned, args).Scan(&total); err != nil {
+	if err := s.pool.QueryRow(ctx, countSQL, planForArgs, args).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count partner's programmes: %w", err)
 	}
-	rows, err := s.pool.Query(ctx, pageSQL, planned, args)
+	rows, err := s.pool.Query(ctx, pageSQL, planForArgs, args)
 	programs, err := AllRows(rows, err, partnerProgramRow.partnerProgram)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read partner's programmes: %w", err)

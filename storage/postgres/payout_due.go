@@ -92,7 +92,7 @@ func nilIfEmpty[T any](list []T) []T {
 // payoutsDue reads the amounts due. For given participants it returns all amounts. For
 // all participants (nil) it leaves out those to whom nothing is due.
 func payoutsDue(ctx context.Context, db Queryer, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) ([]affiliate.PayoutDue, error) {
-	rows, _ := db.Query(ctx, selectPayoutsDue, planned, dueArgs(selection, participants))
+	rows, _ := db.Query(ctx, selectPayoutsDue, planForArgs, dueArgs(selection, participants))
 	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutDue])
 	if err != nil {
 		return nil, fmt.Errorf("read payouts due: %w", err)

@@ -54,7 +54,7 @@ const (
 )
 
 func lockForPayout(ctx context.Context, tx *Tx, lock string, args pgx.NamedArgs) ([]affiliate.HeldCommission, error) {
-	rows, _ := tx.Query(ctx, lock, planned, args)
+	rows, _ := tx.Query(ctx, lock, planForArgs, args)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.HeldCommission])
 	if err != nil {
 		return nil, fmt.Errorf("lock commissions of payouts: %w", err)

@@ -59,7 +59,7 @@ func payoutListSQL(where conditions) (page, count string) {
 
 func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID, where conditions, page affiliate.Page) ([]affiliate.PayoutItem, int64, error) {
 	pageSQL, countSQL := payoutListSQL(where)
-	args := append([]any{planned}, where.args...)
+	args := append([]any{planForArgs}, where.args...)
 	rows, err := s.pool.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read payouts: %w", err)
@@ -195,7 +195,7 @@ var countBatches = CountUpTo(affiliate.MaxTotal, whereBatches)
 func (s *Store) PayoutBatches(
 	ctx context.Context, scope affiliate.Scope, status affiliate.PayoutBatchStatus, page affiliate.Page,
 ) ([]affiliate.PayoutBatch, int64, error) {
-	rows, _ := s.pool.Query(ctx, selectBatches, planned, scope.Workspace, scope.Mode, status, page.Size, page.Offset())
+	rows, _ := s.pool.Query(ctx, selectBatches, planForArgs, scope.Workspace, scope.Mode, status, page.Size, page.Offset())
 	batches, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.PayoutBatch, error) {
 		b, err := pgx.RowToStructByNameLax[affiliate.PayoutBatch](row)
 		return inUTC(b, scope), err
@@ -204,7 +204,7 @@ func (s *Store) PayoutBatches(
 		return nil, 0, fmt.Errorf("read payout batches: %w", err)
 	}
 	var total int64
-	if err := s.pool.QueryRow(ctx, countBatches, planned, scope.Workspace, scope.Mode, status).Scan(&total); err != nil {
+	if err := s.pool.QueryRow(ctx, countBatches, planForArgs, scope.Workspace, scope.Mode, status).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count payout batches: %w", err)
 	}
 	return batches, total, setPayoutCounts(ctx, s.pool, scope, batches)

@@ -228,10 +228,10 @@ func (s *Store) ListPrograms(ctx context.Context, scope affiliate.Scope, filter 
 	list, count := programListSQL(filter)
 	args := programListArgs(scope, filter, page)
 	var total int64
-	if err := s.pool.QueryRow(ctx, count, planned, args).Scan(&total); err != nil {
+	if err := s.pool.QueryRow(ctx, count, planForArgs, args).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	rows, err := s.pool.Query(ctx, list, planned, args)
+	rows, err := s.pool.Query(ctx, list, planForArgs, args)
 	programs, err := AllRows(rows, err, programRow.program)
 	return programs, total, err
 }

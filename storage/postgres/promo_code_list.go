@@ -73,12 +73,12 @@ func (s *Store) PromoCodes(
 	if filter == (affiliate.PromoCodeFilter{}) {
 		total, err = listCount(ctx, s.pool, scope.Workspace, program, promoCodeCount)
 	} else {
-		err = s.pool.QueryRow(ctx, count, planned, args).Scan(&total)
+		err = s.pool.QueryRow(ctx, count, planForArgs, args).Scan(&total)
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	rows, err := s.pool.Query(ctx, list, planned, args)
+	rows, err := s.pool.Query(ctx, list, planForArgs, args)
 	codes, err := AllRows(rows, err, promoCodeRow.promoCode)
 	return codes, total, err
 }

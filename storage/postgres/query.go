@@ -11,13 +11,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Queryer runs queries: a pool, a connection or a transaction.
+// Queryer is a pool, a connection or a transaction.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// OneRow reads the only row of a query by the names of its columns. Errors:
-// NOT_FOUND if there is none.
+// OneRow reads the only row of a query into a T, by the names of its columns. Errors:
+// NOT_FOUND if the query returned no row.
 func OneRow[T any](rows pgx.Rows, err error) (T, error) {
 	if err != nil {
 		var none T
@@ -30,7 +30,8 @@ func OneRow[T any](rows pgx.Rows, err error) (T, error) {
 	return row, err
 }
 
-// AllRows reads all rows of a query by the names of their columns and converts each.
+// AllRows reads all rows of a query by the names of their columns and converts each row
+// with convert.
 func AllRows[R, T any](rows pgx.Rows, err error, convert func(R) T) ([]T, error) {
 	if err != nil {
 		return nil, err
@@ -45,8 +46,9 @@ func AllRows[R, T any](rows pgx.Rows, err error, convert func(R) T) ([]T, error)
 	})
 }
 
-// CountUpTo returns the statement that counts the rows of a FROM clause and its
-// conditions. It reads at most one row more than most.
+// CountUpTo returns a statement that counts rows. from is a FROM clause and its
+// conditions. The statement stops after most+1 rows, so a result greater than most
+// means that there are more than most rows.
 func CountUpTo(most int64, from string) string {
 	return fmt.Sprintf(`select count(*) from (select %s limit %d) counted`, from, most+1)
 }

@@ -121,7 +121,7 @@ func (tx *Tx) ApplyReattribution(ctx context.Context, r affiliate.Reattribution)
 		return err
 	}
 	if c.Click != nil {
-		batch.Queue(deleteAwaited, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
+		batch.Queue(deleteAwaitedClick, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
 	}
 	if r.NewCommission != nil {
 		queueCommissions(batch, *r.NewCommission)

@@ -8,25 +8,27 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// maxRows bounds the rows of one statement. Longer statements are not faster, and each
-// connection keeps the plans of the statements that it has prepared.
+// maxRows is the maximum number of rows in one statement. More rows would not make a
+// statement faster, and each connection keeps the plans of all statements that it has
+// prepared.
 const maxRows = 32
 
-// rowSizes are the numbers of rows for which there is a statement. Small numbers are
-// frequent, so each has its own statement.
+// rowSizes are the numbers of rows for which there is a statement. Small numbers of
+// rows are frequent, so each small number has its own statement.
 var rowSizes = [...]int{1, 2, 3, 4, 5, 6, 7, 8, 16, maxRows}
 
-// multiRow is a statement over many rows of type T, a struct whose fields are the
-// columns. The rows are split over statements with rowSizes rows each. The text of a
-// statement does not depend on the values, so each is prepared only once.
+// multiRow is a statement for any number of rows of type T, a struct whose fields are
+// the columns. queue splits the rows into statements with one of rowSizes rows each.
+// The text of a statement does not depend on the values, so a connection prepares each
+// statement only once.
 type multiRow[T any] struct {
-	sql [len(rowSizes)]string // in the order of rowSizes
+	sql [len(rowSizes)]string // one statement for each of rowSizes
 }
 
-// rowsOf returns the statements for a text. In the text, %[1]s stands for the column
-// names and %[2]s for the rows: (…), (…). A field's tag db is its column. Its tag sql
-// is the type of the column. Postgres needs the type in a VALUES list that is not the
-// source of an INSERT, because it cannot infer it there.
+// rowsOf builds the statements from a text. In the text, %[1]s stands for the column
+// names and %[2]s for the rows: (…), (…). The tag db of a field is the name of its
+// column. The tag sql is the type of the column. In an INSERT … VALUES, Postgres infers
+// the types itself. In any other VALUES list it cannot, so the fields need the tag sql.
 func rowsOf[T any](statement string) multiRow[T] {
 	row := reflect.TypeFor[T]()
 	names, types := make([]string, row.NumField()), make([]string, row.NumField())
@@ -64,7 +66,7 @@ func rowsOf[T any](statement string) multiRow[T] {
 }
 
 // queue adds the statements for the rows to a batch, in the order of the rows. It
-// returns them, so that the caller can read their results.
+// returns the statements, so that the caller can read their results.
 func (m multiRow[T]) queue(batch *pgx.Batch, rows ...T) []queuedRows {
 	var queued []queuedRows
 	for len(rows) > 0 {

@@ -14,14 +14,15 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// maxTxAttempts bounds how often a transaction runs if it fails with a serialization
-// failure or a deadlock. After both, the transaction has no effect.
+// maxTxAttempts is the maximum number of times that a transaction runs if it fails with
+// a serialization failure or a deadlock. After these failures the transaction has had
+// no effect.
 const maxTxAttempts = 4
 
-// Tx is one transaction. In addition to statements, it has the writes that all
-// aggregates need: events, jobs and audit records, which commit with the change that
-// causes them, and callbacks that run after the commit. A Tx must not be used after its
-// function has returned, nor by two goroutines at a time.
+// Tx is one transaction. In addition to running statements, it can write events, jobs
+// and audit records, which commit together with the change that causes them. It can
+// also register callbacks that run after the commit. A Tx must not be used after its
+// function has returned, nor by two goroutines at the same time.
 type Tx struct {
 	pgx.Tx
 	db          *DB
@@ -65,8 +66,8 @@ func (db *DB) inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx *Tx) erro
 	}
 }
 
-// isRetryable reports whether Postgres has rolled the transaction back and running it
-// again can succeed.
+// isRetryable reports whether Postgres has rolled the transaction back, and whether it
+// can succeed if it runs again.
 func isRetryable(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && (pgErr.Code == codeSerializationFailure || pgErr.Code == codeDeadlock)
@@ -79,10 +80,10 @@ func (db *DB) inSnapshot(ctx context.Context, fn func(ctx context.Context, tx pg
 	return pgx.BeginTxFunc(ctx, db.pool, options, func(tx pgx.Tx) error { return fn(ctx, tx) })
 }
 
-// AfterCommit registers a callback that runs after the commit and before InTx returns,
-// in the order of registration. It does not run after a rollback. It is lost if the
-// process crashes after the commit. A job or a periodic search must therefore be able
-// to do its work too.
+// AfterCommit registers a callback that runs after the commit and before InTx returns.
+// Callbacks run in the order of registration, and not after a rollback. If the process
+// crashes after the commit, the callback never runs. Something else, such as a job or a
+// periodic search, must then do its work.
 func (tx *Tx) AfterCommit(callback func()) { tx.afterCommit = append(tx.afterCommit, callback) }
 
 // DeliveriesAdded records endpoints that receive deliveries from this transaction.
@@ -97,9 +98,9 @@ func (tx *Tx) DeliveriesAdded(endpoints ...affiliate.EndpointKey) {
 	tx.newDeliveries = append(tx.newDeliveries, endpoints...)
 }
 
-// Enqueue inserts jobs in one round trip. They are worked after the commit. The jobs
-// have no unique options, because one conflict would make all inserts fail. For a job
-// of the edge directory, it also registers the callback of OnDirectoryChange.
+// Enqueue inserts jobs in one round trip. The jobs run after the commit. They have no
+// unique options, because one conflict would make all inserts fail. For a SyncDirectory
+// job, Enqueue also makes the callback of OnDirectoryChange run after the commit.
 func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 	if len(jobs) == 0 {
 		return nil
@@ -161,7 +162,7 @@ func (tx *Tx) AuditAccount(ctx context.Context, line affiliate.AccountAuditLine)
 	return nil
 }
 
-// auditJSON encodes the two sides of a change. Nil stays nil.
+// auditJSON encodes the state before and after a change. Nil stays nil.
 func auditJSON(before, after any) (encodedBefore, encodedAfter []byte, err error) {
 	if before != nil {
 		if encodedBefore, err = json.Marshal(before); err != nil {
@@ -175,10 +176,10 @@ func auditJSON(before, after any) (encodedBefore, encodedAfter []byte, err error
 }
 
 // LockWorkspace locks the workspace's row until the transaction ends, so that changes
-// of its team, keys and endpoints run one after the other. Errors: NOT_FOUND.
+// of its team, keys and endpoints run one after another. Errors: NOT_FOUND.
 func (tx *Tx) LockWorkspace(ctx context.Context, id affiliate.WorkspaceID) error {
-	// FOR UPDATE would conflict with the key share lock that each insert in the
-	// workspace takes on this row.
+	// FOR UPDATE would conflict with the key share lock that each insert of a row of
+	// the workspace takes on the workspace's row.
 	const lock = `select from workspaces where id = $1 for no key update`
 	tag, err := tx.Exec(ctx, lock, id)
 	if err == nil && tag.RowsAffected() == 0 {
