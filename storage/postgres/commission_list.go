@@ -23,9 +23,9 @@ import (
 //
 // A page and its total are read in one snapshot.
 
-// planForArgs makes Postgres plan a statement for its actual arguments. A generic plan does
-// not consider how large the workspace is or how many rows have a prefix, and it cannot
-// use an index for a LIKE pattern.
+// planForArgs makes Postgres plan a statement for its actual arguments. A generic plan
+// does not consider how large the workspace is or how many rows have a prefix, and it
+// cannot use an index for a LIKE pattern.
 const planForArgs = pgx.QueryExecModeCacheDescribe
 
 // maxSearchPartners is the maximum number of partners whose commissions a search finds

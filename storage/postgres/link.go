@@ -12,7 +12,8 @@ import (
 )
 
 // insertLink stores a new link with a random short key and a row for its totals, and
-// counts it. The same or an earlier transaction must have reserved the link's code.
+// adds it to the number of links. The link's code must already be reserved, in this
+// transaction or an earlier one.
 func insertLink(ctx context.Context, tx *Tx, l affiliate.Link) (affiliate.Link, error) {
 	const insert = `
 		insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, destination_url, sub_id,
@@ -22,13 +23,13 @@ func insertLink(ctx context.Context, tx *Tx, l affiliate.Link) (affiliate.Link, 
 			@is_default, @version, @created_at, @updated_at)
 		on conflict (short_key) do nothing`
 	const totals = `insert into link_totals (workspace_id, link_id) values ($1, $2)`
-	for drawn := false; !drawn; {
+	for inserted := false; !inserted; {
 		l.ShortKey = affiliate.NewShortKey()
 		tag, err := tx.Exec(ctx, insert, linkArgs(l))
 		if err != nil {
 			return l, fmt.Errorf("insert link: %w", err)
 		}
-		drawn = tag.RowsAffected() == 1
+		inserted = tag.RowsAffected() == 1
 	}
 	if _, err := tx.Exec(ctx, totals, l.Scope.Workspace, l.ID); err != nil {
 		return l, fmt.Errorf("insert link totals: %w", err)
@@ -47,7 +48,7 @@ func linkArgs(l affiliate.Link) pgx.NamedArgs {
 
 // CreateLink stores an additional link of a participant. If Code is empty, the code is
 // derived from the participant's code. Errors: NOT_FOUND for the programme,
-// VALIDATION_ERROR for participant and destination, PROGRAM_STATE_INVALID,
+// VALIDATION_ERROR for the participant and the destination, PROGRAM_STATE_INVALID,
 // PARTICIPANT_ERASED, LINK_LIMIT_EXCEEDED, REFERRAL_CODE_TAKEN.
 func (s *Store) CreateLink(ctx context.Context, l affiliate.Link, by affiliate.Actor) (affiliate.Link, error) {
 	var created affiliate.Link
@@ -100,11 +101,12 @@ func lockOpenProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affi
 }
 
 // lockNewOwner locks the participant that will own a new link or promo code and returns
-// its referral code. The lock makes sure that two requests cannot both pass the count
-// limit. Errors: VALIDATION_ERROR, PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
+// its referral code. Because of the lock, two requests at the same time cannot exceed
+// the maximum number of links. Errors: VALIDATION_ERROR, PARTICIPANT_ERASED,
+// PARTICIPANT_STATE_INVALID.
 func lockNewOwner(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (code string, err error) {
-	// FOR UPDATE would wait for clicks and conversions, which take key share locks on
-	// the row.
+	// FOR UPDATE would wait for transactions that store clicks and conversions, because
+	// these take key share locks on the row.
 	const lock = `
 		select referral_code, status, erased_at from participants
 		where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4
@@ -120,9 +122,10 @@ func lockNewOwner(ctx context.Context, tx *Tx, scope affiliate.Scope, program af
 	return p.ReferralCode, p.CheckNewCode()
 }
 
-// lockOwner locks the participant that owns the link or promo code to be changed. The
-// SQL expression owner selects its id. Through this lock, changes of one participant's
-// links and promo codes run one after the other. Errors: NOT_FOUND, PARTICIPANT_ERASED.
+// lockOwner locks the participant that owns a link or promo code before the link or
+// promo code is changed. owner is an SQL expression that selects the participant's id.
+// Because of this lock, changes of one participant's links and promo codes run one
+// after another. Errors: NOT_FOUND, PARTICIPANT_ERASED.
 func lockOwner(ctx context.Context, tx *Tx, owner string, args pgx.NamedArgs) error {
 	lock := `
 		select erased_at from participants
@@ -155,9 +158,9 @@ func checkLinkLimit(ctx context.Context, tx *Tx, scope affiliate.Scope, particip
 	return nil
 }
 
-// reserveLinkCode reserves the code of the link. If the link has none, it reserves the
-// first free code derived from the participant's code. The primary key makes sure that
-// only one link gets a code.
+// reserveLinkCode reserves the code of the link and returns it. If the link has no
+// code, it reserves the first free code that is derived from the participant's code.
+// The primary key of referral_codes makes sure that no two links have the same code.
 func reserveLinkCode(ctx context.Context, tx *Tx, l affiliate.Link, participantCode string) (string, error) {
 	const insert = `
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
@@ -186,8 +189,8 @@ const ownerOfLink = `
 	select participant_id from links
 	where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id and deleted_at is null`
 
-// UpdateLink changes the fields that the patch names. If nothing changes, it writes no
-// audit record and no event. Errors: NOT_FOUND, PARTICIPANT_ERASED,
+// UpdateLink changes the fields that the patch contains. If nothing changes, it writes
+// no audit record and no event. Errors: NOT_FOUND, PARTICIPANT_ERASED,
 // PROGRAM_STATE_INVALID, VALIDATION_ERROR for the destination.
 func (s *Store) UpdateLink(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID, patch affiliate.LinkPatch, at time.Time, by affiliate.Actor,
@@ -261,8 +264,8 @@ func (s *Store) DeleteLink(
 	})
 }
 
-// linkChanged writes everything that follows from a change: the audit record, the
-// events, and the job that updates the edge directory.
+// linkChanged stores everything that follows from a change of a link: the audit record,
+// the events, and the job that updates the edge directory.
 func (s *Store) linkChanged(
 	ctx context.Context, tx *Tx, l affiliate.Link, action string, at time.Time, by affiliate.Actor, was, is any, events ...affiliate.Event,
 ) error {

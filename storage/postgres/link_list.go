@@ -56,9 +56,9 @@ func (r linkRow) link() affiliate.Link {
 	}
 }
 
-// withTotals returns a statement that adds clicks, conversions and programme data to
-// the links that the statement links selects. The numbers are the stored totals plus
-// the deltas that are not added to them yet.
+// withTotals returns a statement that reads links with their clicks, conversions and
+// programme data. links is a statement that selects the links. The numbers are the
+// stored totals plus the deltas that are not yet added to the totals.
 func withTotals(links string) string {
 	return `
 		select l.id, l.workspace_id, l.mode, l.program_id, l.participant_id, l.code, l.short_key, l.destination_url,
@@ -91,10 +91,10 @@ func readLink(ctx context.Context, db Queryer, scope affiliate.Scope, program af
 	return row.link(), err
 }
 
-// A list condition is either an equality, with an index that starts with its column and
-// has the order of the list, or a prefix search with its own index. The cost of a list
-// in order is its offset and its page, not the number of links. The cost of a search is
-// at most its number of matches.
+// Lists of links. For the list of a programme and for the list of a participant there
+// is an index that starts with the column of the condition and then has the order of
+// the list. The cost of such a page is its offset and its size, not the number of
+// links. A prefix search has its own index. Its cost is at most the number of matches.
 const (
 	whereLinks = `
 		from links l
@@ -106,8 +106,9 @@ const (
 		limit @limit offset @offset`
 )
 
-// linkListSQL returns the statements for a page and for the total. It is not used for
-// the total of all links of a programme, which is stored (listCount).
+// linkListSQL returns the statements for a page and for the total. The count is not
+// used if the filter is empty, because the number of all links of a programme is stored
+// (listCount).
 func linkListSQL(filter affiliate.LinkFilter) (page, count string) {
 	where := whereLinks
 	if filter.Participant != nil {
@@ -127,9 +128,9 @@ func linkListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter aff
 }
 
 // Links returns one page of a programme's links, newest first, and the number of links
-// on all pages. The number stops at affiliate.MaxSearchTotal for a search and at
-// affiliate.MaxTotal for a participant's links. Errors: NOT_FOUND for the programme and
-// the participant.
+// on all pages. The number stops at affiliate.MaxSearchTotal if the filter has a search
+// text, and at affiliate.MaxTotal if it has a participant. Errors: NOT_FOUND for the
+// programme and the participant.
 func (s *Store) Links(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.LinkFilter, page affiliate.Page,
 ) ([]affiliate.Link, int64, error) {
@@ -158,10 +159,10 @@ func (s *Store) Links(
 	return links, total, err
 }
 
-// Lists of a partner's own links. A partner belongs to no workspace. Its participants,
-// found by partner and mode, determine the workspaces. Their links have the same mode.
-// The mode of the links is not a condition because the index of a participant's links
-// does not have it.
+// Lists of a partner's own links. A partner belongs to no workspace. The partner's
+// participants, found by partner and mode, determine the workspaces. There is no
+// condition on the mode of the links: links have the mode of their participant, and the
+// index of a participant's links does not contain the mode.
 const (
 	wherePartnerLinks = `
 		from participants t
@@ -208,8 +209,8 @@ func (s *Store) PartnerLink(ctx context.Context, partner affiliate.UserID, mode 
 	return row.link(), err
 }
 
-// PartnerParticipation returns a partner's participant in a programme, and its scope.
-// Errors: NOT_FOUND.
+// PartnerParticipation returns the id and the scope of the participant that a partner
+// has in a programme. Errors: NOT_FOUND.
 func (s *Store) PartnerParticipation(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program affiliate.ProgramID,
 ) (affiliate.Scope, affiliate.ParticipantID, error) {

@@ -11,30 +11,34 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The lists that list_counts counts, per programme.
+// The lists whose lengths are stored in list_counts, for each programme.
 const (
 	linkCount        = "links" // links that are not deleted, including default links
 	promoCodeCount   = "promo_codes"
 	participantCount = "participants." // followed by the status
 )
 
-// countSlots is the number of rows among which a counter is divided, so that
-// transactions that change it rarely wait for each other.
+// countSlots is the number of rows over which a counter or balance is distributed. Its
+// value is the sum of these rows. Transactions that change it at the same time
+// therefore rarely wait for each other. A slot is the number of such a row.
 const countSlots = 16
 
-// anySlot returns a random slot, for changes that have no id.
+// anySlot returns a random slot. It is used for changes whose slot is not determined by
+// an id.
 func anySlot() int16 { return rand.N(int16(countSlots)) } //nolint:gosec // not security relevant
 
-// countChange is a change of a list's length. The id of the element determines the
-// slot, so that all changes for one element update the same row.
+// countChange is a change of a list's length by N. ID is the id of the added or removed
+// element. It determines the slot, so that all changes for one element update the same
+// row.
 type countChange struct {
 	What string
 	ID   uuid.UUID
 	N    int64
 }
 
-// changeCounts updates list_counts in the transaction that changes a list. A
-// transaction makes all its changes in one call, which locks the rows in a fixed order.
+// changeCounts updates list_counts in the transaction that changes lists of a
+// programme. A transaction makes all its changes in one call, which locks the rows in a
+// fixed order.
 func changeCounts(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, program affiliate.ProgramID, changes ...countChange) error {
 	const change = `
 		insert into list_counts as c (workspace_id, program_id, what, slot, n)
@@ -52,7 +56,8 @@ func changeCounts(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, 
 	return nil
 }
 
-// listCount returns the sum of the exact lengths of lists.
+// listCount returns the total length of the given lists of a programme. The number is
+// exact.
 func listCount(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID, program affiliate.ProgramID, what ...string) (int64, error) {
 	const count = `
 		select coalesce(sum(n), 0)::bigint from list_counts where workspace_id = $1 and program_id = $2 and what = any($3)`

@@ -10,10 +10,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// publishEvents writes events and a delivery for each endpoint that subscribes to them.
-// It does not lock the endpoints, so it does not wait for a transaction that disables
-// one. A delivery that is created at that moment has the endpoint's old epoch and is
-// never sent.
+// publishEvents inserts events, and a delivery for each endpoint that subscribes to
+// them. It does not lock the endpoints, so it does not wait for a transaction that
+// disables an endpoint. If a delivery is created while its endpoint is being disabled,
+// it has an old epoch of the endpoint and is never sent.
 var publishEvents = rowsOf[newEventRow](`
 	with written as (
 		insert into events (%[1]s)
@@ -38,11 +38,11 @@ type newEventRow struct {
 	CreatedAt   time.Time             `db:"created_at"`
 }
 
-// eventBlock bounds the number of events in one round trip.
+// eventBlock is the maximum number of events in one round trip.
 const eventBlock = 500
 
-// Publish writes events, and a delivery for each endpoint that subscribes to them.
-// Event bodies are serialised once, here, and sent unchanged.
+// Publish stores events, and a delivery for each endpoint that subscribes to them. Here
+// the body of each event is serialised. It is later sent unchanged.
 func (tx *Tx) Publish(ctx context.Context, events ...affiliate.Event) error {
 	for from := 0; from < len(events); from += eventBlock {
 		batch := &pgx.Batch{}

@@ -11,7 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The partner's name and email address are copies from the account. A change of the
+// participantColumns are the fields of participantRow, selected from participants t.
+// partner_name and partner_email are copies from the partner's account. A change of the
 // account updates them.
 const participantColumns = `
 	t.id, t.workspace_id, t.mode, t.program_id, t.partner_id, t.partner_name, t.partner_email,
@@ -107,15 +108,16 @@ func refuseIfNone(tag pgconn.CommandTag, err error, reason affiliate.Reason) err
 }
 
 // MoveParticipant approves, rejects, suspends or reinstates a participant. reason may
-// be nil. Time and reason of a status are cleared when the status ends; the audit log
-// keeps them. Errors: NOT_FOUND, PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
+// be nil. When a participant is no longer rejected or suspended, the time and the
+// reason of that status are cleared; the audit log keeps them. Errors: NOT_FOUND,
+// PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
 func (s *Store) MoveParticipant(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
 	move affiliate.ParticipantMove, reason *string, at time.Time, by affiliate.Actor,
 ) (affiliate.Participant, error) {
-	// The row is locked by a separate statement. If one statement locked and updated
-	// it, that statement would, after its first wait, have to queue again behind the
-	// other waiting transactions.
+	// A separate statement locks the row. If the update itself locked the row, then
+	// after waiting once it would have to wait again, after all other waiting
+	// transactions.
 	const lock = `
 		select from participants
 		where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id
@@ -161,7 +163,7 @@ func (s *Store) MoveParticipant(
 		}
 		after = row.participant()
 		if move == affiliate.SuspendParticipant {
-			if err := s.deactivateSynced(ctx, tx, after, at, by); err != nil {
+			if err := s.deactivateSyncedCodes(ctx, tx, after, at, by); err != nil {
 				return err
 			}
 		}
@@ -186,7 +188,7 @@ func (s *Store) MoveParticipant(
 	return after, err
 }
 
-// refuseParticipantMove returns the reason why a move changed nothing.
+// refuseParticipantMove returns the reason why a move has changed no row.
 func refuseParticipantMove(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) error {
 	p, err := readParticipant(ctx, tx, scope, program, id)
 	if err != nil {
@@ -195,9 +197,10 @@ func refuseParticipantMove(ctx context.Context, tx *Tx, scope affiliate.Scope, p
 	return p.RefuseMove()
 }
 
-// deactivateSynced deactivates the promo codes that exist at the payment processor. The
-// processor does not check the status of the participant.
-func (s *Store) deactivateSynced(ctx context.Context, tx *Tx, p affiliate.Participant, at time.Time, by affiliate.Actor) error {
+// deactivateSyncedCodes deactivates the promo codes of a suspended participant that also
+// exist at the payment processor, because the processor does not check the
+// participant's status.
+func (s *Store) deactivateSyncedCodes(ctx context.Context, tx *Tx, p affiliate.Participant, at time.Time, by affiliate.Actor) error {
 	// Conversions lock promo codes in the same order.
 	const lock = `
 		select from promo_codes c
@@ -237,8 +240,8 @@ func (s *Store) deactivateSynced(ctx context.Context, tx *Tx, p affiliate.Partic
 	return tx.Publish(ctx, events...)
 }
 
-// participantChanged writes everything that follows from a change: the audit record,
-// the events, and the job that updates the edge directory.
+// participantChanged stores everything that follows from a change of a participant: the
+// audit record, the events, and the job that updates the edge directory.
 func (s *Store) participantChanged(
 	ctx context.Context, tx *Tx, p affiliate.Participant, action string, at time.Time, by affiliate.Actor,
 	was, is any, events ...affiliate.Event,

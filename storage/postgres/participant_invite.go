@@ -41,13 +41,14 @@ func (r participantInviteRow) invite() affiliate.ParticipantInvite {
 }
 
 // participantInviteDetails has the fields of an invitation that the audit log stores.
-// The email address is not among them: it is only in the invitation's row, where an
-// erasure can remove it.
+// The email address is missing: it is stored only in the row of the invitation, where
+// an erasure can remove it.
 type participantInviteDetails struct {
 	Program      affiliate.ProgramID `json:"program_id"`
 	Group        *affiliate.GroupID  `json:"group_id"`
 	ReferralCode string              `json:"referral_code"`
-	// Replaces is the earlier invitation to the same address that this one has ended.
+	// Replaces is the earlier invitation to the same address, if the new invitation has
+	// ended one.
 	Replaces *affiliate.InviteID `json:"replaces,omitempty"`
 }
 
@@ -58,7 +59,7 @@ func participantInviteAudit(i affiliate.ParticipantInvite, action string, at tim
 	}
 }
 
-// InviteParticipant stores an invitation with the digest of its token and ends an
+// InviteParticipant stores an invitation with the digest of its token. It ends an
 // earlier invitation to the same address. Errors: NOT_FOUND, PROGRAM_STATE_INVALID for
 // an archived programme, VALIDATION_ERROR for a group that does not belong to the
 // programme, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
@@ -90,8 +91,8 @@ func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantIn
 				return err
 			}
 			// If another transaction has inserted an invitation to the address after
-			// the update, nothing is inserted. The loop then ends that invitation and
-			// tries again.
+			// the update, this statement inserts nothing. The loop then ends the other
+			// invitation and tries again.
 			tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
 				"workspace": i.Scope.Workspace, "id": i.ID, "program": i.Program, "mode": i.Scope.Mode, "email": i.Email,
 				"group": i.Group, "code": i.ReferralCode, "digest": digest[:], "by": i.InvitedBy,
@@ -106,8 +107,8 @@ func (s *Store) InviteParticipant(ctx context.Context, i affiliate.ParticipantIn
 	})
 }
 
-// checkInvite refuses an invitation that could not be accepted. The programme stays
-// locked, so that no invitation is stored after the programme was archived.
+// checkInvite refuses an invitation that could not be accepted. It locks the programme,
+// so that no invitation is stored after the programme was archived.
 func checkInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite) error {
 	const (
 		takesPart = `

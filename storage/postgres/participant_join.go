@@ -12,11 +12,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Apply makes a partner a participant of a programme. The participant is approved at
-// once if the programme approves automatically. If a partner applies several times at
-// once, or several partners request the same code, exactly one application succeeds.
-// Errors: NOT_FOUND, VALIDATION_ERROR for terms, APPLICATION_DUPLICATE,
-// REFERRAL_CODE_TAKEN.
+// Apply makes a partner a participant of a programme. The participant is approved
+// immediately if the programme approves applications automatically. If a partner
+// applies several times at the same time, or several partners request the same code,
+// exactly one application succeeds. Errors: NOT_FOUND, VALIDATION_ERROR for the terms,
+// APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
 func (s *Store) Apply(ctx context.Context, a affiliate.Application, at time.Time, by affiliate.Actor) (affiliate.Participant, error) {
 	var p affiliate.Participant
 	err := s.InTx(ctx, func(tx *Tx) error {
@@ -35,29 +35,30 @@ func (s *Store) Apply(ctx context.Context, a affiliate.Application, at time.Time
 		if p, err = s.join(ctx, tx, p, a.ReferralCode, "participant.apply", by); err != nil {
 			return err
 		}
-		// The invited partner has joined, so nobody else may use the invitation's
-		// token.
-		_, err = tx.Exec(ctx, endInvited, p.Scope.Workspace, p.Scope.Mode, p.Program, email, at)
+		// The partner no longer needs an invitation, and nobody else may use its token.
+		_, err = tx.Exec(ctx, endInviteByEmail, p.Scope.Workspace, p.Scope.Mode, p.Program, email, at)
 		return err
 	})
 	return p, err
 }
 
-// endInvited ends the open invitation of an email address to a programme.
-const endInvited = `
+// endInviteByEmail ends the open invitation of an email address to a programme.
+const endInviteByEmail = `
 	update participant_invites set ended_at = $5
 	where workspace_id = $1 and mode = $2 and program_id = $3 and email = $4 and ended_at is null`
 
 // AcceptParticipantInvite makes a partner an approved participant of the programme to
-// which the token invites. It can be any partner, not only the one with the invited
-// address. If several calls use the same token, exactly one succeeds. A call that is
-// refused leaves the invitation open. Errors: NOT_FOUND, VALIDATION_ERROR for terms,
-// APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+// which the invitation belongs. Any partner with the token can accept, even with
+// another email address than the invited one. If several calls use the same token,
+// exactly one succeeds. If a call is refused, the invitation stays open. Errors:
+// NOT_FOUND, VALIDATION_ERROR for the terms, APPLICATION_DUPLICATE,
+// REFERRAL_CODE_TAKEN.
 func (s *Store) AcceptParticipantInvite(
 	ctx context.Context, digest [sha256.Size]byte, mode affiliate.Mode, partner affiliate.UserID, acceptTerms bool, at time.Time, by affiliate.Actor,
 ) (affiliate.Participant, error) {
-	// A partner's call has no workspace; the token determines it. A second call with
-	// the same token waits for this row lock and then does not find an open invitation.
+	// A partner's call contains no workspace; the token determines it. A second call
+	// with the same token waits for the lock on this row. When it gets the lock, it
+	// finds no open invitation.
 	const use = `
 		update participant_invites i
 		set ended_at = $3
@@ -91,10 +92,10 @@ func (s *Store) AcceptParticipantInvite(
 	return p, err
 }
 
-// openProgram returns the programme if it accepts the application. A partner's call has
-// no workspace; the programme, found by its id and mode, determines it. A private
-// programme accepts only partners that it has invited. The row stays locked, so that no
-// participant joins after the programme was paused.
+// openProgram returns the programme if it accepts the application. A partner's call
+// contains no workspace, so the programme is found by its id and mode. A private
+// programme accepts only partners that it has invited. The programme's row stays
+// locked, so that no participant joins after the programme was paused.
 func openProgram(ctx context.Context, tx *Tx, a affiliate.Application, email string, at time.Time) (affiliate.Program, error) {
 	const open = `
 		select ` + programColumns + `
@@ -119,9 +120,10 @@ func partnerAccount(ctx context.Context, tx *Tx, id affiliate.UserID) (name, ema
 }
 
 // join stores a new participant with the requested code, or with a code derived from
-// the partner's name. It also creates the default link and the totals, and updates the
-// counts. The counts come last because other transactions wait for these rows. A
-// duplicate application and a taken code are detected before anything else is written.
+// the partner's name. It also creates the default link and the rows for totals, and
+// updates the list counts. A duplicate application and a taken code are detected before
+// anything else is stored. The list counts are updated last, because other transactions
+// wait for these rows.
 func (s *Store) join(ctx context.Context, tx *Tx, p affiliate.Participant, requestedCode, action string, by affiliate.Actor) (affiliate.Participant, error) {
 	if err := insertParticipant(ctx, tx, p); err != nil {
 		return p, err
@@ -155,8 +157,9 @@ func (s *Store) join(ctx context.Context, tx *Tx, p affiliate.Participant, reque
 }
 
 // insertParticipant inserts the participant without a code; the caller adds the code
-// later. It waits for a concurrent application of the same partner that has not
-// committed yet. If that one commits, this one is refused as a duplicate.
+// later. If another transaction with an application of the same partner has not
+// committed yet, insertParticipant waits for it. If the other transaction commits, this
+// application is refused as a duplicate.
 func insertParticipant(ctx context.Context, tx *Tx, p affiliate.Participant) error {
 	const insert = `
 		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status,

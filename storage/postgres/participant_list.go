@@ -10,21 +10,21 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Lists of participants. A page in any order is read from an index that has this order.
-// Its cost is its offset and its size, not the size of the programme. The total is
-// stored in list_counts.
+// Lists of participants. For each order of a list there is an index that has this
+// order, and a page is read from this index. Its cost is its offset and its size, not
+// the size of the programme. The total is stored in list_counts.
 //
-// With a status or group filter, the default order has an index too. Other orders read
-// the programme's rows in order and filter them until the page is full. That is slow if
-// few rows match.
+// The default order also has an index for a filter by status or group. For other orders
+// with such a filter, Postgres reads the programme's rows in order and skips those that
+// do not match, until the page is full. That is slow if few rows match.
 //
 // A search finds its rows through its own indexes. Its cost is its number of matches.
 // If there are more than affiliate.MaxSearchTotal matches, the total stops after that
-// number. The pages are then read in the order of the list, with the search as a filter
-// condition.
+// number. The pages are then read in the order of the list, and the search is one more
+// condition for each row.
 //
 // A page and its total are read by two statements. A participant that joins between
-// them is only in the second result.
+// them is missing from the page but included in the total.
 
 // participantStatsRow is a participant with its stats.
 type participantStatsRow struct {
@@ -45,10 +45,10 @@ func (r participantStatsRow) participant() affiliate.Participant {
 	return p
 }
 
-// withStats returns a statement that adds stats and balance to the participants t that
-// the statement of selects. The stats are the stored totals plus the deltas that are
-// not added to them yet, read in one snapshot.
-func withStats(of string) string {
+// withStats returns a statement that reads participants t with their stats and balance.
+// participants is a statement that selects the participants. The stats are the stored
+// totals plus the deltas that are not yet added to the totals, read in one snapshot.
+func withStats(participants string) string {
 	return `
 		select ` + participantColumns + `,
 			coalesce(s.clicks, 0) + d.clicks as clicks,
@@ -56,7 +56,7 @@ func withStats(of string) string {
 			coalesce(s.revenue_cents, 0) + d.revenue_cents as revenue_cents,
 			coalesce(s.commission_cents, 0) + d.commission_cents as commission_cents,
 			b.balance_cents
-		from (` + of + `) t
+		from (` + participants + `) t
 		join programs p on p.workspace_id = t.workspace_id and p.id = t.program_id
 		left join participant_totals s on s.workspace_id = t.workspace_id and s.participant_id = t.id
 		cross join lateral (
@@ -74,9 +74,9 @@ func withStats(of string) string {
 		) b`
 }
 
-// participantSorts maps the orders of a list to expressions over participants t and
-// totals s. Each order ends with a tie-breaker. Names are compared byte by byte,
-// because the index of names must support prefix searches.
+// participantSorts maps the orders of a list to ORDER BY lists over participants t and
+// totals s. Each list ends with an id, so that no two rows are equal. Names are
+// compared byte by byte, because the index of names must also support prefix searches.
 var participantSorts = map[affiliate.ParticipantSort]struct{ descending, ascending string }{
 	affiliate.ParticipantsByAge: {
 		"t.created_at desc, t.id desc",
@@ -105,9 +105,9 @@ var participantSorts = map[affiliate.ParticipantSort]struct{ descending, ascendi
 }
 
 // ListParticipants returns one page of a programme's participants and the number of
-// rows on all pages. The number stops at affiliate.MaxSearchTotal for a search and at
-// affiliate.MaxTotal for a group. Errors: NOT_FOUND for the programme and the filter's
-// group.
+// participants on all pages. The number stops at affiliate.MaxSearchTotal if the filter
+// has a search text, and at affiliate.MaxTotal if it has a group. Errors: NOT_FOUND for
+// the programme and the filter's group.
 func (s *Store) ListParticipants(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID,
 	filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder, page affiliate.Page,
@@ -140,8 +140,8 @@ func (s *Store) ListParticipants(
 	return participants, total, err
 }
 
-// checkGroup checks that the group belongs to the programme. Nil passes. Errors:
-// NOT_FOUND.
+// checkGroup checks that the group belongs to the programme. If group is nil, there is
+// nothing to check. Errors: NOT_FOUND.
 func (s *Store) checkGroup(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) error {
 	if group == nil {
 		return nil
@@ -169,7 +169,7 @@ func participantListArgs(scope affiliate.Scope, program affiliate.ProgramID, fil
 	return args
 }
 
-// whereParticipants returns the conditions of a filter, without its search.
+// whereParticipants returns the WHERE clause for a filter, without its search text.
 func whereParticipants(filter affiliate.ParticipantFilter) string {
 	where := ` where t.workspace_id = @workspace and t.mode = @mode and t.program_id = @program`
 	if filter.Status != "" {
@@ -182,8 +182,8 @@ func whereParticipants(filter affiliate.ParticipantFilter) string {
 }
 
 // participantListSQL returns the statement for a page. Each combination of filter and
-// order is its own statement, so that Postgres plans it with the fitting index. search
-// is empty, participantsFound or participantsMatching.
+// order is a separate statement, so that Postgres can choose the index that fits it.
+// search is empty, participantsFound or the result of participantsMatching.
 func participantListSQL(filter affiliate.ParticipantFilter, search string, order affiliate.ParticipantOrder) string {
 	sorts, ok := participantSorts[order.By]
 	if !ok {
@@ -202,12 +202,12 @@ func participantListSQL(filter affiliate.ParticipantFilter, search string, order
 	return withStats(rows) + ` order by ` + sort
 }
 
-// participantsFound is the condition of a search whose matches are passed as an
-// argument.
+// participantsFound is the condition for a search if its matches have been read and are
+// passed as an argument.
 const participantsFound = ` and t.id = any(@found)`
 
-// participantsMatching returns the condition of a search with more than
-// affiliate.MaxSearchTotal matches.
+// participantsMatching returns the condition for a search if there are more than
+// affiliate.MaxSearchTotal matches. Postgres checks the condition for each row.
 func participantsMatching(filter affiliate.ParticipantFilter) string {
 	matches := []string{
 		`lower(t.partner_name) like lower(@pattern)`,
@@ -225,9 +225,9 @@ func participantsMatching(filter affiliate.ParticipantFilter) string {
 	return ` and (` + strings.Join(matches, ` or `) + `)`
 }
 
-// searchParticipants returns the participants that match the search and the rest of the
-// filter, in no particular order. If more than affiliate.MaxSearchTotal participants
-// match, it returns more than that number, but not necessarily all.
+// searchParticipants returns the ids of the participants that match all conditions of
+// the filter, in no particular order. If more than affiliate.MaxSearchTotal
+// participants match, it returns more than that number of ids, but not necessarily all.
 func (s *Store) searchParticipants(ctx context.Context, filter affiliate.ParticipantFilter, args pgx.NamedArgs) ([]affiliate.ParticipantID, error) {
 	rows, err := s.pool.Query(ctx, participantSearchSQL(filter), planForArgs, args)
 	if err != nil {
@@ -240,14 +240,14 @@ func (s *Store) searchParticipants(ctx context.Context, filter affiliate.Partici
 	return found, nil
 }
 
-// participantSearchSQL returns a statement that looks up the prefix in the index of
-// each searched column.
+// participantSearchSQL returns a statement that looks up the search text as a prefix in
+// the indexes of all searched columns.
 func participantSearchSQL(filter affiliate.ParticipantFilter) string {
 	where := whereParticipants(filter)
 	limit := fmt.Sprintf(` limit %d)`, affiliate.MaxSearchTotal+1)
 	kinds := []string{
 		`(select t.id from participants t` + where + ` and lower(t.partner_name) like lower(@pattern)` + limit,
-		// A participant can have several matching codes.
+		// The subquery lists a participant once, even if several of its codes match.
 		`(select t.id from participants t` + where + ` and t.id in (
 			select r.participant_id from referral_codes r
 			where r.workspace_id = @workspace and r.mode = @mode and r.program_id = @program and r.code like lower(@pattern))` + limit,
@@ -261,8 +261,8 @@ func participantSearchSQL(filter affiliate.ParticipantFilter) string {
 	return strings.Join(kinds, ` union `)
 }
 
-// The group determines programme and mode, so an index on the group alone is enough to
-// count.
+// The group determines the programme and the mode, so Postgres can count with an index
+// that contains only the group.
 const participantsInGroup = `
 	from participants t
 	where t.workspace_id = @workspace and t.group_id = @group
@@ -273,8 +273,8 @@ var (
 	countInGroupAndStatus = CountUpTo(affiliate.MaxTotal, participantsInGroup+` and t.status = @status`)
 )
 
-// countParticipants returns the number of rows on all pages, up to affiliate.MaxTotal
-// for a group.
+// countParticipants returns the number of participants on all pages. If the filter has
+// a group, the number stops at affiliate.MaxTotal.
 func (s *Store) countParticipants(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, args pgx.NamedArgs,
 ) (total int64, err error) {

@@ -12,23 +12,25 @@ import (
 )
 
 // When a participant is suspended, its pending commissions are flagged for review in
-// chunks. The first chunk is flagged in the transaction of the suspension, so that the
-// result is visible at once if there are few. Each further chunk has its own job and
-// transaction. No transaction therefore grows with the number of commissions.
+// chunks. The first chunk is flagged in the transaction of the suspension, so that a
+// participant with few commissions needs no job. Each further chunk has its own job and
+// transaction. The size of a transaction therefore does not grow with the number of
+// commissions.
 //
-// A commission that is not flagged yet cannot be paid out, because payouts check the
-// participant's status under a lock. Automatic approvals check the status too, without
-// the lock. An automatic approval that runs at the same time as the suspension may
-// still succeed.
+// A commission that is not flagged yet cannot be paid out, because a payout locks the
+// participant and checks its status. Automatic approval checks the status too, but does
+// not lock the participant. It may therefore still approve a commission if it runs at
+// the same time as the suspension.
 
-// reviewChunk bounds the commissions of one chunk.
+// reviewChunk is the maximum number of commissions in one chunk.
 const reviewChunk = 500
 
-// selectPendingOf reads the next pending commissions of a participant that have, or do
-// not have, a review reason. They are read oldest first from an index of pending
-// commissions by partner, because most commissions of a participant are not pending. It
-// skips a commission that the same move has already changed, which the code in its
-// history shows. A member may have changed it again since.
+// selectPendingOf reads the next pending commissions of a participant that have (or do
+// not have) a review reason, oldest first. It uses an index of pending commissions by
+// partner, because most commissions of a participant are not pending. It skips a
+// commission that the same move has already changed, because a member may have changed
+// the commission again since then. The code in the commission's history shows whether
+// the move has changed it.
 const selectPendingOf = `
 	select c.created_at, c.id
 	from commissions c
@@ -43,11 +45,11 @@ const selectPendingOf = `
 	order by c.created_at, c.id
 	limit @limit`
 
-// reviewPending flags the pending commissions of a suspended participant, so that they
-// are not approved automatically. When the participant is reinstated, it removes the
-// flags. It processes the first chunk here and enqueues a job for the rest. It must be
-// the last step of a move that takes locks. A conversion that is decided at the same
-// time may miss the flag.
+// reviewPending flags the pending commissions of a suspended participant for review, so
+// that they are not approved automatically. When the participant is reinstated, it
+// removes the flags. It processes the first chunk itself and enqueues a job for the
+// rest. A move must call it after taking all its other locks. If a conversion is
+// decided at the same time, its commission may stay without a flag.
 func (s *Store) reviewPending(
 	ctx context.Context, tx *Tx, p affiliate.Participant, move affiliate.ParticipantMove, at time.Time, by affiliate.Actor,
 ) error {
@@ -59,12 +61,12 @@ func (s *Store) reviewPending(
 	}, p.Partner, at)
 }
 
-// ReviewPending runs one job. It does nothing if the participant has another status
-// now, or was suspended again, because that later move has started its own jobs. If a
-// job runs twice because a process crashed before the job was marked as completed, the
-// second run processes the next chunk.
+// ReviewPending runs one job. It does nothing if the participant has another status now
+// or was suspended again, because the later move has its own jobs. If a job runs twice
+// because a process crashed before the job was marked as completed, the second run
+// processes the next chunk.
 func (s *Store) ReviewPending(ctx context.Context, job affiliate.ReviewPending, at time.Time) error {
-	// The participant stays locked, so that no chunk is flagged after the suspension
+	// The participant stays locked. Therefore no chunk is flagged after the suspension
 	// has ended, and two runs of the same job do not process the same chunk.
 	const lockIfUnchanged = `
 		select partner_id from participants
@@ -84,8 +86,8 @@ func (s *Store) ReviewPending(ctx context.Context, job affiliate.ReviewPending, 
 	})
 }
 
-// reviewNextChunk moves a chunk of commissions and enqueues a job for the rest. The
-// caller has locked the participant.
+// reviewNextChunk flags a chunk of commissions, or removes their flags, and enqueues a
+// job for the rest. The caller must have locked the participant.
 func (s *Store) reviewNextChunk(ctx context.Context, tx *Tx, job affiliate.ReviewPending, partner affiliate.UserID, at time.Time) error {
 	t := job.Transition(at)
 	type pendingRow struct {
@@ -112,7 +114,7 @@ func (s *Store) reviewNextChunk(ctx context.Context, tx *Tx, job affiliate.Revie
 	var changes []affiliate.CommissionChange
 	var events []affiliate.Event
 	for _, c := range locked {
-		if !job.Concerns(c.Commission) { // the commission changed before it was locked
+		if !job.Concerns(c.Commission) { // the commission has changed since it was read
 			continue
 		}
 		t.Commission = c.ID

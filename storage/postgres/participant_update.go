@@ -10,10 +10,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// UpdateParticipant changes the fields that the patch names. If nothing changes, it
-// writes no audit record. It publishes no event, except for the default link when the
-// referral code changes. Errors: NOT_FOUND, PARTICIPANT_ERASED, VALIDATION_ERROR for a
-// group that does not belong to the programme, REFERRAL_CODE_TAKEN.
+// UpdateParticipant changes the fields that the patch contains. If nothing changes, it
+// writes no audit record. It publishes an event only if the referral code changes; the
+// event is about the default link. Errors: NOT_FOUND, PARTICIPANT_ERASED,
+// VALIDATION_ERROR for a group that does not belong to the programme,
+// REFERRAL_CODE_TAKEN.
 func (s *Store) UpdateParticipant(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
 	patch affiliate.ParticipantPatch, at time.Time, by affiliate.Actor,
@@ -71,8 +72,8 @@ func (s *Store) UpdateParticipant(
 	return after, err
 }
 
-// participantUpdated writes everything that follows from an update. The edge directory
-// and the link's event are only affected if the code changes.
+// participantUpdated stores everything that follows from an update of a participant.
+// Only a change of the referral code affects the edge directory and causes an event.
 func (s *Store) participantUpdated(ctx context.Context, tx *Tx, before, after affiliate.Participant, by affiliate.Actor, was, is any) error {
 	if after.ReferralCode == before.ReferralCode {
 		return tx.Audit(ctx, participantAudit(after, "participant.update", after.UpdatedAt, by, was, is))
@@ -83,8 +84,9 @@ func (s *Store) participantUpdated(ctx context.Context, tx *Tx, before, after af
 	return s.participantChanged(ctx, tx, after, "participant.update", after.UpdatedAt, by, was, is)
 }
 
-// lockGroup checks that the group, if one is given, belongs to the programme, and
-// prevents its deletion until the transaction ends. The programme determines the mode.
+// lockGroup checks that the group belongs to the programme, and prevents its deletion
+// until the transaction ends. It does nothing if group is nil. The statement needs no
+// condition on the mode, because the programme has only one mode.
 func lockGroup(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) error {
 	const lock = `
 		select true from groups where workspace_id = $1 and program_id = $2 and id = $3

@@ -10,8 +10,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A partner account belongs to no workspace and has no mode. Its statements filter by
-// the account's id.
+// A partner account belongs to no workspace and has no mode. The statements about
+// accounts filter by the account's id.
 const selectProfile = `
 	select u.id, u.email, u.name, u.country, u.company_name, u.website_url, u.version, u.created_at,
 		m.method, m.account_hint, m.updated_at as method_set_at
@@ -54,20 +54,20 @@ func (s *Store) PartnerProfile(ctx context.Context, id affiliate.UserID) (affili
 	return readProfile(ctx, s.pool, selectProfile, id)
 }
 
-// UpdatePartnerProfile changes the fields that the patch names. If nothing changes, it
-// writes no audit record. Errors: NOT_FOUND, VALIDATION_ERROR.
+// UpdatePartnerProfile changes the fields that the patch contains. If nothing changes,
+// it writes no audit record. Errors: NOT_FOUND, VALIDATION_ERROR.
 func (s *Store) UpdatePartnerProfile(
 	ctx context.Context, id affiliate.UserID, patch affiliate.PartnerProfilePatch, at time.Time, by affiliate.Actor,
 ) (affiliate.PartnerProfile, error) {
 	const update = `
 		update users set name = $2, country = $3, company_name = $4, website_url = $5, version = $6
 		where id = $1 and kind = 'partner'`
-	// The copies of the name in all workspaces and both modes.
+	// rename updates the copies of the name in all workspaces and both modes.
 	const rename = `update participants set partner_name = $2 where partner_id = $1`
 	var after affiliate.PartnerProfile
 	err := s.InTx(ctx, func(tx *Tx) error {
-		// The row stays locked from the read to the write. This lock also stops
-		// applications, which copy the name into a new participant.
+		// The row stays locked from the read to the write. Applications of the partner
+		// wait for this lock, because they copy the name into a new participant.
 		before, err := readProfile(ctx, tx, selectProfile+` for no key update of u`, id)
 		if err != nil {
 			return err
@@ -88,8 +88,8 @@ func (s *Store) UpdatePartnerProfile(
 				return fmt.Errorf("rename participants: %w", err)
 			}
 		}
-		// The audit record contains no values, because an erasure could not remove them
-		// from the log.
+		// The audit record contains the names of the changed fields, but not their
+		// values, because an erasure could not remove the values from the log.
 		changed := map[string][]string{"changed": slices.Sorted(maps.Keys(is))}
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
 			User: id, Actor: by, At: at, Action: "profile.update", After: changed,

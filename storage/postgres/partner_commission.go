@@ -11,18 +11,18 @@ import (
 )
 
 // A partner has commissions in many workspaces. The statements therefore filter by the
-// partner and the mode instead of a workspace. With a programme filter, they filter by
-// the workspace of the partner's participant in it.
+// partner and the mode instead of a workspace. If the filter has a programme, they
+// filter by the workspace and the id of the partner's participant in this programme.
 //
 // A page in the order of creation is read from an index that has this order:
-// commissions_by_partner, with a status commissions_by_partner_status, with a programme
-// commissions_by_participant. Its cost is its offset and its size. In any other order,
-// the cost is one pass over the rows that match the filter. The total is an index-only
-// count that stops at affiliate.MaxTotal. It is not needed for the last page. Only a
-// filter by both status and programme has to read the rows.
+// commissions_by_partner, commissions_by_partner_status if the filter has a status, or
+// commissions_by_participant if it has a programme. The cost of the page is its offset
+// and its size. In any other order, the statement reads all rows that match the filter.
+// The total stops at affiliate.MaxTotal. It is counted in the index alone, unless the
+// filter has both a status and a programme. For the last page, nothing is counted.
 
-// partnerCommissionColumns are the columns that a partner may see, from commissions c
-// and programs p.
+// partnerCommissionColumns are the columns that a partner may see, selected from
+// commissions c and programs p.
 const partnerCommissionColumns = `
 	c.id, c.program_id as program, p.name as program_name, c.participant_id as participant, c.mode, c.status,
 	c.commission_type as type, c.event_type, c.rate_bps, c.flat_amount_cents as flat_cents, c.amount_cents,
@@ -30,9 +30,9 @@ const partnerCommissionColumns = `
 	c.hold_until, c.rejection_code, c.approved_at, c.rejected_at, c.paid_at, c.refunded_at, c.created_at`
 
 // PartnerCommissions returns one page of a partner's commissions in the mode, and the
-// number of rows on all pages, up to affiliate.MaxTotal. The order can be by creation,
-// amount or status. Errors: NOT_FOUND for a programme in which the partner does not
-// take part.
+// number of rows on all pages, up to affiliate.MaxTotal. The page can be ordered by
+// creation, amount or status. Errors: NOT_FOUND for a programme in which the partner
+// does not take part.
 func (s *Store) PartnerCommissions(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode,
 	filter affiliate.PartnerCommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
@@ -99,8 +99,9 @@ func (s *Store) partnerCommissionConditions(
 	return where, nil
 }
 
-// partnerCommissionsSQL returns the statements for a page and for the total. The last
-// two arguments of the first are the size and offset of the page.
+// partnerCommissionsSQL returns the statements for a page and for the total. After the
+// arguments of where, the first statement has two more: the size and the offset of the
+// page.
 func partnerCommissionsSQL(where conditions, order affiliate.CommissionOrder) (page, count string) {
 	direction := " desc"
 	if order.Ascending {
@@ -116,9 +117,10 @@ func partnerCommissionsSQL(where conditions, order affiliate.CommissionOrder) (p
 	return page, commissionTotalSQL(where, affiliate.MaxTotal)
 }
 
-// partnerBalances sums the partner's balances in the mode, its pending commissions and
-// its paid commissions. The commissions are summed with an index-only scan of
-// commissions_by_partner_status, whose cost grows with their number.
+// partnerBalances sums the partner's balances, pending commissions and paid commissions
+// in the mode. The commissions are summed with an index-only scan of
+// commissions_by_partner_status. The cost of this scan grows with the number of
+// commissions.
 const partnerBalances = `
 	select currency, sum(balance_cents)::bigint as balance_cents, sum(pending_cents)::bigint as pending_cents, sum(paid_cents)::bigint as paid_cents
 	from (
@@ -134,8 +136,8 @@ const partnerBalances = `
 	group by currency
 	order by currency`
 
-// PartnerBalances returns, for each currency, what a partner is owed, its pending
-// commissions and its paid commissions in the mode.
+// PartnerBalances returns three sums for each currency in the mode: the amount that is
+// owed to the partner, the pending commissions and the paid commissions.
 func (s *Store) PartnerBalances(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]affiliate.PartnerBalance, error) {
 	rows, err := s.pool.Query(ctx, partnerBalances, partner, mode)
 	if err != nil {

@@ -11,18 +11,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A partner's call has no workspace. The partner's own programmes are found by the
-// account and the mode, public programmes by being public. The data of a participation
-// is then read with its workspace, only for the rows of the page.
+// A partner's call contains no workspace. The partner's own programmes are found by the
+// account and the mode. Public programmes are found by the column is_public. The data
+// of a participation are then read with its workspace, only for the rows of the page.
 //
-// The cost of a page of the partner's own programmes, and of its total, is the number
+// For the partner's own programmes, the cost of a page and of the total is the number
 // of the partner's participations, which is small. A page of public programmes is read
-// from programs_public in its order, and its total is an index-only count. With a
-// search, the cost of both is the number of matches (programs_public_by_name).
+// from the index programs_public, which has the order of the list, and the total is
+// counted in this index alone. A search for public programmes reads all matches from
+// the index programs_public_by_name, both for the page and for the total.
 const (
-	// mine is materialized and read by the partner's id. If Postgres read it starting
-	// from the programmes, it could read all their participants.
-	mine = `
+	// ownParticipations reads the partner's participations. The CTE is materialized so
+	// that Postgres reads them once, by the partner's id. Otherwise Postgres could
+	// start from the programmes and read all their participants.
+	ownParticipations = `
 	with mine as materialized (
 		select t.workspace_id, t.program_id, t.id, t.status, t.referral_code, t.group_id, t.override_rate_bps,
 			t.override_flat_amount_cents, t.applied_at, t.approved_at, t.rejected_at, t.suspended_at, t.created_at
@@ -30,8 +32,8 @@ const (
 		where t.partner_id = @partner and t.mode = @mode
 	)`
 
-	fromMine       = ` from mine t`
-	fromMineByName = fromMine + `
+	fromOwn       = ` from mine t`
+	fromOwnByName = fromOwn + `
 		where exists (
 			select from programs p
 			where p.workspace_id = t.workspace_id and p.id = t.program_id and lower(p.name) like lower(@search))`
@@ -40,7 +42,7 @@ const (
 		where p.mode = @mode and p.status = 'active' and p.is_public`
 	fromPublicByName = fromPublic + ` and lower(p.name) like lower(@search)`
 
-	pageOfMine   = `select t.workspace_id, t.program_id, t.created_at, t.id`
+	pageOfOwn    = `select t.workspace_id, t.program_id, t.created_at, t.id`
 	pageOfPublic = `select p.workspace_id, p.id as program_id, p.created_at, p.id`
 	newestFirst  = `
 		order by created_at desc, id desc
@@ -52,11 +54,12 @@ const (
 			or exists (select from mine t where t.workspace_id = p.workspace_id and t.program_id = p.id))`
 )
 
-// withParticipation returns a statement that adds the partner's participation to the
-// programmes of a page. The stats are the stored totals plus the deltas that are not
-// added to them yet. The balance is the sum of its slots.
+// withParticipation returns a statement that reads the programmes of a page and the
+// partner's participation in each. The stats are the stored totals plus the deltas that
+// are not yet added to the totals. The balance is the sum of its rows in
+// ledger_balances.
 func withParticipation(page string) string {
-	return mine + `
+	return ownParticipations + `
 	select ` + programColumns + `, w.name as merchant_name,
 		t.id as participant_id, t.status as participation_status, t.applied_at, t.approved_at, t.rejected_at, t.suspended_at,
 		t.override_rate_bps, t.override_flat_amount_cents,
@@ -172,24 +175,25 @@ func partnerRate(bps, flatCents *int64) *affiliate.Rate {
 }
 
 // partnerProgramsSQL returns the statements for a page and for the total. The total
-// stops at affiliate.MaxTotal, or with a search at affiliate.MaxSearchTotal.
+// stops at affiliate.MaxTotal, or at affiliate.MaxSearchTotal if the filter has a
+// search text.
 func partnerProgramsSQL(filter affiliate.PartnerProgramFilter) (page, count string) {
-	columns, from := pageOfMine, fromMine
+	columns, from := pageOfOwn, fromOwn
 	switch {
 	case filter.Public && filter.Search != "":
 		columns, from = pageOfPublic, fromPublicByName
 	case filter.Public:
 		columns, from = pageOfPublic, fromPublic
 	case filter.Search != "":
-		from = fromMineByName
+		from = fromOwnByName
 	}
-	return withParticipation(columns + from + newestFirst), mine + ` ` + CountUpTo(affiliate.MaxTotalOf(filter.Search), from)
+	return withParticipation(columns + from + newestFirst), ownParticipations + ` ` + CountUpTo(affiliate.MaxTotalOf(filter.Search), from)
 }
 
 // PartnerPrograms returns one page of programmes, newest first, and the number of
-// programmes on all pages, up to affiliate.MaxTotal, or with a search up to
-// affiliate.MaxSearchTotal. The partner's own programmes are ordered by the time of
-// joining.
+// programmes on all pages. The number stops at affiliate.MaxTotal, or at
+// affiliate.MaxSearchTotal if the filter has a search text. The partner's own
+// programmes are ordered by the time at which the partner joined.
 func (s *Store) PartnerPrograms(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PartnerProgramFilter, page affiliate.Page,
 ) ([]affiliate.PartnerProgram, int64, error) {
@@ -209,7 +213,7 @@ func (s *Store) PartnerPrograms(
 	return programs, total, nil
 }
 
-// PartnerProgram returns one programme that the partner takes part in or that is
+// PartnerProgram returns a programme if the partner takes part in it or if it is
 // public. Errors: NOT_FOUND.
 func (s *Store) PartnerProgram(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.ProgramID,

@@ -10,8 +10,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// payoutColumns are the fields of affiliate.Payout, from payouts p. The workspace is
-// not among them because every statement gets it as an argument.
+// payoutColumns are the fields of affiliate.Payout, selected from payouts p. The
+// workspace is missing because every statement gets the workspace as an argument.
 const payoutColumns = `
 	p.id, p.mode, p.batch_id as batch, p.program_id as program, p.participant_id as participant, p.partner_id as partner,
 	p.amount_cents, p.currency, p.commission_count, p.adjustment_cents, p.status, p.method, p.reference, p.failure_reason,
@@ -31,8 +31,8 @@ func (r payoutRow) payout(workspace affiliate.WorkspaceID) affiliate.Payout {
 	return p
 }
 
-// lockPayouts locks the payouts of a locked batch that have one of the statuses, in the
-// order of their ids.
+// lockPayouts locks and returns the payouts of a locked batch that have one of the
+// statuses, in the order of their ids.
 func lockPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, statuses ...affiliate.PayoutStatus) ([]affiliate.Payout, error) {
 	const lock = `
 		select ` + payoutColumns + `
@@ -71,8 +71,8 @@ func insertPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, pay
 	return nil
 }
 
-// payoutArgs returns the arguments of statements that write payouts of one batch, with
-// an array for each column.
+// payoutArgs returns the arguments of statements that write payouts of one batch. It
+// has an array for each column.
 func payoutArgs(batch affiliate.PayoutBatch, at time.Time, payouts []affiliate.Payout) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace":       batch.Scope.Workspace,
@@ -99,7 +99,7 @@ func payoutArgs(batch affiliate.PayoutBatch, at time.Time, payouts []affiliate.P
 	}
 }
 
-// column returns one value of each row.
+// column returns a slice with one value of each row.
 func column[R, T any](rows []R, value func(R) T) []T {
 	values := make([]T, len(rows))
 	for i, row := range rows {
@@ -108,9 +108,10 @@ func column[R, T any](rows []R, value func(R) T) []T {
 	return values
 }
 
-// movePayouts writes moves of locked payouts of one batch with what follows from them:
-// the ledger entries, the status of the batch, and the events. The caller assigns or
-// releases the commissions. The returned batch has no counts and totals.
+// movePayouts stores changes of locked payouts of one batch. It also stores what
+// follows from the changes: ledger entries, the status of the batch, and events. The
+// caller adds commissions to the payouts or removes them. The returned batch has no
+// counts and totals.
 func movePayouts(
 	ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at time.Time, changes ...affiliate.PayoutChange,
 ) (affiliate.PayoutBatch, error) {
@@ -162,7 +163,8 @@ func movePayouts(
 	return batch, nil
 }
 
-// auditedPayout has the fields that a member's move can change.
+// auditedPayout has the fields of a payout that a member can change, with their names
+// in audit records.
 type auditedPayout struct {
 	Status      affiliate.PayoutStatus `json:"status"`
 	AmountCents int64                  `json:"amount_cents"`

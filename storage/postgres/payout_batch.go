@@ -11,16 +11,17 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Payouts only change while their batch is locked. A transaction locks the batch, its
+// Payouts change only while their batch is locked. A transaction locks the batch, its
 // payouts, their participants and their commissions, in this order.
 
 const batchColumns = `
 	b.id, b.status, b.program_ids as programs, b.cutoff, b.created_by, b.confirmed_by, b.created_at, b.confirmed_at,
 	b.completed_at, b.version`
 
-// InsertPayoutBatch stores a new batch with its payouts, assigns the commissions to
-// them, and writes the events and the audit record. LockPayoutsDue has locked the
-// participants and commissions. The returned batch has its counts and totals.
+// InsertPayoutBatch stores a new batch with its payouts, adds the commissions to the
+// payouts, and writes the events and the audit record. The caller must have locked the
+// participants and commissions with LockPayoutsDue. The returned batch has its counts
+// and totals.
 func (tx *Tx) InsertPayoutBatch(ctx context.Context, draft affiliate.PayoutBatchDraft, by affiliate.Actor) (affiliate.PayoutBatch, error) {
 	const insert = `
 		insert into payout_batches (workspace_id, id, mode, status, program_ids, cutoff, created_by, created_at, version)
@@ -51,7 +52,8 @@ func (tx *Tx) InsertPayoutBatch(ctx context.Context, draft affiliate.PayoutBatch
 	})
 }
 
-// lockBatch locks a batch. This lock protects all its payouts. Errors: NOT_FOUND.
+// lockBatch locks a batch. While a batch is locked, no other transaction changes its
+// payouts. Errors: NOT_FOUND.
 func lockBatch(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
 	const lock = `
 		select ` + batchColumns + `
@@ -70,19 +72,20 @@ func collectBatch(rows pgx.Rows, scope affiliate.Scope) (affiliate.PayoutBatch, 
 	if err != nil {
 		return batch, fmt.Errorf("payout batch: %w", err)
 	}
-	return inUTC(batch, scope), nil
+	return normalizeBatch(batch, scope), nil
 }
 
-func inUTC(b affiliate.PayoutBatch, scope affiliate.Scope) affiliate.PayoutBatch {
+// normalizeBatch sets the scope of a batch that was read and converts its times to UTC.
+func normalizeBatch(b affiliate.PayoutBatch, scope affiliate.Scope) affiliate.PayoutBatch {
 	b.Scope = scope
 	b.Cutoff, b.CreatedAt = b.Cutoff.UTC(), b.CreatedAt.UTC()
 	b.ConfirmedAt, b.CompletedAt = UTC(b.ConfirmedAt), UTC(b.CompletedAt)
 	return b
 }
 
-// selectPayoutStatuses returns the statuses that occur among a batch's payouts. It
-// probes the index once per status and counts nothing, so its cost does not depend on
-// the number of payouts. The lateral with a limit keeps the planner from joining all
+// selectPayoutStatuses returns the statuses that a batch's payouts have. It searches
+// the index once per status and counts nothing, so its cost does not depend on the
+// number of payouts. The lateral join with a limit keeps the planner from joining all
 // payouts.
 const selectPayoutStatuses = `
 	select s.status
@@ -138,7 +141,8 @@ const sumBatches = `
 	group by p.batch_id, p.status, p.currency
 	order by p.batch_id, p.currency`
 
-// setPayoutCounts sets the counts and totals of batches.
+// setPayoutCounts sets the counts and totals of batches. Canceled payouts are counted,
+// but they are not part of the totals.
 func setPayoutCounts(ctx context.Context, db Queryer, scope affiliate.Scope, batches []affiliate.PayoutBatch) error {
 	type sum struct {
 		Batch       affiliate.PayoutBatchID
@@ -174,9 +178,9 @@ func setPayoutCounts(ctx context.Context, db Queryer, scope affiliate.Scope, bat
 	return nil
 }
 
-// ConfirmPayoutBatch confirms a draft batch. Commissions that are no longer payable are
-// first removed from their payouts, and amounts and adjustments are computed again. A
-// payout whose amount can no longer be paid is canceled. Errors: NOT_FOUND,
+// ConfirmPayoutBatch confirms a draft batch. It first removes commissions that are no
+// longer payable from their payouts and computes amounts and adjustments again. If the
+// new amount of a payout cannot be paid, it cancels the payout. Errors: NOT_FOUND,
 // PAYOUT_STATE_INVALID.
 func (s *Store) ConfirmPayoutBatch(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor,
@@ -211,9 +215,9 @@ func (s *Store) ConfirmPayoutBatch(
 	return batch, err
 }
 
-// recheckPayouts moves payouts to the next status. Under locks of their participants
-// and commissions, it computes again what each payout can contain. It releases
-// commissions that are no longer payable and cancels payouts whose amount can no longer
+// recheckPayouts moves payouts to the next status. It locks their participants and
+// commissions and then computes the amount of each payout again. It releases
+// commissions that are no longer payable, and cancels payouts whose new amount cannot
 // be paid.
 func recheckPayouts(
 	ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, payouts []affiliate.Payout, move affiliate.PayoutMove, at time.Time, by affiliate.Actor,
@@ -244,8 +248,8 @@ func recheckPayouts(
 	canceled := map[affiliate.PayoutID]bool{}
 	for _, p := range payouts {
 		d := due[account{p.Participant, p.Currency}].WithCommissions(stillPayable[p.ID])
-		// The amount due does not contain the adjustments of open payouts, so this
-		// payout's own adjustment is added.
+		// The amount due leaves out the adjustments of all open payouts. This payout is
+		// one of them, so its own adjustment is added again.
 		d.AdjustmentCents += p.AdjustmentCents
 		t := affiliate.PayoutTransition{Move: move, Actor: by, At: at}
 		if d.Exclusion() != "" {
@@ -273,15 +277,15 @@ func recheckPayouts(
 	if err := releaseCommissions(ctx, tx, batch.Scope, left, at); err != nil {
 		return nil, err
 	}
-	// A canceled payout keeps its list of commissions, like its amount.
+	// A canceled payout keeps its amount and its list of commissions.
 	if err := pruneContents(ctx, tx, batch.Scope, continuing, kept); err != nil {
 		return nil, err
 	}
 	return changes, recordContents(ctx, tx, batch.Scope, kept)
 }
 
-// CancelPayoutBatch cancels a batch and its draft and pending payouts. No payout of the
-// batch may be processing or paid. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
+// CancelPayoutBatch cancels a batch with its draft and pending payouts. It refuses a
+// batch that has a processing or paid payout. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
 func (s *Store) CancelPayoutBatch(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor,
 ) (affiliate.PayoutBatch, error) {

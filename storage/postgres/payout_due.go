@@ -13,28 +13,31 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The amount due to a participant has two parts: the payable commissions, and the
-// remaining ledger balance that no open payout contains yet. The remainder is
+// The amount due to a participant has two parts. The first part is the payable
+// commissions. The second part is the adjustment, which is the rest of the ledger
+// balance that no open payout contains yet:
 //
 //	balance + processing payouts − approved commissions − adjustments of open payouts
 //
-// It consists of bonuses and debts. A commission is in the ledger from its approval on,
-// and a payout from its sending on. Approved commissions and processing payouts are
-// therefore taken out of the balance. The remainder does not change when a commission
-// is approved, rejected, or paid in full.
+// The adjustment consists of bonuses and debts. The ledger contains a commission once
+// it is approved, and a payout once it is sent. The formula therefore removes approved
+// commissions and processing payouts from the balance. The adjustment does not change
+// when a commission is approved, rejected, or paid in full.
 
-// payable is the condition that an approved commission c of a programme p can be paid.
-// It does not check whether the commission is already in a payout.
-const payable = `(
+// payableCondition is the condition under which an approved commission c of a programme
+// p can be paid. It does not check whether the commission is already in a payout.
+const payableCondition = `(
 	not c.needs_review and c.dispute_status in ('none', 'won') and (c.hold_until is null or c.hold_until <= @cutoff)
 	and c.approved_at <= @cutoff::timestamptz - p.payout_term_days * interval '24 hours')`
 
-// selectPayoutsDue reads all amounts due in one statement, and thus in one snapshot.
-// Arguments can restrict it to programmes and participants. Without @settled,
-// participants to whom nothing is due are left out. The sums over commissions are
-// index-only scans (commissions_payable, commissions_unpaid). They are computed once,
-// in a materialized CTE, and the joins use arguments. Postgres can therefore not decide
-// to compute the sums again for each participant, whatever it estimates.
+// selectPayoutsDue reads all amounts due in one statement, and so in one snapshot. Its
+// arguments can restrict it to some programmes and participants. If @settled is false,
+// it leaves out participants to whom nothing is due.
+//
+// The sums over commissions are index-only scans (commissions_payable,
+// commissions_unpaid). They are computed in a materialized CTE, and the other tables
+// are joined by arguments. Postgres therefore computes the sums only once. With a wrong
+// estimate it could otherwise compute them again for each participant.
 const selectPayoutsDue = `
 	with parts as (
 		select b.participant_id, b.currency, b.balance_cents as adjustment_cents, 0 as commission_count, 0 as commission_cents,
@@ -55,7 +58,7 @@ const selectPayoutsDue = `
 		select c.participant_id, c.currency, 0, 1, c.amount_cents, c.approved_at
 		from commissions c
 		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
-		where c.workspace_id = @workspace and c.mode = @mode and c.status = 'approved' and c.payout_id is null and ` + payable + `
+		where c.workspace_id = @workspace and c.mode = @mode and c.status = 'approved' and c.payout_id is null and ` + payableCondition + `
 			and (@participants::uuid[] is null or c.participant_id = any(@participants))
 	), sums as materialized (
 		select participant_id, currency, sum(adjustment_cents)::bigint as adjustment_cents, sum(commission_count)::bigint as commission_count,
@@ -74,7 +77,8 @@ const selectPayoutsDue = `
 	where (@programs::uuid[] is null or t.program_id = any(@programs))
 		and (@settled or s.commission_cents <> 0 or s.adjustment_cents <> 0)`
 
-// dueArgs returns the arguments of selectPayoutsDue. Nil participants means all.
+// dueArgs returns the arguments of selectPayoutsDue. If participants is nil, the
+// statement reads all participants.
 func dueArgs(selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": selection.Scope.Workspace, "mode": selection.Scope.Mode, "programs": nilIfEmpty(selection.Programs), "cutoff": selection.Cutoff,
@@ -89,8 +93,9 @@ func nilIfEmpty[T any](list []T) []T {
 	return list
 }
 
-// payoutsDue reads the amounts due. For given participants it returns all amounts. For
-// all participants (nil) it leaves out those to whom nothing is due.
+// payoutsDue reads the amounts due. For given participants, the result also contains
+// amounts of zero. If participants is nil, it reads all participants and leaves out
+// those to whom nothing is due.
 func payoutsDue(ctx context.Context, db Queryer, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) ([]affiliate.PayoutDue, error) {
 	rows, _ := db.Query(ctx, selectPayoutsDue, planForArgs, dueArgs(selection, participants))
 	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutDue])
@@ -100,7 +105,8 @@ func payoutsDue(ctx context.Context, db Queryer, selection affiliate.PayoutSelec
 	return due, nil
 }
 
-// dueByAccount reads the amounts due to participants that the caller has locked.
+// dueByAccount reads the amounts due to participants that the caller has locked, by
+// participant and currency.
 func dueByAccount(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, cutoff time.Time, participants []affiliate.ParticipantID,
 ) (map[account]affiliate.PayoutDue, error) {
@@ -130,8 +136,8 @@ func lockParticipants(ctx context.Context, tx *Tx, scope affiliate.Scope, ids []
 }
 
 // PayoutsDue returns the payouts that a new batch would contain, ordered by partner
-// name, followed by those that would be left out, in the same order. Errors: NOT_FOUND
-// for a programme.
+// name. After them it returns the payouts that the batch would leave out, in the same
+// order. Errors: NOT_FOUND for a programme.
 func (s *Store) PayoutsDue(ctx context.Context, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
 	due, err := payoutsDueOfAll(ctx, s.pool, selection)
 	if err != nil {
@@ -151,8 +157,8 @@ func (s *Store) PayoutsDue(ctx context.Context, selection affiliate.PayoutSelect
 	return due, nil
 }
 
-// PayoutsDue returns the payouts that a new batch would contain and those that would be
-// left out, in no particular order and without locks. Errors: NOT_FOUND for a
+// PayoutsDue returns the payouts that a new batch would contain and the payouts that it
+// would leave out, in no particular order and without locks. Errors: NOT_FOUND for a
 // programme.
 func (tx *Tx) PayoutsDue(ctx context.Context, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
 	return payoutsDueOfAll(ctx, tx, selection)
@@ -167,9 +173,9 @@ func payoutsDueOfAll(ctx context.Context, db Queryer, selection affiliate.Payout
 	return payoutsDue(ctx, db, selection, nil)
 }
 
-// LockPayoutsDue locks participants and their payable commissions that are in no
-// payout. It returns the amounts due to the participants in each currency, and the
-// commissions in the order of their ids.
+// LockPayoutsDue locks participants, and those of their payable commissions that are in
+// no payout. It returns the amounts due to the participants in each currency, and the
+// locked commissions in the order of their ids.
 func (tx *Tx) LockPayoutsDue(
 	ctx context.Context, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID,
 ) (due []affiliate.PayoutDue, unassigned []affiliate.HeldCommission, err error) {
@@ -188,7 +194,8 @@ func (tx *Tx) LockPayoutsDue(
 	return due, unassigned, err
 }
 
-// checkPrograms checks that the mode has the selected programmes. Errors: NOT_FOUND.
+// checkPrograms checks that the selected programmes exist in the scope. Errors:
+// NOT_FOUND.
 func checkPrograms(ctx context.Context, db Queryer, selection affiliate.PayoutSelection) error {
 	const unknown = `
 		select exists (

@@ -13,22 +13,23 @@ import (
 )
 
 // The contents of a draft or pending payout depend on its commissions. A commission
-// that is no longer payable leaves its payout, and a commission whose amount falls
-// lowers the amount of its payout. The transaction that changes the commission also
-// changes the payout.
+// that is no longer payable is removed from its payout. If the amount of a commission
+// decreases, the amount of its payout decreases too. The transaction that changes the
+// commission also changes the payout.
 //
 // Transactions lock batches, their payouts, and the commissions of these payouts, in
 // this order (payout_batch.go). A transaction that changes a commission therefore locks
 // the commission's payout before the commission.
 
-// errConcurrentPayout means that a commission was added to a new payout after the
-// transaction looked for payouts and before it locked the commission. It is a
-// serialization failure, so InTx starts the transaction again.
+// errConcurrentPayout means that another transaction added a commission to a new
+// payout, after this transaction looked for payouts and before it locked the
+// commission. It is a serialization failure, so InTx starts this transaction again.
 var errConcurrentPayout = &pgconn.PgError{Code: codeSerializationFailure, Message: "the commission was added to a new payout"}
 
-// The statements that find and lock the unsent payouts of approved commissions, and
-// their batches. Each runs after the previous one has its locks, so it sees the changes
-// that the previous one waited for.
+// These statements find and lock the payouts that contain given approved commissions
+// and have not been sent, and the batches of these payouts. A statement starts after
+// the previous one has its locks. It therefore sees the changes for which the previous
+// statement has waited.
 const (
 	lockBatchesOf = `
 		select b.id
@@ -50,16 +51,17 @@ const (
 		for no key update of p`
 )
 
-// openPayout is a locked payout that was not sent yet.
+// openPayout is a locked payout that has not been sent yet.
 type openPayout struct {
 	ID     affiliate.PayoutID
 	Batch  affiliate.PayoutBatchID
 	Status affiliate.PayoutStatus
 }
 
-// lockCommissionsAndPayouts locks commissions as lockCommissions does. It first locks
-// the unsent payouts that contain them, and the batches of these payouts. A change of a
-// commission that may affect its payout must use it. It needs one round trip.
+// lockCommissionsAndPayouts locks commissions in the same way as lockCommissions.
+// Before that, it locks the batches and the unsent payouts that contain the
+// commissions. Every change of a commission that may affect its payout must use this
+// function. It needs one round trip.
 func lockCommissionsAndPayouts(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, ids []affiliate.CommissionID,
 ) ([]affiliate.LockedCommission, error) {
@@ -112,9 +114,10 @@ func lockCommissionsAndPayouts(
 	return locked, nil
 }
 
-// updatePayouts changes the payouts that commissions leave, or whose amounts they
-// lower. lockCommissionsAndPayouts has locked the commissions. The caller writes the
-// changes of the commissions afterwards.
+// updatePayouts changes the payouts of commissions that are removed from their payout
+// or whose amount decreases. The caller must have locked the commissions with
+// lockCommissionsAndPayouts. The caller stores the changes of the commissions
+// afterwards.
 func updatePayouts(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
 	affected := map[affiliate.PayoutID][]affiliate.CommissionChange{}
 	var payouts []affiliate.PayoutID
@@ -137,8 +140,8 @@ func updatePayouts(ctx context.Context, tx *Tx, changes ...affiliate.CommissionC
 	return nil
 }
 
-// remainingContent sums up a payout without the commissions in $3. The commissions in
-// $4 count with the amounts in $5.
+// remainingContent sums up the commissions of a payout, without those in $3. For the
+// commissions in $4, it uses the amounts in $5.
 const remainingContent = `
 	select count(*) as commission_count, coalesce(sum(coalesce(t.amount_cents, h.amount_cents)), 0)::bigint as commission_cents,
 		min(coalesce(c.approved_at, c.created_at)) as period_start, max(coalesce(c.approved_at, c.created_at)) as period_end
@@ -147,7 +150,8 @@ const remainingContent = `
 	left join unnest($4::uuid[], $5::bigint[]) as t (id, amount_cents) on t.id = h.commission_id
 	where h.workspace_id = $1 and c.mode = $6 and h.payout_id = $2 and h.commission_id <> all($3)`
 
-// updatePayout changes one payout. The transaction has locked the payout and its batch.
+// updatePayout changes one payout. The transaction must have locked the payout and its
+// batch.
 func updatePayout(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []affiliate.CommissionChange) error {
 	scope, t := changes[0].After.Scope, changes[0].Transition
 	removed, lowered, amounts := []affiliate.CommissionID{}, []affiliate.CommissionID{}, []int64{}
@@ -173,7 +177,7 @@ func updatePayout(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []
 		return refusal
 	}
 	if change.After.Status == affiliate.PayoutCanceled {
-		// The payout keeps its list of commissions, like its amount.
+		// A canceled payout keeps its amount and its list of commissions.
 		err = releaseAll(ctx, tx, scope, []affiliate.PayoutID{id}, t.At)
 	} else {
 		err = updateContents(ctx, tx, scope, id, removed, lowered, amounts)
@@ -185,8 +189,8 @@ func updatePayout(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []
 	return err
 }
 
-// updateContents removes commissions from the list of a payout and updates the amounts
-// of others.
+// updateContents removes some commissions from the list of a payout and updates the
+// amounts of others.
 func updateContents(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.PayoutID, removed, lowered []affiliate.CommissionID, amounts []int64,
 ) error {

@@ -10,26 +10,26 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A commission is in the payout that its column payout_id names. Adding a commission to
-// a payout, or releasing it, does not change its version or history. The table
-// payout_commissions records it instead. Commissions are locked in the order of their
-// ids before the column changes, so that a decision about them stays valid until the
-// transaction ends. payout_follow.go describes how payouts change with their
-// commissions.
+// The column payout_id of a commission is the payout that contains the commission.
+// Adding a commission to a payout or releasing it from a payout does not change the
+// commission's version or history; the table payout_commissions records it instead. A
+// transaction locks the commissions in the order of their ids before it changes the
+// column, so that their other columns do not change until the transaction ends.
+// payout_follow.go describes how payouts change with their commissions.
 
 const heldColumns = `
 	c.id, c.participant_id as participant, c.currency, c.payout_id as payout, c.amount_cents,
-	coalesce(c.approved_at, c.created_at) as approved_at, c.status = 'approved' and ` + payable + ` as payable`
+	coalesce(c.approved_at, c.created_at) as approved_at, c.status = 'approved' and ` + payableCondition + ` as payable`
 
 const (
-	// lockUnassigned locks the payable commissions of participants that are in no
+	// lockUnassigned locks those payable commissions of participants that are in no
 	// payout.
 	lockUnassigned = `
 		select ` + heldColumns + `
 		from commissions c
 		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
 		where c.workspace_id = @workspace and c.mode = @mode and c.participant_id = any(@participants)
-			and c.status = 'approved' and c.payout_id is null and ` + payable + `
+			and c.status = 'approved' and c.payout_id is null and ` + payableCondition + `
 		order by c.id
 		for update of c`
 	// lockAssigned locks the commissions in the given payouts, in any status.
@@ -40,15 +40,15 @@ const (
 		where c.workspace_id = @workspace and c.mode = @mode and c.payout_id = any(@payouts)
 		order by c.id
 		for update of c`
-	// lockReleased locks the payable commissions that were in a payout, were released,
-	// and are in no payout now.
+	// lockReleased locks those payable commissions that were released from one of the
+	// given payouts and are in no payout now.
 	lockReleased = `
 		select ` + heldColumns + `
 		from payout_commissions l
 		join commissions c on c.workspace_id = l.workspace_id and c.id = l.commission_id
 		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
 		where l.workspace_id = @workspace and c.mode = @mode and l.payout_id = any(@payouts)
-			and c.status = 'approved' and c.payout_id is null and ` + payable + `
+			and c.status = 'approved' and c.payout_id is null and ` + payableCondition + `
 		order by c.id
 		for update of c`
 )
@@ -62,11 +62,12 @@ func lockForPayout(ctx context.Context, tx *Tx, lock string, args pgx.NamedArgs)
 	return found, nil
 }
 
-// rowsPerStatement bounds the rows of one statement, so that no statement reaches the
-// timeout.
+// rowsPerStatement is the maximum number of rows of one statement, so that no statement
+// reaches the timeout.
 const rowsPerStatement = 10_000
 
-// inChunks calls do for consecutive ranges that together cover 0 to n.
+// inChunks divides the range from 0 to n into consecutive parts and calls do for each
+// part.
 func inChunks(n int, do func(from, to int) error) error {
 	for from := 0; from < n; from += rowsPerStatement {
 		if err := do(from, min(from+rowsPerStatement, n)); err != nil {
@@ -76,8 +77,8 @@ func inChunks(n int, do func(from, to int) error) error {
 	return nil
 }
 
-// assignCommissions puts locked commissions that are in no payout into their payouts
-// and records their amounts.
+// assignCommissions adds locked commissions that are in no payout to their payouts and
+// records their amounts.
 func assignCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.HeldCommission, at time.Time) error {
 	const assign = `
 		update commissions c set payout_id = t.payout_id, updated_at = $3
@@ -101,7 +102,7 @@ func assignCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commi
 	return recordContents(ctx, tx, scope, commissions)
 }
 
-// recordContents records the amounts with which commissions are in their payouts.
+// recordContents records which commissions payouts contain, and with which amounts.
 func recordContents(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.HeldCommission) error {
 	const upsert = `
 		insert into payout_commissions as h (workspace_id, payout_id, commission_id, amount_cents)
@@ -124,7 +125,8 @@ func recordContents(ctx context.Context, tx *Tx, scope affiliate.Scope, commissi
 }
 
 // releaseCommissions removes locked commissions from their payouts. A commission that
-// is no longer approved keeps its payout, because it cannot be added to another one.
+// is no longer approved keeps its payout_id. It cannot be added to another payout
+// anyway.
 func releaseCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.HeldCommission, at time.Time) error {
 	const clearPayout = `
 		update commissions c set payout_id = null, updated_at = $3
@@ -141,7 +143,7 @@ func releaseCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, comm
 	})
 }
 
-// releaseAll releases all commissions of payouts.
+// releaseAll removes all commissions from the given payouts.
 func releaseAll(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, at time.Time) error {
 	held, err := lockForPayout(ctx, tx, lockAssigned, heldArgs(scope, payouts, at))
 	if err != nil {
@@ -154,7 +156,8 @@ func heldArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.T
 	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "payouts": payouts, "cutoff": cutoff}
 }
 
-// pruneContents deletes the recorded commissions of payouts, except the ones in kept.
+// pruneContents deletes the records of recordContents for the given payouts, except
+// those of the commissions in kept.
 func pruneContents(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, kept []affiliate.HeldCommission) error {
 	const remove = `
 		delete from payout_commissions h
@@ -169,8 +172,9 @@ func pruneContents(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts [
 	return nil
 }
 
-// listedCommissions returns, for each payout, the first of its commissions. Events
-// contain at most affiliate.MaxEventCommissions of them.
+// listedCommissions returns the commissions that each payout contains, ordered by id,
+// up to affiliate.MaxEventCommissions per payout. Events contain no more than that
+// number.
 func listedCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts []affiliate.PayoutID) (map[affiliate.PayoutID][]affiliate.CommissionID, error) {
 	const read = `
 		select t.id as payout, h.commission_id as commission

@@ -198,7 +198,7 @@ func (s *Store) PayoutBatches(
 	rows, _ := s.pool.Query(ctx, selectBatches, planForArgs, scope.Workspace, scope.Mode, status, page.Size, page.Offset())
 	batches, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.PayoutBatch, error) {
 		b, err := pgx.RowToStructByNameLax[affiliate.PayoutBatch](row)
-		return inUTC(b, scope), err
+		return normalizeBatch(b, scope), err
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("read payout batches: %w", err)
