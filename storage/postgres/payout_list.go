@@ -9,10 +9,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A page of payouts is read from an index that has the order of the list: of the mode,
-// a status, a programme, a participant, or the partner. A page of one batch is a pass
-// over the batch. Other conditions filter those rows. A total stops at
-// affiliate.MaxTotal.
+// Lists of payouts. There are indexes that have the order of the list, for all payouts
+// of a mode and for a status, a programme, a participant or a partner. A page is read
+// from one of these indexes. A page of one batch is found by reading all payouts of the
+// batch. Postgres skips the rows that do not match the other conditions of the filter.
+// A total stops at affiliate.MaxTotal.
 
 // payoutItemRow is a payout with the names of its programme and partner.
 type payoutItemRow struct {
@@ -46,8 +47,9 @@ func payoutConditions(where *conditions, filter affiliate.PayoutFilter) {
 	where.within("p.created_at", filter.Created)
 }
 
-// payoutListSQL returns the statements for a page and for the total. The last two
-// arguments of the first are the size and offset of the page.
+// payoutListSQL returns the statements for a page and for the total. After the
+// arguments of where, the first statement has two more: the size and the offset of the
+// page.
 func payoutListSQL(where conditions) (page, count string) {
 	const newest = ` order by p.created_at desc, p.id desc`
 	page = `

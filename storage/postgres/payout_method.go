@@ -12,8 +12,7 @@ import (
 )
 
 // payoutMethodObject has the fields of a payout method that the account's audit log
-// contains. The payment account itself is never among them.
-// the account.
+// contains. The payment account itself is never in the audit log.
 type payoutMethodObject struct {
 	Method affiliate.PayoutMethod `json:"method"`
 	Hint   *string                `json:"account_hint"`
@@ -24,7 +23,8 @@ type payoutMethodObject struct {
 func (s *Store) SetPayoutMethod(
 	ctx context.Context, user affiliate.UserID, account affiliate.SealedPayoutAccount, at time.Time, by affiliate.Actor,
 ) (affiliate.PayoutDetails, error) {
-	// Locks the user, because the method may have no row yet.
+	// The lock is on the user, because a user without a payout method has no row in
+	// payout_methods.
 	const lock = `select id from users where id = $1 and kind = 'partner' and erased_at is null for no key update`
 	const current = `select method, account, account_hint, updated_at from payout_methods where user_id = $1`
 	const set = `

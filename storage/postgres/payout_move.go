@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// MovePayout marks a payout as paid or failed, retries it, or cancels it, and returns
-// it as it is after the move. Concurrent moves run one after the other. Errors:
+// MovePayout marks a payout as paid or failed, retries it, or cancels it. It returns
+// the changed payout. Concurrent moves of a payout run one after another. Errors:
 // NOT_FOUND, PAYOUT_STATE_INVALID.
 func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID, t affiliate.PayoutTransition) (affiliate.PayoutItem, error) {
 	var item affiliate.PayoutItem
@@ -28,10 +28,10 @@ func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affili
 		if refusal != nil {
 			return refusal
 		}
-		settled := newSettlement()
+		commissionSettlement := newSettlement()
 		switch t.Move {
 		case affiliate.MoveMarkPaid:
-			err = s.payCommissions(ctx, tx, p, t, settled)
+			err = s.payCommissions(ctx, tx, p, t, commissionSettlement)
 		case affiliate.MoveRetry:
 			change, err = retryPayout(ctx, tx, change)
 		default:
@@ -49,12 +49,12 @@ func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affili
 		if item, err = readPayout(ctx, tx, scope, id); err != nil {
 			return err
 		}
-		return settled.end(ctx, tx)
+		return commissionSettlement.end(ctx, tx)
 	})
 	return item, err
 }
 
-// lockPayout locks a payout's batch and then the payout. Errors: NOT_FOUND.
+// lockPayout locks a payout's batch and then the payout itself. Errors: NOT_FOUND.
 func lockPayout(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutBatch, affiliate.Payout, error) {
 	const batchOf = `select p.batch_id from payouts p where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
 	const lock = `
@@ -82,15 +82,16 @@ func lockPayout(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate
 	return batch, found[0], nil
 }
 
-// payChunk bounds the commissions of a payout that are in memory at a time.
+// payChunk is the maximum number of commissions of a payout that are in memory at the
+// same time.
 const payChunk = 1000
 
 // payCommissions marks the commissions of a payout as paid and publishes their events.
-// The actor of these moves is the system, not the user who marks the payout. The caller
-// ends settled at the end of the transaction. A commission that was rejected or
-// refunded in the meantime stays as it is. Its ledger entry is a debt, which the next
-// payout subtracts.
-func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, t affiliate.PayoutTransition, settled *settlement) error {
+// The actor of these changes is the system, not the user who marks the payout as paid.
+// The caller must call end of the settlement at the end of the transaction. A
+// commission that has been rejected or refunded since the payout was sent does not
+// change. Its ledger entry is a debt, which the next payout subtracts.
+func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, t affiliate.PayoutTransition, commissionSettlement *settlement) error {
 	const held = `
 		select c.id from commissions c where c.workspace_id = $1 and c.mode = $2 and c.payout_id = $3 order by c.id`
 	rows, _ := tx.Query(ctx, held, p.Scope.Workspace, p.Scope.Mode, p.ID)
@@ -98,8 +99,8 @@ func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, 
 	if err != nil {
 		return fmt.Errorf("read commissions of a payout: %w", err)
 	}
-	// The chunks lock the commissions in the order of their ids, as a single call
-	// would.
+	// The chunks together lock the commissions in the order of their ids, in the same
+	// way as a single call would.
 	for block := range slices.Chunk(ids, payChunk) {
 		locked, err := lockCommissions(ctx, tx, p.Scope, block)
 		if err != nil {
@@ -120,7 +121,7 @@ func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, 
 			}
 			changes, events = append(changes, change), append(events, change.Events()...)
 		}
-		if err := settled.write(ctx, tx, changes...); err != nil {
+		if err := commissionSettlement.write(ctx, tx, changes...); err != nil {
 			return err
 		}
 		if err := tx.Publish(ctx, events...); err != nil {
@@ -130,9 +131,9 @@ func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, 
 	return nil
 }
 
-// retryPayout fills a failed payout again. It takes those of its former commissions
-// that are still payable and in no other payout, with their current amounts, and the
-// adjustments that are due now.
+// retryPayout adds commissions to a failed payout again: those that it had before, are
+// still payable and are in no other payout. The payout gets their current amounts and
+// the adjustment that is due now.
 func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (affiliate.PayoutChange, error) {
 	p, at := change.After, change.Transition.At
 	participants := []affiliate.ParticipantID{p.Participant}
@@ -161,10 +162,11 @@ func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (af
 	return change, assignCommissions(ctx, tx, p.Scope, released, at)
 }
 
-// SendPayouts moves the pending payouts of a batch to processing: all of them, or those
-// of one method. Each payout is checked again as at confirmation, and gets the
-// partner's current payout method. Errors: NOT_FOUND, PAYOUT_STATE_INVALID for a batch
-// that is neither confirmed nor processing.
+// SendPayouts changes the pending payouts of a batch to processing. If method is not
+// nil, it changes only the payouts of this method. It checks each payout again, as
+// ConfirmPayoutBatch does, and sets the payout's method to the current one of the
+// partner. Errors: NOT_FOUND, PAYOUT_STATE_INVALID for a batch that is neither
+// confirmed nor processing.
 func (s *Store) SendPayouts(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod, at time.Time, by affiliate.Actor,
 ) error {
@@ -206,13 +208,14 @@ func (s *Store) SendPayouts(
 	})
 }
 
-// filterByMethod returns the payouts whose partners currently use the given payout
-// method.
+// filterByMethod returns the payouts whose partners now use the given payout method.
+// For a partner without a payout method, it uses the method that is stored with the
+// payout.
 func filterByMethod(ctx context.Context, tx *Tx, payouts []affiliate.Payout, wantMethod affiliate.PayoutMethod) ([]affiliate.Payout, error) {
 	const read = `select m.user_id, m.method from payout_methods m where m.user_id = any($1)`
 	current := map[affiliate.UserID]affiliate.PayoutMethod{}
 	for _, p := range payouts {
-		current[p.Partner] = p.Method // used if the partner has no method any more
+		current[p.Partner] = p.Method
 	}
 	rows, _ := tx.Query(ctx, read, slices.Collect(maps.Keys(current)))
 	var partner affiliate.UserID
@@ -227,9 +230,10 @@ func filterByMethod(ctx context.Context, tx *Tx, payouts []affiliate.Payout, wan
 	return slices.DeleteFunc(payouts, func(p affiliate.Payout) bool { return current[p.Partner] != wantMethod }), nil
 }
 
-// ExportPayouts returns the processing payouts of a batch, or those of one method, with
-// their sealed accounts, in the same way as Export. They are ordered by currency and
-// partner name. Errors: SERVICE_UNAVAILABLE.
+// ExportPayouts returns the processing payouts of a batch with their sealed accounts,
+// ordered by currency and partner name. If method is not nil, it returns only the
+// payouts of this method. It uses a connection and an export slot as Export does.
+// Errors: SERVICE_UNAVAILABLE if too many exports are running.
 func (s *Store) ExportPayouts(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod,
 ) iter.Seq2[affiliate.SentPayout, error] {

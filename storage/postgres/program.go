@@ -130,11 +130,12 @@ func (s *Store) CreateProgram(ctx context.Context, p affiliate.Program, by affil
 }
 
 // lockSlugs makes sure that only one transaction of a workspace chooses a slug at a
-// time, so that a free slug stays free. It returns the workspace's currency. Waiting is
-// acceptable because slugs are rarely chosen.
+// time. A slug that the transaction has found free therefore stays free until it
+// commits. lockSlugs returns the workspace's currency. Other transactions may have to
+// wait, which is acceptable because slugs are rarely chosen.
 func lockSlugs(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) (currency string, err error) {
-	// FOR UPDATE would wait for every insert in the workspace, each of which takes a
-	// key share lock on the row.
+	// FOR UPDATE would wait for each transaction that inserts a row of the workspace,
+	// because each insert takes a key share lock on the workspace's row.
 	const lock = `select currency from workspaces where id = $1 for no key update`
 	err = tx.QueryRow(ctx, lock, workspace).Scan(&currency)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -146,8 +147,8 @@ func lockSlugs(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) (cu
 // slugsPerQuery is the number of slugs that one query checks.
 const slugsPerQuery = 32
 
-// findFreeSlug returns the first slug derived from the programme's name that no other
-// programme has.
+// findFreeSlug derives slugs from the programme's name and returns the first slug that
+// no other programme has.
 func findFreeSlug(ctx context.Context, tx *Tx, p affiliate.Program) (string, error) {
 	const taken = `
 		select slug from programs where workspace_id = $1 and mode = $2 and slug = any($3) and id <> $4`
@@ -196,9 +197,10 @@ func readProgram(ctx context.Context, db Queryer, sql string, scope affiliate.Sc
 	return row.program(), err
 }
 
-// programListSQL returns the statements for a page and for the total. A workspace has
-// few programmes, so the status is a filter on the index by creation time, which has
-// the order of the list. A search uses the index of names.
+// programListSQL returns the statements for a page and for the total. A page is read
+// from the index by creation time, which has the order of the list. Rows with another
+// status are skipped, which is fast enough because a workspace has few programmes. A
+// search uses the index of names.
 func programListSQL(filter affiliate.ProgramFilter) (page, count string) {
 	where := `
 		from programs p
@@ -222,8 +224,8 @@ func programListArgs(scope affiliate.Scope, filter affiliate.ProgramFilter, page
 }
 
 // ListPrograms returns one page of programmes, newest first, and the number of
-// programmes on all pages, up to affiliate.MaxTotal, or with a search up to
-// affiliate.MaxSearchTotal.
+// programmes on all pages. The number stops at affiliate.MaxTotal, or at
+// affiliate.MaxSearchTotal if the filter has a search text.
 func (s *Store) ListPrograms(ctx context.Context, scope affiliate.Scope, filter affiliate.ProgramFilter, page affiliate.Page) ([]affiliate.Program, int64, error) {
 	list, count := programListSQL(filter)
 	args := programListArgs(scope, filter, page)
@@ -236,13 +238,13 @@ func (s *Store) ListPrograms(ctx context.Context, scope affiliate.Scope, filter 
 	return programs, total, err
 }
 
-// UpdateProgram changes the fields that the patch names. If nothing changes, it writes
-// no audit record and no event. Errors: NOT_FOUND, VALIDATION_ERROR, SLUG_TAKEN,
-// PROGRAM_STATE_INVALID for the currency of a programme with commissions.
+// UpdateProgram changes the fields that the patch contains. If nothing changes, it
+// writes no audit record and no event. Errors: NOT_FOUND, VALIDATION_ERROR, SLUG_TAKEN,
+// PROGRAM_STATE_INVALID for a change of the currency of a programme with commissions.
 func (s *Store) UpdateProgram(
 	ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID, patch affiliate.ProgramPatch, at time.Time, by affiliate.Actor,
 ) (affiliate.Program, error) {
-	// The status is not among the columns because MoveProgram changes it.
+	// The statement does not write the status. MoveProgram does.
 	const update = `
 		update programs
 		set name = @name, slug = @slug, description = @description, website_url = @website_url,
@@ -311,7 +313,7 @@ func checkCurrencyChange(ctx context.Context, tx *Tx, p affiliate.Program) error
 	return nil
 }
 
-// programVerbs maps each new status to the action in the audit log.
+// programVerbs maps the new status of a programme to the action in the audit log.
 var programVerbs = map[affiliate.ProgramStatus]string{
 	affiliate.ProgramActive:   "program.activate",
 	affiliate.ProgramPaused:   "program.pause",
@@ -319,8 +321,7 @@ var programVerbs = map[affiliate.ProgramStatus]string{
 }
 
 // MoveProgram changes the status of a programme. Errors: NOT_FOUND,
-// PROGRAM_STATE_INVALID, VALIDATION_ERROR for the activation of a programme without a
-// page.
+// PROGRAM_STATE_INVALID, VALIDATION_ERROR if a programme without a page is activated.
 func (s *Store) MoveProgram(
 	ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID, to affiliate.ProgramStatus, at time.Time, by affiliate.Actor,
 ) (affiliate.Program, error) {
@@ -348,8 +349,8 @@ func (s *Store) MoveProgram(
 	return after, err
 }
 
-// programChanged writes everything that follows from a change: the audit record, the
-// event, and the job that updates the edge directory.
+// programChanged stores everything that follows from a change of a programme: the audit
+// record, the event, and the job that updates the edge directory.
 func (s *Store) programChanged(
 	ctx context.Context, tx *Tx, p affiliate.Program, action string, at time.Time, by affiliate.Actor, was, is any,
 ) error {

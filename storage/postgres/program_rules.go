@@ -10,7 +10,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// insertRules stores the version of the rules that is in force from at.
+// insertRules stores the programme's rules as a new version, which is in force from the
+// given time.
 func insertRules(ctx context.Context, tx *Tx, p affiliate.Program, at time.Time, by affiliate.Actor) error {
 	const insert = `
 		insert into program_rules (workspace_id, program_id, version, rules, at, by)
@@ -21,7 +22,8 @@ func insertRules(ctx context.Context, tx *Tx, p affiliate.Program, at time.Time,
 	return nil
 }
 
-// listRules reads the versions of one programme backwards by the primary key.
+// listRules reads the versions of a programme's rules, newest first. It reads the
+// primary key backwards.
 const listRules = `
 	select r.version, r.rules, r.at, r.by
 	from program_rules r join programs p on p.workspace_id = r.workspace_id and p.id = r.program_id

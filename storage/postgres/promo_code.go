@@ -57,10 +57,10 @@ func (r promoCodeRow) promoCode() affiliate.PromoCode {
 	}
 }
 
-// CreatePromoCode stores a promo code of a participant. A fixed discount without
-// Currency uses the programme's currency. The unique index makes sure that only one
-// request gets a code. Errors: NOT_FOUND for the programme, VALIDATION_ERROR for the
-// participant, PROGRAM_STATE_INVALID, PARTICIPANT_ERASED, PROMO_CODE_TAKEN.
+// CreatePromoCode stores a promo code of a participant. If a fixed discount has no
+// currency, it gets the programme's currency. A unique index makes sure that no two
+// promo codes have the same code. Errors: NOT_FOUND for the programme, VALIDATION_ERROR
+// for the participant, PROGRAM_STATE_INVALID, PARTICIPANT_ERASED, PROMO_CODE_TAKEN.
 func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by affiliate.Actor) (affiliate.PromoCode, error) {
 	const insert = `
 		insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value, currency,
@@ -123,13 +123,13 @@ func (s *Store) PromoCode(ctx context.Context, scope affiliate.Scope, program af
 	return row.promoCode(), err
 }
 
-// UpdatePromoCode changes the fields that the patch names. If nothing changes, it
+// UpdatePromoCode changes the fields that the patch contains. If nothing changes, it
 // writes no audit record and no event. Errors: NOT_FOUND, PARTICIPANT_ERASED.
 func (s *Store) UpdatePromoCode(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID,
 	patch affiliate.PromoCodePatch, at time.Time, by affiliate.Actor,
 ) (affiliate.PromoCode, error) {
-	// The redemptions are not among the columns because conversions count them.
+	// The statement does not write the number of redemptions. Conversions do.
 	const update = `
 		update promo_codes
 		set active = @active, max_redemptions = @max_redemptions, expires_at = @expires_at, sync_to_processor = @sync,
@@ -164,9 +164,9 @@ func (s *Store) UpdatePromoCode(
 	return after, err
 }
 
-// DeletePromoCode deletes a promo code. Its code can then be used again. Conversions
-// keep the text of the code. It works in every state of the participant and the
-// programme. Errors: NOT_FOUND.
+// DeletePromoCode deletes a promo code. Its code can then be used for a new promo code.
+// Conversions keep the text of the code. The status of the participant and of the
+// programme does not matter. Errors: NOT_FOUND.
 func (s *Store) DeletePromoCode(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID, at time.Time, by affiliate.Actor,
 ) error {
@@ -195,8 +195,9 @@ func (s *Store) DeletePromoCode(
 	})
 }
 
-// promoCodeChanged writes everything that follows from a change: the audit record, the
-// events, and the job that updates the participant's promo code in the edge directory.
+// promoCodeChanged stores everything that follows from a change of a promo code: the
+// audit record, the events, and the job that updates the participant's promo code in
+// the edge directory.
 func (s *Store) promoCodeChanged(
 	ctx context.Context, tx *Tx, c affiliate.PromoCode, action string, at time.Time, by affiliate.Actor, was, is any, events ...affiliate.Event,
 ) error {

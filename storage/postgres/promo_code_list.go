@@ -8,10 +8,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The conditions of a list. For each there is an index that starts with its column.
-// With two conditions, Postgres uses the more selective index and filters its rows. The
-// index of a participant's codes does not have mode and programme. The participant
-// determines both, so that index alone is enough to count.
+// The conditions of a list of promo codes. For each condition there is an index that
+// starts with the condition's column. If a filter has two conditions, Postgres uses the
+// more selective index and skips the rows that do not match the other condition. The
+// index of a participant's codes does not contain the mode and the programme. It is
+// still enough for counting, because the participant determines both.
 const (
 	wherePromoCodes = `
 		from promo_codes c
@@ -27,8 +28,9 @@ const (
 		limit @limit offset @offset`
 )
 
-// promoCodeListSQL returns the statements for a page and for the total. It is not used
-// for the total of all codes of a programme, which is stored (listCount).
+// promoCodeListSQL returns the statements for a page and for the total. The count is
+// not used if the filter is empty, because the number of all codes of a programme is
+// stored (listCount).
 func promoCodeListSQL(filter affiliate.PromoCodeFilter) (page, count string) {
 	where := wherePromoCodes
 	if filter.Participant != nil {
@@ -52,9 +54,9 @@ func promoCodeListArgs(scope affiliate.Scope, program affiliate.ProgramID, filte
 }
 
 // PromoCodes returns one page of a programme's promo codes, newest first, and the
-// number of codes on all pages. The number stops at affiliate.MaxSearchTotal for a
-// search and at affiliate.MaxTotal for other filters. Errors: NOT_FOUND for the
-// programme and the participant.
+// number of codes on all pages. The number stops at affiliate.MaxSearchTotal if the
+// filter has a search text, and at affiliate.MaxTotal if it has other conditions.
+// Errors: NOT_FOUND for the programme and the participant.
 func (s *Store) PromoCodes(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.PromoCodeFilter, page affiliate.Page,
 ) ([]affiliate.PromoCode, int64, error) {
@@ -83,8 +85,8 @@ func (s *Store) PromoCodes(
 	return codes, total, err
 }
 
-// As with links (link_list.go), a partner's participants determine the workspaces and
-// the mode.
+// A partner belongs to no workspace. The partner's participants determine the
+// workspaces and the mode, as for links (link_list.go).
 const wherePartnerPromoCodes = `
 	from participants t
 	join promo_codes c on c.workspace_id = t.workspace_id and c.participant_id = t.id

@@ -10,8 +10,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// lockCustomerOf locks the customer of a stored conversion, if it has one, in the same
-// way as lockCustomers.
+// lockCustomerOf locks the customer of a stored conversion in the same way as
+// lockCustomers. It does nothing if the conversion has no customer.
 const lockCustomerOf = `
 	insert into customers as u (workspace_id, mode, ref, created_at)
 	select c.workspace_id, c.mode, c.customer_ref, c.created_at
@@ -25,8 +25,8 @@ const lockConversion = `
 	where c.workspace_id = $1 and c.mode = $2 and c.id = $3
 	for no key update`
 
-// findParticipant reads the participant that a member has chosen, in any programme of
-// the mode.
+// findParticipant reads the participant to whom a member assigns a conversion. The
+// participant can belong to any programme of the mode.
 const findParticipant = `
 	select ` + earnerColumns + `
 	from (
@@ -34,8 +34,8 @@ const findParticipant = `
 		where t.workspace_id = $1 and t.mode = $2 and t.id = $3
 	) as x` + earnerOfX
 
-// findEarned selects the commission of the decision in force, unless it was rejected or
-// refunded.
+// findEarned selects the commission that belongs to the decision in force, unless the
+// commission was rejected or refunded.
 const findEarned = `
 	select m.id
 	from conversions c
@@ -43,10 +43,8 @@ const findEarned = `
 	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and m.status in ('pending', 'approved', 'paid')`
 
 // LockAttribution locks a conversion that a member assigns to a participant, and
-// everything that changes with it. It locks the customer first, then the conversion,
-// then its commission; this is the order of lockSignals. Errors: NOT_FOUND for the
-// conversion.
-// its commission. Errors: NOT_FOUND for the conversion.
+// everything that changes with it. It locks the customer first, as lockSignals does,
+// then the conversion, and then its commission. Errors: NOT_FOUND for the conversion.
 func (tx *Tx) LockAttribution(
 	ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID, to affiliate.ParticipantID,
 ) (affiliate.LockedAttribution, error) {
@@ -89,7 +87,7 @@ func (tx *Tx) LockAttribution(
 	return a, err
 }
 
-// readCustomerAndRates adds the customer and the exchange rates to a locked
+// readCustomerAndRates reads the customer and the exchange rates for a locked
 // attribution.
 func readCustomerAndRates(ctx context.Context, tx *Tx, a *affiliate.LockedAttribution) error {
 	batch := &pgx.Batch{}
@@ -114,7 +112,8 @@ func readCustomerAndRates(ctx context.Context, tx *Tx, a *affiliate.LockedAttrib
 	return nil
 }
 
-// ApplyReattribution writes a reattribution of a locked conversion.
+// ApplyReattribution stores a reattribution of a locked conversion and everything that
+// follows from it.
 func (tx *Tx) ApplyReattribution(ctx context.Context, r affiliate.Reattribution) error {
 	c, batch := r.Conversion, &pgx.Batch{}
 	if err := queueSupersede(batch, c, r.Decision); err != nil {

@@ -8,26 +8,26 @@ import (
 )
 
 const (
-	// maxRecordBatch bounds the conversions of one transaction.
+	// maxRecordBatch is the maximum number of conversions in one transaction.
 	maxRecordBatch = 64
 	// recordConcurrency is the number of these transactions that a process runs at the
-	// same time. More transactions would each have fewer conversions and would not save
-	// CPU time.
+	// same time. With more of them, each transaction would have fewer conversions, and
+	// the CPU time would stay the same.
 	recordConcurrency = 1
 	recordTimeout     = 30 * time.Second
 )
 
 // RecordConversion decides about a conversion. It stores the conversion with the
 // decision, the commission that it earns, the events and everything else that follows.
-// The caller provides the inputs of the decision except those that are read under locks
-// here: the promo code, the customer, refunds that arrived early, and the facts that
-// fraud rules and currencies need.
+// The caller provides most inputs of the decision. RecordConversion itself reads those
+// that need locks: the promo code, the customer, refunds that arrived before the
+// conversion, and the facts for fraud rules and currencies.
 //
-// Conversions that are reported at the same time share a transaction. Each has its own
-// result, and a report that fails is removed from its batch; the others commit. If the
-// response to COMMIT is lost, nothing is repeated, and all callers receive an error:
-// the outcome of their reports is unknown. The outcome is also unknown if ctx ends
-// before the result is known.
+// Conversions that are reported at the same time share a transaction, but each has its
+// own result. If a report fails, it is removed from its batch, and the others commit.
+// If the response to COMMIT is lost, nothing is repeated, and all callers receive an
+// error: the outcome of their reports is unknown. The outcome is also unknown if ctx
+// ends before the result is known.
 //
 // Errors: the errors of the report's Decide function; CONVERSION_DUPLICATE if the
 // external id is already recorded; IDEMPOTENCY_KEY_REUSED. In these cases nothing is
@@ -40,8 +40,9 @@ func (s *Store) RecordConversion(ctx context.Context, report affiliate.Report) (
 	return r.recorded, r.err
 }
 
-// exclusiveKeys returns the keys that only one report of a batch may have. Conversions
-// of the same customer, buyer or promo code are therefore decided one after the other.
+// exclusiveKeys returns the keys of a report. No other report of the same batch may
+// have one of these keys. Conversions of the same customer, buyer or promo code are
+// therefore decided one after another.
 func exclusiveKeys(r *pendingReport) []exclusiveKey {
 	c := r.Conversion
 	keys := []exclusiveKey{{c.Scope, "conversion", c.ExternalTransactionID}}

@@ -9,8 +9,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// reserveCode reserves the requested code for the participant's default link. If none
-// is requested, it reserves the first free code derived from the partner's name.
+// reserveCode reserves the requested code for the participant's default link and
+// returns it. If no code is requested, it reserves the first free code that is derived
+// from the partner's name.
 func reserveCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, requested string) (string, error) {
 	if requested != "" {
 		return requested, useCode(ctx, tx, p, link, requested)
@@ -24,9 +25,9 @@ func reserveCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affi
 	panic("postgres: affiliate.ReferralCodes must not end")
 }
 
-// useCode makes a free code the participant's code. The previous code stays reserved
-// and still leads to the default link. The primary key makes sure that only one
-// participant gets a code. Errors: REFERRAL_CODE_TAKEN.
+// useCode reserves a free code and makes it the participant's code. The previous code
+// stays reserved and still leads to the default link. The primary key of referral_codes
+// makes sure that no two participants have the same code. Errors: REFERRAL_CODE_TAKEN.
 func useCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, code string) error {
 	const (
 		reserve = `
@@ -43,10 +44,10 @@ func useCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliat
 	return err
 }
 
-// replaceCode makes p.ReferralCode the code of a locked participant and of its default
-// link. The code can be one of the link's earlier codes.
+// replaceCode makes p.ReferralCode the code of a locked participant and of the
+// participant's default link. The code can be one that the link had before.
 func (s *Store) replaceCode(ctx context.Context, tx *Tx, p affiliate.Participant, before string) error {
-	// The participant determines the mode.
+	// There is no condition on the mode, because a participant has only one mode.
 	const find = `select id from links where workspace_id = $1 and participant_id = $2 and is_default`
 	const useEarlier = `
 		update participants t
@@ -70,7 +71,7 @@ func (s *Store) replaceCode(ctx context.Context, tx *Tx, p affiliate.Participant
 	return s.renameDefaultLink(ctx, tx, p, link, before)
 }
 
-// renameDefaultLink sets the code of the participant's default link to its current code
+// renameDefaultLink sets the code of the participant's default link to p.ReferralCode
 // and publishes an event.
 func (s *Store) renameDefaultLink(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, before string) error {
 	const rename = `

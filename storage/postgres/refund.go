@@ -12,18 +12,21 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Every refund is first stored as a parked refund. A transaction that has locked the
-// refund's conversion then applies it. If the conversion exists, this is the same
-// transaction; otherwise it is the one that records the conversion. When a refund and
-// its conversion are stored at the same time, neither transaction sees the other's
-// uncommitted row. A periodic sweep applies such refunds (RecordedParkedSales).
+// Every refund is first stored as a parked refund, which means that it is not applied
+// yet. A transaction that has locked the refund's conversion then applies it. If the
+// conversion exists, the transaction that stores the refund also applies it. Otherwise
+// the transaction that later records the conversion applies it. When a refund and its
+// conversion are stored at the same time, neither transaction sees the uncommitted row
+// of the other. A periodic job finds such refunds with RecordedParkedSales and applies
+// them.
 
-// parkedBatch bounds how many parked refunds one transaction applies. The sweep applies
-// the rest.
+// parkedBatch is the maximum number of parked refunds that one transaction applies. The
+// periodic job applies the rest.
 const parkedBatch = 100
 
-// insertRefund inserts nothing if the refund's external id exists already. This is the
-// only check for duplicates, for parked refunds too.
+// insertRefund inserts a refund, or nothing if the refund's external id exists already.
+// Only this statement decides whether a refund is a duplicate, also if the refund stays
+// parked.
 const insertRefund = `
 	insert into refunds (workspace_id, id, mode, external_refund_id, external_transaction_id, asked_cents, reason, created_at, expires_at)
 	values (@workspace, @id, @mode, @external_refund_id, @external_transaction_id, @asked_cents, @reason, @created_at, @expires_at)
@@ -35,7 +38,9 @@ const lockSale = `
 	where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3
 	for no key update`
 
-// lockParkedSQL locks the parked refunds of a sale, except the one with the id $4.
+// lockParkedSQL locks the parked refunds of a sale, except the refund with the id $4.
+// The sale is given by its external transaction id, because its conversion may not
+// exist yet.
 const lockParkedSQL = `
 	select id, external_refund_id, external_transaction_id, asked_cents as requested_cents, reason, created_at, expires_at
 	from refunds
@@ -52,8 +57,8 @@ const updateRefunded = `
 	update conversions set refunded_amount_cents = $4, status = $5, version = $6
 	where workspace_id = $1 and mode = $2 and id = $3`
 
-// selectParkedFor returns the conversions that have parked refunds. It probes the index
-// once per conversion.
+// selectParkedFor returns the conversions that have parked refunds. It searches the
+// index once per conversion.
 const selectParkedFor = `
 	select t.id
 	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)
@@ -63,10 +68,10 @@ const selectParkedFor = `
 			and r.conversion_id is null
 		limit 1) as r`
 
-// RefundConversion stores a refund and applies it. If its conversion does not exist,
-// the refund stays parked. Refunds of one conversion are applied one after the other,
-// parked ones first. Errors: REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT. In these cases
-// nothing is stored.
+// RefundConversion stores a refund and applies it to its conversion. If the conversion
+// does not exist, the refund stays parked. Refunds of one conversion are applied one
+// after another, parked refunds first. Errors: REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
+// In these cases nothing is stored.
 func (s *Store) RefundConversion(ctx context.Context, refund affiliate.Refund) (affiliate.RefundOutcome, error) {
 	var outcome affiliate.RefundOutcome
 	err := s.InTx(ctx, func(tx *Tx) error {
@@ -90,7 +95,7 @@ func (s *Store) RefundConversion(ctx context.Context, refund affiliate.Refund) (
 }
 
 // ApplyParkedRefunds applies the parked refunds of a sale if its conversion exists now.
-// Concurrent calls apply each refund only once.
+// Even if several calls run at the same time, each refund is applied only once.
 func (s *Store) ApplyParkedRefunds(ctx context.Context, waiting affiliate.ParkedSale, at time.Time) error {
 	scope := affiliate.Scope{Workspace: waiting.Workspace, Mode: waiting.Mode}
 	return s.InTx(ctx, func(tx *Tx) error {
@@ -111,14 +116,15 @@ func (s *Store) ApplyParkedRefunds(ctx context.Context, waiting affiliate.Parked
 // All these rows are locked.
 type refundedSale struct {
 	affiliate.StoredConversion
-	decision affiliate.Decision          // the decision in force; events contain it
+	decision affiliate.Decision          // the decision in force
 	parked   []affiliate.Refund          // oldest first
-	earned   *affiliate.LockedCommission // the commission of that decision, in any status
+	earned   *affiliate.LockedCommission // the commission of this decision, in any status; nil if there is none
 }
 
-// lockRefundedSale locks the conversion if it exists, stores the new refund if there is
-// one, and locks the parked refunds, in this order. It needs two round trips. It
-// returns nil if the conversion does not exist. Errors: REFUND_DUPLICATE.
+// lockRefundedSale locks the conversion of a sale, stores the new refund, and locks the
+// parked refunds, in this order. If refund is nil, there is no new refund. If the
+// conversion does not exist, lockRefundedSale returns nil. It needs two round trips.
+// Errors: REFUND_DUPLICATE.
 func lockRefundedSale(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, external string, refund *affiliate.Refund,
 ) (*refundedSale, error) {
@@ -200,7 +206,8 @@ func (r decisionSummary) decision(of affiliate.StoredConversion) affiliate.Decis
 	}
 }
 
-// queueParked locks the parked refunds of a sale, oldest first.
+// queueParked queues the statement that locks the parked refunds of a sale and returns
+// them, oldest first.
 func queueParked(batch *pgx.Batch, scope affiliate.Scope, external string, except affiliate.RefundID, parked *[]affiliate.Refund) {
 	batch.Queue(lockParkedSQL, scope.Workspace, scope.Mode, external, except, parkedBatch).Query(func(rows pgx.Rows) (err error) {
 		*parked, err = pgx.CollectRows(rows, pgx.RowToStructByNameLax[affiliate.Refund])
@@ -221,10 +228,10 @@ func lockParked(ctx context.Context, tx *Tx, scope affiliate.Scope, external str
 	return parked, nil
 }
 
-// refundChanges collects the changes that refunds make to a conversion, in memory. The
-// commission is not among them, because it depends on the total of all refunds.
+// refundChanges collects the changes that refunds make to a conversion, in memory. It
+// leaves out the change of the commission, which depends on the total of all refunds.
 type refundChanges struct {
-	sale     affiliate.Conversion // after the refunds that were applied
+	sale     affiliate.Conversion // the conversion after all refunds in applied
 	decision affiliate.Decision   // the decision in force
 	at       time.Time
 
@@ -237,8 +244,8 @@ func (s *refundedSale) refundChanges(at time.Time) *refundChanges {
 	return &refundChanges{sale: s.Conversion, decision: s.decision, at: at}
 }
 
-// apply applies a new refund. Errors: REFUND_EXCEEDS_AMOUNT if the refund exceeds the
-// remaining amount.
+// apply adds a new refund to the changes. Errors: REFUND_EXCEEDS_AMOUNT if the refund
+// exceeds the remaining amount.
 func (r *refundChanges) apply(refund affiliate.Refund) (affiliate.Refund, error) {
 	after, cents, refusal := r.sale.Refund(refund.RequestedCents)
 	if refusal != nil {
@@ -247,14 +254,16 @@ func (r *refundChanges) apply(refund affiliate.Refund) (affiliate.Refund, error)
 	return r.record(refund, after, cents), nil
 }
 
-// applyParked applies a parked refund, limited to the remaining amount.
+// applyParked adds a parked refund to the changes. If the refund exceeds the remaining
+// amount, only the remaining amount is refunded.
 func (r *refundChanges) applyParked(refund affiliate.Refund) {
 	after, cents := r.sale.RefundParked(refund.RequestedCents)
 	r.record(refund, after, cents)
 }
 
 // record adds an applied refund to the changes. The refunded revenue is subtracted from
-// the stats of the current hour. The conversion stays counted.
+// the stats of the current hour. The number of conversions in the stats does not
+// change.
 func (r *refundChanges) record(refund affiliate.Refund, after affiliate.Conversion, cents int64) affiliate.Refund {
 	before := r.sale
 	r.sale = after
@@ -273,7 +282,8 @@ func (r *refundChanges) record(refund affiliate.Refund, after affiliate.Conversi
 	return refund
 }
 
-// queue writes the conversion, the refunds and the stats.
+// queue adds the statements that store the conversion, the refunds and the stats to a
+// batch.
 func (r *refundChanges) queue(batch *pgx.Batch) {
 	if len(r.applied) == 0 {
 		return
@@ -320,9 +330,9 @@ func (s *Store) writeRefunds(ctx context.Context, tx *Tx, sale *refundedSale, re
 	return commission, tx.Publish(ctx, events...)
 }
 
-// pageParked reads sales that have parked refunds, of all workspaces, and whether their
-// conversions exist. It probes the index once per sale. The lateral with a limit keeps
-// the planner from scanning all conversions.
+// pageParked reads sales of all workspaces that have parked refunds, and whether their
+// conversions exist. It searches the index of conversions once per sale. The lateral
+// join with a limit keeps the planner from scanning all conversions.
 const pageParked = `
 	select p.workspace_id as workspace, p.mode, p.external_transaction_id, c.known is not null as known
 	from (
@@ -340,10 +350,10 @@ const pageParked = `
 	) as c on true
 	order by p.workspace_id, p.mode, p.external_transaction_id`
 
-// RecordedParkedSales returns sales, of the whole deployment, that have parked refunds and
-// whose conversions exist now. One call checks up to limit sales, starting after the
-// given sale. next is the position for the following call. It is the zero value after
-// the last sale.
+// RecordedParkedSales returns sales of the whole deployment that have parked refunds
+// and whose conversions exist now. One call checks up to limit sales with parked
+// refunds, starting after the given sale. next is the position for the next call. It is
+// the zero value when no sales are left to check.
 func (s *Store) RecordedParkedSales(
 	ctx context.Context, after affiliate.ParkedSale, limit int,
 ) (known []affiliate.ParkedSale, next affiliate.ParkedSale, err error) {
@@ -377,8 +387,8 @@ const dropExpiredRefunds = `
 		for update skip locked) as expired
 	where r.workspace_id = expired.workspace_id and r.id = expired.id`
 
-// DropExpiredRefunds deletes up to limit expired parked refunds, of the whole
-// deployment, and returns how many it deleted.
+// DropExpiredRefunds deletes up to limit parked refunds of the whole deployment that
+// have expired, and returns how many it deleted.
 func (s *Store) DropExpiredRefunds(ctx context.Context, now time.Time, limit int) (int64, error) {
 	tag, err := s.pool.Exec(ctx, dropExpiredRefunds, now, limit)
 	return tag.RowsAffected(), err

@@ -13,15 +13,16 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// lockPromoCode must run before findPromoCode. See findBinding for the reason.
+// lockPromoCode locks a promo code. It must run before findPromoCode, for the same
+// reason as lockCustomers before findBinding.
 const lockPromoCode = `
 	select from promo_codes
 	where workspace_id = $1 and mode = $2 and code = $3
 	for no key update`
 
-// findPromoCode returns the code of the conversion's mode. If that mode has none, it
-// returns the code of the other mode, because the decision must distinguish a code of
-// the other mode from an unknown code. Only a code of the conversion's own mode is ever
+// findPromoCode returns the promo code in the conversion's mode. If there is none, it
+// returns the promo code of the other mode, because the decision must distinguish a
+// code of the other mode from an unknown code. A promo code of the other mode is never
 // locked.
 const findPromoCode = `
 	select x.id, x.mode, x.active, x.expires_at, x.max_redemptions, x.redemptions, ` + earnerColumns + `
@@ -30,18 +31,19 @@ const findPromoCode = `
 	order by x.mode = $2 desc
 	limit 1`
 
-// signals is a conversion and the inputs of its decision, which its signals lead to.
+// signals has a conversion and the inputs of the decision about it. These inputs are
+// found by the conversion's signals: click, promo code and customer.
 type signals struct {
 	conversion  affiliate.Conversion
 	inputs      affiliate.AttributionInputs
 	newCustomer bool // this transaction inserted the customer
 }
 
-// lockSignals reads and locks, in one round trip, the customers and promo codes that
-// conversions name. The locks last until the transaction ends. Every transaction takes
-// these locks before any other lock and in the same order: customers before promo
-// codes, each sorted by scope and name. This prevents deadlocks. No two of the
-// conversions may name the same customer or promo code.
+// lockSignals locks and reads the customers and promo codes of conversions, in one
+// round trip. The locks last until the transaction ends. To prevent deadlocks, every
+// transaction takes these locks before any other lock and in the same order: customers
+// before promo codes, each sorted by scope and name. No two of the conversions may have
+// the same customer or promo code.
 func lockSignals(ctx context.Context, tx *Tx, all ...*signals) error {
 	batch := &pgx.Batch{}
 	queueCustomers(batch, all)
@@ -69,7 +71,7 @@ func lockSignals(ctx context.Context, tx *Tx, all ...*signals) error {
 	return nil
 }
 
-// queuePromoCode reads the promo code that a conversion names.
+// queuePromoCode queues the statement that reads the promo code of a conversion.
 func queuePromoCode(batch *pgx.Batch, c affiliate.Conversion, into *affiliate.AttributionInputs) {
 	batch.Queue(findPromoCode, c.Scope.Workspace, c.Scope.Mode, c.PromoCode).Query(func(rows pgx.Rows) (err error) {
 		into.FoundPromoCode, err = collectPromoCode(rows)
@@ -98,8 +100,8 @@ func collectPromoCode(rows pgx.Rows) (*affiliate.FoundPromoCode, error) {
 	}, nil
 }
 
-// redeem uses up one redemption. The code is locked, and the decision has checked that
-// a redemption is left. The condition makes sure of it.
+// redeem counts one redemption of a locked promo code. The decision has already checked
+// that the code has a redemption left. The condition checks it again.
 const redeem = `
 	update promo_codes set redemptions = redemptions + 1
 	where workspace_id = $1 and mode = $2 and id = $3 and (max_redemptions is null or redemptions < max_redemptions)`

@@ -10,8 +10,8 @@ import (
 )
 
 // ReadSignals reads the same inputs for a conversion as lockSignals and readFacts, in
-// one snapshot. It takes no locks, does not wait, and uses a read-only transaction. The
-// data may therefore change before a real decision is made.
+// one snapshot. It uses a read-only transaction, takes no locks and does not wait for
+// other transactions. The data may therefore change before a real decision is made.
 func (s *Store) ReadSignals(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (affiliate.AttributionInputs, error) {
 	result := signals{conversion: c, inputs: in}
 	err := s.inSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {

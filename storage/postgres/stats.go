@@ -9,17 +9,18 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// foldStats adds deltas to the totals and deletes them, in one statement. A reader that
-// sums a total and its deltas therefore sees each delta exactly once. It works on all
-// workspaces, so it does not filter by one.
+// foldStats adds deltas to the totals and deletes the deltas, in one statement. A
+// reader that sums a total and its deltas therefore sees each delta exactly once. The
+// statement has no condition on the workspace, because it processes the deltas of all
+// workspaces.
 //
-// Concurrent calls skip the deltas that another call has locked. They lock the rows of
-// the totals in a fixed order, table by table and by key within each table, so that
-// they do not deadlock. Deltas are never updated, so the ctid of a locked delta does
-// not change.
+// A call skips the deltas that a concurrent call has locked. To prevent deadlocks, all
+// calls lock the rows of the totals in the same order: table by table, and by key
+// within each table. Deltas are never updated, so the ctid of a locked delta does not
+// change.
 //
-// The cost depends on the number of deltas, not on the number of participants. Deltas
-// whose participant or link does not exist any more are deleted without effect.
+// The cost depends on the number of deltas, not on the number of participants. If the
+// participant or link of a delta no longer exists, the delta is only deleted.
 const foldStats = `
 	with taken as (
 		delete from stats_deltas d
@@ -78,9 +79,10 @@ const foldStats = `
 	)
 	select count(*) from taken`
 
-// FoldStats adds up to limit deltas to the totals and returns their number. A number
-// below limit means that no other deltas exist or that other calls have locked them. It
-// can run in any number of processes at a time and can be interrupted at any point.
+// FoldStats adds up to limit deltas to the totals and returns the number of these
+// deltas. If the number is less than limit, no other deltas exist, or other calls have
+// locked them. Any number of processes can call FoldStats at the same time. A call can
+// be interrupted at any time, because it is a single statement.
 func (s *Store) FoldStats(ctx context.Context, limit int) (folded int64, err error) {
 	return foldDeltas(ctx, s.pool, limit)
 }
@@ -97,9 +99,9 @@ func foldDeltas(ctx context.Context, db Queryer, limit int) (int64, error) {
 	return folded, nil
 }
 
-// partnerStats does not filter by a workspace, because a partner's participants are in
-// many. It reads the hours of the period and the deltas, both by the participants'
-// keys. Rows with an empty currency have the clicks and sign-ups.
+// partnerStats has no condition on the workspace, because a partner has participants in
+// many workspaces. It finds the hours of the period and the deltas by the participants'
+// ids. Clicks and sign-ups are in rows with an empty currency.
 const partnerStats = `
 	with mine as (
 		select t.workspace_id, t.id from participants t
@@ -124,8 +126,8 @@ const partnerStats = `
 	order by currency`
 
 // PartnerStats returns the stats of a partner in the mode, for the hours that begin in
-// the period. If program is nil, it includes all programmes. In a programme in which
-// the partner does not take part, all numbers are zero.
+// the period. If program is nil, the stats include all programmes. If the partner does
+// not take part in the programme, all numbers are zero.
 func (s *Store) PartnerStats(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, period affiliate.Period,
 ) (affiliate.Stats, error) {

@@ -28,7 +28,7 @@ type statsDeltaRow struct {
 	CommissionCents int64                              `db:"commission_cents"`
 }
 
-// queueDeltas adds inserts of stats deltas to a batch. Inserts do not wait for rows of
+// queueDeltas adds the inserts of stats deltas to a batch. These inserts never wait for
 // other transactions.
 func queueDeltas(batch *pgx.Batch, deltas ...affiliate.StatsDelta) {
 	rows := make([]statsDeltaRow, len(deltas))

@@ -1,7 +1,8 @@
 package postgres
 
-// Store has the methods of the aggregates that do not have a sub-package yet. Each
-// exported method is one transaction. Its methods are safe for concurrent use.
+// Store has the methods of all aggregates except accounts and webhooks, which have
+// their own sub-packages. Each exported method is one transaction. Its methods are safe
+// for concurrent use.
 type Store struct {
 	*DB
 	recorder callGrouper[*pendingReport]

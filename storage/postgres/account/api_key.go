@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// keyUseResolution is the precision of an API key's last_used_at. It limits the writes
-// for a key in constant use to one per minute.
+// keyUseResolution is the precision of an API key's last_used_at. Because of it, a key
+// that is used all the time causes at most one write per minute.
 const keyUseResolution = time.Minute
 
 const keyColumns = `
@@ -47,8 +47,8 @@ func (r keyRow) key() affiliate.APIKey {
 	}
 }
 
-// LiveKeys returns the API keys of a scope that are live at now, newest first. Keys
-// that were rolled are included during their grace period.
+// LiveKeys returns the API keys of a scope that are live at the time now, newest first.
+// A key that was rolled is included until its grace period ends.
 func (s *Store) LiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error) {
 	const query = `
 		select ` + keyColumns + `
@@ -59,7 +59,7 @@ func (s *Store) LiveKeys(ctx context.Context, scope affiliate.Scope, now time.Ti
 	return postgres.AllRows(rows, err, keyRow.key)
 }
 
-// CountSecretKeys counts the secret keys of a scope that are live at now.
+// CountSecretKeys counts the secret keys of a scope that are live at the time now.
 func (tx *Tx) CountSecretKeys(ctx context.Context, scope affiliate.Scope, now time.Time) (live int, err error) {
 	const count = `
 		select count(*) from api_keys
@@ -112,9 +112,9 @@ type keyLookup struct {
 	found  bool
 }
 
-// LiveKey returns the API key with the given digest if it is live at now, and stores
-// the time of its use. The search covers all workspaces, because the key determines
-// the workspace. Look-ups that run at the same time share one round trip.
+// LiveKey returns the API key with the given digest if the key is live at the time now,
+// and stores the time of its use. The search covers all workspaces, because the key
+// determines the workspace. Look-ups that run at the same time share one round trip.
 func (s *Store) LiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, found bool, err error) {
 	const touch = `
 		update api_keys set last_used_at = $3

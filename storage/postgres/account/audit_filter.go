@@ -10,10 +10,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// actorKnown and resourceKnown report whether an id is known: whether it belongs to a
-// row of the workspace in this mode, or occurs in an entry of the audit log. An id in
-// the audit log stays known after its row was deleted. The audit log is searched
-// first, because most ids are found there with a single index look-up.
+// actorKnown and resourceKnown report whether an id is known. An id is known if it
+// belongs to a row of the workspace in this mode, or if an entry of the audit log
+// contains it. An id in the audit log stays known after its row was deleted. The audit
+// log is searched first, because most ids are found there with a single index look-up.
 const (
 	actorKnown = `
 	select exists (
@@ -51,8 +51,8 @@ const (
 	)`
 )
 
-// checkAuditFilter returns NOT_FOUND if the filter contains the unknown id of an actor
-// or a resource. An actor that is not an id, for example "system", is not checked.
+// checkAuditFilter returns NOT_FOUND if the filter contains an unknown id of an actor
+// or of a resource. An actor that is not an id, for example "system", is not checked.
 func (s *Store) checkAuditFilter(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter) error {
 	if actor, err := uuid.Parse(filter.Actor); err == nil {
 		if err := s.checkKnown(ctx, actorKnown, scope, actor); err != nil {

@@ -15,17 +15,17 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// Three indexes store the audit log in the order of the lists, newest first: one by
-// workspace, one by actor and one by resource. Each of them contains the columns that
-// are needed to count its list, also for a period. The other conditions of a filter
-// are checked row by row.
+// Three indexes contain the audit log in the order of the lists, newest first: one by
+// workspace, one by actor and one by resource. Each of them also contains the columns
+// that Postgres needs to count a list of this kind, also for a period. Other conditions
+// of a filter are checked row by row.
 
-// auditColumns selects an entry l and the current name of its actor. The actor is an
-// id or the word "system". The name is read for a member or an API key of the
-// workspace, and for a partner who participates in one of its programmes in the
-// entry's mode. Other actors have no name: a workspace must not learn the present name
-// of a person who left it. The names are read by subqueries per row, because the
-// planner could read the users of all workspaces for a join.
+// auditColumns selects an entry l and the current name of its actor. The actor is an id
+// or the word "system". Three kinds of actors have a name: members of the workspace,
+// API keys of the workspace, and partners who take part in one of its programmes in the
+// entry's mode. Other actors have no name, because a workspace must not learn the
+// current name of a person who has left it. The names are read by subqueries for each
+// row. With a join, Postgres could read the users of all workspaces.
 const auditColumns = `
 	l.id, l.mode, l.at, l.actor, l.action, l.resource_type, l.resource_id, l.before, l.after, l.ip_prefix, l.request_id,
 	case when l.actor ~ '^[0-9a-f-]{36}$' then coalesce(
@@ -66,9 +66,9 @@ func (r auditRow) entry() affiliate.AuditEntry {
 	}
 }
 
-// planned makes Postgres plan a statement for the values of its arguments. The best
-// index depends on the filter's conditions and on how common their values are.
-const planned = pgx.QueryExecModeCacheDescribe
+// planForArgs makes Postgres plan a statement for its actual arguments. The best index
+// depends on the conditions of the filter and on how common their values are.
+const planForArgs = pgx.QueryExecModeCacheDescribe
 
 // auditQuery holds the statements for one filter. page selects a page, count counts
 // the entries up to affiliate.MaxTotal, and all selects every entry.
@@ -110,7 +110,7 @@ func newAuditQuery(scope affiliate.Scope, filter affiliate.AuditFilter) auditQue
 	from := ` from audit_log l where ` + strings.Join(where, " and ")
 	const newest = ` order by l.at desc, l.id desc`
 	return auditQuery{
-		// The names are read for the rows of the page only.
+		// The names of actors are read only for the rows of the page.
 		page:  `select ` + auditColumns + ` from (select l.*` + from + newest + ` limit @limit offset @offset) l` + newest,
 		count: postgres.CountUpTo(affiliate.MaxTotal, from),
 		all:   `select ` + auditColumns + from + newest,
@@ -119,8 +119,8 @@ func newAuditQuery(scope affiliate.Scope, filter affiliate.AuditFilter) auditQue
 }
 
 // AuditLog returns one page of the entries that match a filter, newest first, and the
-// number of these entries up to affiliate.MaxTotal. Errors: NOT_FOUND if the filter
-// contains an unknown id.
+// number of all matching entries up to affiliate.MaxTotal. Errors: NOT_FOUND if the
+// filter contains an unknown id.
 func (s *Store) AuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter, page affiliate.Page) ([]affiliate.AuditEntry, int64, error) {
 	if err := s.checkAuditFilter(ctx, scope, filter); err != nil {
 		return nil, 0, err
@@ -128,25 +128,25 @@ func (s *Store) AuditLog(ctx context.Context, scope affiliate.Scope, filter affi
 	query := newAuditQuery(scope, filter)
 	args := maps.Clone(query.args)
 	args["limit"], args["offset"] = page.Size, page.Offset()
-	rows, err := s.db.Pool().Query(ctx, query.page, planned, args)
+	rows, err := s.db.Pool().Query(ctx, query.page, planForArgs, args)
 	entries, err := postgres.AllRows(rows, err, auditRow.entry)
 	if err != nil {
 		return nil, 0, fmt.Errorf("audit log: %w", err)
 	}
 	if n := int64(len(entries)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// The list ends on this page.
+		// This is the last page, so its end is the total.
 		return entries, page.Offset() + n, nil
 	}
 	var total int64
-	if err := s.db.Pool().QueryRow(ctx, query.count, planned, query.args).Scan(&total); err != nil {
+	if err := s.db.Pool().QueryRow(ctx, query.count, planForArgs, query.args).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count audit log: %w", err)
 	}
 	return entries, total, nil
 }
 
-// ExportAuditLog returns all entries that match a filter, newest first. It reads them
-// with postgres.Export. Errors: those of postgres.Export; NOT_FOUND if the filter
-// contains an unknown id.
+// ExportAuditLog returns all entries that match a filter, newest first. It uses a
+// connection and an export slot as postgres.Export does. Errors: the same as
+// postgres.Export, and NOT_FOUND if the filter contains an unknown id.
 func (s *Store) ExportAuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter) iter.Seq2[affiliate.AuditEntry, error] {
 	query := newAuditQuery(scope, filter)
 	convert := func(row pgx.CollectableRow) (affiliate.AuditEntry, error) {
@@ -158,6 +158,6 @@ func (s *Store) ExportAuditLog(ctx context.Context, scope affiliate.Scope, filte
 			yield(affiliate.AuditEntry{}, err)
 			return
 		}
-		postgres.Export(ctx, s.db, scope.Workspace, convert, query.all, planned, query.args)(yield)
+		postgres.Export(ctx, s.db, scope.Workspace, convert, query.all, planForArgs, query.args)(yield)
 	}
 }

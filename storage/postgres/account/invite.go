@@ -46,8 +46,8 @@ const (
 
 var countInvites = postgres.CountUpTo(affiliate.MaxTotal, openInvites)
 
-// OpenInvites returns one page of a workspace's invitations that are open at now,
-// newest first, and the number of open invitations up to affiliate.MaxTotal.
+// OpenInvites returns one page of a workspace's invitations that are open at the time
+// now, newest first, and the number of open invitations up to affiliate.MaxTotal.
 func (s *Store) OpenInvites(
 	ctx context.Context, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page,
 ) ([]affiliate.MemberInvite, int64, error) {
@@ -61,18 +61,19 @@ func (s *Store) OpenInvites(
 	return invites, total, err
 }
 
-// inviteByToken has no condition on the workspace: only the invitation tells to which
-// workspace its token belongs.
+// inviteByToken has no condition on the workspace, because the token determines the
+// workspace.
 const inviteByToken = `select ` + inviteColumns + ` from member_invites i where i.digest = $1`
 
-// InviteByToken returns the invitation of a token. Errors: NOT_FOUND.
+// InviteByToken returns the invitation whose token has the given digest. Errors:
+// NOT_FOUND.
 func (s *Store) InviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error) {
 	row, err := postgres.OneRow[inviteRow](s.db.Pool().Query(ctx, inviteByToken, digest[:]))
 	return row.invite(), err
 }
 
-// LockInviteByToken locks the invitation of a token and returns it. Errors:
-// NOT_FOUND.
+// LockInviteByToken locks the invitation whose token has the given digest and returns
+// it. Errors: NOT_FOUND.
 func (tx *Tx) LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error) {
 	row, err := postgres.OneRow[inviteRow](tx.Query(ctx, inviteByToken+` for no key update`, digest[:]))
 	return row.invite(), err
@@ -109,7 +110,7 @@ func (tx *Tx) InsertInvite(ctx context.Context, invite affiliate.MemberInvite, d
 	return err
 }
 
-// EndInvite ends an invitation. It cannot be accepted afterwards.
+// EndInvite ends an invitation, so that it can no longer be accepted.
 func (tx *Tx) EndInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time) error {
 	const end = `update member_invites set ended_at = $3 where workspace_id = $1 and id = $2`
 	_, err := tx.Exec(ctx, end, workspace, id, at)

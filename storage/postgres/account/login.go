@@ -7,8 +7,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// AddLoginAttempt stores a login attempt as a failure. It commits before it returns, so
-// that of two simultaneous attempts at least one counts the other.
+// AddLoginAttempt stores a login attempt as a failure before its password is checked.
+// It commits before it returns. If two attempts run at the same time, at least one of
+// them therefore counts the other.
 func (s *Store) AddLoginAttempt(ctx context.Context, try affiliate.LoginAttempt) error {
 	const insert = `insert into login_failures (id, subject, failed_at) values ($1, $2, $3)`
 	_, err := s.db.Pool().Exec(ctx, insert, try.ID, try.Subject, try.At)
@@ -16,7 +17,8 @@ func (s *Store) AddLoginAttempt(ctx context.Context, try affiliate.LoginAttempt)
 }
 
 // OtherLoginFailures counts the failed login attempts for the subject of try after the
-// given time. It leaves out try itself. It also returns the time of the last failure.
+// given time. It does not count try itself. It also returns the time of the last
+// failure.
 func (s *Store) OtherLoginFailures(ctx context.Context, try affiliate.LoginAttempt, since time.Time) (count int, last time.Time, err error) {
 	const query = `
 		select count(*), coalesce(max(failed_at), to_timestamp(0))

@@ -7,8 +7,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// StoreOrigin stores the network and browser from which a user used the account, and
-// the time of the last use.
+// StoreOrigin stores the network and the browser from which a user has used the
+// account, and the time of the last use.
 func (s *Store) StoreOrigin(ctx context.Context, o affiliate.Origin) error {
 	const store = `
 		insert into user_origins as o (user_id, ip_prefix, ua_hash, seen_at)

@@ -45,8 +45,8 @@ func (r refreshTokenRow) token() affiliate.RefreshToken {
 }
 
 // LockRefreshToken locks a refresh token and its session and returns them. If two
-// transactions use the same token, the second waits and then reads the changes of the
-// first.
+// transactions use the same token at the same time, the second one waits and then reads
+// the changes of the first.
 func (tx *Tx) LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.RefreshToken, found bool, err error) {
 	const lock = `
 		select t.session_id, s.user_id, s.created_at, s.idle_expires_at, s.expires_at, s.revoked_at, t.used_at
@@ -59,7 +59,7 @@ func (tx *Tx) LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (t
 }
 
 // RotateRefreshToken marks a refresh token of the session as used, stores the next
-// token and extends the session's idle time.
+// token and moves the end of the session's idle time to session.IdleExpiresAt.
 func (tx *Tx) RotateRefreshToken(ctx context.Context, session affiliate.Session, used, next [sha256.Size]byte, at time.Time) error {
 	const rotate = `
 		with used as (update refresh_tokens set used_at = @at where digest = @used),
@@ -86,8 +86,8 @@ func (tx *Tx) RevokeSessions(ctx context.Context, user affiliate.UserID, at time
 	return err
 }
 
-// RevokeSessionOfToken revokes the session of a refresh token, which may be used
-// already. An unknown token is not an error.
+// RevokeSessionOfToken revokes the session of a refresh token. The token may already
+// have been used. An unknown token is not an error.
 func (s *Store) RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error {
 	const revoke = `
 		update sessions s set revoked_at = $2
@@ -98,8 +98,9 @@ func (s *Store) RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]by
 }
 
 // LiveSession returns the user of a session and the user's membership in a workspace.
-// It finds only sessions that have neither expired nor been revoked. Every request
-// with an access token runs this query, so it reads all three tables by key.
+// It finds a session only if the session has neither expired nor been revoked. Every
+// request with an access token runs this query, so it finds the rows of all three
+// tables by their keys.
 func (s *Store) LiveSession(
 	ctx context.Context, id affiliate.SessionID, now time.Time,
 ) (user affiliate.User, member *affiliate.Member, found bool, err error) {
@@ -111,8 +112,8 @@ func (s *Store) LiveSession(
 	return account.User, account.Member, found, err
 }
 
-// DeleteEndedSessions deletes up to limit sessions that expired before the given time, and
-// their refresh tokens. It also deletes all login failures before that time. It
+// DeleteEndedSessions deletes up to limit sessions that expired before the given time,
+// with their refresh tokens. It also deletes all login failures before this time. It
 // returns the number of deleted sessions.
 func (s *Store) DeleteEndedSessions(ctx context.Context, before time.Time, limit int) (int64, error) {
 	const deleteTokens = `

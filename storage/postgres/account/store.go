@@ -1,8 +1,9 @@
 // Package account has the SQL of users, sessions, failed logins, workspaces,
 // members, invitations, API keys and the audit log.
 //
-// It reads and locks rows and writes the values that its callers decided. The methods
-// of Tx run in the caller's transaction. Each method of Store runs on its own.
+// The package reads and locks rows, and it stores values that its callers have decided.
+// The methods of Tx run in the caller's transaction. Each method of Store runs on its
+// own.
 package account
 
 import (
@@ -11,8 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// Store has the statements that need no transaction of the caller. Its methods are
-// safe for concurrent use.
+// Store runs statements outside a transaction of the caller. Its methods are safe for
+// concurrent use.
 type Store struct {
 	db   *postgres.DB
 	keys *postgres.Lookups[*keyLookup]

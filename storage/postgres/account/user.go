@@ -12,8 +12,8 @@ import (
 )
 
 // accountColumns and accountFrom select a user and the user's membership in a
-// workspace. Partners have no membership, and neither have merchants who were removed
-// from their workspace. Each query must add a condition that excludes erased users.
+// workspace. A partner has no membership. A merchant has none after being removed from
+// the workspace. Each query must add a condition that excludes erased users.
 const (
 	accountColumns = `u.id, u.kind, u.email, u.password_hash, u.name, u.country, u.created_at, m.workspace_id, m.role`
 	accountFrom    = ` from users u left join members m on m.user_id = u.id `
@@ -97,9 +97,9 @@ func (tx *Tx) InsertUser(ctx context.Context, user affiliate.User, passwordHash 
 	return postgres.Refusal(err)
 }
 
-// ResetUser replaces the name and the password of a user and marks the email address
-// as not verified. It is for an invited person whose address already has an account
-// without a workspace.
+// ResetUser replaces the name and the password of a user and marks the email address as
+// not verified. It is used when a person accepts an invitation and the address already
+// has an account without a workspace.
 func (tx *Tx) ResetUser(ctx context.Context, user affiliate.User, passwordHash string) error {
 	const update = `
 		update users set name = $2, password_hash = $3, email_verified_at = null, version = version + 1
@@ -108,7 +108,8 @@ func (tx *Tx) ResetUser(ctx context.Context, user affiliate.User, passwordHash s
 	return err
 }
 
-// UpdatePasswordHash stores a new hash of the user's unchanged password.
+// UpdatePasswordHash stores a new hash of the user's password. The password itself does
+// not change.
 func (tx *Tx) UpdatePasswordHash(ctx context.Context, id affiliate.UserID, hash string) error {
 	const update = `update users set password_hash = $2 where id = $1`
 	_, err := tx.Exec(ctx, update, id, hash)
@@ -116,7 +117,8 @@ func (tx *Tx) UpdatePasswordHash(ctx context.Context, id affiliate.UserID, hash 
 }
 
 // optional reads the result of a query that returns at most one row. It maps the
-// columns to the fields of R by name and converts the row.
+// columns to the fields of R by name and converts the row with convert. found is false
+// if there is no row.
 func optional[R, T any](rows pgx.Rows, err error, convert func(R) T) (converted T, found bool, _ error) {
 	if err != nil {
 		return converted, false, err

@@ -13,8 +13,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// The table of deliveries has one partition per week, by the day in the id. Every
-// statement has a condition on the day, so that Postgres skips the other partitions.
+// The table of deliveries has one partition per week. The day in a delivery's id
+// determines the partition. Every statement has a condition on the day, so that
+// Postgres skips the other partitions.
 
 const deliveryColumns = `
 	d.id, d.endpoint_id, d.event_id, d.event_type, d.epoch, d.status, d.due_at, d.attempt_count, d.http_status_code,
@@ -35,9 +36,10 @@ type deliveryRow struct {
 	CompletedAt    *time.Time               `db:"completed_at"`
 }
 
-// delivery returns the delivery as the API shows it. epoch is the present epoch of the
-// endpoint. A pending or failed delivery of an earlier epoch is shown as canceled, even
-// if the job that stores this status has not processed it yet.
+// delivery returns the delivery as the API shows it. epoch is the current epoch of the
+// endpoint, a number that increases each time the endpoint is disabled. A pending or
+// failed delivery of an earlier epoch is shown as canceled, even if the job that stores
+// this status has not processed the delivery yet.
 func (r deliveryRow) delivery(epoch int) affiliate.Delivery {
 	d := affiliate.Delivery{
 		ID: r.ID, Endpoint: r.EndpointID, Event: r.EventID, Type: r.EventType, Status: r.Status,
@@ -68,8 +70,8 @@ func (r detailRow) detail(epoch int) affiliate.Delivery {
 	return d
 }
 
-// firstDelivery returns the lowest possible id of a delivery whose event was created in
-// the millisecond of at or later.
+// firstDelivery returns the lowest id that a delivery can have if its event was created
+// in the millisecond of at or later.
 func firstDelivery(at time.Time) (id affiliate.DeliveryID) {
 	// Set the time, version and variant of a UUIDv7. Its random bits are zero.
 	binary.BigEndian.PutUint64(id.UUID[:8], uint64(max(0, at.UnixMilli()))<<16|0x7000) //nolint:gosec // not negative
@@ -77,16 +79,17 @@ func firstDelivery(at time.Time) (id affiliate.DeliveryID) {
 	return id
 }
 
-// listQuery is the common part of the two statements for a list of deliveries.
+// listQuery is the part that the two statements for a list of deliveries have in
+// common.
 type listQuery struct {
 	where string
 	args  pgx.NamedArgs
 }
 
 // newListQuery returns the query for an endpoint's deliveries of events since the given
-// time. The filter compares the stored status. Until the cancellation job has processed
-// a delivery, the filter finds it under its former status, although the API shows it as
-// canceled.
+// time. The filter compares the stored status. If a delivery is shown as canceled but
+// the cancellation job has not processed it yet, the filter therefore finds it by its
+// former status.
 func newListQuery(scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter affiliate.DeliveryFilter) listQuery {
 	first := firstDelivery(since)
 	q := listQuery{
@@ -115,9 +118,8 @@ func (q listQuery) page() string {
 }
 
 // count returns the statement that counts the deliveries. It has no condition on the
-// mode, because the endpoint was already found in its mode. Therefore Postgres can
-// count in the primary key alone. Only a filter for a status or an event reads the
-// table.
+// mode, because the endpoint was already found in its mode. Postgres can therefore
+// count in the primary key alone, unless the filter has a status or an event.
 func (q listQuery) count() string {
 	return postgres.CountUpTo(affiliate.MaxTotal, `from webhook_deliveries d where `+q.where)
 }
@@ -131,8 +133,8 @@ const eventKnown = `
 		where workspace_id = @workspace and mode = @mode and endpoint_id = @endpoint and id = delivery_id(@event, @endpoint) and day = @event_day
 	)`
 
-// checkEvent returns NOT_FOUND if the scope does not contain the event. A nil event is
-// valid.
+// checkEvent returns NOT_FOUND if the scope does not contain the event. If event is
+// nil, there is nothing to check.
 func (s *Store) checkEvent(ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, event *affiliate.EventID) error {
 	if event == nil {
 		return nil
@@ -165,23 +167,24 @@ func (s *Store) Deliveries(
 	}
 	query := newListQuery(scope, endpoint, since, filter)
 	query.args["limit"], query.args["offset"] = page.Size, page.Offset()
-	rows, err := s.db.Pool().Query(ctx, query.page(), planned, query.args)
+	rows, err := s.db.Pool().Query(ctx, query.page(), planForArgs, query.args)
 	deliveries, err := postgres.AllRows(rows, err, func(r deliveryRow) affiliate.Delivery { return r.delivery(e.Epoch) })
 	if err != nil {
 		return nil, 0, fmt.Errorf("deliveries: %w", err)
 	}
 	if n := int64(len(deliveries)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		return deliveries, page.Offset() + n, nil // the list ends on this page
+		// This is the last page, so its end is the total.
+		return deliveries, page.Offset() + n, nil
 	}
 	var total int64
-	if err := s.db.Pool().QueryRow(ctx, query.count(), planned, query.args).Scan(&total); err != nil {
+	if err := s.db.Pool().QueryRow(ctx, query.count(), planForArgs, query.args).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count deliveries: %w", err)
 	}
 	return deliveries, total, nil
 }
 
 // whereDelivery selects a delivery. The condition on the day limits the search to the
-// one partition that can contain it.
+// only partition that can contain the delivery.
 const whereDelivery = `
 	d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint and d.id = @id and d.day = @day`
 
@@ -202,7 +205,7 @@ func (s *Store) Delivery(ctx context.Context, e affiliate.Endpoint, id affiliate
 	return readDelivery(ctx, s.db.Pool(), e, id)
 }
 
-// Delivery returns a delivery of an endpoint with its attempts. It reads the changes
+// Delivery returns a delivery of an endpoint with its attempts, including the changes
 // that the transaction has made. Errors: WEBHOOK_NOT_FOUND.
 func (tx *Tx) Delivery(ctx context.Context, e affiliate.Endpoint, id affiliate.DeliveryID) (affiliate.Delivery, error) {
 	return readDelivery(ctx, tx, e, id)
@@ -255,8 +258,8 @@ const updateDelivery = `
 	set status = @status, tier = @tier, extra = @extra, epoch = @epoch, due_at = @due_at, completed_at = @completed_at
 	where` + whereDelivery
 
-// UpdateDelivery stores the state of a locked delivery. If the delivery has a due time,
-// the sender is notified after the commit.
+// UpdateDelivery stores the state of a locked delivery. If the delivery is due at some
+// time, the sender is notified after the commit.
 func (tx *Tx) UpdateDelivery(ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, d webhook.LockedDelivery) error {
 	args := deliveryArgs(scope, endpoint, d.ID)
 	args["status"], args["tier"], args["extra"] = d.State.Status, d.State.Tier, d.State.Extra

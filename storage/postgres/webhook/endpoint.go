@@ -73,7 +73,7 @@ func (s *Store) Endpoint(ctx context.Context, scope affiliate.Scope, id affiliat
 }
 
 // Endpoints returns one page of the endpoints of a scope, newest first, and the number
-// of all its endpoints.
+// of endpoints on all pages.
 func (s *Store) Endpoints(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]affiliate.Endpoint, int64, error) {
 	const list = `
 		select ` + endpointColumns + `
@@ -101,7 +101,7 @@ func countEndpoints(ctx context.Context, db postgres.Queryer, scope affiliate.Sc
 	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
 }
 
-// secretsRow is an endpoint with its encrypted signing secrets.
+// secretsRow is the row of an endpoint with its encrypted signing secrets.
 type secretsRow struct {
 	endpointRow
 	Secret         []byte     `db:"secret"`
@@ -129,13 +129,14 @@ func (s *Store) EndpointSecrets(
 	return row.endpoint(), secrets, nil
 }
 
-// CountEndpoints returns the number of endpoints of a scope. The caller must call
-// LockWorkspace before if the number must not change until the commit.
+// CountEndpoints returns the number of endpoints of a scope. If the number must not
+// change until the commit, the caller must call LockWorkspace first.
 func (tx *Tx) CountEndpoints(ctx context.Context, scope affiliate.Scope) (int, error) {
 	return countEndpoints(ctx, tx, scope)
 }
 
-// InsertEndpoint stores a new endpoint. sealed is its encrypted signing secret.
+// InsertEndpoint stores a new endpoint. sealed is the encrypted signing secret of the
+// endpoint.
 func (tx *Tx) InsertEndpoint(ctx context.Context, e affiliate.Endpoint, sealed []byte) error {
 	const insert = `
 		insert into webhook_endpoints (workspace_id, id, mode, url, description, subscriptions, active, disabled_reason,
@@ -159,12 +160,12 @@ func changeArgs(e affiliate.Endpoint) pgx.NamedArgs {
 	}
 }
 
-// Endpoint returns an endpoint. It does not lock it. Errors: WEBHOOK_NOT_FOUND.
+// Endpoint returns an endpoint without locking it. Errors: WEBHOOK_NOT_FOUND.
 func (tx *Tx) Endpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
 	return readEndpoint(ctx, tx, selectEndpoint, scope, id)
 }
 
-// EndpointOrDeleted returns an endpoint, which may be deleted. Errors:
+// EndpointOrDeleted returns an endpoint, even if it is deleted. Errors:
 // WEBHOOK_NOT_FOUND.
 func (tx *Tx) EndpointOrDeleted(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
 	return readEndpoint(ctx, tx, selectDeletedEndpoint, scope, id)

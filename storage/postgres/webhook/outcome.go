@@ -13,12 +13,12 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// keptAttempts is the maximum number of attempts that are stored with a delivery. A new
-// attempt then replaces the oldest one.
+// keptAttempts is the maximum number of attempts that are stored with a delivery. If a
+// delivery already has this number, a new attempt replaces the oldest one.
 const keptAttempts = 50
 
-// applyOutcomes updates only deliveries whose stored state is still the one from which
-// the change was computed.
+// applyOutcomes stores the outcomes of attempts. It updates a delivery only if its
+// stored state is still the state from which the change was computed.
 const applyOutcomes = `
 	update webhook_deliveries w set
 		status = d.status, due_at = d.due_at, tier = d.tier, extra = d.extra, attempt_count = w.attempt_count + 1,
@@ -36,9 +36,9 @@ const applyOutcomes = `
 		and w.attempt_count = d.attempt_count and w.status = d.status_before and w.tier = d.tier_before and w.extra = d.extra_before
 	returning w.id`
 
-// ApplyOutcomes stores the effects of attempts on their deliveries. It skips a delivery
-// whose stored state is no longer the state before the change. It returns the ids of
-// the deliveries that it has updated.
+// ApplyOutcomes stores what attempts have changed in their deliveries. It skips a
+// delivery if the stored state is no longer the state before the change. It returns the
+// ids of the deliveries that it has updated.
 func (tx *Tx) ApplyOutcomes(ctx context.Context, changes []webhook.DeliveryChange) ([]affiliate.DeliveryID, error) {
 	args, err := outcomeArgs(changes)
 	if err != nil {
@@ -115,8 +115,8 @@ const (
 		where e.workspace_id = h.workspace_id and e.id = h.id`
 )
 
-// LockDeliveryOf locks a delivery and returns it. The endpoint may belong to any
-// workspace. Errors: WEBHOOK_NOT_FOUND.
+// LockDeliveryOf locks a delivery of the given endpoint and returns it. The endpoint
+// may belong to any workspace. Errors: WEBHOOK_NOT_FOUND.
 func (tx *Tx) LockDeliveryOf(ctx context.Context, key affiliate.EndpointKey, id affiliate.DeliveryID) (webhook.LockedDelivery, error) {
 	row, err := oneRow[lockedRow](tx.Query(ctx, lockDeliveryOfKey, key.Workspace, key.ID, id, dayOf(id)))
 	return row.locked(), err

@@ -11,8 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// claim skips endpoints that another transaction has locked. The sender requests their
-// leases again later.
+// claim acquires or renews leases. It skips endpoints that another transaction has
+// locked. The sender requests their leases again later.
 const claim = `
 	with wanted as (
 		select e.workspace_id, e.id
@@ -26,8 +26,9 @@ const claim = `
 	where e.workspace_id = w.workspace_id and e.id = w.id
 	returning e.workspace_id as workspace, e.id`
 
-// Claim acquires or renews a sender's leases of endpoints. The leases end at the time
-// until. It returns the keys of the endpoints whose lease was granted. The other
+// Claim acquires or renews a sender's leases of endpoints. Only the sender that holds
+// the lease of an endpoint may send its deliveries. The new leases end at the time
+// until. Claim returns the keys of the endpoints whose lease was granted. The other
 // endpoints are leased to another sender, are not active, are deleted, or are locked.
 func (s *Store) Claim(
 	ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now, until time.Time,
@@ -43,7 +44,8 @@ func senderArgs(sender affiliate.SenderID, endpoints []affiliate.EndpointKey, no
 	return pgx.NamedArgs{"workspaces": workspaces, "endpoints": ids, "sender": sender, "now": now}
 }
 
-// Release ends a sender's leases of endpoints. Leases of other senders are unchanged.
+// Release ends a sender's leases of endpoints. It does not change leases of other
+// senders.
 func (s *Store) Release(ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey) error {
 	const release = `
 		update webhook_endpoints e set sender = null, sender_until = null
@@ -54,7 +56,8 @@ func (s *Store) Release(ctx context.Context, sender affiliate.SenderID, endpoint
 	return err
 }
 
-// unclaimed reads one index entry for each endpoint without a lease.
+// unclaimed selects endpoints that have due deliveries but no lease. For each endpoint
+// without a lease, it reads one index entry of the deliveries.
 const unclaimed = `
 	select e.workspace_id as workspace, e.id
 	from webhook_endpoints e
@@ -70,9 +73,10 @@ func (s *Store) Unclaimed(ctx context.Context, now time.Time, limit int) ([]affi
 	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.EndpointKey])
 }
 
-// targets and dueDeliveries read the index webhook_deliveries_due from its beginning.
-// Their cost does not depend on the number of waiting deliveries, because they read
-// only the rows that they return. They do not read deliveries of earlier epochs.
+// targets selects endpoints, and dueDeliveries selects their due deliveries. Both read
+// the index webhook_deliveries_due from its beginning and read only the entries that
+// they return. Their cost therefore does not depend on the number of waiting
+// deliveries. They skip deliveries of earlier epochs, which are canceled.
 const (
 	targets = `
 		select e.workspace_id, e.id, e.url, e.secret, e.previous_secret, e.previous_until, e.consecutive_failures, e.last_delivery_at,
@@ -117,7 +121,7 @@ func (r targetRow) target() webhook.Target {
 	}
 }
 
-// Due returns due deliveries, the longest due first, and their endpoints. It leaves out
+// Due returns due deliveries, ordered by due time, and their endpoints. It leaves out
 // endpoints that are not active or not leased to the sender.
 func (s *Store) Due(
 	ctx context.Context, sender affiliate.SenderID, reads []webhook.Read, now time.Time,
@@ -152,8 +156,8 @@ func dueArgs(sender affiliate.SenderID, reads []webhook.Read, now time.Time) pgx
 	return args
 }
 
-// scanDue reads the columns by position. Reading them by name would take longer than
-// the rest of the mapping, and this runs once per delivery.
+// scanDue reads the columns of a due delivery by position. Reading them by name would
+// take longer than all other work for the delivery.
 func scanDue(row pgx.CollectableRow) (d webhook.DueDelivery, err error) {
 	err = row.Scan(&d.Endpoint, &d.ID, &d.Event, &d.Body, &d.State.Status, &d.State.Tier, &d.State.Extra, &d.Attempts, &d.DueAt)
 	return d, err

@@ -13,17 +13,19 @@ import (
 )
 
 // Recovery and cancellation process the deliveries of an endpoint in blocks. A
-// processed delivery no longer meets the condition, so a job that is repeated does not
-// process it twice. The endpoint is not locked. If its epoch ends while a block runs,
-// the deliveries that the block wrote for the ended epoch are never sent.
+// processed delivery no longer matches the condition of the statement, so a job that
+// runs twice does not process the delivery twice. The endpoint is not locked. If its
+// epoch ends while a block is being processed, the block's deliveries still have the
+// ended epoch and are never sent.
 
-// recoverable selects the deliveries of a recovery. It selects a delivery that had one
-// of the requested statuses when the recovery was requested. The status is the one that
-// the API shows (see deliveryRow.delivery). At that time, a pending delivery was due,
-// a failed delivery had started its last attempt, and any other delivery was
-// completed. A delivery that the job has restarted no longer meets this condition, so
-// it is not selected again. The list of stored statuses allows Postgres to use the
-// index by status.
+// recoverable is the condition for the deliveries of a recovery. It selects a delivery
+// if the delivery had one of the requested statuses when the recovery was requested.
+// The status is the one that the API shows (see deliveryRow.delivery). The last part of
+// the condition checks that the delivery already had this status at that time: a
+// pending delivery was already due, a failed delivery had already started its last
+// attempt, and any other delivery was already completed. A delivery that the job has
+// restarted no longer matches this condition, so it is not selected again. Because of
+// the list of stored statuses, Postgres can use the index by status.
 const recoverable = `
 	d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint
 	and d.id >= @first and d.id < @until and d.day >= @first_day and d.day <= @until_day
@@ -35,9 +37,9 @@ const recoverable = `
 		else d.completed_at
 	end <= @asked`
 
-// blockPlan makes Postgres update the rows of a block by their keys. Postgres estimates
-// the size of a block badly. Without these settings it would choose a join that reads
-// all deliveries of the endpoint.
+// blockPlan makes Postgres update the rows of a block by their keys. Without these
+// settings, Postgres would choose a join that reads all deliveries of the endpoint,
+// because its estimate of the block's size is wrong.
 const blockPlan = `set local enable_hashjoin = off; set local enable_mergejoin = off`
 
 const (
@@ -71,26 +73,26 @@ func recoverableArgs(job affiliate.RecoverDeliveries, epoch int) pgx.NamedArgs {
 	return args
 }
 
-// CountRecoverable counts the deliveries that a recovery selects. epoch is the present
+// CountRecoverable counts the deliveries that a recovery selects. epoch is the current
 // epoch of the endpoint.
 func (tx *Tx) CountRecoverable(ctx context.Context, job affiliate.RecoverDeliveries, epoch int) (count int64, err error) {
-	if err := tx.QueryRow(ctx, countRecoverable, planned, recoverableArgs(job, epoch)).Scan(&count); err != nil {
+	if err := tx.QueryRow(ctx, countRecoverable, planForArgs, recoverableArgs(job, epoch)).Scan(&count); err != nil {
 		return 0, fmt.Errorf("count deliveries to recover: %w", err)
 	}
 	return count, nil
 }
 
 // RecoverBlock restarts up to limit deliveries of a recovery and makes them due at the
-// time at. It returns their number. If that is less than limit, all other deliveries of
-// the recovery are locked by other transactions. After the commit, the sender is
-// notified.
+// time at. It returns the number of restarted deliveries. If the number is less than
+// limit, no deliveries of the recovery are left except those that other transactions
+// have locked. The sender is notified after the commit.
 func (tx *Tx) RecoverBlock(ctx context.Context, job affiliate.RecoverDeliveries, epoch int, at time.Time, limit int) (int, error) {
 	if _, err := tx.Exec(ctx, blockPlan); err != nil {
 		return 0, err
 	}
 	args := recoverableArgs(job, epoch)
 	args["at"], args["limit"] = at, limit
-	tag, err := tx.Exec(ctx, recoverBlock, planned, args)
+	tag, err := tx.Exec(ctx, recoverBlock, planForArgs, args)
 	if err != nil {
 		return 0, fmt.Errorf("recover deliveries: %w", err)
 	}
@@ -101,9 +103,9 @@ func (tx *Tx) RecoverBlock(ctx context.Context, job affiliate.RecoverDeliveries,
 }
 
 const (
-	// setCanceled cancels pending and failed deliveries. A delivery that was completed
-	// before keeps its status and loses only the additional attempts that were
-	// requested for it.
+	// setCanceled cancels pending and failed deliveries. A delivery that was already
+	// completed keeps its status; only the additional attempts that were requested for
+	// it are canceled.
 	setCanceled = `
 		set due_at = null, extra = 0,
 			status = case when d.status in ('pending', 'failed') then 'canceled' else d.status end,
@@ -120,8 +122,8 @@ const (
 		)
 		update webhook_deliveries d` + setCanceled + `
 		where d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint and d.id = block.id and d.day = block.day`
-	// cancelLeft cancels deliveries that the cancellation job has missed, because they
-	// were inserted or attempted while the endpoint was being disabled.
+	// cancelLeft cancels deliveries that the cancellation job has missed, because
+	// they were inserted or attempted while the endpoint was being disabled.
 	cancelLeft = `
 		with block as (
 			select d.workspace_id, d.endpoint_id, d.id, d.day, least(e.updated_at, $2) as ended
@@ -139,9 +141,10 @@ const (
 )
 
 // CancelBlock cancels up to limit waiting deliveries of an endpoint whose epoch is
-// before the given one. endedAt becomes their completion time. It returns their number.
-// If that is less than limit, all other such deliveries are locked by other
-// transactions, and CancelRemaining cancels them later.
+// lower than the given one. endedAt becomes their completion time. It returns the
+// number of canceled deliveries. If the number is less than limit, no such deliveries
+// are left except those that other transactions have locked. CancelRemaining cancels
+// these later.
 func (tx *Tx) CancelBlock(
 	ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, epoch int, endedAt time.Time, limit int,
 ) (int, error) {
@@ -150,15 +153,15 @@ func (tx *Tx) CancelBlock(
 	}
 	args := endpointArgs(scope, endpoint)
 	args["epoch"], args["limit"], args["ended"] = epoch, limit, endedAt
-	tag, err := tx.Exec(ctx, cancelBlock, planned, args)
+	tag, err := tx.Exec(ctx, cancelBlock, planForArgs, args)
 	if err != nil {
 		return 0, fmt.Errorf("cancel deliveries: %w", err)
 	}
 	return int(tag.RowsAffected()), nil
 }
 
-// CancelRemaining cancels up to limit waiting deliveries of earlier epochs, of all
-// endpoints. For an endpoint without such deliveries it reads one index entry.
+// CancelRemaining cancels up to limit waiting deliveries of earlier epochs, for all
+// endpoints. It reads one index entry for each endpoint that has no such deliveries.
 func (s *Store) CancelRemaining(ctx context.Context, now time.Time, limit int) (canceled int64, err error) {
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if _, err := tx.Exec(ctx, blockPlan); err != nil {

@@ -4,8 +4,9 @@
 //
 // The package contains SQL, row mapping and locking. Its callers decide the next state
 // of a delivery, the time of the next attempt and whether an endpoint is disabled.
-// Every statement has conditions for workspace and mode, except the statements of the
-// sender. The sender serves the endpoints of all workspaces and selects them by key.
+// Every statement has conditions on workspace and mode, except the statements of the
+// sender. The sender serves the endpoints of all workspaces and selects endpoints by
+// their keys.
 package webhook
 
 import (
@@ -19,8 +20,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// planned makes Postgres plan a statement for the values of its parameters.
-const planned = pgx.QueryExecModeCacheDescribe
+// planForArgs makes Postgres plan a statement for its actual arguments.
+const planForArgs = pgx.QueryExecModeCacheDescribe
 
 // Store reads endpoints and deliveries and runs transactions on them. Its methods are
 // safe for concurrent use.
@@ -34,8 +35,8 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	return s.db.InTx(ctx, func(tx *postgres.Tx) error { return fn(&Tx{tx}) })
 }
 
-// InSendingTx runs fn in a transaction on a connection of the sender. Commits on these
-// connections do not wait for the disk.
+// InSendingTx runs fn in a transaction on a connection of the sender. The commits of
+// these connections do not wait until the data are written to disk.
 func (s *Store) InSendingTx(ctx context.Context, fn func(tx *Tx) error) error {
 	return s.db.InSendingTx(ctx, func(tx *postgres.Tx) error { return fn(&Tx{tx}) })
 }
@@ -43,8 +44,8 @@ func (s *Store) InSendingTx(ctx context.Context, fn func(tx *Tx) error) error {
 // Tx is a database transaction with methods for the statements of this package.
 type Tx struct{ *postgres.Tx }
 
-// oneRow reads the row of a query that returns at most one. Errors: WEBHOOK_NOT_FOUND
-// if there is no row.
+// oneRow reads the result of a query that returns at most one row. Errors:
+// WEBHOOK_NOT_FOUND if there is no row.
 func oneRow[T any](rows pgx.Rows, err error) (T, error) {
 	row, err := postgres.OneRow[T](rows, err)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
