@@ -223,9 +223,9 @@ func (s *Store) enqueueAwaited(ctx context.Context, tx *Tx, clicks []affiliate.C
 }
 
 // ResolveClicks finds the link of each click by the click's public key and referral
-// code. It returns one result per source, in the order of the sources. The statement
-// does not filter by workspace and mode, because the keys determine them. All other
-// statements about clicks do.
+// code. It returns one result per source, in the order of the sources. Unlike all other
+// statements about clicks, this statement does not filter by workspace and mode,
+// because the keys determine them.
 func (s *Store) ResolveClicks(ctx context.Context, sources []affiliate.ClickSource) ([]affiliate.ClickResolution, error) {
 	const resolve = `
 		select k.workspace_id, k.mode, p.id, r.participant_id, l.id, p.attribution_window_days

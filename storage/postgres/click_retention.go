@@ -13,8 +13,8 @@ import (
 
 // Clicks lose their data in two steps:
 //
-//	click ──── after 90 days ────▶ click without visitor data ──── after 13 months ────▶ daily sums
-//	            PurgeClicks                                          RollClicks
+//	      after 90 days                               after 13 months
+//	click ─── PurgeClicks ───▶ click without visitor data ─── RollClicks ───▶ daily sums
 //
 // PurgeClicks updates rows, and Postgres writes a new version of each updated row.
 // Usually it reuses the space of old versions, so the partition grows by only about a
@@ -39,12 +39,14 @@ const (
 
 // purgeDay and purgeStray purge one batch of clicks, starting at a position in the
 // index clicks_by_address. purgeDay purges clicks of a day's partition. purgeStray
-// purges clicks in the default partition, whose days have no partition. A purged click
-// is no longer in the index. If all clicks of a partition are purged, the statement
-// therefore costs one search in the index. Otherwise the scan starts where the last
-// batch ended and does not read the dead rows before this position. A row that another
-// transaction has locked is left for the next run. ctid identifies a row because the
-// times from $1 to $2 lie in one partition.
+// purges clicks in the default partition, which stores the clicks of days without a
+// partition.
+//
+// A purged click is no longer in the index. If all clicks of a partition are purged,
+// the statement therefore costs one search in the index. Otherwise the scan starts
+// where the last batch ended and does not read the dead rows before this position. A
+// row that another transaction has locked is left for the next run. ctid identifies a
+// row because the times from $1 to $2 lie in one partition.
 //
 //	$1, $2  the period: its first instant and its end (exclusive)
 //	$3–$5   the position in the index
@@ -82,11 +84,10 @@ type purgePosition struct {
 }
 
 // PurgeClicks removes the visitor data from all clicks with a time before the given
-// one. The visitor data are the hashes of the address and of the user agent, and the
-// address prefix. PurgeClicks processes the days in order, oldest first, in batches of
-// retentionBatch clicks. Each batch is a transaction. PurgeClicks calls more before
-// each batch and stops when more returns false. It returns the number of purged clicks.
-// It is safe to repeat the call.
+// one: the hashes of the address and of the user agent, and the address prefix. It
+// processes the days in order, oldest first, in batches of retentionBatch clicks. Each
+// batch is a transaction. PurgeClicks calls more before each batch and stops when more
+// returns false. It returns the number of purged clicks. It is safe to repeat the call.
 //
 // PurgeClicks finds clicks by their address hash. A click has an address prefix only if
 // it has an address hash. A click whose address could not be parsed has only the user
@@ -173,7 +174,7 @@ func (s *Store) rollClicks(ctx context.Context, blocks int) (clicks int64, ok bo
 
 // DropDeadLetters deletes up to limit dead letters that were created before the given
 // instant, and returns how many it deleted. Dead letters contain the same visitor data
-// as clicks, so they are not kept forever either.
+// as clicks, so they must be deleted too.
 func (s *Store) DropDeadLetters(ctx context.Context, before time.Time, limit int) (int64, error) {
 	tag, err := s.pool.Exec(ctx, dropDeadLetters, before, limit)
 	return tag.RowsAffected(), err

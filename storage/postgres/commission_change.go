@@ -14,10 +14,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// updateCommissions updates commissions. Apart from the statements in payout_hold.go,
-// which set and clear payout_id, no other statement changes commissions. The
-// transaction must have locked the rows. The condition on status and version fails if a
-// row differs from the state on which the change was based.
+// updateCommissions updates commissions. The only other statements that change
+// commissions are in payout_hold.go; they set and clear payout_id. The transaction must
+// have locked the rows. The condition on status and version fails if a row differs from
+// the state on which the change was based.
 var updateCommissions = rowsOf[commissionUpdateRow](`
 	update commissions c set
 		status = t.status, amount_cents = t.amount_cents, needs_review = t.needs_review, review_reasons = t.review_reasons,
@@ -110,8 +110,8 @@ func queueSettlement(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
 }
 
 // settlement does the work of settle in several steps: any number of calls of write and
-// then one call of end. write locks no rows that other transactions update at the same
-// time. end does.
+// then one call of end. Only end locks the rows of balances and counters, which many
+// transactions update.
 type settlement struct {
 	entries []affiliate.LedgerEntry
 	counts  commissionCounts

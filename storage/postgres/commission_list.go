@@ -153,8 +153,8 @@ func searchCommissions(
 	return items, total, err
 }
 
-// countFound counts the results of a search. It stops at affiliate.MaxSearchTotal + 1,
-// which means that there are more than affiliate.MaxSearchTotal.
+// countFound counts the results of a search. It stops at affiliate.MaxSearchTotal + 1.
+// This number means that there are more than affiliate.MaxSearchTotal results.
 func countFound(ctx context.Context, tx pgx.Tx, where conditions) (total int64, err error) {
 	args := append([]any{planForArgs}, where.args...)
 	if err := tx.QueryRow(ctx, commissionTotalSQL(where, affiliate.MaxSearchTotal), args...).Scan(&total); err != nil {

@@ -102,8 +102,8 @@ func decideBatch(ctx context.Context, tx *Tx, batch []*pendingReport) error {
 	return nil
 }
 
-// countEarlierInBatch adds the earlier conversions of the same batch to the number of
-// the participant's conversions in the last hour, which the fraud rules use. These
+// countEarlierInBatch counts the earlier conversions of the same batch for the fraud
+// rules, which use the number of the participant's conversions in the last hour. These
 // conversions are not stored yet, so the database cannot count them.
 func (r *pendingReport) countEarlierInBatch(before []*pendingReport) {
 	for _, other := range before {

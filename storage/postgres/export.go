@@ -26,7 +26,7 @@ const (
 	exportRetry = 10 * time.Second
 )
 
-// exports counts the running exports. The zero value has counted none.
+// exports counts the running exports. The zero value is ready to use.
 type exports struct {
 	mu      sync.Mutex
 	all     int

@@ -8,7 +8,7 @@ import (
 )
 
 // readFacts reads the data that decisions need in addition to their signals, in one
-// round trip. It must run after lockSignals, because the data depend on the
+// round trip. It must run after lockSignals, because the data depends on the
 // participants to whom the signals lead.
 func readFacts(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 	batch := &pgx.Batch{}

@@ -184,8 +184,8 @@ func (o *buyerOrigins) add(n int, prefix string, agent []byte) {
 	o.n, o.prefixes, o.agents = append(o.n, n), append(o.prefixes, prefix), append(o.agents, agent)
 }
 
-// queueClicksFromAddress queues the statements that count the clicks from the address of each
-// found click.
+// queueClicksFromAddress queues the statements that count the clicks from the address
+// of each found click.
 func queueClicksFromAddress(batch *pgx.Batch, all []*signals) {
 	var withClick []int
 	for n, s := range all {

@@ -18,9 +18,10 @@ const (
 	participantCount = "participants." // followed by the status
 )
 
-// countSlots is the number of rows over which a counter or balance is distributed. Its
-// value is the sum of these rows. Transactions that change it at the same time
-// therefore rarely wait for each other. A slot is the number of such a row.
+// countSlots is the number of rows over which a counter or balance is distributed. The
+// counter or balance is the sum of these rows. Transactions that change it at the same
+// time rarely wait for each other, because most of them update different rows. A slot
+// is the number of one of these rows.
 const countSlots = 16
 
 // anySlot returns a random slot. It is used for changes whose slot is not determined by

@@ -41,8 +41,8 @@ type newEventRow struct {
 // eventBlock is the maximum number of events in one round trip.
 const eventBlock = 500
 
-// Publish stores events, and a delivery for each endpoint that subscribes to them. Here
-// the body of each event is serialised. It is later sent unchanged.
+// Publish stores events, and a delivery for each endpoint that subscribes to them. It
+// serialises the body of each event. This body is later sent unchanged.
 func (tx *Tx) Publish(ctx context.Context, events ...affiliate.Event) error {
 	for from := 0; from < len(events); from += eventBlock {
 		batch := &pgx.Batch{}

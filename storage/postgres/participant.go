@@ -197,8 +197,8 @@ func refuseParticipantMove(ctx context.Context, tx *Tx, scope affiliate.Scope, p
 	return p.RefuseMove()
 }
 
-// deactivateSyncedCodes deactivates the promo codes of a suspended participant that also
-// exist at the payment processor, because the processor does not check the
+// deactivateSyncedCodes deactivates the promo codes of a suspended participant that
+// also exist at the payment processor, because the processor does not check the
 // participant's status.
 func (s *Store) deactivateSyncedCodes(ctx context.Context, tx *Tx, p affiliate.Participant, at time.Time, by affiliate.Actor) error {
 	// Conversions lock promo codes in the same order.

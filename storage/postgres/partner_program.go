@@ -13,7 +13,7 @@ import (
 
 // A partner's call contains no workspace. The partner's own programmes are found by the
 // account and the mode. Public programmes are found by the column is_public. The data
-// of a participation are then read with its workspace, only for the rows of the page.
+// of a participation is then read with its workspace, only for the rows of the page.
 //
 // For the partner's own programmes, the cost of a page and of the total is the number
 // of the partner's participations, which is small. A page of public programmes is read

@@ -125,8 +125,8 @@ func recordContents(ctx context.Context, tx *Tx, scope affiliate.Scope, commissi
 }
 
 // releaseCommissions removes locked commissions from their payouts. A commission that
-// is no longer approved keeps its payout_id. It cannot be added to another payout
-// anyway.
+// is no longer approved keeps its payout_id, because it cannot be added to another
+// payout.
 func releaseCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.HeldCommission, at time.Time) error {
 	const clearPayout = `
 		update commissions c set payout_id = null, updated_at = $3

@@ -9,11 +9,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Lists of payouts. There are indexes that have the order of the list, for all payouts
-// of a mode and for a status, a programme, a participant or a partner. A page is read
-// from one of these indexes. A page of one batch is found by reading all payouts of the
-// batch. Postgres skips the rows that do not match the other conditions of the filter.
-// A total stops at affiliate.MaxTotal.
+// Lists of payouts. All lists have the same order. There is an index with this order
+// for the payouts of a mode, and one each for a status, a programme, a participant and
+// a partner. A page is read from one of these indexes. For a page of one batch,
+// Postgres reads all payouts of the batch. Postgres skips the rows that do not match
+// the other conditions of the filter. A total stops at affiliate.MaxTotal.
 
 // payoutItemRow is a payout with the names of its programme and partner.
 type payoutItemRow struct {

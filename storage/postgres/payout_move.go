@@ -131,9 +131,9 @@ func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, 
 	return nil
 }
 
-// retryPayout adds commissions to a failed payout again: those that it had before, are
-// still payable and are in no other payout. The payout gets their current amounts and
-// the adjustment that is due now.
+// retryPayout adds commissions to a failed payout again. These are the commissions that
+// it had before, that are still payable and that are in no other payout. The payout
+// gets their current amounts and the adjustment that is due now.
 func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (affiliate.PayoutChange, error) {
 	p, at := change.After, change.Transition.At
 	participants := []affiliate.ParticipantID{p.Participant}

@@ -25,8 +25,7 @@ import (
 const parkedBatch = 100
 
 // insertRefund inserts a refund, or nothing if the refund's external id exists already.
-// Only this statement decides whether a refund is a duplicate, also if the refund stays
-// parked.
+// Only this statement detects duplicates, including duplicates of parked refunds.
 const insertRefund = `
 	insert into refunds (workspace_id, id, mode, external_refund_id, external_transaction_id, asked_cents, reason, created_at, expires_at)
 	values (@workspace, @id, @mode, @external_refund_id, @external_transaction_id, @asked_cents, @reason, @created_at, @expires_at)

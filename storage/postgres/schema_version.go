@@ -15,8 +15,8 @@ import (
 // codeUndefinedTable is the SQLSTATE of a table that does not exist.
 const codeUndefinedTable = "42P01"
 
-// SchemaVersions has two migration numbers: of the last migration that the database
-// has, and of the last migration that this binary knows.
+// SchemaVersions has the numbers of two migrations: Database is the last migration in
+// the database, and Known is the last migration that this binary has.
 type SchemaVersions struct{ Database, Known int64 }
 
 // Newer reports whether the database has migrations that this binary does not have.

@@ -14,7 +14,7 @@ import (
 )
 
 // lockPromoCode locks a promo code. It must run before findPromoCode, for the same
-// reason as lockCustomers before findBinding.
+// reason that findBinding gives.
 const lockPromoCode = `
 	select from promo_codes
 	where workspace_id = $1 and mode = $2 and code = $3

@@ -14,9 +14,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// maxTxAttempts is the maximum number of times that a transaction runs if it fails with
-// a serialization failure or a deadlock. After these failures the transaction has had
-// no effect.
+// maxTxAttempts is the maximum number of attempts of a transaction. A transaction is
+// repeated after a serialization failure or a deadlock, because it has had no effect
+// then.
 const maxTxAttempts = 4
 
 // Tx is one transaction. In addition to running statements, it can write events, jobs
@@ -81,9 +81,9 @@ func (db *DB) inSnapshot(ctx context.Context, fn func(ctx context.Context, tx pg
 }
 
 // AfterCommit registers a callback that runs after the commit and before InTx returns.
-// Callbacks run in the order of registration, and not after a rollback. If the process
-// crashes after the commit, the callback never runs. Something else, such as a job or a
-// periodic search, must then do its work.
+// Callbacks run in the order of registration. They do not run after a rollback. If the
+// process crashes after the commit, the callback never runs. A job or a periodic search
+// must then do its work.
 func (tx *Tx) AfterCommit(callback func()) { tx.afterCommit = append(tx.afterCommit, callback) }
 
 // DeliveriesAdded records endpoints that receive deliveries from this transaction.

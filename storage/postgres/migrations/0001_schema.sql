@@ -1,9 +1,9 @@
 -- +goose Up
 
--- Every key of a workspace's rows starts with workspace_id, so that the tables can be
--- distributed by it later. No foreign key cascades: a cascade ignores grants, and the
--- append-only tables rely on grants. Times are UTC with milliseconds. The service's
--- clock sets them, never now().
+-- The primary keys of all tables with rows of workspaces start with workspace_id, so
+-- that the tables can be distributed by workspace later. No foreign key cascades: a
+-- cascade ignores grants, and the append-only tables rely on grants. Times are UTC with
+-- milliseconds. They are set by the service's clock, never by now().
 
 create table users (
   id                uuid primary key,
@@ -35,8 +35,9 @@ create table members (
   primary key (workspace_id, user_id)
 );
 
--- A session is a family of refresh tokens. Access tokens contain its id (sid), and the
--- core reads the session on each request.
+-- A session has a chain of refresh tokens, each of which replaces the previous one.
+-- Access tokens contain the session's id (sid), and the core reads the session on each
+-- request.
 create table sessions (
   id              uuid primary key,
   user_id         uuid not null references users (id),
@@ -56,7 +57,7 @@ create table refresh_tokens (
 );
 create index refresh_tokens_by_session on refresh_tokens (session_id);
 
--- Failed logins per address, whether an account with the address exists or not. Kept
+-- Failed logins for an email address, even if no account has the address. They are kept
 -- for 15 minutes.
 create table login_failures (
   id        uuid primary key,
@@ -153,7 +154,8 @@ create index participants_by_age on participants (workspace_id, program_id, crea
 create index participants_by_status on participants (workspace_id, program_id, status, created_at desc, id desc);
 create index participants_by_partner on participants (partner_id, mode);
 
--- A code is unique within a workspace and mode. A replaced code stays reserved.
+-- A code is unique within a workspace and mode. A code that was replaced stays
+-- reserved.
 create table referral_codes (
   workspace_id   uuid not null,
   mode           text not null check (mode in ('test', 'live')),
@@ -168,10 +170,10 @@ create table referral_codes (
 create index referral_codes_by_participant on referral_codes (workspace_id, participant_id);
 create index referral_codes_by_program on referral_codes (workspace_id, program_id);
 
--- Clicks, partitioned by the day of clicked_at. clicked_at is the millisecond in the
--- UUIDv7, so that a repeated click always has the same key as its first copy. It is a
--- key, not a business time: the attribution window starts at received_at. No foreign
--- key refers to this table.
+-- Clicks, partitioned by the day of clicked_at. clicked_at is the time in the id (a
+-- UUIDv7), in milliseconds. Because it comes from the id, a click that is sent twice
+-- has the same key both times. clicked_at is part of the key and has no other meaning:
+-- the attribution window starts at received_at. No foreign key refers to this table.
 create table clicks (
   workspace_id    uuid not null,
   id              uuid not null,
@@ -216,7 +218,8 @@ create table click_dead_letters (
   created_at timestamptz not null
 );
 
--- Conversions that wait for a click that has not arrived. Kept for 24 hours.
+-- Conversions that wait for a click that has not arrived. The rows are kept for 24
+-- hours.
 create table awaited_clicks (
   workspace_id  uuid not null,
   click_id      uuid not null,
@@ -272,8 +275,8 @@ create unique index conversions_external on conversions (workspace_id, mode, ext
 create index conversions_by_age on conversions (workspace_id, mode, created_at desc, id desc);
 create index conversions_by_participant on conversions (workspace_id, participant_id, created_at desc);
 
--- Append-only. A later decision about the same conversion supersedes the earlier one.
--- No row is ever changed.
+-- Append-only: no row is ever changed. A later decision about the same conversion
+-- supersedes the earlier one.
 create table attribution_decisions (
   workspace_id   uuid not null,
   id             uuid not null,
@@ -349,7 +352,8 @@ create table commissions (
   check ((commission_type = 'flat') = (flat_amount_cents is not null)),
   foreign key (workspace_id, conversion_id) references conversions (workspace_id, id)
 );
--- One commission per decision, so that a repeated job does not create a second one.
+-- A decision has at most one commission, so that a repeated job does not create a
+-- second one.
 create unique index commissions_decision on commissions (workspace_id, decision_id);
 create index commissions_by_age on commissions (workspace_id, mode, created_at desc, id desc);
 create index commissions_by_status on commissions (workspace_id, mode, status, created_at desc, id desc) include (amount_cents);
@@ -357,8 +361,8 @@ create index commissions_by_program on commissions (workspace_id, mode, program_
 create index commissions_by_participant on commissions (workspace_id, mode, participant_id, created_at desc, id desc);
 create index commissions_due on commissions (auto_approve_at) where status = 'pending' and not needs_review;
 
--- Append-only. Each row is a move of a commission: who made it, and the statuses before
--- and after.
+-- Append-only. Each row is a change of a commission's status: who made the change, and
+-- the statuses before and after it.
 create table commission_history (
   workspace_id  uuid not null,
   commission_id uuid not null,
@@ -373,8 +377,8 @@ create table commission_history (
   foreign key (workspace_id, commission_id) references commissions (workspace_id, id)
 );
 
--- The outbox. The body is serialised once, in the transaction of the change that causes
--- the event.
+-- The outbox. The body of an event is serialised once, in the transaction of the change
+-- that causes the event.
 create table events (
   workspace_id  uuid not null,
   id            uuid not null,
@@ -387,7 +391,7 @@ create table events (
 );
 create index events_undispatched on events (created_at) where dispatched_at is null;
 
--- Append-only. The changes that users made.
+-- Append-only. The audit log: changes that users made.
 create table audit_log (
   workspace_id  uuid not null,
   id            uuid not null,
@@ -405,25 +409,27 @@ create table audit_log (
 );
 create index audit_log_by_age on audit_log (workspace_id, at desc, id desc);
 
--- Orders writes to the edge directory. A writer first takes a number and then reads the
--- data that it writes. Data with a higher number is therefore never older.
+-- This sequence orders the writes to the edge directory. A writer first takes a number
+-- and then reads the data that it writes. Data with a higher number is therefore never
+-- older.
 create sequence directory_version;
 
 -- +goose StatementBegin
--- Creates the daily partitions of clicks from first to last, both included. Rows of
--- such a day that are in the default partition move into the new partition.
+-- Creates the missing daily partitions of clicks from first to last, both included.
+-- Rows of these days that are in the default partition move into the new partitions.
 create function ensure_click_partitions(first date, last date) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
   day  date := first;
   name text;
   made integer := 0;
-  -- The schema of this function. It is looked up because search_path is fixed and does
-  -- not contain it.
+  -- The schema of this function. The statement must look it up, because search_path is
+  -- fixed and does not contain it.
   home text := (select n.nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
                 where c.relname = 'clicks' and c.relkind = 'p' limit 1);
 begin
-  -- One session at a time creates partitions. Others wait and then find them created.
+  -- Only one database session at a time creates partitions. Other sessions wait and
+  -- then find the partitions.
   perform pg_catalog.pg_advisory_xact_lock(7305804402567017331);
   while day <= last loop
     name := 'clicks_' || to_char(day, 'YYYYMMDD');

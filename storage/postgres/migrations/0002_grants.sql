@@ -1,8 +1,8 @@
 -- +goose Up
 
--- The service works as tributary_app. This role owns no tables except those of the job
--- queue. The grants make tables append-only: on those the role can neither update nor
--- delete.
+-- The service uses the role tributary_app. This role owns no tables except those of the
+-- job queue. The grants make some tables append-only: in these tables the role can
+-- neither update nor delete rows.
 grant usage on schema public to tributary_app;
 grant select, insert, update, delete on
   users, workspaces, members, sessions, refresh_tokens, login_failures, api_keys,

@@ -12,7 +12,7 @@ alter table workspaces
 update workspaces set updated_at = created_at;
 alter table workspaces alter column updated_at set not null;
 
--- A key can be rolled once. It then works until expires_at.
+-- A key can be rolled once. After that, the old key works until expires_at.
 alter table api_keys add column rolled_at timestamptz;
 
 -- Invitations of members. Accepted and revoked invitations are kept.
@@ -30,11 +30,11 @@ create table member_invites (
 );
 create index member_invites_open on member_invites (workspace_id, created_at desc, id desc) where ended_at is null;
 
--- Filters of the audit log.
+-- Indexes for the filters of the audit log.
 create index audit_log_by_actor on audit_log (workspace_id, actor, at desc, id desc);
 create index audit_log_by_resource on audit_log (workspace_id, resource_id, at desc, id desc);
 
--- Append-only. Changes of accounts, which belong to no workspace.
+-- Append-only. The audit log of accounts, which belong to no workspace.
 create table account_audit_log (
   user_id    uuid not null references users (id),
   id         uuid not null,
@@ -52,7 +52,7 @@ alter table users
   add column website_url  text,
   add column version      integer not null default 1; -- incremented by every change
 
--- How a partner wants to be paid. account is encrypted, account_hint is not.
+-- How a partner wants to be paid. The column account is encrypted, account_hint is not.
 create table payout_methods (
   user_id      uuid primary key references users (id),
   method       text not null check (method in ('manual', 'paypal', 'wise', 'bank_transfer', 'stripe_connect', 'store_credit', 'external')),
@@ -66,7 +66,7 @@ alter table programs
   add column min_payout_cents  bigint not null default 0 check (min_payout_cents >= 0),
   add column payout_term_days  integer not null default 0 check (payout_term_days between 0 and 365),
   add column fraud_policy      text not null default 'flag' check (fraud_policy in ('off', 'observe', 'flag', 'block'));
--- Programmes that every partner can find, in any workspace.
+-- Index of the programmes of all workspaces that every partner can find.
 create index programs_public on programs (mode, created_at desc, id desc) where status = 'active' and is_public;
 create index programs_public_by_name on programs (mode, lower(name) text_pattern_ops) where status = 'active' and is_public;
 
@@ -86,9 +86,9 @@ create table groups (
 );
 create unique index groups_name on groups (workspace_id, program_id, lower(name));
 
--- The partner's name and email address are copied into the participant, so that a list
--- can sort and search them with one index of one workspace. A change of the account
--- updates the copies in the same transaction.
+-- A participant has copies of the partner's name and email address, so that a list can
+-- sort and search them with one index of one workspace. A change of the account updates
+-- the copies in the same transaction.
 alter table participants
   add column partner_name    text,
   add column partner_email   text,
@@ -127,8 +127,9 @@ create unique index participant_invites_email on participant_invites (workspace_
 create index participant_invites_open on participant_invites (workspace_id, program_id, created_at desc, id desc) where ended_at is null;
 create index participant_invites_by_group on participant_invites (workspace_id, group_id) where group_id is not null;
 
--- Referral links. Each link has one current code. The default link has the
--- participant's code. The participant's earlier codes lead to it too.
+-- Referral links. Each link has one current code. The current code of a participant's
+-- default link is the participant's code. The participant's earlier codes lead to the
+-- default link too.
 create table links (
   workspace_id    uuid not null,
   id              uuid not null,
@@ -166,7 +167,7 @@ update referral_codes r set link_id = l.id
 from links l
 where l.workspace_id = r.workspace_id and l.participant_id = r.participant_id and l.is_default and r.link_id is null;
 alter table referral_codes alter column link_id set not null;
--- Codes are searched by prefix.
+-- Index for searching codes by prefix.
 drop index referral_codes_by_program;
 create index referral_codes_by_program on referral_codes (workspace_id, program_id, code text_pattern_ops);
 
@@ -199,9 +200,9 @@ create index promo_codes_by_participant on promo_codes (workspace_id, participan
 create index promo_codes_by_code on promo_codes (workspace_id, program_id, code text_pattern_ops);
 create index promo_codes_by_active on promo_codes (workspace_id, mode, program_id, active, created_at desc, id desc);
 
--- A merchant's customers, as far as they were reported. A row is locked while a
--- conversion of the customer is decided. The first attributed event binds the customer
--- to its participant.
+-- A merchant's customers that occur in reported conversions. The row is locked while a
+-- conversion of the customer is decided. The customer's first attributed conversion
+-- binds the customer to its participant.
 create table customers (
   workspace_id   uuid not null references workspaces (id),
   mode           text not null check (mode in ('test', 'live')),
@@ -217,20 +218,20 @@ create table customers (
   check ((program_id is null) = (participant_id is null) and (program_id is null) = (bound_at is null) and (program_id is null) = (signal_at is null))
 );
 
--- Number of a customer's attributed payments in each programme.
+-- The number of attributed payments of a customer in each programme.
 create table customer_payments (
   workspace_id uuid not null,
   mode         text not null,
   ref          text not null,
   program_id   uuid not null,
   payments     integer not null,
-  first_at     timestamptz not null,            -- time of the first of them
+  first_at     timestamptz not null,            -- time of the first attributed payment
   primary key (workspace_id, mode, ref, program_id)
 );
 
--- Counting without contention. A transaction that changes a count inserts a delta. A
--- job adds the deltas to the totals soon after. The total plus its deltas is always
--- exact.
+-- Changes of counts. Transactions that change the same count do not wait for each
+-- other, because each of them inserts a delta instead of updating a total. A job adds
+-- the deltas to the totals soon after. A total plus its deltas is always exact.
 create table stats_deltas (
   workspace_id     uuid not null,
   id               uuid not null,
@@ -238,7 +239,7 @@ create table stats_deltas (
   program_id       uuid not null,
   participant_id   uuid not null,
   link_id          uuid,
-  hour             timestamptz not null,        -- start of the hour in which it counts
+  hour             timestamptz not null,        -- start of the hour to which the delta belongs
   currency         text not null,               -- of the amounts; empty if there are none
   clicks           bigint not null default 0,
   signups          bigint not null default 0,
@@ -250,8 +251,8 @@ create table stats_deltas (
 create index stats_deltas_by_participant on stats_deltas (workspace_id, participant_id);
 create index stats_deltas_by_link on stats_deltas (workspace_id, link_id);
 
--- Totals of each participant over all time. Amounts are in the programme's currency
--- only.
+-- Totals of each participant over all time. Amounts in other currencies than the
+-- programme's are left out.
 create table participant_totals (
   workspace_id     uuid not null,
   participant_id   uuid not null,
@@ -268,9 +269,9 @@ create index participant_totals_by_clicks on participant_totals (workspace_id, p
 create index participant_totals_by_conversions on participant_totals (workspace_id, program_id, conversions desc, participant_id desc);
 create index participant_totals_by_revenue on participant_totals (workspace_id, program_id, revenue_cents desc, participant_id desc);
 create index participant_totals_by_commission on participant_totals (workspace_id, program_id, commission_cents desc, participant_id desc);
--- Ascending order. Rows with equal values are still ordered newest first, which the
--- indexes above do not support backwards. In a large programme most values are equal,
--- namely zero.
+-- Indexes for lists in ascending order. In these lists, rows with equal values are
+-- still ordered newest first, so the indexes above cannot be read backwards. Equal
+-- values are frequent: in a large programme, most values are zero.
 create index participant_totals_by_clicks_up on participant_totals (workspace_id, program_id, clicks, participant_id desc);
 create index participant_totals_by_conversions_up on participant_totals (workspace_id, program_id, conversions, participant_id desc);
 create index participant_totals_by_revenue_up on participant_totals (workspace_id, program_id, revenue_cents, participant_id desc);
@@ -312,9 +313,9 @@ create table stats_hours (
   primary key (workspace_id, participant_id, hour, currency)
 );
 
--- The lengths of lists. The transactions that change a list update them. Each count is
--- divided among several slots, so that these transactions do not wait for each other.
--- The length is the sum of the slots.
+-- The lengths of lists. The transactions that change a list update its length. Each
+-- length is distributed over several rows (slots), so that these transactions rarely
+-- wait for each other. The length is the sum of its slots.
 create table list_counts (
   workspace_id uuid not null,
   program_id   uuid not null,
@@ -330,7 +331,8 @@ select workspace_id, program_id, 'links', 0, count(*) from links group by 1, 2;
 
 alter table clicks add column foreign_origin boolean not null default false;
 
--- Commissions of a participant that are approved and not paid, per currency.
+-- Index of the commissions of a participant that are approved and not yet paid, by
+-- currency.
 create index commissions_payable on commissions (workspace_id, participant_id, currency) include (amount_cents) where status = 'approved';
 create index commissions_by_partner on commissions (partner_id, mode, created_at desc, id desc);
 create index commissions_by_partner_status on commissions (partner_id, mode, status, created_at desc, id desc) include (currency, amount_cents);
@@ -338,7 +340,7 @@ create index commissions_by_partner_status on commissions (partner_id, mode, sta
 alter table conversions add column link_id uuid, add column recurring_index integer;
 create index conversions_by_customer on conversions (workspace_id, mode, customer_ref) where customer_ref is not null;
 
--- Decisions can also be made by a member, who is named here.
+-- decided_by is the member who made a decision, if a member made it.
 alter table attribution_decisions add column decided_by uuid;
 
 grant select, insert, update, delete on

@@ -1,8 +1,8 @@
 -- +goose Up
 
--- The ledger: the amounts that partners are owed. Append-only: the service can neither
--- change nor delete an entry. A balance is the sum of the entries of one participant in
--- one currency.
+-- The ledger: the amounts that are owed to partners. It is append-only: the service can
+-- neither change nor delete an entry. A balance is the sum of one participant's entries
+-- in one currency.
 create table ledger_entries (
   workspace_id   uuid not null,
   id             uuid not null,
@@ -27,8 +27,9 @@ create index ledger_entries_by_commission on ledger_entries (workspace_id, commi
 create index ledger_entries_by_payout on ledger_entries (workspace_id, payout_id) where payout_id is not null;
 
 -- Balances. The transactions that add ledger entries update them. Each balance is
--- divided among several slots, so that these transactions do not wait for each other.
--- The balance is the sum of its slots. core check compares balances and entries.
+-- distributed over several rows (slots), so that these transactions rarely wait for
+-- each other. The balance is the sum of its slots. The command core check compares
+-- balances with entries.
 create table ledger_balances (
   workspace_id   uuid not null,
   participant_id uuid not null,
@@ -39,9 +40,10 @@ create table ledger_balances (
 );
 
 -- Commission counters. The transactions that change commissions update them. There are
--- counters over all time, per UTC month and per UTC day of created_at. A total over a
--- range is therefore a few sums plus the rows of at most two incomplete days. Slots as
--- above.
+-- counters for all time, for each UTC month and for each UTC day of created_at (the
+-- column grain). The total of a period is therefore a sum of a few counters plus the
+-- rows of at most two incomplete days. Counters are distributed over slots in the same
+-- way as balances.
 create table commission_counts (
   workspace_id uuid not null,
   mode         text not null,
@@ -108,7 +110,7 @@ create index payouts_by_batch on payouts (workspace_id, batch_id, status, id);
 create index payouts_by_participant on payouts (workspace_id, participant_id, created_at desc, id desc);
 create index payouts_by_partner on payouts (partner_id, mode, created_at desc, id desc);
 
--- The commissions of a payout, with their amounts when they were added.
+-- The commissions of a payout, with the amounts that they have in the payout.
 create table payout_commissions (
   workspace_id  uuid not null,
   payout_id     uuid not null,
@@ -120,12 +122,12 @@ create table payout_commissions (
 );
 create index payout_commissions_by_commission on payout_commissions (workspace_id, commission_id);
 create index commissions_by_payout on commissions (workspace_id, payout_id) where payout_id is not null;
--- Commissions that the next payout batch considers.
+-- Index of the commissions that the next payout batch considers.
 create index commissions_unpaid on commissions (workspace_id, mode, participant_id, currency)
   include (amount_cents, approved_at, hold_until, needs_review, dispute_status, program_id) where status = 'approved' and payout_id is null;
 
 -- Reported refunds. A refund whose conversion is unknown is parked until expires_at.
--- amount_cents is fixed when the refund is applied.
+-- amount_cents is set when the refund is applied and does not change after that.
 create table refunds (
   workspace_id            uuid not null,
   id                      uuid not null,
@@ -147,9 +149,9 @@ create index refunds_by_conversion on refunds (workspace_id, conversion_id, crea
 create index refunds_parked on refunds (workspace_id, mode, external_transaction_id) where conversion_id is null;
 create index refunds_parked_by_expiry on refunds (expires_at) where conversion_id is null;
 
--- Responses under an Idempotency-Key, kept for 24 hours. The row is inserted before the
--- work and filled in the same transaction, so that a concurrent request with the same
--- key waits for the first one.
+-- Stored responses to requests with an Idempotency-Key, kept for 24 hours. A
+-- transaction first inserts the row, then processes the request and stores the
+-- response. A concurrent request with the same key waits for this transaction.
 create table idempotency_keys (
   workspace_id uuid not null,
   mode         text not null,
@@ -163,8 +165,8 @@ create table idempotency_keys (
 );
 create index idempotency_keys_by_expiry on idempotency_keys (expires_at);
 
--- Exchange rates: units of quote for one unit of base, as the operator loaded them.
--- They belong to no workspace.
+-- Exchange rates that the operator has loaded: one unit of base is worth rate units of
+-- quote. They belong to no workspace.
 create table fx_rates (
   base      text not null,                      -- ISO 4217
   quote     text not null,
@@ -174,7 +176,7 @@ create table fx_rates (
   primary key (base, quote, date)
 );
 
--- The settings of a programme's fraud rules. The policy itself is the column
+-- The settings of a programme's fraud rules. The policy itself is in the column
 -- fraud_policy.
 alter table programs
   add column fraud_settings   jsonb not null default '{}',
@@ -203,8 +205,9 @@ create index fraud_events_by_age on fraud_events (workspace_id, mode, created_at
 create index fraud_events_by_status on fraud_events (workspace_id, mode, status, created_at desc, id desc);
 create index fraud_events_by_program on fraud_events (workspace_id, mode, program_id, created_at desc, id desc);
 
--- The networks and devices from which partners used their accounts, kept for 30 days.
--- No full address is stored. The user agent is a hash with the key of its month.
+-- The networks and devices from which partners have used their accounts, kept for 30
+-- days. No full address is stored. The user agent is stored as a hash. The key of this
+-- hash changes every month.
 create table user_origins (
   user_id   uuid not null references users (id),
   ip_prefix text not null,                      -- /24 or /48
@@ -222,8 +225,8 @@ create index conversions_by_program on conversions (workspace_id, mode, program_
 create index conversions_by_attributed on conversions (workspace_id, mode, attributed, created_at desc, id desc);
 create index conversions_by_event_type on conversions (workspace_id, mode, event_type, created_at desc, id desc);
 create index conversions_by_click on conversions (workspace_id, click_id) where click_id is not null;
--- The index includes the programme. Without it, Postgres could search a customer's
--- payments among all payments of a programme.
+-- The index contains the programme. Otherwise Postgres could look for a customer's
+-- payments by reading all payments of a programme.
 drop index conversions_by_customer;
 create index conversions_by_customer on conversions (workspace_id, mode, customer_ref, program_id) where customer_ref is not null;
 create index clicks_by_address on clicks (workspace_id, ip_hash, clicked_at) where ip_hash is not null;
@@ -235,10 +238,11 @@ create index attribution_decisions_by_program on attribution_decisions (workspac
 create index attribution_decisions_superseding on attribution_decisions (workspace_id, supersedes) where supersedes is not null;
 create index commissions_by_conversion on commissions (workspace_id, conversion_id);
 
--- Commissions that have ended need no review.
+-- Commissions that have ended (rejected or refunded) need no review.
 update commissions set needs_review = false where needs_review and status in ('rejected', 'refunded');
 
--- The first entries of the ledger: all commissions that are approved or paid now.
+-- The first entries of the ledger: one for each commission that is approved or paid
+-- when this migration runs.
 insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, commission_id, created_by, created_at)
 select workspace_id, gen_random_uuid(), mode, program_id, participant_id, partner_id, 'commission_approved', amount_cents, currency, id, 'system', coalesce(approved_at, created_at)
 from commissions where status in ('approved', 'paid') and amount_cents > 0;

@@ -1,19 +1,20 @@
 -- +goose Up
 
--- Adds columns for the data about agent and place that the edge sends with a click, and
--- a flag for unique clicks.
+-- Adds columns for data that the edge sends with a click: the user agent's device,
+-- browser and system, the place, and the ad platform. Adds a flag for unique clicks.
 --
 -- The previous release keeps working during and after this migration. No table is
--- rewritten or scanned. The tables are locked in the order in which clicks are stored
--- and folded. The lock_timeout limits the wait for a transaction that reads one of the
--- tables for long, because all other transactions would wait too. If the migration
--- fails for this reason, run it again. As long as cores of the previous release run,
--- they drop the unique clicks of the deltas that they fold.
+-- rewritten or scanned. The tables are locked in the order in which the service writes
+-- to them when it stores clicks and adds deltas to the totals. A transaction that reads
+-- one of the tables for a long time would make the migration wait, and all later
+-- transactions would wait for the migration. lock_timeout limits this wait. If the
+-- migration fails for this reason, run it again. While cores of the previous release
+-- are running, the unique clicks of the deltas that they add to the totals are lost.
 set local lock_timeout = '5s';
 
--- A check constraint keeps nulls out of is_unique, not the column definition. The
--- previous release merges repeated clicks through a temporary table that is created
--- like this one. The temporary table takes over NOT NULL but no defaults.
+-- is_unique gets a check constraint instead of NOT NULL. The previous release stores
+-- repeated clicks through a temporary table that copies the columns of this one. The
+-- temporary table would copy NOT NULL but not the default, and its inserts would fail.
 alter table clicks
   add column country       text,                -- ISO 3166-1 alpha-2
   add column region        text,                -- part of ISO 3166-2 after the hyphen
@@ -24,6 +25,7 @@ alter table clicks
   add column is_unique     boolean default false,
   add constraint clicks_is_unique_known check (is_unique is not null) not valid;
 
--- Analytics use the hours only, so the totals over all time do not have unique clicks.
+-- Only the sums per hour have unique clicks. The totals over all time do not need them,
+-- because analytics use the sums per hour.
 alter table stats_deltas add column unique_clicks bigint not null default 0;
 alter table stats_hours add column unique_clicks bigint not null default 0;

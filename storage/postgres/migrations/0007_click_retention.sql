@@ -1,11 +1,11 @@
 -- +goose Up
 
--- The daily sums that remain of clicks after 13 months. A link has at most 200 rows per
--- day (or per piece of a day, if the day is summed up in pieces): one for each of its
--- most frequent combinations of values, and one for all other combinations, whose
--- values are null. Values that differ for nearly every click (landing page, sub id) are
--- left out. The clicks of one combination may be divided among several rows; readers
--- must add them up.
+-- Daily sums, which replace clicks after 13 months. A link has at most 200 rows per
+-- day: one for each of its most frequent combinations of values, and one for all other
+-- combinations, whose values are null. If the day is summed up in pieces, the limit
+-- applies to each piece. Values that differ for nearly every click (landing page, sub
+-- id) are left out. The clicks of one combination may be distributed over several rows;
+-- readers must add them up.
 create table click_days (
   workspace_id    uuid not null,
   mode            text not null,
@@ -29,9 +29,9 @@ create table click_days (
 );
 create index click_days_by_day on click_days (workspace_id, mode, day);
 
--- The progress of a day that is summed up in pieces. Blocks before this block of the
--- day's table have no clicks left, except clicks that were changed since. It is only a
--- hint where to continue.
+-- The progress of a day that is summed up in pieces. All clicks in blocks before this
+-- block of the day's table have been deleted, except clicks that were changed after
+-- that. The number only tells the function where to continue.
 create table click_rolls (
   day_table text primary key,
   block     bigint not null
@@ -40,33 +40,33 @@ create table click_rolls (
 create index click_dead_letters_by_age on click_dead_letters (created_at);
 
 -- +goose StatementBegin
--- Sums up the oldest day of clicks in click_days and drops its partition. If no
--- partition is old enough, it sums up and deletes up to most clicks of the default
--- partition. A day of more than the given number of blocks is summed up in pieces of
--- that size. Each piece's clicks are deleted; the last piece drops the partition.
--- Returns the number of clicks, or null if there is nothing to do or another session is
--- doing it.
+-- Replaces the clicks of the oldest day by sums in click_days and drops the day's
+-- partition. If no partition is old enough, the function replaces up to most clicks of
+-- the default partition. If a day's partition has more than the given number of blocks,
+-- the function processes it in pieces of this size. It deletes the clicks of each
+-- piece. With the last piece, it drops the partition. It returns the number of clicks,
+-- or null if there is nothing to do or another session is doing it.
 --
--- The caller cannot choose which days are old enough: these are the days that ended 13
--- months ago by the database's clock. A click is deleted in the transaction that sums
--- it up, so it is always counted exactly once.
+-- The caller cannot choose which days are old enough. These are the days that ended at
+-- least 13 months ago by the database's clock. A click is deleted in the transaction
+-- that adds it to the sums, so it is always counted exactly once.
 --
--- While the sums are computed, the day can be read, and no other transaction waits.
--- Dropping the partition needs an exclusive lock on the whole table for a moment. If a
--- long transaction prevents that lock, all other transactions would have to wait too,
--- so the function fails after one second with lock_not_available.
+-- While the function computes the sums, other transactions can read the day, and none
+-- has to wait. Dropping the partition needs an exclusive lock on the whole table for a
+-- moment. If a long transaction prevents this lock, all later transactions would have
+-- to wait too. The function therefore fails after one second with lock_not_available.
 create function roll_clicks(most integer, blocks integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare
   kept   timestamptz := date_trunc('day', now() at time zone 'UTC' - interval '13 months') at time zone 'UTC';
-  -- The schema of this function. It is looked up because search_path is fixed and does
-  -- not contain it.
+  -- The schema of this function. The statement must look it up, because search_path is
+  -- fixed and does not contain it.
   home   text := (select n.nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
                   where c.relname = 'clicks' and c.relkind = 'p' and pg_get_userbyid(c.relowner) = current_user limit 1);
   oldest text;
   source text;
   first  bigint;
-  whole  boolean := true;                       -- these clicks are the last ones of the partition
+  whole  boolean := true;                       -- the partition has no other clicks
   rolled bigint;
 begin
   if not pg_try_advisory_xact_lock(7305804402567017332) then
@@ -83,8 +83,8 @@ begin
     whole := first + blocks >= pg_relation_size(format('%I.%I', home, oldest)::regclass) / current_setting('block_size')::bigint;
   end if;
   if oldest is not null and whole then
-    -- The lock prevents new and changed rows between the sums and the drop. All
-    -- remaining rows are read, because a changed click can be in any block.
+    -- The lock prevents that rows are inserted or changed between the sums and the
+    -- drop. All remaining rows are read, because a changed click can be in any block.
     execute format('lock table %I.%I in share mode', home, oldest);
     source := format('select * from %I.%I', home, oldest);
   elsif oldest is not null then

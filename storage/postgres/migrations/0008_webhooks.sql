@@ -1,12 +1,12 @@
 -- +goose Up
 
--- Deliveries are now inserted together with their events, so no separate step has to
--- find new events.
+-- Deliveries are now inserted together with their events. The separate step that found
+-- new events is therefore not needed any more.
 alter table clicks drop column converted_at;
 
 -- Events and deliveries are in weekly partitions, by the UTC day in their ids. Old
--- weeks are dropped as a whole. Rows of a week without a partition go into the default
--- partition.
+-- weeks are removed by dropping their partitions. Rows of a week without a partition go
+-- into the default partition.
 alter table events rename to events_before;
 alter index events_pkey rename to events_before_pkey;
 create table events (
@@ -44,20 +44,21 @@ create table webhook_endpoints (
   previous_secret      bytea,                   -- sealed; signs too until previous_until
   previous_until       timestamptz,
   -- Incremented each time the endpoint is disabled. Deliveries of an earlier epoch are
-  -- not sent any more. So disabling does not have to change the deliveries, however
-  -- many there are.
+  -- not sent any more. Therefore it is not necessary to change the deliveries when the
+  -- endpoint is disabled, and the number of deliveries does not matter.
   epoch                integer not null default 1,
   created_at           timestamptz not null,
   updated_at           timestamptz not null,
   version              integer not null,
   deleted_at           timestamptz,
-  -- Health of the endpoint, as its sender sees it. A success, or enabling the endpoint,
-  -- resets the counters.
+  -- The health of the endpoint, according to its sender. The counters are reset when a
+  -- delivery succeeds or when the endpoint is enabled.
   consecutive_failures integer not null default 0,
   failing_since        timestamptz,
   dead_letters         integer not null default 0,
   last_delivery_at     timestamptz,
-  -- Until sender_until, only this process sends to the endpoint.
+  -- The process that has the lease of the endpoint. Until sender_until, no other
+  -- process sends to the endpoint.
   sender               uuid,
   sender_until         timestamptz,
   primary key (workspace_id, id)
@@ -89,9 +90,9 @@ create table webhook_deliveries_default partition of webhook_deliveries default;
 create index webhook_deliveries_due on webhook_deliveries (workspace_id, endpoint_id, epoch, due_at) where due_at is not null;
 create index webhook_deliveries_by_status on webhook_deliveries (workspace_id, endpoint_id, status, id) where status <> 'delivered';
 
--- Returns the id of an event's delivery to an endpoint. It is a UUIDv7 with the event's
--- time, so that both are in the same week. It is always the same for the same
--- arguments.
+-- Returns the id of an event's delivery to an endpoint. The id is a UUIDv7 with the
+-- event's time, so that the event and the delivery are in the same week. The same
+-- arguments always give the same id.
 create function delivery_id(event uuid, endpoint uuid) returns uuid
 language sql immutable strict parallel safe as $$
   select encode(substring(uuid_send(event) from 1 for 8) || set_byte(digest, 0, get_byte(digest, 0) & 63 | 128), 'hex')::uuid
@@ -99,11 +100,11 @@ language sql immutable strict parallel safe as $$
 $$;
 
 -- +goose StatementBegin
--- Creates the weekly partitions of events and deliveries for all days from first to
--- last, both included. Rows of such a week that are in the default partition move into
--- the new partition. If another transaction locks the default partition for long, as a
--- dump does, the function fails with lock_not_available. If it waited, all other
--- transactions would have to wait too.
+-- Creates the missing weekly partitions of events and deliveries for all days from
+-- first to last, both included. Rows of these weeks that are in the default partition
+-- move into the new partitions. If another transaction locks the default partition for
+-- a long time, as a dump does, the function fails with lock_not_available. If it waited
+-- instead, all later transactions would have to wait too.
 create function ensure_event_partitions(first date, last date) returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare
@@ -111,12 +112,13 @@ declare
   week   date;
   name   text;
   made   integer := 0;
-  -- The schema of this function. It is looked up because search_path is fixed and does
-  -- not contain it.
+  -- The schema of this function. The statement must look it up, because search_path is
+  -- fixed and does not contain it.
   home   text := (select n.nspname from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
                   where c.relname = 'webhook_deliveries' and c.relkind = 'p' limit 1);
 begin
-  -- One session at a time creates partitions. Others wait and then find them created.
+  -- Only one database session at a time creates partitions. Other sessions wait and
+  -- then find the partitions.
   perform pg_catalog.pg_advisory_xact_lock(7305804402567017333);
   foreach parent in array array['events', 'webhook_deliveries'] loop
     week := date_trunc('week', first)::date;
@@ -124,8 +126,8 @@ begin
       name := parent || '_' || to_char(week, 'YYYYMMDD');
       if to_regclass(format('%I.%I', home, name)) is null then
         execute format('create table %I.%I (like %I.%I including defaults including constraints)', home, name, home, parent);
-        -- Waits for transactions that insert into the default partition now. Their rows
-        -- move too.
+        -- The lock waits for transactions that are inserting into the default
+        -- partition. Their rows move too.
         execute format('lock table %I.%I in access exclusive mode', home, parent || '_default');
         execute format('with moved as (delete from %I.%I where day >= %L and day < %L returning *) insert into %I.%I select * from moved',
           home, parent || '_default', week, week + 7, home, name);
@@ -140,13 +142,14 @@ end $$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
--- Drops the weekly partitions of one of the two tables that ended 34 days ago. Events
--- and deliveries are accessible for 30 days. A delivery that is recovered on the last
--- of these days can take four more days. From the default partition it deletes up to
--- most rows of the same age. The database's clock decides what is old enough, not the
--- caller. Returns the number of partitions and rows. Dropping needs an exclusive lock
--- on the table for a moment. If the lock is not available within one second, the
--- function fails with lock_not_available.
+-- Drops the weekly partitions of one of the two tables that ended at least 34 days ago.
+-- The API returns events and deliveries for 30 days. A delivery that is recovered on
+-- the last of these days can take four more days. From the default partition the
+-- function deletes up to most rows of the same age. The database's clock decides what
+-- is old enough, not the caller. The function returns the number of dropped partitions
+-- and deleted rows. Dropping a partition needs an exclusive lock on the table for a
+-- moment. If the lock is not available within one second, the function fails with
+-- lock_not_available.
 create function drop_old_events(parent text, most integer) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 declare

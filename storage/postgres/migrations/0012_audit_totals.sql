@@ -1,7 +1,7 @@
 -- +goose Up
 
--- Lists of the audit log filter by mode. With the mode in the indexes, an index-only
--- scan can count them.
+-- Lists of the audit log filter by mode. The indexes contain the mode, so that an
+-- index-only scan can count the entries of a list.
 drop index audit_log_by_age;
 drop index audit_log_by_actor;
 drop index audit_log_by_resource;

@@ -36,7 +36,7 @@ const applyOutcomes = `
 		and w.attempt_count = d.attempt_count and w.status = d.status_before and w.tier = d.tier_before and w.extra = d.extra_before
 	returning w.id`
 
-// ApplyOutcomes stores what attempts have changed in their deliveries. It skips a
+// ApplyOutcomes stores the changes of deliveries after their attempts. It skips a
 // delivery if the stored state is no longer the state before the change. It returns the
 // ids of the deliveries that it has updated.
 func (tx *Tx) ApplyOutcomes(ctx context.Context, changes []webhook.DeliveryChange) ([]affiliate.DeliveryID, error) {

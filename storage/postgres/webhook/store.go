@@ -36,7 +36,7 @@ func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 }
 
 // InSendingTx runs fn in a transaction on a connection of the sender. The commits of
-// these connections do not wait until the data are written to disk.
+// these connections do not wait until the data is written to disk.
 func (s *Store) InSendingTx(ctx context.Context, fn func(tx *Tx) error) error {
 	return s.db.InSendingTx(ctx, func(tx *postgres.Tx) error { return fn(&Tx{tx}) })
 }
