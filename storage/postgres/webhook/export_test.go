@@ -17,7 +17,7 @@ const (
 	CountRecoverableSQL = countRecoverable
 	RecoverBlockSQL     = recoverBlock
 	CancelBlockSQL      = cancelBlock
-	CancelLeftSQL       = cancelLeft
+	CancelLeftSQL       = cancelRemaining
 	BlockPlan           = blockPlan // the settings for the three statements before
 	TargetsSQL          = targets
 	DueDeliveriesSQL    = dueDeliveries

@@ -122,9 +122,9 @@ const (
 		)
 		update webhook_deliveries d` + setCanceled + `
 		where d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint and d.id = block.id and d.day = block.day`
-	// cancelLeft cancels deliveries that the cancellation job has missed, because
+	// cancelRemaining cancels deliveries that the cancellation job has missed, because
 	// they were inserted or attempted while the endpoint was being disabled.
-	cancelLeft = `
+	cancelRemaining = `
 		with block as (
 			select d.workspace_id, d.endpoint_id, d.id, d.day, least(e.updated_at, $2) as ended
 			from webhook_endpoints e
@@ -167,7 +167,7 @@ func (s *Store) CancelRemaining(ctx context.Context, now time.Time, limit int) (
 		if _, err := tx.Exec(ctx, blockPlan); err != nil {
 			return err
 		}
-		tag, err := tx.Exec(ctx, cancelLeft, limit, now)
+		tag, err := tx.Exec(ctx, cancelRemaining, limit, now)
 		canceled = tag.RowsAffected()
 		return err
 	})
