@@ -18,46 +18,47 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // addAudit adds an audit record, one second after the previous record. Empty texts are
 // stored as null.
-func (w *world) addAudit(mode, actor, action, before, after string) affiliate.AuditID {
-	w.t.Helper()
-	w.now = w.now.Add(time.Second)
-	id := affiliate.NewID[affiliate.AuditEntry](w.now)
+func (f *fixture) addAudit(mode, actor, action, before, after string) affiliate.AuditID {
+	f.Helper()
+	f.clock.Advance(time.Second)
+	id := affiliate.NewID[affiliate.AuditEntry](f.Now())
 	noun, _, _ := strings.Cut(action, ".")
-	w.exec(`
+	f.Exec(`
 		insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id, before, after, ip_prefix, request_id)
 		values ($1, $2, nullif($3, ''), $4, $5, $6, $7, $2, nullif($8, '')::jsonb, nullif($9, '')::jsonb,
 			case when $5 <> 'system' then '192.0.2.0/24' end, case when $5 <> 'system' then 'request' end)`,
-		w.id, id, mode, w.now, actor, action, noun, before, after)
+		f.Scope.Workspace, id, mode, f.Now(), actor, action, noun, before, after)
 	return id
 }
 
-func (w *world) listAudit(req *affiliatev1.ListAuditLogRequest) *affiliatev1.ListAuditLogResponse {
-	w.t.Helper()
-	list, err := w.service.ListAuditLog(w.asOwner(), req)
+func (f *fixture) listAudit(req *affiliatev1.ListAuditLogRequest) *affiliatev1.ListAuditLogResponse {
+	f.Helper()
+	list, err := f.service.ListAuditLog(f.asOwner(), req)
 	if err != nil {
-		w.t.Fatal(err)
+		f.Fatal(err)
 	}
 	return list
 }
 
 func TestListAuditLog_ShowsActorAndChange(t *testing.T) {
-	w := newWorld(t)
-	key := w.createKey(nil)
-	w.exec(`delete from audit_log`)
-	gone := affiliate.NewID[affiliate.User](w.now)
-	w.addAudit("test", w.owner.String(), "program.update", `{"name":"A","tags":[1,null]}`, `{"name":"B"}`)
-	w.addAudit("", key.Id, "workspace.update", `"text"`, `[1,2]`)
-	w.addAudit("test", gone.String(), "link.delete", `null`, "")
-	w.addAudit("test", "system", "commission.approve", "", `{}`)
-	w.addAudit("live", w.owner.String(), "program.update", "", "")
+	f := newFixture(t)
+	key := f.createKey(nil)
+	f.Exec(`delete from audit_log`)
+	gone := affiliate.NewID[affiliate.User](f.Now())
+	f.addAudit("test", f.Owner.String(), "program.update", `{"name":"A","tags":[1,null]}`, `{"name":"B"}`)
+	f.addAudit("", key.Id, "workspace.update", `"text"`, `[1,2]`)
+	f.addAudit("test", gone.String(), "link.delete", `null`, "")
+	f.addAudit("test", "system", "commission.approve", "", `{}`)
+	f.addAudit("live", f.Owner.String(), "program.update", "", "")
 
-	list := w.listAudit(&affiliatev1.ListAuditLogRequest{})
+	list := f.listAudit(&affiliatev1.ListAuditLogRequest{})
 	if list.Total != 4 || len(list.Data) != 4 {
-		t.Fatalf("%v", list)
+		t.Fatalf("ListAuditLog returned %v, want 4 records", list)
 	}
 	for i, want := range []struct {
 		action, actor, name, before, after, address string
@@ -66,13 +67,13 @@ func TestListAuditLog_ShowsActorAndChange(t *testing.T) {
 		{"commission.approve", "system", "", "", `{}`, "", affiliatev1.Mode_MODE_TEST},
 		{"link.delete", gone.String(), "", `{"value":null}`, "", "192.0.2.0/24", affiliatev1.Mode_MODE_TEST},
 		{"workspace.update", key.Id, "server", `{"value":"text"}`, `{"value":[1,2]}`, "192.0.2.0/24", affiliatev1.Mode_MODE_UNSPECIFIED},
-		{"program.update", w.owner.String(), "Member", `{"name":"A","tags":[1,null]}`, `{"name":"B"}`, "192.0.2.0/24", affiliatev1.Mode_MODE_TEST},
+		{"program.update", f.Owner.String(), "Mara", `{"name":"A","tags":[1,null]}`, `{"name":"B"}`, "192.0.2.0/24", affiliatev1.Mode_MODE_TEST},
 	} {
 		got := list.Data[i]
 		if got.Action != want.action || got.Actor != want.actor || got.GetActorName() != want.name || (got.ActorName == nil) != (want.name == "") ||
 			got.GetIpPrefix() != want.address || (got.RequestId == nil) != (want.actor == "system") || got.Mode != want.mode ||
 			got.ResourceType != strings.Split(want.action, ".")[0] || got.ResourceId != got.Id {
-			t.Errorf("%s: %v", want.action, got)
+			t.Errorf("record %d is %v, want %+v", i, got, want)
 		}
 		for field, pair := range map[string]struct {
 			got  proto.Message
@@ -83,7 +84,7 @@ func TestListAuditLog_ShowsActorAndChange(t *testing.T) {
 			"after":  {got.After, want.after, got.After == nil},
 		} {
 			if pair.null != (pair.want == "") {
-				t.Errorf("%s: %s is %v", want.action, field, pair.got)
+				t.Errorf("%s: %s is %v, want %q", want.action, field, pair.got, pair.want)
 				continue
 			}
 			if pair.null {
@@ -91,34 +92,31 @@ func TestListAuditLog_ShowsActorAndChange(t *testing.T) {
 			}
 			text, err := protojson.Marshal(pair.got)
 			if err != nil || strings.ReplaceAll(string(text), " ", "") != pair.want {
-				t.Errorf("%s: %s is %s, %v", want.action, field, text, err)
+				t.Errorf("%s: %s is %s, %v, want %s", want.action, field, text, err, pair.want)
 			}
 		}
 	}
-	live, err := w.service.ListAuditLog(w.as(w.owner, affiliate.RoleOwner, affiliate.ModeLive), &affiliatev1.ListAuditLogRequest{})
+	live, err := f.service.ListAuditLog(f.asOwnerInLiveMode(), &affiliatev1.ListAuditLogRequest{})
 	if err != nil || live.Total != 2 || live.Data[0].Mode != affiliatev1.Mode_MODE_LIVE || live.Data[1].Action != "workspace.update" {
-		t.Errorf("live: %v, %v", live, err)
+		t.Errorf("the log of live mode is %v, %v, want a record of live mode, then workspace.update", live, err)
 	}
-	mine := w.id
-	w.id = w.newWorkspace()
-	if other := w.listAudit(&affiliatev1.ListAuditLogRequest{}); other.Total != 0 {
-		t.Errorf("another workspace reads %v", other)
+	if list := f.newShop().listAudit(&affiliatev1.ListAuditLogRequest{}); list.Total != 0 {
+		t.Errorf("another workspace lists %v, want nothing", list)
 	}
-	w.id = mine
-	w.exec(`update users set erased_at = $1 where id = $2`, w.now, w.owner)
-	if list := w.listAudit(&affiliatev1.ListAuditLogRequest{Action: proto.String("program.update")}); list.Data[0].ActorName != nil {
+	f.Exec(`update users set erased_at = $1 where id = $2`, f.Now(), f.Owner)
+	if list := f.listAudit(&affiliatev1.ListAuditLogRequest{Action: proto.String("program.update")}); list.Data[0].ActorName != nil {
 		t.Error("an erased user has a name")
 	}
 }
 
 func TestListAuditLog_Filters(t *testing.T) {
-	w := newWorld(t)
-	w.exec(`delete from audit_log`)
-	w.now = time.Date(2026, 5, 6, 21, 59, 58, 0, time.UTC)
-	first := w.addAudit("test", w.owner.String(), "program.update", "", "")  // 21:59:59, still the 6th in Berlin
-	second := w.addAudit("test", w.owner.String(), "program.create", "", "") // 22:00:00, the 7th in Berlin
-	third := w.addAudit("test", "system", "program_x.update", "", "")
-	fourth := w.addAudit("", "system", "programs.update", "", "")
+	f := newFixture(t)
+	f.Exec(`delete from audit_log`)
+	f.clock.Set(time.Date(2026, 5, 6, 21, 59, 58, 0, time.UTC))
+	first := f.addAudit("test", f.Owner.String(), "program.update", "", "")  // 21:59:59, still the 6th in Berlin
+	second := f.addAudit("test", f.Owner.String(), "program.create", "", "") // 22:00:00, the 7th in Berlin
+	third := f.addAudit("test", "system", "program_x.update", "", "")
+	fourth := f.addAudit("", "system", "programs.update", "", "")
 	type req = affiliatev1.ListAuditLogRequest
 	str := proto.String
 	for name, tc := range map[string]struct {
@@ -126,7 +124,7 @@ func TestListAuditLog_Filters(t *testing.T) {
 		want []affiliate.AuditID
 	}{
 		"all":                       {&req{}, []affiliate.AuditID{fourth, third, second, first}},
-		"an actor":                  {&req{Actor: str(strings.ToUpper(w.owner.String()))}, []affiliate.AuditID{second, first}},
+		"an actor":                  {&req{Actor: str(strings.ToUpper(f.Owner.String()))}, []affiliate.AuditID{second, first}},
 		"system":                    {&req{Actor: str("system")}, []affiliate.AuditID{fourth, third}},
 		"a whole action":            {&req{Action: str("program.update")}, []affiliate.AuditID{first}},
 		"a noun":                    {&req{Action: str("program.*")}, []affiliate.AuditID{second, first}},
@@ -140,39 +138,39 @@ func TestListAuditLog_Filters(t *testing.T) {
 		"one time":                  {&req{DateFrom: str("2026-05-06T22:00:00Z"), DateTo: str("2026-05-06T22:00:00Z")}, []affiliate.AuditID{second}},
 		"unknown actor":             {&req{Actor: str("x")}, nil},
 	} {
-		list := w.listAudit(tc.req)
+		list := f.listAudit(tc.req)
 		var got []string
 		for _, entry := range list.Data {
 			got = append(got, entry.Id)
 		}
 		if fmt.Sprint(got) != fmt.Sprint(tc.want) || int(list.Total) != len(tc.want) {
-			t.Errorf("%s: %v of %d, want %v", name, got, list.Total, tc.want)
+			t.Errorf("%s: listed %v and the total %d, want %v", name, got, list.Total, tc.want)
 		}
 		export := &affiliatev1.ExportAuditLogRequest{
 			Actor: tc.req.Actor, Action: tc.req.Action, ResourceType: tc.req.ResourceType, ResourceId: tc.req.ResourceId,
 			DateFrom: tc.req.DateFrom, DateTo: tc.req.DateTo, Timezone: tc.req.Timezone,
 		}
-		rows := w.export(export).rows(t)
+		rows := f.export(export).rows(t)
 		got = nil
 		for _, row := range rows[1:] {
 			got = append(got, row[0])
 		}
 		if fmt.Sprint(got) != fmt.Sprint(tc.want) {
-			t.Errorf("%s, exported: %v, want %v", name, got, tc.want)
+			t.Errorf("%s: exported %v, want %v", name, got, tc.want)
 		}
 	}
 	page, size := int32(2), int32(3)
-	if list := w.listAudit(&req{Page: &page, PageSize: &size}); list.Total != 4 || len(list.Data) != 1 || list.Data[0].Id != first.String() {
-		t.Errorf("second page: %v", list)
+	if list := f.listAudit(&req{Page: &page, PageSize: &size}); list.Total != 4 || len(list.Data) != 1 || list.Data[0].Id != first.String() {
+		t.Errorf("the second page is %v, want the oldest of 4 records", list)
 	}
 	page = 3
-	if list := w.listAudit(&req{Page: &page, PageSize: &size}); list.Total != 4 || len(list.Data) != 0 {
-		t.Errorf("beyond the end: %v", list)
+	if list := f.listAudit(&req{Page: &page, PageSize: &size}); list.Total != 4 || len(list.Data) != 0 {
+		t.Errorf("the page after the last is %v, want no records and the total 4", list)
 	}
-	_, err := w.service.ListAuditLog(w.asOwner(), &req{DateFrom: str("x")})
-	w.requireReason(err, affiliate.ReasonValidation)
-	_, err = w.service.ListAuditLog(w.asOwner(), &req{ResourceId: str("x")})
-	w.requireReason(err, affiliate.ReasonValidation)
+	_, err := f.service.ListAuditLog(f.asOwner(), &req{DateFrom: str("x")})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation)
+	_, err = f.service.ListAuditLog(f.asOwner(), &req{ResourceId: str("x")})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation)
 }
 
 // download records the header and the chunks of an export.
@@ -213,75 +211,75 @@ func (d *download) rows(t *testing.T) [][]string {
 	return rows
 }
 
-func (w *world) export(req *affiliatev1.ExportAuditLogRequest) *download {
-	w.t.Helper()
-	d := &download{ctx: w.asOwner()}
-	if err := w.service.ExportAuditLog(req, d); err != nil {
-		w.t.Fatal(err)
+func (f *fixture) export(req *affiliatev1.ExportAuditLogRequest) *download {
+	f.Helper()
+	d := &download{ctx: f.asOwner()}
+	if err := f.service.ExportAuditLog(req, d); err != nil {
+		f.Fatal(err)
 	}
 	return d
 }
 
 func TestExportAuditLog(t *testing.T) {
-	w := newWorld(t)
-	w.exec(`delete from audit_log`)
+	f := newFixture(t)
+	f.Exec(`delete from audit_log`)
 	const header = "id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after\r\n"
-	empty := w.export(&affiliatev1.ExportAuditLogRequest{})
+	empty := f.export(&affiliatev1.ExportAuditLogRequest{})
 	if empty.text() != header || len(empty.bodies) != 1 || empty.bodies[0].ContentType != "text/csv; charset=utf-8" {
-		t.Errorf("export of an empty log: %q", empty.text())
+		t.Errorf("the export of an empty log has %d chunks, type %s: %q, want one chunk with the header", len(empty.bodies), empty.bodies[0].ContentType, empty.text())
 	}
-	w.exec(`update users set name = '=HYPERLINK("x")' where id = $1`, w.owner)
-	whole := w.addAudit("", "system", "workspace.update", `"=1+1"`, "")
-	mine := w.addAudit("test", w.owner.String(), "program.update", `{"name": "A, \"B\""}`, `{"name": "C"}`)
-	w.addAudit("live", w.owner.String(), "program.update", "", "")
-	got := w.export(&affiliatev1.ExportAuditLogRequest{})
+	f.Exec(`update users set name = '=HYPERLINK("x")' where id = $1`, f.Owner)
+	whole := f.addAudit("", "system", "workspace.update", `"=1+1"`, "")
+	mine := f.addAudit("test", f.Owner.String(), "program.update", `{"name": "A, \"B\""}`, `{"name": "C"}`)
+	f.addAudit("live", f.Owner.String(), "program.update", "", "")
+	got := f.export(&affiliatev1.ExportAuditLogRequest{})
 	want := header +
-		fmt.Sprintf(`"%s","2026-05-06T07:08:11.001Z","%s","'=HYPERLINK(""x"")","program.update","program","%s","test","192.0.2.0/24","request","{""name"": ""A, \""B\""""}","{""name"": ""C""}"`, mine, w.owner, mine) + "\r\n" +
-		fmt.Sprintf(`"%s","2026-05-06T07:08:10.001Z","system",,"workspace.update","workspace","%s",,,,"'""=1+1""",`, whole, whole) + "\r\n"
+		fmt.Sprintf(`"%s","2026-05-06T07:08:11.000Z","%s","'=HYPERLINK(""x"")","program.update","program","%s","test","192.0.2.0/24","request","{""name"": ""A, \""B\""""}","{""name"": ""C""}"`, mine, f.Owner, mine) + "\r\n" +
+		fmt.Sprintf(`"%s","2026-05-06T07:08:10.000Z","system",,"workspace.update","workspace","%s",,,,"'""=1+1""",`, whole, whole) + "\r\n"
 	if got.text() != want {
 		t.Errorf("got  %q\nwant %q", got.text(), want)
 	}
 	if name := got.header.Get("content-disposition"); len(name) != 1 || name[0] != `attachment; filename="audit-log-test-2026-05-06.csv"` {
-		t.Errorf("content-disposition %q", name)
+		t.Errorf("Content-Disposition is %q", name)
 	}
 }
 
 func TestExportAuditLog_SendsChunks(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	const n = 20_000
-	w.exec(`
+	f.Exec(`
 		insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id, after)
 		select $1, gen_random_uuid(), 'test', $2::timestamptz + n * interval '1 second', 'system', 'commission.approve', 'commission', gen_random_uuid(),
 			jsonb_build_object('n', n)
-		from generate_series(1, $3::int) n`, w.id, w.now, n)
-	got := w.export(&affiliatev1.ExportAuditLogRequest{})
+		from generate_series(1, $3::int) n`, f.Scope.Workspace, f.Now(), n)
+	got := f.export(&affiliatev1.ExportAuditLogRequest{})
 	for i, body := range got.bodies {
 		if len(body.Data) > 33<<10 || body.ContentType != "text/csv; charset=utf-8" {
-			t.Errorf("chunk %d: %d bytes, %s", i, len(body.Data), body.ContentType)
+			t.Errorf("chunk %d has %d bytes of type %s, want at most 33 KiB of text/csv", i, len(body.Data), body.ContentType)
 		}
 	}
 	rows := got.rows(t)
 	if len(rows) != n+1 || rows[1][11] != fmt.Sprintf(`{"n": %d}`, n) || rows[n][11] != `{"n": 1}` {
-		t.Errorf("%d rows", len(rows))
+		t.Errorf("the export has %d rows, from %v to %v, want %d", len(rows), rows[1], rows[len(rows)-1], n+1)
 	}
 
 	// The export ends when the client closes the connection.
 	errClosed := errors.New("connection closed")
-	d := &download{ctx: w.asOwner(), err: errClosed}
-	if err := w.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{}, d); !errors.Is(err, errClosed) || len(d.bodies) != 1 {
-		t.Errorf("%d chunks, %v", len(d.bodies), err)
+	d := &download{ctx: f.asOwner(), err: errClosed}
+	if err := f.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{}, d); !errors.Is(err, errClosed) || len(d.bodies) != 1 {
+		t.Errorf("after a failed Send: %d chunks and the error %v, want 1 and %v", len(d.bodies), err, errClosed)
 	}
-	ctx, cancel := context.WithCancel(w.asOwner())
+	ctx, cancel := context.WithCancel(f.asOwner())
 	cancel()
-	if err := w.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{}, &download{ctx: ctx}); !errors.Is(err, context.Canceled) {
-		t.Errorf("canceled: %v", err)
+	if err := f.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{}, &download{ctx: ctx}); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a canceled context the export returned %v", err)
 	}
-	if list := w.listAudit(&affiliatev1.ListAuditLogRequest{}); list.Total != n || len(list.Data) != 20 {
-		t.Errorf("total %d", list.Total)
+	if list := f.listAudit(&affiliatev1.ListAuditLogRequest{}); list.Total != n || len(list.Data) != 20 {
+		t.Errorf("ListAuditLog returned %d of %d records, want 20 of %d", len(list.Data), list.Total, n)
 	}
-	d = &download{ctx: w.asOwner()}
-	w.requireReason(w.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{DateTo: proto.String("x")}, d), affiliate.ReasonValidation)
+	d = &download{ctx: f.asOwner()}
+	pgtest.RequireRefusal(t, f.service.ExportAuditLog(&affiliatev1.ExportAuditLogRequest{DateTo: proto.String("x")}, d), affiliate.ReasonValidation)
 	if len(d.bodies) != 0 {
-		t.Error("a refused export sent something")
+		t.Errorf("a refused export sent %d chunks", len(d.bodies))
 	}
 }

@@ -3,192 +3,192 @@ package workspace_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (w *world) setRole(ctx context.Context, user affiliate.UserID, role affiliate.Role) error {
-	_, err := w.service.UpdateMember(ctx, &affiliatev1.UpdateMemberRequest{MemberId: user.String(), Role: server.EnumValue[affiliatev1.Role](role)})
+func (f *fixture) setRole(ctx context.Context, user affiliate.UserID, role affiliate.Role) error {
+	_, err := f.service.UpdateMember(ctx, &affiliatev1.UpdateMemberRequest{MemberId: user.String(), Role: server.EnumValue[affiliatev1.Role](role)})
 	return err
 }
 
-func (w *world) remove(ctx context.Context, user affiliate.UserID) error {
-	_, err := w.service.RemoveMember(ctx, &affiliatev1.RemoveMemberRequest{MemberId: user.String()})
+func (f *fixture) remove(ctx context.Context, user affiliate.UserID) error {
+	_, err := f.service.RemoveMember(ctx, &affiliatev1.RemoveMemberRequest{MemberId: user.String()})
 	return err
 }
 
 func TestListMembers_PagesOldestFirst(t *testing.T) {
-	w := newWorld(t)
-	second := w.newMember(affiliate.RoleViewer, "viewer@shop.example")
-	third := w.newMember(affiliate.RoleManager, "manager@shop.example")
+	f := newFixture(t)
+	second := f.newMember(affiliate.RoleViewer, pgtest.Row{"email": "viewer@shop.example"})
+	third := f.newMember(affiliate.RoleManager, pgtest.Row{"email": "manager@shop.example"})
 	page, size := int32(2), int32(2)
-	got, err := w.service.ListMembers(w.asOwner(), &affiliatev1.ListMembersRequest{Page: &page, PageSize: &size})
+	got, err := f.service.ListMembers(f.asOwner(), &affiliatev1.ListMembersRequest{Page: &page, PageSize: &size})
 	if err != nil || got.Total != 3 || got.Page != 2 || got.Limit != 2 || len(got.Data) != 1 || got.Data[0].Id != third.String() {
-		t.Fatalf("second page: %v, %v", got, err)
+		t.Fatalf("the second page is %v, %v, want the third member of three", got, err)
 	}
-	all, err := w.service.ListMembers(w.as(second, affiliate.RoleViewer, affiliate.ModeLive), &affiliatev1.ListMembersRequest{})
-	if err != nil || len(all.Data) != 3 || all.Data[0].Id != w.owner.String() || all.Data[0].Email != "o***@shop.example" ||
+	all, err := f.service.ListMembers(f.as(second, affiliate.RoleViewer), &affiliatev1.ListMembersRequest{})
+	if err != nil || len(all.Data) != 3 || all.Data[0].Id != f.Owner.String() || all.Data[0].Email != "j***@example.com" ||
 		all.Data[0].Role != affiliatev1.Role_ROLE_OWNER || all.Data[1].Id != second.String() {
-		t.Errorf("to a viewer: %v, %v", all, err)
+		t.Errorf("a viewer gets %v, %v, want three members with masked addresses", all, err)
 	}
-	plain, err := w.service.ListMembers(w.as(third, affiliate.RoleManager, affiliate.ModeLive), &affiliatev1.ListMembersRequest{})
-	if err != nil || plain.Data[0].Email != "owner@shop.example" || plain.Data[0].Name != "Member" || plain.Data[0].CreatedAt == nil {
-		t.Errorf("to a manager: %v, %v", plain, err)
+	plain, err := f.service.ListMembers(f.as(third, affiliate.RoleManager), &affiliatev1.ListMembersRequest{})
+	if err != nil || !strings.HasPrefix(plain.Data[0].Email, "jane-") || plain.Data[0].Name != "Mara" || plain.Data[0].CreatedAt == nil {
+		t.Errorf("a manager gets %v, %v, want plain addresses", plain, err)
 	}
 }
 
 func TestMembers_ChangesNeedTheRightRole(t *testing.T) {
-	w := newWorld(t)
-	second := w.newMember(affiliate.RoleOwner, "second@shop.example")
-	admin := w.newMember(affiliate.RoleAdmin, "admin@shop.example")
-	viewer := w.newMember(affiliate.RoleViewer, "viewer@shop.example")
-	asAdmin := w.as(admin, affiliate.RoleAdmin, affiliate.ModeTest)
+	f := newFixture(t)
+	second := f.newMember(affiliate.RoleOwner, pgtest.Row{"email": "second@shop.example"})
+	admin := f.newMember(affiliate.RoleAdmin, pgtest.Row{"email": "admin@shop.example"})
+	viewer := f.newMember(affiliate.RoleViewer, pgtest.Row{"email": "viewer@shop.example"})
+	asAdmin := f.as(admin, affiliate.RoleAdmin)
 
 	for name, err := range map[string]error{
-		"an admin demotes an owner":       w.setRole(asAdmin, second, affiliate.RoleViewer),
-		"an admin confirms an owner":      w.setRole(asAdmin, second, affiliate.RoleOwner),
-		"an admin makes an owner":         w.setRole(asAdmin, viewer, affiliate.RoleOwner),
-		"an admin makes itself an owner":  w.setRole(asAdmin, admin, affiliate.RoleOwner),
-		"an admin removes an owner":       w.remove(asAdmin, second),
-		"a viewer authorised as an owner": w.setRole(w.as(viewer, affiliate.RoleOwner, affiliate.ModeTest), second, affiliate.RoleViewer),
-		"a viewer authorised as an admin": w.remove(w.as(viewer, affiliate.RoleAdmin, affiliate.ModeTest), admin),
-		"a user who is not a member":      w.setRole(w.as(affiliate.NewID[affiliate.User](w.now), affiliate.RoleOwner, affiliate.ModeTest), viewer, affiliate.RoleAdmin),
+		"an admin demotes an owner":       f.setRole(asAdmin, second, affiliate.RoleViewer),
+		"an admin confirms an owner":      f.setRole(asAdmin, second, affiliate.RoleOwner),
+		"an admin makes an owner":         f.setRole(asAdmin, viewer, affiliate.RoleOwner),
+		"an admin makes itself an owner":  f.setRole(asAdmin, admin, affiliate.RoleOwner),
+		"an admin removes an owner":       f.remove(asAdmin, second),
+		"a viewer authorised as an owner": f.setRole(f.as(viewer, affiliate.RoleOwner), second, affiliate.RoleViewer),
+		"a viewer authorised as an admin": f.remove(f.as(viewer, affiliate.RoleAdmin), admin),
+		"a user who is not a member":      f.setRole(f.as(affiliate.NewID[affiliate.User](f.Now()), affiliate.RoleOwner), viewer, affiliate.RoleAdmin),
 	} {
 		if !errors.Is(err, affiliate.Refuse(affiliate.ReasonForbidden)) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got the error %v, want FORBIDDEN", name, err)
 		}
 	}
-	if n := w.countAudit("member.update") + w.countAudit("member.remove"); n != 0 {
-		t.Errorf("%d audit records of refused calls", n)
+	if n := f.countAudit("member.update") + f.countAudit("member.remove"); n != 0 {
+		t.Errorf("refused calls left %d audit records", n)
 	}
 
-	if err := w.setRole(asAdmin, viewer, affiliate.RoleFinance); err != nil || w.roleOf(viewer) != affiliate.RoleFinance {
+	if err := f.setRole(asAdmin, viewer, affiliate.RoleFinance); err != nil || f.roleOf(viewer) != affiliate.RoleFinance {
 		t.Errorf("an admin changes a viewer: %v", err)
 	}
-	if err := w.setRole(asAdmin, viewer, affiliate.RoleFinance); err != nil || w.countAudit("member.update") != 1 {
-		t.Errorf("the same role again: %v, %d audit records", err, w.countAudit("member.update"))
+	if err := f.setRole(asAdmin, viewer, affiliate.RoleFinance); err != nil || f.countAudit("member.update") != 1 {
+		t.Errorf("the same role again: %v, %d audit records", err, f.countAudit("member.update"))
 	}
-	if err := w.setRole(w.asOwner(), second, affiliate.RoleAdmin); err != nil || w.roleOf(second) != affiliate.RoleAdmin {
+	if err := f.setRole(f.asOwner(), second, affiliate.RoleAdmin); err != nil || f.roleOf(second) != affiliate.RoleAdmin {
 		t.Errorf("an owner demotes another: %v", err)
 	}
-	if err := w.setRole(w.asOwner(), second, affiliate.RoleOwner); err != nil || w.roleOf(second) != affiliate.RoleOwner {
+	if err := f.setRole(f.asOwner(), second, affiliate.RoleOwner); err != nil || f.roleOf(second) != affiliate.RoleOwner {
 		t.Errorf("an owner makes another: %v", err)
 	}
-	unknown := affiliate.NewID[affiliate.User](w.now)
-	w.requireReason(w.setRole(w.asOwner(), unknown, affiliate.RoleAdmin), affiliate.ReasonNotFound)
-	w.requireReason(w.remove(w.asOwner(), unknown), affiliate.ReasonNotFound)
-	_, err := w.service.UpdateMember(w.asOwner(), &affiliatev1.UpdateMemberRequest{MemberId: "x", Role: affiliatev1.Role_ROLE_ADMIN})
-	w.requireReason(err, affiliate.ReasonNotFound)
-	_, err = w.service.RemoveMember(w.asOwner(), &affiliatev1.RemoveMemberRequest{MemberId: "x"})
-	w.requireReason(err, affiliate.ReasonNotFound)
+	unknown := affiliate.NewID[affiliate.User](f.Now())
+	pgtest.RequireRefusal(t, f.setRole(f.asOwner(), unknown, affiliate.RoleAdmin), affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, f.remove(f.asOwner(), unknown), affiliate.ReasonNotFound)
+	_, err := f.service.UpdateMember(f.asOwner(), &affiliatev1.UpdateMemberRequest{MemberId: "x", Role: affiliatev1.Role_ROLE_ADMIN})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+	_, err = f.service.RemoveMember(f.asOwner(), &affiliatev1.RemoveMemberRequest{MemberId: "x"})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 
 	var actor, before, after string
-	if err := w.conn.QueryRow(t.Context(), `
+	if err := f.SQL.QueryRow(t.Context(), `
 		select actor, before::text, after::text from audit_log where action = 'member.update' and resource_id = $1`, viewer).Scan(&actor, &before, &after); err != nil {
 		t.Fatal(err)
 	}
 	if actor != admin.String() || before != `{"role": "viewer"}` || after != `{"role": "finance"}` {
-		t.Errorf("audited %s, %s, %s", actor, before, after)
+		t.Errorf("the audit record has actor %s, before %s, after %s, want the admin, viewer and finance", actor, before, after)
 	}
 }
 
 func TestRemoveMember_EndsTheSessions(t *testing.T) {
-	w := newWorld(t)
-	admin := w.newMember(affiliate.RoleAdmin, "admin@shop.example")
-	ownerSession, adminSession, adminSession2 := w.newSession(w.owner), w.newSession(admin), w.newSession(admin)
-	if err := w.remove(w.asOwner(), admin); err != nil {
+	f := newFixture(t)
+	admin := f.newMember(affiliate.RoleAdmin, pgtest.Row{"email": "admin@shop.example"})
+	ownerSession, adminSession, adminSession2 := f.newSession(f.Owner), f.newSession(admin), f.newSession(admin)
+	if err := f.remove(f.asOwner(), admin); err != nil {
 		t.Fatal(err)
 	}
-	if !w.sessionLive(ownerSession) || w.sessionLive(adminSession) || w.sessionLive(adminSession2) {
-		t.Errorf("sessions live: %v, %v, %v", w.sessionLive(ownerSession), w.sessionLive(adminSession), w.sessionLive(adminSession2))
+	if !f.sessionWorks(ownerSession) || f.sessionWorks(adminSession) || f.sessionWorks(adminSession2) {
+		t.Errorf("sessions work: %v, %v, %v, want only the first", f.sessionWorks(ownerSession), f.sessionWorks(adminSession), f.sessionWorks(adminSession2))
 	}
-	if n := w.count(`select count(*) from users where id = $1`, admin); n != 1 {
+	if n := f.Count(`select count(*) from users where id = $1`, admin); n != 1 {
 		t.Error("the user was deleted")
 	}
-	if w.countAudit("member.remove") != 1 {
+	if f.countAudit("member.remove") != 1 {
 		t.Error("the audit record is missing")
 	}
-	w.requireReason(w.remove(w.asOwner(), admin), affiliate.ReasonNotFound)
+	pgtest.RequireRefusal(t, f.remove(f.asOwner(), admin), affiliate.ReasonNotFound)
 
 	// A member can remove itself.
-	other := w.newMember(affiliate.RoleAdmin, "other@shop.example")
-	if err := w.remove(w.as(other, affiliate.RoleAdmin, affiliate.ModeTest), other); err != nil || w.roleOf(other) != "" {
+	other := f.newMember(affiliate.RoleAdmin, pgtest.Row{"email": "other@shop.example"})
+	if err := f.remove(f.as(other, affiliate.RoleAdmin), other); err != nil || f.roleOf(other) != "" {
 		t.Errorf("a member removes itself: %v", err)
 	}
 }
 
 func TestMembers_LastOwnerCannotLeave(t *testing.T) {
-	w := newWorld(t)
-	w.requireReason(w.setRole(w.asOwner(), w.owner, affiliate.RoleAdmin), affiliate.ReasonLastOwner)
-	w.requireReason(w.remove(w.asOwner(), w.owner), affiliate.ReasonLastOwner)
-	session := w.newSession(w.owner)
-	w.requireReason(w.remove(w.asOwner(), w.owner), affiliate.ReasonLastOwner)
-	if !w.sessionLive(session) {
+	f := newFixture(t)
+	pgtest.RequireRefusal(t, f.setRole(f.asOwner(), f.Owner, affiliate.RoleAdmin), affiliate.ReasonLastOwner)
+	pgtest.RequireRefusal(t, f.remove(f.asOwner(), f.Owner), affiliate.ReasonLastOwner)
+	session := f.newSession(f.Owner)
+	pgtest.RequireRefusal(t, f.remove(f.asOwner(), f.Owner), affiliate.ReasonLastOwner)
+	if !f.sessionWorks(session) {
 		t.Error("a refused removal ended a session")
 	}
 
 	// Four owners leave or step down at the same time.
-	owners := []affiliate.UserID{w.owner}
-	for _, email := range []string{"b@shop.example", "c@shop.example", "d@shop.example"} {
-		owners = append(owners, w.newMember(affiliate.RoleOwner, email))
+	owners := []affiliate.UserID{f.Owner}
+	for range 3 {
+		owners = append(owners, f.newMember(affiliate.RoleOwner))
 	}
-	release := w.lockWorkspace()
+	lock := f.beginWithLock()
 	var wg sync.WaitGroup
 	results := make(chan error, len(owners))
 	for i, owner := range owners {
 		wg.Go(func() {
-			ctx := w.as(owner, affiliate.RoleOwner, affiliate.ModeTest)
+			ctx := f.as(owner, affiliate.RoleOwner)
 			if i%2 == 0 {
-				results <- w.setRole(ctx, owner, affiliate.RoleManager)
+				results <- f.setRole(ctx, owner, affiliate.RoleManager)
 			} else {
-				results <- w.remove(ctx, owner)
+				results <- f.remove(ctx, owner)
 			}
 		})
 	}
 	// Wait until all calls have begun. None of them has counted the owners, because they
 	// wait for the lock.
-	for w.count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) < len(owners) {
-		if len(results) > 0 {
-			t.Fatal("a member changed while the workspace was locked")
-		}
+	pgtest.Eventually(t, "all calls wait for the lock", func() bool { return f.countWaitingForLock() == len(owners) })
+	if err := lock.Commit(t.Context()); err != nil {
+		t.Fatal(err)
 	}
-	release()
 	wg.Wait()
 	close(results)
 	refused := 0
 	for err := range results {
 		if err != nil {
-			w.requireReason(err, affiliate.ReasonLastOwner)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonLastOwner)
 			refused++
 		}
 	}
-	if n := w.count(`select count(*) from members where workspace_id = $1 and role = 'owner'`, w.id); n != 1 || refused != 1 {
-		t.Errorf("%d owners remain, %d refusals", n, refused)
+	if n := f.Count(`select count(*) from members where workspace_id = $1 and role = 'owner'`, f.Scope.Workspace); n != 1 || refused != 1 {
+		t.Errorf("%d owners remain after %d refusals, want 1 and 1", n, refused)
 	}
 }
 
 func TestTransferOwnership(t *testing.T) {
-	w := newWorld(t)
-	manager := w.newMember(affiliate.RoleManager, "manager@shop.example")
+	f := newFixture(t)
+	manager := f.newMember(affiliate.RoleManager, pgtest.Row{"email": "manager@shop.example"})
 	transfer := func(ctx context.Context, to string) (*affiliatev1.Member, error) {
-		return w.service.TransferOwnership(ctx, &affiliatev1.TransferOwnershipRequest{MemberId: to})
+		return f.service.TransferOwnership(ctx, &affiliatev1.TransferOwnershipRequest{MemberId: to})
 	}
-	_, err := transfer(w.asOwner(), w.owner.String())
-	w.requireReason(err, affiliate.ReasonValidation)
-	_, err = transfer(w.asOwner(), affiliate.NewID[affiliate.User](w.now).String())
-	w.requireReason(err, affiliate.ReasonNotFound)
-	got, err := transfer(w.asOwner(), manager.String())
+	_, err := transfer(f.asOwner(), f.Owner.String())
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation)
+	_, err = transfer(f.asOwner(), affiliate.NewID[affiliate.User](f.Now()).String())
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+	got, err := transfer(f.asOwner(), manager.String())
 	if err != nil || got.Id != manager.String() || got.Role != affiliatev1.Role_ROLE_OWNER {
-		t.Fatalf("%v, %v", got, err)
+		t.Fatalf("TransferOwnership returned %v, %v, want the new owner", got, err)
 	}
-	if w.roleOf(w.owner) != affiliate.RoleAdmin || w.roleOf(manager) != affiliate.RoleOwner || w.countAudit("workspace.transfer_ownership") != 1 {
-		t.Errorf("roles %s and %s, %d audit records", w.roleOf(w.owner), w.roleOf(manager), w.countAudit("workspace.transfer_ownership"))
+	if f.roleOf(f.Owner) != affiliate.RoleAdmin || f.roleOf(manager) != affiliate.RoleOwner || f.countAudit("workspace.transfer_ownership") != 1 {
+		t.Errorf("roles %s and %s and %d audit records, want admin, owner and 1", f.roleOf(f.Owner), f.roleOf(manager), f.countAudit("workspace.transfer_ownership"))
 	}
 	// The same call again. It was authorised before the first call ended.
-	_, err = transfer(w.asOwner(), manager.String())
-	w.requireReason(err, affiliate.ReasonForbidden)
+	_, err = transfer(f.asOwner(), manager.String())
+	pgtest.RequireRefusal(t, err, affiliate.ReasonForbidden)
 }

@@ -8,88 +8,66 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
-
-// newMemberWithRole adds a member with a generated address.
-func (w *world) newMemberWithRole(role affiliate.Role) affiliate.UserID {
-	w.t.Helper()
-	return w.newMember(role, affiliate.NewID[affiliate.User](w.now).String()+"@shop.example")
-}
 
 // asOwnerRole returns the context of a call by the user that was authorised with the owner
 // role, even if the user has another role.
-func (w *world) asOwnerRole(user affiliate.UserID) context.Context {
-	return w.as(user, affiliate.RoleOwner, affiliate.ModeTest)
+func (f *fixture) asOwnerRole(user affiliate.UserID) context.Context {
+	return f.as(user, affiliate.RoleOwner)
 }
 
 // mustInvite returns the id of a new invitation.
-func (w *world) mustInvite(from affiliate.UserID, email string, role affiliate.Role) string {
-	w.t.Helper()
-	invite, err := w.invite(w.asOwnerRole(from), email, server.EnumValue[affiliatev1.Role](role))
+func (f *fixture) mustInvite(from affiliate.UserID, email string, role affiliate.Role) string {
+	f.Helper()
+	invite, err := f.invite(f.asOwnerRole(from), email, server.EnumValue[affiliatev1.Role](role))
 	if err != nil {
-		w.t.Fatal(err)
+		f.Fatal(err)
 	}
 	return invite.Id
 }
 
-func (w *world) revokeInvite(ctx context.Context, id string) error {
-	_, err := w.service.RevokeInvite(ctx, &affiliatev1.RevokeInviteRequest{InviteId: id})
+func (f *fixture) revokeInvite(ctx context.Context, id string) error {
+	_, err := f.service.RevokeInvite(ctx, &affiliatev1.RevokeInviteRequest{InviteId: id})
 	return err
 }
 
 // sortedOpenInvites returns the addresses with open invitations in alphabetical order.
-func (w *world) sortedOpenInvites() []string {
-	w.t.Helper()
-	open := w.openInvites()
+func (f *fixture) sortedOpenInvites() []string {
+	f.Helper()
+	open := f.openInvites()
 	slices.Sort(open)
 	return open
 }
 
 // lastChange returns the values before and after in the newest audit record of an action.
-func (w *world) lastChange(action string) string {
-	w.t.Helper()
+func (f *fixture) lastChange(action string) string {
+	f.Helper()
 	var line string
-	if err := w.conn.QueryRow(w.t.Context(), `
+	if err := f.SQL.QueryRow(f.Context(), `
 		select coalesce(before::text, 'null') || ' → ' || coalesce(after::text, 'null') from audit_log
-		where workspace_id = $1 and action = $2 order by at desc, id desc limit 1`, w.id, action).Scan(&line); err != nil {
-		w.t.Fatal(err)
+		where workspace_id = $1 and action = $2 order by at desc, id desc limit 1`, f.Scope.Workspace, action).Scan(&line); err != nil {
+		f.Fatal(err)
 	}
 	return line
 }
 
 // changeWhileWaiting locks the workspace, starts a call that waits for the lock, executes
 // the SQL in change and releases the lock. It returns the call's error.
-func (w *world) changeWhileWaiting(call func() error, change string, args ...any) error {
-	w.t.Helper()
-	conn, err := pgx.Connect(w.t.Context(), w.url)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(w.t.Context())) }()
-	tx, err := conn.Begin(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if _, err := tx.Exec(w.t.Context(), `select from workspaces where id = $1 for no key update`, w.id); err != nil {
-		w.t.Fatal(err)
-	}
+func (f *fixture) changeWhileWaiting(call func() error, change string, args ...any) error {
+	f.Helper()
+	tx := f.beginWithLock()
 	done := make(chan error, 1)
 	go func() { done <- call() }()
-	for w.count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) == 0 {
-		if len(done) > 0 {
-			w.t.Fatalf("the call did not wait for the lock: %v", <-done)
-		}
+	pgtest.Eventually(f, "the call waits for the lock", func() bool { return f.countWaitingForLock() == 1 })
+	if _, err := tx.Exec(f.Context(), change, args...); err != nil {
+		f.Fatal(err)
 	}
-	if _, err := tx.Exec(w.t.Context(), change, args...); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := tx.Commit(w.t.Context()); err != nil {
-		w.t.Fatal(err)
+	if err := tx.Commit(f.Context()); err != nil {
+		f.Fatal(err)
 	}
 	return <-done
 }
@@ -111,20 +89,20 @@ func TestUpdateMember_EndsInvitationsThatTheNewRoleCannotManage(t *testing.T) {
 		{affiliate.RoleAdmin, affiliate.RoleOwner, []string{"admin", "owner", "viewer"}},
 	} {
 		t.Run(fmt.Sprintf("%s to %s", tc.from, tc.to), func(t *testing.T) {
-			w := newWorld(t)
-			member := w.newMemberWithRole(affiliate.RoleOwner)
-			w.mustInvite(member, "expired@example.com", affiliate.RoleOwner)
-			w.now = w.now.Add(affiliate.InviteLife)
+			f := newFixture(t)
+			member := f.newMember(affiliate.RoleOwner)
+			f.mustInvite(member, "expired@example.com", affiliate.RoleOwner)
+			f.clock.Advance(affiliate.InviteLife)
 			ended := map[string]string{}
 			for _, role := range []affiliate.Role{affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleViewer} {
-				id := w.mustInvite(member, string(role)+"@example.com", role)
+				id := f.mustInvite(member, string(role)+"@example.com", role)
 				if !slices.Contains(tc.left, string(role)) {
 					ended[string(role)] = id
 				}
 			}
-			w.mustInvite(w.owner, "theirs@example.com", affiliate.RoleOwner)
-			w.exec(`update members set role = $2 where user_id = $1`, member, tc.from)
-			if err := w.setRole(w.asOwner(), member, tc.to); err != nil {
+			f.mustInvite(f.Owner, "theirs@example.com", affiliate.RoleOwner)
+			f.Exec(`update members set role = $2 where user_id = $1`, member, tc.from)
+			if err := f.setRole(f.asOwner(), member, tc.to); err != nil {
 				t.Fatal(err)
 			}
 			var want []string
@@ -133,10 +111,10 @@ func TestUpdateMember_EndsInvitationsThatTheNewRoleCannotManage(t *testing.T) {
 			}
 			want = append(want, "theirs@example.com")
 			slices.Sort(want)
-			if got := w.sortedOpenInvites(); !slices.Equal(got, want) {
-				t.Errorf("open: %s", got)
+			if got := f.sortedOpenInvites(); !slices.Equal(got, want) {
+				t.Errorf("open invitations: %s, want %s", got, want)
 			}
-			line := w.lastChange("member.update")
+			line := f.lastChange("member.update")
 			if n := strings.Count(line, "-") / 4; n != len(ended) || len(ended) == 0 && strings.Contains(line, "ended") {
 				t.Errorf("the audit record names %d of %d invitations: %s", n, len(ended), line)
 			}
@@ -150,74 +128,74 @@ func TestUpdateMember_EndsInvitationsThatTheNewRoleCannotManage(t *testing.T) {
 }
 
 func TestTransferOwnership_EndsInvitationsToTheOwnerRole(t *testing.T) {
-	w := newWorld(t)
-	heir := w.newMemberWithRole(affiliate.RoleViewer)
-	second, err := w.invite(w.asOwner(), "second@example.com", affiliatev1.Role_ROLE_OWNER)
+	f := newFixture(t)
+	heir := f.newMember(affiliate.RoleViewer)
+	second, err := f.invite(f.asOwner(), "second@example.com", affiliatev1.Role_ROLE_OWNER)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.mustInvite(w.owner, "admin@example.com", affiliate.RoleAdmin)
-	if _, err := w.service.TransferOwnership(w.asOwner(), &affiliatev1.TransferOwnershipRequest{MemberId: heir.String()}); err != nil {
+	f.mustInvite(f.Owner, "admin@example.com", affiliate.RoleAdmin)
+	if _, err := f.service.TransferOwnership(f.asOwner(), &affiliatev1.TransferOwnershipRequest{MemberId: heir.String()}); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.openInvites(); !slices.Equal(got, []string{"admin@example.com"}) {
-		t.Errorf("open: %s", got)
+	if got := f.openInvites(); !slices.Equal(got, []string{"admin@example.com"}) {
+		t.Errorf("open invitations: %s, want admin@example.com", got)
 	}
-	if invite, err := w.accounts.InviteByToken(t.Context(), affiliate.DigestInviteToken(second.Token)); err != nil || invite.Open(w.now) {
-		t.Errorf("the token works: %v, %v", invite, err)
+	if invite, err := f.accounts.InviteByToken(t.Context(), affiliate.DigestInviteToken(second.Token)); err != nil || invite.Open(f.Now()) {
+		t.Errorf("InviteByToken returned %v, %v, want an invitation that has ended", invite, err)
 	}
-	if line := w.lastChange("workspace.transfer_ownership"); strings.Count(line, "ended_invites") != 1 {
-		t.Errorf("audit record %s", line)
+	if line := f.lastChange("workspace.transfer_ownership"); strings.Count(line, "ended_invites") != 1 {
+		t.Errorf("the audit record is %s, want one ended_invites", line)
 	}
-	if err := w.remove(w.asOwnerRole(heir), w.owner); err != nil || len(w.openInvites()) != 0 {
-		t.Errorf("removed: %v, open %s", err, w.openInvites())
+	if err := f.remove(f.asOwnerRole(heir), f.Owner); err != nil || len(f.openInvites()) != 0 {
+		t.Errorf("after RemoveMember (%v) %s are open, want none", err, f.openInvites())
 	}
-	if line := w.lastChange("member.remove"); !strings.HasPrefix(line, `{"role": "admin"} → {"ended_invites": [`) {
-		t.Errorf("audit record %s", line)
+	if line := f.lastChange("member.remove"); !strings.HasPrefix(line, `{"role": "admin"} → {"ended_invites": [`) {
+		t.Errorf("the audit record is %s", line)
 	}
 }
 
 func TestInvites_AdminsCannotChangeInvitationsToTheOwnerRole(t *testing.T) {
-	w := newWorld(t)
-	admin := w.newMemberWithRole(affiliate.RoleAdmin)
-	owners := w.mustInvite(w.owner, "ada@example.com", affiliate.RoleOwner)
-	records := w.count(`select count(*) from audit_log`)
-	w.requireReason(w.revokeInvite(w.asOwnerRole(admin), owners), affiliate.ReasonForbidden)
-	_, err := w.invite(w.asOwnerRole(admin), "ada@example.com", affiliatev1.Role_ROLE_VIEWER)
-	w.requireReason(err, affiliate.ReasonForbidden)
-	if got := w.openInvites(); !slices.Equal(got, []string{"ada@example.com"}) || w.count(`select count(*) from audit_log`) != records {
+	f := newFixture(t)
+	admin := f.newMember(affiliate.RoleAdmin)
+	owners := f.mustInvite(f.Owner, "ada@example.com", affiliate.RoleOwner)
+	records := f.Count(`select count(*) from audit_log`)
+	pgtest.RequireRefusal(t, f.revokeInvite(f.asOwnerRole(admin), owners), affiliate.ReasonForbidden)
+	_, err := f.invite(f.asOwnerRole(admin), "ada@example.com", affiliatev1.Role_ROLE_VIEWER)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonForbidden)
+	if got := f.openInvites(); !slices.Equal(got, []string{"ada@example.com"}) || f.Count(`select count(*) from audit_log`) != records {
 		t.Errorf("after the refusals %s are open, or there are new audit records", got)
 	}
 
 	// Owners can replace such an invitation. Admins can revoke and replace all others.
-	w.now = w.now.Add(time.Millisecond)
-	second := w.mustInvite(w.owner, "ada@example.com", affiliate.RoleAdmin)
-	if line := w.lastChange("member_invite.create"); line != `null → {"role": "admin", "email": "a***@example.com", "replaces": "`+owners+`"}` {
-		t.Errorf("audit record %s", line)
+	f.clock.Advance(time.Millisecond)
+	second := f.mustInvite(f.Owner, "ada@example.com", affiliate.RoleAdmin)
+	if line := f.lastChange("member_invite.create"); line != `null → {"role": "admin", "email": "a***@example.com", "replaces": "`+owners+`"}` {
+		t.Errorf("the audit record is %s", line)
 	}
-	if err := w.revokeInvite(w.asOwnerRole(admin), second); err != nil {
+	if err := f.revokeInvite(f.asOwnerRole(admin), second); err != nil {
 		t.Errorf("an admin revokes an invitation of an admin: %v", err)
 	}
-	w.now = w.now.Add(time.Millisecond)
-	w.mustInvite(admin, "ada@example.com", affiliate.RoleViewer)
-	if line := w.lastChange("member_invite.create"); strings.Contains(line, "replaces") {
+	f.clock.Advance(time.Millisecond)
+	f.mustInvite(admin, "ada@example.com", affiliate.RoleViewer)
+	if line := f.lastChange("member_invite.create"); strings.Contains(line, "replaces") {
 		t.Errorf("a revoked invitation is replaced: %s", line)
 	}
 
 	// An expired invitation can be replaced by every member who can invite.
-	w.mustInvite(w.owner, "bob@example.com", affiliate.RoleOwner)
-	w.now = w.now.Add(affiliate.InviteLife)
-	w.mustInvite(admin, "bob@example.com", affiliate.RoleViewer)
+	f.mustInvite(f.Owner, "bob@example.com", affiliate.RoleOwner)
+	f.clock.Advance(affiliate.InviteLife)
+	f.mustInvite(admin, "bob@example.com", affiliate.RoleViewer)
 }
 
 func TestRevokeInvite_IsRefusedIfTheRoleWasLostWhileWaiting(t *testing.T) {
 	for _, change := range []string{demoteMemberSQL, deleteMemberSQL} {
-		w := newWorld(t)
-		admin := w.newMemberWithRole(affiliate.RoleAdmin)
-		invite := w.mustInvite(w.owner, "ada@example.com", affiliate.RoleViewer)
-		err := w.changeWhileWaiting(func() error { return w.revokeInvite(w.asOwnerRole(admin), invite) }, change, admin)
-		w.requireReason(err, affiliate.ReasonForbidden)
-		if len(w.openInvites()) != 1 {
+		f := newFixture(t)
+		admin := f.newMember(affiliate.RoleAdmin)
+		invite := f.mustInvite(f.Owner, "ada@example.com", affiliate.RoleViewer)
+		err := f.changeWhileWaiting(func() error { return f.revokeInvite(f.asOwnerRole(admin), invite) }, change, admin)
+		pgtest.RequireRefusal(t, err, affiliate.ReasonForbidden)
+		if len(f.openInvites()) != 1 {
 			t.Errorf("%s: the invitation ended", change)
 		}
 	}
@@ -225,39 +203,39 @@ func TestRevokeInvite_IsRefusedIfTheRoleWasLostWhileWaiting(t *testing.T) {
 
 // keyCalls returns the calls that change keys, made by a user. roll and revoke use the
 // key with the id.
-func (w *world) keyCalls(id string, from affiliate.UserID) map[string]func() error {
-	ctx := w.asOwnerRole(from)
+func (f *fixture) keyCalls(id string, from affiliate.UserID) map[string]func() error {
+	ctx := f.asOwnerRole(from)
 	return map[string]func() error{
 		"create": func() error {
-			_, err := w.service.CreateApiKey(ctx, &affiliatev1.CreateApiKeyRequest{Name: "server"})
+			_, err := f.service.CreateApiKey(ctx, &affiliatev1.CreateApiKeyRequest{Name: "server"})
 			return err
 		},
 		"roll": func() error {
-			_, err := w.service.RollApiKey(ctx, &affiliatev1.RollApiKeyRequest{KeyId: id})
+			_, err := f.service.RollApiKey(ctx, &affiliatev1.RollApiKeyRequest{KeyId: id})
 			return err
 		},
 		"revoke": func() error {
-			_, err := w.service.RevokeApiKey(ctx, &affiliatev1.RevokeApiKeyRequest{KeyId: id})
+			_, err := f.service.RevokeApiKey(ctx, &affiliatev1.RevokeApiKeyRequest{KeyId: id})
 			return err
 		},
 	}
 }
 
 func TestApiKeys_RolesThatCanManageThem(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	allowed := map[affiliate.Role]bool{affiliate.RoleOwner: true, affiliate.RoleAdmin: true, affiliate.RoleDeveloper: true}
 	calls := 0
 	for _, role := range affiliate.Roles() {
-		member := w.newMemberWithRole(role)
+		member := f.newMember(role)
 		for _, method := range []string{"create", "roll", "revoke"} {
-			err := w.keyCalls(w.createKey(nil).Id, member)[method]()
+			err := f.keyCalls(f.createKey(nil).Id, member)[method]()
 			if allowed[role] && err != nil {
-				t.Errorf("%s, %s: %v", role, method, err)
+				t.Errorf("%s, %s: got the error %v, want none", role, method, err)
 			}
 			if !allowed[role] {
-				w.requireReason(err, affiliate.ReasonForbidden)
+				pgtest.RequireRefusal(t, err, affiliate.ReasonForbidden)
 			}
-			w.exec(`delete from api_keys`)
+			f.Exec(`delete from api_keys`)
 			calls++
 		}
 	}
@@ -270,43 +248,43 @@ func TestApiKeys_ChangesAreRefusedIfTheRoleWasLostWhileWaiting(t *testing.T) {
 	t.Parallel()
 	for _, change := range []string{demoteMemberSQL, deleteMemberSQL} {
 		for _, method := range []string{"create", "roll", "revoke"} {
-			w := newWorld(t)
-			developer := w.newMemberWithRole(affiliate.RoleDeveloper)
-			key := w.createKey(nil)
-			err := w.changeWhileWaiting(w.keyCalls(key.Id, developer)[method], change, developer)
-			w.requireReason(err, affiliate.ReasonForbidden)
-			if n := w.count(`select count(*) from api_keys where revoked_at is null and rolled_at is null`); n != 1 {
-				t.Errorf("%s, %s: %d keys", change, method, n)
+			f := newFixture(t)
+			developer := f.newMember(affiliate.RoleDeveloper)
+			key := f.createKey(nil)
+			err := f.changeWhileWaiting(f.keyCalls(key.Id, developer)[method], change, developer)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonForbidden)
+			if n := f.Count(`select count(*) from api_keys where revoked_at is null and rolled_at is null`); n != 1 {
+				t.Errorf("%s, %s: %d keys, want 1", change, method, n)
 			}
-			if n := w.count(`select count(*) from audit_log`); n != 1 {
-				t.Errorf("%s, %s: %d audit records", change, method, n)
+			if n := f.Count(`select count(*) from audit_log`); n != 1 {
+				t.Errorf("%s, %s: %d audit records, want 1", change, method, n)
 			}
 		}
 	}
 }
 
 func TestUpdateWorkspace_AuditLogMasksTheRedirect(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	for _, tc := range []struct{ address, want string }{
 		{"quality@shop.example", `{"test_mail_redirect": null} → {"test_mail_redirect": "q***@shop.example"}`},
 		// A different address whose masked form is the same.
 		{"quentin@shop.example", `{"test_mail_redirect": "q***@shop.example"} → {"test_mail_redirect": "q***@shop.example"}`},
 		{"", `{"test_mail_redirect": "q***@shop.example"} → {"test_mail_redirect": null}`},
 	} {
-		w.now = w.now.Add(time.Millisecond)
+		f.clock.Advance(time.Millisecond)
 		req := &affiliatev1.UpdateWorkspaceRequest{}
 		if tc.address != "" {
 			req.TestMailRedirect = &tc.address
 		}
-		got, err := w.update(req, "test_mail_redirect")
+		got, err := f.update(req, "test_mail_redirect")
 		if err != nil || got.GetTestMailRedirect() != tc.address || (got.TestMailRedirect == nil) != (tc.address == "") {
-			t.Fatalf("%q: %v, %v", tc.address, got.GetTestMailRedirect(), err)
+			t.Fatalf("UpdateWorkspace returned the redirect %q, %v, want %q", got.GetTestMailRedirect(), err, tc.address)
 		}
-		if line := w.lastChange("workspace.update"); line != tc.want {
-			t.Errorf("%q: %s", tc.address, line)
+		if line := f.lastChange("workspace.update"); line != tc.want {
+			t.Errorf("redirect %q: the audit record is %s, want %s", tc.address, line, tc.want)
 		}
 	}
-	if n := w.count(`select version from workspaces where id = $1`, w.id); n != 4 {
-		t.Errorf("version %d after three changes", n)
+	if n := f.Count(`select version from workspaces where id = $1`, f.Scope.Workspace); n != 4 {
+		t.Errorf("after three changes the version is %d, want 4", n)
 	}
 }

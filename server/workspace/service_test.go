@@ -10,6 +10,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 const (
@@ -17,18 +18,18 @@ const (
 	enforce = affiliatev1.OriginPolicy_ORIGIN_POLICY_ENFORCE
 )
 
-func (w *world) update(req *affiliatev1.UpdateWorkspaceRequest, paths ...string) (*affiliatev1.Workspace, error) {
-	w.t.Helper()
+func (f *fixture) update(req *affiliatev1.UpdateWorkspaceRequest, paths ...string) (*affiliatev1.Workspace, error) {
+	f.Helper()
 	req = proto.CloneOf(req)
 	req.UpdateMask = &fieldmaskpb.FieldMask{Paths: paths}
-	if found := w.service.Check(req); found != nil {
-		w.t.Fatalf("check: %v", found)
+	if found := f.service.Check(req); found != nil {
+		f.Fatalf("check: %v", found)
 	}
-	return w.service.UpdateWorkspace(w.asOwner(), req)
+	return f.service.UpdateWorkspace(f.asOwner(), req)
 }
 
 func TestUpdateWorkspace(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	type req = affiliatev1.UpdateWorkspaceRequest
 	for _, tc := range []struct {
 		name   string
@@ -82,12 +83,11 @@ func TestUpdateWorkspace(t *testing.T) {
 		{"redirect cleared", &req{}, []string{"test_mail_redirect"}, func(p *affiliatev1.Workspace) { p.TestMailRedirect = nil }, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w.t = t
-			w.exec(`update workspaces set name = 'Full', currency = 'USD', timezone = 'UTC', version = 1, updated_at = created_at,
+			f.Exec(`update workspaces set name = 'Full', currency = 'USD', timezone = 'UTC', version = 1, updated_at = created_at,
 				allowed_origins = '{https://a.example}', origin_policy = 'enforce', test_mail_redirect = 'mail@a.example'`)
-			w.exec(`delete from river.river_job`)
-			records := w.countAudit("workspace.update")
-			before, err := w.service.GetWorkspace(w.asOwner(), nil)
+			f.Exec(`delete from river.river_job`)
+			records := f.countAudit("workspace.update")
+			before, err := f.service.GetWorkspace(f.asOwner(), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -97,57 +97,50 @@ func TestUpdateWorkspace(t *testing.T) {
 			if !proto.Equal(want, before) {
 				changes = 1
 			}
-			got, err := w.update(tc.req, tc.paths...)
+			f.clock.Advance(time.Second)
+			got, err := f.update(tc.req, tc.paths...)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if later := got.UpdatedAt.AsTime().After(before.UpdatedAt.AsTime()); later != (changes == 1) {
-				t.Errorf("updated at %v, before %v", got.UpdatedAt.AsTime(), before.UpdatedAt.AsTime())
+				t.Errorf("updated_at was %v and is %v, after %d changes", before.UpdatedAt.AsTime(), got.UpdatedAt.AsTime(), changes)
 			}
 			want.UpdatedAt = got.UpdatedAt
 			if !proto.Equal(got, want) {
-				t.Errorf("got  %v\nwant %v", got, want)
+				t.Errorf("UpdateWorkspace returned\n%v, want\n%v", got, want)
 			}
-			if read, err := w.service.GetWorkspace(w.asOwner(), nil); err != nil || !proto.Equal(read, got) {
-				t.Errorf("read %v, %v", read, err)
+			if read, err := f.service.GetWorkspace(f.asOwner(), nil); err != nil || !proto.Equal(read, got) {
+				t.Errorf("GetWorkspace returned %v, %v, want %v", read, err, got)
 			}
-			if n := w.countAudit("workspace.update") - records; n != changes {
-				t.Errorf("%d audit records", n)
+			if n := f.countAudit("workspace.update") - records; n != changes {
+				t.Errorf("%d audit records, want %d", n, changes)
 			}
-			if n := w.count(`select version - 1 from workspaces`); n != changes {
-				t.Errorf("%d versions", n)
+			if n := f.Count(`select version - 1 from workspaces`); n != changes {
+				t.Errorf("the version grew by %d, want %d", n, changes)
 			}
-			if n := w.jobs(); n != tc.jobs {
-				t.Errorf("%d jobs for the edge directory", n)
+			if n := f.countDirectoryJobs(); n != tc.jobs {
+				t.Errorf("%d jobs for the edge directory, want %d", n, tc.jobs)
 			}
 		})
 	}
 }
 
 func TestUpdateWorkspace_EnforceRequiresAnOrigin(t *testing.T) {
-	w := newWorld(t)
-	wantViolation := func(err error) {
-		t.Helper()
-		w.requireReason(err, affiliate.ReasonValidation)
-		var refusal *affiliate.Error
-		if !asError(err, &refusal) || len(refusal.Violations) != 1 || refusal.Violations[0].Field != "origin_policy" {
-			t.Errorf("got %v", err)
-		}
-	}
-	_, err := w.update(&affiliatev1.UpdateWorkspaceRequest{OriginPolicy: enforce}, "origin_policy")
-	wantViolation(err)
-	if _, err := w.update(&affiliatev1.UpdateWorkspaceRequest{OriginPolicy: enforce, AllowedOrigins: []string{"https://a.example"}}, "origin_policy", "allowed_origins"); err != nil {
+	f := newFixture(t)
+	_, err := f.update(&affiliatev1.UpdateWorkspaceRequest{OriginPolicy: enforce}, "origin_policy")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "origin_policy")
+	if _, err := f.update(&affiliatev1.UpdateWorkspaceRequest{OriginPolicy: enforce, AllowedOrigins: []string{"https://a.example"}}, "origin_policy", "allowed_origins"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = w.update(&affiliatev1.UpdateWorkspaceRequest{}, "allowed_origins")
-	wantViolation(err)
-	if got, err := w.service.GetWorkspace(w.asOwner(), nil); err != nil || !slices.Equal(got.AllowedOrigins, []string{"https://a.example"}) || got.OriginPolicy != enforce {
-		t.Errorf("after the refusal: %v, %v", got, err)
+	_, err = f.update(&affiliatev1.UpdateWorkspaceRequest{}, "allowed_origins")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "origin_policy")
+	if got, err := f.service.GetWorkspace(f.asOwner(), nil); err != nil || !slices.Equal(got.AllowedOrigins, []string{"https://a.example"}) || got.OriginPolicy != enforce {
+		t.Errorf("after the refusal the workspace is %v, %v, want the origin https://a.example and the policy enforce", got, err)
 	}
 }
 
 func TestCheck_ReportsInvalidFields(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	mask := func(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
 	type update = affiliatev1.UpdateWorkspaceRequest
 	for name, tc := range map[string]struct {
@@ -177,26 +170,26 @@ func TestCheck_ReportsInvalidFields(t *testing.T) {
 		"a member's new role":          {&affiliatev1.UpdateMemberRequest{MemberId: "x"}, nil},
 	} {
 		var fields []string
-		for _, v := range w.service.Check(tc.req) {
+		for _, v := range f.service.Check(tc.req) {
 			fields = append(fields, v.Field)
 		}
 		if !slices.Equal(fields, tc.want) {
-			t.Errorf("%s: %v, want %v", name, fields, tc.want)
+			t.Errorf("%s: violations of %v, want %v", name, fields, tc.want)
 		}
 	}
 }
 
 func TestUpdateWorkspace_InParallelKeepsAllChanges(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	paths := []string{"name", "currency", "timezone", "test_mail_redirect"}
 	errs := make(chan error, len(paths))
 	for _, path := range paths {
 		go func() {
 			req := &affiliatev1.UpdateWorkspaceRequest{
-				Name: "New", Currency: "EUR", Timezone: "Europe/Berlin", TestMailRedirect: proto.String("a@b.example"),
+				Name: "New", Currency: "CHF", Timezone: "Europe/Berlin", TestMailRedirect: proto.String("a@b.example"),
 				UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{path}},
 			}
-			_, err := w.service.UpdateWorkspace(w.asOwner(), req)
+			_, err := f.service.UpdateWorkspace(f.asOwner(), req)
 			errs <- err
 		}()
 	}
@@ -205,37 +198,32 @@ func TestUpdateWorkspace_InParallelKeepsAllChanges(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	got, err := w.service.GetWorkspace(w.asOwner(), nil)
-	if err != nil || got.Name != "New" || got.Currency != "EUR" || got.Timezone != "Europe/Berlin" || got.GetTestMailRedirect() != "a@b.example" {
-		t.Errorf("%v, %v", got, err)
+	got, err := f.service.GetWorkspace(f.asOwner(), nil)
+	if err != nil || got.Name != "New" || got.Currency != "CHF" || got.Timezone != "Europe/Berlin" || got.GetTestMailRedirect() != "a@b.example" {
+		t.Errorf("after four updates the workspace is %v, %v", got, err)
 	}
-	if n := w.count(`select version from workspaces where id = $1`, w.id); n != 1+len(paths) {
-		t.Errorf("version %d", n)
+	if n := f.Count(`select version from workspaces where id = $1`, f.Scope.Workspace); n != 1+len(paths) {
+		t.Errorf("the version is %d, want %d", n, 1+len(paths))
 	}
-	if n := w.countAudit("workspace.update"); n != len(paths) {
-		t.Errorf("%d audit records", n)
+	if n := f.countAudit("workspace.update"); n != len(paths) {
+		t.Errorf("%d audit records, want %d", n, len(paths))
 	}
 }
 
 func TestMembers_OfOtherWorkspacesAreNotFound(t *testing.T) {
-	w := newWorld(t)
-	w.now = w.now.Add(time.Minute)
-	mine, owner := w.id, w.owner
-	other := w.newWorkspace()
-	w.id = other
-	stranger := w.newMember(affiliate.RoleManager, "stranger@shop.example")
-	w.id = mine
-	_, err := w.service.UpdateMember(w.asOwner(), &affiliatev1.UpdateMemberRequest{MemberId: stranger.String(), Role: affiliatev1.Role_ROLE_ADMIN})
-	w.requireReason(err, affiliate.ReasonNotFound)
-	_, err = w.service.RemoveMember(w.asOwner(), &affiliatev1.RemoveMemberRequest{MemberId: stranger.String()})
-	w.requireReason(err, affiliate.ReasonNotFound)
-	_, err = w.service.TransferOwnership(w.asOwner(), &affiliatev1.TransferOwnershipRequest{MemberId: stranger.String()})
-	w.requireReason(err, affiliate.ReasonNotFound)
-	if w.roleOf(owner) != affiliate.RoleOwner {
-		t.Error("the owner lost the workspace")
+	f := newFixture(t)
+	other := f.newShop()
+	stranger := other.newMember(affiliate.RoleManager)
+	_, err := f.service.UpdateMember(f.asOwner(), &affiliatev1.UpdateMemberRequest{MemberId: stranger.String(), Role: affiliatev1.Role_ROLE_ADMIN})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+	_, err = f.service.RemoveMember(f.asOwner(), &affiliatev1.RemoveMemberRequest{MemberId: stranger.String()})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+	_, err = f.service.TransferOwnership(f.asOwner(), &affiliatev1.TransferOwnershipRequest{MemberId: stranger.String()})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+	if role := f.roleOf(f.Owner); role != affiliate.RoleOwner {
+		t.Errorf("the owner now has the role %q", role)
 	}
-	w.id = other
-	if w.roleOf(stranger) != affiliate.RoleManager {
-		t.Error("a member of another workspace was changed")
+	if role := other.roleOf(stranger); role != affiliate.RoleManager {
+		t.Errorf("the member of the other workspace now has the role %q, want manager", role)
 	}
 }

@@ -8,13 +8,13 @@ import (
 )
 
 func TestGetWorkspace_ViewersSeeTheRedirectMasked(t *testing.T) {
-	w := newWorld(t)
-	got, err := w.service.GetWorkspace(w.as(w.owner, affiliate.RoleViewer, affiliate.ModeTest), nil)
+	f := newFixture(t)
+	got, err := f.service.GetWorkspace(f.as(f.Owner, affiliate.RoleViewer), nil)
 	if err != nil || got.TestMailRedirect != nil {
-		t.Fatalf("without a redirect: %v, %v", got, err)
+		t.Fatalf("GetWorkspace returned %v, %v, want no redirect", got, err)
 	}
 	redirect := "quality@shop.example"
-	if _, err := w.update(&affiliatev1.UpdateWorkspaceRequest{TestMailRedirect: &redirect}, "test_mail_redirect"); err != nil {
+	if _, err := f.update(&affiliatev1.UpdateWorkspaceRequest{TestMailRedirect: &redirect}, "test_mail_redirect"); err != nil {
 		t.Fatal(err)
 	}
 	for _, role := range affiliate.Roles() {
@@ -22,9 +22,9 @@ func TestGetWorkspace_ViewersSeeTheRedirectMasked(t *testing.T) {
 		if role == affiliate.RoleViewer {
 			want = "q***@shop.example"
 		}
-		got, err := w.service.GetWorkspace(w.as(w.owner, role, affiliate.ModeTest), nil)
+		got, err := f.service.GetWorkspace(f.as(f.Owner, role), nil)
 		if err != nil || got.GetTestMailRedirect() != want {
-			t.Errorf("%s: %v, %v", role, got, err)
+			t.Errorf("a member with the role %s gets the redirect %q, %v, want %q", role, got.GetTestMailRedirect(), err, want)
 		}
 	}
 }

@@ -1,0 +1,122 @@
+package workspace_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/server/workspace"
+	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// fixture is a shop in test mode, with the service under test.
+type fixture struct {
+	*pgtest.Shop
+	service  *workspace.Service
+	accounts *accountpg.Store
+	clock    *pgtest.Clock
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
+	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
+	return &fixture{shop, workspace.New(stores.Workspace(shop.Store.DB), clock.Now), accountpg.NewStore(shop.Store.DB), clock}
+}
+
+// newShop returns another workspace of the same service.
+func (f *fixture) newShop() *fixture {
+	f.Helper()
+	return &fixture{f.NewShop(affiliate.ModeTest), f.service, f.accounts, f.clock}
+}
+
+// newMember adds a member, one millisecond after the previous member.
+func (f *fixture) newMember(role affiliate.Role, changes ...pgtest.Row) affiliate.UserID {
+	f.Helper()
+	f.clock.Advance(time.Millisecond)
+	return f.NewMember(f.Scope.Workspace, role, changes...)
+}
+
+func (f *fixture) newSession(user affiliate.UserID) affiliate.SessionID {
+	f.Helper()
+	now := f.Now()
+	id := affiliate.NewID[affiliate.Session](now)
+	f.Insert("sessions", pgtest.Row{
+		"id": id, "user_id": user, "created_at": now, "idle_expires_at": now.Add(time.Hour), "expires_at": now.Add(time.Hour),
+	})
+	return id
+}
+
+// sessionWorks reports whether a call with the session would be accepted now.
+func (f *fixture) sessionWorks(session affiliate.SessionID) bool {
+	f.Helper()
+	_, _, ok, err := f.accounts.LiveSession(f.Context(), session, f.Now())
+	if err != nil {
+		f.Fatal(err)
+	}
+	return ok
+}
+
+// beginWithLock begins a transaction that locks the workspace. The transaction ends with
+// the test, unless the caller ends it.
+func (f *fixture) beginWithLock() pgx.Tx {
+	f.Helper()
+	tx, err := f.SQL.Begin(f.Context())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(f.Context())) })
+	if _, err := tx.Exec(f.Context(), `select from workspaces where id = $1 for no key update`, f.Scope.Workspace); err != nil {
+		f.Fatal(err)
+	}
+	return tx
+}
+
+// countWaitingForLock counts the connections that wait for a lock.
+func (f *fixture) countWaitingForLock() int {
+	f.Helper()
+	return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`)
+}
+
+// as returns the context of a call by a user that was authorised with a role.
+func (f *fixture) as(user affiliate.UserID, role affiliate.Role) context.Context {
+	return servertest.AsMember(f, f.Scope, user, role)
+}
+
+func (f *fixture) asOwner() context.Context { return f.as(f.Owner, affiliate.RoleOwner) }
+
+// asOwnerInLiveMode returns the context of a call by the owner in the mode that the fixture
+// does not use.
+func (f *fixture) asOwnerInLiveMode() context.Context {
+	return servertest.AsMember(f, affiliate.Scope{Workspace: f.Scope.Workspace, Mode: affiliate.ModeLive}, f.Owner, affiliate.RoleOwner)
+}
+
+// roleOf returns the role of a user, or the empty string if the user is not a member.
+func (f *fixture) roleOf(user affiliate.UserID) affiliate.Role {
+	f.Helper()
+	var role affiliate.Role
+	err := f.SQL.QueryRow(f.Context(), `select role from members where workspace_id = $1 and user_id = $2`, f.Scope.Workspace, user).Scan(&role)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		f.Fatal(err)
+	}
+	return role
+}
+
+// countAudit counts the audit records of an action.
+func (f *fixture) countAudit(action string) int {
+	f.Helper()
+	return f.Count(`select count(*) from audit_log where workspace_id = $1 and action = $2`, f.Scope.Workspace, action)
+}
+
+// countDirectoryJobs counts the jobs that update the edge directory.
+func (f *fixture) countDirectoryJobs() int {
+	f.Helper()
+	return f.CountJobs("sync_directory")
+}
