@@ -2,13 +2,9 @@ package account_test
 
 import (
 	"context"
-	"crypto/ed25519"
-	"encoding/base64"
 	"log/slog"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc/metadata"
@@ -18,23 +14,17 @@ import (
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/account"
 	"github.com/tributary-hq/tributary/server/workspace"
 )
 
-// Every change of a workspace, its members and its keys writes a line to the audit log.
-// The line contains the actor, the client's network and the request id.
+// Every change of a workspace, its members and its keys writes a record to the audit log.
+// The record contains the actor, the client's network and the request id.
 func TestWorkspaceChanges_AreAudited(t *testing.T) {
 	f := newFixture(t)
-	clock := func() time.Time { return f.now }
-	keys, err := server.ParseTokenKeys("k:"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", ed25519.SeedSize))), clock)
-	if err != nil {
-		t.Fatal(err)
-	}
 	core, err := server.New(
-		server.Config{Credentials: stores.Credentials(f.db), Tokens: keys, Limiter: unlimited{}, Log: slog.New(slog.DiscardHandler), Now: clock},
-		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: account.New(stores.Account(f.db), keys, []byte("hash key"), clock)},
-		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(f.db), clock)},
+		server.Config{Credentials: stores.Credentials(f.Store.DB), Tokens: f.keys, Limiter: unlimited{}, Log: slog.New(slog.DiscardHandler), Now: f.Now},
+		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: f.Service},
+		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(f.Store.DB), f.Now)},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +48,7 @@ func TestWorkspaceChanges_AreAudited(t *testing.T) {
 	})
 	must("register", err)
 	_, err = workspaces.UpdateWorkspace(as(owner), &affiliatev1.UpdateWorkspaceRequest{Name: "X", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name"}}})
-	must("update", err)
+	must("update the workspace", err)
 	invite := func(email string) *affiliatev1.CreatedInvite {
 		invite, err := workspaces.CreateInvite(as(owner), &affiliatev1.CreateInviteRequest{Email: email, Role: affiliatev1.Role_ROLE_VIEWER})
 		must("invite", err)
@@ -67,28 +57,28 @@ func TestWorkspaceChanges_AreAudited(t *testing.T) {
 	_, err = workspaces.RevokeInvite(as(owner), &affiliatev1.RevokeInviteRequest{InviteId: invite("revoked@example.com").Id})
 	must("revoke the invitation", err)
 	ada, err := accounts.AcceptInvite(anonymous, &affiliatev1.AcceptInviteRequest{Token: invite("ada@example.com").Token, Name: "Ada", Password: password})
-	must("accept", err)
+	must("accept the invitation", err)
 	_, err = workspaces.UpdateMember(as(owner), &affiliatev1.UpdateMemberRequest{MemberId: ada.User.Id, Role: affiliatev1.Role_ROLE_MANAGER})
 	must("update the member", err)
 	_, err = workspaces.TransferOwnership(as(owner), &affiliatev1.TransferOwnershipRequest{MemberId: ada.User.Id})
-	must("transfer", err)
+	must("transfer the ownership", err)
 	_, err = workspaces.RemoveMember(as(ada), &affiliatev1.RemoveMemberRequest{MemberId: owner.User.Id})
-	must("remove", err)
+	must("remove the member", err)
 	first, err := workspaces.CreateApiKey(as(ada), &affiliatev1.CreateApiKeyRequest{Name: "K"})
 	must("create the key", err)
 	second, err := workspaces.RollApiKey(as(ada), &affiliatev1.RollApiKeyRequest{KeyId: first.Id})
-	must("roll", err)
+	must("roll the key", err)
 	_, err = workspaces.RevokeApiKey(as(ada), &affiliatev1.RevokeApiKeyRequest{KeyId: second.Id})
 	must("revoke the key", err)
 
-	rows, _ := f.conn.Query(t.Context(), `
+	rows, _ := f.SQL.Query(t.Context(), `
 		select action || ' by ' || case actor when $2 then 'owner' when $3 then 'ada' else actor end
 			|| case mode when 'test' then ' in test' else '' end
 		from audit_log
 		where workspace_id = $1 and ip_prefix = '192.0.2.0/24' and request_id = $4
 			and (before is not null or after is not null)`, owner.Workspace.Id, owner.User.Id, ada.User.Id, request)
 	got, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	must("read", err)
+	must("read the audit log", err)
 	want := []string{
 		"workspace.create by owner", "workspace.update by owner", "member_invite.create by owner", "member_invite.create by owner",
 		"member_invite.revoke by owner", "member.join by ada", "member.update by owner", "workspace.transfer_ownership by owner",
@@ -97,25 +87,23 @@ func TestWorkspaceChanges_AreAudited(t *testing.T) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
+		t.Errorf("audit log:\n%q, want\n%q", got, want)
 	}
 
 	partner, err := accounts.RegisterPartner(anonymous, &affiliatev1.RegisterPartnerRequest{Email: "partner@example.com", Password: password, Name: "Pat"})
 	must("register a partner", err)
-	if n := f.count(t, `
+	if n := f.Count(`
 		select count(*) from account_audit_log
 		where user_id = $1 and action = 'account.create' and ip_prefix = '192.0.2.0/24' and request_id = $2
 			and before is null and after is null`, partner.User.Id, request); n != 1 {
-		t.Errorf("%d lines about the partner", n)
+		t.Errorf("%d audit records of the partner, want 1", n)
 	}
 }
 
 func TestSession_MasksMailRedirectForViewers(t *testing.T) {
 	f := newFixture(t)
-	w := f.team(t, f.merchant(t, "owner@shop.example"))
-	if _, err := f.conn.Exec(t.Context(), `update workspaces set test_mail_redirect = 'quality@shop.example'`); err != nil {
-		t.Fatal(err)
-	}
+	shop := f.team(f.merchant("owner@shop.example"))
+	f.Exec(`update workspaces set test_mail_redirect = 'quality@shop.example'`)
 	for _, role := range affiliate.Roles() {
 		want := "quality@shop.example"
 		if role == affiliate.RoleViewer {
@@ -125,7 +113,7 @@ func TestSession_MasksMailRedirectForViewers(t *testing.T) {
 		if role == affiliate.RoleOwner {
 			email = "second-owner@shop.example"
 		}
-		accepted, err := f.accept(w.invite(email, server.EnumValue[affiliatev1.Role](role)).Token, "Member", password)
+		accepted, err := f.accept(shop.invite(email, server.EnumValue[affiliatev1.Role](role)).Token, "Member", password)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -133,13 +121,13 @@ func TestSession_MasksMailRedirectForViewers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		refreshed, err := refresh(f, loggedIn.RefreshToken)
+		refreshed, err := f.refresh(loggedIn.RefreshToken)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for source, session := range map[string]*affiliatev1.SessionResponse{"accepted": accepted, "logged in": loggedIn, "refreshed": refreshed} {
 			if got := session.GetWorkspace().GetTestMailRedirect(); got != want {
-				t.Errorf("%s, %s: %s", role, source, got)
+				t.Errorf("%s, %s: the redirect is %s, want %s", role, source, got, want)
 			}
 		}
 	}

@@ -2,14 +2,11 @@ package account_test
 
 import (
 	"context"
-	"crypto/ed25519"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -31,18 +28,13 @@ func (unlimited) Allow(context.Context, server.Zone, string) server.Allowance {
 // inServer returns a client that calls the service through a server in the same process.
 func (f *fixture) inServer(t *testing.T, store account.Store) affiliatev1.AccountServiceClient {
 	t.Helper()
-	clock := func() time.Time { return f.now }
-	keys, err := server.ParseTokenKeys("k:"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", ed25519.SeedSize))), clock)
+	core, err := server.New(server.Config{
+		Credentials: f.store, Tokens: f.keys, Limiter: unlimited{}, Log: slog.New(slog.DiscardHandler), Now: f.Now,
+	}, server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: f.newService(store)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	frame, err := server.New(server.Config{
-		Credentials: f.store, Tokens: keys, Limiter: unlimited{}, Log: slog.New(slog.DiscardHandler), Now: clock,
-	}, server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: account.New(store, keys, []byte("hash key"), clock)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return affiliatev1.NewAccountServiceClient(frame.Channel())
+	return affiliatev1.NewAccountServiceClient(core.Channel())
 }
 
 // from returns the context of a call from a client with this address and user agent.
@@ -55,9 +47,10 @@ func from(t *testing.T, address, agent string) context.Context {
 	return metadata.NewOutgoingContext(t.Context(), md)
 }
 
+// origins returns the stored origins of partners as text, oldest first.
 func (f *fixture) origins(t *testing.T) (rows []string) {
 	t.Helper()
-	found, err := f.conn.Query(t.Context(), `select ip_prefix, encode(ua_hash, 'hex'), seen_at from user_origins order by seen_at, ip_prefix`)
+	found, err := f.SQL.Query(t.Context(), `select ip_prefix, encode(ua_hash, 'hex'), seen_at from user_origins order by seen_at, ip_prefix`)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,9 +68,9 @@ func (f *fixture) origins(t *testing.T) (rows []string) {
 
 func TestPartnerSessions_StoreOrigins(t *testing.T) {
 	f := newFixture(t)
-	client := f.inServer(t, stores.Account(f.db))
+	client := f.inServer(t, stores.Account(f.Store.DB))
 	agent := func(name string) string {
-		return hex.EncodeToString(affiliate.AgentHash([]byte("hash key"), name, f.now))
+		return hex.EncodeToString(affiliate.AgentHash([]byte("hash key"), name, f.Now()))
 	}
 	credentials := &affiliatev1.LoginRequest{Email: "pat@example.com", Password: password}
 
@@ -89,26 +82,26 @@ func TestPartnerSessions_StoreOrigins(t *testing.T) {
 	}
 	want := []string{"203.0.113.0/24 " + agent("Browser/1") + " 07:08:09"}
 	if got := f.origins(t); !slices.Equal(got, want) {
-		t.Fatalf("registered: %q, want %q", got, want)
+		t.Fatalf("origins after the registration: %q, want %q", got, want)
 	}
 
-	f.now = f.now.Add(time.Minute)
+	f.clock.Advance(time.Minute)
 	if _, err := client.LoginPartner(from(t, "2001:db8:1:2::3", ""), credentials); err != nil {
 		t.Fatal(err)
 	}
 	want = append(want, "2001:db8:1::/48  07:09:09")
 	if got := f.origins(t); !slices.Equal(got, want) {
-		t.Fatalf("logged in: %q, want %q", got, want)
+		t.Fatalf("origins after the login: %q, want %q", got, want)
 	}
 
 	// A client in the same network with the same browser updates the stored origin.
-	f.now = f.now.Add(time.Minute)
+	f.clock.Advance(time.Minute)
 	if _, err := client.RefreshSession(from(t, "203.0.113.200", "Browser/1"), &affiliatev1.RefreshSessionRequest{RefreshToken: registered.GetRefreshToken()}); err != nil {
 		t.Fatal(err)
 	}
 	want = []string{want[1], "203.0.113.0/24 " + agent("Browser/1") + " 07:10:09"}
 	if got := f.origins(t); !slices.Equal(got, want) {
-		t.Fatalf("refreshed: %q, want %q", got, want)
+		t.Fatalf("origins after the refresh: %q, want %q", got, want)
 	}
 
 	// Rejected calls and calls of merchants store no origins.
@@ -120,9 +113,9 @@ func TestPartnerSessions_StoreOrigins(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := f.origins(t); !slices.Equal(got, want) {
-		t.Errorf("after rejected calls and a merchant's call: %q", got)
+		t.Errorf("origins after rejected calls and a merchant's call: %q, want %q", got, want)
 	}
-	if n := f.count(t, `select count(*) from user_origins where position('203.0.113.9' in ip_prefix) + position('Browser' in encode(ua_hash, 'escape')) > 0`); n != 0 {
+	if n := f.Count(`select count(*) from user_origins where position('203.0.113.9' in ip_prefix) + position('Browser' in encode(ua_hash, 'escape')) > 0`); n != 0 {
 		t.Error("an address or a user agent is stored in clear text")
 	}
 }
@@ -136,7 +129,7 @@ func (originFailingStore) StoreOrigin(context.Context, affiliate.Origin) error {
 
 func TestSession_OpensWhenOriginCannotBeStored(t *testing.T) {
 	f := newFixture(t)
-	client := f.inServer(t, originFailingStore{stores.Account(f.db)})
+	client := f.inServer(t, originFailingStore{stores.Account(f.Store.DB)})
 	session, err := client.RegisterPartner(from(t, "203.0.113.9", "Browser/1"), &affiliatev1.RegisterPartnerRequest{
 		Email: "pat@example.com", Password: password, Name: "Pat",
 	})

@@ -1,0 +1,79 @@
+package account_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/account"
+	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+const password = "correct horse battery"
+
+// fixture is an empty database with the service under test.
+type fixture struct {
+	*account.Service
+	*pgtest.Fixture
+	store *accountpg.Store
+	keys  *server.TokenKeys
+	clock *pgtest.Clock
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
+	f := &fixture{Fixture: pgtest.Open(t, clock.Now), clock: clock}
+	f.store = accountpg.NewStore(f.Store.DB)
+	var err error
+	f.keys, err = server.ParseTokenKeys("k:"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", ed25519.SeedSize))), f.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Service = f.newService(stores.Account(f.Store.DB))
+	return f
+}
+
+// newService returns an account service that uses a store.
+func (f *fixture) newService(store account.Store) *account.Service {
+	return account.New(store, f.keys, []byte("hash key"), f.Now)
+}
+
+// merchant registers a merchant with a workspace.
+func (f *fixture) merchant(email string) *affiliatev1.SessionResponse {
+	f.Helper()
+	session, err := f.RegisterMerchant(f.Context(), &affiliatev1.RegisterMerchantRequest{
+		Email: email, Password: password, Name: "Mara", WorkspaceName: "Shop",
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return session
+}
+
+func (f *fixture) refresh(token string) (*affiliatev1.SessionResponse, error) {
+	return f.RefreshSession(context.Background(), &affiliatev1.RefreshSessionRequest{RefreshToken: token})
+}
+
+// sessionWorks reports whether a call with the newest session of a user would be accepted
+// now.
+func (f *fixture) sessionWorks(user string) bool {
+	f.Helper()
+	var session affiliate.SessionID
+	if err := f.SQL.QueryRow(f.Context(), `select id from sessions where user_id = $1 order by created_at desc limit 1`, user).Scan(&session); err != nil {
+		f.Fatal(err)
+	}
+	_, _, ok, err := f.store.LiveSession(f.Context(), session, f.Now())
+	if err != nil {
+		f.Fatal(err)
+	}
+	return ok
+}
