@@ -19,29 +19,29 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (w *world) bulk(ctx context.Context, verb, program string, ids ...string) (*affiliatev1.BulkParticipantsResponse, error) {
+func (f *fixture) bulk(ctx context.Context, verb, program string, ids ...string) (*affiliatev1.BulkParticipantsResponse, error) {
 	if verb == "approve" {
-		return w.service.BulkApproveParticipants(ctx, &affiliatev1.BulkApproveParticipantsRequest{ProgramId: program, ParticipantIds: ids})
+		return f.service.BulkApproveParticipants(ctx, &affiliatev1.BulkApproveParticipantsRequest{ProgramId: program, ParticipantIds: ids})
 	}
-	return w.service.BulkRejectParticipants(ctx, &affiliatev1.BulkRejectParticipantsRequest{ProgramId: program, ParticipantIds: ids, Reason: proto.String("spam")})
+	return f.service.BulkRejectParticipants(ctx, &affiliatev1.BulkRejectParticipantsRequest{ProgramId: program, ParticipantIds: ids, Reason: proto.String("spam")})
 }
 
 func TestBulk_ChangesEachParticipantSeparately(t *testing.T) {
-	w := newWorld(t)
-	owner := w.asMerchant(affiliate.RoleOwner)
-	pending, pending2 := w.mustApply("Ada").Id, w.mustApply("Bob").Id
-	approved, erased := w.mustApply("Cyd").Id, w.mustApply("Dan").Id
-	if _, err := w.move(owner, "approve", w.program.String(), approved, nil); err != nil {
+	f := newFixture(t)
+	owner := f.asMerchant(affiliate.RoleOwner)
+	pending, pending2 := f.mustApply("Ada").Id, f.mustApply("Bob").Id
+	approved, erased := f.mustApply("Cyd").Id, f.mustApply("Dan").Id
+	if _, err := f.move(owner, "approve", f.Program.String(), approved, nil); err != nil {
 		t.Fatal(err)
 	}
-	w.Exec(`update participants set erased_at = $1 where id = $2`, w.now, erased)
-	own := w.program
-	w.program = w.newProgram()
-	elsewhere := w.mustApply("Eve").Id
-	w.program = own
-	unknown := affiliate.NewID[affiliate.Participant](w.now).String()
+	f.Exec(`update participants set erased_at = $1 where id = $2`, f.Now(), erased)
+	own := f.Program
+	f.Program = f.NewProgram(f.Scope)
+	elsewhere := f.mustApply("Eve").Id
+	f.Program = own
+	unknown := affiliate.NewID[affiliate.Participant](f.Now()).String()
 
-	got, err := w.bulk(owner, "reject", own.String(), unknown, pending, approved, strings.ToUpper(pending), erased, elsewhere, pending2, unknown)
+	got, err := f.bulk(owner, "reject", own.String(), unknown, pending, approved, strings.ToUpper(pending), erased, elsewhere, pending2, unknown)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,44 +66,44 @@ func TestBulk_ChangesEachParticipantSeparately(t *testing.T) {
 	if !proto.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	if w.get(pending).GetRejectionReason() != "spam" || w.Count(`select count(*) from events where type = 'participant.rejected'`) != 2 ||
-		w.Count(`select count(*) from audit_log where action = 'participant.reject'`) != 2 {
+	if f.get(pending).GetRejectionReason() != "spam" || f.Count(`select count(*) from events where type = 'participant.rejected'`) != 2 ||
+		f.Count(`select count(*) from audit_log where action = 'participant.reject'`) != 2 {
 		t.Error("the events or the audit records of the rejections are wrong")
 	}
-	if got, err := w.bulk(owner, "approve", own.String(), pending, pending2); err != nil || got.Summary.Succeeded != 2 || got.Summary.Failed != 0 {
+	if got, err := f.bulk(owner, "approve", own.String(), pending, pending2); err != nil || got.Summary.Succeeded != 2 || got.Summary.Failed != 0 {
 		t.Errorf("approve both: %v, %v", got, err)
 	}
-	w.checkCounts()
+	f.checkCounts()
 }
 
 func TestBulk_OfOtherScopesFailsCompletely(t *testing.T) {
-	w := newWorld(t)
-	p := w.mustApply("Jane")
+	f := newFixture(t)
+	p := f.mustApply("Jane")
 	as := func(workspace affiliate.WorkspaceID, mode affiliate.Mode) context.Context {
-		return server.WithPrincipal(t.Context(), server.Principal{Kind: server.MerchantToken, User: w.user, Workspace: workspace, Role: affiliate.RoleOwner, Mode: mode})
+		return server.WithPrincipal(t.Context(), server.Principal{Kind: server.MerchantToken, User: f.Owner, Workspace: workspace, Role: affiliate.RoleOwner, Mode: mode})
 	}
-	owner := w.asMerchant(affiliate.RoleOwner)
-	before := w.rowText(p.Id)
+	owner := f.asMerchant(affiliate.RoleOwner)
+	before := f.rowText(p.Id)
 	for name, tc := range map[string]struct {
 		ctx     context.Context
 		program string
 	}{
-		"another mode":      {as(w.workspace, affiliate.ModeTest), p.ProgramId},
-		"another workspace": {as(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive), p.ProgramId},
-		"another programme": {owner, w.newProgram().String()},
-		"unknown programme": {owner, affiliate.NewID[affiliate.Program](w.now).String()},
+		"another mode":      {as(f.Scope.Workspace, affiliate.ModeTest), p.ProgramId},
+		"another workspace": {as(affiliate.NewID[affiliate.Workspace](f.Now()), affiliate.ModeLive), p.ProgramId},
+		"another programme": {owner, f.NewProgram(f.Scope).String()},
+		"unknown programme": {owner, affiliate.NewID[affiliate.Program](f.Now()).String()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, verb := range []string{"approve", "reject"} {
-				if _, err := w.bulk(tc.ctx, verb, tc.program, p.Id); err == nil || err.Error() != string(affiliate.ReasonBulkAllFailed) {
+				if _, err := f.bulk(tc.ctx, verb, tc.program, p.Id); err == nil || err.Error() != string(affiliate.ReasonBulkAllFailed) {
 					t.Errorf("%s: %v", verb, err)
 				}
 			}
 		})
 	}
-	_, err := w.bulk(owner, "approve", "42", p.Id)
+	_, err := f.bulk(owner, "approve", "42", p.Id)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-	if w.rowText(p.Id) != before {
+	if f.rowText(p.Id) != before {
 		t.Error("a caller of another scope changed the participant")
 	}
 }
@@ -127,56 +127,56 @@ func (u failingStore) MoveParticipant(
 }
 
 func TestBulk_EndsAfterAnInternalError(t *testing.T) {
-	w := newWorld(t)
-	ids := []string{w.mustApply("Ada").Id, w.mustApply("Bob").Id, w.mustApply("Cyd").Id}
-	service := participant.New(failingStore{w.Store, ids[1]}, w.Now)
-	req := &affiliatev1.BulkApproveParticipantsRequest{ProgramId: w.program.String(), ParticipantIds: ids}
-	if _, err := service.BulkApproveParticipants(w.asMerchant(affiliate.RoleOwner), req); !errors.Is(err, errInternal) {
+	f := newFixture(t)
+	ids := []string{f.mustApply("Ada").Id, f.mustApply("Bob").Id, f.mustApply("Cyd").Id}
+	service := participant.New(failingStore{f.Store, ids[1]}, f.Now)
+	req := &affiliatev1.BulkApproveParticipantsRequest{ProgramId: f.Program.String(), ParticipantIds: ids}
+	if _, err := service.BulkApproveParticipants(f.asMerchant(affiliate.RoleOwner), req); !errors.Is(err, errInternal) {
 		t.Fatalf("got %v", err)
 	}
-	got, err := w.service.BulkApproveParticipants(w.asMerchant(affiliate.RoleOwner), req)
+	got, err := f.service.BulkApproveParticipants(f.asMerchant(affiliate.RoleOwner), req)
 	if err != nil || got.Results[0].GetCode() != string(affiliate.ReasonParticipantState) || !got.Results[1].Success || !got.Results[2].Success {
 		t.Errorf("again: %v, %v", got, err)
 	}
 }
 
 func TestListCounts_AreRightAfterParallelChanges(t *testing.T) {
-	w := newWorld(t)
-	owner := w.asMerchant(affiliate.RoleOwner)
+	f := newFixture(t)
+	owner := f.asMerchant(affiliate.RoleOwner)
 	ids := make([]string, 12)
 	for i := range ids {
-		ids[i] = w.mustApply("Jane").Id
+		ids[i] = f.mustApply("Jane").Id
 	}
 	late := make([]affiliate.UserID, 8)
 	for i := range late {
-		late[i] = w.NewPartner("John")
+		late[i] = f.NewPartner("John")
 	}
 	var wg sync.WaitGroup
 	for _, partner := range late {
 		wg.Go(func() {
 			for range 12 {
 				// The call may be refused, depending on the participant's status at this time.
-				_, err := w.move(owner, verbs[rand.IntN(len(verbs))], w.program.String(), ids[rand.IntN(len(ids))], nil)
+				_, err := f.move(owner, verbs[rand.IntN(len(verbs))], f.Program.String(), ids[rand.IntN(len(ids))], nil)
 				if err != nil && !errors.Is(err, affiliate.Refuse(affiliate.ReasonParticipantState)) {
 					t.Error(err)
 				}
 			}
 		})
 		wg.Go(func() {
-			if _, err := w.bulk(owner, "approve", w.program.String(), ids...); err != nil && err.Error() != string(affiliate.ReasonBulkAllFailed) {
+			if _, err := f.bulk(owner, "approve", f.Program.String(), ids...); err != nil && err.Error() != string(affiliate.ReasonBulkAllFailed) {
 				t.Error(err)
 			}
 		})
 		wg.Go(func() {
-			if _, err := w.apply(partner, nil); err != nil {
+			if _, err := f.apply(partner, nil); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	w.checkCounts()
-	moves := w.Count(`select count(*) from audit_log where resource_type = 'participant' and action <> 'participant.apply'`)
-	if events := w.Count(`select count(*) from events where type not in ('participant.applied', 'link.created')`); moves == 0 || events != moves {
+	f.checkCounts()
+	moves := f.Count(`select count(*) from audit_log where resource_type = 'participant' and action <> 'participant.apply'`)
+	if events := f.Count(`select count(*) from events where type not in ('participant.applied', 'link.created')`); moves == 0 || events != moves {
 		t.Errorf("%d moves, %d events", moves, events)
 	}
 }

@@ -2,28 +2,28 @@ package participant_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server/participant"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // The call that suspends a participant flags only the first commissions. The job must
 // flag all others.
 func TestReviewWorker_FlagsTheRemainingCommissions(t *testing.T) {
 	const n = 1200
-	w := newWorld(t)
-	jane := w.mustApply("Jane")
-	owner := w.asMerchant(affiliate.RoleOwner)
-	if _, err := w.move(owner, "approve", jane.ProgramId, jane.Id, nil); err != nil {
+	f := newFixture(t)
+	jane := f.mustApply("Jane")
+	owner := f.asMerchant(affiliate.RoleOwner)
+	if _, err := f.move(owner, "approve", jane.ProgramId, jane.Id, nil); err != nil {
 		t.Fatal(err)
 	}
 	// The commissions refer to conversions and decisions that do not exist, so the foreign
 	// keys are not checked here.
-	w.Exec(`set session_replication_role = replica`)
-	w.Exec(`
+	f.Exec(`set session_replication_role = replica`)
+	f.Exec(`
 		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
 			external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents,
 			currency, base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status,
@@ -31,31 +31,26 @@ func TestReviewWorker_FlagsTheRemainingCommissions(t *testing.T) {
 		select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, t.partner_id, gen_random_uuid(), gen_random_uuid(),
 			n::text, 'pending', 'percentage', 'purchase', 2000, 1, 1, 'EUR', 1, 1, 'EUR', false, '{}', 'none', '{}', 1,
 			$1::timestamptz + n * interval '1 second', $1
-		from participants t, generate_series(1, $2::integer) n`, w.now, n)
-	w.Exec(`set session_replication_role = origin`)
-	if _, err := w.move(owner, "suspend", jane.ProgramId, jane.Id, nil); err != nil {
+		from participants t, generate_series(1, $2::integer) n`, f.Now(), n)
+	f.Exec(`set session_replication_role = origin`)
+	if _, err := f.move(owner, "suspend", jane.ProgramId, jane.Id, nil); err != nil {
 		t.Fatal(err)
 	}
 	flagged := func() int {
-		return w.Count(`select count(*) from commissions where review_reasons = '{participant_suspended}' and needs_review and version = 2`)
+		return f.Count(`select count(*) from commissions where review_reasons = '{participant_suspended}' and needs_review and version = 2`)
 	}
 	if flagged() == 0 || flagged() == n {
 		t.Errorf("the call flagged %d of %d commissions", flagged(), n)
 	}
 
 	workers := river.NewWorkers()
-	river.AddWorker(workers, participant.NewReviewWorker(w.Store, w.Now))
-	w.StartWorkers(&river.Config{
+	river.AddWorker(workers, participant.NewReviewWorker(f.Store, f.Now))
+	f.StartWorkers(&river.Config{
 		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2}},
 		Workers: workers,
 	})
-	for deadline := time.Now().Add(30 * time.Second); flagged() < n; {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d flagged in 30 s", flagged(), n)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if by := w.Texts(`select distinct actor from commission_history`); len(by) != 1 || by[0] != w.user.String() {
+	pgtest.Eventually(t, "the job flags all commissions", func() bool { return flagged() == n })
+	if by := f.Texts(`select distinct actor from commission_history`); len(by) != 1 || by[0] != f.Owner.String() {
 		t.Errorf("flagged by %v, want the user who suspended the participant", by)
 	}
 }

@@ -15,26 +15,26 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (w *world) get(id string) *affiliatev1.Participant {
-	w.t.Helper()
-	p, err := w.service.GetParticipant(w.asMerchant(affiliate.RoleOwner), &affiliatev1.GetParticipantRequest{ProgramId: w.program.String(), ParticipantId: id})
+func (f *fixture) get(id string) *affiliatev1.Participant {
+	f.Helper()
+	p, err := f.service.GetParticipant(f.asMerchant(affiliate.RoleOwner), &affiliatev1.GetParticipantRequest{ProgramId: f.Program.String(), ParticipantId: id})
 	if err != nil {
-		w.t.Fatal(err)
+		f.Fatal(err)
 	}
 	return p
 }
 
 // listNames lists the participants of the programme and returns the partners' names in
 // the order of the response.
-func (w *world) listNames(role affiliate.Role, req *affiliatev1.ListParticipantsRequest) (names []string, total int64) {
-	w.t.Helper()
-	req.ProgramId = w.program.String()
-	if wrong := w.service.Check(req); len(wrong) > 0 {
-		w.t.Fatal(wrong.Err())
+func (f *fixture) listNames(role affiliate.Role, req *affiliatev1.ListParticipantsRequest) (names []string, total int64) {
+	f.Helper()
+	req.ProgramId = f.Program.String()
+	if wrong := f.service.Check(req); len(wrong) > 0 {
+		f.Fatal(wrong.Err())
 	}
-	list, err := w.service.ListParticipants(w.asMerchant(role), req)
+	list, err := f.service.ListParticipants(f.asMerchant(role), req)
 	if err != nil {
-		w.t.Fatal(err)
+		f.Fatal(err)
 	}
 	names = []string{}
 	for _, p := range list.Data {
@@ -43,11 +43,11 @@ func (w *world) listNames(role affiliate.Role, req *affiliatev1.ListParticipants
 	return names, list.Total
 }
 
-func (w *world) newGroup(program affiliate.ProgramID) affiliate.GroupID {
-	w.t.Helper()
-	id := affiliate.NewID[affiliate.Group](w.now)
-	w.Exec(`insert into groups (workspace_id, id, program_id, name, rate_bps, created_at, updated_at) values ($1, $2, $3, gen_random_uuid()::text, 1000, $4, $4)`,
-		w.workspace, id, program, w.now)
+func (f *fixture) newGroup(program affiliate.ProgramID) affiliate.GroupID {
+	f.Helper()
+	id := affiliate.NewID[affiliate.Group](f.Now())
+	f.Exec(`insert into groups (workspace_id, id, program_id, name, rate_bps, created_at, updated_at) values ($1, $2, $3, gen_random_uuid()::text, 1000, $4, $4)`,
+		f.Scope.Workspace, id, program, f.Now())
 	return id
 }
 
@@ -55,14 +55,14 @@ func (w *world) newGroup(program affiliate.ProgramID) affiliate.GroupID {
 // added to them, plus the balance. Only amounts in the programme's currency count. All
 // methods return the same stats.
 func TestParticipantStats_IncludeUnfoldedDeltas(t *testing.T) {
-	w := newWorld(t)
-	p, other := w.mustApply("Jane"), w.mustApply("John")
-	w.Exec(`update participant_totals set clicks = 10, conversions = 3, revenue_cents = 5000, commission_cents = 500 where participant_id = $1`, p.Id)
+	f := newFixture(t)
+	p, other := f.mustApply("Jane"), f.mustApply("John")
+	f.Exec(`update participant_totals set clicks = 10, conversions = 3, revenue_cents = 5000, commission_cents = 500 where participant_id = $1`, p.Id)
 	delta := func(participant, currency string, clicks, conversions, revenue, commission int64) {
-		w.Exec(`
+		f.Exec(`
 			insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, hour, currency, clicks, conversions, revenue_cents, commission_cents)
 			values ($1, gen_random_uuid(), 'live', $2, $3, $4, $5, $6, $7, $8, $9)`,
-			w.workspace, w.program, participant, w.now, currency, clicks, conversions, revenue, commission)
+			f.Scope.Workspace, f.Program, participant, f.Now(), currency, clicks, conversions, revenue, commission)
 	}
 	delta(p.Id, "", 2, 0, 0, 0)
 	delta(p.Id, "EUR", 0, 1, 700, 70)
@@ -70,8 +70,8 @@ func TestParticipantStats_IncludeUnfoldedDeltas(t *testing.T) {
 	delta(p.Id, "USD", 0, 1, 9000, 900)
 	delta(other.Id, "EUR", 1, 1, 1, 1)
 	addBalance := func(participant, currency string, slot, cents int64) {
-		w.Exec(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents) values ($1, $2, $3, $4, $5)`,
-			w.workspace, participant, currency, slot, cents)
+		f.Exec(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents) values ($1, $2, $3, $4, $5)`,
+			f.Scope.Workspace, participant, currency, slot, cents)
 	}
 	addBalance(p.Id, "EUR", 0, 400)
 	addBalance(p.Id, "EUR", 5, -60)
@@ -84,18 +84,18 @@ func TestParticipantStats_IncludeUnfoldedDeltas(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	check("get", w.get(p.Id))
-	list, err := w.service.ListParticipants(w.asMerchant(affiliate.RoleViewer), &affiliatev1.ListParticipantsRequest{ProgramId: p.ProgramId, SortBy: proto.String("clicks")})
+	check("get", f.get(p.Id))
+	list, err := f.service.ListParticipants(f.asMerchant(affiliate.RoleViewer), &affiliatev1.ListParticipantsRequest{ProgramId: p.ProgramId, SortBy: proto.String("clicks")})
 	if err != nil || list.Data[0].Id != p.Id {
 		t.Fatalf("%v, %v", list, err)
 	}
 	check("list", list.Data[0])
-	moved, err := w.move(w.asMerchant(affiliate.RoleOwner), "approve", p.ProgramId, p.Id, nil)
+	moved, err := f.move(f.asMerchant(affiliate.RoleOwner), "approve", p.ProgramId, p.Id, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	check("move", moved)
-	patched, err := w.update(p.Id, &affiliatev1.UpdateParticipantRequest{Note: proto.String("N")}, "note")
+	patched, err := f.update(p.Id, &affiliatev1.UpdateParticipantRequest{Note: proto.String("N")}, "note")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,34 +103,34 @@ func TestParticipantStats_IncludeUnfoldedDeltas(t *testing.T) {
 }
 
 func TestListParticipants_FiltersSearchesAndSorts(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	ids := map[string]string{}
 	for i, name := range []string{"Ada", "Bob", "bobby", "Cy_d", "Eve"} {
-		w.now = w.now.Add(time.Second)
-		p := w.mustApply(name)
+		f.clock.Advance(time.Second)
+		p := f.mustApply(name)
 		ids[name] = p.Id
-		w.Exec(`update participant_totals set clicks = $2, conversions = $3, revenue_cents = $4, commission_cents = $5 where participant_id = $1`,
+		f.Exec(`update participant_totals set clicks = $2, conversions = $3, revenue_cents = $4, commission_cents = $5 where participant_id = $1`,
 			p.Id, i, (i*2)%5, (i*3)%5, (i*4)%5)
-		w.Exec(`update participants set partner_email = $2 where id = $1`, p.Id, fmt.Sprintf("Mail%d@%s.example", i, name))
+		f.Exec(`update participants set partner_email = $2 where id = $1`, p.Id, fmt.Sprintf("Mail%d@%s.example", i, name))
 	}
 	// Another programme has participants with the same names.
-	own, group := w.program, w.newGroup(w.program)
-	w.program = w.newProgram()
-	elsewhere := w.newGroup(w.program)
+	own, group := f.Program, f.newGroup(f.Program)
+	f.Program = f.NewProgram(f.Scope)
+	elsewhere := f.newGroup(f.Program)
 	for _, name := range []string{"Ada", "Bob"} {
-		w.mustApply(name)
+		f.mustApply(name)
 	}
-	w.program = own
+	f.Program = own
 	for _, name := range []string{"Bob", "Eve"} {
-		if _, err := w.update(ids[name], &affiliatev1.UpdateParticipantRequest{GroupId: proto.String(group.String())}, "group_id"); err != nil {
+		if _, err := f.update(ids[name], &affiliatev1.UpdateParticipantRequest{GroupId: proto.String(group.String())}, "group_id"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := w.update(ids["Ada"], &affiliatev1.UpdateParticipantRequest{ReferralCode: "Zeta-1"}, "referral_code"); err != nil {
+	if _, err := f.update(ids["Ada"], &affiliatev1.UpdateParticipantRequest{ReferralCode: "Zeta-1"}, "referral_code"); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"Bob", "Cy_d"} {
-		if _, err := w.move(w.asMerchant(affiliate.RoleOwner), "approve", own.String(), ids[name], nil); err != nil {
+		if _, err := f.move(f.asMerchant(affiliate.RoleOwner), "approve", own.String(), ids[name], nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -166,26 +166,26 @@ func TestListParticipants_FiltersSearchesAndSorts(t *testing.T) {
 		"no match":                {&request{Search: proto.String("nobody")}, []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, total := w.listNames(affiliate.RoleManager, tc.req)
+			got, total := f.listNames(affiliate.RoleManager, tc.req)
 			if !slices.Equal(got, tc.want) || total != int64(len(tc.want)) {
 				t.Errorf("%v of %d, want %v", got, total, tc.want)
 			}
 		})
 	}
-	if got, total := w.listNames(affiliate.RoleViewer, &request{Search: proto.String("mail")}); len(got) != 0 || total != 0 {
+	if got, total := f.listNames(affiliate.RoleViewer, &request{Search: proto.String("mail")}); len(got) != 0 || total != 0 {
 		t.Errorf("a viewer finds %v by an address", got)
 	}
-	if got, _ := w.listNames(affiliate.RoleViewer, &request{Search: proto.String("bob")}); len(got) != 2 {
+	if got, _ := f.listNames(affiliate.RoleViewer, &request{Search: proto.String("bob")}); len(got) != 2 {
 		t.Errorf("a viewer finds %v by a name", got)
 	}
-	if got, total := w.listNames(affiliate.RoleManager, &request{Search: proto.String("mail"), Page: proto.Int32(2), PageSize: proto.Int32(3)}); !slices.Equal(got, []string{"Bob", "Ada"}) || total != 5 {
+	if got, total := f.listNames(affiliate.RoleManager, &request{Search: proto.String("mail"), Page: proto.Int32(2), PageSize: proto.Int32(3)}); !slices.Equal(got, []string{"Bob", "Ada"}) || total != 5 {
 		t.Errorf("the second page has %v of %d", got, total)
 	}
 
 	for name, group := range map[string]affiliate.GroupID{
-		"another programme's": elsewhere, "an unknown": affiliate.NewID[affiliate.Group](w.now),
+		"another programme's": elsewhere, "an unknown": affiliate.NewID[affiliate.Group](f.Now()),
 	} {
-		_, err := w.service.ListParticipants(w.asMerchant(affiliate.RoleManager), &request{ProgramId: own.String(), GroupId: proto.String(group.String())})
+		_, err := f.service.ListParticipants(f.asMerchant(affiliate.RoleManager), &request{ProgramId: own.String(), GroupId: proto.String(group.String())})
 		if !errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 			t.Errorf("%s group: %v", name, err)
 		}
@@ -193,11 +193,11 @@ func TestListParticipants_FiltersSearchesAndSorts(t *testing.T) {
 
 	// The other mode and another workspace do not have the programme.
 	for _, other := range []server.Principal{
-		{Workspace: w.workspace, Mode: affiliate.ModeTest},
-		{Workspace: affiliate.NewID[affiliate.Workspace](w.now), Mode: affiliate.ModeLive},
+		{Workspace: f.Scope.Workspace, Mode: affiliate.ModeTest},
+		{Workspace: affiliate.NewID[affiliate.Workspace](f.Now()), Mode: affiliate.ModeLive},
 	} {
-		other.Kind, other.User, other.Role = server.MerchantToken, w.user, affiliate.RoleOwner
-		_, err := w.service.ListParticipants(server.WithPrincipal(t.Context(), other), &request{ProgramId: own.String(), Search: proto.String("bob")})
+		other.Kind, other.User, other.Role = server.MerchantToken, f.Owner, affiliate.RoleOwner
+		_, err := f.service.ListParticipants(server.WithPrincipal(t.Context(), other), &request{ProgramId: own.String(), Search: proto.String("bob")})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 }

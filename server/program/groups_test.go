@@ -20,26 +20,26 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (w *world) createGroup(programID, name string) *affiliatev1.Group {
-	w.t.Helper()
-	g, err := w.service.CreateGroup(w.liveContext(), &affiliatev1.CreateGroupRequest{ProgramId: programID, Name: name, Percentage: proto.Float64(12.5)})
+func (f *fixture) createGroup(programID, name string) *affiliatev1.Group {
+	f.Helper()
+	g, err := f.service.CreateGroup(f.liveContext(), &affiliatev1.CreateGroupRequest{ProgramId: programID, Name: name, Percentage: proto.Float64(12.5)})
 	if err != nil {
-		w.t.Fatal(err)
+		f.Fatal(err)
 	}
 	return g
 }
 
-func (w *world) updateGroup(g *affiliatev1.Group, req *affiliatev1.UpdateGroupRequest, paths ...string) (*affiliatev1.Group, error) {
-	w.now = w.now.Add(time.Second)
+func (f *fixture) updateGroup(g *affiliatev1.Group, req *affiliatev1.UpdateGroupRequest, paths ...string) (*affiliatev1.Group, error) {
+	f.clock.Advance(time.Second)
 	req.ProgramId, req.GroupId, req.UpdateMask = g.ProgramId, g.Id, &fieldmaskpb.FieldMask{Paths: paths}
-	if wrong := w.service.Check(req); len(wrong) > 0 {
+	if wrong := f.service.Check(req); len(wrong) > 0 {
 		return nil, wrong.Err()
 	}
-	return w.service.UpdateGroup(w.liveContext(), req)
+	return f.service.UpdateGroup(f.liveContext(), req)
 }
 
-func (w *world) deleteGroup(g *affiliatev1.Group) error {
-	_, err := w.service.DeleteGroup(w.liveContext(), &affiliatev1.DeleteGroupRequest{ProgramId: g.ProgramId, GroupId: g.Id})
+func (f *fixture) deleteGroup(g *affiliatev1.Group) error {
+	_, err := f.service.DeleteGroup(f.liveContext(), &affiliatev1.DeleteGroupRequest{ProgramId: g.ProgramId, GroupId: g.Id})
 	return err
 }
 
@@ -49,7 +49,7 @@ type executor interface {
 }
 
 // join creates a new partner as a participant in the group.
-func (w *world) join(db executor, g *affiliatev1.Group) error {
+func (f *fixture) join(db executor, g *affiliatev1.Group) error {
 	const join = `
 		with partner as (
 			insert into users (id, kind, email, password_hash, name, created_at)
@@ -59,53 +59,53 @@ func (w *world) join(db executor, g *affiliatev1.Group) error {
 		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, group_id, status, referral_code,
 			application_answers, applied_at, created_at, updated_at)
 		select $1, gen_random_uuid(), $2, 'live', id, name, email, $3, 'approved', id::text, '{}', $4, $4, $4 from partner`
-	_, err := db.Exec(w.t.Context(), join, w.workspace, g.ProgramId, g.Id, w.now)
+	_, err := db.Exec(f.Context(), join, f.scope.Workspace, g.ProgramId, g.Id, f.Now())
 	return err
 }
 
 // invite creates an invitation that names the group.
-func (w *world) invite(g *affiliatev1.Group, expires time.Time, ended *time.Time) {
-	w.t.Helper()
-	w.Exec(`
+func (f *fixture) invite(g *affiliatev1.Group, expires time.Time, ended *time.Time) {
+	f.Helper()
+	f.Exec(`
 		insert into participant_invites (workspace_id, id, program_id, mode, email, group_id, digest, invited_by, created_at, expires_at, ended_at)
 		values ($1, gen_random_uuid(), $2, 'live', 'a@b.example', $3, sha256(gen_random_uuid()::text::bytea), $4, $5, $6, $7)`,
-		w.workspace, g.ProgramId, g.Id, w.user, w.now, expires, ended)
+		f.scope.Workspace, g.ProgramId, g.Id, f.owner, f.Now(), expires, ended)
 }
 
-func (w *world) connect() *pgx.Conn {
-	w.t.Helper()
-	conn, err := pgx.ConnectConfig(w.t.Context(), w.SQL.Config().ConnConfig)
+func (f *fixture) connect() *pgx.Conn {
+	f.Helper()
+	conn, err := pgx.ConnectConfig(f.Context(), f.SQL.Config().ConnConfig)
 	if err != nil {
-		w.t.Fatal(err)
+		f.Fatal(err)
 	}
-	w.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	f.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
 
 // waitUntilBlocked waits until a statement waits for a lock of conn.
-func (w *world) waitUntilBlocked(conn *pgx.Conn) {
-	w.t.Helper()
+func (f *fixture) waitUntilBlocked(conn *pgx.Conn) {
+	f.Helper()
 	pid := conn.PgConn().PID()
-	for w.Count(`select count(*) from pg_stat_activity where $1 = any(pg_blocking_pids(pid))`, pid) == 0 {
-		if err := w.t.Context().Err(); err != nil {
-			w.t.Fatal(err)
+	for f.Count(`select count(*) from pg_stat_activity where $1 = any(pg_blocking_pids(pid))`, pid) == 0 {
+		if err := f.Context().Err(); err != nil {
+			f.Fatal(err)
 		}
 	}
 }
 
 func TestListGroups(t *testing.T) {
-	w := newWorld(t)
-	p, other := w.create(&affiliatev1.CreateProgramRequest{Name: "P"}), w.create(&affiliatev1.CreateProgramRequest{Name: "Other"})
-	gold, err := w.service.CreateGroup(w.liveContext(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "gold", FlatAmountCents: proto.Int64(0)})
+	f := newFixture(t)
+	p, other := f.create(&affiliatev1.CreateProgramRequest{Name: "P"}), f.create(&affiliatev1.CreateProgramRequest{Name: "Other"})
+	gold, err := f.service.CreateGroup(f.liveContext(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "gold", FlatAmountCents: proto.Int64(0)})
 	if err != nil || gold.Percentage != nil || gold.FlatAmountCents == nil || gold.Participants != 0 || gold.ProgramId != p.Id {
 		t.Fatalf("%v, %v", gold, err)
 	}
 	for _, name := range []string{"Silver", "bronze", "Zinc"} {
-		w.createGroup(p.Id, name)
+		f.createGroup(p.Id, name)
 	}
-	w.createGroup(other.Id, "GOLD")
+	f.createGroup(other.Id, "GOLD")
 	for range 3 {
-		if err := w.join(w.SQL, gold); err != nil {
+		if err := f.join(f.SQL, gold); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -115,7 +115,7 @@ func TestListGroups(t *testing.T) {
 	}{
 		{1, 20, []string{"bronze", "gold", "Silver", "Zinc"}}, {2, 2, []string{"Silver", "Zinc"}}, {3, 2, nil},
 	} {
-		list, err := w.service.ListGroups(w.liveContext(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id, Page: &tc.page, PageSize: &tc.size})
+		list, err := f.service.ListGroups(f.liveContext(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id, Page: &tc.page, PageSize: &tc.size})
 		if err != nil || list.Total != 4 || list.Page != tc.page || list.Limit != tc.size {
 			t.Fatalf("%v, %v", list, err)
 		}
@@ -130,29 +130,29 @@ func TestListGroups(t *testing.T) {
 			t.Errorf("page %d: %v", tc.page, names)
 		}
 	}
-	if err := w.deleteGroup(w.createGroup(p.Id, "Iron")); err != nil {
+	if err := f.deleteGroup(f.createGroup(p.Id, "Iron")); err != nil {
 		t.Error(err)
 	}
-	if n := w.Count(`select count(*) from audit_log where resource_type = 'group' and mode = 'live' and action = 'group.create' and actor = $1`, w.user.String()); n != 6 {
+	if n := f.Count(`select count(*) from audit_log where resource_type = 'group' and mode = 'live' and action = 'group.create' and actor = $1`, f.owner.String()); n != 6 {
 		t.Errorf("%d audit records of creations", n)
 	}
-	if n := w.Count(`select count(*) from audit_log where action = 'group.delete' and before->>'name' = 'Iron' and (before->>'percentage')::numeric = 12.5 and after is null`); n != 1 {
+	if n := f.Count(`select count(*) from audit_log where action = 'group.delete' and before->>'name' = 'Iron' and (before->>'percentage')::numeric = 12.5 and after is null`); n != 1 {
 		t.Errorf("%d audit records of the deletion", n)
 	}
-	if n := w.Count(`select count(*) from events`); n != 0 {
+	if n := f.Count(`select count(*) from events`); n != 0 {
 		t.Errorf("%d events, but groups have no event types", n)
 	}
 }
 
 func TestGroupNames_AreUniqueIgnoringCase(t *testing.T) {
-	w := newWorld(t)
-	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	f := newFixture(t)
+	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	errs := make([]error, 20)
 	var wg sync.WaitGroup
 	for i := range errs {
 		wg.Go(func() {
 			name := []string{"Gold", "GOLD", "gold"}[i%3]
-			_, errs[i] = w.service.CreateGroup(w.liveContext(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: name, Percentage: proto.Float64(1)})
+			_, errs[i] = f.service.CreateGroup(f.liveContext(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: name, Percentage: proto.Float64(1)})
 		})
 	}
 	wg.Wait()
@@ -164,20 +164,20 @@ func TestGroupNames_AreUniqueIgnoringCase(t *testing.T) {
 		}
 		pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "name")
 	}
-	if created != 1 || w.Count(`select count(*) from groups`) != 1 || w.Count(`select count(*) from audit_log where action = 'group.create'`) != 1 {
+	if created != 1 || f.Count(`select count(*) from groups`) != 1 || f.Count(`select count(*) from audit_log where action = 'group.create'`) != 1 {
 		t.Errorf("%d of 20 groups with the same name were created", created)
 	}
-	silver := w.createGroup(p.Id, "Silver")
-	_, err := w.updateGroup(silver, &affiliatev1.UpdateGroupRequest{Name: "gOLD"}, "name")
+	silver := f.createGroup(p.Id, "Silver")
+	_, err := f.updateGroup(silver, &affiliatev1.UpdateGroupRequest{Name: "gOLD"}, "name")
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "name")
-	if renamed, err := w.updateGroup(silver, &affiliatev1.UpdateGroupRequest{Name: "SILVER"}, "name"); err != nil || renamed.Name != "SILVER" {
+	if renamed, err := f.updateGroup(silver, &affiliatev1.UpdateGroupRequest{Name: "SILVER"}, "name"); err != nil || renamed.Name != "SILVER" {
 		t.Errorf("%v, %v", renamed, err)
 	}
 }
 
 func TestUpdateGroup(t *testing.T) {
-	w := newWorld(t)
-	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	f := newFixture(t)
+	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	type req = affiliatev1.UpdateGroupRequest
 	for i, tc := range []struct {
 		name    string
@@ -202,10 +202,10 @@ func TestUpdateGroup(t *testing.T) {
 		{"no mask", &req{Name: "New"}, nil, nil, "update_mask"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w.Exec(`delete from groups`)
-			before := w.createGroup(p.Id, "G")
-			got, err := w.updateGroup(before, tc.req, tc.paths...)
-			records := w.Count(`select count(*) from audit_log where resource_id = $1 and action = 'group.update'`, before.Id)
+			f.Exec(`delete from groups`)
+			before := f.createGroup(p.Id, "G")
+			got, err := f.updateGroup(before, tc.req, tc.paths...)
+			records := f.Count(`select count(*) from audit_log where resource_id = $1 and action = 'group.update'`, before.Id)
 			if tc.invalid != "" {
 				if pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.invalid); records != 0 {
 					t.Errorf("%d: a refused update has an audit record", i)
@@ -222,11 +222,11 @@ func TestUpdateGroup(t *testing.T) {
 				t.Fatalf("%v, %v, %d audit records", got, err, records)
 			}
 			want.UpdatedAt = got.UpdatedAt
-			list, err := w.service.ListGroups(w.liveContext(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id})
+			list, err := f.service.ListGroups(f.liveContext(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id})
 			if err != nil || !proto.Equal(got, want) || !proto.Equal(list.Data[0], want) {
 				t.Errorf("got %v, listed %v, %v\nwant %v", got, list, err, want)
 			}
-			if n := w.Count(`select version from groups where id = $1`, before.Id); n != 1+changes {
+			if n := f.Count(`select version from groups where id = $1`, before.Id); n != 1+changes {
 				t.Errorf("version %d", n)
 			}
 		})
@@ -256,23 +256,23 @@ func TestCheck_CreateGroup(t *testing.T) {
 }
 
 func TestGroups_OfArchivedProgramAreReadOnly(t *testing.T) {
-	w := newWorld(t)
-	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
-	g := w.createGroup(p.Id, "G")
-	if _, err := w.move(w.liveContext(), "archive", p.Id); err != nil {
+	f := newFixture(t)
+	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	g := f.createGroup(p.Id, "G")
+	if _, err := f.move(f.liveContext(), "archive", p.Id); err != nil {
 		t.Fatal(err)
 	}
-	_, err := w.service.CreateGroup(w.liveContext(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "H", Percentage: proto.Float64(1)})
+	_, err := f.service.CreateGroup(f.liveContext(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "H", Percentage: proto.Float64(1)})
 	if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid); metadata["status"] != "archived" {
 		t.Errorf("metadata %v", metadata)
 	}
-	_, err = w.updateGroup(g, &affiliatev1.UpdateGroupRequest{Name: "H"}, "name")
+	_, err = f.updateGroup(g, &affiliatev1.UpdateGroupRequest{Name: "H"}, "name")
 	pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid)
-	list, err := w.service.ListGroups(w.liveContext(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id})
+	list, err := f.service.ListGroups(f.liveContext(), &affiliatev1.ListGroupsRequest{ProgramId: p.Id})
 	if err != nil || len(list.Data) != 1 || list.Data[0].Name != "G" {
 		t.Errorf("%v, %v", list, err)
 	}
-	if rules, err := w.service.ListProgramRules(w.liveContext(), &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id}); err != nil || len(rules.Data) != 1 {
+	if rules, err := f.service.ListProgramRules(f.liveContext(), &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id}); err != nil || len(rules.Data) != 1 {
 		t.Errorf("%v, %v", rules, err)
 	}
 }
@@ -280,9 +280,9 @@ func TestGroups_OfArchivedProgramAreReadOnly(t *testing.T) {
 // While a transaction archives the programme, CreateGroup waits. After the commit it is
 // refused.
 func TestCreateGroup_WaitsForTheArchivingOfTheProgram(t *testing.T) {
-	w := newWorld(t)
-	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
-	archiver := w.connect()
+	f := newFixture(t)
+	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	archiver := f.connect()
 	tx, err := archiver.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -292,10 +292,10 @@ func TestCreateGroup_WaitsForTheArchivingOfTheProgram(t *testing.T) {
 	}
 	created := make(chan error)
 	go func() {
-		_, err := w.service.CreateGroup(w.liveContext(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "G", Percentage: proto.Float64(1)})
+		_, err := f.service.CreateGroup(f.liveContext(), &affiliatev1.CreateGroupRequest{ProgramId: p.Id, Name: "G", Percentage: proto.Float64(1)})
 		created <- err
 	}()
-	w.waitUntilBlocked(archiver)
+	f.waitUntilBlocked(archiver)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -303,36 +303,36 @@ func TestCreateGroup_WaitsForTheArchivingOfTheProgram(t *testing.T) {
 }
 
 func TestDeleteGroup_InUseIsRefused(t *testing.T) {
-	w := newWorld(t)
-	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
-	g := w.createGroup(p.Id, "G")
+	f := newFixture(t)
+	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	g := f.createGroup(p.Id, "G")
 	expectInUse := func(participants string) {
 		t.Helper()
-		if metadata := pgtest.RequireRefusal(t, w.deleteGroup(g), affiliate.ReasonGroupInUse); metadata["participants"] != participants {
+		if metadata := pgtest.RequireRefusal(t, f.deleteGroup(g), affiliate.ReasonGroupInUse); metadata["participants"] != participants {
 			t.Errorf("metadata %v", metadata)
 		}
 	}
 	for range 2 {
-		if err := w.join(w.SQL, g); err != nil {
+		if err := f.join(f.SQL, g); err != nil {
 			t.Fatal(err)
 		}
 	}
 	expectInUse("2")
-	w.Exec(`update participants set group_id = null`)
-	w.invite(g, w.now.Add(time.Millisecond), nil)
+	f.Exec(`update participants set group_id = null`)
+	f.invite(g, f.Now().Add(time.Millisecond), nil)
 	expectInUse("0")
 	// An expired invitation and an accepted invitation do not prevent the deletion.
-	w.Exec(`delete from participant_invites`)
-	w.invite(g, w.now.Truncate(time.Millisecond), nil)
-	w.invite(g, w.now.Add(time.Hour), &w.now)
-	if err := w.deleteGroup(g); err != nil {
+	f.Exec(`delete from participant_invites`)
+	f.invite(g, f.Now().Truncate(time.Millisecond), nil)
+	f.invite(g, f.Now().Add(time.Hour), new(f.Now()))
+	if err := f.deleteGroup(g); err != nil {
 		t.Fatal(err)
 	}
-	if w.Count(`select count(*) from groups`) != 0 || w.Count(`select count(*) from participant_invites where group_id is null`) != 2 {
+	if f.Count(`select count(*) from groups`) != 0 || f.Count(`select count(*) from participant_invites where group_id is null`) != 2 {
 		t.Error("the group was not deleted, or its invitations still name it")
 	}
-	pgtest.RequireRefusal(t, w.deleteGroup(g), affiliate.ReasonNotFound)
-	if n := w.Count(`select count(*) from audit_log where action = 'group.delete'`); n != 1 {
+	pgtest.RequireRefusal(t, f.deleteGroup(g), affiliate.ReasonNotFound)
+	if n := f.Count(`select count(*) from audit_log where action = 'group.delete'`); n != 1 {
 		t.Errorf("%d audit records of the deletion", n)
 	}
 }
@@ -340,8 +340,8 @@ func TestDeleteGroup_InUseIsRefused(t *testing.T) {
 // While a transaction adds a participant to the group, DeleteGroup waits. It is refused
 // if that transaction commits and succeeds if it rolls back.
 func TestDeleteGroup_WaitsForAJoiningParticipant(t *testing.T) {
-	w := newWorld(t)
-	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	f := newFixture(t)
+	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	for _, tc := range []struct {
 		name   string
 		finish func(pgx.Tx) error
@@ -350,18 +350,18 @@ func TestDeleteGroup_WaitsForAJoiningParticipant(t *testing.T) {
 		{"committed", func(tx pgx.Tx) error { return tx.Commit(t.Context()) }, affiliate.ReasonGroupInUse},
 		{"rolled back", func(tx pgx.Tx) error { return tx.Rollback(t.Context()) }, ""},
 	} {
-		g := w.createGroup(p.Id, tc.name)
-		joiner := w.connect()
+		g := f.createGroup(p.Id, tc.name)
+		joiner := f.connect()
 		tx, err := joiner.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := w.join(tx, g); err != nil {
+		if err := f.join(tx, g); err != nil {
 			t.Fatal(err)
 		}
 		deleted := make(chan error)
-		go func() { deleted <- w.deleteGroup(g) }()
-		w.waitUntilBlocked(joiner)
+		go func() { deleted <- f.deleteGroup(g) }()
+		f.waitUntilBlocked(joiner)
 		if err := tc.finish(tx); err != nil {
 			t.Fatal(err)
 		}
@@ -374,15 +374,15 @@ func TestDeleteGroup_WaitsForAJoiningParticipant(t *testing.T) {
 // A participant joins a group while the group is deleted. Exactly one of the two
 // succeeds.
 func TestDeleteGroup_InParallelWithAJoiningParticipant(t *testing.T) {
-	w := newWorld(t)
-	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	f := newFixture(t)
+	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	for range 20 {
-		g := w.createGroup(p.Id, "G")
-		joiner := w.connect()
+		g := f.createGroup(p.Id, "G")
+		joiner := f.connect()
 		var joined, deleted error
 		var wg sync.WaitGroup
-		wg.Go(func() { joined = w.join(joiner, g) })
-		wg.Go(func() { deleted = w.deleteGroup(g) })
+		wg.Go(func() { joined = f.join(joiner, g) })
+		wg.Go(func() { deleted = f.deleteGroup(g) })
 		wg.Wait()
 		var pgErr *pgconn.PgError
 		switch {
@@ -391,45 +391,45 @@ func TestDeleteGroup_InParallelWithAJoiningParticipant(t *testing.T) {
 		default:
 			t.Fatalf("joined: %v, deleted: %v", joined, deleted)
 		}
-		w.Exec(`delete from participants`)
-		w.Exec(`delete from groups`)
+		f.Exec(`delete from participants`)
+		f.Exec(`delete from groups`)
 	}
 }
 
 func TestGroups_OfOtherScopesAreNotFound(t *testing.T) {
-	w := newWorld(t)
-	p, other := w.create(&affiliatev1.CreateProgramRequest{Name: "P"}), w.create(&affiliatev1.CreateProgramRequest{Name: "Other"})
-	g := w.createGroup(p.Id, "G")
-	unknown := affiliate.NewID[affiliate.Group](w.now).String()
+	f := newFixture(t)
+	p, other := f.create(&affiliatev1.CreateProgramRequest{Name: "P"}), f.create(&affiliatev1.CreateProgramRequest{Name: "Other"})
+	g := f.createGroup(p.Id, "G")
+	unknown := affiliate.NewID[affiliate.Group](f.Now()).String()
 	for name, tc := range map[string]struct {
 		ctx            context.Context
 		program, group string
 		programExists  bool // the caller can access the programme
 	}{
-		"another mode":               {w.asMerchant(w.workspace, affiliate.ModeTest), p.Id, g.Id, false},
-		"another workspace":          {w.asMerchant(w.NewWorkspace(), affiliate.ModeLive), p.Id, g.Id, false},
-		"another programme":          {w.liveContext(), other.Id, g.Id, true},
-		"unknown":                    {w.liveContext(), p.Id, unknown, true},
-		"not a UUID":                 {w.liveContext(), p.Id, "42", true},
-		"programme id is not a UUID": {w.liveContext(), "42", g.Id, false},
+		"another mode":               {f.asMerchant(f.scope.Workspace, affiliate.ModeTest), p.Id, g.Id, false},
+		"another workspace":          {f.asMerchant(f.NewWorkspace(), affiliate.ModeLive), p.Id, g.Id, false},
+		"another programme":          {f.liveContext(), other.Id, g.Id, true},
+		"unknown":                    {f.liveContext(), p.Id, unknown, true},
+		"not a UUID":                 {f.liveContext(), p.Id, "42", true},
+		"programme id is not a UUID": {f.liveContext(), "42", g.Id, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := w.service.UpdateGroup(tc.ctx, &affiliatev1.UpdateGroupRequest{
+			_, err := f.service.UpdateGroup(tc.ctx, &affiliatev1.UpdateGroupRequest{
 				ProgramId: tc.program, GroupId: tc.group, Name: "H", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name"}},
 			})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			_, err = w.service.DeleteGroup(tc.ctx, &affiliatev1.DeleteGroupRequest{ProgramId: tc.program, GroupId: tc.group})
+			_, err = f.service.DeleteGroup(tc.ctx, &affiliatev1.DeleteGroupRequest{ProgramId: tc.program, GroupId: tc.group})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			if tc.programExists {
 				return
 			}
-			_, err = w.service.CreateGroup(tc.ctx, &affiliatev1.CreateGroupRequest{ProgramId: tc.program, Name: "H", Percentage: proto.Float64(1)})
+			_, err = f.service.CreateGroup(tc.ctx, &affiliatev1.CreateGroupRequest{ProgramId: tc.program, Name: "H", Percentage: proto.Float64(1)})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			_, err = w.service.ListGroups(tc.ctx, &affiliatev1.ListGroupsRequest{ProgramId: tc.program})
+			_, err = f.service.ListGroups(tc.ctx, &affiliatev1.ListGroupsRequest{ProgramId: tc.program})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
-	if w.Count(`select count(*) from groups where name = 'G'`) != 1 {
+	if f.Count(`select count(*) from groups where name = 'G'`) != 1 {
 		t.Error("a caller of another scope changed the group")
 	}
 }

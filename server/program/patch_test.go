@@ -51,7 +51,7 @@ const (
 )
 
 func TestUpdateProgram(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	type req = affiliatev1.UpdateProgramRequest
 	rules := func(r *affiliatev1.CommissionRules) *req { return &req{CommissionRules: r} }
 	for _, tc := range []struct {
@@ -110,19 +110,18 @@ func TestUpdateProgram(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w.t = t
-			before := w.create(fullRequest())
+			before := f.create(fullRequest())
 			// The next case creates the same programme again.
-			defer w.Exec(`delete from programs`)
-			defer w.Exec(`delete from program_rules`)
-			defer w.Exec(`delete from events`)
+			defer f.Exec(`delete from programs`)
+			defer f.Exec(`delete from program_rules`)
+			defer f.Exec(`delete from events`)
 			want := proto.CloneOf(before)
 			tc.change(want)
 			changes := 0
 			if !proto.Equal(want, before) {
 				changes = 1
 			}
-			got, err := w.update(before.Id, tc.req, tc.paths...)
+			got, err := f.update(before.Id, tc.req, tc.paths...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -133,20 +132,20 @@ func TestUpdateProgram(t *testing.T) {
 			if !proto.Equal(got, want) {
 				t.Errorf("got  %v\nwant %v", got, want)
 			}
-			if read, err := w.service.GetProgram(w.liveContext(), &affiliatev1.GetProgramRequest{ProgramId: before.Id}); err != nil || !proto.Equal(read, got) {
+			if read, err := f.service.GetProgram(f.liveContext(), &affiliatev1.GetProgramRequest{ProgramId: before.Id}); err != nil || !proto.Equal(read, got) {
 				t.Errorf("read %v, %v", read, err)
 			}
-			if n := w.Count(`select count(*) from events`); n != changes {
+			if n := f.Count(`select count(*) from events`); n != changes {
 				t.Errorf("%d events", n)
 			}
 			// Each change is written to the edge directory.
-			if n := w.Count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'program' = $1`, before.Id); n != changes {
+			if n := f.Count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'program' = $1`, before.Id); n != changes {
 				t.Errorf("%d jobs for the edge directory", n)
 			}
-			if n := w.Count(`select count(*) from audit_log where resource_id = $1 and action = 'program.update'`, before.Id); n != changes {
+			if n := f.Count(`select count(*) from audit_log where resource_id = $1 and action = 'program.update'`, before.Id); n != changes {
 				t.Errorf("%d audit records", n)
 			}
-			if n := w.Count(`select count(*) from program_rules where program_id = $1`, before.Id); n != int(want.RulesVersion) {
+			if n := f.Count(`select count(*) from program_rules where program_id = $1`, before.Id); n != int(want.RulesVersion) {
 				t.Errorf("%d versions of the rules", n)
 			}
 		})
@@ -154,8 +153,8 @@ func TestUpdateProgram(t *testing.T) {
 }
 
 func TestUpdateProgram_RejectsInvalidRequests(t *testing.T) {
-	w := newWorld(t)
-	p := w.create(fullRequest())
+	f := newFixture(t)
+	p := f.create(fullRequest())
 	type req = affiliatev1.UpdateProgramRequest
 	rules := func(r *affiliatev1.CommissionRules) *req { return &req{CommissionRules: r} }
 	for _, tc := range []struct {
@@ -184,11 +183,11 @@ func TestUpdateProgram_RejectsInvalidRequests(t *testing.T) {
 		{"the other type's rate", rules(&affiliatev1.CommissionRules{CommissionType: percentage, Percentage: proto.Float64(1), FlatAmountCents: proto.Int64(1)}), []string{"commission_rules"}, "commission_rules.flat_amount_cents"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := w.update(p.Id, tc.req, tc.paths...)
+			_, err := f.update(p.Id, tc.req, tc.paths...)
 			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.field)
 		})
 	}
-	if read, err := w.service.GetProgram(w.liveContext(), &affiliatev1.GetProgramRequest{ProgramId: p.Id}); err != nil || !proto.Equal(read, p) {
+	if read, err := f.service.GetProgram(f.liveContext(), &affiliatev1.GetProgramRequest{ProgramId: p.Id}); err != nil || !proto.Equal(read, p) {
 		t.Errorf("after refused updates: %v, %v", read, err)
 	}
 }
@@ -243,8 +242,8 @@ func TestCheck_CreateProgram(t *testing.T) {
 // Updates of different fields run in parallel. Each update changes only its own field of
 // the row, so no update overwrites another one.
 func TestUpdateProgram_InParallelKeepsAllChanges(t *testing.T) {
-	w := newWorld(t)
-	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	f := newFixture(t)
+	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	results := make(chan error, 30)
 	for i := range cap(results) {
 		go func() {
@@ -255,7 +254,7 @@ func TestUpdateProgram_InParallelKeepsAllChanges(t *testing.T) {
 				req.CommissionRules = &affiliatev1.CommissionRules{HoldPeriodDays: proto.Int32(int32(i))}
 				req.UpdateMask = &fieldmaskpb.FieldMask{Paths: []string{"commission_rules.hold_period_days"}}
 			}
-			_, err := w.service.UpdateProgram(w.liveContext(), req)
+			_, err := f.service.UpdateProgram(f.liveContext(), req)
 			results <- err
 		}()
 	}
@@ -264,11 +263,11 @@ func TestUpdateProgram_InParallelKeepsAllChanges(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	got, err := w.service.GetProgram(w.liveContext(), &affiliatev1.GetProgramRequest{ProgramId: p.Id})
+	got, err := f.service.GetProgram(f.liveContext(), &affiliatev1.GetProgramRequest{ProgramId: p.Id})
 	if err != nil || got.GetDescription() != "D" || got.RulesVersion != 16 {
 		t.Errorf("got %v, %v", got, err)
 	}
-	if n := w.Count(`select count(distinct convert_from(body, 'UTF8')::jsonb #> '{data,object,version}') from events`); n != w.Count(`select count(*) from events`) {
+	if n := f.Count(`select count(distinct convert_from(body, 'UTF8')::jsonb #> '{data,object,version}') from events`); n != f.Count(`select count(*) from events`) {
 		t.Error("two changes have the same version")
 	}
 }

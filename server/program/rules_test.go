@@ -23,7 +23,7 @@ type (
 )
 
 func TestCreateProgram_StoresAllRules(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	given := fullRequest().CommissionRules
 	given.Tiers = []*tier{
 		{MinRevenueCents: proto.Int64(900_000), Percentage: proto.Float64(30)},
@@ -33,12 +33,12 @@ func TestCreateProgram_StoresAllRules(t *testing.T) {
 	want := proto.CloneOf(given)
 	want.Tiers = []*tier{given.Tiers[1], given.Tiers[2], given.Tiers[0]}
 	want.Recurring.Enabled = proto.Bool(true)
-	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: given})
-	read, err := w.service.GetProgram(w.liveContext(), &affiliatev1.GetProgramRequest{ProgramId: p.Id})
+	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: given})
+	read, err := f.service.GetProgram(f.liveContext(), &affiliatev1.GetProgramRequest{ProgramId: p.Id})
 	if err != nil || !proto.Equal(p.CommissionRules, want) || !proto.Equal(read, p) {
 		t.Errorf("created %v\nread %v, %v\nwant rules %v", p, read, err, want)
 	}
-	once := w.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}})
+	once := f.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}})
 	if r := once.CommissionRules.Recurring; r.GetEnabled() || r.Enabled == nil || once.CommissionRules.GetPercentage() != 20 {
 		t.Errorf("only the first payment: %v", once.CommissionRules)
 	}
@@ -47,7 +47,7 @@ func TestCreateProgram_StoresAllRules(t *testing.T) {
 // A mask can name fields at any depth. If it names an object, the present fields of the
 // object are merged. Lists are replaced. A field that is named but absent is cleared.
 func TestUpdateProgram_RulesAtEveryDepth(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	noLimit := &recurring{Enabled: proto.Bool(true)}
 	for _, tc := range []struct {
 		name   string
@@ -82,14 +82,14 @@ func TestUpdateProgram_RulesAtEveryDepth(t *testing.T) {
 		{"outside the mask", &rulesMessage{CapCents: proto.Int64(1), Recurring: &recurring{MaxMonths: proto.Int32(1)}}, []string{"commission_rules.hold_period_days"}, func(r *rulesMessage) { r.HoldPeriodDays = proto.Int32(30) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			before := w.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: fullRequest().CommissionRules})
+			before := f.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: fullRequest().CommissionRules})
 			want := proto.CloneOf(before.CommissionRules)
 			tc.change(want)
 			version := int32(1)
 			if !proto.Equal(want, before.CommissionRules) {
 				version = 2
 			}
-			got, err := w.update(before.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: tc.rules}, tc.paths...)
+			got, err := f.update(before.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: tc.rules}, tc.paths...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,41 +153,41 @@ func TestCheck_ReportsThePathOfEachInvalidRule(t *testing.T) {
 // A limit of recurring payments is invalid if the stored rules disable recurring payments.
 // Check cannot see this, so the store must reject the update.
 func TestUpdateProgram_RejectsLimitsOfDisabledRecurringPayments(t *testing.T) {
-	w := newWorld(t)
-	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}})
+	f := newFixture(t)
+	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}})
 	limit := &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{Recurring: &recurring{MaxMonths: proto.Int32(1)}}}
-	_, err := w.update(p.Id, limit, "commission_rules.recurring.max_months")
+	_, err := f.update(p.Id, limit, "commission_rules.recurring.max_months")
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "commission_rules.recurring.max_months")
 	limit.CommissionRules.Recurring.Enabled = proto.Bool(true)
-	got, err := w.update(p.Id, limit, "commission_rules.recurring.max_months", "commission_rules.recurring.enabled")
+	got, err := f.update(p.Id, limit, "commission_rules.recurring.max_months", "commission_rules.recurring.enabled")
 	if err != nil || got.CommissionRules.Recurring.GetMaxMonths() != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
 }
 
 func TestListProgramRules(t *testing.T) {
-	w := newWorld(t)
-	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	f := newFixture(t)
+	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	first := p.CreatedAt.AsTime()
 	for days := range int32(4) {
-		if _, err := w.update(p.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{HoldPeriodDays: &days}}, "commission_rules.hold_period_days"); err != nil {
+		if _, err := f.update(p.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{HoldPeriodDays: &days}}, "commission_rules.hold_period_days"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := w.update(p.Id, &affiliatev1.UpdateProgramRequest{Name: "Q"}, "name"); err != nil {
+	if _, err := f.update(p.Id, &affiliatev1.UpdateProgramRequest{Name: "Q"}, "name"); err != nil {
 		t.Fatal(err)
 	}
-	w.create(&affiliatev1.CreateProgramRequest{Name: "Another"})
+	f.create(&affiliatev1.CreateProgramRequest{Name: "Another"})
 	list := func(page, size int32) *affiliatev1.ListProgramRulesResponse {
 		t.Helper()
-		got, err := w.service.ListProgramRules(w.liveContext(), &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id, Page: &page, PageSize: &size})
+		got, err := f.service.ListProgramRules(f.liveContext(), &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id, Page: &page, PageSize: &size})
 		if err != nil || got.Total != 5 || got.Page != page || got.Limit != size {
 			t.Fatalf("%v, %v", got, err)
 		}
 		return got
 	}
 	newest := list(1, 2).Data
-	if len(newest) != 2 || newest[0].Version != 5 || newest[1].Version != 4 || newest[0].Rules.GetHoldPeriodDays() != 3 || newest[0].By != w.user.String() {
+	if len(newest) != 2 || newest[0].Version != 5 || newest[1].Version != 4 || newest[0].Rules.GetHoldPeriodDays() != 3 || newest[0].By != f.owner.String() {
 		t.Errorf("newest %v", newest)
 	}
 	if oldest := list(3, 2).Data; len(oldest) != 1 || oldest[0].Version != 1 || !oldest[0].At.AsTime().Equal(first) || !proto.Equal(oldest[0].Rules, p.CommissionRules) {
@@ -197,9 +197,9 @@ func TestListProgramRules(t *testing.T) {
 		t.Errorf("beyond the end %v", beyond)
 	}
 	for name, ctx := range map[string]context.Context{
-		"another mode": w.asMerchant(w.workspace, affiliate.ModeTest), "another workspace": w.asMerchant(w.NewWorkspace(), affiliate.ModeLive),
+		"another mode": f.asMerchant(f.scope.Workspace, affiliate.ModeTest), "another workspace": f.asMerchant(f.NewWorkspace(), affiliate.ModeLive),
 	} {
-		if got, err := w.service.ListProgramRules(ctx, &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id}); err == nil {
+		if got, err := f.service.ListProgramRules(ctx, &affiliatev1.ListProgramRulesRequest{ProgramId: p.Id}); err == nil {
 			t.Errorf("%s: %v", name, got)
 		} else {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
@@ -210,11 +210,11 @@ func TestListProgramRules(t *testing.T) {
 // Rules that were stored before a field existed are read with the field's default value.
 // An update that sets the default value changes nothing.
 func TestProgramRules_OldVersionsAreReadWithDefaults(t *testing.T) {
-	w := newWorld(t)
-	p := w.create(&affiliatev1.CreateProgramRequest{Name: "P"})
+	f := newFixture(t)
+	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P"})
 	old := `{"commission_type": "percentage", "rate_bps": 2000, "hold_period_days": 30, "auto_approval": true, "net_basis": "gross"}`
-	w.Exec(`update programs set rules = $2 where id = $1`, p.Id, old)
-	got, err := w.update(p.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(true)}}},
+	f.Exec(`update programs set rules = $2 where id = $1`, p.Id, old)
+	got, err := f.update(p.Id, &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(true)}}},
 		"commission_rules.recurring.enabled", "commission_rules.recurring.max_months", "commission_rules.tiers", "commission_rules.cap_cents")
 	if err != nil || !proto.Equal(got, p) {
 		t.Errorf("%v, %v\nwant %v", got, err, p)
