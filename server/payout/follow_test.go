@@ -12,20 +12,19 @@ import (
 )
 
 func TestPayout_ChangesWithItsCommissionsUntilItIsSent(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant()
+	f := newFixture(t)
 	reject := func(id affiliate.CommissionID) error {
-		return m.moveCommission(id, affiliate.MoveReject, affiliate.CommissionTransition{})
+		return f.moveCommission(id, affiliate.MoveReject, affiliate.CommissionTransition{})
 	}
 	flag := func(id affiliate.CommissionID) error {
-		return m.moveCommission(id, affiliate.MoveFlag, affiliate.CommissionTransition{ReviewReasons: []string{"r"}})
+		return f.moveCommission(id, affiliate.MoveFlag, affiliate.CommissionTransition{ReviewReasons: []string{"r"}})
 	}
 	refund := func(remaining int64) func(affiliate.CommissionID) error {
-		return func(id affiliate.CommissionID) error { return m.refund(id, remaining) }
+		return func(id affiliate.CommissionID) error { return f.refund(id, remaining) }
 	}
 	disputed := func(id affiliate.CommissionID) error {
-		w.Exec(`update commissions set dispute_status = 'open' where id = $1`, id)
-		return m.refund(id, 60) // any change removes the disputed commission from the payout
+		f.Exec(`update commissions set dispute_status = 'open' where id = $1`, id)
+		return f.refund(id, 60) // any change removes the disputed commission from the payout
 	}
 	for name, tc := range map[string]struct {
 		change func(affiliate.CommissionID) error
@@ -37,24 +36,24 @@ func TestPayout_ChangesWithItsCommissionsUntilItIsSent(t *testing.T) {
 	} {
 		for _, status := range []string{"draft", "pending", "processing"} {
 			t.Run(name+", "+status, func(t *testing.T) {
-				p := m.partner(name + status)
-				first := m.addCommission(p, 100)
-				w.advance(time.Minute)
-				m.addCommission(p, 100)
-				m.addCommission(p, 100)
-				b := m.mustCreateBatch()
+				p := f.partner(name + status)
+				first := f.addCommission(p, 100)
+				f.clock.Advance(time.Minute)
+				f.addCommission(p, 100)
+				f.addCommission(p, 100)
+				b := f.mustCreateBatch()
 				if status != "draft" {
-					m.confirm(b)
+					f.confirm(b)
 				}
 				if status == "processing" {
-					m.send(b)
+					f.send(b)
 				}
-				before := m.onlyPayout(b)
+				before := f.onlyPayout(b)
 				if err := tc.change(first); err != nil {
 					t.Fatal(err)
 				}
-				w.checkConsistency()
-				got := m.payout(before.Id)
+				f.checkConsistency()
+				got := f.payout(before.Id)
 				if got.Status != before.Status {
 					t.Errorf("the status is %s", got.Status)
 				}
@@ -62,7 +61,7 @@ func TestPayout_ChangesWithItsCommissionsUntilItIsSent(t *testing.T) {
 					if got.AmountCents != 300 || got.CommissionCount != 3 {
 						t.Errorf("a payout changed after it was sent: %v", got)
 					}
-					m.mustMove(got.Id, "paid")
+					f.mustMove(got.Id, "paid")
 					return
 				}
 				if got.AmountCents != tc.amount || got.CommissionCount != tc.count || len(got.Commissions) != int(tc.count) {
@@ -71,41 +70,40 @@ func TestPayout_ChangesWithItsCommissionsUntilItIsSent(t *testing.T) {
 				if tc.count == 2 && !got.PeriodStart.AsTime().After(before.PeriodStart.AsTime()) {
 					t.Errorf("the period begins at %s", got.PeriodStart.AsTime())
 				}
-				if left := w.Count(`select count(*) from commissions where id = $1 and payout_id is null`, first); left != 3-int(tc.count) {
+				if left := f.Count(`select count(*) from commissions where id = $1 and payout_id is null`, first); left != 3-int(tc.count) {
 					t.Errorf("%d commissions left the payout", left)
 				}
-				m.mustMove(got.Id, "cancel")
-				w.Exec(`update commissions set needs_review = true where payout_id is null`)
+				f.mustMove(got.Id, "cancel")
+				f.Exec(`update commissions set needs_review = true where payout_id is null`)
 			})
 		}
 	}
 }
 
 func TestPayout_IsCanceledWhenNothingRemainsToPay(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant()
-	debtor := m.partner("Debtor")
-	first, second := m.addCommission(debtor, 100), m.addCommission(debtor, 50)
-	m.addEntry(debtor, affiliate.EntryAdjustment, -60)
-	withBonus := m.partner("With bonus")
-	only := m.addCommission(withBonus, 100)
-	m.addEntry(withBonus, affiliate.EntryBonus, 30)
-	b := m.confirm(m.mustCreateBatch())
+	f := newFixture(t)
+	debtor := f.partner("Debtor")
+	first, second := f.addCommission(debtor, 100), f.addCommission(debtor, 50)
+	f.addEntry(debtor, affiliate.EntryAdjustment, -60)
+	withBonus := f.partner("With bonus")
+	only := f.addCommission(withBonus, 100)
+	f.addEntry(withBonus, affiliate.EntryBonus, 30)
+	b := f.confirm(f.mustCreateBatch())
 
-	if err := m.refund(first, 0); err != nil {
+	if err := f.refund(first, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := m.refund(only, 0); err != nil {
+	if err := f.refund(only, 0); err != nil {
 		t.Fatal(err)
 	}
-	w.checkConsistency()
-	for _, p := range m.payouts(b) {
+	f.checkConsistency()
+	for _, p := range f.payouts(b) {
 		switch p.PartnerName {
 		case "Debtor": // 50 - 60 is negative, so the next batch can have the other commission
 			if p.Status != affiliatev1.PayoutStatus_PAYOUT_STATUS_CANCELED || p.AmountCents != 90 || p.CommissionCount != 2 {
 				t.Errorf("%v", p)
 			}
-			names, objects := w.Events(p.Id)
+			names, objects := f.Events(p.Id)
 			if !slices.Contains(names, string(affiliate.EventPayoutCanceled)) || objects[len(objects)-1]["status"] != "canceled" {
 				t.Errorf("%v %v", names, objects)
 			}
@@ -115,10 +113,10 @@ func TestPayout_IsCanceledWhenNothingRemainsToPay(t *testing.T) {
 			}
 		}
 	}
-	if n := w.Count(`select count(*) from commissions where id = $1 and status = 'approved' and payout_id is null`, second); n != 1 {
+	if n := f.Count(`select count(*) from commissions where id = $1 and status = 'approved' and payout_id is null`, second); n != 1 {
 		t.Error("the canceled payout still has a commission")
 	}
-	got, err := w.service.GetPayoutBatch(m.context(), &affiliatev1.GetPayoutBatchRequest{BatchId: b.Id})
+	got, err := f.service.GetPayoutBatch(f.asFinance(), &affiliatev1.GetPayoutBatchRequest{BatchId: b.Id})
 	if err != nil || got.Status != affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED || got.ByStatus.Canceled != 1 || got.ByStatus.Pending != 1 {
 		t.Errorf("%v, %v", got, err)
 	}
@@ -127,34 +125,33 @@ func TestPayout_IsCanceledWhenNothingRemainsToPay(t *testing.T) {
 // Commissions change while their payouts are created, confirmed, sent, paid and canceled.
 // No transaction may fail with an unexpected error, and all invariants must hold.
 func TestPayouts_ChangeInParallelWithTheirCommissions(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant()
-	anna, bert := m.partner("Anna"), m.partner("Bert")
+	f := newFixture(t)
+	anna, bert := f.partner("Anna"), f.partner("Bert")
 	for range 6 {
 		var ids []affiliate.CommissionID
 		for range 5 {
-			ids = append(ids, m.addCommission(anna, 100), m.addCommission(bert, 100))
+			ids = append(ids, f.addCommission(anna, 100), f.addCommission(bert, 100))
 		}
-		b := m.mustCreateBatch()
-		payouts := m.payouts(b)
+		b := f.mustCreateBatch()
+		payouts := f.payouts(b)
 		move := rand.N(4)
 		runParallel(len(ids)+4, func(i int) {
 			var err error
 			switch {
 			case i == 0:
-				_, err = w.service.ConfirmPayoutBatch(m.context(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
+				_, err = f.service.ConfirmPayoutBatch(f.asFinance(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
 			case i == 1:
-				_, err = m.createBatch()
+				_, err = f.createBatch()
 			case i < 4 && move == 0:
-				_, err = m.export(b, 0)
+				_, err = f.export(b, 0)
 			case i < 4:
-				_, err = m.move(payouts[i-2].Id, []string{"paid", "cancel", "failed"}[move-1])
+				_, err = f.move(payouts[i-2].Id, []string{"paid", "cancel", "failed"}[move-1])
 			case i%3 == 0:
-				err = m.refund(ids[i-4], 0)
+				err = f.refund(ids[i-4], 0)
 			case i%3 == 1:
-				err = m.moveCommission(ids[i-4], affiliate.MoveReject, affiliate.CommissionTransition{})
+				err = f.moveCommission(ids[i-4], affiliate.MoveReject, affiliate.CommissionTransition{})
 			default:
-				err = m.refund(ids[i-4], 70)
+				err = f.refund(ids[i-4], 70)
 			}
 			switch reason := pgtest.ReasonOf(t, err); reason {
 			case "", affiliate.ReasonPayoutState, affiliate.ReasonCommissionTerminal:
@@ -162,10 +159,10 @@ func TestPayouts_ChangeInParallelWithTheirCommissions(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		})
-		w.checkConsistency()
-		w.Exec(`update commissions set needs_review = true where payout_id is null and status = 'approved'`)
+		f.checkConsistency()
+		f.Exec(`update commissions set needs_review = true where payout_id is null and status = 'approved'`)
 	}
-	if n := w.Count(`select count(*) from pg_stat_database where datname = current_database() and deadlocks > 0`); n != 0 {
+	if n := f.Count(`select count(*) from pg_stat_database where datname = current_database() and deadlocks > 0`); n != 0 {
 		t.Error("there was a deadlock")
 	}
 }

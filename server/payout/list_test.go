@@ -18,17 +18,16 @@ import (
 )
 
 func TestListPayouts_FiltersAndSortsByAge(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant()
-	anna, berta := m.partner("Anna"), m.partner("Berta")
+	f := newFixture(t)
+	anna, berta := f.partner("Anna"), f.partner("Berta")
 	var batches []*affiliatev1.PayoutBatch
 	for range 3 {
-		w.advance(time.Minute)
-		m.addCommission(anna, 100)
-		m.addCommission(berta, 200)
-		batches = append(batches, m.mustCreateBatch())
+		f.clock.Advance(time.Minute)
+		f.addCommission(anna, 100)
+		f.addCommission(berta, 200)
+		batches = append(batches, f.mustCreateBatch())
 	}
-	m.confirm(batches[0])
+	f.confirm(batches[0])
 	draft := affiliatev1.PayoutStatus_PAYOUT_STATUS_DRAFT
 	for name, c := range map[string]struct {
 		req  *affiliatev1.ListPayoutsRequest
@@ -39,63 +38,63 @@ func TestListPayouts_FiltersAndSortsByAge(t *testing.T) {
 		"a participant": {&affiliatev1.ListPayoutsRequest{ParticipantId: proto.String(anna.ID.String())}, 3},
 		"both":          {&affiliatev1.ListPayoutsRequest{ParticipantId: proto.String(anna.ID.String()), Status: draft}, 2},
 		"a batch":       {&affiliatev1.ListPayoutsRequest{BatchId: &batches[1].Id}, 2},
-		"a programme":   {&affiliatev1.ListPayoutsRequest{ProgramId: proto.String(m.program.String())}, 6},
+		"a programme":   {&affiliatev1.ListPayoutsRequest{ProgramId: proto.String(f.Program.String())}, 6},
 	} {
-		got, err := w.service.ListPayouts(m.context(), c.req)
+		got, err := f.service.ListPayouts(f.asFinance(), c.req)
 		if err != nil || got.Total != c.want || int64(len(got.Data)) != c.want {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
 	for _, unknown := range []*affiliatev1.ListPayoutsRequest{
-		{ProgramId: proto.String(batches[0].Id)}, {ParticipantId: proto.String(batches[0].Id)}, {BatchId: proto.String(m.program.String())},
+		{ProgramId: proto.String(batches[0].Id)}, {ParticipantId: proto.String(batches[0].Id)}, {BatchId: proto.String(f.Program.String())},
 	} {
-		if _, err := w.service.ListPayouts(m.context(), unknown); pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
+		if _, err := f.service.ListPayouts(f.asFinance(), unknown); pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 			t.Errorf("%v: %v", unknown, err)
 		}
 	}
-	page, err := w.service.ListPayouts(m.context(), &affiliatev1.ListPayoutsRequest{Page: proto.Int32(2), PageSize: proto.Int32(2)})
+	page, err := f.service.ListPayouts(f.asFinance(), &affiliatev1.ListPayoutsRequest{Page: proto.Int32(2), PageSize: proto.Int32(2)})
 	if err != nil || page.Total != 6 || len(page.Data) != 2 || page.Data[0].BatchId != batches[1].Id || page.Page != 2 || page.Limit != 2 {
 		t.Errorf("%v, %v", page, err)
 	}
-	all, err := w.service.ListPayoutBatches(m.context(), &affiliatev1.ListPayoutBatchesRequest{PageSize: proto.Int32(2)})
+	all, err := f.service.ListPayoutBatches(f.asFinance(), &affiliatev1.ListPayoutBatchesRequest{PageSize: proto.Int32(2)})
 	if err != nil || all.Total != 3 || len(all.Data) != 2 || all.Data[0].Id != batches[2].Id || all.Data[0].PayoutCount != 2 || all.Data[0].Totals[0].AmountCents != 300 {
 		t.Errorf("%v, %v", all, err)
 	}
-	if all, err = w.service.ListPayoutBatches(m.context(), &affiliatev1.ListPayoutBatchesRequest{
+	if all, err = f.service.ListPayoutBatches(f.asFinance(), &affiliatev1.ListPayoutBatchesRequest{
 		Status: affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED,
-	}); err != nil || all.Total != 1 || !proto.Equal(all.Data[0], m.getBatch(batches[0].Id)) {
+	}); err != nil || all.Total != 1 || !proto.Equal(all.Data[0], f.getBatch(batches[0].Id)) {
 		t.Errorf("%v, %v", all, err)
 	}
 }
 
-func (m *merchant) getBatch(batch string) *affiliatev1.PayoutBatch {
-	m.w.t.Helper()
-	b, err := m.w.service.GetPayoutBatch(m.context(), &affiliatev1.GetPayoutBatchRequest{BatchId: batch})
+func (f *fixture) getBatch(batch string) *affiliatev1.PayoutBatch {
+	f.Helper()
+	b, err := f.service.GetPayoutBatch(f.asFinance(), &affiliatev1.GetPayoutBatchRequest{BatchId: batch})
 	if err != nil {
-		m.w.t.Fatal(err)
+		f.Fatal(err)
 	}
 	return b
 }
 
 func TestListPartnerPayouts_ShowsOwnConfirmedPayouts(t *testing.T) {
-	w := newWorld(t)
-	m, other := w.merchant(pgtest.Row{"name": "Alpha"}), w.merchant(pgtest.Row{"name": "Beta"})
-	anna, berta := m.partner("Anna"), m.partner("Berta")
-	annaInOther := w.NewParticipant(other.scope, other.program, anna.Partner)
-	m.addCommission(anna, 100)
-	m.addCommission(berta, 200)
-	w.advance(time.Minute)
+	f := newFixture(t, pgtest.Row{"name": "Alpha"})
+	other := f.otherShop(pgtest.Row{"name": "Beta"})
+	anna, berta := f.partner("Anna"), f.partner("Berta")
+	annaInOther := f.NewParticipant(other.Scope, other.Program, anna.Partner)
+	f.addCommission(anna, 100)
+	f.addCommission(berta, 200)
+	f.clock.Advance(time.Minute)
 	other.addCommission(annaInOther, 300)
-	canceled := m.mustCreateBatch()
-	m.mustMove(m.payouts(canceled)[0].Id, "cancel")
-	m.mustMove(m.payouts(canceled)[1].Id, "cancel")
-	mine, others := m.mustCreateBatch(), other.mustCreateBatch()
+	canceled := f.mustCreateBatch()
+	f.mustMove(f.payouts(canceled)[0].Id, "cancel")
+	f.mustMove(f.payouts(canceled)[1].Id, "cancel")
+	mine, others := f.mustCreateBatch(), other.mustCreateBatch()
 	call := func(mode affiliate.Mode) context.Context {
 		return server.WithPrincipal(t.Context(), server.Principal{Kind: server.PartnerToken, User: anna.Partner, Mode: mode})
 	}
 	list := func(mode affiliate.Mode, req *affiliatev1.ListPartnerPayoutsRequest) string {
 		t.Helper()
-		got, err := w.service.ListPartnerPayouts(call(mode), req)
+		got, err := f.service.ListPartnerPayouts(call(mode), req)
 		if err != nil || got.Total != int64(len(got.Data)) {
 			t.Fatalf("%v, %v", got, err)
 		}
@@ -111,8 +110,8 @@ func TestListPartnerPayouts_ShowsOwnConfirmedPayouts(t *testing.T) {
 	if got := list("live", &affiliatev1.ListPartnerPayoutsRequest{}); got != "" {
 		t.Errorf("drafts are shown: %s", got)
 	}
-	m.confirm(mine)
-	w.advance(time.Minute)
+	f.confirm(mine)
+	f.clock.Advance(time.Minute)
 	other.confirm(others)
 	for name, c := range map[string]struct {
 		mode affiliate.Mode
@@ -120,7 +119,7 @@ func TestListPartnerPayouts_ShowsOwnConfirmedPayouts(t *testing.T) {
 		want []string
 	}{
 		"all":         {"live", &affiliatev1.ListPartnerPayoutsRequest{}, []string{"Alpha 100, Beta 300", "Beta 300, Alpha 100"}}, // created in the same millisecond, so the order is not defined
-		"a programme": {"live", &affiliatev1.ListPartnerPayoutsRequest{ProgramId: proto.String(m.program.String())}, []string{"Alpha 100"}},
+		"a programme": {"live", &affiliatev1.ListPartnerPayoutsRequest{ProgramId: proto.String(f.Program.String())}, []string{"Alpha 100"}},
 		"a status":    {"live", &affiliatev1.ListPartnerPayoutsRequest{Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_PAID}, []string{""}},
 		"test mode":   {"test", &affiliatev1.ListPartnerPayoutsRequest{}, []string{""}},
 	} {
@@ -132,25 +131,25 @@ func TestListPartnerPayouts_ShowsOwnConfirmedPayouts(t *testing.T) {
 }
 
 func TestCheck_ReportsInvalidFields(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	for field, req := range map[string]proto.Message{
 		"status":   &affiliatev1.ListPayoutsRequest{Status: 99},
 		"status ":  &affiliatev1.ListPayoutBatchesRequest{Status: 99},
 		"status  ": &affiliatev1.ListPartnerPayoutsRequest{Status: 99},
 		"format":   &affiliatev1.ExportPayoutBatchRequest{Format: 99},
-		"paid_at":  &affiliatev1.MarkPayoutPaidRequest{PaidAt: timestamppb.New(w.now().Add(time.Millisecond))},
+		"paid_at":  &affiliatev1.MarkPayoutPaidRequest{PaidAt: timestamppb.New(f.Now().Add(time.Millisecond))},
 		"paid_at ": &affiliatev1.MarkPayoutPaidRequest{PaidAt: &timestamppb.Timestamp{Nanos: -1}},
 		"cutoff":   &affiliatev1.PreviewPayoutsRequest{Cutoff: proto.String("2026-02-30")},
 	} {
-		if found := w.service.Check(req); len(found) != 1 || found[0].Field != strings.TrimSpace(field) {
+		if found := f.service.Check(req); len(found) != 1 || found[0].Field != strings.TrimSpace(field) {
 			t.Errorf("%s: %v", field, found)
 		}
 	}
 	for _, req := range []proto.Message{
-		&affiliatev1.MarkPayoutPaidRequest{PaidAt: timestamppb.New(w.now())}, &affiliatev1.MarkPayoutPaidRequest{},
+		&affiliatev1.MarkPayoutPaidRequest{PaidAt: timestamppb.New(f.Now())}, &affiliatev1.MarkPayoutPaidRequest{},
 		&affiliatev1.ListPayoutsRequest{}, &affiliatev1.PreviewPayoutsRequest{Cutoff: proto.String("2026-02-28")},
 	} {
-		if found := w.service.Check(req); found != nil {
+		if found := f.service.Check(req); found != nil {
 			t.Errorf("%v: %v", req, found)
 		}
 	}

@@ -1,0 +1,303 @@
+package payout_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"google.golang.org/genproto/googleapis/api/httpbody"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
+	"github.com/tributary-hq/tributary/server/payout"
+	"github.com/tributary-hq/tributary/server/seal"
+	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// fixture is a shop in live mode, with the service under test.
+type fixture struct {
+	*pgtest.Shop
+	service *payout.Service
+	keys    *seal.Keys
+	clock   *pgtest.Clock
+}
+
+// newFixture returns a fixture with a new database. program changes the columns of the
+// programme.
+func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
+	t.Helper()
+	clock := pgtest.NewClock(time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC))
+	keys, err := seal.New("k1:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, program...)
+	service := payout.New(payout.Config{Store: stores.Payout(shop.Store), Seal: keys, Now: clock.Now})
+	return &fixture{shop, service, keys, clock}
+}
+
+// otherShop returns another workspace of the same service.
+func (f *fixture) otherShop(program ...pgtest.Row) *fixture {
+	f.Helper()
+	return &fixture{f.NewShop(affiliate.ModeLive, program...), f.service, f.keys, f.clock}
+}
+
+// asFinance returns the context of a call by a member with the role finance.
+func (f *fixture) asFinance() context.Context {
+	return servertest.AsMember(f, f.Scope, f.Owner, affiliate.RoleFinance)
+}
+
+func withKey(ctx context.Context, key string) context.Context {
+	return metadata.NewIncomingContext(ctx, metadata.Pairs("idempotency-key", key))
+}
+
+// partner adds a partner to the shop's programme. The payout method is PayPal.
+func (f *fixture) partner(name string) pgtest.Participant {
+	f.Helper()
+	p := f.Join(name)
+	f.setMethod(p, affiliate.PayoutAccount{Method: affiliate.PayoutPayPal, Account: name + "@example.com"})
+	return p
+}
+
+func (f *fixture) setMethod(p pgtest.Participant, account affiliate.PayoutAccount) {
+	f.Helper()
+	plain, err := json.Marshal(account)
+	if err != nil {
+		f.Fatal(err)
+	}
+	var sealed []byte
+	if account.Account != "" {
+		sealed = f.keys.Seal(plain, []byte(p.Partner.String()))
+	}
+	_, err = f.Store.SetPayoutMethod(f.Context(), p.Partner, affiliate.SealedPayoutAccount{
+		Method: account.Method, Hint: account.Hint(), Sealed: sealed, Same: func([]byte) bool { return false },
+	}, f.Now(), affiliate.Actor{User: &p.Partner})
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// addCommission records a sale whose commission has the amount, and approves the commission.
+func (f *fixture) addCommission(p pgtest.Participant, cents int64, change ...func(*affiliate.Commission)) affiliate.CommissionID {
+	f.Helper()
+	amounts := func(c *affiliate.Commission) {
+		c.AmountCents, c.OriginalAmountCents, c.BaseAmountCents, c.SaleAmountCents = cents, cents, 10*cents, 10*cents
+	}
+	c := f.NewCommission(p, append([]func(*affiliate.Commission){amounts}, change...)...)
+	if err := f.moveCommission(c.ID, affiliate.MoveApprove, affiliate.CommissionTransition{}); err != nil {
+		f.Fatal(err)
+	}
+	return c.ID
+}
+
+// inCurrency sets the currency of a commission.
+func inCurrency(currency string) func(*affiliate.Commission) {
+	return func(c *affiliate.Commission) { c.Currency = currency }
+}
+
+// moveCommission changes the status of a commission, with the shop's owner as actor.
+func (f *fixture) moveCommission(id affiliate.CommissionID, move affiliate.CommissionMove, t affiliate.CommissionTransition) error {
+	t.Scope, t.Program, t.Commission, t.Move, t.At = f.Scope, f.Program, id, move, f.Now()
+	t.Actor = affiliate.Actor{User: &f.Owner}
+	_, err := commissionservice.Move(f.Context(), stores.Commission(f.Store), t)
+	return err
+}
+
+// refund reduces a commission to remaining cents. If remaining is 0, the complete sale is
+// refunded.
+func (f *fixture) refund(id affiliate.CommissionID, remaining int64) error {
+	return f.moveCommission(id, affiliate.MoveRefund, affiliate.CommissionTransition{AmountCents: remaining, Full: remaining == 0, RefundReason: affiliate.RefundedSale})
+}
+
+func (f *fixture) addEntry(p pgtest.Participant, kind affiliate.LedgerEntryType, cents int64) {
+	f.Helper()
+	_, err := f.Store.AddLedgerEntry(f.Context(), affiliate.ManualEntry{
+		Scope: f.Scope, Program: f.Program, Participant: p.ID, Type: kind, AmountCents: cents, Reason: "R",
+		By: affiliate.Actor{User: &f.Owner}, At: f.Now(),
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// createBatch creates a batch with a new idempotency key. Its cutoff is the current time.
+func (f *fixture) createBatch() (*affiliatev1.PayoutBatch, error) {
+	key := affiliate.NewID[affiliate.PayoutBatch](f.Now()).String()
+	return f.service.CreatePayoutBatch(withKey(f.asFinance(), key), &affiliatev1.CreatePayoutBatchRequest{})
+}
+
+func (f *fixture) mustCreateBatch() *affiliatev1.PayoutBatch {
+	f.Helper()
+	b, err := f.createBatch()
+	if err != nil {
+		f.Fatal(err)
+	}
+	return b
+}
+
+func (f *fixture) confirm(b *affiliatev1.PayoutBatch) *affiliatev1.PayoutBatch {
+	f.Helper()
+	confirmed, err := f.service.ConfirmPayoutBatch(f.asFinance(), &affiliatev1.ConfirmPayoutBatchRequest{BatchId: b.Id})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return confirmed
+}
+
+// payouts returns all payouts of a batch with their commissions.
+func (f *fixture) payouts(b *affiliatev1.PayoutBatch) []*affiliatev1.PayoutDetail {
+	f.Helper()
+	list, err := f.service.ListPayouts(f.asFinance(), &affiliatev1.ListPayoutsRequest{BatchId: &b.Id, PageSize: proto.Int32(100)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	details := make([]*affiliatev1.PayoutDetail, len(list.Data))
+	for i, p := range list.Data {
+		details[i] = f.payout(p.Id)
+	}
+	return details
+}
+
+func (f *fixture) payout(id string) *affiliatev1.PayoutDetail {
+	f.Helper()
+	p, err := f.service.GetPayout(f.asFinance(), &affiliatev1.GetPayoutRequest{PayoutId: id})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return p
+}
+
+// onlyPayout returns the payout of a batch that must have exactly one.
+func (f *fixture) onlyPayout(b *affiliatev1.PayoutBatch) *affiliatev1.PayoutDetail {
+	f.Helper()
+	all := f.payouts(b)
+	if len(all) != 1 {
+		f.Fatalf("%d payouts", len(all))
+	}
+	return all[0]
+}
+
+// move calls the method for a move: paid, failed, retry or cancel.
+func (f *fixture) move(id, move string) (*affiliatev1.Payout, error) {
+	ctx := f.asFinance()
+	switch move {
+	case "paid":
+		return f.service.MarkPayoutPaid(ctx, &affiliatev1.MarkPayoutPaidRequest{PayoutId: id, Reference: "T-1"})
+	case "failed":
+		return f.service.MarkPayoutFailed(ctx, &affiliatev1.MarkPayoutFailedRequest{PayoutId: id, Reason: "No such account."})
+	case "retry":
+		return f.service.RetryPayout(ctx, &affiliatev1.RetryPayoutRequest{PayoutId: id})
+	default:
+		return f.service.CancelPayout(ctx, &affiliatev1.CancelPayoutRequest{PayoutId: id})
+	}
+}
+
+func (f *fixture) mustMove(id, move string) *affiliatev1.Payout {
+	f.Helper()
+	p, err := f.move(id, move)
+	if err != nil {
+		f.Fatalf("%s: %v", move, err)
+	}
+	return p
+}
+
+// download records the header and the body of an export.
+type download struct {
+	grpc.ServerStream
+	ctx    context.Context
+	header metadata.MD
+	body   bytes.Buffer
+}
+
+func (d *download) Context() context.Context       { return d.ctx }
+func (d *download) SetHeader(md metadata.MD) error { d.header = md; return nil }
+func (d *download) Send(piece *httpbody.HttpBody) error {
+	_, err := d.body.Write(piece.Data)
+	return err
+}
+
+func (f *fixture) export(b *affiliatev1.PayoutBatch, format affiliatev1.PayoutExportFormat) (*download, error) {
+	d := &download{ctx: f.asFinance()}
+	return d, f.service.ExportPayoutBatch(&affiliatev1.ExportPayoutBatchRequest{BatchId: b.Id, Format: format}, d)
+}
+
+func (f *fixture) send(b *affiliatev1.PayoutBatch) {
+	f.Helper()
+	if _, err := f.export(b, 0); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// preview returns the preview of a batch whose cutoff is the current time.
+func (f *fixture) preview() *affiliatev1.PayoutPreview {
+	f.Helper()
+	p, err := f.service.PreviewPayouts(f.asFinance(), &affiliatev1.PreviewPayoutsRequest{PageSize: proto.Int32(100)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return p
+}
+
+// balance returns the sum of a participant's ledger entries.
+func (f *fixture) balance(p pgtest.Participant) int {
+	f.Helper()
+	return f.Count(`select coalesce(sum(amount_cents), 0)::bigint from ledger_entries where participant_id = $1`, p.ID)
+}
+
+// checkConsistency checks the invariants of payouts, commissions and the ledger. They must
+// hold at any time.
+func (f *fixture) checkConsistency() {
+	f.Helper()
+	for violation, sql := range map[string]string{
+		"balances that are not the sums of their entries": `
+			select count(*) from (select participant_id, currency, sum(amount_cents) as n from ledger_entries group by 1, 2) e
+			full join (select participant_id, currency, sum(balance_cents) as n from ledger_balances group by 1, 2) b using (participant_id, currency)
+			where e.n is distinct from b.n`,
+		"payouts whose entries are not the amount that was sent": `
+			select count(*) from payouts p
+			where (select coalesce(sum(amount_cents), 0) from ledger_entries e where e.payout_id = p.id)
+				<> case when p.status in ('processing', 'paid') then -p.amount_cents else 0 end`,
+		"commissions whose entries are not the amount of the commission": `
+			select count(*) from commissions c
+			where (select coalesce(sum(amount_cents), 0) from ledger_entries e where e.commission_id = c.id)
+				<> case when c.status in ('approved', 'paid') then c.amount_cents else 0 end`,
+		"payouts whose amount is not the sum of their commissions and adjustment": `
+			select count(*) from payouts p
+			where p.amount_cents <> p.adjustment_cents + (select coalesce(sum(amount_cents), 0) from payout_commissions c where c.payout_id = p.id)
+				or p.commission_count <> (select count(*) from payout_commissions c where c.payout_id = p.id)`,
+		"approved commissions in a payout that is not open or does not contain them": `
+			select count(*) from commissions c
+			where c.status = 'approved' and c.payout_id is not null and not exists (
+				select from payouts p join payout_commissions h on h.payout_id = p.id and h.commission_id = c.id
+				where p.id = c.payout_id and p.status in ('draft', 'pending', 'processing'))`,
+		"paid commissions outside of paid payouts": `
+			select count(*) from commissions c
+			where c.status = 'paid' and not exists (select from payouts p where p.id = c.payout_id and p.status = 'paid')`,
+		"commissions in two open payouts": `
+			select count(*) from (
+				select h.commission_id from payout_commissions h join payouts p on p.id = h.payout_id
+				where p.status in ('draft', 'pending', 'processing', 'paid') group by 1 having count(*) > 1) twice`,
+		"batches whose status does not match their payouts": `
+			select count(*) from (
+				select b.status, (b.completed_at is not null) as ended, count(*) filter (where p.status = 'draft') as draft,
+					count(*) filter (where p.status in ('pending', 'processing')) as open, count(*) filter (where p.status in ('processing', 'paid')) as sent,
+					count(*) filter (where p.status = 'failed') as failed, count(*) filter (where p.status = 'paid') as paid
+				from payout_batches b join payouts p on p.batch_id = b.id group by b.id, b.workspace_id
+			) s where ended <> (draft + open = 0) or status <> case
+				when draft > 0 then 'draft' when open > 0 and sent > 0 then 'processing' when open > 0 then 'confirmed'
+				when failed > 0 then 'partially_failed' when paid > 0 then 'completed' else 'canceled' end`,
+	} {
+		if n := f.Count(sql); n != 0 {
+			f.Errorf("%d %s", n, violation)
+		}
+	}
+}
