@@ -18,74 +18,74 @@ import (
 // partner's data or data of the other mode, and the other partner's account does not
 // change.
 func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
-	w := newWorld(t)
-	jane, john := w.user("Jane"), w.user("John")
-	shop := w.workspace("Shop")
-	private := w.program(shop, "Private", map[string]any{"is_public": false})
-	shared := w.program(shop, "Shared", nil)
-	test := w.program(shop, "Test", map[string]any{"mode": "test", "is_public": false})
+	f := newFixture(t)
+	jane, john := f.user("Jane"), f.user("John")
+	shop := f.workspace("Shop")
+	private := f.program(shop, "Private", map[string]any{"is_public": false})
+	shared := f.program(shop, "Shared", nil)
+	test := f.program(shop, "Test", map[string]any{"mode": "test", "is_public": false})
 	var foreign []string
 	for _, p := range []program{private, shared} {
-		id := p.join(jane, map[string]any{"referral_code": "foreign-" + p.id.String()[30:]})
-		p.addDelta(id, w.now.Truncate(3600e9), map[string]any{"clicks": 777, "revenue_cents": 777, "currency": "EUR"})
-		c := p.addCommission(id, jane, map[string]any{"status": "approved", "amount_cents": 77})
-		foreign = append(foreign, id.String(), c.String(), "foreign-", `"777"`, `"77"`)
+		id := p.join(jane, map[string]any{"referral_code": "foreign-" + p.Program.String()[30:]})
+		p.addDelta(id, f.Now().Truncate(3600e9), map[string]any{"clicks": 777, "revenue_cents": 777, "currency": "EUR"})
+		c := p.addCommission(id, func(c *affiliate.Commission) { c.Status, c.AmountCents = "approved", 77 })
+		foreign = append(foreign, id.ID.String(), c.String(), "foreign-", `"777"`, `"77"`)
 	}
 	// John's own data in the other mode.
 	inTest := test.join(john, map[string]any{"referral_code": "foreign-test"})
-	test.addDelta(inTest, w.now.Truncate(3600e9), map[string]any{"clicks": 777})
-	c := test.addCommission(inTest, john, map[string]any{"status": "approved", "amount_cents": 77})
+	test.addDelta(inTest, f.Now().Truncate(3600e9), map[string]any{"clicks": 777})
+	c := test.addCommission(inTest, func(c *affiliate.Commission) { c.Status, c.AmountCents = "approved", 77 })
 	shared.join(john, nil)
-	foreign = append(foreign, inTest.String(), c.String(), private.id.String(), test.id.String(), "jane", "Jane")
-	if _, err := w.service.SetPayoutMethod(w.liveContext(jane), &affiliatev1.SetPayoutMethodRequest{
+	foreign = append(foreign, inTest.ID.String(), c.String(), private.Program.String(), test.Program.String(), "jane", "Jane")
+	if _, err := f.service.SetPayoutMethod(f.liveContext(jane), &affiliatev1.SetPayoutMethodRequest{
 		Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL, Account: proto.String("zoe@mail.example"),
 	}); err != nil {
 		t.Fatal(err)
 	}
 	foreign = append(foreign, "z***@")
-	before := w.Count(`select version from users where id = $1`, jane)
+	before := f.Count(`select version from users where id = $1`, jane)
 
-	ids := []string{private.id.String(), shared.id.String(), test.id.String(), foreign[0], foreign[1], jane.String(), shop.String()}
+	ids := []string{private.Program.String(), shared.Program.String(), test.Program.String(), foreign[0], foreign[1], jane.String(), shop.String()}
 	calls := map[string]func(ctx context.Context, id string) (proto.Message, error){
 		"ListPartnerPrograms mine": func(ctx context.Context, _ string) (proto.Message, error) {
-			return w.service.ListPartnerPrograms(ctx, &affiliatev1.ListPartnerProgramsRequest{})
+			return f.service.ListPartnerPrograms(ctx, &affiliatev1.ListPartnerProgramsRequest{})
 		},
 		"ListPartnerPrograms public": func(ctx context.Context, _ string) (proto.Message, error) {
-			return w.service.ListPartnerPrograms(ctx, &affiliatev1.ListPartnerProgramsRequest{Scope: scopePublic})
+			return f.service.ListPartnerPrograms(ctx, &affiliatev1.ListPartnerProgramsRequest{Scope: scopePublic})
 		},
 		"GetPartnerProgram": func(ctx context.Context, id string) (proto.Message, error) {
-			return w.service.GetPartnerProgram(ctx, &affiliatev1.GetPartnerProgramRequest{ProgramId: id})
+			return f.service.GetPartnerProgram(ctx, &affiliatev1.GetPartnerProgramRequest{ProgramId: id})
 		},
 		"ListPartnerCommissions": func(ctx context.Context, id string) (proto.Message, error) {
-			return w.service.ListPartnerCommissions(ctx, &affiliatev1.ListPartnerCommissionsRequest{ProgramId: &id})
+			return f.service.ListPartnerCommissions(ctx, &affiliatev1.ListPartnerCommissionsRequest{ProgramId: &id})
 		},
 		"ListPartnerCommissions all": func(ctx context.Context, _ string) (proto.Message, error) {
-			return w.service.ListPartnerCommissions(ctx, &affiliatev1.ListPartnerCommissionsRequest{})
+			return f.service.ListPartnerCommissions(ctx, &affiliatev1.ListPartnerCommissionsRequest{})
 		},
 		"GetPartnerBalances": func(ctx context.Context, _ string) (proto.Message, error) {
-			return w.service.GetPartnerBalances(ctx, &affiliatev1.GetPartnerBalancesRequest{})
+			return f.service.GetPartnerBalances(ctx, &affiliatev1.GetPartnerBalancesRequest{})
 		},
 		"GetPartnerSummary": func(ctx context.Context, id string) (proto.Message, error) {
-			return w.service.GetPartnerSummary(ctx, &affiliatev1.GetPartnerSummaryRequest{ProgramId: &id})
+			return f.service.GetPartnerSummary(ctx, &affiliatev1.GetPartnerSummaryRequest{ProgramId: &id})
 		},
 		"GetPartnerSummary all": func(ctx context.Context, _ string) (proto.Message, error) {
-			return w.service.GetPartnerSummary(ctx, &affiliatev1.GetPartnerSummaryRequest{})
+			return f.service.GetPartnerSummary(ctx, &affiliatev1.GetPartnerSummaryRequest{})
 		},
 		"GetPartnerProfile": func(ctx context.Context, _ string) (proto.Message, error) {
-			return w.service.GetPartnerProfile(ctx, &affiliatev1.GetPartnerProfileRequest{})
+			return f.service.GetPartnerProfile(ctx, &affiliatev1.GetPartnerProfileRequest{})
 		},
 		"UpdatePartnerProfile": func(context.Context, string) (proto.Message, error) {
-			return w.update(john, &affiliatev1.UpdatePartnerProfileRequest{Name: "Other"}, "name")
+			return f.update(john, &affiliatev1.UpdatePartnerProfileRequest{Name: "Other"}, "name")
 		},
 		"SetPayoutMethod": func(ctx context.Context, _ string) (proto.Message, error) {
-			return w.service.SetPayoutMethod(ctx, &affiliatev1.SetPayoutMethodRequest{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL})
+			return f.service.SetPayoutMethod(ctx, &affiliatev1.SetPayoutMethodRequest{Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_MANUAL})
 		},
 	}
 	covered := map[string]bool{}
 	for name, call := range calls {
 		covered[strings.Fields(name)[0]] = true
 		for _, id := range ids {
-			response, err := call(w.liveContext(john), id)
+			response, err := call(f.liveContext(john), id)
 			if err != nil {
 				if got := pgtest.ReasonOf(t, err); got != affiliate.ReasonNotFound || name != "GetPartnerProgram" && !strings.HasPrefix(name, "ListPartnerCommissions") {
 					t.Errorf("%s with %s: %v", name, id, err)
@@ -105,10 +105,10 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 			t.Errorf("%s is not in the table", method.MethodName)
 		}
 	}
-	if n := w.Count(`select version from users where id = $1 and name = 'Jane'`, jane); n != before {
+	if n := f.Count(`select version from users where id = $1 and name = 'Jane'`, jane); n != before {
 		t.Error("another partner's profile has changed")
 	}
-	if n := w.Count(`select count(*) from payout_methods where user_id = $1 and method = 'paypal'`, jane); n != 1 {
+	if n := f.Count(`select count(*) from payout_methods where user_id = $1 and method = 'paypal'`, jane); n != 1 {
 		t.Error("another partner's payout method has changed")
 	}
 }

@@ -15,21 +15,21 @@ import (
 )
 
 func TestListPartnerCommissions(t *testing.T) {
-	w := newWorld(t)
-	jane, john := w.user("Jane"), w.user("John")
-	alpha, beta := w.program(w.workspace("One"), "Alpha", nil), w.program(w.workspace("Two"), "Beta", nil)
-	test := w.program(alpha.scope.Workspace, "Test", map[string]any{"mode": "test"})
+	f := newFixture(t)
+	jane, john := f.user("Jane"), f.user("John")
+	alpha, beta := f.program(f.workspace("One"), "Alpha", nil), f.program(f.workspace("Two"), "Beta", nil)
+	test := f.program(alpha.Scope.Workspace, "Test", map[string]any{"mode": "test"})
 	inAlpha, inBeta, inTest := alpha.join(jane, nil), beta.join(jane, nil), test.join(jane, nil)
 	day := func(n int) time.Time { return time.Date(2026, 2, n, 12, 0, 0, 0, time.UTC) }
 
 	labels := map[string]string{}
 	label := func(name string, id affiliate.CommissionID) { labels[id.String()] = name }
-	label("a", alpha.addCommission(inAlpha, jane, map[string]any{"created_at": day(1), "amount_cents": 10}))
-	label("b", beta.addCommission(inBeta, jane, map[string]any{"created_at": day(2), "amount_cents": 50, "status": "approved"}))
-	label("c", alpha.addCommission(inAlpha, jane, map[string]any{"created_at": day(3), "amount_cents": 50, "status": "rejected"}))
-	label("d", alpha.addCommission(inAlpha, jane, map[string]any{"created_at": day(4), "amount_cents": 20, "status": "approved"}))
-	label("t", test.addCommission(inTest, jane, map[string]any{"created_at": day(4)}))
-	label("x", alpha.addCommission(alpha.join(john, nil), john, map[string]any{"created_at": day(4)}))
+	label("a", alpha.addCommission(inAlpha, func(c *affiliate.Commission) { c.CreatedAt, c.AmountCents = day(1), 10 }))
+	label("b", beta.addCommission(inBeta, func(c *affiliate.Commission) { c.CreatedAt, c.AmountCents, c.Status = day(2), 50, "approved" }))
+	label("c", alpha.addCommission(inAlpha, func(c *affiliate.Commission) { c.CreatedAt, c.AmountCents, c.Status = day(3), 50, "rejected" }))
+	label("d", alpha.addCommission(inAlpha, func(c *affiliate.Commission) { c.CreatedAt, c.AmountCents, c.Status = day(4), 20, "approved" }))
+	label("t", test.addCommission(inTest, func(c *affiliate.Commission) { c.CreatedAt = day(4) }))
+	label("x", alpha.addCommission(alpha.join(john, nil), func(c *affiliate.Commission) { c.CreatedAt = day(4) }))
 
 	type req = affiliatev1.ListPartnerCommissionsRequest
 	status := affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED
@@ -52,21 +52,21 @@ func TestListPartnerCommissions(t *testing.T) {
 		{"by amount, smallest first", jane, "live", &req{SortBy: text("amountCents"), SortOrder: asc}, "adcb", 4},
 		{"by status", jane, "live", &req{SortBy: text("status"), SortOrder: asc}, "dbac", 4},
 		{"one status", jane, "live", &req{Status: status}, "db", 2},
-		{"one programme", jane, "live", &req{ProgramId: text(alpha.id.String())}, "dca", 3},
-		{"one programme and status", jane, "live", &req{ProgramId: text(alpha.id.String()), Status: status}, "d", 1},
+		{"one programme", jane, "live", &req{ProgramId: text(alpha.Program.String())}, "dca", 3},
+		{"one programme and status", jane, "live", &req{ProgramId: text(alpha.Program.String()), Status: status}, "d", 1},
 		{"dates", jane, "live", &req{DateFrom: text("2026-02-02"), DateTo: text("2026-02-03")}, "cb", 2},
 		{"an hour", jane, "live", &req{DateFrom: text("2026-02-02T12:00:00Z"), DateTo: text("2026-02-02T12:00:00Z")}, "b", 1},
 		{"a time zone", jane, "live", &req{DateTo: text("2026-02-02"), Timezone: text("Pacific/Kiritimati")}, "a", 1},
 		{"the other mode", jane, "test", &req{}, "t", 1},
-		{"a programme of the other mode", jane, "live", &req{ProgramId: text(test.id.String())}, "", 0},
+		{"a programme of the other mode", jane, "live", &req{ProgramId: text(test.Program.String())}, "", 0},
 		{"another partner", john, "live", &req{}, "x", 1},
-		{"a programme not joined", john, "live", &req{ProgramId: text(beta.id.String())}, "", 0},
-		{"unknown programme", jane, "live", &req{ProgramId: text(affiliate.NewID[affiliate.Program](w.now).String())}, "", 0},
+		{"a programme not joined", john, "live", &req{ProgramId: text(beta.Program.String())}, "", 0},
+		{"unknown programme", jane, "live", &req{ProgramId: text(affiliate.NewID[affiliate.Program](f.Now()).String())}, "", 0},
 	} {
-		if err := w.check(tc.req); err != nil {
+		if err := f.check(tc.req); err != nil {
 			t.Fatal(err)
 		}
-		list, err := w.service.ListPartnerCommissions(w.callContext(tc.user, tc.mode), tc.req)
+		list, err := f.service.ListPartnerCommissions(f.callContext(tc.user, tc.mode), tc.req)
 		if tc.req.ProgramId != nil && len(tc.want) == 0 {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 			continue
@@ -88,27 +88,27 @@ func TestListPartnerCommissions(t *testing.T) {
 		{DateFrom: text("2026-02-03"), DateTo: text("2026-02-02")},
 		{Timezone: text("Mars/Base")},
 	} {
-		if got := pgtest.ReasonOf(t, w.check(invalid)); got != affiliate.ReasonValidation {
+		if got := pgtest.ReasonOf(t, f.check(invalid)); got != affiliate.ReasonValidation {
 			t.Errorf("%v: %q", invalid, got)
 		}
 	}
 }
 
 func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
-	w := newWorld(t)
-	jane := w.user("Jane")
-	p := w.program(w.workspace("Shop"), "Alpha", nil)
+	f := newFixture(t)
+	jane := f.user("Jane")
+	p := f.program(f.workspace("Shop"), "Alpha", nil)
 	mine := p.join(jane, nil)
-	hold := w.now.Add(time.Hour).Truncate(time.Millisecond)
-	id := p.addCommission(mine, jane, map[string]any{
-		"status": "rejected", "event_type": "renewal", "amount_cents": 150, "sale_amount_cents": 1234, "sale_currency": "USD",
-		"recurring_index": 3, "promo_code": "spring", "hold_until": hold, "rejection_code": "duplicate",
-		"approved_at": w.now, "rejected_at": w.now, "paid_at": w.now, "refunded_at": w.now,
+	hold := f.Now().Add(time.Hour).Truncate(time.Millisecond)
+	id := p.addCommission(mine, func(c *affiliate.Commission) {
+		c.Status, c.RejectionCode, c.EventType, c.AmountCents = affiliate.CommissionRejected, new("duplicate"), affiliate.Renewal, 150
+		c.SaleAmountCents, c.SaleCurrency, c.RecurringIndex, c.PromoCode = 1234, "USD", new(3), new("spring")
+		c.HoldUntil, c.ApprovedAt, c.RejectedAt, c.PaidAt, c.RefundedAt = &hold, new(f.Now()), new(f.Now()), new(f.Now()), new(f.Now())
 	})
-	flat := p.addCommission(mine, jane, map[string]any{
-		"commission_type": "flat", "rate_bps": nil, "flat_amount_cents": 200, "created_at": w.now.AddDate(-1, 0, 0),
+	flat := p.addCommission(mine, func(c *affiliate.Commission) {
+		c.Type, c.RateBps, c.FlatCents, c.CreatedAt = "flat", nil, new(int64(200)), f.Now().AddDate(-1, 0, 0)
 	})
-	list, err := w.service.ListPartnerCommissions(w.liveContext(jane), &affiliatev1.ListPartnerCommissionsRequest{})
+	list, err := f.service.ListPartnerCommissions(f.liveContext(jane), &affiliatev1.ListPartnerCommissionsRequest{})
 	if err != nil || len(list.Data) != 2 {
 		t.Fatalf("%v, %v", list, err)
 	}
@@ -124,7 +124,7 @@ func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 		}
 	}
 	for name, ok := range map[string]bool{
-		"ids":     c.Id == id.String() && c.ProgramId == p.id.String() && c.ProgramName == "Alpha" && c.ParticipantId == mine.String(),
+		"ids":     c.Id == id.String() && c.ProgramId == p.Program.String() && c.ProgramName == "Alpha" && c.ParticipantId == mine.ID.String(),
 		"enums":   c.Mode == affiliatev1.Mode_MODE_LIVE && c.Status == affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED && c.EventType == affiliatev1.EventType_EVENT_TYPE_RENEWAL && c.RejectionCode == affiliatev1.RejectionCode_REJECTION_CODE_DUPLICATE,
 		"amounts": c.GetRateBps() == 2000 && c.AmountCents == 150 && c.OriginalAmountCents == 200 && c.ReversedAmountCents == 50 && c.Currency == "EUR",
 		"sale":    c.SaleAmountCents == 1234 && c.SaleCurrency == "USD" && c.GetRecurringIndex() == 3 && c.GetPromoCode() == "spring",
@@ -135,20 +135,20 @@ func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 			t.Errorf("%s: %s", name, text)
 		}
 	}
-	w.now = hold
-	if list, err = w.service.ListPartnerCommissions(w.liveContext(jane), &affiliatev1.ListPartnerCommissionsRequest{}); err != nil || list.Data[0].HoldActive {
+	f.clock.Set(hold)
+	if list, err = f.service.ListPartnerCommissions(f.liveContext(jane), &affiliatev1.ListPartnerCommissionsRequest{}); err != nil || list.Data[0].HoldActive {
 		t.Errorf("the hold is active at hold_until: %v", err)
 	}
 }
 
 func TestGetPartnerBalances(t *testing.T) {
-	w := newWorld(t)
-	jane, john := w.user("Jane"), w.user("John")
-	alpha, beta := w.program(w.workspace("One"), "Alpha", nil), w.program(w.workspace("Two"), "Beta", nil)
-	test := w.program(alpha.scope.Workspace, "Test", map[string]any{"mode": "test"})
+	f := newFixture(t)
+	jane, john := f.user("Jane"), f.user("John")
+	alpha, beta := f.program(f.workspace("One"), "Alpha", nil), f.program(f.workspace("Two"), "Beta", nil)
+	test := f.program(alpha.Scope.Workspace, "Test", map[string]any{"mode": "test"})
 	balances := func(user affiliate.UserID, mode affiliate.Mode) string {
 		t.Helper()
-		got, err := w.service.GetPartnerBalances(w.callContext(user, mode), &affiliatev1.GetPartnerBalancesRequest{})
+		got, err := f.service.GetPartnerBalances(f.callContext(user, mode), &affiliatev1.GetPartnerBalancesRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,27 +162,27 @@ func TestGetPartnerBalances(t *testing.T) {
 		t.Errorf("balances without a participation: %s", got)
 	}
 	inAlpha, inBeta, inTest := alpha.join(jane, nil), beta.join(jane, nil), test.join(jane, nil)
-	for i, status := range []string{"pending", "approved", "paid", "rejected", "refunded"} {
-		amount := 1 << i
-		alpha.addCommission(inAlpha, jane, map[string]any{"status": status, "amount_cents": amount})
-		beta.addCommission(inBeta, jane, map[string]any{"status": status, "amount_cents": amount, "currency": "EUR"})
-		beta.addCommission(inBeta, jane, map[string]any{"status": status, "amount_cents": amount + 100, "currency": "CHF"})
-		test.addCommission(inTest, jane, map[string]any{"status": status, "amount_cents": 200, "currency": "USD"})
+	for i, status := range []affiliate.CommissionStatus{"pending", "approved", "paid", "rejected", "refunded"} {
+		amount := int64(1) << i
+		alpha.addCommission(inAlpha, func(c *affiliate.Commission) { c.Status, c.AmountCents = status, amount })
+		beta.addCommission(inBeta, func(c *affiliate.Commission) { c.Status, c.AmountCents, c.Currency = status, amount, "EUR" })
+		beta.addCommission(inBeta, func(c *affiliate.Commission) { c.Status, c.AmountCents, c.Currency = status, amount+100, "CHF" })
+		test.addCommission(inTest, func(c *affiliate.Commission) { c.Status, c.AmountCents, c.Currency = status, 200, "USD" })
 	}
-	beta.addCommission(inBeta, jane, map[string]any{"status": "rejected", "currency": "GBP"})
-	alpha.addBalance(inAlpha, "EUR", 0, 7)
-	alpha.addBalance(inAlpha, "EUR", 3, -2)
-	beta.addBalance(inBeta, "EUR", 0, 20)
-	beta.addBalance(inBeta, "SEK", 0, -9)
-	test.addBalance(inTest, "USD", 0, 11)
-	alpha.addBalance(alpha.join(john, nil), "EUR", 0, 1)
+	beta.addCommission(inBeta, func(c *affiliate.Commission) { c.Status, c.Currency = "rejected", "GBP" })
+	alpha.addEntry(inAlpha, "EUR", 7)
+	alpha.addEntry(inAlpha, "EUR", -2)
+	beta.addEntry(inBeta, "EUR", 20)
+	beta.addEntry(inBeta, "SEK", -9)
+	test.addEntry(inTest, "USD", 11)
+	alpha.addEntry(alpha.join(john, nil), "EUR", 1)
 	for _, tc := range []struct {
 		user affiliate.UserID
 		mode affiliate.Mode
 		want string
 	}{
-		{jane, "live", "CHF 0 101 104, EUR 25 2 8, SEK -9 0 0"},
-		{jane, "test", "USD 11 200 200"},
+		{jane, "live", "CHF 206 101 104, EUR 37 2 8, SEK -9 0 0"},
+		{jane, "test", "USD 411 200 200"},
 		{john, "live", "EUR 1 0 0"},
 		{john, "test", ""},
 	} {
@@ -192,20 +192,17 @@ func TestGetPartnerBalances(t *testing.T) {
 	}
 }
 
-// addBalance stores one part of a participant's balance. A balance is the sum of its
-// slots.
-func (p program) addBalance(participant affiliate.ParticipantID, currency string, slot, cents int) {
-	p.w.t.Helper()
-	p.w.Insert("ledger_balances", pgtest.Row{
-		"workspace_id": p.scope.Workspace, "participant_id": participant, "currency": currency, "slot": slot, "balance_cents": cents,
-	})
+// addEntry adds an entry in a currency to a participant's ledger.
+func (p program) addEntry(to pgtest.Participant, currency string, cents int64) {
+	p.Helper()
+	p.NewLedgerEntry(to, cents, func(e *affiliate.ManualEntry) { e.Currency = currency })
 }
 
 func TestGetPartnerSummary(t *testing.T) {
-	w := newWorld(t)
-	jane, john := w.user("Jane"), w.user("John")
-	alpha, beta := w.program(w.workspace("One"), "Alpha", nil), w.program(w.workspace("Two"), "Beta", nil)
-	test := w.program(alpha.scope.Workspace, "Test", map[string]any{"mode": "test"})
+	f := newFixture(t)
+	jane, john := f.user("Jane"), f.user("John")
+	alpha, beta := f.program(f.workspace("One"), "Alpha", nil), f.program(f.workspace("Two"), "Beta", nil)
+	test := f.program(alpha.Scope.Workspace, "Test", map[string]any{"mode": "test"})
 	inAlpha, inBeta, inTest, johns := alpha.join(jane, nil), beta.join(jane, nil), test.join(jane, nil), alpha.join(john, nil)
 	hour := func(day, n int) time.Time { return time.Date(2026, 2, day, n, 0, 0, 0, time.UTC) }
 	eur := map[string]any{"conversions": 1, "revenue_cents": 1000, "commission_cents": 200, "currency": "EUR"}
@@ -213,7 +210,7 @@ func TestGetPartnerSummary(t *testing.T) {
 	alpha.addDelta(inAlpha, hour(1, 10), map[string]any{"clicks": 3})
 	alpha.addDelta(inAlpha, hour(1, 10), eur)
 	beta.addDelta(inBeta, hour(2, 10), map[string]any{"clicks": 4, "signups": 2, "conversions": 2})
-	w.foldStats()
+	f.foldStats()
 	beta.addDelta(inBeta, hour(2, 11), map[string]any{"conversions": 1, "revenue_cents": 50, "commission_cents": 5, "currency": "CHF"})
 	alpha.addDelta(inAlpha, hour(2, 23), map[string]any{"revenue_cents": -400, "commission_cents": -80, "currency": "EUR"})
 	test.addDelta(inTest, hour(1, 10), map[string]any{"clicks": 1000})
@@ -229,23 +226,23 @@ func TestGetPartnerSummary(t *testing.T) {
 		want string
 	}{
 		{"all", jane, "live", &req{}, "7 2 4 0.571429 CHF 50 5 EUR 600 120"},
-		{"one programme", jane, "live", &req{ProgramId: text(alpha.id.String())}, "3 0 1 0.333333 EUR 600 120"},
+		{"one programme", jane, "live", &req{ProgramId: text(alpha.Program.String())}, "3 0 1 0.333333 EUR 600 120"},
 		{"a day", jane, "live", &req{DateFrom: text("2026-02-01"), DateTo: text("2026-02-01")}, "3 0 1 0.333333 EUR 1000 200"},
 		{"no clicks", jane, "live", &req{DateFrom: text("2026-02-02T11:59:59Z")}, "0 0 1 - CHF 50 5 EUR -400 -80"},
 		{"a time selects its hour", jane, "live", &req{DateFrom: text("2026-02-02T10:30:00Z"), DateTo: text("2026-02-02T10:30:00Z")}, "4 2 2 0.5"},
 		{"a time zone", jane, "live", &req{DateFrom: text("2026-02-03"), Timezone: text("Asia/Tokyo")}, "0 0 0 - EUR -400 -80"},
 		{"nothing", jane, "live", &req{DateFrom: text("2027-01-01")}, "0 0 0 -"},
 		{"the other mode", jane, "test", &req{}, "1000 0 0 0"},
-		{"a programme of the other mode", jane, "live", &req{ProgramId: text(test.id.String())}, "0 0 0 -"},
+		{"a programme of the other mode", jane, "live", &req{ProgramId: text(test.Program.String())}, "0 0 0 -"},
 		{"another partner", john, "live", &req{}, "500 0 0 0"},
-		{"a programme not joined", john, "live", &req{ProgramId: text(beta.id.String())}, "0 0 0 -"},
+		{"a programme not joined", john, "live", &req{ProgramId: text(beta.Program.String())}, "0 0 0 -"},
 	}
 	for range 2 { // before and after the remaining deltas are added to the totals
 		for _, tc := range cases {
-			if err := w.check(tc.req); err != nil {
+			if err := f.check(tc.req); err != nil {
 				t.Fatal(err)
 			}
-			got, err := w.service.GetPartnerSummary(w.callContext(tc.user, tc.mode), tc.req)
+			got, err := f.service.GetPartnerSummary(f.callContext(tc.user, tc.mode), tc.req)
 			if err != nil {
 				t.Errorf("%s: %v", tc.name, err)
 				continue
@@ -261,9 +258,9 @@ func TestGetPartnerSummary(t *testing.T) {
 				t.Errorf("%s: %q, want %q", tc.name, text, tc.want)
 			}
 		}
-		w.foldStats()
+		f.foldStats()
 	}
-	if got := pgtest.ReasonOf(t, w.check(&req{DateTo: text("2026-02-30")})); got != affiliate.ReasonValidation {
+	if got := pgtest.ReasonOf(t, f.check(&req{DateTo: text("2026-02-30")})); got != affiliate.ReasonValidation {
 		t.Errorf("a day that does not exist: %q", got)
 	}
 }

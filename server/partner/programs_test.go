@@ -19,11 +19,11 @@ const (
 )
 
 // listNames lists programmes and returns their names in the order of the response.
-func (w *world) listNames(user affiliate.UserID, mode affiliate.Mode, req *affiliatev1.ListPartnerProgramsRequest) (names string, total int64) {
-	w.t.Helper()
-	list, err := w.service.ListPartnerPrograms(w.callContext(user, mode), req)
+func (f *fixture) listNames(user affiliate.UserID, mode affiliate.Mode, req *affiliatev1.ListPartnerProgramsRequest) (names string, total int64) {
+	f.Helper()
+	list, err := f.service.ListPartnerPrograms(f.callContext(user, mode), req)
 	if err != nil {
-		w.t.Fatal(err)
+		f.Fatal(err)
 	}
 	var all []string
 	for _, p := range list.Data {
@@ -33,17 +33,17 @@ func (w *world) listNames(user affiliate.UserID, mode affiliate.Mode, req *affil
 }
 
 func TestListPartnerPrograms(t *testing.T) {
-	w := newWorld(t)
-	jane, john := w.user("Jane"), w.user("John")
-	one, two := w.workspace("One"), w.workspace("Two")
-	alpha := w.program(one, "Alpha", nil)
-	paused := w.program(one, "Alps, paused", map[string]any{"status": "paused"})
-	archived := w.program(two, "Archived", map[string]any{"status": "archived"})
-	private := w.program(two, "Private", map[string]any{"is_public": false})
-	w.program(two, "Draft", map[string]any{"status": "draft"})
-	w.program(two, "Private of others", map[string]any{"is_public": false})
-	test := w.program(one, "Alpha test", map[string]any{"mode": "test"})
-	w.program(two, "alpine_100%", nil)
+	f := newFixture(t)
+	jane, john := f.user("Jane"), f.user("John")
+	one, two := f.workspace("One"), f.workspace("Two")
+	alpha := f.program(one, "Alpha", nil)
+	paused := f.program(one, "Alps, paused", map[string]any{"status": "paused"})
+	archived := f.program(two, "Archived", map[string]any{"status": "archived"})
+	private := f.program(two, "Private", map[string]any{"is_public": false})
+	f.program(two, "Draft", map[string]any{"status": "draft"})
+	f.program(two, "Private of others", map[string]any{"is_public": false})
+	test := f.program(one, "Alpha test", map[string]any{"mode": "test"})
+	f.program(two, "alpine_100%", nil)
 
 	// The partner joins the programmes in another order than they were created.
 	private.join(jane, map[string]any{"status": "suspended"})
@@ -77,13 +77,13 @@ func TestListPartnerPrograms(t *testing.T) {
 		{"public by a name with special characters", jane, "live", &req{Scope: scopePublic, Search: proto.String("Alpine_100%")}, "alpine_100%", 1},
 		{"public of the other mode", john, "test", &req{Scope: scopePublic}, "Alpha test", 1},
 	} {
-		if got, total := w.listNames(tc.user, tc.mode, tc.req); got != tc.want || total != tc.total {
+		if got, total := f.listNames(tc.user, tc.mode, tc.req); got != tc.want || total != tc.total {
 			t.Errorf("%s: %q of %d, want %q of %d", tc.name, got, total, tc.want, tc.total)
 		}
 	}
 
 	// A public programme shows the caller's own participation only.
-	list, err := w.service.ListPartnerPrograms(w.liveContext(john), &req{Scope: scopePublic})
+	list, err := f.service.ListPartnerPrograms(f.liveContext(john), &req{Scope: scopePublic})
 	if err != nil || list.Data[0].Participation != nil || list.Data[1].Participation == nil {
 		t.Errorf("participations of the public programmes: %v, %v", list, err)
 	}
@@ -93,43 +93,38 @@ func TestListPartnerPrograms(t *testing.T) {
 }
 
 func TestGetPartnerProgram(t *testing.T) {
-	w := newWorld(t)
-	jane, john := w.user("Jane"), w.user("John")
-	shop := w.workspace("The Shop")
-	p := w.program(shop, "Alpha", map[string]any{
+	f := newFixture(t)
+	jane, john := f.user("Jane"), f.user("John")
+	shop := f.workspace("The Shop")
+	p := f.program(shop, "Alpha", map[string]any{
 		"description": "D", "landing_url": "https://shop.example/land?x=1", "terms_url": "https://shop.example/terms",
 		"min_payout_cents": 5000, "payout_term_days": 14, "attribution_window_days": 60, "link_param": "ref",
 	})
-	group := affiliate.NewID[affiliate.Group](w.now)
-	w.Insert("groups", map[string]any{
-		"workspace_id": shop, "id": group, "program_id": p.id, "name": "secret group", "rate_bps": 1250, "created_at": w.now, "updated_at": w.now,
+	group := affiliate.NewID[affiliate.Group](f.Now())
+	f.Insert("groups", map[string]any{
+		"workspace_id": shop, "id": group, "program_id": p.Program, "name": "secret group", "rate_bps": 1250, "created_at": f.Now(), "updated_at": f.Now(),
 	})
-	mine := p.join(jane, map[string]any{"referral_code": "jane", "group_id": group, "approved_at": w.now})
+	mine := p.join(jane, map[string]any{"referral_code": "jane", "group_id": group, "approved_at": f.Now()})
 	other := p.join(john, map[string]any{"referral_code": "john", "override_flat_amount_cents": 700, "group_id": group})
 
-	hour := w.now.Truncate(3600e9)
+	hour := f.Now().Truncate(3600e9)
 	p.addDelta(mine, hour, map[string]any{"clicks": 5, "conversions": 1})
 	p.addDelta(mine, hour, map[string]any{"conversions": 1, "revenue_cents": 1000, "commission_cents": 200, "currency": "EUR"})
-	w.foldStats()
+	f.foldStats()
 	p.addDelta(mine, hour, map[string]any{"clicks": 2, "commission_cents": 30, "currency": "EUR"})
 	p.addDelta(mine, hour, map[string]any{"commission_cents": 9000, "currency": "USD"})
 	p.addDelta(other, hour, map[string]any{"clicks": 1000})
-	for slot, balance := range []struct {
-		participant affiliate.ParticipantID
-		currency    string
-		cents       int64
-	}{{mine, "EUR", 300}, {mine, "EUR", -30}, {mine, "USD", 99}, {other, "EUR", 1000}} {
-		w.Insert("ledger_balances", map[string]any{
-			"workspace_id": shop, "participant_id": balance.participant, "currency": balance.currency, "slot": slot, "balance_cents": balance.cents,
-		})
-	}
+	p.addEntry(mine, "EUR", 300)
+	p.addEntry(mine, "EUR", -30)
+	p.addEntry(mine, "USD", 99)
+	p.addEntry(other, "EUR", 1000)
 
-	got, err := w.service.GetPartnerProgram(w.liveContext(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.id.String()})
+	got, err := f.service.GetPartnerProgram(f.liveContext(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.Program.String()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := protojson.Format(got)
-	if strings.Contains(text, "secret") || strings.Contains(text, "john") || strings.Contains(text, other.String()) {
+	if strings.Contains(text, "secret") || strings.Contains(text, "john") || strings.Contains(text, other.ID.String()) {
 		t.Errorf("the response shows another partner's or the merchant's data: %s", text)
 	}
 	for name, ok := range map[string]bool{
@@ -139,7 +134,7 @@ func TestGetPartnerProgram(t *testing.T) {
 		"terms":    got.Currency == "EUR" && got.AttributionWindowDays == 60 && got.MinPayoutCents == 5000 && got.PayoutTermDays == 14,
 		"rules":    got.CommissionRules.GetPercentage() == 20 && got.CommissionRules.GetHoldPeriodDays() == 30,
 		"created":  got.CreatedAt.AsTime().UnixMilli() > 0,
-		"identity": got.Participation.ParticipantId == mine.String() && got.Participation.ReferralCode == "jane",
+		"identity": got.Participation.ParticipantId == mine.ID.String() && got.Participation.ReferralCode == "jane",
 		"times":    got.Participation.Status == affiliatev1.ParticipantStatus_PARTICIPANT_STATUS_APPROVED && got.Participation.AppliedAt != nil && got.Participation.ApprovedAt != nil && got.Participation.RejectedAt == nil && got.Participation.SuspendedAt == nil,
 		"link":     got.Participation.Url == "https://shop.example/land?x=1&ref=jane",
 		"short":    strings.HasPrefix(got.Participation.GetShortUrl(), linkHost+"/r/") && len(got.Participation.GetShortUrl()) == len(linkHost+"/r/")+10,
@@ -152,46 +147,46 @@ func TestGetPartnerProgram(t *testing.T) {
 		}
 	}
 
-	johns, err := w.service.GetPartnerProgram(w.liveContext(john), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.id.String()})
+	johns, err := f.service.GetPartnerProgram(f.liveContext(john), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.Program.String()})
 	if err != nil || johns.Participation.CommissionRate.GetFlatAmountCents() != 700 || johns.Participation.Clicks != 1000 {
 		t.Errorf("the participant's own rate must replace the group's: %v, %v", johns, err)
 	}
 
 	// Without a link host the response has no short URL. Without a web page of the programme
 	// it has no URL.
-	w.Exec(`update programs set website_url = null, landing_url = null, status = 'draft'`)
-	w.Exec(`update participants set group_id = null`)
-	withoutHost := partner.New(partner.Config{Store: w.Store, Seal: w.keys})
-	got, err = withoutHost.GetPartnerProgram(w.liveContext(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.id.String()})
+	f.Exec(`update programs set website_url = null, landing_url = null, status = 'draft'`)
+	f.Exec(`update participants set group_id = null`)
+	withoutHost := partner.New(partner.Config{Store: f.Store, Seal: f.keys})
+	got, err = withoutHost.GetPartnerProgram(f.liveContext(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.Program.String()})
 	if err != nil || got.Participation.ShortUrl != nil || got.Participation.Url != "" || got.Participation.CommissionRate != nil {
 		t.Errorf("without link host, web page and rate: %v, %v", got, err)
 	}
 }
 
 func TestGetPartnerProgram_ReturnsPublicAndJoinedPrograms(t *testing.T) {
-	w := newWorld(t)
-	jane, john := w.user("Jane"), w.user("John")
-	shop := w.workspace("Shop")
+	f := newFixture(t)
+	jane, john := f.user("Jane"), f.user("John")
+	shop := f.workspace("Shop")
 	joined := func(p program) program { p.join(jane, nil); return p }
 	for _, tc := range []struct {
 		name  string
 		id    string
 		found bool
 	}{
-		{"public", w.program(shop, "P", nil).id.String(), true},
-		{"public, mine", joined(w.program(shop, "P", nil)).id.String(), true},
-		{"private", w.program(shop, "P", map[string]any{"is_public": false}).id.String(), false},
-		{"private, mine", joined(w.program(shop, "P", map[string]any{"is_public": false})).id.String(), true},
-		{"paused", w.program(shop, "P", map[string]any{"status": "paused"}).id.String(), false},
-		{"paused, mine", joined(w.program(shop, "P", map[string]any{"status": "paused"})).id.String(), true},
-		{"archived, mine", joined(w.program(shop, "P", map[string]any{"status": "archived"})).id.String(), true},
-		{"of the other mode", w.program(shop, "P", map[string]any{"mode": "test"}).id.String(), false},
-		{"of the other mode, mine", joined(w.program(shop, "P", map[string]any{"mode": "test"})).id.String(), false},
-		{"unknown", affiliate.NewID[affiliate.Program](w.now).String(), false},
+		{"public", f.program(shop, "P", nil).Program.String(), true},
+		{"public, mine", joined(f.program(shop, "P", nil)).Program.String(), true},
+		{"private", f.program(shop, "P", map[string]any{"is_public": false}).Program.String(), false},
+		{"private, mine", joined(f.program(shop, "P", map[string]any{"is_public": false})).Program.String(), true},
+		{"paused", f.program(shop, "P", map[string]any{"status": "paused"}).Program.String(), false},
+		{"paused, mine", joined(f.program(shop, "P", map[string]any{"status": "paused"})).Program.String(), true},
+		{"archived, mine", joined(f.program(shop, "P", map[string]any{"status": "archived"})).Program.String(), true},
+		{"of the other mode", f.program(shop, "P", map[string]any{"mode": "test"}).Program.String(), false},
+		{"of the other mode, mine", joined(f.program(shop, "P", map[string]any{"mode": "test"})).Program.String(), false},
+		{"unknown", affiliate.NewID[affiliate.Program](f.Now()).String(), false},
 		{"not a UUID", "alpha", false},
 	} {
 		req := &affiliatev1.GetPartnerProgramRequest{ProgramId: tc.id}
-		_, err := w.service.GetPartnerProgram(w.liveContext(jane), req)
+		_, err := f.service.GetPartnerProgram(f.liveContext(jane), req)
 		want := affiliate.ReasonNotFound
 		if tc.found {
 			want = ""
@@ -200,7 +195,7 @@ func TestGetPartnerProgram_ReturnsPublicAndJoinedPrograms(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tc.name, got, want)
 		}
 		// Another partner's participation does not make a programme visible.
-		if _, err := w.service.GetPartnerProgram(w.liveContext(john), req); (err == nil) != (tc.found && strings.HasPrefix(tc.name, "public")) {
+		if _, err := f.service.GetPartnerProgram(f.liveContext(john), req); (err == nil) != (tc.found && strings.HasPrefix(tc.name, "public")) {
 			t.Errorf("%s, for another partner: %v", tc.name, err)
 		}
 	}

@@ -120,13 +120,7 @@ func (f *fixture) refund(id affiliate.CommissionID, remaining int64) error {
 
 func (f *fixture) addEntry(p pgtest.Participant, kind affiliate.LedgerEntryType, cents int64) {
 	f.Helper()
-	_, err := f.Store.AddLedgerEntry(f.Context(), affiliate.ManualEntry{
-		Scope: f.Scope, Program: f.Program, Participant: p.ID, Type: kind, AmountCents: cents, Reason: "R",
-		By: affiliate.Actor{User: &f.Owner}, At: f.Now(),
-	})
-	if err != nil {
-		f.Fatal(err)
-	}
+	f.NewLedgerEntry(p, cents, func(e *affiliate.ManualEntry) { e.Type = kind })
 }
 
 // createBatch creates a batch with a new idempotency key. Its cutoff is the current time.

@@ -330,7 +330,7 @@ var unscoped = map[string]string{
 	"webhook/package.updateHealth":      "endpoints that the transaction has locked, named by workspace and id",
 	"webhook/page.result":               "the conditions name workspace and endpoint, see newListQuery",
 	"webhook/count.result":              "the conditions name workspace and endpoint, see newListQuery",
-	"webhook/package.cancelRemaining":        "upkeep, of all workspaces",
+	"webhook/package.cancelRemaining":   "upkeep, of all workspaces",
 	"package.dropExpiredRefunds":        "upkeep, of all workspaces",
 	"package.purgeDay":                  "upkeep, of all workspaces",
 	"package.purgeStray":                "upkeep, of all workspaces",

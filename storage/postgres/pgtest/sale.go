@@ -67,6 +67,20 @@ func (f *Fixture) NewCommission(p Participant, change ...func(*affiliate.Commiss
 	return c
 }
 
+// NewLedgerEntry adds an adjustment of the given amount to a participant's ledger, in the
+// currency of the programme. change changes the entry before it is stored.
+func (f *Fixture) NewLedgerEntry(p Participant, cents int64, change ...func(*affiliate.ManualEntry)) {
+	f.Helper()
+	e := affiliate.ManualEntry{
+		Scope: p.Scope, Program: p.Program, Participant: p.ID, Type: affiliate.EntryAdjustment, AmountCents: cents, Reason: "R",
+		By: affiliate.System, At: f.Now(),
+	}
+	apply(&e, change)
+	if _, err := f.Store.AddLedgerEntry(f.Context(), e); err != nil {
+		f.Fatal(err)
+	}
+}
+
 // purchase returns a purchase of 10.00 EUR.
 func (f *Fixture) purchase(scope affiliate.Scope, now time.Time) affiliate.Conversion {
 	id := affiliate.NewID[affiliate.Conversion](now)
@@ -84,9 +98,15 @@ func (f *Fixture) record(c affiliate.Conversion, d affiliate.Decision, earned *a
 		d.ID = affiliate.NewID[affiliate.Decision](c.CreatedAt)
 	}
 	d.Conversion, d.EngineVersion, d.DecidedAt = c.ID, affiliate.EngineVersion, c.CreatedAt
+	in := affiliate.AttributionInputs{Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale}
+	if earned != nil {
+		in.FoundClick = &affiliate.FoundClick{Mode: c.Scope.Mode, ReceivedAt: c.OccurredAt, Earner: affiliate.Earner{
+			Program: earned.Program, Participant: earned.Participant, Partner: earned.Partner, WindowDays: 30, Rule: earned.Rule,
+		}}
+	}
 	_, err := f.Store.RecordConversion(f.Context(), affiliate.Report{
 		Conversion: c,
-		Inputs:     affiliate.AttributionInputs{Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale},
+		Inputs:     in,
 		Decide: func(affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 			return d, earned, nil
 		},

@@ -1,0 +1,144 @@
+package partner_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server/partner"
+	"github.com/tributary-hq/tributary/server/seal"
+	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+const linkHost = "https://go.example"
+
+// fixture is an empty database with the service under test.
+type fixture struct {
+	*pgtest.Fixture
+	service *partner.Service
+	keys    *seal.Keys
+	clock   *pgtest.Clock
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	clock := pgtest.NewClock(time.Date(2026, 3, 4, 5, 6, 7, 891_234_567, time.UTC))
+	f := &fixture{Fixture: pgtest.Open(t, clock.Now), clock: clock}
+	f.useKeys(sealEntry("k1", 1))
+	return f
+}
+
+func sealEntry(kid string, fill byte) string {
+	return kid + ":" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{fill}, 32))
+}
+
+// useKeys replaces the service by one with other encryption keys.
+func (f *fixture) useKeys(keys string) {
+	f.Helper()
+	var err error
+	if f.keys, err = seal.New(keys); err != nil {
+		f.Fatal(err)
+	}
+	f.service = partner.New(partner.Config{Store: f.Store, Seal: f.keys, LinkHost: linkHost, Now: f.Now})
+}
+
+// callContext returns the context of a call by a partner in a mode.
+func (f *fixture) callContext(user affiliate.UserID, mode affiliate.Mode) context.Context {
+	return servertest.AsPartner(f, user, mode)
+}
+
+func (f *fixture) liveContext(user affiliate.UserID) context.Context {
+	return f.callContext(user, affiliate.ModeLive)
+}
+
+func (f *fixture) user(name string) affiliate.UserID {
+	f.Helper()
+	return f.NewPartner(name, pgtest.Row{"email": strings.ToLower(name) + "@example.com", "password_hash": "x"})
+}
+
+func (f *fixture) workspace(name string) affiliate.WorkspaceID {
+	f.Helper()
+	return f.NewWorkspace(pgtest.Row{"name": name})
+}
+
+// program is a programme of a workspace.
+type program struct {
+	*pgtest.Shop
+	clock *pgtest.Clock
+}
+
+// program inserts a programme. It is active, public and in live mode, unless columns say
+// otherwise.
+func (f *fixture) program(workspace affiliate.WorkspaceID, name string, columns pgtest.Row) program {
+	f.Helper()
+	f.clock.Advance(time.Second)
+	scope := affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}
+	if mode, ok := columns["mode"].(string); ok {
+		scope.Mode = affiliate.Mode(mode)
+	}
+	id := f.NewProgram(scope, pgtest.Row{"name": name, "allowed_domains": []string{}, "auto_approve_partners": true}, columns)
+	return program{&pgtest.Shop{Fixture: f.Fixture, Scope: scope, Program: id}, f.clock}
+}
+
+// join makes a partner a participant. The participant has texts that the partner must not
+// see; they contain the word secret.
+func (p program) join(partner affiliate.UserID, columns pgtest.Row) pgtest.Participant {
+	p.Helper()
+	p.clock.Advance(time.Second)
+	return p.NewParticipant(p.Scope, p.Program, partner, pgtest.Row{
+		"partner_name": "Name", "partner_email": "x@example.com", "note": "secret note", "tags": []string{"secret tag"},
+	}, columns)
+}
+
+// addCommission records a sale with a commission that needs review. Both have texts that the
+// partner must not see; they contain the word secret.
+func (p program) addCommission(to pgtest.Participant, change ...func(*affiliate.Commission)) affiliate.CommissionID {
+	p.Helper()
+	p.clock.Advance(time.Second)
+	secrets := func(c *affiliate.Commission) {
+		c.ExternalTransactionID, c.CustomerRef = "secret-"+c.ExternalTransactionID, new("secret customer "+c.ID.String())
+		c.NeedsReview, c.ReviewReasons = true, []string{"secret reason"}
+		c.OverrideReason, c.RejectionReason = new("secret override"), new("secret rejection")
+	}
+	return p.NewCommission(to, append([]func(*affiliate.Commission){secrets}, change...)...).ID
+}
+
+// addDelta stores a statistics delta that is not yet added to the totals.
+func (p program) addDelta(to pgtest.Participant, hour time.Time, columns map[string]any) {
+	p.Helper()
+	p.Insert("stats_deltas", pgtest.Row{
+		"workspace_id": p.Scope.Workspace, "id": affiliate.NewID[affiliate.StatsDelta](p.Now()), "mode": p.Scope.Mode, "program_id": p.Program,
+		"participant_id": to.ID, "hour": hour, "currency": "",
+	}, columns)
+}
+
+func (f *fixture) foldStats() {
+	f.Helper()
+	if _, err := f.Store.FoldStats(f.Context(), 1000); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// check runs the checks that the interceptor runs before a call.
+func (f *fixture) check(req proto.Message) error {
+	found := f.service.Check(req)
+	return found.Err()
+}
+
+// dump returns the text of all rows of all tables. Binary columns are hexadecimal.
+func (f *fixture) dump() string {
+	f.Helper()
+	var all strings.Builder
+	for _, table := range f.Texts(`
+		select format('%I.%I', schemaname, tablename) from pg_tables where schemaname not in ('pg_catalog', 'information_schema')`) {
+		all.WriteString(strings.Join(f.Texts(`select t::text from `+table+` t`), "\n") + "\n")
+	}
+	return all.String()
+}
