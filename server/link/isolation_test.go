@@ -3,139 +3,179 @@ package link_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestMerchant_AccessesOwnLinksOnly(t *testing.T) {
-	w := newWorld(t)
-	jane := w.newParticipant("jane")
-	l := w.mustCreate(jane, "sale")
-	second := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
-	stranger := w.NewWorkspace()
-	before := w.Count(`select count(*) from audit_log`)
-
-	type caller struct {
-		ctx           context.Context
-		program, link string
+	f := newFixture(t)
+	jane := f.join("jane")
+	id := f.NewLink(jane, "sale").ID.String()
+	before, err := f.getLink(id)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, c := range map[string]caller{
-		"another workspace":  {w.asMerchant(stranger, affiliate.ModeLive), w.program.String(), l.GetId()},
-		"the other mode":     {w.asMerchant(w.workspace, affiliate.ModeTest), w.program.String(), l.GetId()},
-		"a partner":          {w.asPartner(jane.partner, affiliate.ModeLive), w.program.String(), l.GetId()},
-		"bad programme id":   {w.asLiveMerchant(), "programme", l.GetId()},
-		"unknown programme":  {w.asLiveMerchant(), affiliate.NewID[affiliate.Program](w.now).String(), l.GetId()},
-		"another programme":  {w.asLiveMerchant(), second.String(), l.GetId()},
-		"bad link id":        {w.asLiveMerchant(), w.program.String(), "link"},
-		"unknown link":       {w.asLiveMerchant(), w.program.String(), affiliate.NewID[affiliate.Link](w.now).String()},
-		"a participant's id": {w.asLiveMerchant(), w.program.String(), jane.id},
-		"id in braces":       {w.asLiveMerchant(), w.program.String(), "{" + l.GetId() + "}"},
+	audited := f.Count(`select count(*) from audit_log`)
+	stranger, testMode := f.in(f.NewShop(affiliate.ModeLive)), f.in(f.InOtherMode())
+
+	program := f.Program.String()
+	for name, tc := range map[string]struct {
+		caller        context.Context
+		program, link string
+		allowedInList bool // the caller may list and create links in this programme
+	}{
+		"another workspace":    {stranger.asOwner(), program, id, false},
+		"the other mode":       {testMode.asOwner(), program, id, false},
+		"a partner":            {f.asPartner(jane), program, id, false},
+		"invalid programme id": {f.asOwner(), "programme", id, false},
+		"unknown programme":    {f.asOwner(), affiliate.NewID[affiliate.Program](f.Now()).String(), id, false},
+		"another programme":    {f.asOwner(), f.NewProgram(f.Scope).String(), id, true},
+		"invalid link id":      {f.asOwner(), program, "link", true},
+		"unknown link":         {f.asOwner(), program, affiliate.NewID[affiliate.Link](f.Now()).String(), true},
+		"id of a participant":  {f.asOwner(), program, jane.ID.String(), true},
+		"id in braces":         {f.asOwner(), program, "{" + id + "}", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := w.service.GetLink(c.ctx, &affiliatev1.GetLinkRequest{ProgramId: c.program, LinkId: c.link})
+			_, err := f.service.GetLink(tc.caller, &affiliatev1.GetLinkRequest{ProgramId: tc.program, LinkId: tc.link})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			_, err = w.service.UpdateLink(c.ctx, &affiliatev1.UpdateLinkRequest{
-				ProgramId: c.program, LinkId: c.link, UpdateMask: mask("sub_id"), SubId: proto.String("x"),
+			_, err = f.service.UpdateLink(tc.caller, &affiliatev1.UpdateLinkRequest{
+				ProgramId: tc.program, LinkId: tc.link, UpdateMask: mask("sub_id"), SubId: new("x"),
 			})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			_, err = w.service.DeleteLink(c.ctx, &affiliatev1.DeleteLinkRequest{ProgramId: c.program, LinkId: c.link})
+			_, err = f.service.DeleteLink(tc.caller, &affiliatev1.DeleteLinkRequest{ProgramId: tc.program, LinkId: tc.link})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			if c.link != l.GetId() || c.program == second.String() {
-				return // the caller may list and create links in this programme
+			if tc.allowedInList {
+				return
 			}
-			_, err = w.service.ListLinks(c.ctx, &affiliatev1.ListLinksRequest{ProgramId: c.program})
+			_, err = f.service.ListLinks(tc.caller, &affiliatev1.ListLinksRequest{ProgramId: tc.program})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			_, err = w.service.CreateLink(c.ctx, &affiliatev1.CreateLinkRequest{ProgramId: c.program, ParticipantId: jane.id, DestinationUrl: page})
+			_, err = f.service.CreateLink(tc.caller, &affiliatev1.CreateLinkRequest{ProgramId: tc.program, ParticipantId: jane.ID.String(), DestinationUrl: page})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
-	if w.Count(`select count(*) from audit_log`) != before || w.Count(`select count(*) from links where deleted_at is null`) != 2 {
-		t.Error("something changed")
+	if after, err := f.getLink(id); err != nil || !proto.Equal(after, before) {
+		t.Errorf("after refused calls the link is %v, error %v, want %v", after, err, before)
 	}
-	// The same code can be used in the other mode and in another workspace.
-	for _, scope := range []affiliate.Scope{{Workspace: w.workspace, Mode: affiliate.ModeTest}, {Workspace: stranger, Mode: affiliate.ModeLive}} {
-		program := w.NewProgram(scope)
-		p := w.addParticipant(scope.Workspace, scope.Mode, program, w.NewPartner("Jane"), "jane")
-		_, err := w.service.CreateLink(w.asMerchant(scope.Workspace, scope.Mode), &affiliatev1.CreateLinkRequest{
-			ProgramId: program.String(), ParticipantId: p.id, DestinationUrl: page, Code: proto.String("sale"),
-		})
-		if err != nil {
-			t.Error(err)
+	if n := f.Count(`select count(*) from audit_log`); n != audited {
+		t.Errorf("after refused calls the audit log has %d records, want %d", n, audited)
+	}
+	if ids, total := f.listLinks(&affiliatev1.ListLinksRequest{}); total != 2 {
+		t.Errorf("after refused calls the links are %v, total %d, want 2", ids, total)
+	}
+}
+
+func TestCreateLink_CodeIsUniqueInWorkspaceAndMode(t *testing.T) {
+	f := newFixture(t)
+	for name, shop := range map[string]*pgtest.Shop{
+		"the workspace": f.Shop, "the other mode": f.InOtherMode(), "another workspace": f.NewShop(affiliate.ModeLive),
+	} {
+		shop := f.in(shop)
+		if _, err := shop.createLink(shop.join("jane"), func(r *affiliatev1.CreateLinkRequest) { r.Code = new("sale") }); err != nil {
+			t.Errorf("CreateLink with the same code in %s: %v", name, err)
 		}
 	}
 }
 
-func TestPartner_AccessesOwnLinksOnly(t *testing.T) {
-	w := newWorld(t)
-	jane, john := w.newParticipant("jane"), w.newParticipant("john")
-	ctx := w.asPartner(jane.partner, affiliate.ModeLive)
-	w.advance()
-	req := &affiliatev1.CreatePartnerLinkRequest{ProgramId: w.program.String(), DestinationUrl: page, Code: proto.String("Mine")}
-	if err := w.check(req); err != nil {
+func TestPartner_CreatesUpdatesAndDeletesOwnLinks(t *testing.T) {
+	f := newFixture(t)
+	jane := f.join("jane")
+	f.clock.Advance(time.Minute)
+	create := &affiliatev1.CreatePartnerLinkRequest{ProgramId: f.Program.String(), DestinationUrl: page, Code: new("Mine")}
+	if err := servertest.Check(f.service, create); err != nil {
 		t.Fatal(err)
 	}
-	l, err := w.service.CreatePartnerLink(ctx, req)
-	if err != nil || l.GetParticipantId() != jane.id || l.GetCode() != "mine" {
-		t.Fatalf("%v, %v", l, err)
+	created, err := f.service.CreatePartnerLink(f.asPartner(jane), create)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if w.Count(`select count(*) from audit_log where action = 'link.create' and actor = $1 and workspace_id = $2`, jane.partner.String(), w.workspace) != 1 {
-		t.Error("the merchant's audit log does not name the partner")
+	if created.GetParticipantId() != jane.ID.String() || created.GetCode() != "mine" {
+		t.Errorf("CreatePartnerLink returned %v, want a link of the participant %s with the code mine", created, jane.ID)
 	}
-	change := func(id string) *affiliatev1.UpdatePartnerLinkRequest {
-		return &affiliatev1.UpdatePartnerLinkRequest{LinkId: id, UpdateMask: mask("sub_id"), SubId: proto.String("x")}
+	if n := f.Count(`select count(*) from audit_log where action = 'link.create' and actor = $1 and workspace_id = $2`, jane.Partner.String(), f.Scope.Workspace); n != 1 {
+		t.Errorf("the audit log of the merchant names the partner %d times, want once", n)
 	}
-	for name, c := range map[string]struct {
-		ctx  context.Context
-		link string
+
+	f.clock.Advance(time.Minute)
+	id := created.GetId()
+	updated, err := f.service.UpdatePartnerLink(f.asPartner(jane), changeSubID(id))
+	if err != nil || updated.GetSubId() != "x" {
+		t.Errorf("UpdatePartnerLink returned %v, error %v, want a link with sub_id x", updated, err)
+	}
+	if _, err := f.service.DeletePartnerLink(f.asPartner(jane), &affiliatev1.DeletePartnerLinkRequest{LinkId: id}); err != nil {
+		t.Errorf("DeletePartnerLink: %v", err)
+	}
+	_, err = f.getLink(id)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+}
+
+// changeSubID returns a request that every link of the calling partner accepts.
+func changeSubID(link string) *affiliatev1.UpdatePartnerLinkRequest {
+	return &affiliatev1.UpdatePartnerLinkRequest{LinkId: link, UpdateMask: mask("sub_id"), SubId: new("x")}
+}
+
+func TestPartner_AccessesOwnLinksOnly(t *testing.T) {
+	f := newFixture(t)
+	jane, john := f.join("jane"), f.join("john")
+	id := f.NewLink(jane, "mine").ID.String()
+	inTestMode := servertest.AsPartner(f, jane.Partner, affiliate.ModeTest)
+	for name, tc := range map[string]struct {
+		caller context.Context
+		link   string
 	}{
-		"another partner":        {w.asPartner(john.partner, affiliate.ModeLive), l.GetId()},
-		"the other mode":         {w.asPartner(jane.partner, affiliate.ModeTest), l.GetId()},
-		"another partner's link": {ctx, john.link},
-		"a merchant":             {w.asPartner(w.user, affiliate.ModeLive), l.GetId()},
-		"unknown link":           {ctx, affiliate.NewID[affiliate.Link](w.now).String()},
-		"bad link id":            {ctx, "link"},
+		"another partner":         {f.asPartner(john), id},
+		"the other mode":          {inTestMode, id},
+		"link of another partner": {f.asPartner(jane), john.Link.String()},
+		"account of a merchant":   {servertest.AsPartner(f, f.Owner, affiliate.ModeLive), id},
+		"unknown link":            {f.asPartner(jane), affiliate.NewID[affiliate.Link](f.Now()).String()},
+		"invalid link id":         {f.asPartner(jane), "link"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := w.service.UpdatePartnerLink(c.ctx, change(c.link))
+			_, err := f.service.UpdatePartnerLink(tc.caller, changeSubID(tc.link))
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			_, err = w.service.DeletePartnerLink(c.ctx, &affiliatev1.DeletePartnerLinkRequest{LinkId: c.link})
+			_, err = f.service.DeletePartnerLink(tc.caller, &affiliatev1.DeletePartnerLinkRequest{LinkId: tc.link})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
-	notJoined := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
-	for name, c := range map[string]struct {
-		ctx     context.Context
-		program string
+	for name, tc := range map[string]struct {
+		caller  context.Context
+		program affiliate.ProgramID
 	}{
-		"a programme not joined":     {ctx, notJoined.String()},
-		"the other mode":             {w.asPartner(jane.partner, affiliate.ModeTest), w.program.String()},
-		"unknown programme":          {ctx, affiliate.NewID[affiliate.Program](w.now).String()},
-		"a partner who never joined": {w.asPartner(w.NewPartner("Jane"), affiliate.ModeLive), w.program.String()},
+		"programme without the partner": {f.asPartner(jane), f.NewProgram(f.Scope)},
+		"programme of the other mode":   {inTestMode, f.Program},
+		"unknown programme":             {f.asPartner(jane), affiliate.NewID[affiliate.Program](f.Now())},
+		"partner without programmes":    {servertest.AsPartner(f, f.NewPartner("John"), affiliate.ModeLive), f.Program},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := w.service.CreatePartnerLink(c.ctx, &affiliatev1.CreatePartnerLinkRequest{ProgramId: c.program, DestinationUrl: page})
+			_, err := f.service.CreatePartnerLink(tc.caller, &affiliatev1.CreatePartnerLinkRequest{ProgramId: tc.program.String(), DestinationUrl: page})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		})
 	}
-	w.advance()
-	if got, err := w.service.UpdatePartnerLink(ctx, change(l.GetId())); err != nil || got.GetSubId() != "x" {
-		t.Errorf("%v, %v", got, err)
+}
+
+func TestPartnerLinks_Refusals(t *testing.T) {
+	f := newFixture(t)
+	jane := f.join("jane")
+	ctx, id := f.asPartner(jane), f.NewLink(jane, "mine").ID.String()
+	create := func(destination string) error {
+		_, err := f.service.CreatePartnerLink(ctx, &affiliatev1.CreatePartnerLinkRequest{ProgramId: f.Program.String(), DestinationUrl: destination})
+		return err
 	}
-	_, err = w.service.UpdatePartnerLink(ctx, &affiliatev1.UpdatePartnerLinkRequest{
-		LinkId: l.GetId(), UpdateMask: mask("destination_url"), DestinationUrl: proto.String("https://evil.example"),
+	pgtest.RequireRefusal(t, create("https://evil.example"), affiliate.ReasonValidation, "destination_url")
+	_, err := f.service.UpdatePartnerLink(ctx, &affiliatev1.UpdatePartnerLinkRequest{
+		LinkId: id, UpdateMask: mask("destination_url"), DestinationUrl: new("https://evil.example"),
 	})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "destination_url")
-	_, err = w.service.CreatePartnerLink(ctx, &affiliatev1.CreatePartnerLinkRequest{ProgramId: w.program.String(), DestinationUrl: "https://evil.example"})
-	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "destination_url")
-	_, err = w.service.DeletePartnerLink(ctx, &affiliatev1.DeletePartnerLinkRequest{LinkId: jane.link})
+	_, err = f.service.DeletePartnerLink(ctx, &affiliatev1.DeletePartnerLinkRequest{LinkId: jane.Link.String()})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "link_id")
-	w.Exec(`update participants set erased_at = $1 where id = $2`, w.now, jane.id)
-	_, err = w.service.UpdatePartnerLink(ctx, change(l.GetId()))
+
+	f.Exec(`update participants set erased_at = $1`, f.Now())
+	_, err = f.service.UpdatePartnerLink(ctx, changeSubID(id))
 	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
-	_, err = w.service.CreatePartnerLink(ctx, &affiliatev1.CreatePartnerLinkRequest{ProgramId: w.program.String(), DestinationUrl: page})
-	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
+	pgtest.RequireRefusal(t, create(page), affiliate.ReasonParticipantErased)
 }

@@ -2,6 +2,7 @@ package link_test
 
 import (
 	"fmt"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -18,175 +18,184 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func mask(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
-
 func TestCreateLink(t *testing.T) {
-	w := newWorld(t)
-	jane := w.newParticipant("jane")
-	l, err := w.create(jane, func(r *affiliatev1.CreateLinkRequest) {
-		r.Code, r.SubId = proto.String("Jane-Sale"), proto.String("post 1")
+	f := newFixture(t)
+	jane := f.join("jane")
+	l, err := f.createLink(jane, func(r *affiliatev1.CreateLinkRequest) {
+		r.Code, r.SubId = new("Jane-Sale"), new("post 1")
 		r.DestinationUrl = "https://www.brand.example/sale?via=x#top"
-		r.Utm = &affiliatev1.Utm{Source: proto.String("blog")}
+		r.Utm = &affiliatev1.Utm{Source: new("blog")}
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := server.Timestamp(w.now.Truncate(time.Millisecond))
+	now := server.Timestamp(f.Now().Truncate(time.Millisecond))
 	want := &affiliatev1.Link{
-		Id: l.GetId(), ProgramId: w.program.String(), ParticipantId: jane.id, Code: "jane-sale",
+		Id: l.GetId(), ProgramId: f.Program.String(), ParticipantId: jane.ID.String(), Code: "jane-sale",
 		DestinationUrl: "https://www.brand.example/sale?via=x#top",
 		Url:            "https://www.brand.example/sale?via=jane-sale&sub_id=post+1&utm_source=blog#top",
-		ShortUrl:       l.ShortUrl, SubId: proto.String("post 1"), Utm: &affiliatev1.Utm{Source: proto.String("blog")},
-		CreatedAt: at, UpdatedAt: at,
+		ShortUrl:       l.ShortUrl, SubId: new("post 1"), Utm: &affiliatev1.Utm{Source: new("blog")},
+		CreatedAt: now, UpdatedAt: now,
 	}
 	if !proto.Equal(l, want) {
-		t.Errorf("created %v\nwant %v", l, want)
+		t.Errorf("CreateLink returned %v\nwant %v", l, want)
 	}
-	if !regexp.MustCompile(`^https://go\.example\.com/r/[0-9A-Za-z]{10}$`).MatchString(l.GetShortUrl()) {
-		t.Errorf("short url %q", l.GetShortUrl())
+	if pattern := `^https://go\.example\.com/r/[0-9A-Za-z]{10}$`; !regexp.MustCompile(pattern).MatchString(l.GetShortUrl()) {
+		t.Errorf("the short URL is %q, want one that matches %s", l.GetShortUrl(), pattern)
 	}
-	read, err := w.service.GetLink(w.asLiveMerchant(), &affiliatev1.GetLinkRequest{ProgramId: w.program.String(), LinkId: l.GetId()})
-	if err != nil || !proto.Equal(read, want) {
-		t.Errorf("read %v, %v", read, err)
+	if got, err := f.getLink(l.GetId()); err != nil || !proto.Equal(got, want) {
+		t.Errorf("GetLink returned %v, error %v\nwant %v", got, err, want)
 	}
-	if w.Count(`select count(*) from referral_codes where code = 'jane-sale' and mode = 'live' and participant_id = $1 and link_id = $2`, jane.id, l.GetId()) != 1 {
-		t.Error("the code does not lead to the link")
+	if n := f.Count(`
+		select count(*) from referral_codes
+		where code = 'jane-sale' and mode = 'live' and participant_id = $1 and link_id = $2`, jane.ID, l.GetId()); n != 1 {
+		t.Errorf("the code leads to the link in %d records, want 1", n)
 	}
-	actions, events, jobs := w.trace(l.GetId())
-	if !slices.Equal(actions, []string{"link.create"}) || !slices.Equal(events, []string{"link.created"}) || jobs != 1 {
-		t.Errorf("audit log %v, events %v, %d jobs", actions, events, jobs)
+	wantRecords := records{[]string{"link.create"}, []string{"link.created"}, 1}
+	if got := f.recordsOf(l.GetId()); !reflect.DeepEqual(got, wantRecords) {
+		t.Errorf("CreateLink wrote the records %+v, want %+v", got, wantRecords)
 	}
-	if object, _ := w.LastEvent(affiliate.EventLinkCreated); object["code"] != "jane-sale" || object["version"] != 1.0 || object["sub_id"] != "post 1" {
-		t.Errorf("event %v", object)
+	object, _ := f.LastEvent(affiliate.EventLinkCreated)
+	for field, want := range map[string]any{"code": "jane-sale", "version": 1.0, "sub_id": "post 1"} {
+		if object[field] != want {
+			t.Errorf("the event has %s = %v, want %v", field, object[field], want)
+		}
 	}
-	if w.Count(`select count(*) from audit_log where actor = $1`, w.user.String()) != 1 {
-		t.Error("the audit log does not name the user")
+	if n := f.Count(`select count(*) from audit_log where actor = $1`, f.Owner.String()); n != 1 {
+		t.Errorf("the audit log names the owner %d times, want once", n)
 	}
 }
 
-func TestCreateLink_GeneratesACode(t *testing.T) {
-	w := newWorld(t)
-	jane, long := w.newParticipant("jane"), w.newParticipant(strings.Repeat("x", 50))
-	if l := w.mustCreate(jane, ""); !regexp.MustCompile(`^jane-[a-z0-9]{3}$`).MatchString(l.GetCode()) {
-		t.Errorf("code %q", l.GetCode())
+func TestCreateLink_GeneratesCodeFromReferralCode(t *testing.T) {
+	f := newFixture(t)
+	jane, long := f.join("jane"), f.join(strings.Repeat("x", 50))
+	requireCode := func(p pgtest.Participant, pattern string) {
+		t.Helper()
+		l, err := f.createLink(p)
+		if err != nil || !regexp.MustCompile(pattern).MatchString(l.GetCode()) {
+			t.Errorf("CreateLink for referral code %q returned code %q, error %v, want a code that matches %s", p.Code, l.GetCode(), err, pattern)
+		}
 	}
-	if l := w.mustCreate(long, ""); len(l.GetCode()) != 50 {
-		t.Errorf("code %q", l.GetCode())
-	}
+	requireCode(jane, `^jane-[a-z0-9]{3}$`)
+	requireCode(long, `^x{46}-[a-z0-9]{3}$`)
+
 	// All codes with a suffix of three characters are taken.
 	const letters = "abcdefghijkmnpqrstuvwxyz23456789"
-	w.Exec(`
+	f.Exec(`
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		select $1, 'live', 'jane-' || a || b || c, $2, $3, $4, $5
 		from unnest(string_to_array($6, null)) a, unnest(string_to_array($6, null)) b, unnest(string_to_array($6, null)) c
-		on conflict do nothing`, w.workspace, w.program, long.id, long.link, w.now, letters)
-	if l := w.mustCreate(jane, ""); !regexp.MustCompile(`^jane-[a-z0-9]{8}$`).MatchString(l.GetCode()) {
-		t.Errorf("code %q", l.GetCode())
+		on conflict do nothing`, f.Scope.Workspace, f.Program, long.ID, long.Link, f.Now(), letters)
+	requireCode(jane, `^jane-[a-z0-9]{8}$`)
+}
+
+func TestGetLink_DefaultLinkLeadsToPageOfProgramme(t *testing.T) {
+	f := newFixture(t)
+	for name, tc := range map[string]struct {
+		program          pgtest.Row
+		destination, url string
+	}{
+		"website":      {nil, page, page + "?via=jane"},
+		"landing page": {pgtest.Row{"landing_url": page + "welcome?x=1"}, page + "welcome?x=1", page + "welcome?x=1&via=jane"},
+		"no page":      {pgtest.Row{"website_url": nil}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shop := f.in(f.NewShop(affiliate.ModeLive, tc.program))
+			l, err := shop.getLink(shop.join("jane").Link.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.GetDestinationUrl() != tc.destination || l.GetUrl() != tc.url || !l.GetIsDefault() {
+				t.Errorf("GetLink returned %v, want a default link to %q with the URL %q", l, tc.destination, tc.url)
+			}
+		})
 	}
 }
 
 func TestGetLink_WithoutLinkHostHasNoShortURL(t *testing.T) {
-	w := newWorld(t)
-	jane := w.newParticipant("jane")
-	withoutHost := link.New(w.Store, "", w.Now)
-	l, err := withoutHost.GetLink(w.asLiveMerchant(), &affiliatev1.GetLinkRequest{ProgramId: w.program.String(), LinkId: jane.link})
-	if err != nil || l.ShortUrl != nil || l.GetUrl() != page+"?via=jane" || l.GetDestinationUrl() != page || !l.GetIsDefault() {
-		t.Errorf("%v, %v", l, err)
-	}
-	w.Exec(`update programs set landing_url = 'https://shop.example/welcome?x=1'`)
-	if l, err = withoutHost.GetLink(w.asLiveMerchant(), &affiliatev1.GetLinkRequest{ProgramId: w.program.String(), LinkId: jane.link}); err != nil ||
-		l.GetUrl() != "https://shop.example/welcome?x=1&via=jane" {
-		t.Errorf("want the landing page: %v, %v", l, err)
-	}
-	w.Exec(`update programs set landing_url = null, website_url = null`)
-	if l, err = withoutHost.GetLink(w.asLiveMerchant(), &affiliatev1.GetLinkRequest{ProgramId: w.program.String(), LinkId: jane.link}); err != nil ||
-		l.GetUrl() != "" || l.GetDestinationUrl() != "" {
-		t.Errorf("programme without a page: %v, %v", l, err)
+	f := newFixture(t)
+	jane := f.join("jane")
+	f.service = link.New(f.Store, "", f.clock.Now)
+	if l, err := f.getLink(jane.Link.String()); err != nil || l.ShortUrl != nil {
+		t.Errorf("GetLink returned %v, error %v, want a link without short URL", l, err)
 	}
 }
 
 func TestCreateLink_Refusals(t *testing.T) {
-	w := newWorld(t)
-	jane := w.newParticipant("jane")
-	other := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
-	elsewhere := w.addParticipant(w.workspace, affiliate.ModeLive, other, w.NewPartner("Jane"), "elsewhere")
-	erased := w.newParticipant("erased")
-	w.Exec(`update participants set erased_at = $1 where id = $2`, w.now, erased.id)
-	w.mustCreate(jane, "taken")
-	if _, err := w.service.DeleteLink(w.asLiveMerchant(), &affiliatev1.DeleteLinkRequest{ProgramId: w.program.String(), LinkId: w.mustCreate(jane, "deleted").GetId()}); err != nil {
+	f := newFixture(t)
+	jane := f.join("jane")
+	elsewhere := f.NewParticipant(f.Scope, f.NewProgram(f.Scope), f.NewPartner("Jane"), pgtest.Row{"referral_code": "elsewhere"})
+	erased := f.Join("Erased", pgtest.Row{"erased_at": f.Now()})
+	f.NewLink(jane, "taken")
+	if err := f.deleteLink(f.NewLink(jane, "deleted").ID.String()); err != nil {
 		t.Fatal(err)
 	}
+	destination := func(url string) func(*affiliatev1.CreateLinkRequest) {
+		return func(r *affiliatev1.CreateLinkRequest) { r.DestinationUrl = url }
+	}
+	code := func(code string) func(*affiliatev1.CreateLinkRequest) {
+		return func(r *affiliatev1.CreateLinkRequest) { r.Code = &code }
+	}
+	unchanged := func(*affiliatev1.CreateLinkRequest) {}
 
 	for name, tc := range map[string]struct {
-		owner  participant
-		change func(*affiliatev1.CreateLinkRequest)
-		reason affiliate.Reason
-		field  string
+		participant pgtest.Participant
+		change      func(*affiliatev1.CreateLinkRequest)
+		reason      affiliate.Reason
+		field       string
 	}{
-		"another host": {jane, func(r *affiliatev1.CreateLinkRequest) {
-			r.DestinationUrl = "https://shop.example.evil.example/"
-		}, affiliate.ReasonValidation, "destination_url"},
-		"allowed host as user name": {jane, func(r *affiliatev1.CreateLinkRequest) {
-			r.DestinationUrl = "https://shop.example@evil.example/"
-		}, affiliate.ReasonValidation, "destination_url"},
-		"not a web URL": {jane, func(r *affiliatev1.CreateLinkRequest) {
-			r.DestinationUrl = "javascript:alert(1)"
-		}, affiliate.ReasonValidation, "destination_url"},
-		"parent domain of a wildcard": {jane, func(r *affiliatev1.CreateLinkRequest) {
-			r.DestinationUrl = "https://brand.example"
-		}, affiliate.ReasonValidation, "destination_url"},
-		"a reserved code": {jane, func(r *affiliatev1.CreateLinkRequest) {
-			r.Code = proto.String("Admin")
-		}, affiliate.ReasonValidation, "code"},
-		"a bad code": {jane, func(r *affiliatev1.CreateLinkRequest) {
-			r.Code = proto.String("a b")
-		}, affiliate.ReasonValidation, "annotations"},
-		"a taken code": {jane, func(r *affiliatev1.CreateLinkRequest) {
-			r.Code = proto.String("TAKEN")
-		}, affiliate.ReasonReferralCodeTaken, ""},
-		"a participant's code": {jane, func(r *affiliatev1.CreateLinkRequest) {
-			r.Code = proto.String("elsewhere")
-		}, affiliate.ReasonReferralCodeTaken, ""},
-		"a deleted link's code": {jane, func(r *affiliatev1.CreateLinkRequest) {
-			r.Code = proto.String("deleted")
-		}, affiliate.ReasonReferralCodeTaken, ""},
-		"another programme's participant": {elsewhere, nil, affiliate.ReasonValidation, "participant_id"},
-		"unknown participant":             {participant{id: affiliate.NewID[affiliate.Participant](w.now).String()}, nil, affiliate.ReasonValidation, "participant_id"},
-		"an erased participant":           {erased, nil, affiliate.ReasonParticipantErased, ""},
+		"host of another site":           {jane, destination("https://shop.example.evil.example/"), affiliate.ReasonValidation, "destination_url"},
+		"allowed host as user name":      {jane, destination("https://shop.example@evil.example/"), affiliate.ReasonValidation, "destination_url"},
+		"not a web URL":                  {jane, destination("javascript:alert(1)"), affiliate.ReasonValidation, "destination_url"},
+		"parent domain of a wildcard":    {jane, destination("https://brand.example"), affiliate.ReasonValidation, "destination_url"},
+		"reserved code":                  {jane, code("Admin"), affiliate.ReasonValidation, "code"},
+		"code with a space":              {jane, code("a b"), affiliate.ReasonValidation, "annotations"},
+		"code of another link":           {jane, code("TAKEN"), affiliate.ReasonReferralCodeTaken, ""},
+		"code of another participant":    {jane, code("elsewhere"), affiliate.ReasonReferralCodeTaken, ""},
+		"code of a deleted link":         {jane, code("deleted"), affiliate.ReasonReferralCodeTaken, ""},
+		"participant of other programme": {elsewhere, unchanged, affiliate.ReasonValidation, "participant_id"},
+		"unknown participant":            {pgtest.Participant{ID: affiliate.NewID[affiliate.Participant](f.Now())}, unchanged, affiliate.ReasonValidation, "participant_id"},
+		"participant with erased data":   {erased, unchanged, affiliate.ReasonParticipantErased, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := w.create(tc.owner, tc.change)
+			_, err := f.createLink(tc.participant, tc.change)
 			pgtest.RequireRefusal(t, err, tc.reason, tc.field)
 		})
 	}
-
-	for _, status := range []string{"rejected", "pending", "suspended", "approved"} {
-		w.Exec(`update participants set status = $1 where id = $2`, status, jane.id)
-		if status == "rejected" {
-			_, err := w.create(jane, nil)
-			pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantState)
-			continue
-		}
-		w.mustCreate(jane, "")
-	}
-	for _, status := range []string{"draft", "paused"} {
-		w.Exec(`update programs set status = $1 where id = $2`, status, w.program)
-		w.mustCreate(jane, "")
-	}
-	w.Exec(`update programs set status = 'archived' where id = $1`, w.program)
-	_, err := w.create(jane, nil)
-	pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid)
 }
 
-// Sixty requests run in parallel. Exactly affiliate.MaxLinks (fifty) of them create a
-// link.
+func TestCreateLink_DependsOnStatusOfParticipantAndProgramme(t *testing.T) {
+	f := newFixture(t)
+	for _, tc := range []struct {
+		participant affiliate.ParticipantStatus
+		program     affiliate.ProgramStatus
+		want        affiliate.Reason
+	}{
+		{affiliate.ParticipantPending, affiliate.ProgramActive, ""},
+		{affiliate.ParticipantSuspended, affiliate.ProgramActive, ""},
+		{affiliate.ParticipantApproved, affiliate.ProgramActive, ""},
+		{affiliate.ParticipantRejected, affiliate.ProgramActive, affiliate.ReasonParticipantState},
+		{affiliate.ParticipantApproved, affiliate.ProgramDraft, ""},
+		{affiliate.ParticipantApproved, affiliate.ProgramPaused, ""},
+		{affiliate.ParticipantApproved, affiliate.ProgramArchived, affiliate.ReasonProgramStateInvalid},
+	} {
+		shop := f.in(f.NewShop(affiliate.ModeLive, pgtest.Row{"status": tc.program}))
+		_, err := shop.createLink(shop.Join("Jane", pgtest.Row{"status": tc.participant}))
+		if got := pgtest.ReasonOf(t, err); got != tc.want {
+			t.Errorf("CreateLink for a participant that is %s in a programme that is %s: error code %q, want %q", tc.participant, tc.program, got, tc.want)
+		}
+	}
+}
+
+// More requests than the limit run in parallel. Exactly affiliate.MaxLinks of them create
+// a link.
 func TestCreateLink_LimitHoldsInParallel(t *testing.T) {
-	w := newWorld(t)
-	jane := w.newParticipant("jane")
-	results := make(chan error, 60)
+	f := newFixture(t)
+	jane := f.join("jane")
+	results := make(chan error, affiliate.MaxLinks+10)
 	for range cap(results) {
 		go func() {
-			_, err := w.create(jane, nil)
+			_, err := f.createLink(jane)
 			results <- err
 		}()
 	}
@@ -198,37 +207,38 @@ func TestCreateLink_LimitHoldsInParallel(t *testing.T) {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonLinkLimitExceeded)
 		}
 	}
-	if created != affiliate.MaxLinks || w.Count(`select count(*) from links where not is_default and deleted_at is null`) != created {
-		t.Errorf("created %d links", created)
+	if created != affiliate.MaxLinks {
+		t.Errorf("%d requests created a link, want %d", created, affiliate.MaxLinks)
 	}
-	if _, total := w.listIDs(&affiliatev1.ListLinksRequest{}); total != int64(created)+1 {
-		t.Errorf("total %d", total)
+	ids, total := f.listLinks(&affiliatev1.ListLinksRequest{})
+	if want := int64(affiliate.MaxLinks + 1); total != want {
+		t.Errorf("the participant has %d links, want %d with the default link", total, want)
 	}
-	if w.Count(`select count(*) from referral_codes`) != created+1 {
-		t.Error("a refused request has stored a code")
+	if n := f.Count(`select count(*) from referral_codes`); n != affiliate.MaxLinks+1 {
+		t.Errorf("%d codes are stored, want one for each of %d links", n, affiliate.MaxLinks+1)
 	}
-	var id string
-	if err := w.SQL.QueryRow(t.Context(), `select id from links where not is_default limit 1`).Scan(&id); err != nil {
+	// A deleted link makes room for another one.
+	deleted := slices.IndexFunc(ids, func(id string) bool { return id != jane.Link.String() })
+	if err := f.deleteLink(ids[deleted]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.service.DeleteLink(w.asLiveMerchant(), &affiliatev1.DeleteLinkRequest{ProgramId: w.program.String(), LinkId: id}); err != nil {
-		t.Fatal(err)
+	if _, err := f.createLink(jane); err != nil {
+		t.Errorf("CreateLink after a deletion: %v", err)
 	}
-	w.mustCreate(jane, "")
-	_, err := w.create(jane, nil)
+	_, err := f.createLink(jane)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonLinkLimitExceeded)
 }
 
 func TestCreateLink_SameCodeInParallelSucceedsOnce(t *testing.T) {
-	w := newWorld(t)
-	participants := make([]participant, 20)
+	f := newFixture(t)
+	participants := make([]pgtest.Participant, 20)
 	for i := range participants {
-		participants[i] = w.newParticipant(fmt.Sprint("partner-", i))
+		participants[i] = f.join(fmt.Sprint("partner-", i))
 	}
 	results := make(chan error, 2*len(participants))
 	for i := range cap(results) {
 		go func() {
-			_, err := w.create(participants[i%len(participants)], func(r *affiliatev1.CreateLinkRequest) { r.Code = proto.String("Summer") })
+			_, err := f.createLink(participants[i%len(participants)], func(r *affiliatev1.CreateLinkRequest) { r.Code = new("Summer") })
 			results <- err
 		}()
 	}
@@ -240,135 +250,141 @@ func TestCreateLink_SameCodeInParallelSucceedsOnce(t *testing.T) {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonReferralCodeTaken)
 		}
 	}
-	if created != 1 || w.Count(`select count(*) from links where code = 'summer'`) != 1 {
-		t.Errorf("%d links have the code", created)
+	if created != 1 {
+		t.Errorf("%d requests created a link with the code, want 1", created)
+	}
+	if ids, total := f.listLinks(&affiliatev1.ListLinksRequest{Search: new("summer")}); total != 1 {
+		t.Errorf("the links with the code are %v, total %d, want 1", ids, total)
 	}
 }
 
 func TestUpdateLink(t *testing.T) {
-	w := newWorld(t)
-	jane := w.newParticipant("jane")
-	l := w.mustCreate(jane, "sale")
-	path := affiliatev1.UpdateLinkRequest{ProgramId: w.program.String(), LinkId: l.GetId()}
-	w.advance()
-	got, err := w.update(&affiliatev1.UpdateLinkRequest{
-		ProgramId: path.GetProgramId(), LinkId: path.GetLinkId(), UpdateMask: mask("destination_url", "sub_id", "utm.source", "utm.term"),
-		DestinationUrl: proto.String(page + "b"), SubId: proto.String("s"), Utm: &affiliatev1.Utm{Source: proto.String("a"), Term: proto.String("b")},
-	})
-	if err != nil || got.GetDestinationUrl() != page+"b" || got.GetSubId() != "s" || got.GetCode() != "sale" ||
-		got.GetUrl() != page+"b?via=sale&sub_id=s&utm_source=a&utm_term=b" || !got.GetUpdatedAt().AsTime().Equal(w.now.Truncate(time.Millisecond)) {
-		t.Fatalf("%v, %v", got, err)
+	f := newFixture(t)
+	l := f.NewLink(f.join("jane"), "sale")
+	id := l.ID.String()
+	f.clock.Advance(time.Minute)
+	want, err := f.getLink(id)
+	if err != nil {
+		t.Fatal(err)
 	}
-	object, previous := w.LastEvent(affiliate.EventLinkUpdated)
-	if object["version"] != 2.0 || previous["destination_url"] != page+"a" || previous["sub_id"] != nil || len(previous) != 3 {
-		t.Errorf("event %v, before %v", object, previous)
-	}
-	w.advance()
-	merged, err := w.update(&affiliatev1.UpdateLinkRequest{
-		ProgramId: path.GetProgramId(), LinkId: path.GetLinkId(), UpdateMask: mask("utm.source", "utm.campaign"),
-		Utm: &affiliatev1.Utm{Campaign: proto.String("c")},
-	})
-	if err != nil || !proto.Equal(merged.GetUtm(), &affiliatev1.Utm{Campaign: proto.String("c"), Term: proto.String("b")}) || merged.GetSubId() != "s" {
-		t.Fatalf("%v, %v", merged, err)
-	}
-	actions, events, jobs := w.trace(l.GetId())
-	for name, same := range map[string]*affiliatev1.UpdateLinkRequest{
-		"no path":         {},
-		"empty object":    {Utm: &affiliatev1.Utm{}},
-		"same sub id":     {UpdateMask: mask("sub_id"), SubId: proto.String("s")},
-		"same parameters": {UpdateMask: mask("utm"), Utm: merged.GetUtm()},
-	} {
-		same.ProgramId, same.LinkId = path.GetProgramId(), path.GetLinkId()
-		w.advance()
-		if got, err := w.update(same); err != nil || !proto.Equal(got, merged) {
-			t.Errorf("%s: %v, %v", name, got, err)
+	requireUpdate := func(req *affiliatev1.UpdateLinkRequest) {
+		t.Helper()
+		if got, err := f.updateLink(id, req); err != nil || !proto.Equal(got, want) {
+			t.Fatalf("UpdateLink with %v returned %v, error %v\nwant %v", req, got, err, want)
 		}
 	}
-	if a, e, j := w.trace(l.GetId()); len(a) != len(actions) || len(e) != len(events) || j != jobs {
-		t.Errorf("an update that changes nothing was recorded: %v, %v, %d", a, e, j)
+
+	want.DestinationUrl, want.SubId, want.Utm = page+"b", new("s"), &affiliatev1.Utm{Source: new("a"), Term: new("b")}
+	want.Url = page + "b?via=sale&sub_id=s&utm_source=a&utm_term=b"
+	want.UpdatedAt = server.Timestamp(f.Now().Truncate(time.Millisecond))
+	requireUpdate(&affiliatev1.UpdateLinkRequest{
+		UpdateMask: mask("destination_url", "sub_id", "utm.source", "utm.term"), DestinationUrl: new(page + "b"), SubId: new("s"),
+		Utm: &affiliatev1.Utm{Source: new("a"), Term: new("b")},
+	})
+	object, previous := f.LastEvent(affiliate.EventLinkUpdated)
+	if object["version"] != 2.0 {
+		t.Errorf("the event has version %v, want 2", object["version"])
 	}
-	if !slices.Equal(actions, []string{"link.create", "link.update", "link.update"}) || !slices.Equal(events, []string{"link.created", "link.updated", "link.updated"}) || jobs != 3 {
-		t.Errorf("audit log %v, events %v, %d jobs", actions, events, jobs)
+	if previous["destination_url"] != page || previous["sub_id"] != nil || len(previous) != 3 {
+		t.Errorf("the event has the previous values %v, want destination_url %s, no sub_id, and utm", previous, page)
 	}
-	w.advance()
-	cleared, err := w.update(&affiliatev1.UpdateLinkRequest{ProgramId: path.GetProgramId(), LinkId: path.GetLinkId(), UpdateMask: mask("utm", "sub_id")})
-	if err != nil || cleared.SubId != nil || !proto.Equal(cleared.GetUtm(), &affiliatev1.Utm{}) || cleared.GetUrl() != page+"b?via=sale" {
-		t.Errorf("%v, %v", cleared, err)
+
+	// The mask names parameters of utm. The others keep their values.
+	f.clock.Advance(time.Minute)
+	want.Utm, want.Url = &affiliatev1.Utm{Campaign: new("c"), Term: new("b")}, page+"b?via=sale&sub_id=s&utm_campaign=c&utm_term=b"
+	want.UpdatedAt = server.Timestamp(f.Now().Truncate(time.Millisecond))
+	requireUpdate(&affiliatev1.UpdateLinkRequest{UpdateMask: mask("utm.source", "utm.campaign"), Utm: &affiliatev1.Utm{Campaign: new("c")}})
+
+	// An update that changes nothing is not recorded.
+	for _, unchanged := range []*affiliatev1.UpdateLinkRequest{
+		{},
+		{Utm: &affiliatev1.Utm{}},
+		{UpdateMask: mask("sub_id"), SubId: new("s")},
+		{UpdateMask: mask("utm"), Utm: want.GetUtm()},
+	} {
+		f.clock.Advance(time.Minute)
+		requireUpdate(unchanged)
 	}
+	wantRecords := records{[]string{"link.create", "link.update", "link.update"}, []string{"link.created", "link.updated", "link.updated"}, 3}
+	if got := f.recordsOf(id); !reflect.DeepEqual(got, wantRecords) {
+		t.Errorf("the records are %+v, want %+v", got, wantRecords)
+	}
+
+	want.SubId, want.Utm, want.Url = nil, &affiliatev1.Utm{}, page+"b?via=sale"
+	want.UpdatedAt = server.Timestamp(f.Now().Truncate(time.Millisecond))
+	requireUpdate(&affiliatev1.UpdateLinkRequest{UpdateMask: mask("utm", "sub_id")})
 }
 
 func TestUpdateLink_Refusals(t *testing.T) {
-	w := newWorld(t)
-	jane := w.newParticipant("jane")
-	l := w.mustCreate(jane, "sale")
+	f := newFixture(t)
+	jane := f.join("jane")
+	id := f.NewLink(jane, "sale").ID.String()
 	for name, tc := range map[string]struct {
 		req   *affiliatev1.UpdateLinkRequest
 		field string
 	}{
-		"another host":             {&affiliatev1.UpdateLinkRequest{UpdateMask: mask("destination_url"), DestinationUrl: proto.String("https://evil.example")}, "destination_url"},
-		"empty URL":                {&affiliatev1.UpdateLinkRequest{UpdateMask: mask("destination_url"), DestinationUrl: proto.String("")}, "destination_url"},
+		"host that is not allowed": {&affiliatev1.UpdateLinkRequest{UpdateMask: mask("destination_url"), DestinationUrl: new("https://evil.example")}, "destination_url"},
+		"empty URL":                {&affiliatev1.UpdateLinkRequest{UpdateMask: mask("destination_url"), DestinationUrl: new("")}, "destination_url"},
 		"no URL":                   {&affiliatev1.UpdateLinkRequest{UpdateMask: mask("destination_url")}, "destination_url"},
-		"the code":                 {&affiliatev1.UpdateLinkRequest{UpdateMask: mask("code")}, "update_mask"},
+		"code":                     {&affiliatev1.UpdateLinkRequest{UpdateMask: mask("code")}, "update_mask"},
 		"unknown UTM parameter":    {&affiliatev1.UpdateLinkRequest{UpdateMask: mask("utm.id")}, "update_mask"},
-		"a field without a path":   {&affiliatev1.UpdateLinkRequest{SubId: proto.String("s")}, "update_mask"},
-		"an object without a path": {&affiliatev1.UpdateLinkRequest{Utm: &affiliatev1.Utm{Term: proto.String("t")}}, "update_mask"},
+		"field without a path":     {&affiliatev1.UpdateLinkRequest{SubId: new("s")}, "update_mask"},
+		"object without a path":    {&affiliatev1.UpdateLinkRequest{Utm: &affiliatev1.Utm{Term: new("t")}}, "update_mask"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.req.ProgramId, tc.req.LinkId = w.program.String(), l.GetId()
-			_, err := w.update(tc.req)
+			_, err := f.updateLink(id, tc.req)
 			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.field)
 		})
 	}
-	change := &affiliatev1.UpdateLinkRequest{ProgramId: w.program.String(), LinkId: l.GetId(), UpdateMask: mask("sub_id"), SubId: proto.String("x")}
-	w.Exec(`update programs set status = 'archived'`)
-	_, err := w.update(change)
+
+	change := &affiliatev1.UpdateLinkRequest{UpdateMask: mask("sub_id"), SubId: new("x")}
+	f.Exec(`update programs set status = 'archived'`)
+	_, err := f.updateLink(id, change)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid)
-	w.Exec(`update participants set erased_at = $1`, w.now)
-	_, err = w.update(change)
+	f.Exec(`update participants set erased_at = $1`, f.Now())
+	_, err = f.updateLink(id, change)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
-	_, err = w.service.DeleteLink(w.asLiveMerchant(), &affiliatev1.DeleteLinkRequest{ProgramId: w.program.String(), LinkId: l.GetId()})
-	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
+	pgtest.RequireRefusal(t, f.deleteLink(id), affiliate.ReasonParticipantErased)
 }
 
-func TestUpdateLink_DefaultLinkCanHaveADestination(t *testing.T) {
-	w := newWorld(t)
-	jane := w.newParticipant("jane")
-	got, err := w.update(&affiliatev1.UpdateLinkRequest{
-		ProgramId: w.program.String(), LinkId: jane.link, UpdateMask: mask("destination_url"), DestinationUrl: proto.String(page + "own"),
-	})
-	if err != nil || got.GetUrl() != page+"own?via=jane" {
-		t.Fatalf("%v, %v", got, err)
+func TestDefaultLink_CanHaveDestinationAndCannotBeDeleted(t *testing.T) {
+	f := newFixture(t)
+	id := f.join("jane").Link.String()
+	for _, tc := range []struct {
+		destination *string
+		wantURL     string
+	}{
+		{new(page + "own"), page + "own?via=jane"},
+		{nil, page + "?via=jane"},
+	} {
+		f.clock.Advance(time.Minute)
+		got, err := f.updateLink(id, &affiliatev1.UpdateLinkRequest{UpdateMask: mask("destination_url"), DestinationUrl: tc.destination})
+		if err != nil || got.GetUrl() != tc.wantURL {
+			t.Fatalf("UpdateLink returned URL %q, error %v, want URL %q", got.GetUrl(), err, tc.wantURL)
+		}
 	}
-	w.advance()
-	got, err = w.update(&affiliatev1.UpdateLinkRequest{ProgramId: w.program.String(), LinkId: jane.link, UpdateMask: mask("destination_url")})
-	if err != nil || got.GetUrl() != page+"?via=jane" {
-		t.Fatalf("%v, %v", got, err)
+	if _, previous := f.LastEvent(affiliate.EventLinkUpdated); previous["destination_url"] != page+"own" {
+		t.Errorf("the event has the previous destination %v, want %s", previous["destination_url"], page+"own")
 	}
-	if _, previous := w.LastEvent(affiliate.EventLinkUpdated); previous["destination_url"] != page+"own" {
-		t.Errorf("before: %v", previous)
-	}
-	_, err = w.service.DeleteLink(w.asLiveMerchant(), &affiliatev1.DeleteLinkRequest{ProgramId: w.program.String(), LinkId: jane.link})
-	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "link_id")
+	pgtest.RequireRefusal(t, f.deleteLink(id), affiliate.ReasonValidation, "link_id")
 }
 
-// One of several parallel deletions of a link succeeds. The others return NOT_FOUND.
+// The merchant and the partner delete the same link in parallel. One request succeeds,
+// the others return NOT_FOUND.
 func TestDeleteLink_InParallelSucceedsOnce(t *testing.T) {
-	w := newWorld(t)
-	jane := w.newParticipant("jane")
-	l := w.mustCreate(jane, "sale")
-	w.advance()
-	del := &affiliatev1.DeleteLinkRequest{ProgramId: w.program.String(), LinkId: l.GetId()}
+	f := newFixture(t)
+	jane := f.join("jane")
+	id := f.NewLink(jane, "sale").ID.String()
+	f.clock.Advance(time.Minute)
 	results := make(chan error, 12)
 	for i := range cap(results) {
 		go func() {
-			ctx, id := w.asLiveMerchant(), l.GetId()
 			if i%2 == 0 {
-				_, err := w.service.DeletePartnerLink(w.asPartner(jane.partner, affiliate.ModeLive), &affiliatev1.DeletePartnerLinkRequest{LinkId: id})
+				_, err := f.service.DeletePartnerLink(f.asPartner(jane), &affiliatev1.DeletePartnerLinkRequest{LinkId: id})
 				results <- err
 				return
 			}
-			_, err := w.service.DeleteLink(ctx, del)
-			results <- err
+			results <- f.deleteLink(id)
 		}()
 	}
 	deleted := 0
@@ -380,43 +396,55 @@ func TestDeleteLink_InParallelSucceedsOnce(t *testing.T) {
 		}
 	}
 	if deleted != 1 {
-		t.Errorf("deleted %d times", deleted)
+		t.Errorf("%d requests deleted the link, want 1", deleted)
 	}
-	if ids, total := w.listIDs(&affiliatev1.ListLinksRequest{}); total != 1 || !slices.Equal(ids, []string{jane.link}) {
-		t.Errorf("links after the deletion: %v, total %d", ids, total)
+	if ids, total := f.listLinks(&affiliatev1.ListLinksRequest{}); total != 1 || !slices.Equal(ids, []string{jane.Link.String()}) {
+		t.Errorf("after the deletion the links are %v, total %d, want only the default link %s", ids, total, jane.Link)
 	}
-	if w.Count(`select count(*) from referral_codes where code = 'sale'`) != 1 || w.Count(`select count(*) from links where deleted_at is not null`) != 1 {
-		t.Error("the code or the deleted link is gone")
+	// The link of a click is needed after the link was deleted.
+	if n := f.Count(`select count(*) from referral_codes c join links l on l.id = c.link_id where c.code = 'sale' and l.deleted_at is not null`); n != 1 {
+		t.Errorf("%d deleted links with their code are stored, want 1", n)
 	}
-	actions, events, _ := w.trace(l.GetId())
-	if !slices.Equal(actions, []string{"link.create", "link.delete"}) || !slices.Equal(events, []string{"link.created"}) {
-		t.Errorf("audit log %v, events %v", actions, events)
+	got := f.recordsOf(id)
+	if want := []string{"link.create", "link.delete"}; !slices.Equal(got.AuditActions, want) {
+		t.Errorf("the audit log has %q, want %q", got.AuditActions, want)
 	}
-	path := &affiliatev1.GetLinkRequest{ProgramId: w.program.String(), LinkId: l.GetId()}
-	_, err := w.service.GetLink(w.asLiveMerchant(), path)
+	if want := []string{"link.created"}; !slices.Equal(got.Events, want) {
+		t.Errorf("the events are %q, want %q", got.Events, want)
+	}
+	_, err := f.getLink(id)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-	_, err = w.update(&affiliatev1.UpdateLinkRequest{ProgramId: path.GetProgramId(), LinkId: path.GetLinkId(), UpdateMask: mask("sub_id")})
+	_, err = f.updateLink(id, &affiliatev1.UpdateLinkRequest{UpdateMask: mask("sub_id")})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 
 func TestLinkChanges_FailWithoutTheirAuditRecord(t *testing.T) {
-	w := newWorld(t)
-	jane := w.newParticipant("jane")
-	l := w.mustCreate(jane, "sale")
-	w.Exec(`revoke insert on audit_log from tributary_app`)
-	if _, err := w.create(jane, func(r *affiliatev1.CreateLinkRequest) { r.Code = proto.String("more") }); err == nil {
-		t.Error("created a link without an audit record")
+	f := newFixture(t)
+	jane := f.join("jane")
+	l := f.NewLink(jane, "sale")
+	id := l.ID.String()
+	before, err := f.getLink(id)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := w.update(&affiliatev1.UpdateLinkRequest{
-		ProgramId: w.program.String(), LinkId: l.GetId(), UpdateMask: mask("sub_id"), SubId: proto.String("x"),
-	}); err == nil {
-		t.Error("changed a link without an audit record")
+	f.Exec(`revoke insert on audit_log from tributary_app`)
+	_, createErr := f.createLink(jane, func(r *affiliatev1.CreateLinkRequest) { r.Code = new("more") })
+	_, updateErr := f.updateLink(id, &affiliatev1.UpdateLinkRequest{UpdateMask: mask("sub_id"), SubId: new("x")})
+	for call, err := range map[string]error{"CreateLink": createErr, "UpdateLink": updateErr, "DeleteLink": f.deleteLink(id)} {
+		if err == nil {
+			t.Errorf("%s succeeded without an audit record", call)
+		}
 	}
-	if _, err := w.service.DeleteLink(w.asLiveMerchant(), &affiliatev1.DeleteLinkRequest{ProgramId: w.program.String(), LinkId: l.GetId()}); err == nil {
-		t.Error("deleted a link without an audit record")
+	if after, err := f.getLink(id); err != nil || !proto.Equal(after, before) {
+		t.Errorf("after failed changes the link is %v, error %v, want %v", after, err, before)
 	}
-	if w.Count(`select count(*) from referral_codes where code = 'more'`) != 0 || w.Count(`select sum(n) from list_counts where what = 'links'`) != 2 ||
-		w.Count(`select count(*) from links where deleted_at is null and sub_id is null`) != 2 || w.Count(`select count(*) from events`) != 1 {
-		t.Error("a failed change was stored in part")
+	if ids, total := f.listLinks(&affiliatev1.ListLinksRequest{}); total != 2 || len(ids) != 2 {
+		t.Errorf("after failed changes the links are %v, total %d, want 2", ids, total)
+	}
+	if n := f.Count(`select count(*) from referral_codes where code = 'more'`); n != 0 {
+		t.Error("a failed CreateLink stored its code")
+	}
+	if types, _ := f.Events(); !slices.Equal(types, []string{"link.created"}) {
+		t.Errorf("the events are %q, want only that of the existing link", types)
 	}
 }
