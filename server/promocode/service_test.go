@@ -2,13 +2,13 @@ package promocode_test
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -17,160 +17,152 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-const (
-	percentage = affiliatev1.DiscountType_DISCOUNT_TYPE_PERCENTAGE
-	fixed      = affiliatev1.DiscountType_DISCOUNT_TYPE_FIXED
-)
-
-func mask(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
-
 func TestCreatePromoCode(t *testing.T) {
-	w := newWorld(t)
-	jane := w.newParticipant()
-	end := w.now.Add(time.Hour)
-	c, err := w.create(jane, "Summer20", func(r *affiliatev1.CreatePromoCodeRequest) {
-		r.MaxRedemptions, r.ExpiresAt, r.SyncToProcessor = proto.Int64(5), timestamppb.New(end), true
+	f := newFixture(t)
+	jane := f.Join("Jane")
+	end := f.Now().Add(time.Hour)
+	c, err := f.createCode(jane, "Summer20", func(r *affiliatev1.CreatePromoCodeRequest) {
+		r.MaxRedemptions, r.ExpiresAt, r.SyncToProcessor = new(int64(5)), timestamppb.New(end), true
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := server.Timestamp(w.now.Truncate(time.Millisecond))
+	now := server.Timestamp(f.Now().Truncate(time.Millisecond))
 	want := &affiliatev1.PromoCode{
-		Id: c.GetId(), ProgramId: w.program.String(), ParticipantId: jane, Code: "summer20", DiscountType: percentage, DiscountValue: 12.5,
-		MaxRedemptions: proto.Int64(5), ExpiresAt: timestamppb.New(end.Truncate(time.Millisecond)), Active: true,
-		SyncToProcessor: true, SyncStatus: affiliatev1.SyncStatus_SYNC_STATUS_PENDING, CreatedAt: at, UpdatedAt: at,
+		Id: c.GetId(), ProgramId: f.Program.String(), ParticipantId: jane.ID.String(), Code: "summer20", DiscountType: percentage, DiscountValue: 12.5,
+		MaxRedemptions: new(int64(5)), ExpiresAt: timestamppb.New(end.Truncate(time.Millisecond)), Active: true,
+		SyncToProcessor: true, SyncStatus: affiliatev1.SyncStatus_SYNC_STATUS_PENDING, CreatedAt: now, UpdatedAt: now,
 	}
 	if !proto.Equal(c, want) {
-		t.Errorf("created %v\nwant %v", c, want)
+		t.Errorf("CreatePromoCode returned %v\nwant %v", c, want)
 	}
-	read, err := w.service.GetPromoCode(w.asLiveMerchant(), &affiliatev1.GetPromoCodeRequest{ProgramId: w.program.String(), PromoCodeId: c.GetId()})
-	if err != nil || !proto.Equal(read, want) {
-		t.Errorf("read %v, %v", read, err)
+	if got, err := f.getCode(c.GetId()); err != nil || !proto.Equal(got, want) {
+		t.Errorf("GetPromoCode returned %v, error %v\nwant %v", got, err, want)
 	}
-	actions, events, jobs := w.trace(c.GetId())
-	if !slices.Equal(actions, []string{"promo_code.create"}) || !slices.Equal(events, []string{"promo_code.created"}) || jobs != 1 {
-		t.Errorf("audit log %v, events %v, %d jobs", actions, events, jobs)
+	wantRecords := records{[]string{"promo_code.create"}, []string{"promo_code.created"}, 1}
+	if got := f.recordsOf(c.GetId()); !reflect.DeepEqual(got, wantRecords) {
+		t.Errorf("CreatePromoCode wrote the records %+v, want %+v", got, wantRecords)
 	}
-	if object, _ := w.LastEvent(affiliate.EventPromoCodeCreated); object["code"] != "summer20" || object["discount_value"] != 12.5 || object["version"] != 1.0 {
-		t.Errorf("event %v", object)
+	object, _ := f.LastEvent(affiliate.EventPromoCodeCreated)
+	for field, want := range map[string]any{"code": "summer20", "discount_value": 12.5, "version": 1.0} {
+		if object[field] != want {
+			t.Errorf("the event has %s = %v, want %v", field, object[field], want)
+		}
 	}
-	if w.Count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, jane) != 1 ||
-		w.Count(`select count(*) from audit_log where actor = $1`, w.user.String()) != 1 {
-		t.Error("the job for the edge directory or the audit record is missing")
+	if n := f.Count(`select count(*) from river.river_job where kind = 'sync_directory' and args->>'participant' = $1`, jane.ID.String()); n != 1 {
+		t.Errorf("%d jobs update the participant in the edge directory, want 1", n)
+	}
+	if n := f.Count(`select count(*) from audit_log where actor = $1`, f.Owner.String()); n != 1 {
+		t.Errorf("the audit log names the owner %d times, want once", n)
 	}
 }
 
-func TestCreatePromoCode_Discounts(t *testing.T) {
-	w := newWorld(t)
-	jane := w.newParticipant()
+func TestCreatePromoCode_ValidatesDiscount(t *testing.T) {
+	f := newFixture(t)
+	jane := f.Join("Jane")
 	for name, tc := range map[string]struct {
-		kind     affiliatev1.DiscountType
-		value    float64
-		currency *string
-		stored   int64
-		want     *string // expected currency
-		field    string  // field of the expected violation; empty if the discount is valid
+		kind         affiliatev1.DiscountType
+		value        float64
+		currency     *string
+		wantStored   int // basis points or minor units
+		wantCurrency *string
+		wantInvalid  string // field of the violation; empty if the discount is valid
 	}{
-		"zero":                       {percentage, 0, nil, 0, nil, ""},
-		"100 percent":                {percentage, 100, nil, 10_000, nil, ""},
-		"two decimals":               {percentage, 33.33, nil, 3333, nil, ""},
-		"0.07 percent":               {percentage, 0.07, nil, 7, nil, ""},
-		"three decimals":             {percentage, 33.333, nil, 0, nil, "discount_value"},
-		"too much":                   {percentage, 100.01, nil, 0, nil, "discount_value"},
-		"negative":                   {percentage, -1, nil, 0, nil, "annotations"},
-		"not a number":               {percentage, math.NaN(), nil, 0, nil, "discount_value"},
-		"infinite":                   {fixed, math.Inf(1), nil, 0, nil, "annotations"},
-		"percentage with a currency": {percentage, 10, proto.String("EUR"), 0, nil, "currency"},
-		"programme's currency":       {fixed, 500, nil, 500, proto.String("EUR"), ""},
-		"its own currency":           {fixed, 500, proto.String("jpy"), 500, proto.String("JPY"), ""},
-		"largest amount":             {fixed, 1e12, nil, 1e12, proto.String("EUR"), ""},
-		"half a cent":                {fixed, 500.5, nil, 0, nil, "discount_value"},
-		"unknown currency":           {fixed, 500, proto.String("XXX"), 0, nil, "currency"},
-		"no type":                    {0, 5, nil, 0, nil, "annotations"},
+		"0 percent":                    {percentage, 0, nil, 0, nil, ""},
+		"100 percent":                  {percentage, 100, nil, 10_000, nil, ""},
+		"percentage with two decimals": {percentage, 33.33, nil, 3333, nil, ""},
+		"0.07 percent":                 {percentage, 0.07, nil, 7, nil, ""},
+		"three decimals":               {percentage, 33.333, nil, 0, nil, "discount_value"},
+		"more than 100 percent":        {percentage, 100.01, nil, 0, nil, "discount_value"},
+		"negative":                     {percentage, -1, nil, 0, nil, "annotations"},
+		"not a number":                 {percentage, math.NaN(), nil, 0, nil, "discount_value"},
+		"infinite":                     {fixed, math.Inf(1), nil, 0, nil, "annotations"},
+		"percentage with a currency":   {percentage, 10, new("EUR"), 0, nil, "currency"},
+		"amount without a currency":    {fixed, 500, nil, 500, new("EUR"), ""},
+		"amount with a currency":       {fixed, 500, new("jpy"), 500, new("JPY"), ""},
+		"largest amount":               {fixed, 1e12, nil, 1e12, new("EUR"), ""},
+		"half a cent":                  {fixed, 500.5, nil, 0, nil, "discount_value"},
+		"unknown currency":             {fixed, 500, new("XXX"), 0, nil, "currency"},
+		"no type":                      {0, 5, nil, 0, nil, "annotations"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code := strings.ReplaceAll(name, " ", "-")
-			c, err := w.create(jane, code, func(r *affiliatev1.CreatePromoCodeRequest) {
-				r.DiscountType, r.DiscountValue, r.Currency = tc.kind, proto.Float64(tc.value), tc.currency
+			got, err := f.createCode(jane, code, func(r *affiliatev1.CreatePromoCodeRequest) {
+				r.DiscountType, r.DiscountValue, r.Currency = tc.kind, new(tc.value), tc.currency
 			})
-			if tc.field != "" {
-				pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.field)
+			if tc.wantInvalid != "" {
+				pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.wantInvalid)
 				return
 			}
-			if err != nil || c.GetDiscountValue() != tc.value || c.GetDiscountType() != tc.kind || c.GetCurrency() != deref(tc.want) || (c.Currency == nil) != (tc.want == nil) {
-				t.Fatalf("%v, %v", c, err)
+			if err != nil {
+				t.Fatal(err)
 			}
-			if w.Count(`select count(*) from promo_codes where code = $1 and discount_value = $2`, code, tc.stored) != 1 {
-				t.Error("a wrong value is stored")
+			want := proto.CloneOf(got)
+			want.DiscountType, want.DiscountValue, want.Currency = tc.kind, tc.value, tc.wantCurrency
+			if !proto.Equal(got, want) {
+				t.Errorf("CreatePromoCode returned %v\nwant %v", got, want)
+			}
+			if stored := f.Count(`select discount_value from promo_codes where code = $1`, code); stored != tc.wantStored {
+				t.Errorf("the stored discount is %d, want %d", stored, tc.wantStored)
 			}
 		})
 	}
-}
-
-func deref(s *string) string {
-	if s == nil {
-		return ""
-	}
-	return *s
 }
 
 func TestCreatePromoCode_Refusals(t *testing.T) {
-	w := newWorld(t)
-	jane, erased := w.newParticipant(), w.newParticipant()
-	w.Exec(`update participants set erased_at = $1 where id = $2`, w.now, erased)
-	other := w.NewProgram(affiliate.Scope{Workspace: w.workspace, Mode: affiliate.ModeLive})
-	elsewhere := w.join(w.workspace, affiliate.ModeLive, other, w.NewPartner("Jane"))
-	w.mustCreate(jane, "Taken")
+	f := newFixture(t)
+	jane, erased := f.Join("Jane"), f.Join("Erased", pgtest.Row{"erased_at": f.Now()})
+	elsewhere := f.NewParticipant(f.Scope, f.NewProgram(f.Scope), f.NewPartner("Jane"))
+	unknown := pgtest.Participant{ID: affiliate.NewID[affiliate.Participant](f.Now())}
+	f.NewPromoCode(jane, "taken")
+	unchanged := func(*affiliatev1.CreatePromoCodeRequest) {}
 
 	for name, tc := range map[string]struct {
-		participant, code string
-		change            func(*affiliatev1.CreatePromoCodeRequest)
-		reason            affiliate.Reason
-		field             string
+		participant pgtest.Participant
+		code        string
+		change      func(*affiliatev1.CreatePromoCodeRequest)
+		reason      affiliate.Reason
+		field       string
 	}{
-		"taken in another case":       {jane, "TAKEN", nil, affiliate.ReasonPromoCodeTaken, ""},
-		"with a space":                {jane, "two words", nil, affiliate.ReasonValidation, "code"},
-		"with a control character":    {jane, "a\x01", nil, affiliate.ReasonValidation, "code"},
-		"with an invisible character": {jane, "a\u200b", nil, affiliate.ReasonValidation, "code"},
-		"empty":                       {jane, "", nil, affiliate.ReasonValidation, "annotations"},
-		"too long":                    {jane, strings.Repeat("x", 101), nil, affiliate.ReasonValidation, "annotations"},
-		"of another programme":        {elsewhere, "x", nil, affiliate.ReasonValidation, "participant_id"},
-		"of an unknown participant":   {affiliate.NewID[affiliate.Participant](w.now).String(), "x", nil, affiliate.ReasonValidation, "participant_id"},
-		"of an erased participant":    {erased, "x", nil, affiliate.ReasonParticipantErased, ""},
-		"expired": {jane, "x", func(r *affiliatev1.CreatePromoCodeRequest) {
-			r.ExpiresAt = timestamppb.New(w.now)
+		"code in another case":         {jane, "TAKEN", unchanged, affiliate.ReasonPromoCodeTaken, ""},
+		"code with a space":            {jane, "two words", unchanged, affiliate.ReasonValidation, "code"},
+		"control character":            {jane, "a\x01", unchanged, affiliate.ReasonValidation, "code"},
+		"invisible character":          {jane, "a\u200b", unchanged, affiliate.ReasonValidation, "code"},
+		"empty code":                   {jane, "", unchanged, affiliate.ReasonValidation, "annotations"},
+		"code of 101 characters":       {jane, strings.Repeat("x", 101), unchanged, affiliate.ReasonValidation, "annotations"},
+		"participant elsewhere":        {elsewhere, "x", unchanged, affiliate.ReasonValidation, "participant_id"},
+		"unknown participant":          {unknown, "x", unchanged, affiliate.ReasonValidation, "participant_id"},
+		"participant with erased data": {erased, "x", unchanged, affiliate.ReasonParticipantErased, ""},
+		"expiry in the past": {jane, "x", func(r *affiliatev1.CreatePromoCodeRequest) {
+			r.ExpiresAt = timestamppb.New(f.Now())
 		}, affiliate.ReasonValidation, "expires_at"},
-		"with an invalid expiry": {jane, "x", func(r *affiliatev1.CreatePromoCodeRequest) {
+		"invalid expiry": {jane, "x", func(r *affiliatev1.CreatePromoCodeRequest) {
 			r.ExpiresAt = &timestamppb.Timestamp{Seconds: math.MaxInt64}
 		}, affiliate.ReasonValidation, "expires_at"},
-		"without redemptions": {jane, "x", func(r *affiliatev1.CreatePromoCodeRequest) {
-			r.MaxRedemptions = proto.Int64(0)
+		"no redemptions": {jane, "x", func(r *affiliatev1.CreatePromoCodeRequest) {
+			r.MaxRedemptions = new(int64(0))
 		}, affiliate.ReasonValidation, "annotations"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := w.create(tc.participant, tc.code, tc.change)
+			_, err := f.createCode(tc.participant, tc.code, tc.change)
 			pgtest.RequireRefusal(t, err, tc.reason, tc.field)
 		})
 	}
-	if w.Count(`select count(*) from promo_codes`) != 1 || w.Count(`select sum(n) from list_counts where what = 'promo_codes'`) != 1 {
-		t.Error("a refused code was stored")
+	if codes, total := f.listCodes(&affiliatev1.ListPromoCodesRequest{}); total != 1 || !slices.Equal(codes, []string{"taken"}) {
+		t.Errorf("after refused calls the codes are %q, total %d, want only taken", codes, total)
 	}
-	w.Exec(`update programs set status = 'archived'`)
-	_, err := w.create(jane, "late", nil)
+	archived := f.in(f.NewShop(affiliate.ModeLive, pgtest.Row{"status": affiliate.ProgramArchived}))
+	_, err := archived.createCode(archived.Join("Jane"), "late")
 	pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid)
 }
 
 func TestCreatePromoCode_SameCodeInParallelSucceedsOnce(t *testing.T) {
-	w := newWorld(t)
-	participants := []string{w.newParticipant(), w.newParticipant(), w.newParticipant(), w.newParticipant(), w.newParticipant()}
+	f := newFixture(t)
+	participants := []pgtest.Participant{f.Join("A"), f.Join("B"), f.Join("C"), f.Join("D"), f.Join("E")}
 	results := make(chan error, 50)
 	for i := range cap(results) {
 		go func() {
-			code := "Summer"
-			if i%2 == 0 {
-				code = "SUMMER"
-			}
-			_, err := w.create(participants[i%len(participants)], code, nil)
+			_, err := f.createCode(participants[i%len(participants)], []string{"SUMMER", "Summer"}[i%2])
 			results <- err
 		}()
 	}
@@ -182,127 +174,148 @@ func TestCreatePromoCode_SameCodeInParallelSucceedsOnce(t *testing.T) {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonPromoCodeTaken)
 		}
 	}
-	if codes, total := w.listCodes(&affiliatev1.ListPromoCodesRequest{}); created != 1 || total != 1 || !slices.Equal(codes, []string{"summer"}) {
-		t.Errorf("created %d, list %v, total %d", created, codes, total)
+	if created != 1 {
+		t.Errorf("%d requests created the code, want 1", created)
 	}
-	if w.Count(`select count(*) from events`) != 1 || w.Count(`select count(*) from audit_log`) != 1 {
-		t.Error("a refused request has an event or an audit record")
+	if codes, total := f.listCodes(&affiliatev1.ListPromoCodesRequest{}); total != 1 || !slices.Equal(codes, []string{"summer"}) {
+		t.Errorf("ListPromoCodes returned %q, total %d, want only summer", codes, total)
+	}
+	if types, _ := f.Events(); !slices.Equal(types, []string{"promo_code.created"}) {
+		t.Errorf("the events are %q, want one promo_code.created", types)
+	}
+	if n := f.Count(`select count(*) from audit_log`); n != 1 {
+		t.Errorf("the audit log has %d records, want 1", n)
 	}
 }
 
 func TestUpdatePromoCode(t *testing.T) {
-	w := newWorld(t)
-	c := w.mustCreate(w.newParticipant(), "may")
-	past := timestamppb.New(w.now.Add(-time.Hour).Truncate(time.Millisecond))
-	w.Exec(`update promo_codes set redemptions = 7`)
-	w.advance()
-	got, err := w.update(c.GetId(), &affiliatev1.UpdatePromoCodeRequest{
-		UpdateMask: mask("max_redemptions", "expires_at", "sync_to_processor"), MaxRedemptions: proto.Int64(3), ExpiresAt: past, SyncToProcessor: true,
-	})
-	if err != nil || got.GetMaxRedemptions() != 3 || !proto.Equal(got.GetExpiresAt(), past) || got.GetSyncStatus() != affiliatev1.SyncStatus_SYNC_STATUS_PENDING ||
-		!got.GetActive() || got.GetRedemptions() != 7 || !got.GetUpdatedAt().AsTime().Equal(w.now.Truncate(time.Millisecond)) {
-		t.Fatalf("%v, %v", got, err)
+	f := newFixture(t)
+	id := f.NewPromoCode(f.Join("Jane"), "may").ID.String()
+	f.Exec(`update promo_codes set redemptions = 7`)
+	want, err := f.getCode(id)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, events, jobs := w.trace(c.GetId()); len(events) != 1 || jobs != 2 {
-		t.Errorf("events %v, %d jobs", events, jobs)
-	}
-	for name, same := range map[string]*affiliatev1.UpdatePromoCodeRequest{
-		"no path":     {},
-		"same values": {UpdateMask: mask("active", "max_redemptions", "sync_to_processor"), Active: true, MaxRedemptions: proto.Int64(3), SyncToProcessor: true},
-	} {
-		w.advance()
-		if again, err := w.update(c.GetId(), same); err != nil || !proto.Equal(again, got) {
-			t.Errorf("%s: %v, %v", name, again, err)
+	requireUpdate := func(req *affiliatev1.UpdatePromoCodeRequest) {
+		t.Helper()
+		if got, err := f.updateCode(id, req); err != nil || !proto.Equal(got, want) {
+			t.Fatalf("UpdatePromoCode with %v returned %v, error %v\nwant %v", req, got, err, want)
 		}
 	}
-	if actions, _, jobs := w.trace(c.GetId()); !slices.Equal(actions, []string{"promo_code.create", "promo_code.update"}) || jobs != 2 {
-		t.Errorf("an update that changes nothing was recorded: %v, %d jobs", actions, jobs)
+	requireRecords := func(want records) {
+		t.Helper()
+		if got := f.recordsOf(id); !reflect.DeepEqual(got, want) {
+			t.Errorf("the records are %+v, want %+v", got, want)
+		}
 	}
-	w.advance()
-	got, err = w.update(c.GetId(), &affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active", "max_redemptions", "expires_at")})
-	if err != nil || got.GetActive() || got.MaxRedemptions != nil || got.ExpiresAt != nil {
-		t.Fatalf("%v, %v", got, err)
+
+	// A code that reached its limit or expired stays active, and no event is published.
+	f.clock.Advance(time.Minute)
+	past := timestamppb.New(f.Now().Add(-time.Hour).Truncate(time.Millisecond))
+	want.MaxRedemptions, want.ExpiresAt = new(int64(3)), past
+	want.SyncToProcessor, want.SyncStatus = true, affiliatev1.SyncStatus_SYNC_STATUS_PENDING
+	want.UpdatedAt = server.Timestamp(f.Now().Truncate(time.Millisecond))
+	requireUpdate(&affiliatev1.UpdatePromoCodeRequest{
+		UpdateMask: mask("max_redemptions", "expires_at", "sync_to_processor"), MaxRedemptions: new(int64(3)), ExpiresAt: past, SyncToProcessor: true,
+	})
+	updated := records{[]string{"promo_code.create", "promo_code.update"}, []string{"promo_code.created"}, 2}
+	requireRecords(updated)
+
+	// An update that changes nothing is not recorded.
+	f.clock.Advance(time.Minute)
+	requireUpdate(&affiliatev1.UpdatePromoCodeRequest{})
+	requireUpdate(&affiliatev1.UpdatePromoCodeRequest{
+		UpdateMask: mask("active", "max_redemptions", "sync_to_processor"), Active: true, MaxRedemptions: new(int64(3)), SyncToProcessor: true,
+	})
+	requireRecords(updated)
+
+	// Fields that the mask names and the request does not contain are cleared.
+	want.Active, want.MaxRedemptions, want.ExpiresAt = false, nil, nil
+	want.UpdatedAt = server.Timestamp(f.Now().Truncate(time.Millisecond))
+	requireUpdate(&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active", "max_redemptions", "expires_at")})
+	object, previous := f.LastEvent(affiliate.EventPromoCodeDeactivated)
+	if object["active"] != false || object["version"] != 3.0 {
+		t.Errorf("the event has active = %v, version = %v, want false, 3", object["active"], object["version"])
 	}
-	object, previous := w.LastEvent(affiliate.EventPromoCodeDeactivated)
-	if object["active"] != false || object["version"] != 3.0 || previous["active"] != true || previous["max_redemptions"] != 3.0 || len(previous) != 3 {
-		t.Errorf("event %v, before %v", object, previous)
+	if previous["active"] != true || previous["max_redemptions"] != 3.0 || len(previous) != 3 {
+		t.Errorf("the event has the previous values %v, want active = true, max_redemptions = 3 and expires_at", previous)
 	}
-	w.advance()
-	if got, err = w.update(c.GetId(), &affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active"), Active: true}); err != nil || !got.GetActive() {
-		t.Fatalf("%v, %v", got, err)
-	}
-	actions, events, jobs := w.trace(c.GetId())
-	if len(actions) != 4 || !slices.Equal(events, []string{"promo_code.created", "promo_code.deactivated"}) || jobs != 4 {
-		t.Errorf("audit log %v, events %v, %d jobs", actions, events, jobs)
-	}
+
+	// There is no event for a code that is activated again.
+	f.clock.Advance(time.Minute)
+	want.Active, want.UpdatedAt = true, server.Timestamp(f.Now().Truncate(time.Millisecond))
+	requireUpdate(&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active"), Active: true})
+	requireRecords(records{
+		[]string{"promo_code.create", "promo_code.update", "promo_code.update", "promo_code.update"},
+		[]string{"promo_code.created", "promo_code.deactivated"}, 4,
+	})
 }
 
 func TestUpdatePromoCode_Refusals(t *testing.T) {
-	w := newWorld(t)
-	jane := w.newParticipant()
-	c := w.mustCreate(jane, "may")
+	f := newFixture(t)
+	id := f.NewPromoCode(f.Join("Jane"), "may").ID.String()
 	for name, tc := range map[string]struct {
 		req   *affiliatev1.UpdatePromoCodeRequest
 		field string
 	}{
-		"the code":               {&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("code")}, "update_mask"},
-		"a field without a path": {&affiliatev1.UpdatePromoCodeRequest{MaxRedemptions: proto.Int64(1)}, "update_mask"},
+		"code":                 {&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("code")}, "update_mask"},
+		"field without a path": {&affiliatev1.UpdatePromoCodeRequest{MaxRedemptions: new(int64(1))}, "update_mask"},
 		"invalid timestamp": {&affiliatev1.UpdatePromoCodeRequest{
 			UpdateMask: mask("expires_at"), ExpiresAt: &timestamppb.Timestamp{Nanos: -1},
 		}, "expires_at"},
-		"zero redemptions": {&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("max_redemptions"), MaxRedemptions: proto.Int64(0)}, "annotations"},
+		"no redemptions": {&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("max_redemptions"), MaxRedemptions: new(int64(0))}, "annotations"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := w.update(c.GetId(), tc.req)
+			_, err := f.updateCode(id, tc.req)
 			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.field)
 		})
 	}
 	// A code of an archived programme can still be deactivated.
-	w.Exec(`update programs set status = 'archived'`)
-	if got, err := w.update(c.GetId(), &affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active")}); err != nil || got.GetActive() {
-		t.Errorf("%v, %v", got, err)
+	f.Exec(`update programs set status = 'archived'`)
+	if got, err := f.updateCode(id, &affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active")}); err != nil || got.GetActive() {
+		t.Errorf("UpdatePromoCode returned %v, error %v, want a code that is not active", got, err)
 	}
-	w.Exec(`update participants set erased_at = $1`, w.now)
-	_, err := w.update(c.GetId(), &affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active"), Active: true})
+	f.Exec(`update participants set erased_at = $1`, f.Now())
+	_, err := f.updateCode(id, &affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active"), Active: true})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantErased)
 }
 
 // A code is updated while conversions redeem it. No update and no redemption is lost.
 func TestUpdatePromoCode_InParallelWithRedemptionsKeepsBoth(t *testing.T) {
-	w := newWorld(t)
-	c := w.mustCreate(w.newParticipant(), "may")
-	results := make(chan error, 40)
-	for i := range cap(results) {
+	f := newFixture(t)
+	id := f.NewPromoCode(f.Join("Jane"), "may").ID.String()
+	const n = 40
+	results := make(chan error, n)
+	for i := range n {
 		go func() {
-			_, err := w.update(c.GetId(), &affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("max_redemptions"), MaxRedemptions: proto.Int64(int64(i) + 1)})
+			_, err := f.updateCode(id, &affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("max_redemptions"), MaxRedemptions: new(int64(i) + 1)})
 			results <- err
 		}()
 	}
-	for range 40 {
-		w.Exec(`update promo_codes set redemptions = redemptions + 1`)
+	for range n {
+		f.Exec(`update promo_codes set redemptions = redemptions + 1`)
 	}
-	for range cap(results) {
+	for range n {
 		if err := <-results; err != nil {
-			t.Error(err)
+			t.Errorf("UpdatePromoCode: %v", err)
 		}
 	}
-	if w.Count(`select count(*) from promo_codes where redemptions = 40 and version = 41`) != 1 {
-		t.Error("redemptions or changes are lost")
+	if got := f.Count(`select redemptions from promo_codes`); got != n {
+		t.Errorf("the code has %d redemptions, want %d", got, n)
+	}
+	if got := f.Count(`select version from promo_codes`); got != n+1 {
+		t.Errorf("the code has version %d, want %d", got, n+1)
 	}
 }
 
-// When a code is deleted in parallel, one request succeeds, and there is one event.
-func TestDeletePromoCode(t *testing.T) {
-	w := newWorld(t)
-	jane := w.newParticipant()
-	c := w.mustCreate(jane, "may")
-	w.advance()
+func TestDeletePromoCode_InParallelSucceedsOnce(t *testing.T) {
+	f := newFixture(t)
+	jane := f.Join("Jane")
+	id := f.NewPromoCode(jane, "may").ID.String()
+	f.clock.Advance(time.Minute)
 	results := make(chan error, 10)
 	for range cap(results) {
-		go func() {
-			_, err := w.service.DeletePromoCode(w.asLiveMerchant(), &affiliatev1.DeletePromoCodeRequest{ProgramId: w.program.String(), PromoCodeId: c.GetId()})
-			results <- err
-		}()
+		go func() { results <- f.deleteCode(id) }()
 	}
 	deleted := 0
 	for range cap(results) {
@@ -312,50 +325,67 @@ func TestDeletePromoCode(t *testing.T) {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 		}
 	}
-	actions, events, jobs := w.trace(c.GetId())
-	if deleted != 1 || !slices.Equal(actions, []string{"promo_code.create", "promo_code.delete"}) || !slices.Equal(events, []string{"promo_code.created", "promo_code.deactivated"}) || jobs != 2 {
-		t.Errorf("deleted %d times: audit log %v, events %v, %d jobs", deleted, actions, events, jobs)
+	if deleted != 1 {
+		t.Errorf("%d requests deleted the code, want 1", deleted)
 	}
-	object, previous := w.LastEvent(affiliate.EventPromoCodeDeactivated)
+	want := records{[]string{"promo_code.create", "promo_code.delete"}, []string{"promo_code.created", "promo_code.deactivated"}, 2}
+	if got := f.recordsOf(id); !reflect.DeepEqual(got, want) {
+		t.Errorf("the records are %+v, want %+v", got, want)
+	}
+	object, previous := f.LastEvent(affiliate.EventPromoCodeDeactivated)
 	if object["active"] != false || object["version"] != 2.0 || previous["active"] != true {
-		t.Errorf("event %v, before %v", object, previous)
+		t.Errorf("the event has active = %v after %v, version %v, want false after true, version 2", object["active"], previous["active"], object["version"])
 	}
-	if codes, total := w.listCodes(&affiliatev1.ListPromoCodesRequest{}); total != 0 || len(codes) != 0 {
-		t.Errorf("codes after the deletion: %v, total %d", codes, total)
+	if codes, total := f.listCodes(&affiliatev1.ListPromoCodesRequest{}); total != 0 || len(codes) != 0 {
+		t.Errorf("after the deletion the codes are %q, total %d, want none", codes, total)
 	}
-	// The same code can be created again. If a code was deactivated before it is deleted,
-	// there is no second event.
-	again := w.mustCreate(jane, "MAY")
-	w.advance()
-	if _, err := w.update(again.GetId(), &affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active")}); err != nil {
+	if _, err := f.createCode(jane, "MAY"); err != nil {
+		t.Errorf("CreatePromoCode with the code of the deleted one: %v", err)
+	}
+}
+
+// A code that was deactivated before it is deleted has no second event. It can be deleted
+// after the participant's data was erased.
+func TestDeletePromoCode_OfInactiveCode(t *testing.T) {
+	f := newFixture(t)
+	id := f.NewPromoCode(f.Join("Jane"), "may").ID.String()
+	f.clock.Advance(time.Minute)
+	if _, err := f.updateCode(id, &affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active")}); err != nil {
 		t.Fatal(err)
 	}
-	w.advance()
-	w.Exec(`update participants set erased_at = $1`, w.now)
-	if _, err := w.service.DeletePromoCode(w.asLiveMerchant(), &affiliatev1.DeletePromoCodeRequest{ProgramId: w.program.String(), PromoCodeId: again.GetId()}); err != nil {
+	f.Exec(`update participants set erased_at = $1`, f.Now())
+	f.clock.Advance(time.Minute)
+	if err := f.deleteCode(id); err != nil {
 		t.Fatal(err)
 	}
-	if _, events, _ := w.trace(again.GetId()); !slices.Equal(events, []string{"promo_code.created", "promo_code.deactivated"}) {
-		t.Errorf("events %v", events)
+	if types, _ := f.Events(id); !slices.Equal(types, []string{"promo_code.created", "promo_code.deactivated"}) {
+		t.Errorf("the events are %q, want promo_code.created and one promo_code.deactivated", types)
 	}
 }
 
 func TestPromoCodeChanges_FailWithoutTheirAuditRecord(t *testing.T) {
-	w := newWorld(t)
-	jane := w.newParticipant()
-	c := w.mustCreate(jane, "may")
-	w.Exec(`revoke insert on audit_log from tributary_app`)
-	if _, err := w.create(jane, "june", nil); err == nil {
-		t.Error("created without an audit record")
+	f := newFixture(t)
+	jane := f.Join("Jane")
+	id := f.NewPromoCode(jane, "may").ID.String()
+	before, err := f.getCode(id)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := w.update(c.GetId(), &affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active")}); err == nil {
-		t.Error("changed without an audit record")
+	f.Exec(`revoke insert on audit_log from tributary_app`)
+	_, createErr := f.createCode(jane, "june")
+	_, updateErr := f.updateCode(id, &affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active")})
+	for call, err := range map[string]error{"CreatePromoCode": createErr, "UpdatePromoCode": updateErr, "DeletePromoCode": f.deleteCode(id)} {
+		if err == nil {
+			t.Errorf("%s succeeded without an audit record", call)
+		}
 	}
-	if _, err := w.service.DeletePromoCode(w.asLiveMerchant(), &affiliatev1.DeletePromoCodeRequest{ProgramId: w.program.String(), PromoCodeId: c.GetId()}); err == nil {
-		t.Error("deleted without an audit record")
+	if after, err := f.getCode(id); err != nil || !proto.Equal(after, before) {
+		t.Errorf("after failed changes the code is %v, error %v, want %v", after, err, before)
 	}
-	if w.Count(`select count(*) from promo_codes where active and version = 1`) != 1 || w.Count(`select count(*) from promo_codes`) != 1 ||
-		w.Count(`select sum(n) from list_counts where what = 'promo_codes'`) != 1 || w.Count(`select count(*) from events`) != 1 {
-		t.Error("a failed change was stored in part")
+	if codes, total := f.listCodes(&affiliatev1.ListPromoCodesRequest{}); total != 1 || !slices.Equal(codes, []string{"may"}) {
+		t.Errorf("after failed changes the codes are %q, total %d, want only may", codes, total)
+	}
+	if types, _ := f.Events(); !slices.Equal(types, []string{"promo_code.created"}) {
+		t.Errorf("the events are %q, want only that of the existing code", types)
 	}
 }
