@@ -3,277 +3,287 @@ package fraud_test
 import (
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	commissionservice "github.com/tributary-hq/tributary/server/commission"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (w *world) listEventIDs(req *affiliatev1.ListFraudEventsRequest) (ids []string, total int64) {
-	w.Helper()
-	page, err := w.service.ListFraudEvents(w.callContext(w.scope), req)
-	if err != nil {
-		w.Fatal(err)
-	}
-	for _, event := range page.GetData() {
-		ids = append(ids, event.GetId())
-	}
-	return ids, page.GetTotal()
-}
-
 func TestListFraudEvents(t *testing.T) {
-	w := newWorld(t)
-	var ids []string
-	event, commission := w.newFlaggedCommission()
-	ids = append(ids, event)
-	c, blocked, none := w.recordSuspiciousPurchase(w.pat, w.program, affiliate.FraudBlock)
-	ids = append(ids, blocked.ID.String())
-	autumn := w.NewProgram(w.scope, pgtest.Row{"name": "Autumn"})
-	sam := w.NewParticipant(w.scope, autumn, w.NewPartner("Sam"))
-	_, observed, _ := w.recordSuspiciousPurchase(sam, autumn, affiliate.FraudObserve)
-	ids = append(ids, observed.ID.String())
-	if _, err := w.resolve(event, dismissed, ptr("Known customer")); err != nil {
+	f := newFixture(t)
+	flagged := f.newSuspectedSale(f.pat, affiliate.FraudFlagged)
+	blocked := f.newSuspectedSale(f.pat, affiliate.FraudBlocked)
+	autumn := f.NewProgram(f.Scope, pgtest.Row{"name": "Autumn"})
+	sam := f.NewParticipant(f.Scope, autumn, f.NewPartner("Sam"))
+	observed := f.newSuspectedSale(sam, affiliate.FraudObserved)
+	if _, err := f.resolve(flagged.event, dismissed, "Known customer"); err != nil {
 		t.Fatal(err)
 	}
-	if none != nil {
-		t.Fatal("a blocked conversion has a commission")
-	}
+	resolvedAt := server.Timestamp(f.Now())
 
-	page, err := w.service.ListFraudEvents(w.callContext(w.scope), &affiliatev1.ListFraudEventsRequest{})
-	if err != nil || page.GetTotal() != 3 || page.GetPage() != 1 || page.GetLimit() != 20 || len(page.GetData()) != 3 {
-		t.Fatalf("%v, %v", page, err)
+	// eventOf returns an open event with one signal.
+	eventOf := func(s suspectedSale, p pgtest.Participant, partner, program string) *affiliatev1.FraudEvent {
+		event := &affiliatev1.FraudEvent{
+			Id: s.event, Mode: affiliatev1.Mode_MODE_LIVE, ProgramId: p.Program.String(), ProgramName: program, ParticipantId: p.ID.String(),
+			PartnerName: partner, ConversionId: s.conversion.ID.String(), ExternalTransactionId: s.conversion.ExternalTransactionID,
+			Score: 70, Signals: []*affiliatev1.FraudEventSignal{{Rule: botClick.Rule, Score: 70, Evidence: botClick.Evidence}},
+			Status: open, CreatedAt: server.Timestamp(s.conversion.CreatedAt),
+		}
+		if s.commission != nil {
+			event.CommissionId = new(s.commission.ID.String())
+		}
+		return event
 	}
-	newest, second, oldest := page.GetData()[0], page.GetData()[1], page.GetData()[2]
-	if newest.GetId() != ids[2] || newest.GetProgramName() != "Autumn" || newest.GetPartnerName() != "Sam" ||
-		newest.GetAction() != affiliatev1.FraudAction_FRAUD_ACTION_OBSERVED || newest.CommissionId == nil || newest.GetMode() != affiliatev1.Mode_MODE_LIVE {
-		t.Errorf("%v", newest)
-	}
-	if second.GetId() != ids[1] || second.GetAction() != affiliatev1.FraudAction_FRAUD_ACTION_BLOCKED || second.CommissionId != nil ||
-		second.GetScore() != 100 || len(second.GetSignals()) != 2 || second.GetSignals()[0].GetRule() != "self_referral_email" ||
-		second.GetSignals()[0].GetScore() != 100 || second.GetSignals()[0].GetEvidence() == "" ||
-		second.GetConversionId() != c.ID.String() || second.GetExternalTransactionId() != c.ExternalTransactionID || second.GetStatus() != open ||
-		second.Note != nil || second.ResolvedBy != nil || second.ResolvedAt != nil {
-		t.Errorf("%v", second)
-	}
-	if oldest.GetId() != ids[0] || oldest.GetAction() != affiliatev1.FraudAction_FRAUD_ACTION_FLAGGED || oldest.GetCommissionId() != commission.ID.String() ||
-		oldest.GetScore() != 70 || oldest.GetStatus() != dismissed || oldest.GetNote() != "Known customer" || oldest.GetResolvedBy() != w.user.String() || oldest.ResolvedAt == nil {
-		t.Errorf("%v", oldest)
+	newest := eventOf(observed, sam, "Sam", "Autumn")
+	newest.Action = affiliatev1.FraudAction_FRAUD_ACTION_OBSERVED
+	second := eventOf(blocked, f.pat, "Pat", "Spring")
+	second.Action, second.Score = affiliatev1.FraudAction_FRAUD_ACTION_BLOCKED, 100
+	second.Signals = append([]*affiliatev1.FraudEventSignal{
+		{Rule: sameAddress.Rule, Score: 100, Evidence: sameAddress.Evidence},
+	}, second.Signals...)
+	oldest := eventOf(flagged, f.pat, "Pat", "Spring")
+	oldest.Action, oldest.Status = affiliatev1.FraudAction_FRAUD_ACTION_FLAGGED, dismissed
+	oldest.Note, oldest.ResolvedBy, oldest.ResolvedAt = new("Known customer"), new(f.Owner.String()), resolvedAt
+	want := &affiliatev1.ListFraudEventsResponse{Data: []*affiliatev1.FraudEvent{newest, second, oldest}, Total: 3, Page: 1, Limit: 20}
+	if got, err := f.service.ListFraudEvents(asOwner(f.Shop), &affiliatev1.ListFraudEventsRequest{}); err != nil || !proto.Equal(got, want) {
+		t.Errorf("ListFraudEvents returned %v, error %v\nwant %v", got, err, want)
 	}
 
 	for name, tc := range map[string]struct {
 		req   *affiliatev1.ListFraudEventsRequest
-		ids   []string
+		want  []string
 		total int64
 	}{
-		"open":                  {&affiliatev1.ListFraudEventsRequest{Status: open}, []string{ids[2], ids[1]}, 2},
-		"dismissed":             {&affiliatev1.ListFraudEventsRequest{Status: dismissed}, []string{ids[0]}, 1},
+		"open":                  {&affiliatev1.ListFraudEventsRequest{Status: open}, []string{observed.event, blocked.event}, 2},
+		"dismissed":             {&affiliatev1.ListFraudEventsRequest{Status: dismissed}, []string{flagged.event}, 1},
 		"confirmed":             {&affiliatev1.ListFraudEventsRequest{Status: confirmed}, nil, 0},
-		"one programme":         {&affiliatev1.ListFraudEventsRequest{ProgramId: ptr(w.program.String())}, []string{ids[1], ids[0]}, 2},
-		"one participant":       {&affiliatev1.ListFraudEventsRequest{ParticipantId: ptr(sam.ID.String())}, []string{ids[2]}, 1},
-		"open in one programme": {&affiliatev1.ListFraudEventsRequest{ProgramId: ptr(w.program.String()), Status: open}, []string{ids[1]}, 1},
-		"the second page":       {&affiliatev1.ListFraudEventsRequest{Page: ptr(int32(2)), PageSize: ptr(int32(2))}, []string{ids[0]}, 3},
-		"beyond the last page":  {&affiliatev1.ListFraudEventsRequest{Page: ptr(int32(9))}, nil, 3},
+		"one programme":         {&affiliatev1.ListFraudEventsRequest{ProgramId: new(f.Program.String())}, []string{blocked.event, flagged.event}, 2},
+		"one participant":       {&affiliatev1.ListFraudEventsRequest{ParticipantId: new(sam.ID.String())}, []string{observed.event}, 1},
+		"open in one programme": {&affiliatev1.ListFraudEventsRequest{ProgramId: new(f.Program.String()), Status: open}, []string{blocked.event}, 1},
+		"second page":           {&affiliatev1.ListFraudEventsRequest{Page: new(int32(2)), PageSize: new(int32(2))}, []string{flagged.event}, 3},
+		"after the last page":   {&affiliatev1.ListFraudEventsRequest{Page: new(int32(9))}, nil, 3},
 	} {
-		if got, total := w.listEventIDs(tc.req); !slices.Equal(got, tc.ids) || total != tc.total {
-			t.Errorf("%s: %q of %d", name, got, total)
+		if got, total := f.listEventIDs(tc.req); !slices.Equal(got, tc.want) || total != tc.total {
+			t.Errorf("%s: ListFraudEvents returned %q, total %d, want %q, total %d", name, got, total, tc.want, tc.total)
 		}
 	}
 }
 
 func TestFraudEvents_OfOtherScopesAreNotFound(t *testing.T) {
-	w := newWorld(t)
-	event, _ := w.newFlaggedCommission()
-	for name, scope := range map[string]affiliate.Scope{
-		"another workspace": {Workspace: w.NewWorkspace(), Mode: w.scope.Mode},
-		"the other mode":    {Workspace: w.scope.Workspace, Mode: affiliate.ModeTest},
-	} {
-		_, err := w.service.ListFraudEvents(w.callContext(scope), &affiliatev1.ListFraudEventsRequest{ProgramId: ptr(w.program.String())})
-		if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
-			t.Errorf("%s, by programme: %v", name, err)
-		}
-		page, err := w.service.ListFraudEvents(w.callContext(scope), &affiliatev1.ListFraudEventsRequest{})
-		if err != nil || len(page.GetData()) != 0 || page.GetTotal() != 0 {
-			t.Errorf("%s: %v, %v", name, page, err)
-		}
-		_, err = w.service.ResolveFraudEvent(w.callContext(scope), &affiliatev1.ResolveFraudEventRequest{EventId: event, Outcome: confirmed})
-		if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
-			t.Errorf("%s: %v", name, err)
-		}
+	f := newFixture(t)
+	event := f.newSuspectedSale(f.pat, affiliate.FraudFlagged).event
+	for name, other := range map[string]*pgtest.Shop{"another workspace": f.NewShop(affiliate.ModeLive), "the other mode": f.InOtherMode()} {
+		t.Run(name, func(t *testing.T) {
+			ctx := asOwner(other)
+			_, err := f.service.ListFraudEvents(ctx, &affiliatev1.ListFraudEventsRequest{ProgramId: new(f.Program.String())})
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+			page, err := f.service.ListFraudEvents(ctx, &affiliatev1.ListFraudEventsRequest{})
+			if err != nil || len(page.GetData()) != 0 || page.GetTotal() != 0 {
+				t.Errorf("ListFraudEvents returned %v, error %v, want no events", page, err)
+			}
+			_, err = f.service.ResolveFraudEvent(ctx, &affiliatev1.ResolveFraudEventRequest{EventId: event, Outcome: confirmed})
+			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+		})
 	}
-	if _, err := w.resolve("no-uuid", confirmed, nil); pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
-		t.Errorf("%v", err)
-	}
-	if _, total := w.listEventIDs(&affiliatev1.ListFraudEventsRequest{Status: open}); total != 1 {
-		t.Errorf("%d open events", total)
+	_, err := f.resolve("invalid", confirmed, "")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+	if ids, total := f.listEventIDs(&affiliatev1.ListFraudEventsRequest{Status: open}); total != 1 {
+		t.Errorf("after refused calls the open events are %q, total %d, want 1", ids, total)
 	}
 }
 
 func TestResolveFraudEvent(t *testing.T) {
+	type moves = []affiliate.CommissionTransition
+	suspend := affiliate.CommissionTransition{Move: affiliate.MoveFlag, ReviewReasons: []string{"participant_suspended"}}
 	for name, tc := range map[string]struct {
-		before  string // SQL that changes the commission before the event is resolved; may be empty
-		outcome affiliatev1.FraudEventStatus
-		status  string
-		reasons []string
-		event   affiliate.EventName // expected event of the commission; empty if it must not change
-		action  string
+		before      moves // of the commission, before the event is resolved
+		outcome     affiliatev1.FraudEventStatus
+		wantStatus  affiliate.CommissionStatus
+		wantReasons []string // of the review
+		wantEvents  []string // about the commission
+		wantActions []string // on the commission, in the audit log
 	}{
-		"confirmed":                 {"", confirmed, "rejected", []string{"fraud"}, affiliate.EventCommissionRejected, "commission.reject"},
-		"confirmed after approval":  {`update commissions set status = 'approved', needs_review = false, review_reasons = '{}'`, confirmed, "rejected", []string{}, affiliate.EventCommissionRejected, "commission.reject"},
-		"confirmed after payment":   {`update commissions set status = 'paid', needs_review = false, review_reasons = '{}'`, confirmed, "paid", []string{}, "", ""},
-		"confirmed after a refund":  {`update commissions set status = 'refunded'`, confirmed, "refunded", []string{"fraud"}, "", ""},
-		"dismissed":                 {"", dismissed, "pending", []string{}, affiliate.EventCommissionUpdated, "commission.clear_review"},
-		"dismissed, another flag":   {`update commissions set review_reasons = '{fraud,participant_suspended}'`, dismissed, "pending", []string{"participant_suspended"}, affiliate.EventCommissionUpdated, "commission.clear_review"},
-		"dismissed, flag removed":   {`update commissions set needs_review = true, review_reasons = '{participant_suspended}'`, dismissed, "pending", []string{"participant_suspended"}, "", ""},
-		"dismissed after rejection": {`update commissions set status = 'rejected'`, dismissed, "rejected", []string{"fraud"}, "", ""},
+		"confirmed": {
+			nil, confirmed, affiliate.CommissionRejected, []string{"fraud"},
+			[]string{"commission.rejected"}, []string{"commission.reject"},
+		},
+		"confirmed after approval": {
+			moves{{Move: affiliate.MoveApprove}}, confirmed, affiliate.CommissionRejected, nil,
+			[]string{"commission.rejected"}, []string{"commission.reject"},
+		},
+		"confirmed after payment": {
+			moves{{Move: affiliate.MoveApprove}, {Move: affiliate.MovePay}}, confirmed, affiliate.CommissionPaid, nil, nil, nil,
+		},
+		"confirmed after a refund": {
+			moves{{Move: affiliate.MoveRefund, Full: true, RefundReason: affiliate.RefundedSale}}, confirmed,
+			affiliate.CommissionRefunded, []string{"fraud"}, nil, nil,
+		},
+		"dismissed": {
+			nil, dismissed, affiliate.CommissionPending, nil, []string{"commission.updated"}, []string{"commission.clear_review"},
+		},
+		"dismissed with another reason for review": {
+			moves{suspend}, dismissed, affiliate.CommissionPending, []string{"participant_suspended"},
+			[]string{"commission.updated"}, []string{"commission.clear_review"},
+		},
+		"dismissed after the reason was removed": {
+			moves{suspend, {Move: affiliate.MoveClearReview, ReviewReasons: []string{"fraud"}}}, dismissed,
+			affiliate.CommissionPending, []string{"participant_suspended"}, nil, nil,
+		},
+		"dismissed after rejection": {
+			moves{{Move: affiliate.MoveReject}}, dismissed, affiliate.CommissionRejected, []string{"fraud"}, nil, nil,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			event, commission := w.newFlaggedCommission()
-			if tc.before != "" {
-				w.Exec(tc.before)
+			f := newFixture(t)
+			sale := f.newSuspectedSale(f.pat, affiliate.FraudFlagged)
+			id := sale.commission.ID
+			for _, move := range tc.before {
+				f.MoveCommission(*sale.commission, move)
 			}
-			got, err := w.resolve(event, tc.outcome, ptr("Called the customer"))
-			if err != nil || got.GetStatus() != tc.outcome || got.GetNote() != "Called the customer" || got.GetResolvedBy() != w.user.String() ||
-				got.GetCommissionId() != commission.ID.String() {
-				t.Fatalf("%v, %v", got, err)
+			eventsBefore, _ := f.Events(id.String())
+			actionsBefore := f.AuditActions("commission", id.String())
+
+			got, err := f.resolve(sale.event, tc.outcome, "Called the customer")
+			if err != nil {
+				t.Fatal(err)
 			}
-			if status, reasons := w.commissionStatus(commission.ID); status != tc.status || !slices.Equal(reasons, tc.reasons) {
-				t.Errorf("%s, %q", status, reasons)
+			want := proto.CloneOf(got)
+			want.Status, want.Note, want.ResolvedBy, want.CommissionId = tc.outcome, new("Called the customer"), new(f.Owner.String()), new(id.String())
+			if !proto.Equal(got, want) {
+				t.Errorf("ResolveFraudEvent returned %v\nwant %v", got, want)
 			}
-			types, _ := w.Events(commission.ID.String())
-			last := types[len(types)-1]
-			if want := string(tc.event); want != "" && last != want || want == "" && last != string(affiliate.EventCommissionReviewRequired) {
-				t.Errorf("%q", types)
+			c := f.getCommission(id)
+			if c.Status != tc.wantStatus || !slices.Equal(c.ReviewReasons, tc.wantReasons) {
+				t.Errorf("the commission is %s with review reasons %q, want %s, %q", c.Status, c.ReviewReasons, tc.wantStatus, tc.wantReasons)
 			}
-			if got := w.AuditActions("fraud_event", event); !slices.Equal(got, []string{"fraud_event.resolve"}) {
-				t.Errorf("%q", got)
+			if slices.Contains(tc.wantActions, "commission.reject") && (c.RejectionCode == nil || *c.RejectionCode != "fraud" || c.RejectionReason != nil) {
+				t.Errorf("the rejection has code %v and reason %v, want the code fraud and no reason", c.RejectionCode, c.RejectionReason)
 			}
-			var want []string
-			if tc.action != "" {
-				want = []string{tc.action}
+			events, _ := f.Events(id.String())
+			if want := append(eventsBefore, tc.wantEvents...); !slices.Equal(events, want) {
+				t.Errorf("the events about the commission are %q, want %q", events, want)
 			}
-			if got := w.AuditActions("commission", commission.ID.String()); !slices.Equal(got, want) {
-				t.Errorf("%q", got)
+			if got, want := f.AuditActions("commission", id.String()), append(actionsBefore, tc.wantActions...); !slices.Equal(got, want) {
+				t.Errorf("the audit log of the commission has %q, want %q", got, want)
 			}
-			if tc.status == "rejected" && tc.event != "" {
-				if n := w.Count(`select count(*) from commissions where rejection_code = 'fraud' and rejection_reason is null`); n != 1 {
-					t.Error("the rejection has another code, or a reason")
-				}
+			if got := f.AuditActions("fraud_event", sale.event); !slices.Equal(got, []string{"fraud_event.resolve"}) {
+				t.Errorf("the audit log of the fraud event has %q, want fraud_event.resolve", got)
 			}
-			// Events and the audit log must not contain the note: only the merchant reads it.
-			if n := w.Count(`select count(*) from events where convert_from(body, 'utf8') like '%Called%'`) +
-				w.Count(`select count(*) from audit_log where coalesce(before::text, '') || coalesce(after::text, '') like '%Called%'`); n != 0 {
-				t.Errorf("%d events and audit records contain the note", n)
+			// Only the merchant reads the note.
+			if n := f.Count(`select count(*) from events where convert_from(body, 'utf8') like '%Called%'`); n != 0 {
+				t.Errorf("%d events contain the note, want none", n)
+			}
+			if n := f.Count(`select count(*) from audit_log where concat(before, after) like '%Called%'`); n != 0 {
+				t.Errorf("%d audit records contain the note, want none", n)
 			}
 
-			_, err = w.resolve(event, dismissed, nil)
-			if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonFraudEventResolved); metadata["status"] != string(domainStatus(tc.outcome)) {
-				t.Errorf("%v", metadata)
+			_, err = f.resolve(sale.event, dismissed, "")
+			wantStatus := map[affiliatev1.FraudEventStatus]affiliate.FraudEventStatus{confirmed: affiliate.FraudEventConfirmed, dismissed: affiliate.FraudEventDismissed}
+			metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonFraudEventResolved)
+			if metadata["status"] != string(wantStatus[tc.outcome]) {
+				t.Errorf("the error of a second resolution has status %q, want %q", metadata["status"], wantStatus[tc.outcome])
 			}
 		})
 	}
 }
 
-func domainStatus(s affiliatev1.FraudEventStatus) affiliate.FraudEventStatus {
-	if s == confirmed {
-		return affiliate.FraudEventConfirmed
-	}
-	return affiliate.FraudEventDismissed
-}
-
-// After its fraud event was dismissed, a commission is approved automatically again.
 func TestResolveFraudEvent_DismissedCommissionIsApprovedAutomatically(t *testing.T) {
-	w := newWorld(t)
-	event, commission := w.newFlaggedCommission()
-	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.Store), w.now(), 10); err != nil || sweep.Approved != 0 {
-		t.Fatalf("%+v, %v", sweep, err)
+	f := newFixture(t)
+	sale := f.newSuspectedSale(f.pat, affiliate.FraudFlagged)
+	requireApproved := func(want int) {
+		t.Helper()
+		sweep, err := commission.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), 10)
+		if err != nil || sweep.Approved != want {
+			t.Fatalf("ApproveDue approved %d commissions, error %v, want %d", sweep.Approved, err, want)
+		}
 	}
-	if _, err := w.resolve(event, dismissed, nil); err != nil {
+	requireApproved(0)
+	if _, err := f.resolve(sale.event, dismissed, ""); err != nil {
 		t.Fatal(err)
 	}
-	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.Store), w.now(), 10); err != nil || sweep.Approved != 1 {
-		t.Fatalf("%+v, %v", sweep, err)
-	}
-	if status, _ := w.commissionStatus(commission.ID); status != "approved" {
-		t.Error(status)
+	requireApproved(1)
+	if status := f.getCommission(sale.commission.ID).Status; status != affiliate.CommissionApproved {
+		t.Errorf("the commission is %s, want approved", status)
 	}
 }
 
 func TestResolveFraudEvent_OfBlockedConversion(t *testing.T) {
-	w := newWorld(t)
-	_, d, _ := w.recordSuspiciousPurchase(w.pat, w.program, affiliate.FraudBlock)
-	if got, err := w.resolve(d.ID.String(), confirmed, nil); err != nil || got.GetStatus() != confirmed || got.CommissionId != nil || got.Note != nil {
-		t.Errorf("%v, %v", got, err)
+	f := newFixture(t)
+	got, err := f.resolve(f.newSuspectedSale(f.pat, affiliate.FraudBlocked).event, confirmed, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := proto.CloneOf(got)
+	want.Status, want.CommissionId, want.Note = confirmed, nil, nil
+	if !proto.Equal(got, want) {
+		t.Errorf("ResolveFraudEvent returned %v\nwant %v", got, want)
 	}
 }
 
 func TestResolveFraudEvent_InParallelSucceedsOnce(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	for range 5 {
-		event, commission := w.newFlaggedCommission()
-		var succeeded, refused atomic.Int64
-		var wg sync.WaitGroup
-		for i := range 8 {
-			wg.Go(func() {
-				outcome := confirmed
-				if i%2 == 0 {
-					outcome = dismissed
-				}
-				switch _, err := w.resolve(event, outcome, nil); pgtest.ReasonOf(t, err) {
-				case "":
-					succeeded.Add(1)
-				case affiliate.ReasonFraudEventResolved:
-					refused.Add(1)
-				default:
-					t.Error(err)
-				}
-			})
+		sale := f.newSuspectedSale(f.pat, affiliate.FraudFlagged)
+		results := make(chan error, 8)
+		for i := range cap(results) {
+			go func() {
+				_, err := f.resolve(sale.event, []affiliatev1.FraudEventStatus{dismissed, confirmed}[i%2], "")
+				results <- err
+			}()
 		}
-		wg.Wait()
-		if succeeded.Load() != 1 || refused.Load() != 7 {
-			t.Errorf("%d succeeded, %d were refused", succeeded.Load(), refused.Load())
+		outcomes := map[affiliate.Reason]int{}
+		for range cap(results) {
+			outcomes[pgtest.ReasonOf(t, <-results)]++
 		}
-		// created, review required, and the event of the one resolution
-		if types, _ := w.Events(commission.ID.String()); len(types) != 3 {
-			t.Errorf("%q", types)
+		if outcomes[""] != 1 || outcomes[affiliate.ReasonFraudEventResolved] != cap(results)-1 {
+			t.Errorf("the error codes of %d resolutions are %v, want one success and %s for the others", cap(results), outcomes, affiliate.ReasonFraudEventResolved)
 		}
-		if n := w.Count(`select count(*) from commission_history where commission_id = $1`, commission.ID); n != 2 {
-			t.Errorf("%d history records", n)
+		// The first two events are from the creation of the commission.
+		if types, _ := f.Events(sale.commission.ID.String()); len(types) != 3 {
+			t.Errorf("the events about the commission are %q, want one of a resolution after the first two", types)
+		}
+		if n := f.Count(`select count(*) from commission_history where commission_id = $1`, sale.commission.ID); n != 2 {
+			t.Errorf("the history of the commission has %d entries, want the creation and one resolution", n)
 		}
 	}
 }
 
 // One user confirms the event while another approves its commission. In either order the
-// commission ends rejected and nothing is owed.
+// commission is rejected in the end, and the ledger contains nothing for it.
 func TestResolveFraudEvent_InParallelWithApproval(t *testing.T) {
-	w := newWorld(t)
-	for range 5 {
-		event, commission := w.newFlaggedCommission()
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			if _, err := w.resolve(event, confirmed, nil); err != nil {
-				t.Error(err)
-			}
-		})
-		wg.Go(func() {
-			_, err := commissionservice.Move(t.Context(), stores.Commission(w.Store), affiliate.CommissionTransition{
-				Scope: w.scope, Program: w.program, Commission: commission.ID, Move: affiliate.MoveApprove,
-				Actor: affiliate.Actor{User: &w.user}, At: w.now(),
+	f := newFixture(t)
+	approvals := map[affiliate.Reason]int{}
+	pgtest.Eventually(t, "each of the calls is first at least once", func() bool {
+		sale := f.newSuspectedSale(f.pat, affiliate.FraudFlagged)
+		id := sale.commission.ID
+		var resolved, approved error
+		var calls sync.WaitGroup
+		calls.Go(func() { _, resolved = f.resolve(sale.event, confirmed, "") })
+		calls.Go(func() {
+			_, approved = commission.Move(t.Context(), stores.Commission(f.Store), affiliate.CommissionTransition{
+				Scope: f.Scope, Program: f.Program, Commission: id, Move: affiliate.MoveApprove, Actor: affiliate.Actor{User: &f.Owner}, At: f.Now(),
 			})
-			if reason := pgtest.ReasonOf(t, err); reason != "" && reason != affiliate.ReasonCommissionNotPending {
-				t.Error(err)
-			}
 		})
-		wg.Wait()
-		if status, _ := w.commissionStatus(commission.ID); status != "rejected" {
-			t.Error(status)
+		calls.Wait()
+		if resolved != nil {
+			t.Errorf("ResolveFraudEvent: %v", resolved)
 		}
-		if cents := w.Count(`select coalesce(sum(amount_cents), 0) from ledger_entries where commission_id = $1`, commission.ID); cents != 0 {
-			t.Errorf("the ledger has %d cents", cents)
+		approvals[pgtest.ReasonOf(t, approved)]++
+		if status := f.getCommission(id).Status; status != affiliate.CommissionRejected {
+			t.Errorf("the commission is %s, want rejected", status)
 		}
+		if cents := f.Count(`select coalesce(sum(amount_cents), 0) from ledger_entries where commission_id = $1`, id); cents != 0 {
+			t.Errorf("the ledger has %d cents for the commission, want 0", cents)
+		}
+		return approvals[""] > 0 && approvals[affiliate.ReasonCommissionNotPending] > 0
+	})
+	if len(approvals) != 2 {
+		t.Errorf("the error codes of the approvals are %v, want only success and %s", approvals, affiliate.ReasonCommissionNotPending)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // UnstoredClick returns a click on the default link of a participant, received now. Its
@@ -120,4 +121,27 @@ func apply[T any](record *T, changes []func(*T)) {
 	for _, change := range changes {
 		change(record)
 	}
+}
+
+// MoveCommission applies a transition to a commission, now and as the system, and returns
+// the commission after it. The transition needs only the move and the fields that belong
+// to the move.
+func (f *Fixture) MoveCommission(c affiliate.Commission, t affiliate.CommissionTransition) affiliate.Commission {
+	f.Helper()
+	t.Scope, t.Program, t.Commission, t.Actor, t.At = c.Scope, c.Program, c.ID, affiliate.System, f.Now()
+	var change affiliate.CommissionChange
+	err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error {
+		locked, err := tx.LockCommission(f.Context(), c.Scope, c.Program, c.ID)
+		if err != nil {
+			return err
+		}
+		if change, err = locked.Move(t); err != nil {
+			return err
+		}
+		return tx.ApplyCommissionChanges(f.Context(), change)
+	})
+	if err != nil {
+		f.Fatalf("%s of a commission: %v", t.Move, err)
+	}
+	return change.After
 }
