@@ -6,6 +6,7 @@ import (
 	stdcsv "encoding/csv"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,7 +14,6 @@ import (
 	"google.golang.org/genproto/googleapis/api/httpbody"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -25,7 +25,7 @@ type download struct {
 	ctx    context.Context
 	header metadata.MD
 	bodies []*httpbody.HttpBody
-	fail   error
+	err    error // returned by Send
 }
 
 func (d *download) Context() context.Context { return d.ctx }
@@ -37,7 +37,7 @@ func (d *download) SetHeader(md metadata.MD) error {
 
 func (d *download) Send(body *httpbody.HttpBody) error {
 	d.bodies = append(d.bodies, body)
-	return d.fail
+	return d.err
 }
 
 func (d *download) text() string {
@@ -48,11 +48,11 @@ func (d *download) text() string {
 	return all.String()
 }
 
-func (m *merchant) export(ctx context.Context, req *affiliatev1.ExportCommissionsRequest) *download {
-	m.w.t.Helper()
+func (f *fixture) export(ctx context.Context, req *affiliatev1.ExportCommissionsRequest) *download {
+	f.Helper()
 	d := &download{ctx: ctx}
-	if err := m.w.service.ExportCommissions(req, d); err != nil {
-		m.w.t.Fatal(err)
+	if err := f.service.ExportCommissions(req, d); err != nil {
+		f.Fatal(err)
 	}
 	return d
 }
@@ -60,62 +60,70 @@ func (m *merchant) export(ctx context.Context, req *affiliatev1.ExportCommission
 const csvHeader = "id,createdAt,status,commissionType,programName,partnerName,amountCents,currency,saleAmountCents,saleCurrency," +
 	"externalTransactionId,promoCode,needsReview,holdUntil,approvedAt,rejectedAt,paidAt,refundedAt,payoutId\r\n"
 
-func TestExport_Cells(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeTest)
-	if got := m.export(m.call(), &affiliatev1.ExportCommissionsRequest{}); got.text() != csvHeader {
-		t.Errorf("nothing: %q", got.text())
+func TestExport_WithoutCommissionsHasOnlyHeader(t *testing.T) {
+	f := newFixture(t, affiliate.ModeLive)
+	if got := f.export(f.asOwner(), &affiliatev1.ExportCommissionsRequest{}).text(); got != csvHeader {
+		t.Errorf("the export is %q, want %q", got, csvHeader)
 	}
-	p := m.partner(m.program, `=HYPERLINK("x")`, "secret@example.com")
-	payout := affiliate.NewID[affiliate.Payout](w.now())
-	at := func(minutes int) time.Time { return w.now().Add(time.Duration(minutes) * time.Minute) }
-	full := m.commission(p, map[string]any{
-		"status": "refunded", "amount_cents": 0, "promo_code": " +spring", "needs_review": true, "hold_until": at(1), "approved_at": at(2),
-		"rejected_at": at(3), "paid_at": at(4), "refunded_at": at(5).Add(7 * time.Millisecond), "payout_id": payout,
-		"currency": "USD", "sale_amount_cents": 4321, "created_at": at(0).Add(time.Millisecond),
+}
+
+func TestExport_Cells(t *testing.T) {
+	f := newFixture(t, affiliate.ModeTest)
+	p := f.Join(`=HYPERLINK("x")`)
+	payout := affiliate.NewID[affiliate.Payout](f.Now())
+	after := func(minutes int) *time.Time { return new(f.Now().Add(time.Duration(minutes) * time.Minute)) }
+	full := f.NewCommission(p, func(c *affiliate.Commission) {
+		c.CreatedAt = f.Now().Add(time.Millisecond)
+		c.Status, c.AmountCents, c.Currency, c.SaleAmountCents = affiliate.CommissionRefunded, 0, "USD", 4321
+		c.ExternalTransactionID, c.PromoCode, c.NeedsReview = `say "hi", twice`, new(" +spring"), true
+		c.HoldUntil, c.ApprovedAt, c.RejectedAt, c.PaidAt = after(1), after(2), after(3), after(4)
+		c.RefundedAt, c.Payout = new(after(5).Add(7*time.Millisecond)), &payout
 	})
-	w.Exec(`update commissions set external_transaction_id = 'say "hi", twice' where id = $1`, full)
-	plain := m.commission(p, map[string]any{"commission_type": "flat", "rate_bps": nil, "flat_amount_cents": 5})
-	w.Exec(`update commissions set external_transaction_id = '-1' where id = $1`, plain)
+	empty := f.NewCommission(p, func(c *affiliate.Commission) {
+		c.Type, c.RateBps, c.FlatCents, c.ExternalTransactionID = affiliate.Flat, nil, new(int64(5)), "-1"
+	})
 	want := csvHeader +
 		fmt.Sprintf(`"%s","2026-03-01T12:00:00.001Z","refunded","percentage","Alpha","'=HYPERLINK(""x"")",0,"USD",4321,"EUR","say ""hi"", twice","' +spring",true,`+
-			`"2026-03-01T12:01:00.000Z","2026-03-01T12:02:00.000Z","2026-03-01T12:03:00.000Z","2026-03-01T12:04:00.000Z","2026-03-01T12:05:00.007Z","%s"`, full, payout) + "\r\n" +
-		fmt.Sprintf(`"%s","2026-03-01T12:00:00.000Z","pending","flat","Alpha","'=HYPERLINK(""x"")",200,"EUR",1000,"EUR","'-1",,false,,,,,,`, plain) + "\r\n"
+			`"2026-03-01T12:01:00.000Z","2026-03-01T12:02:00.000Z","2026-03-01T12:03:00.000Z","2026-03-01T12:04:00.000Z","2026-03-01T12:05:00.007Z","%s"`, full.ID, payout) + "\r\n" +
+		fmt.Sprintf(`"%s","2026-03-01T12:00:00.000Z","pending","flat","Alpha","'=HYPERLINK(""x"")",200,"EUR",1000,"EUR","'-1",,false,,,,,,`, empty.ID) + "\r\n"
 	for _, role := range []affiliate.Role{affiliate.RoleOwner, affiliate.RoleViewer} {
-		got := m.export(m.as(role), &affiliatev1.ExportCommissionsRequest{})
+		got := f.export(f.as(role), &affiliatev1.ExportCommissionsRequest{})
 		if got.text() != want {
-			t.Errorf("for a %s\ngot  %q\nwant %q", role, got.text(), want)
+			t.Errorf("the export for a member with the role %s is\n%q, want\n%q", role, got.text(), want)
 		}
-		if name := got.header.Get("content-disposition"); len(name) != 1 || name[0] != `attachment; filename="commissions-test-2026-03-01.csv"` {
-			t.Errorf("named %q", name)
+		wantName := `attachment; filename="commissions-test-2026-03-01.csv"`
+		if name := got.header.Get("content-disposition"); !slices.Equal(name, []string{wantName}) {
+			t.Errorf("the export has content-disposition %q, want %q", name, wantName)
 		}
-		if got.bodies[0].ContentType != "text/csv; charset=utf-8" {
-			t.Errorf("served as %q", got.bodies[0].ContentType)
+		if contentType := got.bodies[0].ContentType; contentType != "text/csv; charset=utf-8" {
+			t.Errorf("the export has content type %q, want text/csv; charset=utf-8", contentType)
 		}
 	}
 }
 
-// An export has the rows of the list of the same filter, in the same order.
+// An export has the rows of the list with the same filter, in the same order.
 func TestExport_HasRowsOfListInOrder(t *testing.T) {
-	m, second := stocked(t)
+	f, second := newFixtureWithCommissions(t)
 	day := "2026-02-27"
-	for _, c := range []struct {
+	for name, tc := range map[string]struct {
 		list   *affiliatev1.ListCommissionsRequest
 		export *affiliatev1.ExportCommissionsRequest
 	}{
-		{&affiliatev1.ListCommissionsRequest{}, &affiliatev1.ExportCommissionsRequest{}},
-		{&affiliatev1.ListCommissionsRequest{SortOrder: 1, DateFrom: &day}, &affiliatev1.ExportCommissionsRequest{SortOrder: 1, DateFrom: &day}},
-		{
-			&affiliatev1.ListCommissionsRequest{SortBy: proto.String("partnerName"), NeedsReview: proto.Bool(false), Status: 1},
-			&affiliatev1.ExportCommissionsRequest{SortBy: proto.String("partnerName"), NeedsReview: proto.Bool(false), Status: 1},
+		"all": {&affiliatev1.ListCommissionsRequest{}, &affiliatev1.ExportCommissionsRequest{}},
+		"oldest first, from a day": {
+			&affiliatev1.ListCommissionsRequest{SortOrder: 1, DateFrom: &day}, &affiliatev1.ExportCommissionsRequest{SortOrder: 1, DateFrom: &day},
 		},
-		{
-			&affiliatev1.ListCommissionsRequest{SortBy: proto.String("amountCents"), ProgramId: proto.String(second.String()), Search: proto.String("b")},
-			&affiliatev1.ExportCommissionsRequest{SortBy: proto.String("amountCents"), ProgramId: proto.String(second.String()), Search: proto.String("b")},
+		"by partner, pending without review": {
+			&affiliatev1.ListCommissionsRequest{SortBy: new("partnerName"), NeedsReview: new(false), Status: 1},
+			&affiliatev1.ExportCommissionsRequest{SortBy: new("partnerName"), NeedsReview: new(false), Status: 1},
+		},
+		"by amount, search in a programme": {
+			&affiliatev1.ListCommissionsRequest{SortBy: new("amountCents"), ProgramId: new(second.String()), Search: new("b")},
+			&affiliatev1.ExportCommissionsRequest{SortBy: new("amountCents"), ProgramId: new(second.String()), Search: new("b")},
 		},
 	} {
-		c.list.PageSize = proto.Int32(100)
-		rows, err := stdcsv.NewReader(strings.NewReader(m.export(m.call(), c.export).text())).ReadAll()
+		tc.list.PageSize = new(int32(100))
+		rows, err := stdcsv.NewReader(strings.NewReader(f.export(f.asOwner(), tc.export).text())).ReadAll()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,27 +131,42 @@ func TestExport_HasRowsOfListInOrder(t *testing.T) {
 		for _, row := range rows[1:] {
 			ids = append(ids, row[0])
 		}
-		if want := idsOf(m.list(t, c.list).GetData()); len(want) == 0 || strings.Join(ids, " ") != strings.Join(want, " ") {
-			t.Errorf("%v: %d rows, the list has %d", c.export, len(ids), len(want))
+		want := idsOf(f.list(tc.list).GetData())
+		if len(want) == 0 {
+			t.Fatalf("%s: the list is empty", name)
+		}
+		if !slices.Equal(ids, want) {
+			t.Errorf("%s: the export has the commissions %v, want those of the list %v", name, ids, want)
 		}
 	}
-	if rows := strings.Count(m.export(m.as(affiliate.RoleViewer), &affiliatev1.ExportCommissionsRequest{Search: proto.String("anna0@")}).text(), "\r\n"); rows != 1 {
-		t.Error("a viewer can search the export by e-mail address")
+}
+
+func TestExport_ViewerCannotSearchByEmailAddress(t *testing.T) {
+	f := newFixture(t, affiliate.ModeLive)
+	f.NewCommission(f.joinWithEmail("Anna", "secret@example.com"))
+	for role, want := range map[affiliate.Role]int{affiliate.RoleOwner: 2, affiliate.RoleViewer: 1} {
+		text := f.export(f.as(role), &affiliatev1.ExportCommissionsRequest{Search: new("secret@")}).text()
+		if n := strings.Count(text, "\r\n"); n != want {
+			t.Errorf("the export for a member with the role %s has %d lines, want %d", role, n, want)
+		}
 	}
 }
 
 func TestExport_EndsWithClient(t *testing.T) {
-	m, _ := stocked(t)
-	gone := errors.New("gone")
-	d := &download{ctx: m.call(), fail: gone}
-	for range 3 { // a workspace may run two exports at a time
-		if err := m.w.service.ExportCommissions(&affiliatev1.ExportCommissionsRequest{}, d); !errors.Is(err, gone) {
-			t.Errorf("%v", err)
+	f := newFixture(t, affiliate.ModeLive)
+	f.NewCommission(f.Join("Anna"))
+	sendErr := errors.New("the connection was closed")
+	// A workspace may run two exports at a time, so an export that did not end would make
+	// the third one fail.
+	for range 3 {
+		err := f.service.ExportCommissions(&affiliatev1.ExportCommissionsRequest{}, &download{ctx: f.asOwner(), err: sendErr})
+		if !errors.Is(err, sendErr) {
+			t.Errorf("an export to a closed connection returned %v, want %v", err, sendErr)
 		}
 	}
-	ctx, cancel := context.WithCancel(m.call())
+	ctx, cancel := context.WithCancel(f.asOwner())
 	cancel()
-	if err := m.w.service.ExportCommissions(&affiliatev1.ExportCommissionsRequest{}, &download{ctx: ctx}); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+	if err := f.service.ExportCommissions(&affiliatev1.ExportCommissionsRequest{}, &download{ctx: ctx}); !errors.Is(err, context.Canceled) {
+		t.Errorf("an export with a canceled context returned %v, want %v", err, context.Canceled)
 	}
 }

@@ -2,91 +2,82 @@ package commission_test
 
 import (
 	"fmt"
-	"log/slog"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/commission"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (m *merchant) approve(program affiliate.ProgramID, id affiliate.CommissionID) (*affiliatev1.Commission, error) {
-	return m.w.service.ApproveCommission(m.call(), &affiliatev1.ApproveCommissionRequest{ProgramId: program.String(), CommissionId: id.String()})
-}
-
-func (m *merchant) reject(program affiliate.ProgramID, id affiliate.CommissionID) (*affiliatev1.Commission, error) {
-	return m.w.service.RejectCommission(m.call(), &affiliatev1.RejectCommissionRequest{ProgramId: program.String(), CommissionId: id.String()})
-}
-
-func (m *merchant) approveEarly(program affiliate.ProgramID, id affiliate.CommissionID) (*affiliatev1.Commission, error) {
-	return m.w.service.ApproveCommissionEarly(m.call(), &affiliatev1.ApproveCommissionEarlyRequest{ProgramId: program.String(), CommissionId: id.String(), Reason: "an old partner"})
-}
-
-func (m *merchant) sweep(t *testing.T) {
-	t.Helper()
-	if err := commission.NewSweepWorker(stores.Commission(m.w.Store), slog.New(slog.DiscardHandler), m.w.now).Work(t.Context(), nil); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestReview_EachMoveInEachStatus(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeTest)
-	p := m.somePartner()
-	running := w.now().Add(time.Hour)
-	for _, c := range []struct {
-		status  string
-		hold    *time.Time
-		flagged bool
-		approve affiliate.Reason
-		early   affiliate.Reason
-		reject  affiliate.Reason
+	f := newFixture(t, affiliate.ModeTest)
+	p := f.Join("Some Body")
+	const (
+		notPending = affiliate.ReasonCommissionNotPending
+		terminal   = affiliate.ReasonCommissionTerminal
+		held       = affiliate.ReasonCommissionHoldActive
+		notHeld    = affiliate.ReasonCommissionHoldNotActive
+		flagged    = affiliate.ReasonCommissionNeedsReview
+	)
+	for _, tc := range []struct {
+		status       affiliate.CommissionStatus
+		held         bool // the hold period is running
+		flagged      bool // the commission needs review
+		approve      affiliate.Reason
+		approveEarly affiliate.Reason
+		reject       affiliate.Reason
 	}{
-		{"pending", nil, false, "", affiliate.ReasonCommissionHoldNotActive, ""},
-		{"pending", nil, true, "", affiliate.ReasonCommissionNeedsReview, ""},
-		{"pending", &running, false, affiliate.ReasonCommissionHoldActive, "", ""},
-		{"pending", &running, true, affiliate.ReasonCommissionHoldActive, affiliate.ReasonCommissionNeedsReview, ""},
-		{"approved", nil, false, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionNotPending, ""},
-		{"approved", &running, true, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionNotPending, ""},
-		{"rejected", nil, false, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal},
-		{"paid", nil, true, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal},
-		{"refunded", &running, false, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal},
+		{affiliate.CommissionPending, false, false, "", notHeld, ""},
+		{affiliate.CommissionPending, false, true, "", flagged, ""},
+		{affiliate.CommissionPending, true, false, held, "", ""},
+		{affiliate.CommissionPending, true, true, held, flagged, ""},
+		{affiliate.CommissionApproved, false, false, notPending, notPending, ""},
+		{affiliate.CommissionApproved, true, true, notPending, notPending, ""},
+		{affiliate.CommissionRejected, false, false, notPending, notPending, terminal},
+		{affiliate.CommissionPaid, false, true, notPending, notPending, terminal},
+		{affiliate.CommissionRefunded, true, false, notPending, notPending, terminal},
 	} {
 		for _, move := range []struct {
-			name string
-			make func(affiliate.ProgramID, affiliate.CommissionID) (*affiliatev1.Commission, error)
-			to   string
-			want affiliate.Reason
+			action string // in the audit log
+			call   func(requests) (*affiliatev1.Commission, error)
+			to     affiliate.CommissionStatus
+			reason affiliate.Reason
 		}{
-			{"approve", m.approve, "approved", c.approve},
-			{"approve_override", m.approveEarly, "approved", c.early},
-			{"reject", m.reject, "rejected", c.reject},
+			{"commission.approve", requests.approve, affiliate.CommissionApproved, tc.approve},
+			{"commission.approve_override", requests.approveEarly, affiliate.CommissionApproved, tc.approveEarly},
+			{"commission.reject", requests.reject, affiliate.CommissionRejected, tc.reject},
 		} {
-			t.Run(fmt.Sprintf("%s %s hold=%v flagged=%v", move.name, c.status, c.hold != nil, c.flagged), func(t *testing.T) {
-				id := m.commission(p, map[string]any{"status": c.status, "hold_until": c.hold, "needs_review": c.flagged})
-				got, err := move.make(m.program, id)
-				if reason := pgtest.ReasonOf(t, err); reason != move.want {
-					t.Fatalf("%q, want %q", reason, move.want)
-				}
-				audited := w.Count(`select count(*) from audit_log where resource_id = $1 and action = $2 and actor = $3 and mode = 'test'`,
-					id, "commission."+move.name, m.user.String())
-				if move.want != "" {
-					if path := w.path(id); path != c.status || audited != 0 {
-						t.Errorf("rejected, but the path is %s with %d audit lines", path, audited)
+			t.Run(fmt.Sprintf("%s %s held=%v flagged=%v", move.action, tc.status, tc.held, tc.flagged), func(t *testing.T) {
+				c := f.NewCommission(p, func(c *affiliate.Commission) {
+					c.Status, c.NeedsReview = tc.status, tc.flagged
+					if tc.held {
+						c.HoldUntil = new(f.Now().Add(time.Hour))
 					}
-					return
+				})
+				got, err := move.call(f.on(c))
+				if reason := pgtest.ReasonOf(t, err); reason != move.reason {
+					t.Fatalf("the error code is %q, want %q", reason, move.reason)
 				}
-				if path := w.path(id); path != c.status+" "+move.to || audited != 1 {
-					t.Errorf("%s with %d audit lines", path, audited)
+				wantStatuses, wantActions := string(tc.status), 0
+				if move.reason == "" {
+					wantStatuses, wantActions = fmt.Sprint(tc.status, " ", move.to), 1
+					if want := server.EnumValue[affiliatev1.CommissionStatus](move.to); got.GetStatus() != want || len(got.GetHistory()) != 2 {
+						t.Errorf("the response is %v, want the status %s and a history of 2 entries", got, want)
+					}
 				}
-				if want := "COMMISSION_STATUS_" + strings.ToUpper(move.to); got.GetStatus().String() != want || len(got.GetHistory()) != 2 {
-					t.Errorf("response %v", got)
+				f.requireStatuses(c, wantStatuses)
+				actions := f.Count(`select count(*) from audit_log where resource_id = $1 and action = $2 and actor = $3 and mode = 'test'`,
+					c.ID, move.action, f.Owner.String())
+				if actions != wantActions {
+					t.Errorf("the audit log has %d records %s by the owner, want %d", actions, move.action, wantActions)
 				}
 			})
 		}
@@ -94,272 +85,290 @@ func TestReview_EachMoveInEachStatus(t *testing.T) {
 }
 
 func TestApprove_ClearsReviewFlag(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeLive)
-	id := m.commission(m.somePartner(), map[string]any{"needs_review": true, "review_reasons": []string{"fx_rate_missing"}})
-	got, err := m.approve(m.program, id)
+	f := newFixture(t, affiliate.ModeLive)
+	c := f.NewCommission(f.Join("Some Body"), func(c *affiliate.Commission) {
+		c.NeedsReview, c.ReviewReasons = true, []string{"fx_rate_missing"}
+	})
+	got, err := f.on(c).approve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.GetNeedsReview() || len(got.GetReviewReasons()) != 0 || got.GetApprovedBy() != m.user.String() || !got.GetApprovedAt().AsTime().Equal(w.now()) {
-		t.Errorf("response %v", got)
+	want := proto.CloneOf(got)
+	want.NeedsReview, want.ReviewReasons = false, nil
+	want.ApprovedBy, want.ApprovedAt = new(f.Owner.String()), server.Timestamp(f.Now())
+	if !proto.Equal(got, want) {
+		t.Errorf("ApproveCommission returned %v\nwant %v", got, want)
 	}
-	o, previous := w.LastEvent(affiliate.EventCommissionApproved)
-	if o["status"] != "approved" || o["needs_review"] != false || o["version"] != 2.0 {
-		t.Errorf("object %v", o)
+	object, previous := f.LastEvent(affiliate.EventCommissionApproved)
+	for field, want := range map[string]any{"status": "approved", "needs_review": false, "version": 2.0} {
+		if object[field] != want {
+			t.Errorf("the event has %s = %v, want %v", field, object[field], want)
+		}
 	}
-	if p := fmt.Sprint(previous); p != "map[needs_review:true review_reasons:[fx_rate_missing] status:pending]" {
-		t.Errorf("previous %v", p)
+	wantPrevious := map[string]any{"needs_review": true, "review_reasons": []any{"fx_rate_missing"}, "status": "pending"}
+	if !reflect.DeepEqual(previous, wantPrevious) {
+		t.Errorf("the event has the previous values %v, want %v", previous, wantPrevious)
 	}
 	var before, after map[string]any
-	if err := w.SQL.QueryRow(t.Context(), `select before, after from audit_log where resource_id = $1`, id).Scan(&before, &after); err != nil {
+	if err := f.SQL.QueryRow(t.Context(), `select before, after from audit_log where resource_id = $1`, c.ID).Scan(&before, &after); err != nil {
 		t.Fatal(err)
 	}
-	if before["needs_review"] != true || after["needs_review"] != false || before["status"] != "pending" || after["status"] != "approved" {
-		t.Errorf("audited %v → %v", before, after)
+	if before["needs_review"] != true || before["status"] != "pending" {
+		t.Errorf("the audit log has the previous values %v, want needs_review = true, status = pending", before)
+	}
+	if after["needs_review"] != false || after["status"] != "approved" {
+		t.Errorf("the audit log has the new values %v, want needs_review = false, status = approved", after)
 	}
 }
 
 func TestApproveEarly_StoresActorAndReason(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeLive)
-	until := w.now().Add(time.Hour)
-	id := m.commission(m.somePartner(), map[string]any{"hold_until": until, "auto_approve_at": until})
-	got, err := m.approveEarly(m.program, id)
+	f := newFixture(t, affiliate.ModeLive)
+	until := f.Now().Add(time.Hour)
+	c := f.NewCommission(f.Join("Some Body"), func(c *affiliate.Commission) { c.HoldUntil, c.AutoApproveAt = &until, &until })
+	got, err := f.on(c).approveEarly()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.GetOverrideReason() != "an old partner" || got.GetOverrideBy() != m.user.String() || got.GetApprovedBy() != m.user.String() ||
-		!got.GetHoldActive() || !got.GetHoldUntil().AsTime().Equal(until) {
-		t.Errorf("response %v", got)
+	want := proto.CloneOf(got)
+	want.OverrideReason, want.OverrideBy, want.ApprovedBy = new("an old partner"), new(f.Owner.String()), new(f.Owner.String())
+	want.HoldActive, want.HoldUntil = true, server.Timestamp(until)
+	if !proto.Equal(got, want) {
+		t.Errorf("ApproveCommissionEarly returned %v\nwant %v", got, want)
 	}
-	if last := got.GetHistory()[1]; last.GetReason() != "an old partner" || last.GetActor() != m.user.String() {
-		t.Errorf("history ends with %v", last)
+	if last := got.GetHistory()[1]; last.GetReason() != "an old partner" || last.GetActor() != f.Owner.String() {
+		t.Errorf("the history ends with %v, want the reason and the actor %s", last, f.Owner)
 	}
-	if object, _ := w.LastEvent(affiliate.EventCommissionApproved); strings.Contains(fmt.Sprint(object), "an old partner") {
-		t.Errorf("the event contains the reason: %v", object)
+	if object, _ := f.LastEvent(affiliate.EventCommissionApproved); strings.Contains(fmt.Sprint(object), "an old partner") {
+		t.Errorf("the event contains the reason, which only the merchant may read: %v", object)
 	}
-	if n := w.Count(`select count(*) from audit_log where action = 'commission.approve_override' and after ->> 'override_reason' = 'an old partner'`); n != 1 {
-		t.Error("the audit log does not contain the reason")
+	n := f.Count(`select count(*) from audit_log where action = 'commission.approve_override' and after ->> 'override_reason' = 'an old partner'`)
+	if n != 1 {
+		t.Errorf("the audit log has %d records with the reason, want 1", n)
 	}
 }
 
 func TestClearReview_KeepsStatus(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeTest)
-	p := m.somePartner()
-	note := "asked them"
-	clearReview := func(id affiliate.CommissionID, note *string) (*affiliatev1.Commission, error) {
-		return w.service.ClearCommissionReview(m.call(), &affiliatev1.ClearCommissionReviewRequest{ProgramId: m.program.String(), CommissionId: id.String(), Note: note})
+	f := newFixture(t, affiliate.ModeTest)
+	p := f.Join("Some Body")
+	for status, note := range map[affiliate.CommissionStatus]*string{
+		affiliate.CommissionPending: new("asked them"), affiliate.CommissionApproved: nil,
+	} {
+		t.Run(string(status), func(t *testing.T) {
+			c := f.NewCommission(p, func(c *affiliate.Commission) {
+				c.Status, c.NeedsReview, c.ReviewReasons = status, true, []string{"a", "b"}
+			})
+			got, err := f.on(c).clearReview(note)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.GetNeedsReview() || len(got.GetReviewReasons()) != 0 {
+				t.Errorf("ClearCommissionReview returned %v, want no review reasons", got)
+			}
+			last := got.GetHistory()[1]
+			wantLast := proto.CloneOf(last)
+			wantLast.Reason, wantLast.Actor = note, f.Owner.String()
+			if !proto.Equal(last, wantLast) {
+				t.Errorf("the history ends with %v, want %v", last, wantLast)
+			}
+			f.requireStatuses(c, fmt.Sprint(status, " ", status))
+			if object, previous := f.LastEvent(affiliate.EventCommissionUpdated); object["needs_review"] != false || previous["needs_review"] != true {
+				t.Errorf("the event has needs_review %v after %v, want false after true", object["needs_review"], previous["needs_review"])
+			}
+			if got := f.AuditActions("commission", c.ID.String()); !slices.Equal(got, []string{"commission.clear_review"}) {
+				t.Errorf("the audit log has %q, want one commission.clear_review", got)
+			}
+			_, err = f.on(c).clearReview(note)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonCommissionNotFlagged)
+		})
 	}
-	for status, note := range map[string]*string{"pending": &note, "approved": nil} {
-		id := m.commission(p, map[string]any{"status": status, "needs_review": true, "review_reasons": []string{"a", "b"}})
-		got, err := clearReview(id, note)
-		if err != nil {
-			t.Fatal(err)
-		}
-		last := got.GetHistory()[1]
-		if got.GetNeedsReview() || len(got.GetReviewReasons()) != 0 || (last.Reason == nil) != (note == nil) || note != nil && last.GetReason() != *note || last.GetActor() != m.user.String() {
-			t.Errorf("response %v", got)
-		}
-		if path := w.path(id); path != status+" "+status {
-			t.Error(path)
-		}
-		if o, previous := w.LastEvent(affiliate.EventCommissionUpdated); o["needs_review"] != false || previous["needs_review"] != true {
-			t.Errorf("event %v, previous values %v", o, previous)
-		}
-		if n := w.Count(`select count(*) from audit_log where resource_id = $1 and action = 'commission.clear_review'`, id); n != 1 {
-			t.Errorf("%d audit lines", n)
-		}
-		_, err = clearReview(id, note)
-		if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonCommissionNotFlagged {
-			t.Errorf("again: %q", reason)
-		}
-	}
-	for _, status := range []string{"rejected", "paid", "refunded"} {
-		_, err := clearReview(m.commission(p, map[string]any{"status": status, "needs_review": true}), nil)
-		if meta := pgtest.RequireRefusal(t, err, affiliate.ReasonCommissionNotFlagged); meta["status"] != status {
-			t.Errorf("%s: %v", status, meta)
+	for _, status := range []affiliate.CommissionStatus{affiliate.CommissionRejected, affiliate.CommissionPaid, affiliate.CommissionRefunded} {
+		c := f.NewCommission(p, func(c *affiliate.Commission) { c.Status, c.NeedsReview = status, true })
+		_, err := f.on(c).clearReview(nil)
+		if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonCommissionNotFlagged); metadata["status"] != string(status) {
+			t.Errorf("the error has status %q, want %q", metadata["status"], status)
 		}
 	}
 }
 
 func TestReject_StoresReasonAndCode(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeTest)
-	id := m.commission(m.somePartner(), map[string]any{"hold_until": w.now().Add(time.Hour), "needs_review": true})
-	reason := "ordered by the partner"
-	got, err := w.service.RejectCommission(m.call(), &affiliatev1.RejectCommissionRequest{
-		ProgramId: m.program.String(), CommissionId: id.String(), Reason: &reason, Code: affiliatev1.RejectionCode_REJECTION_CODE_SELF_REFERRAL,
+	f := newFixture(t, affiliate.ModeTest)
+	c := f.NewCommission(f.Join("Some Body"), func(c *affiliate.Commission) {
+		c.HoldUntil, c.NeedsReview = new(f.Now().Add(time.Hour)), true
+	})
+	reason, code := "ordered by the partner", affiliatev1.RejectionCode_REJECTION_CODE_SELF_REFERRAL
+	got, err := f.service.RejectCommission(f.asOwner(), &affiliatev1.RejectCommissionRequest{
+		ProgramId: c.Program.String(), CommissionId: c.ID.String(), Reason: &reason, Code: code,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.GetRejectionReason() != reason || got.GetRejectionCode() != affiliatev1.RejectionCode_REJECTION_CODE_SELF_REFERRAL ||
-		!got.GetRejectedAt().AsTime().Equal(w.now()) || got.ApprovedAt != nil || got.GetNeedsReview() {
-		t.Errorf("response %v", got)
+	want := proto.CloneOf(got)
+	want.RejectionReason, want.RejectionCode, want.RejectedAt = &reason, code, server.Timestamp(f.Now())
+	want.ApprovedAt, want.NeedsReview = nil, false
+	if !proto.Equal(got, want) {
+		t.Errorf("RejectCommission returned %v\nwant %v", got, want)
 	}
-	if last := got.GetHistory()[1]; last.GetReason() != reason || last.GetActor() != m.user.String() || last.GetFrom() != affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING {
-		t.Errorf("history ends with %v", last)
+	last := got.GetHistory()[1]
+	wantLast := proto.CloneOf(last)
+	wantLast.Reason, wantLast.Actor, wantLast.From = &reason, f.Owner.String(), affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING
+	if !proto.Equal(last, wantLast) {
+		t.Errorf("the history ends with %v, want %v", last, wantLast)
 	}
-	if n := w.Count(`select count(*) from audit_log where after ->> 'rejection_code' = 'self_referral' and after ->> 'rejection_reason' = $1`, reason); n != 1 {
-		t.Error("the audit log does not contain the reason")
+	n := f.Count(`select count(*) from audit_log where after ->> 'rejection_code' = 'self_referral' and after ->> 'rejection_reason' = $1`, reason)
+	if n != 1 {
+		t.Errorf("the audit log has %d records with the reason and the code, want 1", n)
 	}
 }
 
 func TestHold_EndsToTheMillisecond(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeLive)
-	end := w.now()
-	id := m.commission(m.somePartner(), map[string]any{"hold_until": end, "auto_approve_at": end})
-	get := func() *affiliatev1.Commission {
-		got, err := w.service.GetCommission(m.call(), &affiliatev1.GetCommissionRequest{ProgramId: m.program.String(), CommissionId: id.String()})
-		if err != nil {
+	f := newFixture(t, affiliate.ModeLive)
+	end := f.Now()
+	c := f.NewCommission(f.Join("Some Body"), func(c *affiliate.Commission) { c.HoldUntil, c.AutoApproveAt = &end, &end })
+	requireHold := func(want bool) {
+		t.Helper()
+		if got, err := f.on(c).get(); err != nil || got.GetHoldActive() != want {
+			t.Errorf("GetCommission returned a commission with hold_active = %v, error %v, want %v", got.GetHoldActive(), err, want)
+		}
+	}
+	sweep := func() {
+		t.Helper()
+		if err := f.sweep(); err != nil {
 			t.Fatal(err)
 		}
-		return got
 	}
-	w.clock.Add(-1)
-	if !get().GetHoldActive() {
-		t.Error("the hold is not active a millisecond before its end")
+	f.clock.Advance(-time.Millisecond)
+	requireHold(true)
+	_, err := f.on(c).approve()
+	pgtest.RequireRefusal(t, err, affiliate.ReasonCommissionHoldActive)
+	sweep()
+	f.requireStatuses(c, "pending")
+
+	f.clock.Advance(time.Millisecond)
+	requireHold(false)
+	sweep()
+	f.requireStatuses(c, "pending approved")
+	got, err := f.on(c).get()
+	if err != nil {
+		t.Fatal(err)
 	}
-	_, err := m.approve(m.program, id)
-	if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonCommissionHoldActive {
-		t.Errorf("a millisecond before: %q", reason)
-	}
-	m.sweep(t)
-	if path := w.path(id); path != "pending" {
-		t.Errorf("a millisecond before: %s", path)
-	}
-	w.clock.Add(1)
-	if get().GetHoldActive() {
-		t.Error("the hold is active when it should have ended")
-	}
-	m.sweep(t)
-	if path := w.path(id); path != "pending approved" {
-		t.Errorf("at the end: %s", path)
-	}
-	if got := get(); got.GetApprovedBy() != "system" || !got.GetApprovedAt().AsTime().Equal(end) {
-		t.Errorf("approved by %s at %v", got.GetApprovedBy(), got.GetApprovedAt().AsTime())
+	if got.GetApprovedBy() != "system" || !got.GetApprovedAt().AsTime().Equal(end) {
+		t.Errorf("the commission was approved by %s at %v, want by system at %v", got.GetApprovedBy(), got.GetApprovedAt().AsTime(), end)
 	}
 }
 
-// race makes n parallel calls of each function and counts the error codes of each.
-func race(t *testing.T, n int, calls ...func() error) []map[affiliate.Reason]int {
+// inParallel makes n parallel calls of each function and counts the error codes of each
+// function.
+func inParallel(t *testing.T, n int, functions ...func() error) []map[affiliate.Reason]int {
 	t.Helper()
-	start, outcomes := make(chan struct{}), make([]map[affiliate.Reason]int, len(calls))
-	var group sync.WaitGroup
-	var lock sync.Mutex
-	for i, call := range calls {
-		outcomes[i] = map[affiliate.Reason]int{}
-		for range n {
-			group.Go(func() {
+	start := make(chan struct{})
+	var calls sync.WaitGroup
+	results := make([][]error, len(functions))
+	for i, function := range functions {
+		results[i] = make([]error, n)
+		for k := range n {
+			calls.Go(func() {
 				<-start
-				err := call()
-				lock.Lock()
-				defer lock.Unlock()
-				outcomes[i][pgtest.ReasonOf(t, err)]++
+				results[i][k] = function()
 			})
 		}
 	}
 	close(start)
-	group.Wait()
+	calls.Wait()
+	outcomes := make([]map[affiliate.Reason]int, len(functions))
+	for i := range functions {
+		outcomes[i] = map[affiliate.Reason]int{}
+		for _, err := range results[i] {
+			outcomes[i][pgtest.ReasonOf(t, err)]++
+		}
+	}
 	return outcomes
 }
 
-func TestReview_ParallelApprovesAndRejects(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeLive)
-	p := m.somePartner()
-	for range 4 {
-		id := m.commission(p, nil)
-		outcomes := race(t, 50,
-			func() error { _, err := m.approve(m.program, id); return err },
-			func() error { _, err := m.reject(m.program, id); return err },
+// One approval and one rejection succeed, or only one rejection, because a rejected
+// commission cannot be approved.
+func TestReview_ParallelApprovalsAndRejections(t *testing.T) {
+	f := newFixture(t, affiliate.ModeLive)
+	p := f.Join("Some Body")
+	seen := map[string]int{}
+	pgtest.Eventually(t, "a rejection comes before all approvals in some rounds, and after one in others", func() bool {
+		c := f.NewCommission(p)
+		outcomes := inParallel(t, 50,
+			func() error { _, err := f.on(c).approve(); return err },
+			func() error { _, err := f.on(c).reject(); return err },
 		)
-		approved, rejected := outcomes[0][""], outcomes[1][""]
-		if approved+outcomes[0][affiliate.ReasonCommissionNotPending] != 50 || approved > 1 {
-			t.Errorf("approves: %v", outcomes[0])
+		statuses := f.statuses(c)
+		seen[statuses]++
+		wantStatuses := "pending rejected"
+		if outcomes[0][""] == 1 {
+			wantStatuses = "pending approved rejected"
 		}
-		// An approved commission may still be rejected, so a reject always wins in the end.
-		if rejected+outcomes[1][affiliate.ReasonCommissionTerminal] != 50 || rejected != 1 {
-			t.Errorf("rejects: %v", outcomes[1])
+		if statuses != wantStatuses {
+			t.Errorf("after %d approvals the commission had the statuses %q, want %q", outcomes[0][""], statuses, wantStatuses)
 		}
-		want := "pending rejected"
-		if approved == 1 {
-			want = "pending approved rejected"
+		if approved := outcomes[0][""]; approved > 1 || outcomes[0][affiliate.ReasonCommissionNotPending] != 50-approved {
+			t.Errorf("the error codes of 50 approvals are %v, want at most one success and %s for the others", outcomes[0], affiliate.ReasonCommissionNotPending)
 		}
-		if path := w.path(id); path != want {
-			t.Errorf("%s, want %s", path, want)
+		if outcomes[1][""] != 1 || outcomes[1][affiliate.ReasonCommissionTerminal] != 49 {
+			t.Errorf("the error codes of 50 rejections are %v, want one success and %s for the others", outcomes[1], affiliate.ReasonCommissionTerminal)
 		}
-		if n := w.Count(`select count(*) from audit_log where resource_id = $1`, id); n != approved+rejected {
-			t.Errorf("%d audit lines for %d moves", n, approved+rejected)
+		if actions, want := f.AuditActions("commission", c.ID.String()), outcomes[0][""]+1; len(actions) != want {
+			t.Errorf("the audit log has %q, want %d records", actions, want)
 		}
-	}
+		return seen["pending rejected"] > 0 && seen["pending approved rejected"] > 0
+	})
 }
 
-func TestApprove_ParallelToSweepMovesOnce(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeLive)
-	p := m.somePartner()
-	people := 0
-	for range 20 {
-		id := m.commission(p, map[string]any{"auto_approve_at": w.now(), "hold_until": w.now()})
-		var won atomic.Int32
-		race(t, 2,
-			func() error {
-				_, err := m.approve(m.program, id)
-				if err == nil {
-					won.Add(1)
-				}
-				return err
-			},
-			func() error { m.sweep(t); return nil },
-		)
-		if path := w.path(id); path != "pending approved" {
-			t.Fatal(path)
+func TestApprove_InParallelWithSweepMovesOnce(t *testing.T) {
+	f := newFixture(t, affiliate.ModeLive)
+	p := f.Join("Some Body")
+	byOwner, bySystem := 0, 0
+	pgtest.Eventually(t, "the owner and the sweep have each approved a commission", func() bool {
+		c := f.NewCommission(p, func(c *affiliate.Commission) { c.AutoApproveAt, c.HoldUntil = new(f.Now()), new(f.Now()) })
+		outcomes := inParallel(t, 2, func() error { _, err := f.on(c).approve(); return err }, f.sweep)
+		approved := outcomes[0][""]
+		if approved > 1 || outcomes[0][affiliate.ReasonCommissionNotPending] != 2-approved {
+			t.Errorf("the error codes of 2 approvals are %v, want at most one success and %s for the others", outcomes[0], affiliate.ReasonCommissionNotPending)
 		}
-		if n := w.Count(`select count(*) from audit_log where resource_id = $1`, id); n != int(won.Load()) || n > 1 {
-			t.Errorf("%d audit lines, %d approvals by the merchant", n, won.Load())
+		f.requireStatuses(c, "pending approved")
+		if actions := f.AuditActions("commission", c.ID.String()); len(actions) != approved {
+			t.Errorf("the audit log has %q, want one record for each of %d approvals by the owner", actions, approved)
 		}
-		people += int(won.Load())
-	}
-	t.Logf("the merchant's call approved %d of 20", people)
+		byOwner, bySystem = byOwner+approved, bySystem+1-approved
+		return byOwner > 0 && bySystem > 0
+	})
 }
 
-func TestSweep_SkipsCommissionsThatNeedReview(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeLive)
-	good, suspended := m.somePartner(), m.somePartner()
-	w.Exec(`update participants set status = 'suspended' where id = $1`, suspended.participant)
-	due := func(p partner, column string, value any) affiliate.CommissionID {
-		columns := map[string]any{"auto_approve_at": w.now(), "hold_until": w.now()}
-		if column != "" {
-			columns[column] = value
-		}
-		return m.commission(p, columns)
+func TestSweep_SkipsCommissionsThatAreNotDue(t *testing.T) {
+	f := newFixture(t, affiliate.ModeLive)
+	pat, suspended := f.Join("Pat"), f.Join("Suspended", pgtest.Row{"status": affiliate.ParticipantSuspended})
+	due := func(p pgtest.Participant, change ...func(*affiliate.Commission)) affiliate.Commission {
+		return f.NewCommission(p, append([]func(*affiliate.Commission){func(c *affiliate.Commission) {
+			c.AutoApproveAt, c.HoldUntil = new(f.Now()), new(f.Now())
+		}}, change...)...)
 	}
-	plain := due(good, "", nil)
-	left := map[string]affiliate.CommissionID{
-		"flagged":                        due(good, "needs_review", true),
-		"disputed":                       due(good, "dispute_status", "open"),
-		"of a suspended participant":     due(suspended, "", nil),
-		"with auto-approval off":         due(good, "auto_approve_at", nil),
-		"with a hold that was prolonged": due(good, "hold_until", w.now().Add(time.Hour)),
+	approved, ofSuspended := due(pat), due(suspended)
+	skipped := map[string]affiliate.Commission{
+		"needs review":               due(pat, func(c *affiliate.Commission) { c.NeedsReview = true }),
+		"disputed":                   due(pat, func(c *affiliate.Commission) { c.Dispute = affiliate.DisputeOpen }),
+		"of a suspended participant": ofSuspended,
+		"without automatic approval": due(pat, func(c *affiliate.Commission) { c.AutoApproveAt = nil }),
+		"with a longer hold period":  due(pat, func(c *affiliate.Commission) { c.HoldUntil = new(f.Now().Add(time.Hour)) }),
 	}
-	m.sweep(t)
-	m.sweep(t)
-	if path := w.path(plain); path != "pending approved" {
-		t.Errorf("a due commission: %s", path)
-	}
-	for name, id := range left {
-		if path := w.path(id); path != "pending" {
-			t.Errorf("commission %s: %s", name, path)
+	sweep := func() {
+		t.Helper()
+		if err := f.sweep(); err != nil {
+			t.Fatal(err)
 		}
 	}
-	w.Exec(`update participants set status = 'approved' where id = $1`, suspended.participant)
-	m.sweep(t)
-	if path := w.path(left["of a suspended participant"]); path != "pending approved" {
-		t.Errorf("after the participant was reinstated: %s", path)
+	sweep()
+	sweep()
+	f.requireStatuses(approved, "pending approved")
+	for name, c := range skipped {
+		if got := f.statuses(c); got != "pending" {
+			t.Errorf("a commission %s had the statuses %q, want only pending", name, got)
+		}
 	}
+	f.Exec(`update participants set status = 'approved' where id = $1`, suspended.ID)
+	sweep()
+	f.requireStatuses(ofSuspended, "pending approved")
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -20,95 +19,109 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (m *merchant) bulk(verb, program string, ids ...string) (*affiliatev1.BulkCommissionsResponse, error) {
-	if verb == "approve" {
-		return m.w.service.BulkApproveCommissions(m.call(), &affiliatev1.BulkApproveCommissionsRequest{ProgramId: program, CommissionIds: ids})
-	}
-	return m.w.service.BulkRejectCommissions(m.call(), &affiliatev1.BulkRejectCommissionsRequest{
-		ProgramId: program, CommissionIds: ids, Reason: proto.String("spam"), Code: affiliatev1.RejectionCode_REJECTION_CODE_FRAUD,
+func (f *fixture) bulkApprove(program affiliate.ProgramID, ids ...string) (*affiliatev1.BulkCommissionsResponse, error) {
+	return f.service.BulkApproveCommissions(f.asOwner(), &affiliatev1.BulkApproveCommissionsRequest{ProgramId: program.String(), CommissionIds: ids})
+}
+
+func (f *fixture) bulkReject(program affiliate.ProgramID, ids ...string) (*affiliatev1.BulkCommissionsResponse, error) {
+	return f.service.BulkRejectCommissions(f.asOwner(), &affiliatev1.BulkRejectCommissionsRequest{
+		ProgramId: program.String(), CommissionIds: ids, Reason: new("spam"), Code: affiliatev1.RejectionCode_REJECTION_CODE_FRAUD,
 	})
 }
 
-func TestBulk_MovesEachCommissionSeparately(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeLive)
-	p := m.somePartner()
-	made := func(columns map[string]any) string { return m.commission(p, columns).String() }
-	plain, flagged := made(nil), made(map[string]any{"needs_review": true})
-	held, paid := made(map[string]any{"hold_until": w.now().Add(time.Hour)}), made(map[string]any{"status": "paid"})
-	elsewhere := m.commission(m.partner(m.newProgram("Beta"), "Bo", "bo@example.com"), nil).String()
-	unknown := affiliate.NewID[affiliate.Commission](w.now()).String()
-	status := func(word string) affiliatev1.CommissionStatus {
-		return server.EnumValue[affiliatev1.CommissionStatus](word)
+// requireAllFailed checks the error of a bulk request in which no item succeeded.
+func requireAllFailed(t *testing.T, call string, err error) {
+	t.Helper()
+	if err == nil || err.Error() != string(affiliate.ReasonBulkAllFailed) {
+		t.Errorf("%s returned the error %v, want %s", call, err, affiliate.ReasonBulkAllFailed)
 	}
-	good := func(id, after string) *affiliatev1.BulkCommissionResult {
+}
+
+func TestBulk_MovesEachCommissionSeparately(t *testing.T) {
+	f := newFixture(t, affiliate.ModeLive)
+	p := f.Join("Pat")
+	create := func(change ...func(*affiliate.Commission)) string { return f.NewCommission(p, change...).ID.String() }
+	plain := create()
+	flagged := create(func(c *affiliate.Commission) { c.NeedsReview = true })
+	held := create(func(c *affiliate.Commission) { c.HoldUntil = new(f.Now().Add(time.Hour)) })
+	paid := create(func(c *affiliate.Commission) { c.Status = affiliate.CommissionPaid })
+	elsewhere := f.NewCommission(f.NewParticipant(f.Scope, f.NewProgram(f.Scope), p.Partner)).ID.String()
+	unknown := affiliate.NewID[affiliate.Commission](f.Now()).String()
+	status := func(name string) affiliatev1.CommissionStatus {
+		return server.EnumValue[affiliatev1.CommissionStatus](name)
+	}
+	succeeded := func(id, after string) *affiliatev1.BulkCommissionResult {
 		return &affiliatev1.BulkCommissionResult{CommissionId: id, Success: true, StatusCode: 200, Status: status(after)}
 	}
-	bad := func(id, after string, code int32, reason affiliate.Reason) *affiliatev1.BulkCommissionResult {
+	failed := func(id, after string, code int32, reason affiliate.Reason) *affiliatev1.BulkCommissionResult {
 		return &affiliatev1.BulkCommissionResult{
-			CommissionId: id, StatusCode: code, Status: status(after), Code: proto.String(string(reason)), Message: proto.String(sentence(reason)),
+			CommissionId: id, StatusCode: code, Status: status(after), Code: new(string(reason)), Message: new(messageOf(reason)),
 		}
 	}
 
-	got, err := m.bulk("approve", m.program.String(), unknown, plain, held, strings.ToUpper(plain), paid, elsewhere, flagged, unknown)
+	got, err := f.bulkApprove(f.Program, unknown, plain, held, strings.ToUpper(plain), paid, elsewhere, flagged, unknown)
 	want := &affiliatev1.BulkCommissionsResponse{
 		Summary: &affiliatev1.BulkSummary{Total: 6, Succeeded: 2, Failed: 4},
 		Results: []*affiliatev1.BulkCommissionResult{
-			bad(unknown, "", 404, affiliate.ReasonNotFound), good(plain, "approved"), bad(held, "pending", 409, affiliate.ReasonCommissionHoldActive),
-			bad(paid, "paid", 409, affiliate.ReasonCommissionNotPending), bad(elsewhere, "", 404, affiliate.ReasonNotFound), good(flagged, "approved"),
+			failed(unknown, "", 404, affiliate.ReasonNotFound), succeeded(plain, "approved"), failed(held, "pending", 409, affiliate.ReasonCommissionHoldActive),
+			failed(paid, "paid", 409, affiliate.ReasonCommissionNotPending), failed(elsewhere, "", 404, affiliate.ReasonNotFound), succeeded(flagged, "approved"),
 		},
 	}
 	if err != nil || !proto.Equal(got, want) {
-		t.Errorf("approve, %v\ngot  %v\nwant %v", err, got, want)
+		t.Errorf("BulkApproveCommissions returned %v, error %v\nwant %v", got, err, want)
 	}
-	got, err = m.bulk("reject", m.program.String(), held, paid, plain)
+	got, err = f.bulkReject(f.Program, held, paid, plain)
 	want = &affiliatev1.BulkCommissionsResponse{
 		Summary: &affiliatev1.BulkSummary{Total: 3, Succeeded: 2, Failed: 1},
 		Results: []*affiliatev1.BulkCommissionResult{
-			good(held, "rejected"), bad(paid, "paid", 409, affiliate.ReasonCommissionTerminal), good(plain, "rejected"),
+			succeeded(held, "rejected"), failed(paid, "paid", 409, affiliate.ReasonCommissionTerminal), succeeded(plain, "rejected"),
 		},
 	}
 	if err != nil || !proto.Equal(got, want) {
-		t.Errorf("reject, %v\ngot  %v\nwant %v", err, got, want)
+		t.Errorf("BulkRejectCommissions returned %v, error %v\nwant %v", got, err, want)
 	}
-	if n := w.Count(`select count(*) from commissions where rejection_reason = 'spam' and rejection_code = 'fraud'`); n != 2 {
-		t.Errorf("%d commissions have the reason and the code", n)
+	if n := f.Count(`select count(*) from commissions where rejection_reason = 'spam' and rejection_code = 'fraud'`); n != 2 {
+		t.Errorf("%d commissions have the reason and the code of the rejection, want 2", n)
 	}
-	if n := w.Count(`select count(*) from audit_log where action in ('commission.approve', 'commission.reject')`); n != 4 {
-		t.Errorf("%d lines in the audit log", n)
+	if n := f.Count(`select count(*) from audit_log where action in ('commission.approve', 'commission.reject')`); n != 4 {
+		t.Errorf("the audit log has %d approvals and rejections, want 4", n)
 	}
-	if got, err := m.bulk("reject", m.program.String(), flagged); err != nil || got.Summary.Succeeded != 1 || got.Summary.Failed != 0 {
-		t.Errorf("all of them: %v, %v", got, err)
+	got, err = f.bulkReject(f.Program, flagged)
+	want = &affiliatev1.BulkCommissionsResponse{
+		Summary: &affiliatev1.BulkSummary{Total: 1, Succeeded: 1}, Results: []*affiliatev1.BulkCommissionResult{succeeded(flagged, "rejected")},
+	}
+	if err != nil || !proto.Equal(got, want) {
+		t.Errorf("BulkRejectCommissions returned %v, error %v\nwant %v", got, err, want)
 	}
 }
 
 func TestBulk_FailsForCommissionsOfOtherScopes(t *testing.T) {
-	w := newWorld(t)
-	mine, foreign := w.merchant(affiliate.ModeLive), w.merchant(affiliate.ModeLive)
-	test := mine.other()
-	second := mine.newProgram("Beta")
-	id := map[*merchant]string{}
-	for _, m := range []*merchant{mine, foreign, test} {
-		id[m] = m.commission(m.somePartner(), nil).String()
-	}
-	for name, c := range map[string]struct{ program, id string }{
-		"another workspace's":                      {foreign.program.String(), id[foreign]},
-		"an own one under a foreign programme":     {foreign.program.String(), id[mine]},
-		"a foreign one under an own programme":     {mine.program.String(), id[foreign]},
-		"an own one of the other mode":             {test.program.String(), id[test]},
-		"an own one under another own programme":   {second.String(), id[mine]},
-		"an own one under a programme of no one's": {affiliate.NewID[affiliate.Program](w.now()).String(), id[mine]},
+	f := newFixture(t, affiliate.ModeLive)
+	stranger, testMode := f.NewShop(affiliate.ModeLive), f.InOtherMode()
+	own := f.NewCommission(f.Join("Pat"))
+	ofStranger, inTestMode := f.NewCommission(stranger.Join("Pat")), f.NewCommission(testMode.Join("Pat"))
+	for name, tc := range map[string]struct {
+		program    affiliate.ProgramID
+		commission affiliate.Commission
+	}{
+		"commission of another workspace":               {stranger.Program, ofStranger},
+		"commission of another workspace as own":        {f.Program, ofStranger},
+		"own commission in programme of a stranger":     {stranger.Program, own},
+		"own commission in the other mode":              {testMode.Program, inTestMode},
+		"own commission in another own programme":       {f.NewProgram(f.Scope), own},
+		"own commission in a programme that is unknown": {affiliate.NewID[affiliate.Program](f.Now()), own},
 	} {
-		for _, verb := range []string{"approve", "reject"} {
-			if _, err := mine.bulk(verb, c.program, c.id); err == nil || err.Error() != string(affiliate.ReasonBulkAllFailed) {
-				t.Errorf("%s %s: %v", verb, name, err)
-			}
-		}
+		t.Run(name, func(t *testing.T) {
+			_, approveErr := f.bulkApprove(tc.program, tc.commission.ID.String())
+			requireAllFailed(t, "BulkApproveCommissions", approveErr)
+			_, rejectErr := f.bulkReject(tc.program, tc.commission.ID.String())
+			requireAllFailed(t, "BulkRejectCommissions", rejectErr)
+		})
 	}
-	_, err := mine.bulk("approve", "42", id[mine])
+	_, err := f.service.BulkApproveCommissions(f.asOwner(), &affiliatev1.BulkApproveCommissionsRequest{ProgramId: "42", CommissionIds: []string{own.ID.String()}})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-	if n := w.Count(`select count(*) from commissions where version > 1`); n != 0 {
-		t.Errorf("%d commissions of other scopes were changed", n)
+	for _, c := range []affiliate.Commission{own, ofStranger, inTestMode} {
+		f.requireStatuses(c, "pending")
 	}
 }
 
@@ -139,75 +152,84 @@ func (tx failingTx) LockCommission(
 }
 
 func TestBulkApprove_EndsAtInternalErrorAndCanBeRepeated(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeLive)
-	p := m.somePartner()
-	ids := []string{m.commission(p, nil).String(), m.commission(p, nil).String(), m.commission(p, nil).String()}
-	service := commission.New(failingStore{stores.Commission(w.Store), ids[1]}, w.now)
-	_, err := service.BulkApproveCommissions(m.call(), &affiliatev1.BulkApproveCommissionsRequest{ProgramId: m.program.String(), CommissionIds: ids})
+	f := newFixture(t, affiliate.ModeLive)
+	p := f.Join("Pat")
+	ids := []string{f.NewCommission(p).ID.String(), f.NewCommission(p).ID.String(), f.NewCommission(p).ID.String()}
+	service := commission.New(failingStore{stores.Commission(f.Store), ids[1]}, f.clock.Now)
+	_, err := service.BulkApproveCommissions(f.asOwner(), &affiliatev1.BulkApproveCommissionsRequest{ProgramId: f.Program.String(), CommissionIds: ids})
 	if !errors.Is(err, errLock) {
-		t.Fatalf("got %v", err)
+		t.Fatalf("BulkApproveCommissions returned the error %v, want %v", err, errLock)
 	}
-	got, err := m.bulk("approve", m.program.String(), ids...)
-	if err != nil || got.Results[0].GetCode() != string(affiliate.ReasonCommissionNotPending) || !got.Results[1].Success || !got.Results[2].Success {
-		t.Errorf("again: %v, %v", got, err)
+	got, err := f.bulkApprove(f.Program, ids...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if code := got.Results[0].GetCode(); code != string(affiliate.ReasonCommissionNotPending) {
+		t.Errorf("the repeated request has the code %q for the first commission, want %s", code, affiliate.ReasonCommissionNotPending)
+	}
+	if !got.Results[1].Success || !got.Results[2].Success {
+		t.Errorf("the repeated request has the results %v, want success for the second and third commission", got.Results)
 	}
 }
 
 // Parallel requests with the same commissions in different orders approve each commission
 // once.
 func TestBulk_ParallelRequestsMoveEachOnce(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeLive)
-	p := m.somePartner()
-	ids := make([]affiliate.CommissionID, 20)
-	for i := range ids {
-		ids[i] = m.commission(p, nil)
+	f := newFixture(t, affiliate.ModeLive)
+	p := f.Join("Pat")
+	commissions := make([]affiliate.Commission, 20)
+	ids := make([]string, len(commissions))
+	for i := range commissions {
+		commissions[i] = f.NewCommission(p)
+		ids[i] = commissions[i].ID.String()
 	}
-	var group sync.WaitGroup
-	var lock sync.Mutex
-	won := map[string]int{}
-	for range 8 {
-		group.Go(func() {
-			order := make([]string, len(ids))
-			for i, id := range ids {
-				order[i] = id.String()
-			}
+	type outcome struct {
+		order    []string // of the ids in the request
+		response *affiliatev1.BulkCommissionsResponse
+		err      error
+	}
+	outcomes := make(chan outcome, 8)
+	for range cap(outcomes) {
+		go func() {
+			order := slices.Clone(ids)
 			rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
-			got, err := m.bulk("approve", m.program.String(), order...)
-			if err != nil {
-				if err.Error() != string(affiliate.ReasonBulkAllFailed) {
-					t.Error(err)
-				}
-				return
-			}
-			lock.Lock()
-			defer lock.Unlock()
-			for _, result := range got.Results {
-				if result.Success {
-					won[result.CommissionId]++
-				} else if result.GetCode() != string(affiliate.ReasonCommissionNotPending) || result.Status != affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED {
-					t.Errorf("%v", result)
-				}
-			}
-			if !slices.EqualFunc(got.Results, order, func(r *affiliatev1.BulkCommissionResult, id string) bool { return r.CommissionId == id }) {
-				t.Error("the results are not in the order given")
-			}
-		})
+			response, err := f.bulkApprove(f.Program, order...)
+			outcomes <- outcome{order, response, err}
+		}()
 	}
-	group.Wait()
-	for _, id := range ids {
-		if path := w.path(id); won[id.String()] != 1 || path != "pending approved" {
-			t.Errorf("%d requests approved it: %s", won[id.String()], path)
+	approvals := map[string]int{} // by commission
+	for range cap(outcomes) {
+		o := <-outcomes
+		if o.err != nil {
+			requireAllFailed(t, "BulkApproveCommissions", o.err)
+			continue
+		}
+		var order []string
+		for _, result := range o.response.Results {
+			order = append(order, result.CommissionId)
+			if result.Success {
+				approvals[result.CommissionId]++
+			} else if result.GetCode() != string(affiliate.ReasonCommissionNotPending) || result.Status != affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED {
+				t.Errorf("the result of a commission that another request approved is %v, want %s and the status approved", result, affiliate.ReasonCommissionNotPending)
+			}
+		}
+		if !slices.Equal(order, o.order) {
+			t.Errorf("the results are in the order %v, want that of the request %v", order, o.order)
 		}
 	}
-	if n := w.Count(`select sum(balance_cents) from ledger_balances where participant_id = $1`, p.participant); n != 200*len(ids) {
-		t.Errorf("the balance is %d", n)
+	for _, c := range commissions {
+		if n := approvals[c.ID.String()]; n != 1 {
+			t.Errorf("%d requests approved a commission, want 1", n)
+		}
+		f.requireStatuses(c, "pending approved")
+	}
+	if got, want := f.Count(`select sum(balance_cents) from ledger_balances where participant_id = $1`, p.ID), 200*len(commissions); got != want {
+		t.Errorf("the balance of the participant is %d cents, want %d", got, want)
 	}
 }
 
-// sentence returns the standard message of an error code.
-func sentence(reason affiliate.Reason) string {
+// messageOf returns the standard message of an error code.
+func messageOf(reason affiliate.Reason) string {
 	_, _, message := server.Failure(affiliate.Refuse(reason))
 	return *message
 }

@@ -7,13 +7,15 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (m *merchant) stats(t *testing.T, req *affiliatev1.GetCommissionStatsRequest) *affiliatev1.CommissionStats {
-	t.Helper()
-	got, err := m.w.service.GetCommissionStats(m.call(), req)
+// stats requires that the call succeeds.
+func (f *fixture) stats(req *affiliatev1.GetCommissionStatsRequest) *affiliatev1.CommissionStats {
+	f.Helper()
+	got, err := f.service.GetCommissionStats(f.asOwner(), req)
 	if err != nil {
-		t.Fatalf("%v: %v", req, err)
+		f.Fatalf("GetCommissionStats with %v: %v", req, err)
 	}
 	return got
 }
@@ -22,27 +24,33 @@ func sumOf(n, cents int64) *affiliatev1.CommissionStatusStats {
 	return &affiliatev1.CommissionStatusStats{Count: n, AmountCents: cents}
 }
 
-func TestStats_SumOneCurrency(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeLive)
-	nothing := &affiliatev1.CommissionStats{
+func TestStats_OfWorkspaceWithoutCommissions(t *testing.T) {
+	f := newFixture(t, affiliate.ModeLive)
+	want := &affiliatev1.CommissionStats{
 		Currency: "EUR",
 		ByStatus: &affiliatev1.CommissionStatsByStatus{Pending: sumOf(0, 0), Approved: sumOf(0, 0), Rejected: sumOf(0, 0), Paid: sumOf(0, 0), Refunded: sumOf(0, 0)},
 	}
-	if got := m.stats(t, &affiliatev1.GetCommissionStatsRequest{}); !proto.Equal(got, nothing) {
-		t.Errorf("nothing: %v", got)
+	if got := f.stats(&affiliatev1.GetCommissionStatsRequest{}); !proto.Equal(got, want) {
+		t.Errorf("GetCommissionStats returned %v\nwant %v", got, want)
 	}
-	dollars := m.newProgram("In dollars")
-	w.Exec(`update programs set currency = 'USD' where id = $1`, dollars)
-	p, q := m.somePartner(), m.partner(dollars, "Quentin", "q@example.com")
-	m.commission(p, map[string]any{"amount_cents": 101})
-	id := m.commission(p, map[string]any{"amount_cents": 100, "needs_review": true})
-	m.commission(p, map[string]any{"amount_cents": 7, "currency": "USD", "status": "approved", "needs_review": true})
-	m.commission(q, map[string]any{"amount_cents": 50, "currency": "USD", "status": "paid"})
-	elsewhere := w.merchant(affiliate.ModeLive)
-	elsewhere.commission(elsewhere.somePartner(), nil)
-	test := m.other()
-	test.commission(test.somePartner(), nil)
+}
+
+func TestStats_SumOneCurrency(t *testing.T) {
+	f := newFixture(t, affiliate.ModeLive)
+	dollars := f.NewProgram(f.Scope, pgtest.Row{"currency": "USD"})
+	p, inDollars := f.Join("Pat"), f.NewParticipant(f.Scope, dollars, f.NewPartner("Quentin"))
+	add := func(p pgtest.Participant, status affiliate.CommissionStatus, cents int64, currency string, needsReview bool) affiliate.Commission {
+		return f.NewCommission(p, func(c *affiliate.Commission) {
+			c.Status, c.AmountCents, c.OriginalAmountCents, c.Currency, c.NeedsReview = status, cents, cents, currency, needsReview
+		})
+	}
+	add(p, affiliate.CommissionPending, 101, "EUR", false)
+	rejectedLater := add(p, affiliate.CommissionPending, 100, "EUR", true)
+	add(p, affiliate.CommissionApproved, 7, "USD", true)
+	add(inDollars, affiliate.CommissionPaid, 50, "USD", false)
+	for _, other := range []*pgtest.Shop{f.NewShop(affiliate.ModeLive), f.InOtherMode()} {
+		f.NewCommission(other.Join("Other"))
+	}
 
 	want := &affiliatev1.CommissionStats{
 		TotalCount: 4, TotalAmountCents: 201, Currency: "EUR", AverageAmountCents: 101, NeedsReviewCount: 2,
@@ -51,8 +59,8 @@ func TestStats_SumOneCurrency(t *testing.T) {
 		},
 		ByCurrency: []*affiliatev1.CommissionCurrencyStats{{Currency: "EUR", Count: 2, AmountCents: 201}, {Currency: "USD", Count: 2, AmountCents: 57}},
 	}
-	if got := m.stats(t, &affiliatev1.GetCommissionStatsRequest{}); !proto.Equal(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
+	if got := f.stats(&affiliatev1.GetCommissionStatsRequest{}); !proto.Equal(got, want) {
+		t.Errorf("GetCommissionStats returned %v\nwant %v", got, want)
 	}
 	want = &affiliatev1.CommissionStats{
 		TotalCount: 1, TotalAmountCents: 50, Currency: "USD", AverageAmountCents: 50,
@@ -61,62 +69,70 @@ func TestStats_SumOneCurrency(t *testing.T) {
 		},
 		ByCurrency: []*affiliatev1.CommissionCurrencyStats{{Currency: "USD", Count: 1, AmountCents: 50}},
 	}
-	got, err := w.service.GetProgramCommissionStats(m.call(), &affiliatev1.GetProgramCommissionStatsRequest{ProgramId: dollars.String()})
+	got, err := f.service.GetProgramCommissionStats(f.asOwner(), &affiliatev1.GetProgramCommissionStatsRequest{ProgramId: dollars.String()})
 	if err != nil || !proto.Equal(got, want) {
-		t.Errorf("of a programme: %v, %v, want %v", got, err, want)
+		t.Errorf("GetProgramCommissionStats returned %v, error %v\nwant %v", got, err, want)
 	}
-	if got := m.stats(t, &affiliatev1.GetCommissionStatsRequest{ProgramId: proto.String(dollars.String())}); !proto.Equal(got, want) {
-		t.Errorf("narrowed to it: %v", got)
+	if got := f.stats(&affiliatev1.GetCommissionStatsRequest{ProgramId: new(dollars.String())}); !proto.Equal(got, want) {
+		t.Errorf("GetCommissionStats of one programme returned %v\nwant %v", got, want)
 	}
 
 	// The statistics change together with a status.
-	if _, err := m.reject(m.program, id); err != nil {
+	if _, err := f.on(rejectedLater).reject(); err != nil {
 		t.Fatal(err)
 	}
-	rejected := affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED
-	if got := m.stats(t, &affiliatev1.GetCommissionStatsRequest{Status: rejected}); got.TotalCount != 1 || got.TotalAmountCents != 100 || got.NeedsReviewCount != 0 {
-		t.Errorf("after a rejection: %v", got)
+	got = f.stats(&affiliatev1.GetCommissionStatsRequest{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED})
+	if got.TotalCount != 1 || got.TotalAmountCents != 100 || got.NeedsReviewCount != 0 {
+		t.Errorf("after a rejection the statistics of rejected commissions are %v, want 1 commission of 100 cents and no review", got)
 	}
 }
 
-// The statistics agree with the list of the same filter.
+// The statistics have the sums of the list with the same filter.
 func TestStats_AgreeWithList(t *testing.T) {
-	m, second := stocked(t)
+	f, second := newFixtureWithCommissions(t)
 	from, to, zone := "2026-02-20", "2026-02-27", "Asia/Tokyo"
-	for name, c := range map[string]struct {
+	for name, tc := range map[string]struct {
 		list  *affiliatev1.ListCommissionsRequest
 		stats *affiliatev1.GetCommissionStatsRequest
 	}{
-		"all":     {&affiliatev1.ListCommissionsRequest{}, &affiliatev1.GetCommissionStatsRequest{}},
-		"dates":   {&affiliatev1.ListCommissionsRequest{DateFrom: &from, DateTo: &to}, &affiliatev1.GetCommissionStatsRequest{DateFrom: &from, DateTo: &to}},
-		"a zone":  {&affiliatev1.ListCommissionsRequest{DateFrom: &from, Timezone: &zone}, &affiliatev1.GetCommissionStatsRequest{DateFrom: &from, Timezone: &zone}},
-		"search":  {&affiliatev1.ListCommissionsRequest{Search: proto.String("anna")}, &affiliatev1.GetCommissionStatsRequest{Search: proto.String("anna")}},
-		"status":  {&affiliatev1.ListCommissionsRequest{Status: 1}, &affiliatev1.GetCommissionStatsRequest{Status: 1}},
-		"flagged": {&affiliatev1.ListCommissionsRequest{NeedsReview: proto.Bool(true)}, &affiliatev1.GetCommissionStatsRequest{NeedsReview: proto.Bool(true)}},
-		"together": {
-			&affiliatev1.ListCommissionsRequest{ProgramId: proto.String(second.String()), NeedsReview: proto.Bool(false), DateTo: &to, Search: proto.String("bert")},
-			&affiliatev1.GetCommissionStatsRequest{ProgramId: proto.String(second.String()), NeedsReview: proto.Bool(false), DateTo: &to, Search: proto.String("bert")},
+		"all":          {&affiliatev1.ListCommissionsRequest{}, &affiliatev1.GetCommissionStatsRequest{}},
+		"days":         {&affiliatev1.ListCommissionsRequest{DateFrom: &from, DateTo: &to}, &affiliatev1.GetCommissionStatsRequest{DateFrom: &from, DateTo: &to}},
+		"time zone":    {&affiliatev1.ListCommissionsRequest{DateFrom: &from, Timezone: &zone}, &affiliatev1.GetCommissionStatsRequest{DateFrom: &from, Timezone: &zone}},
+		"search":       {&affiliatev1.ListCommissionsRequest{Search: new("anna")}, &affiliatev1.GetCommissionStatsRequest{Search: new("anna")}},
+		"status":       {&affiliatev1.ListCommissionsRequest{Status: 1}, &affiliatev1.GetCommissionStatsRequest{Status: 1}},
+		"needs review": {&affiliatev1.ListCommissionsRequest{NeedsReview: new(true)}, &affiliatev1.GetCommissionStatsRequest{NeedsReview: new(true)}},
+		"several filters": {
+			&affiliatev1.ListCommissionsRequest{ProgramId: new(second.String()), NeedsReview: new(false), DateTo: &to, Search: new("bert")},
+			&affiliatev1.GetCommissionStatsRequest{ProgramId: new(second.String()), NeedsReview: new(false), DateTo: &to, Search: new("bert")},
 		},
 	} {
-		c.list.PageSize = proto.Int32(100)
-		var cents, flagged int64
-		list := m.list(t, c.list)
+		tc.list.PageSize = new(int32(100))
+		list := f.list(tc.list)
+		if list.GetTotal() == 0 {
+			t.Fatalf("%s: the list is empty", name)
+		}
+		var cents, needReview int64
 		for _, item := range list.GetData() {
 			cents += item.GetAmountCents()
 			if item.GetNeedsReview() {
-				flagged++
+				needReview++
 			}
 		}
-		got := m.stats(t, c.stats)
-		if n := list.GetTotal(); n == 0 || got.TotalCount != n || got.TotalAmountCents != cents || got.NeedsReviewCount != flagged {
-			t.Errorf("%s: %v, the list has %d with %d cents", name, got, n, cents)
+		got := f.stats(tc.stats)
+		if got.TotalCount != list.GetTotal() || got.TotalAmountCents != cents || got.NeedsReviewCount != needReview {
+			t.Errorf("%s: GetCommissionStats returned %v, want the sums of the list: %d commissions, %d cents, %d that need review",
+				name, got, list.GetTotal(), cents, needReview)
 		}
 	}
-	viewer, err := m.w.service.GetCommissionStats(m.as(affiliate.RoleViewer), &affiliatev1.GetCommissionStatsRequest{Search: proto.String("anna0@")})
-	if err != nil || viewer.TotalCount != 0 {
-		t.Errorf("a viewer can search the statistics by e-mail address: %v, %v", viewer, err)
-	}
-	if got := m.stats(t, &affiliatev1.GetCommissionStatsRequest{Search: proto.String("anna0@")}); got.TotalCount == 0 {
-		t.Error("a manager cannot search the statistics by e-mail address")
+}
+
+func TestStats_ViewerCannotSearchByEmailAddress(t *testing.T) {
+	f := newFixture(t, affiliate.ModeLive)
+	f.NewCommission(f.joinWithEmail("Anna", "secret@example.com"))
+	for role, want := range map[affiliate.Role]int64{affiliate.RoleOwner: 1, affiliate.RoleViewer: 0} {
+		got, err := f.service.GetCommissionStats(f.as(role), &affiliatev1.GetCommissionStatsRequest{Search: new("secret@")})
+		if err != nil || got.TotalCount != want {
+			t.Errorf("GetCommissionStats for a member with the role %s returned %v, error %v, want %d commissions", role, got, err, want)
+		}
 	}
 }

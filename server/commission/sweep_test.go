@@ -5,62 +5,62 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/stores"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/commission"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestSweep_RunsAsPeriodicJob(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeLive)
-	id := m.commission(m.somePartner(), map[string]any{"auto_approve_at": w.now(), "hold_until": w.now()})
+	f := newFixture(t, affiliate.ModeLive)
+	c := f.NewCommission(f.Join("Pat"), func(c *affiliate.Commission) { c.AutoApproveAt = new(f.Now()) })
 	workers := river.NewWorkers()
-	river.AddWorker(workers, commission.NewSweepWorker(stores.Commission(w.Store), slog.New(slog.DiscardHandler), w.now))
-	w.StartWorkers(&river.Config{
+	river.AddWorker(workers, commission.NewSweepWorker(stores.Commission(f.Store), slog.New(slog.DiscardHandler), f.clock.Now))
+	f.StartWorkers(&river.Config{
 		Queues:       map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
 		Workers:      workers,
 		PeriodicJobs: []*river.PeriodicJob{commission.SweepJob()},
 	})
-	for deadline := time.Now().Add(30 * time.Second); w.Count(`select count(*) from commissions where status = 'approved'`) == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("no sweep in 30 s")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if path := w.path(id); path != "pending approved" {
-		t.Error(path)
-	}
-	if n := w.Count(`select count(*) from river.river_job where kind = 'approve_due_commissions' and max_attempts <> 1`); n != 0 {
-		t.Error("a sweep job would be retried")
+	pgtest.Eventually(t, "a job approves the commission", func() bool {
+		got, err := f.on(c).get()
+		return err == nil && got.GetStatus() == affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED
+	})
+	f.requireStatuses(c, "pending approved")
+	if n := f.Count(`select count(*) from river.river_job where kind = 'approve_due_commissions' and max_attempts <> 1`); n != 0 {
+		t.Errorf("%d sweep jobs would be retried, want none", n)
 	}
 }
 
 func TestSweep_LogsFailedCommission(t *testing.T) {
-	w := newWorld(t)
-	m := w.merchant(affiliate.ModeLive)
-	p := m.somePartner()
-	due := map[string]any{"auto_approve_at": w.now()}
-	bad, good := m.commission(p, due), m.commission(p, due)
-	// The approval fails because its history line already exists.
-	w.Insert("commission_history", map[string]any{
-		"workspace_id": m.scope.Workspace, "commission_id": bad, "seq": 2, "at": w.now(), "actor": "x", "to_status": "x", "amount_cents": 1,
+	f := newFixture(t, affiliate.ModeLive)
+	p := f.Join("Pat")
+	due := func(c *affiliate.Commission) { c.AutoApproveAt = new(f.Now()) }
+	failing, approved := f.NewCommission(p, due), f.NewCommission(p, due)
+	// The approval fails because its history entry already exists.
+	f.Insert("commission_history", pgtest.Row{
+		"workspace_id": f.Scope.Workspace, "commission_id": failing.ID, "seq": 2, "at": f.Now(), "actor": "x", "to_status": "x", "amount_cents": 1,
 	})
 	var log bytes.Buffer
-	if err := commission.NewSweepWorker(stores.Commission(w.Store), slog.New(slog.NewTextHandler(&log, nil)), w.now).Work(t.Context(), nil); err != nil {
+	worker := commission.NewSweepWorker(stores.Commission(f.Store), slog.New(slog.NewTextHandler(&log, nil)), f.clock.Now)
+	if err := worker.Work(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	if path := w.path(good); path != "pending approved" {
-		t.Error(path)
+	f.requireStatuses(approved, "pending approved")
+	for _, want := range []string{"approved=1", "failed=1", failing.ID.String()} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log is %q, want it to contain %s", log.String(), want)
+		}
 	}
-	if out := log.String(); !strings.Contains(out, "failed=1") || !strings.Contains(out, bad.String()) || !strings.Contains(out, "approved=1") {
-		t.Error(out)
-	}
-	w.Store.Close()
-	if err := commission.NewSweepWorker(stores.Commission(w.Store), slog.New(slog.DiscardHandler), w.now).Work(t.Context(), nil); err == nil {
+}
+
+func TestSweep_FailsWithoutDatabase(t *testing.T) {
+	f := newFixture(t, affiliate.ModeLive)
+	f.Store.Close()
+	if err := f.sweep(); err == nil {
 		t.Error("a sweep without a database succeeded")
 	}
 }
