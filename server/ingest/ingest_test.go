@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,14 +21,15 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// table is a Store in memory that behaves like the database: it stores all clicks of a
+// memoryStore is a Store in memory that behaves like the database: it stores all clicks of a
 // call or none, and it does not overwrite a stored click.
-type table struct {
+type memoryStore struct {
 	mu       sync.Mutex
 	clicks   map[affiliate.ClickID]affiliate.Click
 	letters  map[affiliate.ClickID]affiliate.ClickDeadLetter
@@ -39,8 +42,8 @@ type table struct {
 	after  func()
 }
 
-func newTable() *table {
-	return &table{
+func newMemoryStore() *memoryStore {
+	return &memoryStore{
 		clicks:  make(map[affiliate.ClickID]affiliate.Click),
 		letters: make(map[affiliate.ClickID]affiliate.ClickDeadLetter),
 		targets: make(map[affiliate.ClickSource]affiliate.ClickTarget),
@@ -52,7 +55,7 @@ type rejected struct{}
 func (rejected) Error() string     { return "invalid input (SQLSTATE 22021)" }
 func (rejected) RejectsData() bool { return true }
 
-func (s *table) StoreClicks(_ context.Context, clicks []affiliate.Click) error {
+func (s *memoryStore) StoreClicks(_ context.Context, clicks []affiliate.Click) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
@@ -79,7 +82,7 @@ func (s *table) StoreClicks(_ context.Context, clicks []affiliate.Click) error {
 	return nil
 }
 
-func (s *table) ResolveClicks(_ context.Context, sources []affiliate.ClickSource) ([]Resolution, error) {
+func (s *memoryStore) ResolveClicks(_ context.Context, sources []affiliate.ClickSource) ([]Resolution, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resolutions := make([]Resolution, len(sources))
@@ -96,7 +99,7 @@ func (s *table) ResolveClicks(_ context.Context, sources []affiliate.ClickSource
 	return resolutions, nil
 }
 
-func (s *table) DeadLetterClicks(_ context.Context, letters []affiliate.ClickDeadLetter) error {
+func (s *memoryStore) DeadLetterClicks(_ context.Context, letters []affiliate.ClickDeadLetter) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, letter := range letters {
@@ -105,7 +108,7 @@ func (s *table) DeadLetterClicks(_ context.Context, letters []affiliate.ClickDea
 	return nil
 }
 
-func (s *table) count() (clicks, letters int) {
+func (s *memoryStore) count() (clicks, letters int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.clicks), len(s.letters)
@@ -193,18 +196,8 @@ func check(t testing.TB, err error) {
 	}
 }
 
-// eventually waits until condition is true and fails the test after 10 seconds.
-func eventually(t testing.TB, description string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("did not happen within 10 seconds: " + description)
-		}
-	}
-}
-
 func TestIngester_StoresAcknowledgesAndTrimsEveryClick(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newTable()
+	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	ingester, registry := s.ingester("one", store)
 	s.append(click()) // before the group exists
 	defer run(ingester)()
@@ -212,14 +205,14 @@ func TestIngester_StoresAcknowledgesAndTrimsEveryClick(t *testing.T) {
 	for range entries {
 		s.append(click(), click(), click())
 	}
-	eventually(t, "all stored", func() bool { n, _ := store.count(); return n == 3*entries+1 })
-	eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
-	eventually(t, "trimmed", func() bool { return s.client.XLen(t.Context(), clickstream.Key(0)).Val() < 150 })
+	pgtest.Eventually(t, "all stored", func() bool { n, _ := store.count(); return n == 3*entries+1 })
+	pgtest.Eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
+	pgtest.Eventually(t, "trimmed", func() bool { return s.client.XLen(t.Context(), clickstream.Key(0)).Val() < 150 })
 	if store.repeated != 0 || store.calls > entries {
-		t.Errorf("%d repetitions, %d calls", store.repeated, store.calls)
+		t.Errorf("%d clicks were stored twice, in %d calls; want none, in at most %d", store.repeated, store.calls, entries)
 	}
 	if n, err := testutil.GatherAndCount(registry, "tributary_ingest_clicks_stored_total", "tributary_ingest_entries_lost_total"); err != nil || n != 2 {
-		t.Error(n, err)
+		t.Errorf("%d of the two metrics have a value, %v", n, err)
 	}
 }
 
@@ -233,18 +226,18 @@ func TestIngester_DeletesOldDeadLettersFromTheStream(t *testing.T) {
 			Stream: clickstream.DeadLetterStream, ID: fmt.Sprint(at.UnixMilli(), "-0"), Values: []any{"b", "?"},
 		}).Err())
 	}
-	ingester, _ := s.ingester("one", newTable())
+	ingester, _ := s.ingester("one", newMemoryStore())
 	defer run(ingester)()
-	eventually(t, "trimmed", func() bool { return s.client.XLen(t.Context(), clickstream.DeadLetterStream).Val() <= 2 })
+	pgtest.Eventually(t, "trimmed", func() bool { return s.client.XLen(t.Context(), clickstream.DeadLetterStream).Val() <= 2 })
 	left, err := s.client.XRange(t.Context(), clickstream.DeadLetterStream, "-", "+").Result()
 	check(t, err)
 	if len(left) != 2 || clickstream.EntryTime(left[0].ID).Before(cutoff) {
-		t.Errorf("%v are left", left)
+		t.Errorf("the dead letters %v are left, want two of the last 90 days", left)
 	}
 }
 
 func TestIngester_StoresAllFieldsOfAClick(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newTable()
+	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	ingester, _ := s.ingester("one", store)
 	sent := click(func(c *edgev1.Click) {
 		c.LinkId = c.WorkspaceId
@@ -256,7 +249,7 @@ func TestIngester_StoresAllFieldsOfAClick(t *testing.T) {
 	})
 	s.append(sent)
 	defer run(ingester)()
-	eventually(t, "stored", func() bool { n, _ := store.count(); return n == 1 })
+	pgtest.Eventually(t, "stored", func() bool { n, _ := store.count(); return n == 1 })
 	id, _ := affiliate.IDFromBytes[affiliate.Click](sent.Id)
 	got := store.clicks[id]
 	minted, _ := id.Time()
@@ -265,7 +258,7 @@ func TestIngester_StoresAllFieldsOfAClick(t *testing.T) {
 		got.UTM.Source != "mail" || got.UTM.Content != "top" || got.Consent != affiliate.ConsentGranted || string(got.IPHash) != "ip" || got.CreatedAt.IsZero() ||
 		got.Country != "GB" || got.Region != "ENG" || got.Device != "tablet" || got.Browser != "Firefox" || got.OS != "Linux" || got.PaidPlatform != "google" ||
 		!got.IsBot || got.BotReason != "agent" || !got.ForeignOrigin || got.Unique {
-		t.Errorf("%+v", got)
+		t.Errorf("%v was stored as %+v", sent, got)
 	}
 }
 
@@ -302,7 +295,7 @@ func TestFromEdge_DropsInvalidValuesButNotTheClick(t *testing.T) {
 // The process crashes after the commit and before the acknowledgement. The next process
 // reads the entry again.
 func TestIngester_CrashBeforeAcknowledgementStoresNothingTwice(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newTable()
+	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	s.append(click(), click())
 	crashing, _ := s.ingester("one", store)
 	entries, err := crashing.reader.Next(t.Context(), 0)
@@ -311,19 +304,19 @@ func TestIngester_CrashBeforeAcknowledgementStoresNothingTwice(t *testing.T) {
 	store.after = crash
 	crashing.process(ctx, entries)
 	if clicks, _ := store.count(); clicks != 2 || s.pending() != 1 {
-		t.Fatalf("%d committed, %d pending", clicks, s.pending())
+		t.Fatalf("%d clicks committed, %d entries pending; want 2 and 1", clicks, s.pending())
 	}
 	store.after = nil
 	restarted, _ := s.ingester("one", store)
 	defer run(restarted)()
-	eventually(t, "acknowledged", func() bool { return s.pending() == 0 })
+	pgtest.Eventually(t, "acknowledged", func() bool { return s.pending() == 0 })
 	if clicks, _ := store.count(); clicks != 2 || store.repeated != 2 {
-		t.Errorf("%d clicks, %d repetitions", clicks, store.repeated)
+		t.Errorf("%d clicks stored, %d of them twice; want 2 and 2", clicks, store.repeated)
 	}
 }
 
 func TestIngester_ClaimsEntriesOfDeadConsumers(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newTable()
+	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	dead := s.reader("dead")
 	const left = 300 // more entries than one claim returns
 	for range left {
@@ -333,16 +326,21 @@ func TestIngester_ClaimsEntriesOfDeadConsumers(t *testing.T) {
 		_, err := dead.Next(t.Context(), 0)
 		check(t, err)
 	}
-	time.Sleep(2 * claimIdle)
+	pgtest.Eventually(t, "all entries are old enough to be claimed", func() bool {
+		old, err := s.client.XPendingExt(t.Context(), &redis.XPendingExtArgs{
+			Stream: clickstream.Key(0), Group: clickstream.Group, Idle: claimIdle, Start: "-", End: "+", Count: left,
+		}).Result()
+		return err == nil && len(old) == left
+	})
 	ingester, _ := s.ingester("alive", store)
 	ingester.cfg.ClaimEvery = time.Hour // the first round of claims must return all entries
 	defer run(ingester)()
-	eventually(t, "all stored", func() bool { n, _ := store.count(); return n == left })
-	eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
+	pgtest.Eventually(t, "all stored", func() bool { n, _ := store.count(); return n == left })
+	pgtest.Eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
 }
 
 func TestIngester_RetriesTheBatchWhileTheStoreIsUnreachable(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newTable()
+	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	store.before = func(call int, _ []affiliate.Click) error {
 		if call <= 12 {
 			return errors.New("connection refused")
@@ -356,15 +354,15 @@ func TestIngester_RetriesTheBatchWhileTheStoreIsUnreachable(t *testing.T) {
 	}
 	defer run(ingester)()
 	// While the ingester retries, its own entries become old enough that it claims them.
-	eventually(t, "all stored", func() bool { n, _ := store.count(); return n == 50 })
-	eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
+	pgtest.Eventually(t, "all stored", func() bool { n, _ := store.count(); return n == 50 })
+	pgtest.Eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
 	if _, letters := store.count(); letters != 0 || store.repeated != 0 {
-		t.Errorf("%d dead letters, %d repetitions after an outage", letters, store.repeated)
+		t.Errorf("after an outage: %d dead letters, %d clicks stored twice; want none", letters, store.repeated)
 	}
 }
 
 func TestIngester_InvalidRecordsBecomeDeadLettersAndOthersAreStored(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newTable()
+	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	poison := click(func(c *edgev1.Click) { c.SubId = "poison" })
 	s.append(click(), click())
 	s.append(click(), poison, click())
@@ -374,29 +372,29 @@ func TestIngester_InvalidRecordsBecomeDeadLettersAndOthersAreStored(t *testing.T
 	check(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: clickstream.Key(0), Values: []any{"foreign", "field"}}).Err())
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
-	eventually(t, "all acknowledged", func() bool {
+	pgtest.Eventually(t, "all acknowledged", func() bool {
 		return s.pending() == 0 && s.client.XLen(t.Context(), clickstream.DeadLetterStream).Val() >= 6
 	})
 	if clicks, letters := store.count(); clicks != 5 || letters != 6 {
-		t.Errorf("%d clicks and %d letters", clicks, letters)
+		t.Errorf("%d clicks and %d dead letters, want 5 and 6", clicks, letters)
 	}
 	id, _ := affiliate.IDFromBytes[affiliate.Click](poison.Id)
 	letter := store.letters[id]
 	var kept edgev1.Click
 	if err := proto.Unmarshal(letter.Record, &kept); err != nil || !proto.Equal(&kept, poison) || letter.Reason != affiliate.ClickRejected {
-		t.Errorf("%+v %v", letter, err)
+		t.Errorf("the dead letter is %+v (%v), want the rejected click %v", letter, err, poison)
 	}
 	reasons := map[affiliate.ClickDeadReason]int{}
 	for _, letter := range store.letters {
 		reasons[letter.Reason]++
 	}
 	if reasons[affiliate.ClickMalformed] != 5 {
-		t.Errorf("%v", reasons)
+		t.Errorf("reasons of the dead letters: %v, want 5 malformed", reasons)
 	}
 }
 
 func TestIngester_ResolvesUnresolvedClicks(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newTable()
+	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
 	unresolved := func(key, code string) *edgev1.Click {
 		return click(func(c *edgev1.Click) {
@@ -413,23 +411,23 @@ func TestIngester_ResolvesUnresolvedClicks(t *testing.T) {
 	s.append(valid, unknown, invalidKey, poison, click())
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
-	eventually(t, "acknowledged", func() bool { _, letters := store.count(); return letters == 3 && s.pending() == 0 })
+	pgtest.Eventually(t, "acknowledged", func() bool { _, letters := store.count(); return letters == 3 && s.pending() == 0 })
 	id, _ := affiliate.IDFromBytes[affiliate.Click](valid.Id)
 	if got := store.clicks[id]; len(store.clicks) != 2 || got.Program != target.Program || got.Scope != target.Scope || got.ExpiresAt.Sub(got.ReceivedAt) != 7*24*time.Hour {
-		t.Errorf("%d clicks, %+v", len(store.clicks), got)
+		t.Errorf("%d clicks are stored, the resolved click as %+v; want 2, and the target %+v", len(store.clicks), got, target)
 	}
 	for raw, want := range map[*edgev1.Click]affiliate.ClickDeadReason{
 		unknown: affiliate.ClickCodeUnknown, invalidKey: affiliate.ClickKeyUnknown, poison: affiliate.ClickRejected,
 	} {
 		id, _ := affiliate.IDFromBytes[affiliate.Click](raw.Id)
 		if got := store.letters[id].Reason; got != want {
-			t.Errorf("got %q, want %q", got, want)
+			t.Errorf("%v became a dead letter with the reason %q, want %q", raw, got, want)
 		}
 	}
 }
 
 func TestIngester_CountsEntriesThatDisappeared(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newTable()
+	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	dead := s.reader("dead")
 	s.append(click())
 	_, err := dead.Next(t.Context(), 0)
@@ -437,25 +435,25 @@ func TestIngester_CountsEntriesThatDisappeared(t *testing.T) {
 	check(t, s.client.XTrimMaxLen(t.Context(), clickstream.Key(0), 0).Err())
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
-	eventually(t, "the entry is counted as lost", func() bool { return testutil.ToFloat64(ingester.metrics.lost) == 1 })
+	pgtest.Eventually(t, "the entry is counted as lost", func() bool { return testutil.ToFloat64(ingester.metrics.lost) == 1 })
 	if clicks, letters := store.count(); clicks != 0 || letters != 0 {
-		t.Errorf("%d clicks and %d dead letters were stored", clicks, letters)
+		t.Errorf("%d clicks and %d dead letters were stored, want none", clicks, letters)
 	}
 }
 
 func TestIngester_CountsALostStream(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newTable()
+	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
 	s.append(click())
-	eventually(t, "the first is acknowledged", func() bool { return testutil.ToFloat64(ingester.metrics.acknowledged) == 1 })
+	pgtest.Eventually(t, "the first is acknowledged", func() bool { return testutil.ToFloat64(ingester.metrics.acknowledged) == 1 })
 	if n := testutil.ToFloat64(ingester.metrics.recreated); n != 0 {
-		t.Errorf("%v groups counted as created again before the loss", n)
+		t.Errorf("%v groups are counted as created again before the loss, want none", n)
 	}
 	check(t, s.client.FlushDB(t.Context()).Err())
-	eventually(t, "the group is counted as created again", func() bool { return testutil.ToFloat64(ingester.metrics.recreated) == 1 })
+	pgtest.Eventually(t, "the group is counted as created again", func() bool { return testutil.ToFloat64(ingester.metrics.recreated) == 1 })
 	s.append(click())
-	eventually(t, "the second is stored", func() bool { n, _ := store.count(); return n == 2 })
+	pgtest.Eventually(t, "the second is stored", func() bool { n, _ := store.count(); return n == 2 })
 }
 
 func TestIngester_CountsAStreamThatLostItsLatestEntries(t *testing.T) {
@@ -471,50 +469,64 @@ func TestIngester_CountsAStreamThatLostItsLatestEntries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t)
-			s, store := newStream(t, server.URL), newTable()
+			s, store := newStream(t, server.URL), newMemoryStore()
 			ingester := New(Config{TrimEvery: c.trimEvery, FirstDelay: time.Millisecond}, Deps{Reader: s.reader("one"), Store: store})
 			defer run(ingester)()
 			acknowledged := func(n float64) func() bool {
 				return func() bool { return testutil.ToFloat64(ingester.metrics.acknowledged) == n }
 			}
 			s.append(click())
-			eventually(t, "the first is acknowledged", acknowledged(1))
+			pgtest.Eventually(t, "the first is acknowledged", acknowledged(1))
 			older, err := s.client.Dump(t.Context(), clickstream.Key(0)).Result()
 			check(t, err)
 			s.append(click())
-			eventually(t, "the second is acknowledged", acknowledged(2))
+			pgtest.Eventually(t, "the second is acknowledged", acknowledged(2))
 			if n := testutil.ToFloat64(ingester.metrics.lost); n != 0 {
-				t.Errorf("%v lost before the loss", n)
+				t.Errorf("%v entries are counted as lost before the loss, want none", n)
 			}
 			check(t, s.client.RestoreReplace(t.Context(), clickstream.Key(0), 0, older).Err())
 			check(t, c.triggerCheck(s))
-			eventually(t, "the loss is counted", func() bool { return testutil.ToFloat64(ingester.metrics.lost) == 1 })
+			pgtest.Eventually(t, "the loss is counted", func() bool { return testutil.ToFloat64(ingester.metrics.lost) == 1 })
 			s.append(click())
-			eventually(t, "the third is stored", func() bool { n, _ := store.count(); return n == 3 })
+			pgtest.Eventually(t, "the third is stored", func() bool { n, _ := store.count(); return n == 3 })
 		})
 	}
 }
 
+// warningFlag is a log handler that sets a flag when a warning is logged.
+type warningFlag struct {
+	slog.Handler
+	logged *atomic.Bool
+}
+
+func (w warningFlag) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn
+}
+
+func (w warningFlag) Handle(context.Context, slog.Record) error { w.logged.Store(true); return nil }
+
 func TestIngester_ContinuesAfterARestartOfRedis(t *testing.T) {
 	server := redistest.Start(t)
-	s, store := newStream(t, server.URL), newTable()
+	s, store := newStream(t, server.URL), newMemoryStore()
 	ingester, _ := s.ingester("one", store)
+	var noticed atomic.Bool
+	ingester.log = slog.New(warningFlag{slog.DiscardHandler, &noticed})
 	defer run(ingester)()
 	s.append(click())
-	eventually(t, "the first is stored", func() bool { n, _ := store.count(); return n == 1 })
+	pgtest.Eventually(t, "the first is stored", func() bool { n, _ := store.count(); return n == 1 })
 	server.Kill9()
-	time.Sleep(100 * time.Millisecond)
+	pgtest.Eventually(t, "the ingester notices the outage", noticed.Load)
 	server.Restart()
-	eventually(t, "an append succeeds", func() bool {
+	pgtest.Eventually(t, "an append succeeds", func() bool {
 		raw, _ := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{click()}})
 		return s.writer.Append(context.Background(), 0, raw, 1) == nil
 	})
-	eventually(t, "the second is stored", func() bool { n, _ := store.count(); return n >= 2 })
-	eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
+	pgtest.Eventually(t, "the second is stored", func() bool { n, _ := store.count(); return n >= 2 })
+	pgtest.Eventually(t, "all acknowledged", func() bool { return s.pending() == 0 })
 }
 
 func TestRun_StopFinishesTheCurrentBatch(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newTable()
+	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	store.before = func(int, []affiliate.Click) error {
@@ -529,22 +541,22 @@ func TestRun_StopFinishesTheCurrentBatch(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, func() { close(leave) })
 	stop()
 	if clicks, _ := store.count(); clicks != 1 || s.pending() != 0 {
-		t.Errorf("%d stored, %d pending", clicks, s.pending())
+		t.Errorf("%d clicks stored, %d entries pending; want 1 and 0", clicks, s.pending())
 	}
 }
 
 func TestRun_StopDoesNotWaitForAnUnreachableStore(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newTable()
+	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	store.before = func(int, []affiliate.Click) error { return errors.New("connection refused") }
 	ingester, _ := s.ingester("one", store)
 	ingester.cfg.StopTimeout = 100 * time.Millisecond
 	s.append(click())
 	stop := run(ingester)
-	eventually(t, "delivered", func() bool { return s.pending() == 1 })
+	pgtest.Eventually(t, "delivered", func() bool { return s.pending() == 1 })
 	began := time.Now()
 	stop()
 	if took := time.Since(began); took > 2*time.Second || s.pending() != 1 {
-		t.Errorf("the stop took %s, %d pending", took, s.pending())
+		t.Errorf("the stop took %s and left %d entries pending, want at most 2 s and 1", took, s.pending())
 	}
 }
 

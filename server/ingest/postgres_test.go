@@ -8,14 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/ingest"
 	"github.com/tributary-hq/tributary/storage/clickstream"
-	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
 	"github.com/tributary-hq/tributary/storage/visitors"
@@ -37,12 +35,7 @@ func (v *countingVisitors) MarkUnique(ctx context.Context, clicks []*affiliate.C
 // The test runs two ingesters on real servers. Each entry is delivered to both of them.
 // Postgres rejects one of the records.
 func TestIngester_StoresEachClickOnceWithRealServers(t *testing.T) {
-	url, database := redistest.New(t), pgtest.New(t)
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: database})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	url, f := redistest.New(t), pgtest.Open(t, time.Now)
 	client, err := clickstream.Connect(clickstream.Endpoint{URL: url})
 	if err != nil {
 		t.Fatal(err)
@@ -65,7 +58,7 @@ func TestIngester_StoresEachClickOnceWithRealServers(t *testing.T) {
 			Shards: 1, Consumer: name, Block: 20 * time.Millisecond, ClaimIdle: time.Millisecond,
 		})
 		ingester := ingest.New(ingest.Config{ClaimEvery: 5 * time.Millisecond, TrimEvery: 10 * time.Millisecond, FirstDelay: time.Millisecond},
-			ingest.Deps{Reader: reader, Store: store, Visitors: counting})
+			ingest.Deps{Reader: reader, Store: f.Store, Visitors: counting})
 		running.Go(func() { ingester.Run(ctx) })
 	}
 	now := time.Now()
@@ -102,39 +95,27 @@ func TestIngester_StoresEachClickOnceWithRealServers(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	conn, err := pgx.Connect(t.Context(), database)
+	rejected := func() int { return f.Count(`select count(*) from click_dead_letters where reason = 'rejected'`) }
+	pgtest.Eventually(t, "all clicks are stored and all entries acknowledged", func() bool {
+		pending, err := client.XPending(t.Context(), clickstream.Key(0), clickstream.Group).Result()
+		return err == nil && pending.Count == 0 && rejected() > 0 && f.Count(`select count(*) from clicks`) >= entries*perEntry
+	})
+	cancel()
+	running.Wait()
+	if n, distinct := f.Count(`select count(*) from clicks`), f.Count(`select count(distinct id) from clicks`); n != entries*perEntry || distinct != n || rejected() != 1 {
+		t.Errorf("%d rows of %d clicks and %d dead letters, want %d rows, all different, and 1", n, distinct, rejected(), entries*perEntry)
+	}
+	var counted, unique, visited int64
+	err = f.SQL.QueryRow(t.Context(), `
+		select coalesce(sum(clicks), 0), coalesce(sum(unique_clicks), 0), (select count(distinct ip_hash) from clicks where is_unique)
+		from stats_deltas where workspace_id = $1`, workspace).Scan(&counted, &unique, &visited)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = conn.Close(context.Background()) }()
-	var clicks, distinct, letters int
-	for deadline := time.Now().Add(20 * time.Second); clicks < entries*perEntry || letters < 1; time.Sleep(20 * time.Millisecond) {
-		err := conn.QueryRow(t.Context(), `select count(*), count(distinct id), (select count(*) from click_dead_letters where reason = 'rejected') from clicks`).Scan(&clicks, &distinct, &letters)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d clicks, %d letters", clicks, letters)
-		}
+	if counted != entries*perEntry {
+		t.Errorf("%d clicks are counted, want %d", counted, entries*perEntry)
 	}
-	// Wait for clicks that might be stored a second time.
-	time.Sleep(100 * time.Millisecond)
-	cancel()
-	running.Wait()
-	if err := conn.QueryRow(t.Context(), `select count(*), count(distinct id) from clicks`).Scan(&clicks, &distinct); err != nil {
-		t.Fatal(err)
-	}
-	if clicks != entries*perEntry || distinct != clicks || letters != 1 {
-		t.Errorf("%d rows of %d clicks, %d letters", clicks, distinct, letters)
-	}
-	var counted, unique, visited int64
-	err = conn.QueryRow(t.Context(), `
-		select coalesce(sum(clicks), 0), coalesce(sum(unique_clicks), 0), (select count(distinct ip_hash) from clicks where is_unique)
-		from stats_deltas where workspace_id = $1`, workspace).Scan(&counted, &unique, &visited)
-	if err != nil || counted != entries*perEntry || unique+counting.unknown.Load() < visitorCount || unique > visitorCount || visited != unique {
-		t.Errorf("%d of %d clicks and %d unique clicks counted, from %d of %d visitors, %v", counted, entries*perEntry, unique, visited, visitorCount, err)
-	}
-	if pending, err := client.XPending(t.Context(), clickstream.Key(0), clickstream.Group).Result(); err != nil || pending.Count != 0 {
-		t.Errorf("%+v %v", pending, err)
+	if unique+counting.unknown.Load() < visitorCount || unique > visitorCount || visited != unique {
+		t.Errorf("%d unique clicks of %d visitors are counted and %d were not checked, want one for each of %d visitors", unique, visited, counting.unknown.Load(), visitorCount)
 	}
 }

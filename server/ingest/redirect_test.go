@@ -23,7 +23,6 @@ import (
 	"github.com/tributary-hq/tributary/server/ingest"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/directory"
-	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
@@ -31,9 +30,8 @@ import (
 // path has all parts that a click passes, on real servers: the collector, the stream, the
 // ingesters and the database.
 type path struct {
-	*testing.T
+	*pgtest.Fixture
 	collector *collector.Collector
-	db        *pgx.Conn
 	key       affiliate.Key
 	workspace affiliate.WorkspaceID
 	link      affiliate.LinkID
@@ -43,8 +41,8 @@ const shortKey = "Anna000key"
 
 func newPath(t *testing.T) *path {
 	t.Helper()
-	redisURL, databaseURL := redistest.New(t), pgtest.New(t)
-	p := &path{T: t, key: affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)}
+	redisURL := redistest.New(t)
+	p := &path{Fixture: pgtest.Open(t, time.Now), key: affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)}
 	now := time.Now()
 	p.workspace, p.link = affiliate.NewID[affiliate.Workspace](now), affiliate.NewID[affiliate.Link](now)
 	program, participant := affiliate.NewID[affiliate.Program](now), affiliate.NewID[affiliate.Participant](now)
@@ -82,15 +80,6 @@ func newPath(t *testing.T) *path {
 			t.Error(err)
 		}
 	})
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: databaseURL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(store.Close)
-	if p.db, err = pgx.Connect(t.Context(), databaseURL); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.db.Close(context.Background()) })
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	for _, name := range []string{"one", "two"} {
@@ -101,7 +90,7 @@ func newPath(t *testing.T) *path {
 		t.Cleanup(func() { _ = blocking.Close() })
 		// The ingesters claim each other's entries all the time.
 		reader := clickstream.NewReader(client, blocking, clickstream.ReaderConfig{Shards: 1, Consumer: name, Block: 20 * time.Millisecond, ClaimIdle: time.Millisecond})
-		ingester := ingest.New(ingest.Config{ClaimEvery: 5 * time.Millisecond, TrimEvery: 10 * time.Millisecond, FirstDelay: time.Millisecond}, ingest.Deps{Reader: reader, Store: store})
+		ingester := ingest.New(ingest.Config{ClaimEvery: 5 * time.Millisecond, TrimEvery: 10 * time.Millisecond, FirstDelay: time.Millisecond}, ingest.Deps{Reader: reader, Store: p.Store})
 		running.Go(func() { ingester.Run(ctx) })
 	}
 	t.Cleanup(func() { cancel(); running.Wait() })
@@ -123,24 +112,13 @@ func (p *path) request(method, target, body string, headers map[string]string) (
 // waitForRows waits until n clicks are stored.
 func (p *path) waitForRows(n int) {
 	p.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		var rows int
-		if err := p.db.QueryRow(p.Context(), `select count(*) from clicks`).Scan(&rows); err != nil {
-			p.Fatal(err)
-		}
-		if rows == n {
-			return
-		}
-		if time.Now().After(deadline) {
-			p.Fatalf("%d of %d clicks", rows, n)
-		}
-	}
+	pgtest.Eventually(p, fmt.Sprintf("%d clicks are stored", n), func() bool { return p.Count(`select count(*) from clicks`) == n })
 }
 
 // row returns the columns of a click, except its id, its times and foreign_origin.
 func (p *path) row(where string, args ...any) map[string]any {
 	p.Helper()
-	rows, err := p.db.Query(p.Context(), `select to_jsonb(c) - '{id,clicked_at,received_at,expires_at,created_at,foreign_origin}'::text[] from clicks c where `+where, args...)
+	rows, err := p.SQL.Query(p.Context(), `select to_jsonb(c) - '{id,clicked_at,received_at,expires_at,created_at,foreign_origin}'::text[] from clicks c where `+where, args...)
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -160,17 +138,17 @@ func TestClick_OfLinkAndOfScriptStoreEqualRows(t *testing.T) {
 	}
 	id := target.Query().Get(affiliate.ClickIDParam)
 	if status != http.StatusFound || id == "" || target.Host != "shop.example" {
-		t.Fatalf("%d to %s", status, target)
+		t.Fatalf("the redirect has the status %d and the location %s, want 302 to shop.example with a click id", status, target)
 	}
 	script := map[string]string{"User-Agent": "agent", "X-Public-Key": p.key.Reveal(), "Origin": "https://evil.example"}
 	body := `{"referral_code":"anna","url":"https://shop.example/p","referrer":"https://news.example/","sub_id":"s1","utm":{"source":"mail"}}`
 	if status, _ := p.request(http.MethodPost, "/v1/clicks", body, script); status != http.StatusCreated {
-		t.Fatal(status)
+		t.Fatalf("the script's click got the status %d, want 201", status)
 	}
 	p.waitForRows(2)
 	link, scripts := p.row(`id = $1`, id), p.row(`id <> $1`, id)
 	if !maps.EqualFunc(link, scripts, func(a, b any) bool { return fmt.Sprint(a) == fmt.Sprint(b) }) {
-		t.Errorf("link   %v\nscript %v", link, scripts)
+		t.Errorf("the link's click is stored as\n%v, the script's as\n%v", link, scripts)
 	}
 	for column, want := range map[string]any{
 		"workspace_id": p.workspace.String(), "link_id": p.link.String(), "mode": "live", "referral_code": "anna", "sub_id": "s1", "utm_source": "mail",
@@ -181,8 +159,8 @@ func TestClick_OfLinkAndOfScriptStoreEqualRows(t *testing.T) {
 		}
 	}
 	var foreign []bool
-	if err := p.db.QueryRow(t.Context(), `select array_agg(foreign_origin order by (id = $1) desc) from clicks`, id).Scan(&foreign); err != nil || !slices.Equal(foreign, []bool{false, true}) {
-		t.Errorf("foreign origins %v, %v", foreign, err)
+	if err := p.SQL.QueryRow(t.Context(), `select array_agg(foreign_origin order by (id = $1) desc) from clicks`, id).Scan(&foreign); err != nil || !slices.Equal(foreign, []bool{false, true}) {
+		t.Errorf("foreign_origin of the link's and the script's click: %v, %v, want false and true", foreign, err)
 	}
 }
 
@@ -198,15 +176,15 @@ func TestClick_IsCountedOnce(t *testing.T) {
 			p.request(http.MethodHead, "/r/"+shortKey, "", nil)
 			p.request(http.MethodGet, "/r/"+shortKey, "", map[string]string{"Sec-Purpose": "prefetch"})
 			if status, _ := p.request(http.MethodGet, "/r/"+shortKey, "", browser); status != http.StatusFound {
-				t.Error(status)
+				t.Errorf("a redirect has the status %d, want 302", status)
 			}
 		})
 	}
 	group.Wait()
 	p.waitForRows(visitors)
 	var counted, others int64
-	err := p.db.QueryRow(t.Context(), `select sum(clicks) filter (where link_id = $1), count(*) filter (where link_id is distinct from $1) from stats_deltas`, p.link).Scan(&counted, &others)
+	err := p.SQL.QueryRow(t.Context(), `select sum(clicks) filter (where link_id = $1), count(*) filter (where link_id is distinct from $1) from stats_deltas`, p.link).Scan(&counted, &others)
 	if err != nil || counted != visitors || others != 0 {
-		t.Errorf("%d counted for the link, %d deltas of others, %v", counted, others, err)
+		t.Errorf("%d clicks counted for the link, %d deltas of others, %v, want %d and 0", counted, others, err, visitors)
 	}
 }
