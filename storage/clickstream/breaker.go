@@ -21,21 +21,22 @@ const (
 // errBreakerOpen means that the command was not sent because the breaker is open.
 var errBreakerOpen = fmt.Errorf("the command was not sent, because redis has failed %d times in a row", breakerFailures)
 
-// breaker is a circuit breaker as a redis.Hook. After breakerFailures failures in a row
-// it opens. While it is open, it lets one command at a time pass as a probe and rejects
-// all others. Therefore only the probe waits for a Redis that hangs. A successful probe
-// closes the breaker.
+// breaker is a circuit breaker. It implements redis.Hook. After breakerFailures failures
+// in a row, the breaker opens. While it is open, it sends one command at a time as a
+// probe and rejects all other commands. Therefore only the probe waits for a Redis that
+// hangs. A successful probe closes the breaker.
 type breaker struct {
 	now func() time.Time
 
 	mu        sync.Mutex
-	failures  int
-	nextProbe time.Time
-	probing   bool // a probe is running
+	failures  int       // in a row
+	nextProbe time.Time // earliest start of the next probe
+	probing   bool      // a probe is running
 }
 
 // admittedKey is the context key that marks a call as admitted. An admitted call may open
-// a new connection, which sends HELLO through the same hook. The mark lets HELLO pass.
+// a new connection and then sends the command HELLO through this hook too. The hook must
+// not reject HELLO, so it lets all commands with this mark pass.
 type admittedKey struct{}
 
 func (b *breaker) DialHook(next redis.DialHook) redis.DialHook {
@@ -76,7 +77,7 @@ func (b *breaker) guard(ctx context.Context, call func(context.Context) error) e
 		defer b.endProbe() // deferred, because the call may panic
 	}
 	err := call(context.WithValue(ctx, admittedKey{}, true))
-	b.report(err)
+	b.recordResult(err)
 	return err
 }
 
@@ -102,10 +103,11 @@ func (b *breaker) endProbe() {
 	b.nextProbe = b.now().Add(breakerProbe)
 }
 
-func (b *breaker) report(err error) {
-	// An error response proves that Redis is running, so it counts as a success here. The
-	// caller handles it (for example OOM or MISCONF). A canceled context counts neither
-	// as a success nor as a failure. An exceeded deadline counts as a failure.
+func (b *breaker) recordResult(err error) {
+	// An error response, for example OOM or MISCONF, proves that Redis is running. It
+	// counts as a success here, and the caller handles the error. A canceled context
+	// counts neither as a success nor as a failure. An exceeded deadline counts as a
+	// failure.
 	var response redis.Error
 	healthy := err == nil || errors.As(err, &response)
 	b.mu.Lock()

@@ -17,7 +17,7 @@ func openBreaker(t *testing.T) (b *breaker, now *time.Time) {
 	b = &breaker{now: func() time.Time { return at }}
 	for range breakerFailures {
 		if err := b.guard(t.Context(), returning(errRedis)); !errors.Is(err, errRedis) {
-			t.Fatal(err)
+			t.Fatalf("a call before the breaker opens returned %v, want the error of the call", err)
 		}
 	}
 	return b, &at
@@ -27,7 +27,7 @@ func returning(err error) func(context.Context) error {
 	return func(context.Context) error { return err }
 }
 
-// callSent makes a call that fails, and reports whether the breaker let it pass.
+// callSent makes a call that fails, and reports whether the breaker sent the call.
 func callSent(t *testing.T, b *breaker) bool {
 	t.Helper()
 	return !errors.Is(b.guard(t.Context(), returning(errRedis)), errBreakerOpen)
@@ -43,15 +43,15 @@ func TestBreaker_SendsOneProbeAtATime(t *testing.T) {
 				t.Error("a second probe was sent while the first was running")
 			}
 		}
-		// The probe may open a connection, which sends HELLO with the context of the
-		// probe.
+		// The probe may open a connection, which sends the command HELLO with the context
+		// of the probe.
 		if err := b.guard(ctx, returning(nil)); err != nil {
-			t.Error(err)
+			t.Errorf("a command with the context of the probe returned %v, want no error", err)
 		}
 		return errRedis
 	})
 	if !errors.Is(err, errRedis) {
-		t.Fatal(err)
+		t.Fatalf("the probe returned %v, want the error of its call", err)
 	}
 	*now = now.Add(breakerProbe - 1)
 	if callSent(t, b) {
@@ -63,7 +63,7 @@ func TestBreaker_SendsOneProbeAtATime(t *testing.T) {
 	}
 	*now = now.Add(breakerProbe)
 	if err := b.guard(t.Context(), returning(nil)); err != nil {
-		t.Fatal(err)
+		t.Fatalf("the successful probe returned %v", err)
 	}
 	for range breakerFailures {
 		if !callSent(t, b) {
@@ -71,7 +71,7 @@ func TestBreaker_SendsOneProbeAtATime(t *testing.T) {
 		}
 	}
 	if callSent(t, b) {
-		t.Error("after new failures, a call was sent")
+		t.Errorf("after %d new failures, a call was sent", breakerFailures)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestBreaker_SendsNextProbeAfterProbeWithoutResult(t *testing.T) {
 			}
 			*now = now.Add(breakerProbe)
 			if !callSent(t, b) {
-				t.Error("no other probe was sent")
+				t.Error("no probe was sent after the pause")
 			}
 		})
 	}

@@ -56,8 +56,9 @@ func (c *writeCounter) counts() (maxRunning, sent int) {
 	return c.maxRunning, c.sent
 }
 
-// testOneCallAtATime checks that at most one call waits for a server that hangs after the
-// breaker has opened, although several callers send commands.
+// testOneCallAtATime checks a client whose server hangs. Several goroutines send
+// commands. After the breaker has opened, at most one command at a time may wait for the
+// server.
 func testOneCallAtATime(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	var counter writeCounter

@@ -17,11 +17,15 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-const block = 50 * time.Millisecond
+// The settings of the Readers in tests.
+const (
+	block     = 50 * time.Millisecond
+	claimIdle = 20 * time.Millisecond
+)
 
-func connect(t testing.TB, at clickstream.Endpoint) redis.UniversalClient {
+func connect(t testing.TB, endpoint clickstream.Endpoint) redis.UniversalClient {
 	t.Helper()
-	client, err := clickstream.Connect(at)
+	client, err := clickstream.Connect(endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,23 +34,38 @@ func connect(t testing.TB, at clickstream.Endpoint) redis.UniversalClient {
 }
 
 // newReader returns a Reader of one shard.
-func newReader(t testing.TB, at clickstream.Endpoint, consumer string) *clickstream.Reader {
+func newReader(t testing.TB, endpoint clickstream.Endpoint, consumer string) *clickstream.Reader {
 	t.Helper()
-	return newShardReader(t, at, 1, consumer)
+	return newShardReader(t, endpoint, 1, consumer)
 }
 
-func newShardReader(t testing.TB, at clickstream.Endpoint, shards int, consumer string) *clickstream.Reader {
+func newShardReader(t testing.TB, endpoint clickstream.Endpoint, shards int, consumer string) *clickstream.Reader {
 	t.Helper()
-	blocking, err := clickstream.ConnectBlocking(at)
+	blocking, err := clickstream.ConnectBlocking(endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = blocking.Close() })
-	return clickstream.NewReader(connect(t, at), blocking, clickstream.ReaderConfig{
-		Shards: shards, Consumer: consumer, Block: block, ClaimIdle: 20 * time.Millisecond,
+	return clickstream.NewReader(connect(t, endpoint), blocking, clickstream.ReaderConfig{
+		Shards: shards, Consumer: consumer, Block: block, ClaimIdle: claimIdle,
 	})
 }
 
+// awaitClaimable waits until n entries of shard 0 have been pending for claimIdle.
+func awaitClaimable(t *testing.T, client redis.UniversalClient, n int) {
+	t.Helper()
+	eventually(t, func() error {
+		pending, err := client.XPendingExt(t.Context(), &redis.XPendingExtArgs{
+			Stream: clickstream.Key(0), Group: clickstream.Group, Idle: claimIdle, Start: "-", End: "+", Count: int64(n),
+		}).Result()
+		if err == nil && len(pending) != n {
+			err = fmt.Errorf("%d of %d entries have been pending for %s", len(pending), n, claimIdle)
+		}
+		return err
+	})
+}
+
+// marshalBatch returns a marshalled batch with one click for each id.
 func marshalBatch(t testing.TB, ids ...affiliate.ClickID) []byte {
 	t.Helper()
 	batch := &edgev1.ClickBatch{}
@@ -73,35 +92,35 @@ func must[T any](t testing.TB) func(v T, err error) T {
 	}
 }
 
-func testEntriesAreDeliveredUntilAcknowledged(t *testing.T, at clickstream.Endpoint) {
+func testEntriesAreDeliveredUntilAcknowledged(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
-	writer := clickstream.NewWriter(connect(t, at), 1)
-	r := newReader(t, at, "one")
+	writer := clickstream.NewWriter(connect(t, endpoint), 1)
+	r := newReader(t, endpoint, "one")
 	if err := writer.Ping(ctx); err != nil {
 		t.Error(err)
 	}
 
-	// The entry is appended before the group exists. The group must read it, because it
-	// is created at the start of the stream.
+	// The entry is appended before the consumer group exists. The group must read the
+	// entry, because a new group reads from the start of the stream.
 	raw := marshalBatch(t, newID(), newID())
 	if err := writer.Append(ctx, 0, raw, 2); err != nil {
 		t.Fatal(err)
 	}
 	entries := must[[]clickstream.Entry](t)(r.Next(ctx, 0))
 	if len(entries) != 1 || string(entries[0].Batch) != string(raw) || entries[0].Clicks != 2 {
-		t.Fatalf("read %+v, want the appended batch", entries)
+		t.Fatalf("Next returned %+v, want one entry with the appended batch and 2 clicks", entries)
 	}
 	if more := must[[]clickstream.Entry](t)(r.Next(ctx, 0)); len(more) != 0 {
-		t.Fatalf("a second read returned %+v", more)
+		t.Fatalf("the second Next returned %+v, want no entries", more)
 	}
 	// A restarted process with the same consumer name reads the pending entry again.
-	again := must[[]clickstream.Entry](t)(newReader(t, at, "one").Pending(ctx, 0, "0"))
+	again := must[[]clickstream.Entry](t)(newReader(t, endpoint, "one").Pending(ctx, 0, "0"))
 	if len(again) != 1 || again[0].ID != entries[0].ID {
-		t.Fatalf("pending entries: %+v", again)
+		t.Fatalf("after a restart, Pending returned %+v, want entry %s", again, entries[0].ID)
 	}
 	if after := must[[]clickstream.Entry](t)(r.Pending(ctx, 0, again[0].ID)); len(after) != 0 {
-		t.Fatalf("pending entries after the last one: %+v", after)
+		t.Fatalf("Pending after the last entry returned %+v, want no entries", after)
 	}
 	if err := r.Ack(ctx, 0, entries[0].ID); err != nil {
 		t.Fatal(err)
@@ -111,11 +130,11 @@ func testEntriesAreDeliveredUntilAcknowledged(t *testing.T, at clickstream.Endpo
 	}
 }
 
-func testLostGroupIsCreatedAgain(t *testing.T, at clickstream.Endpoint) {
+func testLostGroupIsCreatedAgain(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
-	client := connect(t, at)
-	writer, r := clickstream.NewWriter(client, 1), newReader(t, at, "one")
+	client := connect(t, endpoint)
+	writer, r := clickstream.NewWriter(client, 1), newReader(t, endpoint, "one")
 	must[[]clickstream.Entry](t)(r.Next(ctx, 0))
 	if err := client.Unlink(ctx, clickstream.Key(0)).Err(); err != nil {
 		t.Fatal(err)
@@ -124,28 +143,28 @@ func testLostGroupIsCreatedAgain(t *testing.T, at clickstream.Endpoint) {
 		t.Fatal(err)
 	}
 	if _, _, _, err := r.Claim(ctx, 0); !errors.Is(err, clickstream.ErrGroupLost) {
-		t.Fatalf("got %v, want ErrGroupLost", err)
+		t.Fatalf("Claim returned the error %v, want ErrGroupLost", err)
 	}
 	if entries := must[[]clickstream.Entry](t)(r.Next(ctx, 0)); len(entries) != 1 {
-		t.Fatalf("read %+v from the new stream, want 1 entry", entries)
+		t.Fatalf("Next returned %+v from the new stream, want 1 entry", entries)
 	}
 	if err := client.Unlink(ctx, clickstream.Key(0)).Err(); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []error{clickstream.ErrGroupLost, nil} {
 		if _, err := r.Pending(ctx, 0, "0"); !errors.Is(err, want) {
-			t.Fatalf("got %v, want %v", err, want)
+			t.Fatalf("Pending returned the error %v, want %v", err, want)
 		}
 	}
 }
 
 // The test replaces a stream and its group by an older copy. A failover to a replica that
 // is behind its master has the same effect.
-func testRewoundGroupIsReportedOnce(t *testing.T, at clickstream.Endpoint) {
+func testRewoundGroupIsReportedOnce(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
-	client := connect(t, at)
-	writer, r := clickstream.NewWriter(client, 1), newReader(t, at, "one")
+	client := connect(t, endpoint)
+	writer, r := clickstream.NewWriter(client, 1), newReader(t, endpoint, "one")
 	rewound := func() bool { t.Helper(); return must[bool](t)(r.Rewound(ctx, 0)) }
 	if rewound() {
 		t.Error("Rewound is true without a stream")
@@ -156,7 +175,7 @@ func testRewoundGroupIsReportedOnce(t *testing.T, at clickstream.Endpoint) {
 			t.Fatal(err)
 		}
 		if entries := must[[]clickstream.Entry](t)(r.Next(ctx, 0)); len(entries) != 1 {
-			t.Fatalf("read %+v, want 1 entry", entries)
+			t.Fatalf("Next returned %+v, want 1 entry", entries)
 		}
 	}
 	appendAndRead()
@@ -173,12 +192,13 @@ func testRewoundGroupIsReportedOnce(t *testing.T, at clickstream.Endpoint) {
 	}
 }
 
-func testEntriesOfDeadConsumerAreClaimed(t *testing.T, at clickstream.Endpoint) {
+func testEntriesOfDeadConsumerAreClaimed(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
-	writer := clickstream.NewWriter(connect(t, at), 1)
-	dead, alive := newReader(t, at, "dead"), newReader(t, at, "alive")
-	const n = 150 // more than two reads return
+	client := connect(t, endpoint)
+	writer := clickstream.NewWriter(client, 1)
+	dead, alive := newReader(t, endpoint, "dead"), newReader(t, endpoint, "alive")
+	const n = 150 // a read returns at most 64 entries, so three reads are necessary
 	for range n {
 		if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
 			t.Fatal(err)
@@ -187,12 +207,12 @@ func testEntriesOfDeadConsumerAreClaimed(t *testing.T, at clickstream.Endpoint) 
 	for range 3 {
 		must[[]clickstream.Entry](t)(dead.Next(ctx, 0))
 	}
-	time.Sleep(40 * time.Millisecond) // longer than ClaimIdle
+	awaitClaimable(t, client, n)
 	claimed := map[string]bool{}
 	for more := true; more; {
 		entries, lost, again, err := alive.Claim(ctx, 0)
 		if err != nil || len(lost) > 0 {
-			t.Fatalf("lost %v, %v", lost, err)
+			t.Fatalf("Claim reported the lost entries %v and the error %v, want none", lost, err)
 		}
 		more = again
 		for _, entry := range entries {
@@ -207,11 +227,11 @@ func testEntriesOfDeadConsumerAreClaimed(t *testing.T, at clickstream.Endpoint) 
 	}
 }
 
-func testLostEntriesAreReported(t *testing.T, at clickstream.Endpoint) {
+func testLostEntriesAreReported(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
-	client := connect(t, at)
-	writer, r := clickstream.NewWriter(client, 1), newReader(t, at, "one")
+	client := connect(t, endpoint)
+	writer, r := clickstream.NewWriter(client, 1), newReader(t, endpoint, "one")
 	if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
 		t.Fatal(err)
 	}
@@ -221,23 +241,23 @@ func testLostEntriesAreReported(t *testing.T, at clickstream.Endpoint) {
 	}
 	pending := must[[]clickstream.Entry](t)(r.Pending(ctx, 0, "0"))
 	if len(pending) != 1 || pending[0].Batch != nil {
-		t.Fatalf("pending entries %+v, want the deleted entry with a nil batch", pending)
+		t.Fatalf("Pending returned %+v, want the deleted entry with a nil batch", pending)
 	}
-	time.Sleep(30 * time.Millisecond)
+	awaitClaimable(t, client, 1)
 	entries, lost, more, err := r.Claim(ctx, 0)
 	if err != nil || more || len(entries) != 0 || len(lost) != 1 || lost[0] != entry.ID {
-		t.Fatalf("entries %v, lost %v, %v", entries, lost, err)
+		t.Fatalf("Claim returned the entries %v, lost %v, more %t, error %v; want no entries and lost [%s]", entries, lost, more, err, entry.ID)
 	}
 }
 
-func testTrimStopsAtOldestUnacknowledgedEntry(t *testing.T, at clickstream.Endpoint) {
+func testTrimStopsAtOldestUnacknowledgedEntry(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
-	client := connect(t, at)
-	writer, r := clickstream.NewWriter(client, 1), newReader(t, at, "one")
+	client := connect(t, endpoint)
+	writer, r := clickstream.NewWriter(client, 1), newReader(t, endpoint, "one")
 	// The entry with the index unacked is acknowledged last.
 	const n, unacked = 400, 200
-	// trimmed calls Trim and returns the number of entries that were removed until now.
+	// trimmed calls Trim and returns the total number of entries that have been removed.
 	trimmed := func() int64 {
 		t.Helper()
 		if _, err := r.Trim(ctx, 0); err != nil {
@@ -254,7 +274,7 @@ func testTrimStopsAtOldestUnacknowledgedEntry(t *testing.T, at clickstream.Endpo
 		}
 	}
 	if n := trimmed(); n != 0 {
-		t.Fatalf("without a group, %d entries were trimmed", n)
+		t.Fatalf("without a group, %d entries were trimmed, want 0", n)
 	}
 	var ids []string
 	for len(ids) < n {
@@ -263,7 +283,7 @@ func testTrimStopsAtOldestUnacknowledgedEntry(t *testing.T, at clickstream.Endpo
 		}
 	}
 	if n := trimmed(); n != 0 {
-		t.Fatalf("with all entries pending, %d entries were trimmed", n)
+		t.Fatalf("with all entries pending, %d entries were trimmed, want 0", n)
 	}
 	if err := r.Ack(ctx, 0, ids[:unacked]...); err != nil {
 		t.Fatal(err)
@@ -272,7 +292,7 @@ func testTrimStopsAtOldestUnacknowledgedEntry(t *testing.T, at clickstream.Endpo
 		t.Fatal(err)
 	}
 	if n := trimmed(); n == 0 || n > unacked {
-		t.Fatalf("with entry %d pending, %d entries were trimmed", unacked, n)
+		t.Fatalf("with entry %d pending, %d entries were trimmed, want 1 to %d", unacked, n, unacked)
 	}
 	if err := client.XGroupCreate(ctx, clickstream.Key(0), "another", "0").Err(); err != nil {
 		t.Fatal(err)
@@ -282,22 +302,22 @@ func testTrimStopsAtOldestUnacknowledgedEntry(t *testing.T, at clickstream.Endpo
 	}
 	before := trimmed()
 	if before > unacked {
-		t.Fatalf("with a group that has read nothing, %d entries were trimmed", before)
+		t.Fatalf("with a group that has read nothing, %d entries were trimmed, want at most %d", before, unacked)
 	}
 	if err := client.XGroupDestroy(ctx, clickstream.Key(0), "another").Err(); err != nil {
 		t.Fatal(err)
 	}
 	if n := trimmed(); n <= before {
-		t.Fatalf("with all entries acknowledged, only %d entries were trimmed", n)
+		t.Fatalf("with all entries acknowledged, %d entries were trimmed, want more than %d", n, before)
 	}
 }
 
 // A writer, two readers and a trimmer run at the same time. Every entry must be read, and
 // no entry may be trimmed before it is acknowledged.
-func testTrimRunsTogetherWithReadersAndWriters(t *testing.T, at clickstream.Endpoint) {
+func testTrimRunsTogetherWithReadersAndWriters(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
-	writer := clickstream.NewWriter(connect(t, at), 1)
+	writer := clickstream.NewWriter(connect(t, endpoint), 1)
 	const n = 1000
 	var acked atomic.Int64
 	var group sync.WaitGroup
@@ -311,7 +331,7 @@ func testTrimRunsTogetherWithReadersAndWriters(t *testing.T, at clickstream.Endp
 	})
 	stop := make(chan struct{})
 	for i := range 2 {
-		r := newReader(t, at, fmt.Sprint("reader", i))
+		r := newReader(t, endpoint, fmt.Sprint("reader", i))
 		group.Go(func() {
 			for acked.Load() < n {
 				entries, err := r.Next(ctx, 0)
@@ -333,7 +353,7 @@ func testTrimRunsTogetherWithReadersAndWriters(t *testing.T, at clickstream.Endp
 		})
 	}
 	var trimmer sync.WaitGroup
-	tr := newReader(t, at, "trimmer")
+	tr := newReader(t, endpoint, "trimmer")
 	trimmer.Go(func() {
 		for {
 			select {
@@ -355,10 +375,10 @@ func testTrimRunsTogetherWithReadersAndWriters(t *testing.T, at clickstream.Endp
 	}
 }
 
-func testTailFindsClick(t *testing.T, at clickstream.Endpoint) {
+func testTailFindsClick(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
-	client := connect(t, at)
+	client := connect(t, endpoint)
 	writer, tail := clickstream.NewWriter(client, 4), clickstream.NewTail(client, 4)
 	existing := newID()
 	shard := clickstream.Shard(existing, 4)
@@ -376,7 +396,7 @@ func testTailFindsClick(t *testing.T, at clickstream.Endpoint) {
 			t.Fatal(err)
 		}
 		if click != nil && string(click.Id) != string(id.UUID[:]) {
-			t.Fatal("Find returned another click")
+			t.Fatalf("Find returned the click %x, want %s", click.Id, id)
 		}
 		return click != nil
 	}
@@ -384,7 +404,7 @@ func testTailFindsClick(t *testing.T, at clickstream.Endpoint) {
 		t.Error("Find did not find the click")
 	}
 	if find(existing, 16) {
-		t.Error("Find searched more entries than the limit")
+		t.Error("Find searched more entries than its limit allows")
 	}
 	if find(newID(), 2000) {
 		t.Error("Find found a click that does not exist")
@@ -408,7 +428,7 @@ func TestAppend_ToDeadRedisFailsFastAndRecovers(t *testing.T) {
 			t.Fatal("Append to a dead Redis succeeded")
 		}
 		if elapsed := time.Since(start); elapsed > 2*time.Second {
-			t.Fatalf("Append failed only after %s", elapsed)
+			t.Fatalf("Append to a dead Redis took %s, want at most 2 s", elapsed)
 		}
 	}
 	server.Restart()
@@ -418,37 +438,39 @@ func TestAppend_ToDeadRedisFailsFastAndRecovers(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("Append does not recover after the restart:", err)
+			t.Fatal("Append still fails 20 s after the restart:", err)
 		}
 	}
-	// The entry that was acknowledged before the kill must be in the stream.
+	// The stream must contain the entry from before the kill and the entry from after the
+	// restart.
 	entries := must[[]clickstream.Entry](t)(newReader(t, clickstream.Endpoint{URL: server.URL}, "one").Next(ctx, 0))
 	if len(entries) != 2 {
 		t.Errorf("read %d entries, want 2", len(entries))
 	}
 }
 
-func testDeadLetters(t *testing.T, at clickstream.Endpoint) {
+func testDeadLetters(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
 	ctx := t.Context()
-	client := connect(t, at)
-	r := newReader(t, at, "one")
+	client := connect(t, endpoint)
+	r := newReader(t, endpoint, "one")
 	if err := r.DeadLetter(ctx, []clickstream.DeadLetter{{Entry: "1-1", Reason: "malformed", Record: []byte{0xff}}}); err != nil {
 		t.Fatal(err)
 	}
 	messages := must[[]redis.XMessage](t)(client.XRange(ctx, clickstream.DeadLetterStream, "-", "+").Result())
 	if len(messages) != 1 || messages[0].Values["b"] != "\xff" || messages[0].Values["reason"] != "malformed" {
-		t.Errorf("the stream contains %v", messages)
+		t.Errorf("the stream contains %v, want one record with the reason malformed", messages)
 	}
 
-	// Two of four records are too old. One of these is too old by one millisecond.
+	// Two of the four records are older than day. One of them is older by one
+	// millisecond.
 	day := time.Now().Truncate(time.Millisecond).Add(-24 * time.Hour)
 	if err := client.Del(ctx, clickstream.DeadLetterStream).Err(); err != nil {
 		t.Fatal(err)
 	}
-	for _, at := range []time.Time{day.Add(-90 * 24 * time.Hour), day.Add(-time.Millisecond), day, day.Add(time.Hour)} {
+	for _, stored := range []time.Time{day.Add(-90 * 24 * time.Hour), day.Add(-time.Millisecond), day, day.Add(time.Hour)} {
 		must[string](t)(client.XAdd(ctx, &redis.XAddArgs{
-			Stream: clickstream.DeadLetterStream, ID: fmt.Sprint(at.UnixMilli(), "-0"), Values: []any{"b", at.String()},
+			Stream: clickstream.DeadLetterStream, ID: fmt.Sprint(stored.UnixMilli(), "-0"), Values: []any{"b", stored.String()},
 		}).Result())
 	}
 	for _, want := range []int64{2, 0} {
@@ -458,13 +480,13 @@ func testDeadLetters(t *testing.T, at clickstream.Endpoint) {
 	}
 	messages = must[[]redis.XMessage](t)(client.XRange(ctx, clickstream.DeadLetterStream, "-", "+").Result())
 	if len(messages) != 2 || messages[0].Values["b"] != day.String() {
-		t.Errorf("after trimming, the stream contains %v", messages)
+		t.Errorf("after trimming, the stream contains %v, want the two records that are not older than %s", messages, day)
 	}
 	if err := client.Del(ctx, clickstream.DeadLetterStream).Err(); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := r.TrimDeadLetters(ctx, day); err != nil || n != 0 {
-		t.Errorf("without dead letters, TrimDeadLetters returned %d, %v", n, err)
+		t.Errorf("without dead letters, TrimDeadLetters returned %d, %v, want 0", n, err)
 	}
 }
 
@@ -475,10 +497,10 @@ func TestShard_DistributesEvenly(t *testing.T) {
 	}
 	for shard, n := range counts {
 		if n < 800 || n > 1200 {
-			t.Errorf("shard %d has %d of 16000 clicks", shard, n)
+			t.Errorf("shard %d has %d of 16000 clicks, want 800 to 1200", shard, n)
 		}
 	}
-	if clickstream.Key(3) != "clicks:{s03}" {
-		t.Error(clickstream.Key(3))
+	if key := clickstream.Key(3); key != "clicks:{s03}" {
+		t.Errorf("Key(3) = %q, want clicks:{s03}", key)
 	}
 }

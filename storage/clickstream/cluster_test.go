@@ -16,9 +16,9 @@ import (
 func TestCluster_DeadMasterStopsOnlyItsShards(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t)
-	at := clickstream.Endpoint{URL: c.URL, Kind: clickstream.Cluster}
-	writer, r := clickstream.NewWriter(connect(t, at), shardCount), newShardReader(t, at, shardCount, "one")
-	var written acknowledged
+	endpoint := clickstream.Endpoint{URL: c.URL, Kind: clickstream.Cluster}
+	writer, r := clickstream.NewWriter(connect(t, endpoint), shardCount), newShardReader(t, endpoint, shardCount, "one")
+	var written acknowledgedClicks
 	for shard := range shardCount {
 		for range 5 {
 			if err := written.write(t, writer, shard); err != nil {
@@ -26,7 +26,7 @@ func TestCluster_DeadMasterStopsOnlyItsShards(t *testing.T) {
 			}
 		}
 		if entries := must[[]clickstream.Entry](t)(r.Next(t.Context(), shard)); len(entries) != 5 {
-			t.Fatalf("read %d entries, want 5", len(entries))
+			t.Fatalf("Next returned %d entries of shard %d, want 5", len(entries), shard)
 		}
 	}
 	killed := c.Owner(clickstream.Key(0))
@@ -39,7 +39,7 @@ func TestCluster_DeadMasterStopsOnlyItsShards(t *testing.T) {
 		}
 	}
 	if err := writer.Ping(t.Context()); err != nil {
-		t.Error("Ping fails although all masters run:", err)
+		t.Error("Ping fails although all masters are running:", err)
 	}
 	killed.Kill9()
 	for range 10 {
@@ -53,7 +53,7 @@ func TestCluster_DeadMasterStopsOnlyItsShards(t *testing.T) {
 		}
 		for _, shard := range alive {
 			if err := written.write(t, writer, shard); err != nil {
-				t.Fatalf("shard %d fails although its master runs: %v", shard, err)
+				t.Fatalf("a write to shard %d fails although its master is running: %v", shard, err)
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func TestCluster_DeadMasterStopsOnlyItsShards(t *testing.T) {
 		}
 	}
 	if _, err := r.Next(t.Context(), dead[0]); err == nil {
-		t.Error("a read of a shard succeeds although its master is dead")
+		t.Errorf("a read of shard %d succeeds although its master is dead", dead[0])
 	}
 
 	killed.Restart()
@@ -76,15 +76,15 @@ func TestCluster_DeadMasterStopsOnlyItsShards(t *testing.T) {
 	eventually(t, func() error { return writer.Ping(t.Context()) })
 }
 
-// A command that timed out may have been executed, so the client must not send it again.
-// A server that hangs for some time executes afterwards all commands that it has
-// received.
+// A command that has timed out may still be executed, so the client must not send it
+// again. The test pauses a server. When the server continues, it executes all commands
+// that it received during the pause.
 func TestAppend_IsNotRepeatedAfterTimeout(t *testing.T) {
 	t.Parallel()
-	testPausedServer := func(t *testing.T, at clickstream.Endpoint, ownerOf func(key string) *redistest.Server) {
+	testPausedServer := func(t *testing.T, endpoint clickstream.Endpoint, ownerOf func(key string) *redistest.Server) {
 		t.Helper()
-		client := connect(t, at)
-		writer, r := clickstream.NewWriter(client, 1), newReader(t, at, "one")
+		client := connect(t, endpoint)
+		writer, r := clickstream.NewWriter(client, 1), newReader(t, endpoint, "one")
 		deadLetters := []clickstream.DeadLetter{{Entry: "1-1", Reason: "malformed", Record: []byte{0xff}}}
 		for stream, write := range map[string]func() error{
 			clickstream.Key(0):           func() error { return writer.Append(t.Context(), 0, marshalBatch(t, newID()), 1) },
@@ -93,8 +93,8 @@ func TestAppend_IsNotRepeatedAfterTimeout(t *testing.T) {
 			if err := write(); err != nil {
 				t.Fatal(err)
 			}
-			// Open several connections before the pause. The client could use them to
-			// send the command again.
+			// Open several connections before the pause. A client with retries could use
+			// them to send the command again.
 			var reads sync.WaitGroup
 			for range 4 {
 				reads.Go(func() {
@@ -112,7 +112,7 @@ func TestAppend_IsNotRepeatedAfterTimeout(t *testing.T) {
 			// commands.
 			eventually(t, write)
 			if n := must[int64](t)(client.XLen(t.Context(), stream).Result()); n != 3 {
-				t.Errorf("%s has %d entries after 3 writes", stream, n)
+				t.Errorf("%s has %d entries after 3 writes, want 3", stream, n)
 			}
 		}
 	}
@@ -126,13 +126,13 @@ func TestAppend_IsNotRepeatedAfterTimeout(t *testing.T) {
 	})
 }
 
-// A slot moves from one master to another while a client is using it. The source responds
-// with ASK during the migration and with MOVED afterwards.
+// A slot moves from one master to another while a client is using the slot. The old
+// master responds with ASK during the migration and with MOVED after it.
 func TestAppend_FollowsMigratingSlot(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t)
-	ctx, at := t.Context(), clickstream.Endpoint{URL: c.URL, Kind: clickstream.Cluster}
-	client, key := connect(t, at), clickstream.Key(0)
+	ctx, endpoint := t.Context(), clickstream.Endpoint{URL: c.URL, Kind: clickstream.Cluster}
+	client, key := connect(t, endpoint), clickstream.Key(0)
 	writer := clickstream.NewWriter(client, 2)
 	if err := writer.Append(ctx, 1, marshalBatch(t, newID()), 1); err != nil {
 		t.Fatal(err)
@@ -158,23 +158,23 @@ func TestAppend_FollowsMigratingSlot(t *testing.T) {
 	setSlot(target, "importing", id(source))
 	setSlot(source, "migrating", id(target))
 	if err := writer.Ping(ctx); err != nil {
-		t.Error("ASK:", err)
+		t.Error("Ping during the migration:", err)
 	}
 	if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
-		t.Fatal("ASK:", err)
+		t.Fatal("Append during the migration:", err)
 	}
 	setSlot(target, "node", id(target))
 	setSlot(source, "node", id(target))
 	if err := writer.Ping(ctx); err != nil {
-		t.Error("MOVED:", err)
+		t.Error("Ping after the migration:", err)
 	}
 	if err := writer.Append(ctx, 0, marshalBatch(t, newID()), 1); err != nil {
-		t.Fatal("MOVED:", err)
+		t.Fatal("Append after the migration:", err)
 	}
 	if n := length(target); n != 2 {
-		t.Errorf("the new owner of the slot has %d of 2 entries", n)
+		t.Errorf("the new master of the slot has %d entries, want 2", n)
 	}
 	if err := writer.Append(ctx, 1, marshalBatch(t, newID()), 1); err != nil {
-		t.Error("append to the other slot:", err)
+		t.Error("Append to the other slot:", err)
 	}
 }

@@ -34,17 +34,18 @@ func TestStreamOnEachKindOfRedis(t *testing.T) {
 	)
 }
 
-// shardCount is the number of shards of the tests with several shards.
+// shardCount is the number of shards in tests that need several shards.
 const shardCount = 16
 
-// acknowledged records the ids of the clicks that the stream has acknowledged, by shard.
-type acknowledged struct {
+// acknowledgedClicks contains the ids of the clicks that the stream has acknowledged, by
+// shard.
+type acknowledgedClicks struct {
 	mu  sync.Mutex
 	ids [shardCount][]affiliate.ClickID
 }
 
 // write appends a click to a shard and records its id if the stream acknowledges it.
-func (a *acknowledged) write(t *testing.T, writer *clickstream.Writer, shard int) error {
+func (a *acknowledgedClicks) write(t *testing.T, writer *clickstream.Writer, shard int) error {
 	t.Helper()
 	id := newID()
 	err := writer.Append(t.Context(), shard, marshalBatch(t, id), 1)
@@ -56,8 +57,8 @@ func (a *acknowledged) write(t *testing.T, writer *clickstream.Writer, shard int
 	return err
 }
 
-// read reads a shard until it has received all acknowledged clicks.
-func (a *acknowledged) read(t *testing.T, r *clickstream.Reader, shard int) {
+// read reads a shard until r has received all acknowledged clicks.
+func (a *acknowledgedClicks) read(t *testing.T, r *clickstream.Reader, shard int) {
 	t.Helper()
 	missing := slices.Clone(a.ids[shard])
 	process := func(entries []clickstream.Entry) {
@@ -77,12 +78,12 @@ func (a *acknowledged) read(t *testing.T, r *clickstream.Reader, shard int) {
 	}
 }
 
-func testAllShards(t *testing.T, at clickstream.Endpoint) {
+func testAllShards(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
-	ctx, client := t.Context(), connect(t, at)
-	writer, r, tail := clickstream.NewWriter(client, shardCount), newShardReader(t, at, shardCount, "one"), clickstream.NewTail(client, shardCount)
+	ctx, client := t.Context(), connect(t, endpoint)
+	writer, r, tail := clickstream.NewWriter(client, shardCount), newShardReader(t, endpoint, shardCount, "one"), clickstream.NewTail(client, shardCount)
 	const each = 120 // more than 100, because Redis trims about 100 entries at a time
-	var written acknowledged
+	var written acknowledgedClicks
 	var writers sync.WaitGroup
 	for shard := range shardCount {
 		writers.Go(func() {
@@ -95,16 +96,16 @@ func testAllShards(t *testing.T, at clickstream.Endpoint) {
 	}
 	writers.Wait()
 
-	// Tail must search in the shard of the click.
+	// Find must search in the shard of the click.
 	id := newID()
 	if err := writer.Append(ctx, clickstream.Shard(id, shardCount), marshalBatch(t, id), 1); err != nil {
 		t.Fatal(err)
 	}
 	if click, err := tail.Find(ctx, id, 2000); err != nil || click == nil {
-		t.Errorf("the tail does not find the click: %v, %v", click, err)
+		t.Errorf("Find returned %v, %v, want the click", click, err)
 	}
 
-	// All shards are read by blocking reads at the same time.
+	// One goroutine per shard makes blocking reads, all at the same time.
 	var readers sync.WaitGroup
 	for shard := range shardCount {
 		readers.Go(func() {
@@ -130,7 +131,7 @@ func testAllShards(t *testing.T, at clickstream.Endpoint) {
 	for shard := range shardCount {
 		trimmed, err := r.Trim(ctx, shard)
 		if err != nil || trimmed < 100 || trimmed > each+1 {
-			t.Errorf("shard %d: trimmed %d of %d entries, %v", shard, trimmed, each, err)
+			t.Errorf("Trim of shard %d removed %d entries, %v, want 100 to %d", shard, trimmed, err, each+1)
 		}
 	}
 }

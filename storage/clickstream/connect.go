@@ -7,9 +7,10 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// The library logs each error to stderr, unstructured and once per connection of a pool.
-// The callers receive the same errors and log them. The library's setting is global, so
-// init disables the logging before the first client exists.
+// The library logs errors to stderr as plain text, and repeats an error for each
+// connection. This log is not needed, because the callers receive the errors and log
+// them. The library's log setting is global, so init disables the log before the first
+// client exists.
 func init() { logging.Disable() }
 
 // Kind is the kind of a Redis deployment.
@@ -35,36 +36,36 @@ type Endpoint struct {
 	Kind Kind
 }
 
-// Connect returns a client for commands that requests wait for. The client never repeats
-// a command that may have been executed, because a second XADD would append a second
-// entry. It only follows the redirections of a Cluster. Deadlines of the context apply to
-// the socket.
+// Connect returns a client for all commands except blocking reads. The client never
+// repeats a command that may have been executed, because a second XADD would append a
+// second entry. It sends a command again only if a Cluster redirects the command to
+// another node. The deadline of a context also limits reads and writes on the socket.
 //
-// The client has a circuit breaker. After five failures in a row, the server receives
-// only one command at a time, with a pause of half a second, until a command succeeds. On
-// a Cluster each node has its own breaker, so the shards on other nodes keep working.
+// The client has a circuit breaker. After five failures in a row, the client rejects
+// commands and sends only one command every half second, until a command succeeds. On a
+// Cluster, each node has its own breaker, so the shards on other nodes keep working.
 //
-// The click stream, the directory and the rate limits must each use a separate client, so
-// that a slow one does not delay the others.
-func Connect(at Endpoint) (redis.UniversalClient, error) {
-	return at.connect(0, func(server *redis.Client) { server.AddHook(&breaker{now: time.Now}) })
+// The click stream, the directory and the rate limits must each use a separate client.
+// Otherwise slow commands of one of them could use all connections and delay the others.
+func Connect(endpoint Endpoint) (redis.UniversalClient, error) {
+	return endpoint.connect(0, func(server *redis.Client) { server.AddHook(&breaker{now: time.Now}) })
 }
 
 // ConnectBlocking returns the client for the blocking reads of a Reader. The client has
-// no circuit breaker and can open one connection per shard. The library makes the socket
-// timeout of a blocking read ten seconds longer than its block time, because Redis may
+// no circuit breaker and can open one connection per shard. For a blocking read, the
+// library uses a socket timeout of the block time plus ten seconds, because Redis may
 // respond late (redis#12998).
-func ConnectBlocking(at Endpoint) (redis.UniversalClient, error) {
-	return at.connect(MaxShards, func(*redis.Client) {})
+func ConnectBlocking(endpoint Endpoint) (redis.UniversalClient, error) {
+	return endpoint.connect(MaxShards, func(*redis.Client) {})
 }
 
 // connect returns a client for the kind of the endpoint. minPoolSize is the minimum size
-// of the connection pool to each server. The library's default is ten per processor, or
-// five on a Cluster. connect calls prepare with the client of each server.
-func (at Endpoint) connect(minPoolSize int, prepare func(server *redis.Client)) (redis.UniversalClient, error) {
-	switch at.Kind {
+// of the connection pool of each server. The library's default is ten connections per
+// processor, or five on a Cluster. connect calls prepare with the client of each server.
+func (e Endpoint) connect(minPoolSize int, prepare func(server *redis.Client)) (redis.UniversalClient, error) {
+	switch e.Kind {
 	case Single, "":
-		options, err := singleOptions(at.URL)
+		options, err := singleOptions(e.URL)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +74,7 @@ func (at Endpoint) connect(minPoolSize int, prepare func(server *redis.Client)) 
 		prepare(client)
 		return client, nil
 	case Sentinel:
-		options, err := sentinelOptions(at.URL)
+		options, err := sentinelOptions(e.URL)
 		if err != nil {
 			return nil, err
 		}
@@ -83,7 +84,7 @@ func (at Endpoint) connect(minPoolSize int, prepare func(server *redis.Client)) 
 		client.AddHook(sentinelErrorHook{})
 		return client, nil
 	case Cluster:
-		options, err := clusterOptions(at.URL)
+		options, err := clusterOptions(e.URL)
 		if err != nil {
 			return nil, err
 		}
@@ -98,15 +99,15 @@ func (at Endpoint) connect(minPoolSize int, prepare func(server *redis.Client)) 
 
 // Check returns an error if the endpoint is not valid. It does not connect. The error
 // does not contain the URL, because the URL may contain a password.
-func (at Endpoint) Check() error {
+func (e Endpoint) Check() error {
 	var err error
-	switch at.Kind {
+	switch e.Kind {
 	case Single, "":
-		_, err = singleOptions(at.URL)
+		_, err = singleOptions(e.URL)
 	case Sentinel:
-		_, err = sentinelOptions(at.URL)
+		_, err = sentinelOptions(e.URL)
 	case Cluster:
-		_, err = clusterOptions(at.URL)
+		_, err = clusterOptions(e.URL)
 	default:
 		err = errKind
 	}

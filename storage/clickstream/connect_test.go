@@ -11,7 +11,7 @@ import (
 )
 
 func TestConnect_ErrorDoesNotContainURL(t *testing.T) {
-	for _, at := range []clickstream.Endpoint{
+	for _, endpoint := range []clickstream.Endpoint{
 		{URL: "redis://user:hunter2@host:notaport"},
 		{URL: "hunter2"},
 		{URL: "redis://user:hunter2@host", Kind: clickstream.Sentinel},
@@ -23,11 +23,11 @@ func TestConnect_ErrorDoesNotContainURL(t *testing.T) {
 		{URL: "redis://user:hunter2@host?route_by_latency=true", Kind: clickstream.Cluster},
 		{URL: "redis://user:hunter2@host", Kind: "hunter2"},
 	} {
-		_, err := clickstream.Connect(at)
-		_, blocking := clickstream.ConnectBlocking(at)
-		for _, err := range []error{err, blocking, at.Check()} {
+		_, err := clickstream.Connect(endpoint)
+		_, blocking := clickstream.ConnectBlocking(endpoint)
+		for _, err := range []error{err, blocking, endpoint.Check()} {
 			if err == nil || strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("%v: got the error %v, want an error without hunter2", at, err)
+				t.Errorf("%v: got the error %v, want an error without hunter2", endpoint, err)
 			}
 		}
 	}
@@ -37,14 +37,14 @@ func TestConnect_ErrorDoesNotContainURL(t *testing.T) {
 // client for blocking reads must have a connection for each shard.
 func TestConnect_IgnoresLimitsInURL(t *testing.T) {
 	const tooLarge = "max_retries=9&dial_timeout=9s&read_timeout=9s&write_timeout=9s&pool_timeout=9s"
-	for _, at := range []clickstream.Endpoint{
+	for _, endpoint := range []clickstream.Endpoint{
 		{URL: "redis://user:secret@host?" + tooLarge},
 		{URL: "redis://host?master_name=a&username=user&password=secret&" + tooLarge, Kind: clickstream.Sentinel},
 		{URL: "redis://user:secret@host?max_redirects=-1&" + tooLarge, Kind: clickstream.Cluster},
 	} {
 		for minPoolSize, client := range map[int]redis.UniversalClient{
-			1:                     must[redis.UniversalClient](t)(clickstream.Connect(at)),
-			clickstream.MaxShards: must[redis.UniversalClient](t)(clickstream.ConnectBlocking(at)),
+			1:                     must[redis.UniversalClient](t)(clickstream.Connect(endpoint)),
+			clickstream.MaxShards: must[redis.UniversalClient](t)(clickstream.ConnectBlocking(endpoint)),
 		} {
 			var o redis.Options
 			switch c := client.(type) {
@@ -57,15 +57,15 @@ func TestConnect_IgnoresLimitsInURL(t *testing.T) {
 					ReadTimeout: all.ReadTimeout, WriteTimeout: all.WriteTimeout, PoolTimeout: all.PoolTimeout, PoolSize: all.PoolSize,
 					ContextTimeoutEnabled: all.ContextTimeoutEnabled,
 				}
-				// The options of a Cluster client keep the value -1. The library changes
-				// it to 0 only in the options of the other clients.
+				// The library changes MaxRetries -1 to 0 in the options of the other
+				// clients. In the options of a Cluster client it stays -1.
 				if all.MaxRetries != -1 || all.MaxRedirects != 3 {
 					t.Errorf("got MaxRetries %d and MaxRedirects %d, want -1 and 3", all.MaxRetries, all.MaxRedirects)
 				}
 			}
 			if o.MaxRetries != 0 || o.DialerRetries != 1 || !o.ContextTimeoutEnabled || o.PoolSize < minPoolSize || o.PoolSize > 100 || o.DialTimeout > 3*time.Second ||
 				o.ReadTimeout != time.Second || o.WriteTimeout != time.Second || o.PoolTimeout != 250*time.Millisecond || o.Username != "user" || o.Password != "secret" {
-				t.Errorf("%s: unexpected options %+v", at.Kind, o)
+				t.Errorf("%s: unexpected options %+v", endpoint.Kind, o)
 			}
 			if err := client.Close(); err != nil {
 				t.Error(err)

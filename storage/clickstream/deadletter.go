@@ -44,11 +44,12 @@ func (r *Reader) DeadLetter(ctx context.Context, records []DeadLetter) error {
 	return nil
 }
 
-// TrimDeadLetters deletes all dead letters from before the given time and returns their
-// number. They must be deleted because they contain the same personal data as clicks.
+// TrimDeadLetters deletes all dead letters that are older than the given time and returns
+// their number. They must be deleted because they contain the same personal data as
+// clicks.
 func (r *Reader) TrimDeadLetters(ctx context.Context, before time.Time) (int64, error) {
-	// An approximate trim could leave about a hundred old records in the stream until new
-	// records are appended.
+	// The trim must be exact. An approximate trim could leave about a hundred old records
+	// in the stream until new records are appended.
 	trimmed, err := r.client.XTrimMinID(ctx, DeadLetterStream, strconv.FormatInt(before.UnixMilli(), 10)).Result()
 	if err != nil {
 		return 0, fmt.Errorf("trim %s: %w", DeadLetterStream, err)

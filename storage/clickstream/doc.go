@@ -1,28 +1,30 @@
-// Package clickstream transports clicks from the collectors to ingestion in Redis
-// streams.
+// Package clickstream transports clicks from the collectors to ingestion (server/ingest).
+// It uses Redis streams, one stream per shard. A hash of the click id determines the
+// shard of a click.
 //
-//	collector ── XADD, one entry per batch ──▶ clicks:{s00} … ──▶ group "ingest" ──▶ server/ingest
-//	                                              │                                    │ commit
-//	                                              │◀─────────── XACK, XTRIM MINID ─────┘
+//	collector      ── XADD: one entry per batch of clicks ────────▶  stream clicks:{s00} …
+//	server/ingest  ◀── XREADGROUP: consumer group "ingest" ────────  stream
+//	server/ingest  ── after the commit: XACK, XTRIM MINID ────────▶  stream
 //
 // The field "b" of an entry contains a marshalled edge.v1.ClickBatch. The field "n"
-// contains the number of its clicks. The shard of a click is a hash of its id.
+// contains the number of clicks in this batch.
 //
 // The package guarantees:
 //
 //   - After Append has returned nil, the batch is in the stream. If Redis runs with
 //     appendfsync always, the batch is also on disk.
-//   - An entry is delivered until it is acknowledged. If its reader dies, it is delivered
-//     to another consumer.
+//   - An entry is delivered until it is acknowledged. If the process that received an
+//     entry dies, the entry is delivered to another process.
 //   - Trimming never removes an entry that a consumer group has not acknowledged.
 //
 // It has these limits:
 //
-//   - An entry can be delivered more than once. The click id ensures that a click becomes
-//     only one row in the database.
-//   - After Append has returned an error, the batch may be in the stream or not.
+//   - An entry can be delivered more than once. Ingestion recognises a repeated click by
+//     its id and stores only one row for it.
+//   - After Append has returned an error, it is unknown whether the batch is in the
+//     stream.
 //   - If Redis loses data, clicks that are not in the database yet are lost. Claim,
-//     ErrGroupLost and Rewound report such a loss if it can be detected.
+//     ErrGroupLost and Rewound report the losses that can be detected.
 //
 // Redis must run with maxmemory-policy noeviction.
 package clickstream
@@ -37,8 +39,8 @@ import (
 // Group is the consumer group of ingestion.
 const Group = "ingest"
 
-// DeadLetterStream is the stream of the records that ingestion could not store. They are
-// kept for 90 days.
+// DeadLetterStream is the stream of the records that ingestion could not store in the
+// database. The records are kept for 90 days.
 const DeadLetterStream = "clicks:dead"
 
 const (
@@ -46,7 +48,7 @@ const (
 	fieldCount = "n"
 )
 
-// MaxShards is the maximum of TRIBUTARY_STREAM_SHARDS. More shards would use more
+// MaxShards is the maximum value of TRIBUTARY_STREAM_SHARDS. More shards would use more
 // connections without any benefit.
 const MaxShards = 64
 
@@ -54,8 +56,9 @@ const MaxShards = 64
 // key in a Redis Cluster.
 func Key(shard int) string { return fmt.Sprintf("clicks:{s%02d}", shard) }
 
-// Shard returns the shard of a click. The number of shards may be increased at any time.
-// It may be reduced only after all entries of the unused streams have been processed.
+// Shard returns the shard of a click. An operator may increase the number of shards at
+// any time. Before an operator reduces the number, all entries of the streams that will
+// no longer be read must have been processed.
 func Shard(id affiliate.ClickID, shards int) int {
 	if shards <= 1 {
 		return 0

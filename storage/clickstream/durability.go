@@ -10,8 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// durabilityRetry is the pause between two attempts to read the configuration of a Redis
-// that does not respond.
+// durabilityRetry is the pause between two attempts to read the configuration of Redis.
 const durabilityRetry = 2 * time.Second
 
 // CheckDurability logs a warning if a server of the click stream does not fsync each
@@ -40,6 +39,7 @@ func CheckDurability(ctx context.Context, client redis.UniversalClient, log *slo
 	}
 }
 
+// eachMaster calls do for each master of a Cluster, or for the only server.
 func eachMaster(ctx context.Context, client redis.UniversalClient, do func(context.Context, redis.UniversalClient) error) error {
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		return cluster.ForEachMaster(ctx, func(ctx context.Context, master *redis.Client) error { return do(ctx, master) })

@@ -18,9 +18,9 @@ func TestCheckDurability(t *testing.T) {
 	t.Parallel()
 	const notDurable, notChecked = "may lose acknowledged clicks", "cannot check"
 	for name, c := range map[string]struct {
-		prepare []string // a Redis command
+		prepare []string // a Redis command that changes the server
 		user    string   // user and password for the URL
-		want    string
+		want    string   // text of the warning; empty if there must be none
 	}{
 		"appendfsync always":      {want: ""},
 		"appendfsync everysec":    {prepare: []string{"config", "set", "appendfsync", "everysec"}, want: notDurable},
@@ -41,7 +41,7 @@ func TestCheckDurability(t *testing.T) {
 			var log bytes.Buffer
 			clickstream.CheckDurability(t.Context(), client, slog.New(slog.NewTextHandler(&log, nil)))
 			if line := log.String(); line != "" != (c.want != "") || !strings.Contains(line, c.want) || line != "" && !strings.Contains(line, "level=WARN") {
-				t.Errorf("logged %q", line)
+				t.Errorf("CheckDurability logged %q, want a warning that contains %q (no log if empty)", line, c.want)
 			}
 		})
 	}
@@ -56,11 +56,11 @@ func TestCheckDurability_ChecksEachMasterOfCluster(t *testing.T) {
 	var log bytes.Buffer
 	clickstream.CheckDurability(t.Context(), client, slog.New(slog.NewTextHandler(&log, nil)))
 	if strings.Count(log.String(), "level=WARN") != 1 {
-		t.Errorf("logged %q", log.String())
+		t.Errorf("CheckDurability logged %q, want one warning", log.String())
 	}
 }
 
-// Collectors and cores can start before Redis does, so the check must wait for Redis.
+// Collectors and cores can start before Redis, so the check must wait for Redis.
 func TestCheckDurability_WaitsForRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -81,7 +81,7 @@ func TestCheckDurability_WaitsForRedis(t *testing.T) {
 	server.Restart()
 	<-checked
 	if log.Len() != 0 {
-		t.Errorf("logged %q", log.String())
+		t.Errorf("CheckDurability logged %q, want nothing", log.String())
 	}
 }
 

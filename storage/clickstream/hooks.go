@@ -8,10 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// noRetryHook is a hook of a Cluster client. Without it, the client repeats a command
-// after a timeout or a lost connection, even if MaxRetries is -1, because it counts
-// retries together with redirections. With the hook, the client repeats a command only if
-// a node responds with MOVED, ASK or, as a former master, READONLY.
+// noRetryHook is a hook of a Cluster client. Without the hook, the client repeats a
+// command after a timeout or a lost connection, even if MaxRetries is -1, because
+// MaxRedirects also allows retries. With the hook, the client repeats a command only if a
+// node responds with MOVED, ASK or READONLY. A former master responds with READONLY.
 type noRetryHook struct{}
 
 // noRetryCommand is a command that the client must not repeat after it may have been

@@ -21,20 +21,20 @@ const (
 	poolTimeout = 250 * time.Millisecond
 
 	// masterTimeout limits the time to find a master through its sentinels. The client
-	// tries the sentinel that it used last twice before it tries the others. A sentinel
-	// that does not respond therefore takes two seconds of this time. With a shorter
+	// makes two attempts with the last used sentinel before it tries another one. If this
+	// sentinel does not respond, the two attempts take two seconds. With a shorter
 	// timeout, the client would never try another sentinel.
 	masterTimeout = 2*ioTimeout + 2*dialTimeout
 
 	// maxRedirects is the maximum number of redirections of a command in a Cluster.
 	maxRedirects = 3
-	// clusterReload is the maximum age of the map from slots to nodes. If a master does
-	// not respond, a client finds its promoted replica after this time at the latest.
+	// clusterReload is the maximum age of the client's map from slots to nodes. After a
+	// failover, the client finds the new master after this time at the latest.
 	clusterReload = time.Second
 )
 
-// These errors replace the errors of the library, because the latter may contain the
-// password from the URL.
+// These errors replace the errors of the library, because an error of the library may
+// contain the password from the URL.
 var (
 	errKind     = errors.New("the kind of Redis must be single, sentinel or cluster")
 	errSingle   = errors.New("the Redis URL must look like redis://user:password@host:port/db")
@@ -55,7 +55,7 @@ func singleOptions(rawURL string) (*redis.Options, error) {
 	options.ReadTimeout = ioTimeout
 	options.WriteTimeout = ioTimeout
 	options.PoolTimeout = poolTimeout
-	options.MaintNotificationsConfig = disabledMaintenance()
+	options.MaintNotificationsConfig = maintNotificationsDisabled()
 	return options, nil
 }
 
@@ -104,21 +104,22 @@ func clusterOptions(rawURL string) (*redis.ClusterOptions, error) {
 	options.WriteTimeout = ioTimeout
 	options.PoolTimeout = poolTimeout
 	options.ClusterStateReloadInterval = clusterReload
-	// The commands of this package need no routing policies, because the keys of a
-	// command are in one slot. Routing policies would make the library load a table of
-	// commands from a node first.
+	// The commands of this package need no routing policies, because all keys of a
+	// command are in one slot. With routing policies, the library would first have to
+	// load a table of commands from a node.
 	options.DisableRoutingPolicies = true
-	options.MaintNotificationsConfig = disabledMaintenance()
+	options.MaintNotificationsConfig = maintNotificationsDisabled()
 	return options, nil
 }
 
 // validClusterPath reports whether the path of a URL is empty or selects database 0. A
-// Cluster has no other database. The library would ignore the path.
+// Cluster has no other database. The library ignores the path, so it does not return an
+// error for another database.
 func validClusterPath(rawURL string) bool {
 	u, err := url.Parse(rawURL)
 	return err == nil && (strings.Trim(u.Path, "/") == "" || u.Path == "/0")
 }
 
-func disabledMaintenance() *maintnotifications.Config {
+func maintNotificationsDisabled() *maintnotifications.Config {
 	return &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 }

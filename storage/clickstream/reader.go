@@ -15,7 +15,7 @@ import (
 
 // ErrGroupLost means that Redis has lost data: the consumer group of a stream was
 // missing, although this Reader had used it before. The Reader has created the group
-// again, so that it reads from the start of the stream.
+// again. The new group reads from the start of the stream.
 var ErrGroupLost = errors.New("the consumer group was missing and has been created again")
 
 // Entry is an entry that was read from a stream.
@@ -39,16 +39,16 @@ type ReaderConfig struct {
 	// Count is the maximum number of entries per read. 0 means 64 entries, which contain
 	// at most 16 MiB.
 	Count int64
-	// Block is the maximum time that a read waits for new entries. A Reader that is being
-	// stopped may take this long. 0 means 500 ms.
+	// Block is the maximum time that a read waits for new entries. The shutdown of the
+	// process may have to wait this long. 0 means 500 ms.
 	Block time.Duration
 	// ClaimIdle is the time that an entry must be pending before another consumer claims
 	// it. 0 means 30 s.
 	ClaimIdle time.Duration
 }
 
-// Reader reads entries as one consumer of the group. Calls for different shards may run
-// at the same time.
+// Reader reads entries as one consumer of the consumer group. Calls for different shards
+// may run at the same time.
 type Reader struct {
 	cfg      ReaderConfig
 	client   redis.UniversalClient
@@ -87,16 +87,15 @@ func NewReader(client, blocking redis.UniversalClient, cfg ReaderConfig) *Reader
 // Shards returns the number of streams.
 func (r *Reader) Shards() int { return len(r.keys) }
 
-// Pending reads pending entries of this consumer: entries that were delivered to it but not
-// acknowledged. It returns entries whose id is greater than after, which is "0" for the
-// first call. If it returns fewer than Count entries, there are no more. Errors:
-// ErrGroupLost.
+// Pending reads entries that were delivered to this consumer but not acknowledged. It
+// returns entries whose id is greater than after. For the first call, after is "0". If
+// Pending returns fewer than Count entries, there are no more. Errors: ErrGroupLost.
 func (r *Reader) Pending(ctx context.Context, shard int, after string) ([]Entry, error) {
 	return r.read(ctx, r.client, shard, after, -1)
 }
 
-// Next reads entries that were not delivered to any consumer before. It waits for them
-// for up to Block. Errors: ErrGroupLost.
+// Next reads entries that have not been delivered to any consumer yet. If there are none,
+// it waits for up to Block. Errors: ErrGroupLost.
 func (r *Reader) Next(ctx context.Context, shard int) ([]Entry, error) {
 	return r.read(ctx, r.blocking, shard, ">", r.cfg.Block)
 }
@@ -120,8 +119,8 @@ func (r *Reader) read(ctx context.Context, client redis.UniversalClient, shard i
 		r.recordRead(shard, "")
 		return nil, nil
 	case block >= 0 && errors.As(err, &timeout) && timeout.Timeout() && ctx.Err() == nil:
-		// There is no new entry. Because of a bug in Redis (redis#12998), a read can
-		// block for longer than Block and run into the socket timeout.
+		// Because of a bug in Redis (redis#12998), a read can block for longer than Block
+		// and reach the socket timeout. In this case there is no new entry.
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read %s: %w", r.keys[shard], err)
@@ -175,12 +174,12 @@ func (r *Reader) Rewound(ctx context.Context, shard int) (bool, error) {
 	return false, nil
 }
 
-// Claim assigns entries to this consumer that have been pending for longer than
-// ClaimIdle. Before, they were pending for another consumer, or for this one before a
+// Claim assigns to this consumer the entries that have been pending for longer than
+// ClaimIdle. They were delivered to another consumer, or to this consumer before a
 // restart. lost contains the ids of entries that were trimmed or deleted while they were
-// pending. Redis removes these from the pending list, and their clicks are lost unless
-// they are already in the database. more reports whether there may be more entries to
-// claim. Errors: ErrGroupLost.
+// pending. Redis has removed these entries from the pending list. Their clicks are lost
+// unless they are already in the database. more reports whether there may be more entries
+// to claim. Errors: ErrGroupLost.
 func (r *Reader) Claim(ctx context.Context, shard int) (entries []Entry, lost []string, more bool, err error) {
 	for cursor := "0-0"; ; {
 		messages, next, deleted, err := r.client.XAutoClaimWithDeleted(ctx, &redis.XAutoClaimArgs{
@@ -218,10 +217,10 @@ func (r *Reader) Ack(ctx context.Context, shard int, ids ...string) error {
 	return nil
 }
 
-// Trim removes entries that every group has acknowledged and returns their number. For
-// each group it first reads the last delivered id and then the oldest pending id. An
-// entry that is delivered between these two reads is newer than the last delivered id.
-// Therefore Trim never removes an entry that is not acknowledged.
+// Trim removes entries that every consumer group has acknowledged and returns their
+// number. It first reads the last delivered id of each group and then the oldest pending
+// id of each group. An entry that is delivered between the two reads is newer than the
+// last delivered id, so Trim does not remove this entry either.
 func (r *Reader) Trim(ctx context.Context, shard int) (int64, error) {
 	key := r.keys[shard]
 	groups, err := r.client.XInfoGroups(ctx, key).Result()
@@ -231,10 +230,10 @@ func (r *Reader) Trim(ctx context.Context, shard int) (int64, error) {
 		}
 		return 0, fmt.Errorf("groups of %s: %w", key, err)
 	}
-	floor := ""
+	minID := "" // the oldest entry that must remain
 	for _, group := range groups {
-		if floor == "" || before(group.LastDeliveredID, floor) {
-			floor = group.LastDeliveredID
+		if minID == "" || before(group.LastDeliveredID, minID) {
+			minID = group.LastDeliveredID
 		}
 	}
 	for _, group := range groups {
@@ -242,14 +241,14 @@ func (r *Reader) Trim(ctx context.Context, shard int) (int64, error) {
 		if err != nil {
 			return 0, fmt.Errorf("pending of %s: %w", key, err)
 		}
-		if pending.Count > 0 && before(pending.Lower, floor) {
-			floor = pending.Lower
+		if pending.Count > 0 && before(pending.Lower, minID) {
+			minID = pending.Lower
 		}
 	}
-	if floor == "" || floor == "0-0" {
+	if minID == "" || minID == "0-0" {
 		return 0, nil
 	}
-	trimmed, err := r.client.XTrimMinIDApprox(ctx, key, floor, 0).Result()
+	trimmed, err := r.client.XTrimMinIDApprox(ctx, key, minID, 0).Result()
 	if err != nil {
 		return 0, fmt.Errorf("trim %s: %w", key, err)
 	}
@@ -292,8 +291,8 @@ func newEntry(shard int, message redis.XMessage) Entry {
 	if message.Values == nil {
 		return entry
 	}
-	// An entry without the field was written by another program. Its batch is empty, not
-	// nil, because nil means that the entry is lost.
+	// If the entry has no field with a batch, another program has written the entry. Its
+	// Batch is empty and not nil, because nil means that the entry is lost.
 	entry.Batch = []byte{}
 	if batch, ok := message.Values[fieldBatch].(string); ok {
 		entry.Batch = []byte(batch)

@@ -13,15 +13,15 @@ import (
 )
 
 // The master dies, and the only sentinel in the client's URL hangs. The two other
-// sentinels promote the replica. Writing and reading must then work on the replica with
-// the data that it has received.
+// sentinels promote the replica. Then writing to the replica must work, and reading must
+// return all acknowledged clicks.
 func TestSentinel_StreamWorksOnPromotedReplica(t *testing.T) {
 	t.Parallel()
 	p := redistest.Sentinels(t)
 	ctx := t.Context()
-	at := clickstream.Endpoint{URL: p.Sentinels[0].URL + "?master_name=tributary", Kind: clickstream.Sentinel}
-	writer, r := clickstream.NewWriter(connect(t, at), shardCount), newShardReader(t, at, shardCount, "one")
-	var written acknowledged
+	endpoint := clickstream.Endpoint{URL: p.Sentinels[0].URL + "?master_name=tributary", Kind: clickstream.Sentinel}
+	writer, r := clickstream.NewWriter(connect(t, endpoint), shardCount), newShardReader(t, endpoint, shardCount, "one")
+	var written acknowledgedClicks
 	for shard := range shardCount {
 		for range 20 {
 			if err := written.write(t, writer, shard); err != nil {
@@ -33,7 +33,7 @@ func TestSentinel_StreamWorksOnPromotedReplica(t *testing.T) {
 	// exist.
 	for shard := range 4 {
 		if entries := must[[]clickstream.Entry](t)(r.Next(ctx, shard)); len(entries) != 20 {
-			t.Fatalf("read %d entries, want 20", len(entries))
+			t.Fatalf("Next returned %d entries of shard %d, want 20", len(entries), shard)
 		}
 	}
 	awaitReplication(t, p)
@@ -49,13 +49,13 @@ func TestSentinel_StreamWorksOnPromotedReplica(t *testing.T) {
 	}
 	p.Sentinels[0].Resume()
 
-	// A replica may not have received a group. It is created again from the start of
-	// the stream, so that all entries are delivered again.
-	client := connect(t, at)
+	// The replica may not have received a group. The Reader creates such a group again.
+	// The new group delivers all entries of the stream again.
+	client := connect(t, endpoint)
 	eventually(t, func() error { return client.XGroupDestroy(ctx, clickstream.Key(3), clickstream.Group).Err() })
 	eventually(t, func() error {
 		if _, err := r.Next(ctx, 3); !errors.Is(err, clickstream.ErrGroupLost) {
-			return fmt.Errorf("got %w, want ErrGroupLost", err)
+			return fmt.Errorf("the error of Next is %w, want ErrGroupLost", err)
 		}
 		return nil
 	})
@@ -68,18 +68,18 @@ func TestSentinel_StreamWorksOnPromotedReplica(t *testing.T) {
 	}
 }
 
-// If the sentinels do not know the master, a read must return an error. It must not look
-// like a stream without new entries.
+// If the sentinels do not know the master, a read must return an error. Without the
+// error, the caller would treat the stream as one without new entries.
 func TestSentinel_UnknownMasterIsAnError(t *testing.T) {
 	t.Parallel()
 	p := redistest.Sentinels(t)
-	at := clickstream.Endpoint{URL: p.Sentinels[0].URL + "?master_name=another", Kind: clickstream.Sentinel}
+	endpoint := clickstream.Endpoint{URL: p.Sentinels[0].URL + "?master_name=another", Kind: clickstream.Sentinel}
 	for range 2 {
-		if entries, err := newReader(t, at, "one").Next(t.Context(), 0); err == nil {
-			t.Errorf("read %v, want an error", entries)
+		if entries, err := newReader(t, endpoint, "one").Next(t.Context(), 0); err == nil {
+			t.Errorf("Next without a master returned %v, want an error", entries)
 		}
 	}
-	if err := clickstream.NewWriter(connect(t, at), 1).Append(t.Context(), 0, marshalBatch(t, newID()), 1); err == nil {
+	if err := clickstream.NewWriter(connect(t, endpoint), 1).Append(t.Context(), 0, marshalBatch(t, newID()), 1); err == nil {
 		t.Error("Append without a master succeeded")
 	}
 }
@@ -101,7 +101,7 @@ func awaitReplication(t *testing.T, p *redistest.MonitoredPair) {
 		t.Fatal(err)
 	}
 	if n, err := conn.Wait(t.Context(), 1, 2*time.Second).Result(); err != nil || n != 1 {
-		t.Fatalf("%d replicas have received the writes, %v, want 1", n, err)
+		t.Fatalf("WAIT returned %d replicas, %v, want 1", n, err)
 	}
 }
 

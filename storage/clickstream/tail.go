@@ -15,6 +15,7 @@ import (
 )
 
 const (
+	// tailPage is the number of entries that one command reads from Redis.
 	tailPage = 16
 	// tailBytes is the maximum number of bytes that one look-up reads from Redis.
 	tailBytes = 16 << 20
@@ -24,8 +25,8 @@ const (
 	tailSkew = 6 * time.Minute
 )
 
-// Tail finds clicks in the newest entries of the streams, before they are in the
-// database.
+// Tail finds clicks in the newest entries of the streams. It can find a click before
+// ingestion has stored the click in the database.
 type Tail struct {
 	client redis.UniversalClient
 	shards int
@@ -37,9 +38,9 @@ func NewTail(client redis.UniversalClient, shards int) *Tail {
 }
 
 // Find searches for a click in the newest entries of its shard, newest first. It reads at
-// most limit entries and 16 MiB. It returns nil if it does not find the click. The limits
-// bound the work for an invented id. Because of them, nil does not prove that the click
-// does not exist.
+// most limit entries and 16 MiB, so that a look-up of an invented id is not expensive. It
+// returns nil if the click is not in these entries. The click may then still exist in an
+// older entry.
 func (t *Tail) Find(ctx context.Context, id affiliate.ClickID, limit int) (*edgev1.Click, error) {
 	created, ok := id.Time()
 	if !ok {
@@ -56,8 +57,8 @@ func (t *Tail) Find(ctx context.Context, id affiliate.ClickID, limit int) (*edge
 			entry := newEntry(0, message)
 			size += len(entry.Batch)
 			newest = "(" + message.ID
-			// Decode only batches that contain the bytes of the id. Other batches rarely
-			// contain them by chance.
+			// Decode only batches that contain the bytes of the id. A batch without the
+			// click rarely contains these bytes by chance.
 			if !bytes.Contains(entry.Batch, id.UUID[:]) {
 				continue
 			}

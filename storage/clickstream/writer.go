@@ -24,8 +24,8 @@ func (w *Writer) Shards() int { return len(w.keys) }
 
 // Append appends a batch to the stream of a shard. batch is a marshalled
 // edge.v1.ClickBatch with n clicks. Append returns nil if Redis has acknowledged the
-// batch. After an error, the batch may be in the stream or not. The caller may reuse the
-// slice afterwards.
+// batch. After an error, it is unknown whether the batch is in the stream. After Append
+// has returned, the caller may reuse the slice.
 func (w *Writer) Append(ctx context.Context, shard int, batch []byte, n int) error {
 	err := w.client.Do(ctx, "xadd", w.keys[shard], "*", fieldBatch, batch, fieldCount, n).Err()
 	if err != nil {
@@ -34,16 +34,16 @@ func (w *Writer) Append(ctx context.Context, shard int, batch []byte, n int) err
 	return nil
 }
 
-// Ping returns nil if all servers that have a stream respond. On a Cluster it calls all
-// masters that own a stream at the same time. It returns the first error, so a caller
-// cannot learn from the error which shards work.
+// Ping returns nil if all servers that have a stream respond. On a Cluster, it calls all
+// masters that own a stream at the same time and returns the first error. The error does
+// not show which shards work.
 func (w *Writer) Ping(ctx context.Context) error {
 	cluster, ok := w.client.(*redis.ClusterClient)
 	if !ok {
 		return w.client.Ping(ctx).Err()
 	}
-	// A PING has no key, so the client would send it to any one node. EXISTS has a key,
-	// so the client sends one pipeline to each master that owns a stream.
+	// PING has no key, so the client would send it to an arbitrary node. EXISTS has a
+	// key, so the client sends one pipeline to each master that owns a stream.
 	_, err := cluster.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, key := range w.keys {
 			pipe.Exists(ctx, key)

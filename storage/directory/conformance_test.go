@@ -33,12 +33,12 @@ func TestDirectoryOnEachKindOfRedis(t *testing.T) {
 	)
 }
 
-func testBatchAfterScriptFlush(t *testing.T, at clickstream.Endpoint) {
+func testBatchAfterScriptFlush(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
-	f := newFixtureAt(t, at)
+	f := newFixtureAt(t, endpoint)
 	ctx := t.Context()
 	f.markComplete(t)
-	if at.Kind != clickstream.Single { // the single server is shared with other tests
+	if endpoint.Kind != clickstream.Single { // the single server is shared with other tests
 		f.onEachMaster(t, func(ctx context.Context, server redis.UniversalClient) error { return server.ScriptFlush(ctx).Err() })
 	}
 	batch := f.writer.Batch()

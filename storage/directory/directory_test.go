@@ -33,9 +33,9 @@ func newFixture(t testing.TB, url string) *fixture {
 	return newFixtureAt(t, clickstream.Endpoint{URL: url})
 }
 
-func newFixtureAt(t testing.TB, at clickstream.Endpoint) *fixture {
+func newFixtureAt(t testing.TB, endpoint clickstream.Endpoint) *fixture {
 	t.Helper()
-	client, err := clickstream.Connect(at)
+	client, err := clickstream.Connect(endpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,9 +112,9 @@ func TestReader_FindsPublicAndSigningKeys(t *testing.T) {
 	}
 }
 
-func testNewestVersionRemains(t *testing.T, at clickstream.Endpoint) {
+func testNewestVersionRemains(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
-	f := newFixtureAt(t, at)
+	f := newFixtureAt(t, endpoint)
 	ctx := t.Context()
 	f.markComplete(t)
 	// Comparing these versions as floating point numbers or as text would give wrong
@@ -247,9 +247,9 @@ func TestReader_RequestsAfterWriteFindEntry(t *testing.T) {
 	}
 }
 
-func testSubscribedReaderDropsChangedCode(t *testing.T, at clickstream.Endpoint) {
+func testSubscribedReaderDropsChangedCode(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
-	f := newFixtureAt(t, at)
+	f := newFixtureAt(t, endpoint)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { f.reader.Run(ctx) })
@@ -294,9 +294,9 @@ func testSubscribedReaderDropsChangedCode(t *testing.T, at clickstream.Endpoint)
 	}
 }
 
-func testRebuildIsNotCompleteAfterLoss(t *testing.T, at clickstream.Endpoint) {
+func testRebuildIsNotCompleteAfterLoss(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
-	f := newFixtureAt(t, at)
+	f := newFixtureAt(t, endpoint)
 	ctx := t.Context()
 	rebuild, err := f.writer.BeginRebuild(ctx)
 	check(t, err)

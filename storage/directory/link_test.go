@@ -24,9 +24,9 @@ func (f *fixture) target(t testing.TB, key string) (string, directory.State) {
 	return entry.GetTargetUrl(), state
 }
 
-func testLinks(t *testing.T, at clickstream.Endpoint) {
+func testLinks(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
-	f := newFixtureAt(t, at)
+	f := newFixtureAt(t, endpoint)
 	ctx := t.Context()
 	if _, state := f.target(t, "Anna000key"); state != directory.Unknown {
 		t.Errorf("without the marker, the state of a missing link is %v", state)
@@ -82,9 +82,9 @@ func TestWriter_NewestVersionOfLinkRemains(t *testing.T) {
 	}
 }
 
-func testSubscribedReaderDropsChangedLink(t *testing.T, at clickstream.Endpoint) {
+func testSubscribedReaderDropsChangedLink(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
-	f := newFixtureAt(t, at)
+	f := newFixtureAt(t, endpoint)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { f.reader.Run(ctx) })
