@@ -8,23 +8,25 @@ import (
 )
 
 const (
-	// cacheFor is the maximum age of a cache entry. A Reader that has not received the
-	// message about a change uses the old entry for this long at most.
-	cacheFor = 30 * time.Second
-	// cacheEntries is the maximum number of entries. An entry takes about 400 bytes.
-	cacheEntries = 50_000
+	// maxCacheAge is the maximum age of a cache entry. If a Reader does not receive the
+	// message about a change, it uses the old entry for at most this time.
+	maxCacheAge = 30 * time.Second
+	// maxCacheEntries is the maximum number of entries. An entry takes about 400 bytes.
+	maxCacheEntries = 50_000
 )
 
-// cache stores usable entries for at most cacheFor. If it is full, it evicts the oldest
-// entry, which is also the first to expire. Reads use Peek, which does not change the
-// order of the entries and therefore needs no exclusive lock.
+// cache stores usable entries for at most maxCacheAge. If the cache is full, it evicts
+// the oldest entry. All entries have the same maximum age, so the oldest entry is also
+// the first to expire. Reads use Peek, which does not change the order of the entries and
+// therefore needs no exclusive lock.
 type cache struct {
 	now func() time.Time
 
 	mu      sync.RWMutex
 	entries *simplelru.LRU[string, cacheEntry]
-	// drops counts the calls of drop and dropAll. put compares it, because an entry that
-	// was read before a drop may be older than the change that caused the drop.
+	// drops counts the calls of drop and dropAll. put does not store an entry if the
+	// counter has changed since the entry was read, because the entry may be older than
+	// the change that caused the drop.
 	drops uint64
 }
 
@@ -34,7 +36,7 @@ type cacheEntry struct {
 }
 
 func newCache(now func() time.Time) *cache {
-	entries, _ := simplelru.NewLRU[string, cacheEntry](cacheEntries, nil) // fails only if the size is not positive
+	entries, _ := simplelru.NewLRU[string, cacheEntry](maxCacheEntries, nil) // fails only if the size is not positive
 	return &cache{now: now, entries: entries}
 }
 
@@ -48,19 +50,20 @@ func (c *cache) get(key string) (value any, ok bool) {
 	return entry.value, true
 }
 
-// generation returns the present number of drops. The caller passes it to put.
+// generation returns the current value of drops. The caller must call it before it reads
+// an entry from Redis, and pass the value to put.
 func (c *cache) generation() uint64 {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.drops
 }
 
-// put stores a value unless an entry was dropped after the call of generation.
+// put stores a value, unless drop or dropAll was called after generation.
 func (c *cache) put(key string, value any, generation uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.drops == generation {
-		c.entries.Add(key, cacheEntry{value: value, expires: c.now().Add(cacheFor)})
+		c.entries.Add(key, cacheEntry{value: value, expires: c.now().Add(maxCacheAge)})
 	}
 }
 

@@ -14,14 +14,14 @@ func TestCache_IsBounded(t *testing.T) {
 	var writers sync.WaitGroup
 	for writer := range 8 {
 		writers.Go(func() {
-			for i := range cacheEntries / 6 {
+			for i := range maxCacheEntries / 6 {
 				c.put(strconv.Itoa(writer)+" "+strconv.Itoa(i), nil, 0)
 			}
 		})
 	}
 	writers.Wait()
-	if n := c.entries.Len(); n != cacheEntries {
-		t.Errorf("the cache has %d entries, want %d", n, cacheEntries)
+	if n := c.entries.Len(); n != maxCacheEntries {
+		t.Errorf("the cache has %d entries, want %d", n, maxCacheEntries)
 	}
 }
 
@@ -37,7 +37,7 @@ func TestCache_RejectsEntryThatWasReadBeforeDrop(t *testing.T) {
 	}
 }
 
-// A request must not receive the result of a read that has started before the request.
+// A request must not receive the result of a read that started before the request.
 func TestLookups_ShareOnlyReadsThatStartLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLookups()
@@ -49,7 +49,7 @@ func TestLookups_ShareOnlyReadsThatStartLater(t *testing.T) {
 				return n, Found
 			})
 			if state != Found {
-				t.Error(state)
+				t.Errorf("do returned the state %v, want Found", state)
 			}
 			results <- value.(int64)
 		}
@@ -66,7 +66,7 @@ func TestLookups_ShareOnlyReadsThatStartLater(t *testing.T) {
 		}
 		close(first)
 		if got := <-before; got != 1 {
-			t.Errorf("the first request received the result of read %d", got)
+			t.Errorf("the first request received the result of read %d, want 1", got)
 		}
 		synctest.Wait() // the second read has started
 		go request(second, late)
@@ -74,20 +74,21 @@ func TestLookups_ShareOnlyReadsThatStartLater(t *testing.T) {
 		close(second)
 		for range 5 {
 			if got := <-during; got != 2 {
-				t.Errorf("a request that arrived during the first read received the result of read %d", got)
+				t.Errorf("a request that arrived during the first read received the result of read %d, want 2", got)
 			}
 		}
 		if got := <-late; got != 3 || reads.Load() != 3 {
-			t.Errorf("a request that arrived during the second read received the result of read %d of %d", got, reads.Load())
+			t.Errorf("a request that arrived during the second read received the result of read %d of %d, want 3 of 3", got, reads.Load())
 		}
 		synctest.Wait()
 		if len(l.last) != 0 {
-			t.Errorf("%d finished reads are still stored", len(l.last))
+			t.Errorf("%d finished reads are still stored, want 0", len(l.last))
 		}
 	})
 }
 
-// If Redis does not respond, each request must wait for at most one timeout.
+// If a read fails, all requests that wait for it must fail without another read.
+// Otherwise a request could wait for more than one timeout.
 func TestLookups_FailTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLookups()
@@ -102,7 +103,7 @@ func TestLookups_FailTogether(t *testing.T) {
 					return nil, Unknown
 				})
 				if state != Unknown {
-					t.Error(state)
+					t.Errorf("do returned the state %v, want Unknown", state)
 				}
 			})
 			synctest.Wait()

@@ -48,14 +48,14 @@ func testBatchAfterScriptFlush(t *testing.T, endpoint clickstream.Endpoint) {
 	check(t, batch.Flush(ctx))
 	for i := range 1000 {
 		if entry, state := f.reader.ReferralCode(ctx, scope, "code"+strconv.Itoa(i)); state != directory.Found || entry.AttributionWindowDays != int32(i) {
-			t.Fatalf("code %d: %v %v", i, entry, state)
+			t.Fatalf("the entry of code %d is %v with the state %v, want the window %d", i, entry, state, i)
 		}
 	}
 }
 
-// The node with the keys of the directory stops and restarts. While it is down, entries
-// that are not cached are unknown. After the restart, the reader must receive changes
-// again.
+// The cluster node with the keys of the directory is killed and restarted. While the node
+// is down, the state of an entry that is not cached must be Unknown. After the restart,
+// the reader must receive changes again.
 func TestReader_ReceivesChangesAfterNodeRestart(t *testing.T) {
 	t.Parallel()
 	c := redistest.Cluster(t)
@@ -76,7 +76,7 @@ func TestReader_ReceivesChangesAfterNodeRestart(t *testing.T) {
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("the reader has not received window %d: %v %v, %v", window, entry, state, err)
+				t.Fatalf("after 20 s, the reader finds %v with the state %v, want the window %d; the last write returned %v", entry, state, window, err)
 			}
 		}
 	}
@@ -84,7 +84,7 @@ func TestReader_ReceivesChangesAfterNodeRestart(t *testing.T) {
 	owner := c.Owner("{directory}:complete")
 	owner.Kill9()
 	if _, state := f.reader.ReferralCode(ctx, scope, "bert"); state != directory.Unknown {
-		t.Errorf("while the node is dead, the state is %v, want Blind", state)
+		t.Errorf("while the node is dead, the state is %v, want Unknown", state)
 	}
 	owner.Restart()
 	awaitChange(2, 60)

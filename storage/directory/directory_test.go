@@ -45,7 +45,7 @@ func newFixtureAt(t testing.TB, endpoint clickstream.Endpoint) *fixture {
 	return f
 }
 
-// markComplete makes the directory complete.
+// markComplete makes the directory complete, although it has no entries.
 func (f *fixture) markComplete(t testing.TB) {
 	t.Helper()
 	rebuild, err := f.writer.BeginRebuild(t.Context())
@@ -53,7 +53,7 @@ func (f *fixture) markComplete(t testing.TB) {
 		t.Fatal(err)
 	}
 	if done, err := f.writer.MarkComplete(t.Context(), rebuild); err != nil || !done {
-		t.Fatal(done, err)
+		t.Fatalf("MarkComplete returned %t, %v, want true", done, err)
 	}
 }
 
@@ -67,6 +67,7 @@ func (f *fixture) onEachMaster(t testing.TB, do func(context.Context, redis.Univ
 	check(t, do(t.Context(), f.client))
 }
 
+// code returns an active entry with the given attribution window in days.
 func code(window int32) *edgev1.ReferralCodeEntry {
 	return &edgev1.ReferralCodeEntry{ProgramId: []byte("p"), Active: true, AttributionWindowDays: window}
 }
@@ -78,23 +79,23 @@ func check(t testing.TB, err error) {
 	}
 }
 
-func TestReader_IsBlindUntilComplete(t *testing.T) {
+func TestReader_MissingEntryIsUnknownUntilComplete(t *testing.T) {
 	f := newFixture(t, redistest.New(t))
 	ctx := t.Context()
 	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Unknown {
-		t.Errorf("without the marker, the state of a missing code is %v", state)
+		t.Errorf("without the marker, the state of a missing code is %v, want Unknown", state)
 	}
 	check(t, f.writer.PutReferralCode(ctx, 1, scope, "Anna", code(30)))
 	if entry, state := f.reader.ReferralCode(ctx, scope, "ANNA"); state != directory.Found || entry.AttributionWindowDays != 30 {
-		t.Errorf("without the marker, an existing code is not found: %v %v", entry, state)
+		t.Errorf("without the marker, the entry of an existing code is %v with the state %v, want the window 30", entry, state)
 	}
 	f.markComplete(t)
 	if _, state := f.reader.ReferralCode(ctx, scope, "bert"); state != directory.Absent {
-		t.Errorf("with the marker, the state of a missing code is %v", state)
+		t.Errorf("with the marker, the state of a missing code is %v, want Absent", state)
 	}
 	other := affiliate.Scope{Workspace: scope.Workspace, Mode: scope.Mode.Other()}
 	if _, state := f.reader.ReferralCode(ctx, other, "anna"); state != directory.Absent {
-		t.Errorf("in the other mode, the state of the code is %v", state)
+		t.Errorf("in the other mode, the state of the code is %v, want Absent", state)
 	}
 }
 
@@ -104,11 +105,11 @@ func TestReader_FindsPublicAndSigningKeys(t *testing.T) {
 	f.markComplete(t)
 	check(t, f.writer.PutPublicKey(ctx, 1, digest, &edgev1.PublicKeyEntry{WorkspaceId: scope.Workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST}))
 	if entry, state := f.reader.PublicKey(ctx, digest); state != directory.Found || entry.Mode != edgev1.Mode_MODE_TEST {
-		t.Error(entry, state)
+		t.Errorf("PublicKey returned %v, %v, want an entry in test mode", entry, state)
 	}
 	check(t, f.writer.PutSigningKeys(ctx, 1, &edgev1.SigningKeys{Keys: []*edgev1.SigningKey{{Kid: "k"}}}))
 	if keys, state := f.reader.SigningKeys(ctx); state != directory.Found || keys.Keys[0].Kid != "k" {
-		t.Error(keys, state)
+		t.Errorf("SigningKeys returned %v, %v, want the key k", keys, state)
 	}
 }
 
@@ -126,7 +127,7 @@ func testNewestVersionRemains(t *testing.T, endpoint clickstream.Endpoint) {
 			check(t, f.writer.PutReferralCode(ctx, versions[i], scope, name, code(int32(i))))
 		}
 		if entry, state := f.reader.ReferralCode(ctx, scope, name); state != directory.Found || int(entry.AttributionWindowDays) != len(versions)-1 {
-			t.Fatalf("round %d ended with %v %v", round, entry, state)
+			t.Fatalf("round %d: the entry is %v with the state %v, want the window %d", round, entry, state, len(versions)-1)
 		}
 	}
 }
@@ -137,13 +138,13 @@ func TestWriter_DeletionHasAVersion(t *testing.T) {
 	check(t, f.writer.DeleteReferralCode(ctx, 5, scope, "anna"))
 	check(t, f.writer.PutReferralCode(ctx, 4, scope, "anna", code(30)))
 	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Absent {
-		t.Errorf("after a deletion and an older write, the state is %v", state)
+		t.Errorf("after a deletion and a write with an older version, the state is %v, want Absent", state)
 	}
 	f = newFixture(t, redistest.New(t))
 	check(t, f.writer.DeleteReferralCode(ctx, 5, scope, "anna"))
 	check(t, f.writer.PutReferralCode(ctx, 6, scope, "anna", code(30)))
 	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Found {
-		t.Errorf("after a deletion and a newer write, the state is %v", state)
+		t.Errorf("after a deletion and a write with a newer version, the state is %v, want Found", state)
 	}
 }
 
@@ -154,17 +155,17 @@ func TestReader_CachesFoundEntriesFor30Seconds(t *testing.T) {
 		t.Helper()
 		entry, state := f.reader.ReferralCode(ctx, scope, "anna")
 		if state != directory.Found {
-			t.Fatal(state)
+			t.Fatalf("ReferralCode returned the state %v, want Found", state)
 		}
 		return entry.AttributionWindowDays
 	}
 	check(t, f.writer.PutReferralCode(ctx, 1, scope, "anna", code(30)))
 	if got := window(); got != 30 {
-		t.Fatal(got)
+		t.Fatalf("the window is %d, want 30", got)
 	}
 	check(t, f.writer.PutReferralCode(ctx, 2, scope, "anna", code(60)))
 	if got := window(); got != 30 {
-		t.Errorf("the entry was not cached: %d", got)
+		t.Errorf("after a change, the window is %d, want 30 from the cache", got)
 	}
 	f.clock.Store(int64(31 * time.Second))
 	if got := window(); got != 60 {
@@ -173,15 +174,15 @@ func TestReader_CachesFoundEntriesFor30Seconds(t *testing.T) {
 }
 
 // The reader of this test is not subscribed to changes. It must still find new and
-// activated entries at once, because it does not cache absent and inactive entries.
+// activated entries at once, because readers do not cache absent and inactive entries.
 func TestReader_FindsNewEntriesAtOnce(t *testing.T) {
 	f := newFixture(t, redistest.New(t))
 	ctx, digest := t.Context(), sha256.Sum256([]byte("pk"))
 	f.markComplete(t)
 	paused := &edgev1.ReferralCodeEntry{ProgramId: []byte("p")}
 	for name, c := range map[string]struct {
-		write func() error
-		works func() bool
+		write    func() error
+		isUsable func() bool
 	}{
 		"a new code": {
 			func() error { return f.writer.PutReferralCode(ctx, 1, scope, "anna", code(30)) },
@@ -206,12 +207,12 @@ func TestReader_FindsNewEntriesAtOnce(t *testing.T) {
 	} {
 		check(t, f.writer.PutReferralCode(ctx, 1, scope, "bert", paused))
 		check(t, f.writer.PutLink(ctx, 1, "1111111111", &edgev1.LinkEntry{}))
-		if c.works() {
-			t.Errorf("%s works before the write", name)
+		if c.isUsable() {
+			t.Errorf("%s is usable before the write", name)
 		}
 		check(t, c.write())
-		if !c.works() {
-			t.Errorf("%s does not work after the write", name)
+		if !c.isUsable() {
+			t.Errorf("%s is not usable after the write", name)
 		}
 	}
 }
@@ -265,7 +266,7 @@ func testSubscribedReaderDropsChangedCode(t *testing.T, endpoint clickstream.End
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("the reader has not received window %d: %v %v", want, entry, state)
+				t.Fatalf("after 20 s, the reader finds %v with the state %v, want the window %d", entry, state, want)
 			}
 		}
 	}
@@ -278,8 +279,8 @@ func testSubscribedReaderDropsChangedCode(t *testing.T, endpoint clickstream.End
 	check(t, batch.Flush(ctx))
 	awaitWindow(90)
 
-	// Messages are lost while the subscription is interrupted. Therefore the reader must
-	// drop its whole cache when it has subscribed again.
+	// The reader does not receive messages while its subscription is interrupted.
+	// Therefore it must drop its whole cache after it has subscribed again.
 	f.onEachMaster(t, func(ctx context.Context, server redis.UniversalClient) error {
 		return server.Do(ctx, "client", "kill", "type", "pubsub").Err()
 	})
@@ -307,21 +308,21 @@ func testRebuildIsNotCompleteAfterLoss(t *testing.T, endpoint clickstream.Endpoi
 	check(t, batch.Flush(ctx))
 	f.onEachMaster(t, func(ctx context.Context, server redis.UniversalClient) error { return server.FlushDB(ctx).Err() })
 	if done, err := f.writer.MarkComplete(ctx, rebuild); err != nil || done {
-		t.Fatalf("MarkComplete of a flushed directory returned %v, %v", done, err)
+		t.Fatalf("MarkComplete of a flushed directory returned %t, %v, want false", done, err)
 	}
 	if complete, err := f.writer.Complete(ctx); err != nil || complete {
-		t.Fatal(complete, err)
+		t.Fatalf("Complete returned %t, %v after the flush, want false", complete, err)
 	}
 	second, err := f.writer.BeginRebuild(ctx)
 	check(t, err)
 	if done, _ := f.writer.MarkComplete(ctx, rebuild); done {
-		t.Fatal("a rebuild was completed after a newer one had begun")
+		t.Fatal("a rebuild was completed after a newer rebuild had begun")
 	}
 	if done, err := f.writer.MarkComplete(ctx, second); err != nil || !done {
-		t.Fatal(done, err)
+		t.Fatalf("MarkComplete of the newer rebuild returned %t, %v, want true", done, err)
 	}
 	if complete, err := f.writer.Complete(ctx); err != nil || !complete {
-		t.Fatal(complete, err)
+		t.Fatalf("Complete returned %t, %v after the newer rebuild, want true", complete, err)
 	}
 }
 
@@ -335,17 +336,17 @@ func TestBatch_FlushAfterScriptFlush(t *testing.T) {
 	batch.DeleteReferralCode(1, scope, "bert")
 	check(t, batch.Flush(ctx))
 	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Found {
-		t.Error(state)
+		t.Errorf("after Flush, the state of the code is %v, want Found", state)
 	}
 	if batch.Len() != 0 {
-		t.Error("the batch is not empty after Flush")
+		t.Errorf("after Flush, the batch has %d writes, want 0", batch.Len())
 	}
 
 	server.Kill9()
 	if _, state := f.reader.ReferralCode(ctx, scope, "anna"); state != directory.Found {
-		t.Error("without Redis, a cached entry is not found")
+		t.Errorf("without Redis, the state of a cached entry is %v, want Found", state)
 	}
 	if _, state := f.reader.ReferralCode(ctx, scope, "carla"); state != directory.Unknown {
-		t.Error("without Redis, the state of an entry that is not cached is not Blind")
+		t.Errorf("without Redis, the state of an entry that is not cached is %v, want Unknown", state)
 	}
 }

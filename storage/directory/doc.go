@@ -2,29 +2,31 @@
 // signing keys in Redis. With this copy, the collectors can process a click without the
 // database.
 //
-//	core (reads Postgres) ── Writer ──▶ Redis ──▶ Reader (cache) ── collectors
-//	                           └─ publishes each change ──▶ ┘
+//	core (Writer) ── writes entries ─────▶ Redis ◀── reads entries ──── collector (Reader
+//	              ── publishes changes ──▶       ── sends changes ────▶  with a cache)
 //
-// Every value has a version. The writer obtains the version before it reads the state
-// from Postgres. A write has no effect if a newer version is stored. Therefore the newest
-// state remains, whatever the order of the writes. A deletion is stored as a value with a
-// version. A marker key exists if the directory is complete. Without the marker, a
-// missing entry does not count as absent.
+// Every entry has a version. The core obtains the version before it reads the state of
+// the entry from Postgres. A write has no effect if Redis already has the same or a newer
+// version. Therefore the newest state remains, in whatever order the writes arrive. A
+// deletion is stored as a value with a version too.
+//
+// A marker key in Redis shows that the directory is complete. If the marker does not
+// exist, it is unknown whether a missing entry exists in Postgres.
 //
 // The package guarantees:
 //
-//   - The result Absent means that the entry does not exist in the core's data. If Redis
-//     does not respond, or if the directory is being rebuilt after a loss of data, the
-//     result is Blind.
+//   - The result Absent means that the entry does not exist in Postgres. If Redis does
+//     not respond, the result is Unknown. The result is also Unknown for a missing entry
+//     while the directory is being rebuilt after a loss of data.
 //   - A new or activated entry works for every Reader as soon as its write is
 //     acknowledged, because Readers cache only usable entries.
-//   - A change of a usable entry reaches a connected Reader when Redis publishes it, and
-//     every Reader within 30 seconds.
+//   - A Reader that is connected to Redis uses the new state of an entry as soon as it
+//     receives the published change. Every other Reader uses it within 30 seconds.
 //
 // It has these limits:
 //
-//   - If Redis evicts single keys, the directory is wrong. The maxmemory-policy must be
-//     noeviction.
+//   - If Redis evicts a key, Readers treat an existing entry as absent. The
+//     maxmemory-policy must be noeviction.
 //   - If Redis loses its last second of writes, a deletion can be lost.
 //
 // A periodic job of the core repairs both faults.
@@ -41,17 +43,18 @@ import (
 // The text in braces puts all keys into the same slot of a Cluster, so that one MGET can
 // read an entry and the marker at the same time.
 const (
-	keyPrefix  = "{directory}:"
-	markerKey  = keyPrefix + "complete"
-	rebuildKey = keyPrefix + "rebuild"
-	signingKey = keyPrefix + "signing-keys"
-	channel    = keyPrefix + "changed"
-	// everything is the message after which Readers drop their whole caches.
-	everything = "*"
+	keyPrefix     = "{directory}:"
+	markerKey     = keyPrefix + "complete"
+	rebuildKey    = keyPrefix + "rebuild"
+	signingKey    = keyPrefix + "signing-keys"
+	changeChannel = keyPrefix + "changed"
+	// dropAllMessage is a message on changeChannel. A Reader that receives this message
+	// drops its whole cache. Any other message is the key of one changed entry.
+	dropAllMessage = "*"
 )
 
-// keyBufferSize is the size of the stack buffer in which a key is built. A longer key
-// needs a second allocation.
+// keyBufferSize is the size of the buffer on the stack in which a key is built. A longer
+// key needs one more heap allocation.
 const keyBufferSize = 192
 
 func publicKeyKey(digest [32]byte) string {

@@ -29,24 +29,24 @@ func testLinks(t *testing.T, endpoint clickstream.Endpoint) {
 	f := newFixtureAt(t, endpoint)
 	ctx := t.Context()
 	if _, state := f.target(t, "Anna000key"); state != directory.Unknown {
-		t.Errorf("without the marker, the state of a missing link is %v", state)
+		t.Errorf("without the marker, the state of a missing link is %v, want Unknown", state)
 	}
 	check(t, f.writer.PutLink(ctx, 1, "Anna000key", link("https://a.example/")))
 	if target, state := f.target(t, "Anna000key"); state != directory.Found || target != "https://a.example/" {
-		t.Errorf("without the marker, an existing link is not found: %q %v", target, state)
+		t.Errorf("without the marker, an existing link has the target %q and the state %v, want https://a.example/ and Found", target, state)
 	}
 	f.markComplete(t)
 	if _, state := f.target(t, "anna000key"); state != directory.Absent {
-		t.Errorf("the state of a key in other case is %v, want Absent", state)
+		t.Errorf("the state of the key in lower case is %v, want Absent", state)
 	}
 	// The reader must not cache that a link is absent.
 	check(t, f.writer.PutLink(ctx, 2, "anna000key", link("https://b.example/")))
 	if target, state := f.target(t, "anna000key"); state != directory.Found || target != "https://b.example/" {
-		t.Errorf("after the write, the link is not found: %q %v", target, state)
+		t.Errorf("after the write, the link has the target %q and the state %v, want https://b.example/ and Found", target, state)
 	}
 	// A link and a referral code with the same text are different entries.
 	if _, state := f.reader.ReferralCode(ctx, scope, "Anna000key"); state != directory.Absent {
-		t.Errorf("the state of a code with the text of a link's key is %v", state)
+		t.Errorf("the state of a code with the text of a link's key is %v, want Absent", state)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestWriter_NewestVersionOfLinkRemains(t *testing.T) {
 			check(t, batch.Flush(ctx))
 		}
 		if _, state := f.target(t, key); state != directory.Absent {
-			t.Fatalf("round %d ended with %v", round, state)
+			t.Fatalf("round %d: the state is %v, want Absent, because the deletion has the highest version", round, state)
 		}
 		batch := f.writer.Batch()
 		batch.PutLink(7, key, link("https://c.example/"))
@@ -77,7 +77,7 @@ func TestWriter_NewestVersionOfLinkRemains(t *testing.T) {
 		check(t, batch.Flush(ctx))
 		fresh := directory.NewReader(f.client, time.Now)
 		if entry, state := fresh.Link(ctx, key); state != directory.Found || entry.TargetUrl != "https://c.example/" {
-			t.Fatalf("round %d, after a newer write: %v %v", round, entry, state)
+			t.Fatalf("round %d: after a newer write, the entry is %v with the state %v, want the target https://c.example/", round, entry, state)
 		}
 	}
 }
@@ -99,7 +99,7 @@ func testSubscribedReaderDropsChangedLink(t *testing.T, endpoint clickstream.End
 				return
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("got %q %v, want %q %v", target, state, wantTarget, wantState)
+				t.Fatalf("after 20 s, the link has the target %q and the state %v, want %q and %v", target, state, wantTarget, wantState)
 			}
 		}
 	}
@@ -120,13 +120,13 @@ func TestReader_FindsCachedLinkWithoutRedis(t *testing.T) {
 	f.markComplete(t)
 	check(t, f.writer.PutLink(t.Context(), 1, "Anna000key", link("https://a.example/")))
 	if _, state := f.target(t, "Anna000key"); state != directory.Found {
-		t.Fatal(state)
+		t.Fatalf("the state of the link is %v, want Found", state)
 	}
 	server.Kill9()
 	if _, state := f.target(t, "Anna000key"); state != directory.Found {
-		t.Error("without Redis, a cached link is not found")
+		t.Errorf("without Redis, the state of a cached link is %v, want Found", state)
 	}
 	if _, state := f.target(t, "0000000000"); state != directory.Unknown {
-		t.Error("without Redis, the state of a link that is not cached is not Blind")
+		t.Errorf("without Redis, the state of a link that is not cached is %v, want Unknown", state)
 	}
 }

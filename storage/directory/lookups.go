@@ -5,7 +5,8 @@ import "sync"
 // lookups lets simultaneous requests for a key share one read from Redis. A request
 // shares a read only if the read starts after the request has arrived. Therefore the
 // result includes every write that was acknowledged before the request was sent. For each
-// key, at most one read runs and at most one read waits for it to end.
+// key, at most one read is running, and at most one other read waits for the end of the
+// running read.
 type lookups struct {
 	mu   sync.Mutex
 	last map[string]*sharedLookup // the newest unfinished read of each key
@@ -23,20 +24,21 @@ type sharedLookup struct {
 func newLookups() *lookups { return &lookups{last: make(map[string]*sharedLookup)} }
 
 // do returns the result of a read that has started after the call of do. If the running
-// read fails, the read that waits for it is not made, and its requests fail too.
-// Otherwise they would wait for the same timeout again.
+// read fails, the waiting read is not made, and the requests that share the waiting read
+// fail too. Otherwise these requests would wait for a second timeout.
 func (l *lookups) do(key string, read func() (any, State)) (any, State) {
 	l.mu.Lock()
-	running := l.last[key]
-	if running != nil && !running.started {
+	previous := l.last[key]
+	if previous != nil && !previous.started {
 		l.mu.Unlock()
-		<-running.done
-		return running.value, running.state
+		<-previous.done
+		return previous.value, previous.state
 	}
-	own := &sharedLookup{started: running == nil, done: make(chan struct{}), state: Unknown}
+	own := &sharedLookup{started: previous == nil, done: make(chan struct{}), state: Unknown}
 	l.last[key] = own
 	l.mu.Unlock()
-	// Deferred, so that the other requests do not wait forever if read panics.
+	// The function is deferred, so that the other requests do not wait forever if read
+	// panics.
 	defer func() {
 		l.mu.Lock()
 		if l.last[key] == own {
@@ -46,12 +48,12 @@ func (l *lookups) do(key string, read func() (any, State)) (any, State) {
 		close(own.done)
 	}()
 
-	if running != nil {
-		<-running.done
+	if previous != nil {
+		<-previous.done
 		l.mu.Lock()
 		own.started = true
 		l.mu.Unlock()
-		if running.state == Unknown {
+		if previous.state == Unknown {
 			return nil, Unknown
 		}
 	}

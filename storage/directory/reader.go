@@ -16,23 +16,24 @@ type State int
 
 // The results of a look-up.
 const (
-	// Unknown means that it is unknown whether the entry exists. Redis did not respond, or
-	// the entry is missing and the directory is not complete.
+	// Unknown means that Redis did not respond, or that the entry is missing and the
+	// directory is not complete. It is unknown whether the entry exists.
 	Unknown State = iota
 	// Found means that the entry exists.
 	Found
-	// Absent means that the entry does not exist. The directory is complete.
+	// Absent means that the entry does not exist. An entry is absent if it has been
+	// deleted, or if it is missing and the directory is complete.
 	Absent
 )
 
-// lookupTimeout is the timeout of one read. A click waits for at most two reads. Then it
-// is accepted without the entry.
+// lookupTimeout is the timeout of one read. The collector waits for at most two reads per
+// look-up. Then it accepts the click without the entry.
 const lookupTimeout = 250 * time.Millisecond
 
 // Reader looks up entries. It caches usable entries: active codes, active links and keys
-// that are not revoked. It reads absent and unusable entries from Redis each time, so
-// that an entry works as soon as it is in Redis. A Reader is safe for concurrent use. The
-// entries that it returns are shared and must not be changed.
+// that are not revoked. It reads all other entries from Redis each time, so that a new or
+// activated entry works at once. A Reader is safe for concurrent use. The returned
+// entries are shared with other callers and must not be changed.
 type Reader struct {
 	client  redis.UniversalClient
 	cache   *cache
@@ -76,7 +77,7 @@ func lookup[T any, M interface {
 		return value.(M), Found
 	}
 	value, state := r.lookups.do(key, func() (any, State) {
-		// An earlier read, which this read has waited for, may have cached the entry.
+		// This read may have waited for an earlier read, which may have cached the entry.
 		if value, ok := r.cache.get(key); ok {
 			return value, Found
 		}
@@ -129,8 +130,8 @@ func (r *Reader) fetch(ctx context.Context, key string) (payload string, state S
 const resubscribeDelay = 500 * time.Millisecond
 
 // Run subscribes to changes until ctx ends. It drops a cached entry when a change of the
-// entry is published. Messages that are published without a subscription are lost, so
-// each new subscription drops the whole cache.
+// entry is published. The Reader does not receive messages that are published while it is
+// not subscribed, so it drops its whole cache after each new subscription.
 func (r *Reader) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.listen(ctx)
@@ -142,7 +143,7 @@ func (r *Reader) Run(ctx context.Context) {
 }
 
 func (r *Reader) listen(ctx context.Context) {
-	subscription := r.client.Subscribe(ctx, channel)
+	subscription := r.client.Subscribe(ctx, changeChannel)
 	defer func() { _ = subscription.Close() }()
 	// The library pings an idle connection. If the connection is broken, it reconnects,
 	// subscribes again and delivers a Subscription to the channel.
@@ -155,7 +156,7 @@ func (r *Reader) listen(ctx context.Context) {
 			if !open {
 				return
 			}
-			if m, ok := message.(*redis.Message); ok && m.Payload != everything {
+			if m, ok := message.(*redis.Message); ok && m.Payload != dropAllMessage {
 				r.cache.drop(m.Payload)
 			} else {
 				r.cache.dropAll()

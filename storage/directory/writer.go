@@ -17,7 +17,7 @@ import (
 // setIfNewer stores the version ARGV[1] and the value ARGV[2] under KEYS[1], unless the
 // stored version is equal or newer. It returns 1 if it has stored the value. If ARGV[3]
 // is not empty, it is the channel on which the script publishes the change. One script
-// does both, so that a writer cannot fail between the two steps.
+// stores and publishes, so that a writer cannot fail between the two steps.
 var setIfNewer = redis.NewScript(`
 local stored = redis.call('GET', KEYS[1])
 if stored then
@@ -35,7 +35,7 @@ return 1
 `)
 
 // markComplete sets the marker KEYS[1] if KEYS[2] still contains the rebuild token
-// ARGV[1]. It then publishes a message on the channel ARGV[2] that makes Readers drop
+// ARGV[1]. It then publishes dropAllMessage on the channel ARGV[2], so that Readers drop
 // their caches.
 var markComplete = redis.NewScript(`
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then
@@ -92,7 +92,7 @@ func (w *Writer) put(ctx context.Context, version int64, key string, entry proto
 	if err != nil {
 		return err
 	}
-	if err := setIfNewer.Run(ctx, w.client, []string{key}, digits, value, channel).Err(); err != nil {
+	if err := setIfNewer.Run(ctx, w.client, []string{key}, digits, value, changeChannel).Err(); err != nil {
 		return fmt.Errorf("directory: %w", err)
 	}
 	return nil
@@ -109,15 +109,17 @@ func encode(version int64, entry proto.Message) (digits string, value []byte, er
 	return digits, value, err
 }
 
-// Complete reports whether the marker exists. If it does not, the core must rebuild the
-// directory: it calls BeginRebuild, writes all entries in batches and calls MarkComplete.
+// Complete reports whether the directory is complete. If it is not, the core must rebuild
+// the directory: it calls BeginRebuild, writes all entries in batches and calls
+// MarkComplete.
 func (w *Writer) Complete(ctx context.Context) (bool, error) {
 	n, err := w.client.Exists(ctx, markerKey).Result()
 	return n == 1, err
 }
 
-// Rebuild identifies one attempt to fill the directory. Its token is stored in the same
-// Redis as the entries, so Redis cannot lose all entries without the token.
+// Rebuild identifies one rebuild of the directory. Redis stores its token together with
+// the entries. If Redis loses all entries, it also loses the token, and the rebuild can
+// no longer be completed.
 type Rebuild struct{ token string }
 
 // BeginRebuild starts a rebuild. An earlier rebuild can no longer be completed.
@@ -133,7 +135,7 @@ func (w *Writer) BeginRebuild(ctx context.Context) (Rebuild, error) {
 // false if Redis has lost its data since the rebuild began, or if another rebuild has
 // begun. The caller must then check Complete again.
 func (w *Writer) MarkComplete(ctx context.Context, rebuild Rebuild) (bool, error) {
-	n, err := markComplete.Run(ctx, w.client, []string{markerKey, rebuildKey}, rebuild.token, channel).Int()
+	n, err := markComplete.Run(ctx, w.client, []string{markerKey, rebuildKey}, rebuild.token, changeChannel).Int()
 	if err != nil {
 		return false, fmt.Errorf("directory: %w", err)
 	}
@@ -145,7 +147,7 @@ func (w *Writer) MarkComplete(ctx context.Context, rebuild Rebuild) (bool, error
 type Batch struct {
 	writer *Writer
 	// channel is the channel on which each write is published. If it is empty, Flush
-	// publishes only one message, after which Readers drop their whole caches.
+	// publishes only one message, dropAllMessage.
 	channel string
 	writes  []batchWrite
 	err     error
@@ -156,13 +158,13 @@ type batchWrite struct {
 	value       []byte
 }
 
-// Batch returns an empty batch for many entries. After its Flush, Readers drop their
-// whole caches. A thousand writes are a good size.
+// Batch returns an empty batch for many entries. After the Flush of this batch, Readers
+// drop their whole caches. A batch should have about a thousand writes.
 func (w *Writer) Batch() *Batch { return &Batch{writer: w} }
 
-// Changes returns an empty batch for a few entries. After its Flush, Readers drop only
-// these entries from their caches.
-func (w *Writer) Changes() *Batch { return &Batch{writer: w, channel: channel} }
+// Changes returns an empty batch for a few entries. After the Flush of this batch,
+// Readers drop only these entries from their caches.
+func (w *Writer) Changes() *Batch { return &Batch{writer: w, channel: changeChannel} }
 
 // PutPublicKey adds the write of Writer.PutPublicKey to the batch.
 func (b *Batch) PutPublicKey(version int64, digest [32]byte, entry *edgev1.PublicKeyEntry) {
@@ -204,7 +206,7 @@ func (b *Batch) add(version int64, key string, entry proto.Message) {
 }
 
 // Flush sends the collected writes and empties the batch. After an error, some of the
-// writes may have been stored. It is safe to repeat them.
+// writes may have been stored. It is safe to repeat the writes.
 func (b *Batch) Flush(ctx context.Context) error {
 	writes, err := b.writes, b.err
 	b.writes, b.err = nil, nil
@@ -214,16 +216,16 @@ func (b *Batch) Flush(ctx context.Context) error {
 	changed, err := b.send(ctx, writes)
 	if err != nil && strings.Contains(err.Error(), "NOSCRIPT") {
 		// Redis does not have the script, for example after a restart or a failover. EVAL
-		// loads it on the node that has the keys. SCRIPT LOAD would have to be sent to
-		// every node of a Cluster.
+		// loads the script on the node that has the keys. SCRIPT LOAD would have to be
+		// sent to every node of a Cluster.
 		var stored int
 		first := writes[0]
 		stored, err = setIfNewer.Eval(ctx, b.writer.client, []string{first.key}, first.digits, first.value, b.channel).Int()
 		changed = changed || stored == 1
 		if err == nil {
-			var rest bool
-			rest, err = b.send(ctx, writes[1:])
-			changed = changed || rest
+			var restChanged bool
+			restChanged, err = b.send(ctx, writes[1:])
+			changed = changed || restChanged
 		}
 	}
 	if err != nil {
@@ -232,12 +234,14 @@ func (b *Batch) Flush(ctx context.Context) error {
 	if !changed || b.channel != "" {
 		return nil
 	}
-	if err := b.writer.client.Publish(ctx, channel, everything).Err(); err != nil {
+	if err := b.writer.client.Publish(ctx, changeChannel, dropAllMessage).Err(); err != nil {
 		return fmt.Errorf("directory: %w", err)
 	}
 	return nil
 }
 
+// send sends the writes in one round trip. changed is true if Redis has stored at least
+// one of them, because its version was newer.
 func (b *Batch) send(ctx context.Context, writes []batchWrite) (changed bool, err error) {
 	commands, err := b.writer.client.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, write := range writes {
