@@ -1,24 +1,26 @@
 // Package ratelimit enforces limits of the form "at most N in any 60 seconds".
 //
-// A window consists of one-second buckets: the current second and the 60 seconds before
-// it. An admitted request counts until its bucket has left the window. Therefore any
-// period of 60 seconds contains at most N requests, and a request may be refused for up
-// to one second longer than necessary. Refused requests do not count.
+// A limit applies to each subject separately, for example to each IP address. All
+// processes count the requests of a subject in one shared window in Redis. A window
+// consists of one-second buckets: the current second and the 60 seconds before it. An
+// admitted request counts until its bucket has left the window. Therefore any period of
+// 60 seconds contains at most N requests, and a request may be refused for up to one
+// second longer than necessary. Refused requests do not count.
 //
 // The package has two implementations:
 //
 //	Limiter: makes one call of Redis before each request. It is for limits that must be
 //	         exact. Simultaneous requests of a subject share a call.
-//	Lease:   fetches blocks of tokens in advance. It is for clicks, which must not wait
-//	         for Redis.
+//	Lease:   takes tokens from the shared window in blocks. A token admits one request,
+//	         so most requests need no call of Redis. It is for clicks.
 //
-// Both also have a local window with the requests that this process has admitted. If
-// Redis does not respond within 50 ms (Options.Timeout), the local window decides.
-// Therefore a limit is always enforced, and requests are not refused because Redis fails.
+// Both also count the requests that this process has admitted in a local window. If Redis
+// does not respond within 50 ms (Options.Timeout), the local window decides. Therefore a
+// failure of Redis neither disables the limits nor makes requests fail.
 //
-// Without Redis, each process admits up to N requests, because no process has the common
-// count. Differences between the clocks of the processes are not corrected. A difference
-// of one second makes the window inexact by one second.
+// Without Redis, each process admits up to N requests, because it does not know the
+// requests of the other processes. Differences between the clocks of the processes are
+// not corrected. A difference of one second makes the window inexact by one second.
 //
 // In Redis, the key of a window is an HMAC of its subject. Therefore dumps and
 // append-only files contain no IP addresses and no API keys.
@@ -49,13 +51,14 @@ type Result struct {
 	Allowed bool
 	Limit   int64
 	// Remaining is the number of further requests that the window allows. Other processes
-	// may have used some of them since the last call of Redis.
+	// may have admitted some of these requests since the last call of Redis.
 	Remaining int64
-	// RetryAfter is set if the request was refused. After this time a request succeeds,
-	// unless other requests came before it. It is in whole seconds, at least one.
+	// RetryAfter is set if the request was refused. After this time a new request
+	// succeeds, unless other requests are admitted first. The value is in whole seconds,
+	// at least one.
 	RetryAfter time.Duration
-	// ResetAfter is the time until the window is empty if no more requests come. It is in
-	// whole seconds, rounded up.
+	// ResetAfter is the time until the window is empty if no more requests arrive. The
+	// value is in whole seconds, rounded up.
 	ResetAfter time.Duration
 }
 
@@ -76,12 +79,13 @@ type Options struct {
 	HashKey []byte
 	// Now returns the current time. nil means time.Now.
 	Now func() time.Time
-	// Log receives one line per minute while Redis does not respond. nil means no log.
+	// Log receives at most one line per minute while Redis does not respond. nil means no
+	// log.
 	Log *slog.Logger
 	// Fallback is called for every decision that was made without Redis. It may be nil.
 	Fallback func(zone string)
-	// Timeout is the timeout of a call of Redis. 0 means 50 ms. A request waits for at
-	// most one call and the remaining time of the call before it.
+	// Timeout is the timeout of a call of Redis. 0 means 50 ms. A request waits at most
+	// for the end of a running call and for one more call.
 	Timeout time.Duration
 }
 
@@ -108,27 +112,29 @@ func windowKey(hashKey []byte, zone, subject string) string {
 	return "limit:{" + zone + ":" + hex.EncodeToString(mac.Sum(nil)[:16]) + "}"
 }
 
-// acquireScript takes tokens from the shared window KEYS[1]. The window is a hash with
-// one row per holder. A row consists of the number of the call that wrote it, the sum of
-// its counts, and pairs of second and count in ascending order of seconds. Each number
-// has four bytes. Buckets that have left the window are always at the start of a row.
+// acquireScript takes tokens from the shared window KEYS[1]. The window is a Redis hash.
+// Each holder of tokens has one row in it: each Lease has its own row, and all Limiters
+// share the row of the holder "". A row consists of the number of the call that wrote it,
+// the sum of its counts, and its buckets. A bucket is a second and a count. The buckets
+// are in ascending order of their seconds. Each number has four bytes.
 //
 // The arguments are the current time in ms, the limit, the requested number of tokens,
-// the number of buckets in the window, and the holder. A holder that maintains its row
-// itself also sends the whole row. The script then replaces the stored row, unless a
-// later call has written the stored row. In that case this call has arrived late, and its
-// caller no longer waits for the result. If the client of a Cluster sends a call twice,
-// it counts once.
+// the number of buckets in the window, and the name of the holder. A Lease also sends its
+// whole row, and the script replaces the stored row by it. If a later call has written
+// the stored row, the script changes nothing: this call has arrived late, and its caller
+// no longer waits for the result. The client of a Cluster may send a call twice. Because
+// the second call replaces the row with the same row, its tokens count once.
 //
-// The script returns the number of granted tokens, the sum of the window afterwards, the
-// time in ms until one more token is free (0 if all requested tokens were granted) and
-// the time in ms until the window is empty.
+// The script returns the number of granted tokens, the sum of the window after the grant,
+// the time in ms until one more token is free (0 if all requested tokens were granted)
+// and the time in ms until the window is empty.
 var acquireScript = redis.NewScript(`
 local now, limit, want, span, holder, sent = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local second = math.floor(now / 1000)
 local rows, total, newest = {}, 0, second - span
--- take adds the counts of a row that are still in the window to total. It returns the
--- number of the row's call, its sum and its buckets.
+-- take removes the buckets of a row that have left the window and adds the other buckets
+-- to total. It returns the number of the call that wrote the row, the sum of the remaining
+-- buckets and these buckets.
 local function take(row)
   local number, sum, from = struct.unpack('>I4I4', row)
   while from < #row do

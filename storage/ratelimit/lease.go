@@ -14,30 +14,32 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Lease counts requests in blocks of tokens. A block is 1.2 percent of the limit (12 of
-// 1,000), but at least one token. Lease takes a block from the shared window, uses its
-// tokens for one second and then returns the unused tokens. A request waits for Redis
-// only if the block of its subject is used up. All requests that wait share one call.
+// Lease admits requests with blocks of tokens. A block is 1.2 percent of the limit (12 of
+// 1,000), but at least one token. For each subject, Lease takes a block from the shared
+// window, uses its tokens for one second and then returns the unused tokens. A request
+// waits for Redis only if the block of its subject has no token left. All requests of a
+// subject that wait share one call.
 //
 //	shared window:  … [second g: 12 for collector A, 4 for B] …   62 buckets
 //	collector A:    block of second g, 9 tokens left, valid for one second after the call
 //
 // A block counts in the shared window from the second g of its call. Its last token may
-// be used one second later and must then count for 60 more seconds. Therefore the window
-// has one bucket more than the window of a Limiter.
+// be used one second later, and the request must then count for 60 more seconds.
+// Therefore the window has one bucket more than the window of a Limiter.
 //
-// Each process has its own row in the shared window and sends the whole row with each
-// call. Therefore the next call corrects the row after a call without a response, or
-// after an outage in which the process admitted requests without Redis. If a call arrives
-// after a later call, it has no effect.
+// For each subject, a process has its own row in the shared window. It sends the whole
+// row with each call. Therefore the next call corrects the row after a call without a
+// response, or after an outage in which the process admitted requests without Redis. If a
+// call arrives after a later call, it has no effect.
 //
-// One process admits exactly the limit. Several processes together never admit more than
-// the limit. They can admit less, by at most one block for each other process.
+// A single process admits exactly the limit. While Redis responds, several processes
+// together never admit more than the limit. They may admit less, because each process may
+// hold a block with unused tokens.
 type Lease struct {
-	client redis.UniversalClient
-	opt    Options
-	holder string
-	warned logLimiter
+	client   redis.UniversalClient
+	opt      Options
+	holder   string
+	warnings logLimiter
 
 	mu       sync.Mutex
 	subjects *simplelru.LRU[subjectKey, *subject]
@@ -50,49 +52,56 @@ type Lease struct {
 type subjectKey struct{ zone, subject string }
 
 const (
+	// leaseSpan is the number of buckets in the window of a Lease.
 	leaseSpan = span + 1
-	leaseTime = time.Second
+	// blockLifetime is the time for which the tokens of a block can be used.
+	blockLifetime = time.Second
 	// blockPermille is the size of a block in thousandths of the limit.
 	blockPermille = 12
-	// refusalFor is the time for which a refusal is repeated without a call of Redis. It
-	// is short, because other processes may return tokens.
-	refusalFor = 50 * time.Millisecond
-	sweepEvery = 200 * time.Millisecond
+	// refusalLifetime is the time for which a refusal is repeated without a call of
+	// Redis. It is short, because other processes may return tokens.
+	refusalLifetime = 50 * time.Millisecond
+	// sweepInterval is the time between two searches for expired blocks.
+	sweepInterval = 200 * time.Millisecond
 	// returnTimeout limits the time to return tokens when the process ends.
 	returnTimeout = time.Second
 )
 
-// subject is the part of a subject's window that belongs to this process.
+// subject is the state of one subject in this process: its tokens, and its row in the
+// shared window.
 type subject struct {
 	mu   sync.Mutex
 	key  string
 	zone Zone
-	// holder is the name of this object's row in the shared window. It is unique for each
-	// object. If a subject is evicted and created again, the new object must not
-	// overwrite the row of the old one.
+	// holder is the name of the row in the shared window. It is unique for each object of
+	// this type. If a subject is evicted and created again, the new object must not
+	// overwrite the row of the old object.
 	holder string
 	// used counts the used tokens by the second of their block.
 	used window
 
-	// The current block: the number of unused tokens, the second in which the block was
+	// The current block: the number of its unused tokens, the second in which it was
 	// granted and the time at which it expires.
-	left    int64
-	granted int64
-	expires time.Time
+	unused       int64
+	blockSecond  int64
+	blockExpires time.Time
 
-	// unsettled is true if the row in the shared window may differ from the used tokens.
+	// unsettled is true if the row in the shared window may differ from the tokens of
+	// this process, so that it must be written again.
 	unsettled bool
-	// calls is the number of calls. It is sent with each call, so that Redis can ignore a
-	// call that arrives after a later one.
+	// calls is the number of calls. It is sent with each call, so that the script can
+	// ignore a call that arrives after a later call.
 	calls int64
-	// calling is closed when the running call has returned. It is nil if no call runs.
-	calling chan struct{}
+	// callDone is closed when the running call has returned. It is nil if no call is
+	// running.
+	callDone chan struct{}
 
 	// Requests before refusedUntil are refused with refusal.
 	refusedUntil time.Time
 	refusal      Result
 
-	// sum and reset are the last values that the shared window had.
+	// sum is the number of tokens in the shared window. reset is the time in ms until the
+	// window is empty. Both are from the response to the last call.
 	sum, reset int64
 }
 
@@ -117,16 +126,16 @@ func (l *Lease) Take(ctx context.Context, zone Zone, name string) Result {
 		case s.used.total >= zone.Limit:
 			// This process has used the whole limit, so the shared window is full too.
 			return s.refuse(now, zone.Limit)
-		case s.left > 0:
-			s.left--
-			s.used.add(s.granted, 1)
-			return Result{Allowed: true, Limit: zone.Limit, Remaining: max(0, zone.Limit-s.sum) + s.left, ResetAfter: seconds(s.reset)}
+		case s.unused > 0:
+			s.unused--
+			s.used.add(s.blockSecond, 1)
+			return Result{Allowed: true, Limit: zone.Limit, Remaining: max(0, zone.Limit-s.sum) + s.unused, ResetAfter: seconds(s.reset)}
 		case now.Before(s.refusedUntil):
 			return s.refusal
 		case l.paused(now):
 			return l.decideLocally(s, now)
-		case s.calling != nil:
-			returned := s.calling
+		case s.callDone != nil:
+			returned := s.callDone
 			s.mu.Unlock()
 			<-returned // for at most Options.Timeout
 			s.mu.Lock()
@@ -136,16 +145,16 @@ func (l *Lease) Take(ctx context.Context, zone Zone, name string) Result {
 	}
 }
 
-// blockSize returns the number of tokens in a block. With 12 of 1,000, four processes
-// together leave at most 3.6 percent of a limit unused.
+// blockSize returns the number of tokens in a block. When one of four processes refuses a
+// request, the other three hold at most 3.6 percent of the limit in unused tokens.
 func blockSize(limit int64) int64 { return max(1, limit*blockPermille/1000) }
 
 // call requests a block of want tokens and writes the row of s to the shared window. If
-// want is 0, it only writes the row. The caller must have locked s.mu. call unlocks it
+// want is 0, it only writes the row. The caller must have locked s.mu. call unlocks s.mu
 // while it waits for Redis.
 func (l *Lease) call(ctx context.Context, s *subject, now time.Time, want int64) {
 	returned := make(chan struct{})
-	s.calling = returned
+	s.callDone = returned
 	// expire sets unsettled again if the block expires during the call.
 	s.unsettled = false
 	s.calls++
@@ -153,7 +162,7 @@ func (l *Lease) call(ctx context.Context, s *subject, now time.Time, want int64)
 	s.mu.Unlock()
 	granted, sum, retry, reset, err := l.opt.acquire(ctx, l.client, s.key, now.UnixMilli(), limit, want, leaseSpan, s.holder, row)
 	s.mu.Lock()
-	s.calling = nil
+	s.callDone = nil
 	close(returned)
 	if err != nil {
 		// It is unknown whether the row was written and whether a block was granted.
@@ -166,18 +175,18 @@ func (l *Lease) call(ctx context.Context, s *subject, now time.Time, want int64)
 	case want == 0:
 	case granted == 0:
 		s.refusal = Result{Limit: limit, RetryAfter: seconds(retry), ResetAfter: seconds(reset)}
-		s.refusedUntil = now.Add(refusalFor)
+		s.refusedUntil = now.Add(refusalLifetime)
 	default:
-		s.left, s.granted, s.expires = granted, now.Unix(), now.Add(leaseTime)
+		s.unused, s.blockSecond, s.blockExpires = granted, now.Unix(), now.Add(blockLifetime)
 	}
 }
 
-// row returns the used tokens and the unused tokens of the current block, in the format
-// of the shared window.
+// row returns the row of s for the shared window. It contains the used tokens and the
+// unused tokens of the current block.
 func (s *subject) row() []byte {
 	tokens := window{buckets: slices.Clone(s.used.buckets), total: s.used.total}
-	if s.left > 0 {
-		tokens.add(s.granted, s.left)
+	if s.unused > 0 {
+		tokens.add(s.blockSecond, s.unused)
 	}
 	row := make([]byte, 0, 8+8*len(tokens.buckets))
 	row = appendUint32(appendUint32(row, s.calls), tokens.total)
@@ -187,16 +196,16 @@ func (s *subject) row() []byte {
 	return row
 }
 
-// appendUint32 appends n as four bytes. These can represent seconds until the year 2106
-// and counts up to four billion. No realistic limit is higher.
+// appendUint32 appends n as four bytes. Four bytes can represent seconds until the year
+// 2106 and counts up to four billion. No realistic limit is higher.
 func appendUint32(row []byte, n int64) []byte {
 	return binary.BigEndian.AppendUint32(row, uint32(n)) //nolint:gosec // see above
 }
 
-// expire ends the current block if its time is over.
+// expire drops the unused tokens of the current block if the block has expired.
 func (s *subject) expire(now time.Time) {
-	if s.left > 0 && !now.Before(s.expires) {
-		s.left = 0
+	if s.unused > 0 && !now.Before(s.blockExpires) {
+		s.unused = 0
 		s.unsettled = true
 	}
 }
@@ -235,14 +244,14 @@ func (l *Lease) pause(now time.Time, zone string, cause error) {
 	l.mu.Lock()
 	l.pauseUntil = now.Add(redisPause)
 	l.mu.Unlock()
-	if !errors.Is(cause, errNoRedis) && l.warned.allow(now) {
+	if !errors.Is(cause, errNoRedis) && l.warnings.allow(now) {
 		l.opt.Log.Warn("rate limits are counted by this process alone, because Redis fails", "zone", zone, "error", cause)
 	}
 }
 
-// subject returns the object of a subject in a zone and creates it if necessary. If there
-// are maxSubjects objects, the new one evicts the least recently used. The tokens that
-// the evicted object has used stay in the shared window.
+// subject returns the state of a subject in a zone and creates it if necessary. If there
+// are already maxSubjects objects, the new object evicts the least recently used object.
+// The tokens of the evicted object stay in the shared window.
 func (l *Lease) subject(zone Zone, name string) *subject {
 	key := subjectKey{zone.Name, name}
 	l.mu.Lock()
@@ -262,7 +271,7 @@ func (l *Lease) subject(zone Zone, name string) *subject {
 // Run returns the unused tokens of expired blocks until ctx ends. Then it returns all
 // unused tokens.
 func (l *Lease) Run(ctx context.Context) {
-	ticker := time.NewTicker(sweepEvery)
+	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
 	for {
 		select {
@@ -287,15 +296,15 @@ func (l *Lease) sweep(ctx context.Context) {
 		s.mu.Lock()
 		s.expire(now)
 		s.used.removeOld(now.Unix())
-		if s.unsettled && s.calling == nil {
+		if s.unsettled && s.callDone == nil {
 			l.call(ctx, s, now, 0)
 		}
-		idle := s.left == 0 && s.used.total == 0 && !s.unsettled && s.calling == nil
+		idle := s.unused == 0 && s.used.total == 0 && !s.unsettled && s.callDone == nil
 		s.mu.Unlock()
 		if idle {
 			l.mu.Lock()
-			// A request that already has s can still use it, because the row of s has its
-			// own holder.
+			// A request that has already obtained s can still use it. A new object for
+			// the subject has its own row, so the two do not overwrite each other.
 			l.subjects.Remove(keys[i])
 			l.mu.Unlock()
 		}
@@ -309,15 +318,15 @@ func (l *Lease) returnTokens(ctx context.Context) {
 	_, subjects := l.all()
 	for _, s := range subjects {
 		if ctx.Err() != nil {
-			return // tokens that are not returned count for another minute
+			return // the remaining unused tokens count for another minute
 		}
 		now := l.opt.Now()
 		s.mu.Lock()
-		if s.left > 0 {
-			s.left = 0
+		if s.unused > 0 {
+			s.unused = 0
 			s.unsettled = true
 		}
-		if s.unsettled && s.calling == nil && !l.paused(now) {
+		if s.unsettled && s.callDone == nil && !l.paused(now) {
 			l.call(ctx, s, now, 0)
 		}
 		s.mu.Unlock()

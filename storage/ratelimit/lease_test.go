@@ -17,8 +17,8 @@ import (
 
 var tracking = Zone{Name: "tracking", Limit: 1000}
 
-// burst sends n requests through the leases, with several goroutines for each. It returns
-// the number of admitted requests.
+// burst sends n requests in total through the leases, with several goroutines per lease.
+// It returns the number of admitted requests.
 func burst(leases []*Lease, subject string, n int) int64 {
 	var allowed, sent atomic.Int64
 	var group sync.WaitGroup
@@ -71,8 +71,8 @@ func TestLease_FourProcessesShareTheLimit(t *testing.T) {
 	if allowed < 950 || allowed > 1000 {
 		t.Fatalf("%d of 1400 requests were admitted, want 950 to 1000", allowed)
 	}
-	// The unused tokens of the other three leases must be returned long before their
-	// minute ends.
+	// The other three leases must return their unused tokens after about a second, long
+	// before the tokens leave the window.
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline) && allowed < 1000; time.Sleep(20 * time.Millisecond) {
 		allowed += burst(leases[:1], "a", 5)
 	}
@@ -110,9 +110,9 @@ func TestLease_MatchesOracle(t *testing.T) {
 			for i := range leases {
 				leases[i] = NewLease(client, Options{Timeout: longTimeout, Now: c.now})
 			}
-			// The limit 250 has blocks of 3 tokens, the others have blocks of 1 token.
+			// With the limit 250 a block has 3 tokens. With the other limits it has one.
 			zone := Zone{Name: "test", Limit: rapid.SampledFrom([]int64{5, 20, 250}).Draw(t, "limit")}
-			subject := strconv.FormatInt(runs.Add(1), 10)
+			subject := strconv.FormatInt(lastSubject.Add(1), 10)
 			var reference oracle
 			for range rapid.IntRange(1, 40).Draw(t, "steps") {
 				c.advance(time.Duration(rapid.OneOf(rapid.Int64Range(0, 300), rapid.Int64Range(0, 30_000), rapid.SampledFrom([]int64{999, 1000, 1001, 60_000, 61_000})).Draw(t, "ms")) * time.Millisecond)
@@ -164,7 +164,7 @@ func TestLease_CountsLocallyWithoutRedis(t *testing.T) {
 	}
 
 	// After the restart, the requests that were admitted without Redis must count in the
-	// shared window, also for other processes.
+	// shared window, so that other processes do not admit more requests.
 	server.Restart()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 		c.advance(300 * time.Millisecond)
@@ -179,7 +179,7 @@ func TestLease_CountsLocallyWithoutRedis(t *testing.T) {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatal("the lease did not write its row after the restart")
+			t.Fatal("the lease has not written its row within 20 s after the restart")
 		}
 	}
 	if n := burst([]*Lease{NewLease(client, Options{Now: c.now})}, "a", 20); n != 0 {
@@ -187,7 +187,7 @@ func TestLease_CountsLocallyWithoutRedis(t *testing.T) {
 	}
 }
 
-// A call may be delayed in a buffer until a later call has returned.
+// A call can be delayed on its way to Redis until a later call has returned.
 func TestLease_IgnoresCallThatArrivesLate(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	c := newClock()
@@ -198,11 +198,11 @@ func TestLease_IgnoresCallThatArrivesLate(t *testing.T) {
 	burst([]*Lease{lease}, "a", 895)
 	granted, _, _, _, err := lease.opt.acquire(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, s.holder, late)
 	if err != nil || granted != 0 {
-		t.Fatalf("the late call was granted %d tokens, %v, want none", granted, err)
+		t.Fatalf("the late call returned %d tokens, %v, want 0", granted, err)
 	}
 	other := NewLease(client, Options{Timeout: longTimeout, Now: c.now})
 	if n := burst([]*Lease{other}, "a", 1100); n > 100 || n < 80 {
-		t.Errorf("another process admits %d requests in addition to 900, want 80 to 100", n)
+		t.Errorf("after 900 requests, another process admits %d requests, want 80 to 100", n)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestLease_CallThatIsSentTwiceCountsOnce(t *testing.T) {
 	for range 2 {
 		granted, sum, _, _, err := lease.opt.acquire(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, s.holder, row)
 		if err != nil || granted != 12 || sum != 24 {
-			t.Errorf("%d tokens were granted and the sum is %d, %v, want 12 and 24", granted, sum, err)
+			t.Errorf("the call returned %d tokens, the sum %d and the error %v, want 12 and 24", granted, sum, err)
 		}
 	}
 }
@@ -245,8 +245,8 @@ func BenchmarkLease(b *testing.B) {
 	}
 }
 
-// BenchmarkLeaseWithFullRows measures the time of a call in Redis after a busy minute,
-// when all buckets of the window are in use.
+// BenchmarkLeaseWithFullRows measures the time that Redis needs for a call if all buckets
+// of the window are in use.
 func BenchmarkLeaseWithFullRows(b *testing.B) {
 	for _, collectors := range []int{1, 4} {
 		b.Run(strconv.Itoa(collectors), func(b *testing.B) {
@@ -273,7 +273,7 @@ func BenchmarkLeaseWithFullRows(b *testing.B) {
 			stats := client.InfoMap(b.Context(), "commandstats").Item("Commandstats", "cmdstat_evalsha")
 			var calls, micros int
 			if _, err := fmt.Sscanf(stats, "calls=%d,usec=%d,", &calls, &micros); err != nil || calls == 0 {
-				b.Fatal(stats, err)
+				b.Fatalf("read the calls and microseconds from %q: %v", stats, err)
 			}
 			b.ReportMetric(float64(micros)/float64(calls), "redis-µs/call")
 		})

@@ -11,23 +11,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Limiter counts each request in the shared window before it is admitted. It is safe
-// for concurrent use.
+// Limiter counts each request in the shared window before it admits the request. It is
+// safe for concurrent use.
 type Limiter struct {
-	client redis.UniversalClient
-	opt    Options
-	warned logLimiter
+	client   redis.UniversalClient
+	opt      Options
+	warnings logLimiter
 
 	mu    sync.Mutex
 	local *simplelru.LRU[string, *window]
 	calls map[string]*sharedCall // the newest unfinished call of each key
 }
 
-// sharedCall is a call of Redis for all requests of a subject that arrive while the
-// previous call is running. Therefore at most one call per subject runs. If no call is
-// running, a request starts its call at once.
+// sharedCall is a call of Redis for several requests of one subject. Requests that arrive
+// while a call is running wait for the end of this call and then share the next call. If
+// no call is running, a request starts its call at once. Therefore at most one call per
+// subject is running.
 type sharedCall struct {
-	previous *sharedCall // the running call; nil if there is none
+	previous *sharedCall // the call that must end first; nil if there is none
 	started  bool        // no more requests can join the call
 	want     int64       // number of requests
 
@@ -49,7 +50,7 @@ func (l *Limiter) Allow(ctx context.Context, zone Zone, subject string) Result {
 	key := windowKey(l.opt.HashKey, zone.Name, subject)
 	nowMs := l.opt.Now().UnixMilli()
 	// The shared window includes the requests of the local window. If the local window is
-	// full, the shared one is full too, so no call is necessary.
+	// full, the shared window is full too, so no call is necessary.
 	if full, refusal := l.localWindowFull(key, nowMs, zone.Limit); full {
 		return refusal
 	}
@@ -83,11 +84,12 @@ func (l *Limiter) join(key string) (call *sharedCall, position int64) {
 	return call, call.want - 1
 }
 
-// makeCall waits for the previous call to end and then makes this one. If the previous
-// call failed, this one fails without a call of Redis. Otherwise its requests would wait
-// for the same timeout again.
+// makeCall waits until the previous call has ended and then makes the given call. If the
+// previous call has failed, the given call fails without a call of Redis. Otherwise its
+// requests would wait for a second timeout.
 func (l *Limiter) makeCall(ctx context.Context, zone Zone, key string, call *sharedCall) {
-	// Deferred, so that the other requests do not wait forever after a panic.
+	// The function is deferred, so that the other requests do not wait forever after a
+	// panic.
 	defer func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -97,7 +99,7 @@ func (l *Limiter) makeCall(ctx context.Context, zone Zone, key string, call *sha
 		close(call.done)
 	}()
 	if previous := call.previous; previous != nil {
-		call.previous = nil // otherwise all earlier calls stay in memory
+		call.previous = nil // without this, all earlier calls would stay in memory
 		if <-previous.done; previous.err != nil {
 			call.err = previous.err
 			return
@@ -120,8 +122,9 @@ var (
 	errAbandoned = errors.New("the call of Redis was abandoned")
 )
 
-// acquire runs acquireScript on the shared window key. A holder that maintains its row
-// itself passes the row. If row is nil, Redis maintains it.
+// acquire runs acquireScript on the shared window with the given key. The caller passes
+// the row that replaces the stored row of the holder. If row is nil, the script adds the
+// granted tokens to the stored row.
 func (o *Options) acquire(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, want, span int64, holder string, row []byte) (granted, sum, retry, reset int64, err error) {
 	if client == nil {
 		return 0, 0, 0, 0, errNoRedis
@@ -140,8 +143,8 @@ func (o *Options) acquire(ctx context.Context, client redis.UniversalClient, key
 	return reply[0], reply[1], reply[2], reply[3], nil
 }
 
-// localWindowFull reports whether the local window of a key is full. If it is, refusal is
-// the result for the request.
+// localWindowFull reports whether the local window of a key is full. If it is full,
+// refusal is the result for the request.
 func (l *Limiter) localWindowFull(key string, nowMs, limit int64) (full bool, refusal Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,7 +162,7 @@ func (l *Limiter) localWindowFull(key string, nowMs, limit int64) (full bool, re
 // decideLocally decides without Redis, from the requests that this process has admitted.
 func (l *Limiter) decideLocally(zone Zone, key string, nowMs int64, cause error) Result {
 	l.opt.Fallback(zone.Name)
-	if l.client != nil && l.warned.allow(l.opt.Now()) {
+	if l.client != nil && l.warnings.allow(l.opt.Now()) {
 		l.opt.Log.Warn("rate limits are counted by this process alone, because Redis fails", "zone", zone.Name, "error", cause)
 	}
 	limit := zone.Limit
@@ -178,8 +181,8 @@ func (l *Limiter) decideLocally(zone Zone, key string, nowMs int64, cause error)
 }
 
 // window returns the local window of a key and creates it if necessary. If there are
-// maxSubjects windows, the new one evicts the least recently used. The caller must have
-// locked l.mu.
+// already maxSubjects windows, the new window evicts the least recently used window. The
+// caller must have locked l.mu.
 func (l *Limiter) window(key string) *window {
 	w, ok := l.local.Get(key)
 	if !ok {

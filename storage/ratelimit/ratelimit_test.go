@@ -26,8 +26,8 @@ func connect(t testing.TB, url string) redis.UniversalClient {
 	return client
 }
 
-// longTimeout is the timeout for tests that need the response of Redis, so that they also
-// pass on a slow machine.
+// longTimeout is the timeout for tests that need the response of Redis. It is long, so
+// that these tests also pass on a slow machine.
 const longTimeout = 10 * time.Second
 
 // clock is a fake clock. Its time changes only when the test calls advance.
@@ -42,11 +42,11 @@ func newClock() *clock {
 func (c *clock) now() time.Time          { return time.UnixMilli(c.ms.Load()) }
 func (c *clock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 
-// oracle checks decisions without buckets: it stores the exact time of every admitted
-// request.
+// oracle checks the decisions of a Limiter or Lease. It has no buckets: it stores the
+// exact time in ms of every admitted request.
 type oracle struct{ admitted []int64 }
 
-// count returns the number of admitted requests with from < time <= to.
+// count returns the number of requests that were admitted after from and not after to.
 func (o *oracle) count(from, to int64) int64 {
 	var n int64
 	for _, at := range o.admitted {
@@ -57,26 +57,26 @@ func (o *oracle) count(from, to int64) int64 {
 	return n
 }
 
-// check checks a decision. At most limit requests may be admitted in any 60 s, and a
-// request may be refused only if the window of spanSeconds is full.
+// check checks a decision. At most limit requests may be admitted in any 60 s. A request
+// may be refused only if limit requests were admitted in the last spanSeconds.
 func (o *oracle) check(t *rapid.T, result Result, nowMs, limit, spanSeconds int64) {
 	if result.Allowed {
 		o.admitted = append(o.admitted, nowMs)
 		if n := o.count(nowMs-60_000, nowMs); n > limit {
-			t.Fatalf("%d requests were admitted within 60 s, the limit is %d", n, limit)
+			t.Fatalf("%d requests were admitted within 60 s, want at most %d", n, limit)
 		}
 		return
 	}
 	if n := o.count(nowMs-spanSeconds*1000, nowMs); n < limit {
-		t.Fatalf("a request was refused although the window has %d of %d requests", n, limit)
+		t.Fatalf("a request was refused although the window has %d requests and the limit is %d", n, limit)
 	}
 	if result.RetryAfter < time.Second || result.RetryAfter > time.Duration(spanSeconds)*time.Second || result.RetryAfter%time.Second != 0 {
-		t.Fatalf("invalid RetryAfter %s", result.RetryAfter)
+		t.Fatalf("RetryAfter is %s, want whole seconds from 1 to %d", result.RetryAfter, spanSeconds)
 	}
 }
 
-// runs makes the subjects of the property tests unique.
-var runs atomic.Int64
+// lastSubject is the last subject of the property tests. Each run uses the next number.
+var lastSubject atomic.Int64
 
 func limiterProperty(client redis.UniversalClient) func(*rapid.T) {
 	return func(t *rapid.T) {
@@ -87,7 +87,7 @@ func limiterProperty(client redis.UniversalClient) func(*rapid.T) {
 			instances = append(instances, NewLimiter(client, Options{Timeout: longTimeout, Now: c.now}))
 		}
 		zone := Zone{Name: "test", Limit: rapid.Int64Range(1, 12).Draw(t, "limit")}
-		subject := strconv.FormatInt(runs.Add(1), 10)
+		subject := strconv.FormatInt(lastSubject.Add(1), 10)
 		var reference oracle
 		for range rapid.IntRange(1, 120).Draw(t, "steps") {
 			c.advance(time.Duration(rapid.OneOf(rapid.Int64Range(0, 50), rapid.Int64Range(0, 20_000), rapid.Just(int64(1000))).Draw(t, "ms")) * time.Millisecond)
@@ -127,10 +127,10 @@ func TestLimiter_DoesNotCountRefusedRequests(t *testing.T) {
 			}
 			c.advance(2 * time.Second)
 			if result := limiter.Allow(t.Context(), zone, "a"); !result.Allowed || result.Remaining != 4 {
-				t.Fatalf("after refused requests, the window is not empty: %+v", result)
+				t.Fatalf("the first request in an empty window: got %+v, want Allowed and Remaining 4", result)
 			}
 			if result := limiter.Allow(t.Context(), zone, "b"); !result.Allowed || result.Remaining != 4 {
-				t.Fatalf("two subjects share a window: %+v", result)
+				t.Fatalf("the first request of another subject: got %+v, want Allowed and Remaining 4", result)
 			}
 		})
 	}
@@ -153,7 +153,7 @@ func TestLimiter_CountsLocallyWithoutRedis(t *testing.T) {
 			allowed++
 		}
 	}
-	// This process has used three of the five requests of LocalLimit before.
+	// Before the kill, this process admitted three requests. LocalLimit allows five.
 	if got := fallbacks.Load() - before; allowed != 2 || got != 20 {
 		t.Errorf("%d requests were admitted with %d fallbacks, want 2 and 20", allowed, got)
 	}
@@ -163,7 +163,7 @@ func TestLimiter_CountsLocallyWithoutRedis(t *testing.T) {
 	defer server.Resume()
 	before = fallbacks.Load()
 	if !limiter.Allow(t.Context(), zone, "b").Allowed || fallbacks.Load() == before {
-		t.Error("with a Redis that hangs, the request was refused or not decided locally")
+		t.Error("while Redis hangs, a request was refused or Fallback was not called")
 	}
 }
 
@@ -171,12 +171,12 @@ func TestResult_SetHeaders(t *testing.T) {
 	h := http.Header{}
 	Result{Limit: 1000, RetryAfter: 3 * time.Second, ResetAfter: 61 * time.Second}.SetHeaders(h, "tracking")
 	if h.Get("Retry-After") != "3" || h.Get("RateLimit-Policy") != `"tracking";q=1000;w=60` || h.Get("RateLimit") != `"tracking";r=0;t=3` {
-		t.Error(h)
+		t.Errorf("after a refusal, the headers are %v, want Retry-After 3, q=1000, r=0 and t=3", h)
 	}
 	h = http.Header{}
 	Result{Allowed: true, Limit: 300, Remaining: 12, ResetAfter: 61 * time.Second}.SetHeaders(h, "general")
 	if h.Get("Retry-After") != "" || h.Get("RateLimit") != `"general";r=12;t=61` {
-		t.Error(h)
+		t.Errorf("for an admitted request, the headers are %v, want no Retry-After, r=12 and t=61", h)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestLimiter_KeyDoesNotContainSubject(t *testing.T) {
 	NewLimiter(client, Options{HashKey: []byte("k")}).Allow(t.Context(), Zone{Name: "test", Limit: 1}, "203.0.113.9")
 	keys, err := client.Keys(t.Context(), "*").Result()
 	if err != nil || len(keys) != 1 || keys[0] == "" {
-		t.Fatal(keys, err)
+		t.Fatalf("Redis has the keys %q, %v, want one key", keys, err)
 	}
 	if ttl := client.TTL(t.Context(), keys[0]).Val(); ttl > 62*time.Second || ttl < 60*time.Second {
 		t.Errorf("the window expires after %s, want 60 s to 62 s", ttl)
@@ -234,7 +234,7 @@ func TestLimiter_SimultaneousRequestsShareCall(t *testing.T) {
 	commands := &commandCounter{}
 	client.AddHook(commands)
 
-	// This call is running until all requests have arrived.
+	// The test inserts a running call. It ends this call when all requests have arrived.
 	key, running := windowKey(nil, zone.Name, "a"), &sharedCall{started: true, done: make(chan struct{})}
 	limiter.calls[key] = running
 	results := make(chan Result, waiting)
@@ -256,7 +256,7 @@ func TestLimiter_SimultaneousRequestsShareCall(t *testing.T) {
 		result := <-results
 		switch {
 		case !result.Allowed && result.RetryAfter != 61*time.Second:
-			t.Errorf("RetryAfter is %s, want 61 s, when this second has left the window", result.RetryAfter)
+			t.Errorf("RetryAfter is %s, want 61 s, because the current second leaves the window then", result.RetryAfter)
 		case result.Allowed && remaining[result.Remaining]:
 			t.Errorf("two requests have Remaining %d", result.Remaining)
 		case result.Allowed:
@@ -264,13 +264,13 @@ func TestLimiter_SimultaneousRequestsShareCall(t *testing.T) {
 		}
 	}
 	if len(remaining) != limit-used || !remaining[0] || !remaining[limit-used-1] {
-		t.Errorf("the values of Remaining are %v, want %d values from 0", remaining, limit-used)
+		t.Errorf("the values of Remaining are %v, want 0 to %d", remaining, limit-used-1)
 	}
 	if n := commands.Load(); n != 1 {
 		t.Errorf("%d commands were sent to Redis, want 1", n)
 	}
 	if len(limiter.calls) != 0 {
-		t.Errorf("%d finished calls are still stored", len(limiter.calls))
+		t.Errorf("%d finished calls are still stored, want 0", len(limiter.calls))
 	}
 }
 
@@ -322,8 +322,8 @@ func TestLimiter_MakesNoCallAfterFailedCall(t *testing.T) {
 	}
 }
 
-// If the clocks of two processes differ, each request counts in the second of its own
-// process.
+// If the clocks of two processes differ, each request counts in the second that its own
+// process has.
 func TestLimiter_DifferentClocksShareWindow(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	const limit, skew = 20, 600 * time.Second
@@ -345,12 +345,12 @@ func TestLimiter_DifferentClocksShareWindow(t *testing.T) {
 	}
 	refused := expect("request above the limit", slow, false, 0)
 	if want := span*time.Second + skew; refused.ResetAfter < want-limit*time.Second || refused.ResetAfter > want {
-		t.Errorf("ResetAfter is %s, but the request with the fast clock counts for %s", refused.ResetAfter, want)
+		t.Errorf("ResetAfter is %s, want %s to %s, because the request with the fast clock still counts", refused.ResetAfter, want-limit*time.Second, want)
 	}
 	behind.advance(refused.RetryAfter)
 	expect("request after RetryAfter", slow, true, 0)
 	behind.advance(span * time.Second)
-	expect("request while only the one with the fast clock counts", slow, true, limit-2)
+	expect("request when only the request with the fast clock still counts", slow, true, limit-2)
 	behind.advance(skew)
 	expect("request with an empty window", slow, true, limit-1)
 }

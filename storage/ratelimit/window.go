@@ -3,7 +3,7 @@ package ratelimit
 // window counts requests in one-second buckets, in memory. It is not safe for concurrent
 // use.
 type window struct {
-	span    int64
+	span    int64    // number of seconds
 	buckets []bucket // by second, ascending
 	total   int64
 }
@@ -24,8 +24,8 @@ func (w *window) removeOld(now int64) {
 
 func (w *window) add(second, count int64) {
 	w.total += count
-	// Search from the end, because an earlier second comes only from a clock that was set
-	// back.
+	// Search from the end, because most requests belong to the last second. An earlier
+	// second occurs only if the clock was set back.
 	i := len(w.buckets)
 	for i > 0 && w.buckets[i-1].second > second {
 		i--
