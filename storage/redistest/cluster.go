@@ -17,9 +17,10 @@ import (
 const (
 	clusterMasters = 3
 	clusterSlots   = 16384
-	// readyTimeout limits the wait until the servers of a deployment are connected.
-	readyTimeout = time.Minute
-	readyEvery   = 20 * time.Millisecond
+	// readyTimeout limits the wait until the servers of a deployment are connected to
+	// each other.
+	readyTimeout  = time.Minute
+	readyInterval = 20 * time.Millisecond
 )
 
 // NodeCluster is a private Redis Cluster of three masters without replicas. While a node
@@ -34,9 +35,9 @@ type NodeCluster struct {
 	t testing.TB
 }
 
-// Cluster starts a private Redis Cluster and returns when it is healthy. The cluster is
-// stopped and its data is deleted when the test ends. If a node is down, the others keep
-// working.
+// Cluster starts a private Redis Cluster and returns when the cluster is healthy. When
+// the test ends, the cluster is stopped and its data is deleted. If a node is down, the
+// other nodes keep working.
 func Cluster(t testing.TB) *NodeCluster {
 	t.Helper()
 	c := &NodeCluster{t: t}
@@ -52,8 +53,8 @@ func Cluster(t testing.TB) *NodeCluster {
 			t.Fatalf("redistest: assign slots to node %d: %v", i, err)
 		}
 		for _, other := range c.Nodes[:i] {
-			// The client's method for this command does not send the bus port.
-			if err := client.Do(ctx, "cluster", "meet", "127.0.0.1", other.port, other.bus).Err(); err != nil {
+			// The method ClusterMeet of the client does not send the bus port.
+			if err := client.Do(ctx, "cluster", "meet", "127.0.0.1", other.port, other.busPort).Err(); err != nil {
 				t.Fatalf("redistest: connect node %d to another node: %v", i, err)
 			}
 		}
@@ -63,26 +64,27 @@ func Cluster(t testing.TB) *NodeCluster {
 	return c
 }
 
-// startNode starts a node of a cluster. The node uses the same bus port after a restart,
-// because the other nodes connect to that port.
+// startNode starts a node of a cluster. The other nodes connect to its bus port, so the
+// node uses the same bus port again after a restart.
 func startNode(t testing.TB) *Server {
 	t.Helper()
 	var s *Server
 	s = start(t, func(ctx context.Context, dir string, port int) (*servers.Server, error) {
 		cfg := servers.RedisConfig{Dir: dir, Port: port, Durable: true, Cluster: true}
 		if s != nil {
-			cfg.BusPort = s.bus
+			cfg.BusPort = s.busPort
 		}
 		return servers.StartRedis(ctx, cfg)
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
-	// The format of the line is: <id> <host>:<port>@<bus port> myself,master …
+	// A new node knows only itself, so the response is one line. Its format is:
+	// <id> <host>:<port>@<bus port> myself,master …
 	nodes, err := s.client().ClusterNodes(ctx).Result()
 	_, rest, _ := strings.Cut(nodes, "@")
 	bus, _, _ := strings.Cut(rest, " ")
 	if err == nil {
-		s.bus, err = strconv.Atoi(bus)
+		s.busPort, err = strconv.Atoi(bus)
 	}
 	if err != nil {
 		t.Fatalf("redistest: read the bus port of a node: %v", err)
@@ -114,7 +116,7 @@ func (c *NodeCluster) AwaitHealthy() {
 	}
 }
 
-// Owner returns the node that has the slot of a key.
+// Owner returns the node that owns the slot of a key.
 func (c *NodeCluster) Owner(key string) *Server {
 	c.t.Helper()
 	for _, node := range c.Nodes {
@@ -147,13 +149,14 @@ func await(t testing.TB, check func(context.Context) error) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("redistest: not ready within %s: %v", readyTimeout, err)
-		case <-time.After(readyEvery):
+			t.Fatalf("redistest: the deployment was not ready within %s: %v", readyTimeout, err)
+		case <-time.After(readyInterval):
 		}
 	}
 }
 
-// deploymentURL returns the URL of several servers in the format of the client library.
+// deploymentURL returns the URL of a deployment with several servers, in the format of
+// the client library.
 func deploymentURL(nodes []*Server, parameters ...string) string {
 	for _, server := range nodes[1:] {
 		parameters = append(parameters, "addr="+server.addr())
@@ -163,8 +166,8 @@ func deploymentURL(nodes []*Server, parameters ...string) string {
 
 func (s *Server) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// client returns a client that connects only to this server. It is closed when the test
-// ends.
+// client returns a client that connects only to this server. The client is closed when
+// the test ends.
 func (s *Server) client() *redis.Client {
 	s.t.Helper()
 	// Without retries, a command to a dead server fails at once.

@@ -16,7 +16,7 @@ func TestCluster_KeepsDataAfterAllNodesRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(options.Addrs) != len(c.Nodes) {
-		t.Errorf("%s contains %d of %d nodes", c.URL, len(options.Addrs), len(c.Nodes))
+		t.Errorf("the URL %s contains %d nodes, want %d", c.URL, len(options.Addrs), len(c.Nodes))
 	}
 	cluster := redis.NewClusterClient(options)
 	t.Cleanup(func() { _ = cluster.Close() })
@@ -36,7 +36,7 @@ func TestCluster_KeepsDataAfterAllNodesRestart(t *testing.T) {
 		node.Kill9()
 	}
 	if err := cluster.Get(t.Context(), "a").Err(); err == nil {
-		t.Error("a dead cluster responds")
+		t.Error("GET succeeds although all nodes are dead")
 	}
 	for _, node := range c.Nodes {
 		node.Restart()
@@ -44,10 +44,10 @@ func TestCluster_KeepsDataAfterAllNodesRestart(t *testing.T) {
 	c.AwaitHealthy()
 	for _, key := range keys {
 		if got, err := cluster.Get(t.Context(), key).Result(); err != nil || got != key {
-			t.Errorf("the value of %s is %q, %v", key, got, err)
+			t.Errorf("after the restart, GET %s = %q, %v, want %q", key, got, err, key)
 		}
 		if got, err := client(t, c.Owner(key).URL).Get(t.Context(), key).Result(); err != nil || got != key {
-			t.Errorf("the value of %s on its owner is %q, %v", key, got, err)
+			t.Errorf("after the restart, GET %s on its owner = %q, %v, want %q", key, got, err, key)
 		}
 	}
 }
@@ -68,7 +68,7 @@ func TestSentinelsPromoteTheReplica(t *testing.T) {
 	p.Master.Kill9()
 	p.AwaitPromotion()
 	if err := failover.Set(t.Context(), "k", "v", 0).Err(); err != nil {
-		t.Error(err)
+		t.Errorf("a write after the failover returned %v", err)
 	}
 	set(t, client(t, p.Replica.URL), "on the replica", "v")
 }

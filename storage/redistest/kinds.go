@@ -9,9 +9,9 @@ type Behaviour struct {
 	Test func(t *testing.T, url, kind string)
 }
 
-// OnEachKind runs tests on a single server, on a master with sentinels and on a cluster.
-// The three kinds run in parallel. The sentinels and the cluster are started once for all
-// tests, so a test must not stop a server.
+// OnEachKind runs each test on a single server, on a master with sentinels and on a
+// cluster. The three kinds run in parallel. All tests share one cluster, and one master
+// with its sentinels, so a test must not stop a server.
 func OnEachKind(t *testing.T, behaviours ...Behaviour) {
 	t.Helper()
 	runAll := func(t *testing.T, kind string, empty func(t *testing.T) string) {

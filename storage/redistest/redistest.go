@@ -1,16 +1,16 @@
 // Package redistest gives each test a separate Redis database or a separate Redis server.
 //
-// New leases an empty logical database of a shared server to a test. The leases are
-// stored in database 0, which is never leased. A lease is a key that expires, so that a
-// killed test binary does not block a database for a long time.
+// New leases an empty logical database of a shared server to a test. A lease is a key in
+// database 0, which is never leased itself. The key expires, so that a killed test binary
+// does not keep a database forever.
 //
 // Start starts a private server, for tests that stop or kill it. Cluster and Sentinels
 // start several servers that form one deployment.
 //
-// New guarantees that tests can run in parallel, in one or several test binaries. They
-// never read each other's keys, streams and consumer groups.
+// New guarantees that tests can run in parallel, in one or several test binaries. A test
+// never sees the keys, streams and consumer groups of another test.
 //
-// New does not separate these things, because they belong to the whole server:
+// The tests on a shared server are not separate in these respects:
 //
 //   - Channels of publish and subscribe. A test must use unique channel names.
 //   - CONFIG SET, SCRIPT FLUSH, FLUSHALL and CLIENT KILL, which affect all tests. A test
@@ -33,17 +33,18 @@ import (
 const (
 	serverVariable = "TRIBUTARY_TEST_REDIS_URL"
 
-	// leaseTime must be longer than the longest test. Only the leases of a killed test
-	// binary last this long.
+	// leaseTime is the time after which a lease expires. It must be longer than the
+	// longest test. Only the lease of a killed test binary exists for so long, because
+	// other tests release their leases when they end.
 	leaseTime = 30 * time.Minute
-	// freeTimeout limits the wait for a database if all are leased.
+	// freeTimeout limits the wait for a database if all databases are leased.
 	freeTimeout = time.Minute
-	// freeEvery is the time between two attempts to lease a database.
-	freeEvery = 50 * time.Millisecond
+	// retryInterval is the time between two attempts to lease a database.
+	retryInterval = 50 * time.Millisecond
 )
 
-// release deletes the lease KEYS[1] if it still has the token ARGV[1].
-var release = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
+// releaseScript deletes the lease KEYS[1] if it still has the token ARGV[1].
+var releaseScript = redis.NewScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 
 // New leases an empty logical database and returns its URL. When the test ends, the
 // database is emptied and its lease is released. The test fails if the environment
@@ -68,16 +69,16 @@ func New(t testing.TB) string {
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), freeTimeout)
 		defer cancel()
-		if err := empty(ctx, server, db); err != nil {
+		if err := emptyDatabase(ctx, server, db); err != nil {
 			t.Errorf("redistest: empty database %d: %v", db, err)
 		}
-		if err := release.Run(ctx, leases, []string{leaseKey(db)}, token).Err(); err != nil {
+		if err := releaseScript.Run(ctx, leases, []string{leaseKey(db)}, token).Err(); err != nil {
 			t.Errorf("redistest: release the lease of database %d: %v", db, err)
 		}
 		_ = leases.Close()
 	})
 	// A killed test may have left keys in the database.
-	if err := empty(ctx, server, db); err != nil {
+	if err := emptyDatabase(ctx, server, db); err != nil {
 		t.Fatalf("redistest: empty database %d: %v", db, err)
 	}
 	u, err := url.Parse(server)
@@ -90,8 +91,8 @@ func New(t testing.TB) string {
 
 func leaseKey(db int) string { return "redistest:taken:" + strconv.Itoa(db) }
 
-// leaseDatabase leases a free database. It starts at a random database, so that
-// simultaneous callers do not all try the same ones.
+// leaseDatabase leases a free database. It starts its search at a random database, so
+// that simultaneous callers do not all try the same databases.
 func leaseDatabase(ctx context.Context, leases *redis.Client, test string) (db int, token string, err error) {
 	settings, err := leases.ConfigGet(ctx, "databases").Result()
 	if err != nil {
@@ -118,12 +119,12 @@ func leaseDatabase(ctx context.Context, leases *redis.Client, test string) (db i
 		select {
 		case <-ctx.Done():
 			return 0, "", fmt.Errorf("all %d databases are leased: %w", databases-1, ctx.Err())
-		case <-time.After(freeEvery):
+		case <-time.After(retryInterval):
 		}
 	}
 }
 
-func empty(ctx context.Context, server string, db int) error {
+func emptyDatabase(ctx context.Context, server string, db int) error {
 	c, err := newClient(server, db)
 	if err != nil {
 		return err

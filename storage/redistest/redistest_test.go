@@ -59,9 +59,10 @@ func TestNew_EmptiesAndReleasesDatabaseWhenTestEnds(t *testing.T) {
 	})
 	c := client(t, url)
 	if n := size(t, c); n != 0 {
-		t.Errorf("the database has %d keys after its test", n)
+		t.Errorf("after the test has ended, its database has %d keys, want none", n)
 	}
-	// Another test may have leased the database, but this test must not have the lease.
+	// Another test may have leased the database since then. Only the ended test must not
+	// hold the lease any more.
 	lease := fmt.Sprintf("redistest:taken:%d", c.Options().DB)
 	holder := client(t, os.Getenv("TRIBUTARY_TEST_REDIS_URL")).Get(t.Context(), lease).Val()
 	if strings.Contains(holder, t.Name()) {
@@ -95,14 +96,14 @@ func TestServer_KeepsAcknowledgedWritesAfterKillAndRestart(t *testing.T) {
 	set(t, c, "killed", "a")
 	s.Kill9()
 	if err := c.Ping(t.Context()).Err(); err == nil {
-		t.Error("the killed server responds")
+		t.Error("the killed server still responds")
 	}
 	s.Restart()
 	set(t, c, "stopped", "b")
 	s.Restart()
 	for key, want := range map[string]string{"killed": "a", "stopped": "b"} {
 		if got, err := c.Get(t.Context(), key).Result(); err != nil || got != want {
-			t.Errorf("%s = %q, %v; want %q", key, got, err, want)
+			t.Errorf("GET %s = %q, %v; want %q", key, got, err, want)
 		}
 	}
 }
@@ -119,6 +120,6 @@ func TestServer_HangsBetweenPauseAndResume(t *testing.T) {
 	}
 	s.Resume()
 	if got, err := c.Get(t.Context(), "k").Result(); err != nil || got != "v" {
-		t.Errorf("after Resume: %q, %v", got, err)
+		t.Errorf("after Resume, GET k = %q, %v, want v", got, err)
 	}
 }

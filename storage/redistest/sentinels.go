@@ -13,32 +13,34 @@ import (
 
 const (
 	masterName     = "tributary"
-	sentinels      = 3
+	sentinelCount  = 3
 	sentinelQuorum = 2
 )
 
-// MonitoredPair is a private master and its replica, monitored by three sentinels. A
-// failover requires two sentinels that have had no response from the master for two
+// MonitoredPair is a private master and its replica. Three sentinels monitor them. A
+// failover starts when two sentinels have received no response from the master for two
 // seconds.
 type MonitoredPair struct {
-	// URL is the URL for clickstream.Sentinel. Its client connects to the present master.
+	// URL is the URL for clickstream.Sentinel. A client with this URL connects to the
+	// current master.
 	URL string
-	// Master and Replica are the two servers in their first roles. A failover does not
-	// change these fields.
+	// Master and Replica are the two servers, named by their roles at the start. A
+	// failover does not change these fields.
 	Master, Replica *Server
-	// Sentinels are the sentinels in the order of the URL.
+	// Sentinels contains the sentinels in the order of their addresses in URL.
 	Sentinels []*Server
 
 	t testing.TB
 }
 
-// Sentinels starts a master, a replica and their sentinels. It returns when a failover
-// would succeed. The servers are stopped and their data is deleted when the test ends.
+// Sentinels starts a master, a replica and their sentinels. It returns when the replica
+// is connected to the master and each sentinel has found all servers, so that a failover
+// is possible. When the test ends, the servers are stopped and their data is deleted.
 func Sentinels(t testing.TB) *MonitoredPair {
 	t.Helper()
 	p := &MonitoredPair{t: t, Master: Start(t)}
 	p.Replica = startRedis(t, servers.RedisConfig{Master: p.Master.port})
-	for range sentinels {
+	for range sentinelCount {
 		p.Sentinels = append(p.Sentinels, start(t, func(ctx context.Context, dir string, port int) (*servers.Server, error) {
 			return servers.StartSentinel(ctx, servers.SentinelConfig{
 				Dir: dir, Port: port, Name: masterName, Master: p.Master.port, Quorum: sentinelQuorum,
@@ -58,7 +60,7 @@ func Sentinels(t testing.TB) *MonitoredPair {
 		client := sentinel.sentinel()
 		await(t, func(ctx context.Context) error {
 			known, err := client.Master(ctx, masterName).Result()
-			if err == nil && (known["num-slaves"] != "1" || known["num-other-sentinels"] != strconv.Itoa(sentinels-1) || known["flags"] != "master") {
+			if err == nil && (known["num-slaves"] != "1" || known["num-other-sentinels"] != strconv.Itoa(sentinelCount-1) || known["flags"] != "master") {
 				err = fmt.Errorf("a sentinel has not found all servers: %v", known)
 			}
 			return err

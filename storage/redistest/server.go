@@ -14,13 +14,15 @@ import (
 )
 
 const (
-	// startTimeout includes installing Redis on a machine without it.
+	// startTimeout limits the start of a server. If Redis is not installed on the
+	// machine, the start includes the installation of Redis.
 	startTimeout = 5 * time.Minute
 	stopTimeout  = 20 * time.Second
 )
 
-// Server is a private Redis server with the settings for production. Its acknowledged
-// writes are on disk. Its methods are not safe for concurrent use.
+// Server is a private Redis server with the settings for production. It acknowledges a
+// write after it has written it to its append-only file. The methods of Server are not
+// safe for concurrent use.
 type Server struct {
 	// URL is the URL of the server. Restart does not change it.
 	URL string
@@ -29,19 +31,19 @@ type Server struct {
 	launch  func(ctx context.Context, dir string, port int) (*servers.Server, error)
 	dir     string
 	port    int
-	bus     int // the bus port of a cluster node
+	busPort int // the bus port of a cluster node
 	running *servers.Server
 }
 
-// Start starts a private Redis server. It is stopped and its data is deleted when the
-// test ends.
+// Start starts a private Redis server. When the test ends, the server is stopped and its
+// data is deleted.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	return startRedis(t, servers.RedisConfig{})
 }
 
-// startRedis starts a durable Redis server with the settings of cfg. It sets the fields
-// Dir, Port and Durable itself.
+// startRedis starts a durable Redis server with the settings of cfg. It overwrites the
+// fields Dir, Port and Durable of cfg.
 func startRedis(t testing.TB, cfg servers.RedisConfig) *Server {
 	t.Helper()
 	return start(t, func(ctx context.Context, dir string, port int) (*servers.Server, error) {
@@ -53,8 +55,8 @@ func startRedis(t testing.TB, cfg servers.RedisConfig) *Server {
 
 func start(t testing.TB, launch func(ctx context.Context, dir string, port int) (*servers.Server, error)) *Server {
 	t.Helper()
-	// A folder in memory is enough, because only the server is killed, not the machine.
-	// The kernel keeps the writes of a killed process.
+	// A directory in memory is enough, because tests kill only the server and not the
+	// machine. The kernel keeps the files of a killed process.
 	dir, err := servers.MemoryDir()
 	if err != nil {
 		t.Fatalf("redistest: %v", err)
@@ -78,7 +80,7 @@ func start(t testing.TB, launch func(ctx context.Context, dir string, port int) 
 	return s
 }
 
-// Kill9 kills the server without a shutdown, as a crash does, and waits until it has
+// Kill9 kills the server with SIGKILL, as in a crash, and waits until the process has
 // ended.
 func (s *Server) Kill9() {
 	s.t.Helper()
@@ -96,8 +98,8 @@ func (s *Server) Restart() {
 	s.start()
 }
 
-// Pause makes the server hang. Its connections stay open and new ones can be opened, but
-// it does not respond until Resume is called.
+// Pause makes the server hang until Resume is called. The server does not respond to
+// commands. Its connections stay open, and clients can open new connections.
 func (s *Server) Pause() { s.t.Helper(); s.signal(syscall.SIGSTOP) }
 
 // Resume makes a paused server continue.
@@ -129,7 +131,7 @@ func (s *Server) stop() {
 	if s.running == nil {
 		return
 	}
-	// A paused server would not receive the signal to stop, so resume it first.
+	// A paused process does not handle the signal to stop, so resume it first.
 	_ = syscall.Kill(s.running.Pid, syscall.SIGCONT)
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()

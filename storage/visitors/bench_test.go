@@ -15,9 +15,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// BenchmarkMarkUnique marks 5,000 clicks at a time. Half of their visitors are new. It
-// reports the costs per visitor: the CPU time of this process and of Redis, and the
-// memory of Redis.
+// BenchmarkMarkUnique calls MarkUnique for 5,000 clicks at a time. Half of the visitors
+// are new in each call. The benchmark reports the costs per visitor: the CPU time of this
+// process and of Redis, and the memory of Redis.
 func BenchmarkMarkUnique(b *testing.B) {
 	const visitors = 5000
 	client := connect(b, redistest.Start(b).URL)

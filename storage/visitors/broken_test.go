@@ -11,7 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// If a connection breaks, MarkUnique must use the replies that it has received before.
+// If a connection breaks, MarkUnique must use the replies that it has already received.
 func TestMarkUnique_UsesRepliesBeforeConnectionBreaks(t *testing.T) {
 	proxyURL, breakAfter := startProxy(t, redistest.Start(t).URL)
 	v := New(connect(t, proxyURL))
@@ -20,7 +20,7 @@ func TestMarkUnique_UsesRepliesBeforeConnectionBreaks(t *testing.T) {
 		clicks = append(clicks, clicksOfBucket(bucket, 1)...)
 	}
 	mark(t, v, clicks...)
-	const received = 3 // replies
+	const received = 3 // number of replies before the connection breaks
 	breakAfter(received * len("$12\r\ntoken___time\r\n"))
 	for _, c := range clicks {
 		c.Unique = false
@@ -30,13 +30,13 @@ func TestMarkUnique_UsesRepliesBeforeConnectionBreaks(t *testing.T) {
 	}
 	for bucket, c := range clicks {
 		if c.Unique != (bucket < received) {
-			t.Errorf("bucket %d: Unique is %t", bucket, c.Unique)
+			t.Errorf("bucket %d: Unique is %t, want %t", bucket, c.Unique, bucket < received)
 		}
 	}
 }
 
-// startProxy starts a proxy for a Redis server. breakAfter makes the proxy close its
-// connections after it has passed that many more bytes of replies.
+// startProxy starts a proxy for a Redis server. breakAfter sets the number of further
+// bytes of replies that the proxy forwards before it closes its connections.
 func startProxy(t *testing.T, serverURL string) (proxyURL string, breakAfter func(bytes int)) {
 	t.Helper()
 	address, err := url.Parse(serverURL)

@@ -45,25 +45,26 @@ func testVisitorIsNewAfterADay(t *testing.T, client redis.UniversalClient) {
 	v := New(client)
 	first, second, third := click(0), click(1), click(2)
 	mark(t, v, first)
-	age(t, client, 24*time.Hour-time.Minute)
+	makeOlder(t, client, 24*time.Hour-time.Minute)
 	// A second click must not extend the 24 hours.
 	mark(t, v, second)
 	repeated := *first
 	if mark(t, v, &repeated); second.Unique || !repeated.Unique {
-		t.Errorf("in the last minute of the 24 hours, Unique is %t for the second click and %t for the first", second.Unique, repeated.Unique)
+		t.Errorf("in the last minute of the 24 hours, Unique is %t for the second click and %t for the first, want false and true", second.Unique, repeated.Unique)
 	}
-	age(t, client, time.Minute)
+	makeOlder(t, client, time.Minute)
 	if mark(t, v, third); !third.Unique {
 		t.Error("the first click after 24 hours is not unique")
 	}
-	age(t, client, 24*time.Hour-time.Minute)
+	makeOlder(t, client, 24*time.Hour-time.Minute)
 	repeated = *third
 	if mark(t, v, second, &repeated); second.Unique || !repeated.Unique {
-		t.Errorf("almost a day later, Unique is %t for the second click and %t for the third", second.Unique, repeated.Unique)
+		t.Errorf("almost a day later, Unique is %t for the second click and %t for the third, want false and true", second.Unique, repeated.Unique)
 	}
 }
 
-// A stored time in the future comes from a clock that was set back.
+// A visitor is known if it was stored less than 24 hours ago. The stored time can also be
+// in the future, because the clock may have been set back.
 func testStoredVisitorsOfOtherTimes(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	v := New(client)
@@ -75,10 +76,10 @@ func testStoredVisitorsOfOtherTimes(t *testing.T, client redis.UniversalClient) 
 		codeOfCase := func(c *affiliate.Click) { c.ReferralCode = since.String() }
 		first, second, third := click(0, codeOfCase), click(1, codeOfCase), click(2, codeOfCase)
 		mark(t, v, first)
-		age(t, client, since)
+		makeOlder(t, client, since)
 		mark(t, v, second)
 		if mark(t, v, third); second.Unique == known || third.Unique {
-			t.Errorf("%s later, Unique is %t for the second click and %t for the third", since, second.Unique, third.Unique)
+			t.Errorf("%s later, Unique is %t for the second click and %t for the third, want %t and false", since, second.Unique, third.Unique, !known)
 		}
 		deleteAll(t, client)
 	}
@@ -89,23 +90,23 @@ func testOldDaysAreDeleted(t *testing.T, client redis.UniversalClient) {
 	v := New(client)
 	old := clicksOfBucket(0, 3)
 	mark(t, v, old...)
-	for _, value := range stored(t, client) {
+	for _, value := range storedVisitors(t, client) {
 		if len(value.field) != fieldSize || len(value.value) != valueSize {
-			t.Errorf("a visitor has a field of %d bytes and a value of %d bytes", len(value.field), len(value.value))
+			t.Errorf("a visitor has a field of %d bytes and a value of %d bytes, want %d and %d", len(value.field), len(value.value), fieldSize, valueSize)
 		}
 	}
 	for key := range hashes(t, client) {
 		if ttl := client.TTL(t.Context(), key).Val(); ttl <= 47*time.Hour || ttl > 72*time.Hour {
-			t.Errorf("%s expires after %s", key, ttl)
+			t.Errorf("%s expires after %s, want 47 h to 72 h", key, ttl)
 		}
 		if encoding := client.ObjectEncoding(t.Context(), key).Val(); encoding != "hashtable" {
 			t.Errorf("the encoding of %s is %s, want hashtable", key, encoding)
 		}
 	}
-	age(t, client, 48*time.Hour)
+	makeOlder(t, client, 48*time.Hour)
 	// The next write to the same hash deletes the visitors of the old day.
 	mark(t, v, old[0])
-	if visitors := stored(t, client); len(visitors) != 1 || !old[0].Unique {
+	if visitors := storedVisitors(t, client); len(visitors) != 1 || !old[0].Unique {
 		t.Errorf("%d visitors are stored and Unique is %t, want 1 and true", len(visitors), old[0].Unique)
 	}
 }
@@ -113,26 +114,26 @@ func testOldDaysAreDeleted(t *testing.T, client redis.UniversalClient) {
 func testPartlyLostHash(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	v := New(client)
-	for name, lose := range map[string]func(key string) error{
+	for name, deletePart := range map[string]func(key string) error{
 		"hash":     func(key string) error { return client.Del(t.Context(), key).Err() },
 		"day":      func(key string) error { return client.HDel(t.Context(), key, "day").Err() },
-		"visitors": func(key string) error { return client.HDel(t.Context(), key, stored(t, client)[0].field).Err() },
+		"visitors": func(key string) error { return client.HDel(t.Context(), key, storedVisitors(t, client)[0].field).Err() },
 	} {
 		first, second := click(0), click(1)
 		mark(t, v, first)
 		for key := range hashes(t, client) {
-			if err := lose(key); err != nil {
+			if err := deletePart(key); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if mark(t, v, second); !second.Unique {
-			t.Errorf("lost %s: the next click is not unique", name)
+			t.Errorf("after the loss of the %s, the next click is not unique", name)
 		}
 		if mark(t, v, first); first.Unique {
-			t.Errorf("lost %s: the next click was not stored", name)
+			t.Errorf("after the loss of the %s, the visitor of the next click was not stored", name)
 		}
-		if n := len(stored(t, client)); n != 1 {
-			t.Errorf("lost %s: %d visitors are stored, want 1", name, n)
+		if n := len(storedVisitors(t, client)); n != 1 {
+			t.Errorf("after the loss of the %s, %d visitors are stored, want 1", name, n)
 		}
 		deleteAll(t, client)
 	}
@@ -141,7 +142,8 @@ func testPartlyLostHash(t *testing.T, client redis.UniversalClient) {
 func testBucketNeedsSeveralCalls(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	v := New(client)
-	// More visitors than Lua could process in one call.
+	// One call of the script could not process so many visitors, because of a limit of
+	// Lua.
 	first := clicksOfBucket(3, 4001)
 	second := make([]*affiliate.Click, len(first))
 	for n, c := range first {
@@ -151,11 +153,11 @@ func testBucketNeedsSeveralCalls(t *testing.T, client redis.UniversalClient) {
 		mark(t, v, append(append([]*affiliate.Click(nil), second...), first...)...)
 		for n := range first {
 			if !first[n].Unique || second[n].Unique {
-				t.Fatalf("visitor %d: Unique is %t for the first click and %t for the second", n, first[n].Unique, second[n].Unique)
+				t.Fatalf("visitor %d: Unique is %t for the first click and %t for the second, want true and false", n, first[n].Unique, second[n].Unique)
 			}
 		}
 	}
-	if n := len(stored(t, client)); n != len(first) {
+	if n := len(storedVisitors(t, client)); n != len(first) {
 		t.Errorf("%d visitors are stored, want %d", n, len(first))
 	}
 }
@@ -178,7 +180,7 @@ func testBucketFailsAlone(t *testing.T, client redis.UniversalClient) {
 	}
 	for n, c := range clicks {
 		if c.Unique == (n/2 == failing) {
-			t.Errorf("click %d of bucket %d: Unique is %t", n%2, n/2, c.Unique)
+			t.Errorf("click %d of bucket %d: Unique is %t, want %t", n%2, n/2, c.Unique, !c.Unique)
 		}
 	}
 }
@@ -195,7 +197,7 @@ func testScriptFlush(t *testing.T, client redis.UniversalClient) {
 		mark(t, v, clicks...)
 		for n, c := range clicks {
 			if !c.Unique {
-				t.Errorf("click %d is not unique", n)
+				t.Errorf("after SCRIPT FLUSH, click %d is not unique", n)
 			}
 		}
 	}
@@ -212,27 +214,27 @@ func TestMarkUnique_OnlyBucketsOfFailedNodeAreUnknown(t *testing.T) {
 			t.Parallel()
 			cluster := redistest.Cluster(t)
 			v := New(connectTo(t, cluster.URL, string(clickstream.Cluster)))
-			lost := map[int]bool{}
+			failed := map[int]bool{} // buckets of the failed node
 			var clicks []*affiliate.Click
 			for bucket := range byte(buckets) {
 				clicks = append(clicks, clicksOfBucket(bucket, 1)...)
-				lost[int(bucket)] = cluster.Owner(newCall(bucket).keys[0]) == cluster.Nodes[1]
+				failed[int(bucket)] = cluster.Owner(newCall(bucket).keys[0]) == cluster.Nodes[1]
 			}
 			mark(t, v, clicks...)
 			fail(cluster.Nodes[1])
 			want := 0
 			for bucket, c := range clicks {
 				c.Unique = false
-				if lost[bucket] {
+				if failed[bucket] {
 					want++
 				}
 			}
 			if unknown := v.MarkUnique(t.Context(), clicks); unknown != want || want == 0 || want == buckets {
-				t.Errorf("%d clicks are unknown, want %d", unknown, want)
+				t.Errorf("%d clicks are unknown, want %d, which must be some of %d but not all", unknown, want, buckets)
 			}
 			for bucket, c := range clicks {
-				if c.Unique == lost[bucket] {
-					t.Errorf("bucket %d: Unique is %t", bucket, c.Unique)
+				if c.Unique == failed[bucket] {
+					t.Errorf("bucket %d: Unique is %t, want %t", bucket, c.Unique, !failed[bucket])
 				}
 			}
 			if name == "node hangs" {
@@ -242,7 +244,7 @@ func TestMarkUnique_OnlyBucketsOfFailedNodeAreUnknown(t *testing.T) {
 	}
 }
 
-// clicksOfBucket returns one click for each of several visitors of a bucket.
+// clicksOfBucket returns clicks of different visitors that are all in the given bucket.
 func clicksOfBucket(bucket byte, visitors int) (clicks []*affiliate.Click) {
 	name := newCall(bucket).keys[0]
 	for address := uint64(0); len(clicks) < visitors; address++ {
@@ -257,8 +259,8 @@ func clicksOfBucket(bucket byte, visitors int) (clicks []*affiliate.Click) {
 // storedVisitor is a visitor in a hash of Redis.
 type storedVisitor struct{ key, field, value string }
 
-// stored returns all stored visitors.
-func stored(t *testing.T, client redis.UniversalClient) (all []storedVisitor) {
+// storedVisitors returns all stored visitors.
+func storedVisitors(t *testing.T, client redis.UniversalClient) (all []storedVisitor) {
 	t.Helper()
 	for key, fields := range hashes(t, client) {
 		for field, value := range fields {
@@ -297,11 +299,11 @@ func deleteAll(t *testing.T, client redis.UniversalClient) {
 	}
 }
 
-// age changes the stored visitors as if they had been stored earlier, by the given
+// makeOlder changes the stored visitors as if they had been stored earlier by the given
 // duration.
-func age(t *testing.T, client redis.UniversalClient, by time.Duration) {
+func makeOlder(t *testing.T, client redis.UniversalClient, by time.Duration) {
 	t.Helper()
-	all := stored(t, client)
+	all := storedVisitors(t, client)
 	deleteAll(t, client)
 	for _, v := range all {
 		seconds := int64(binary.BigEndian.Uint32([]byte(v.value[tokenSize:]))) - int64(by/time.Second)

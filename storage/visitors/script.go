@@ -11,9 +11,9 @@ import (
 
 const (
 	// buckets is the number of buckets. It is small, because almost every batch of clicks
-	// needs a call for each bucket. It is large enough to distribute the buckets over the
-	// masters of a cluster. The maximum is 256, because one byte of the digest determines
-	// the bucket.
+	// needs one call of the script for each bucket. It is large enough to distribute the
+	// buckets over the masters of a cluster. The maximum is 256, because one byte of the
+	// digest determines the bucket.
 	buckets = 16
 	// keyPrefix and keySuffix enclose the number of the bucket in a key. Because of the
 	// braces, a cluster stores both hashes of a bucket in the same slot.
@@ -21,49 +21,52 @@ const (
 	// fieldSize is the number of bytes of the digest that are used as the field of a
 	// hash. Redis needs the same memory for 14 bytes as for 7.
 	fieldSize = 14
-	// The script contains the following sizes as numbers. A query consists of a field and
-	// a token. A value consists of a token and a time of four bytes.
+	// A query consists of a field and a token. A value consists of a token and a time of
+	// four bytes. The script contains fieldSize and the following sizes as literal
+	// numbers.
 	tokenSize = 8
 	querySize = fieldSize + tokenSize
 	valueSize = tokenSize + 4
 	// maxCallVisitors is the maximum number of visitors per call. It limits the duration
-	// of a call to about 4 ms, because Redis executes no other command during a call. Lua
-	// limits it to 3,900.
+	// of a call to about 4 ms, because Redis executes no other command during a call.
+	// Because of a limit of Lua, it must not be higher than 3,900.
 	maxCallVisitors = 1000
 )
 
-// script looks up visitors of one bucket and stores new ones. ARGV[1] contains a query
-// for each visitor: the field of the visitor and the token of a click. The reply contains
-// a value for each visitor: the token of the visitor's unique click and the second in
-// which it was stored.
+// script looks up visitors of one bucket and stores new visitors. ARGV[1] contains a
+// query for each visitor: the field of the visitor and the token of a click. The reply
+// contains a value for each visitor: the token of the visitor's unique click and the
+// second in which this token was stored.
 //
 // KEYS are the bucket's hashes of even and of odd days. If the field "day" of today's
-// hash contains another day, the script removes the hash before the first write. It uses
-// UNLINK, because DEL would block Redis for a long time. The hashes also expire, for
-// buckets without new visitors.
+// hash contains another day, the hash has old visitors. In this case, the script removes
+// the hash before it stores a new visitor. It uses UNLINK, because DEL would block Redis
+// for a long time. The hashes also expire, because a bucket without new visitors is never
+// written.
 //
-// In yesterday's hash, the time in a value determines whether the value still counts. A
-// time in the future comes from a clock that was set back since then. The script reads
+// A value in yesterday's hash counts only if its time is less than 24 hours ago. A time
+// in the future is possible, because the clock may have been set back. The script reads
 // everything before it writes anything, so that a failed call has changed nothing.
 //
-// The field "pad" makes Redis store the hash as a hash table from the first visitor.
-// Redis stores a small hash as a list and searches the list from its start for each
-// field. 1,000 queries of a list with 500 visitors would block Redis for 40 ms.
+// The field "pad" makes Redis store the hash as a hash table from the first visitor on.
+// Without this field, Redis would store a small hash as a list and search the list from
+// its start for each query. 1,000 queries of a list with 500 visitors would block Redis
+// for 40 ms.
 var script = redis.NewScript(`
 local now = tonumber(redis.call('TIME')[1])
 local day = math.floor(now / 86400)
 local today, other = KEYS[day % 2 + 1], KEYS[(day + 1) % 2 + 1]
-local asked, count, sub = ARGV[1], #ARGV[1] / 22, string.sub
+local queries, count, sub = ARGV[1], #ARGV[1] / 22, string.sub
 
 local fields = {}
 for i = 1, count do
-  fields[i] = sub(asked, i * 22 - 21, i * 22 - 8)
+  fields[i] = sub(queries, i * 22 - 21, i * 22 - 8)
 end
 local values = redis.call('HMGET', today, unpack(fields))
-local kept = redis.call('HGET', today, 'day') == tostring(day)
+local current = redis.call('HGET', today, 'day') == tostring(day)
 local missing, n = {}, 0
 for i = 1, count do
-  if not (kept and values[i]) then
+  if not (current and values[i]) then
     n = n + 1
     missing[n], fields[n] = i, fields[i]
   end
@@ -77,14 +80,14 @@ local time, new, k = struct.pack('>I4', now), {}, 0
 for j = 1, n do
   local i, value = missing[j], before and before[j]
   if not value or #value ~= 12 or math.abs(now - struct.unpack('>I4', value, 9)) >= 86400 then
-    value = sub(asked, i * 22 - 7, i * 22) .. time
+    value = sub(queries, i * 22 - 7, i * 22) .. time
     new[k + 1], new[k + 2] = fields[j], value
     k = k + 2
   end
   values[i] = value
 end
 if k > 0 then
-  if not kept then
+  if not current then
     redis.call('UNLINK', today)
     redis.call('HSET', today, 'day', day, 'pad', string.rep('-', 65))
     redis.call('EXPIRE', today, 3 * 86400)
@@ -111,8 +114,8 @@ func newCall(bucket byte) *call {
 	return &call{keys: []string{key + "0", key + "1"}}
 }
 
-// add adds a query for a visitor. If the visitor is new, the click becomes its unique
-// click.
+// add adds a query for a visitor. If the visitor is new, the script makes the given click
+// its unique click.
 func (c *call) add(field []byte, click *affiliate.Click) {
 	c.clicks = append(c.clicks, click)
 	c.queries = append(append(c.queries, field...), token(click)...)
@@ -126,8 +129,8 @@ func (c *call) useEarlier(n int, click *affiliate.Click) {
 	}
 }
 
-// uniqueToken returns the token of visitor n's unique click. ok is false if the call has
-// failed.
+// uniqueToken returns the token of the unique click of visitor n. ok is false if the call
+// has failed.
 func (c *call) uniqueToken(n int) (token string, ok bool) {
 	if c.values == "" {
 		return "", false
@@ -155,7 +158,7 @@ func send(ctx context.Context, client redis.UniversalClient, calls []*call) {
 	}
 	for _, c := range calls {
 		// Check the value and not the error. After a timeout, the library sets the error
-		// of all commands, also of those that have a response.
+		// of all commands, including commands that have received a response.
 		if values, ok := c.reply.Val().(string); ok && len(values) == len(c.clicks)*valueSize {
 			c.values = values
 		}

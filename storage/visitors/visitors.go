@@ -3,42 +3,44 @@
 //
 // A visitor is identified by the workspace, the mode, the hash of the IP address, the
 // hash of the user agent and the referral code. A digest of these values represents the
-// visitor. The digest determines one of a few buckets. Each bucket consists of two hashes
-// in Redis, one for the new visitors of today and one for those of yesterday:
+// visitor. One byte of the digest determines the bucket of the visitor. Each bucket
+// consists of two Redis hashes: one for visitors that were stored today, and one for
+// visitors that were stored yesterday.
 //
 //	u:{bucket}:0   visitors of even days (UTC, by the clock of Redis)
 //	u:{bucket}:1   visitors of odd days
-//	  day          → the number of the day that the hash is for
+//	  day          → the day of all visitors in the hash, in days since 1970
 //	  pad          → makes Redis store the hash as a hash table (see script)
-//	  digest       → the token of the unique click (the random half of its id)
-//	                 and the second in which it was stored
+//	  digest       → the token of the visitor's unique click (the random half of the
+//	                 click's id) and the second in which the token was stored
 //
 // A script looks up visitors in both hashes. It adds the visitors that are missing or
-// were stored more than 24 hours ago. One call processes all visitors of a bucket. A
-// click is unique if the value of its visitor then contains the token of the click.
+// were stored more than 24 hours ago. One call processes up to 1,000 visitors of a
+// bucket. After the call, a click is unique if the value of its visitor contains the
+// token of the click.
 //
 // The package guarantees:
 //
 //   - Only one click of a visitor is unique, however many processes call MarkUnique at
 //     the same time.
 //   - If MarkUnique is called again for a click within 24 hours, for example after a
-//     crash, the result is the same. The other clicks of the call do not matter.
+//     crash, the result is the same, whatever other clicks are in the same call.
 //   - Redis contains neither IP addresses nor the identity of a visitor.
 //
 // It has these limits:
 //
 //   - A visitor may have no unique click. If Redis does not respond in time, the script
 //     may still have stored the visitor. Then no click of the visitor is unique for 24
-//     hours. The same can happen if MarkUnique is called more than 24 hours later for a
-//     click that is already in the database.
-//   - The 24 hours start at the call of MarkUnique, not at the click. For a click that
-//     was in a collector's journal, the call is later than the click.
+//     hours. This can also happen if MarkUnique is called again, after more than 24
+//     hours, for a click that is already in the database.
+//   - The 24 hours start at the call of MarkUnique, not at the click. The call can be
+//     much later than the click if a collector has kept the click in its journal.
 //   - The edge hashes IP addresses with a key that changes every month. After a change,
 //     all visitors are new.
 //
 // A visitor takes about 80 bytes (Redis 7.0 on a 64-bit machine) until the second
-// midnight (UTC) after the call. Shortly after midnight, Redis stores the visitors of one
-// day. Shortly before midnight, it stores the visitors of two days.
+// midnight (UTC) after the call. Shortly after midnight, Redis therefore stores the
+// visitors of one day. Shortly before midnight, it stores the visitors of two days.
 package visitors
 
 import (
@@ -52,18 +54,18 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// timeout limits the time for which ingestion waits for Redis. Then ingestion continues
-// without a result.
+// timeout limits the time for which ingestion waits for Redis. After this time, ingestion
+// stores the clicks as clicks that are not unique.
 const timeout = 250 * time.Millisecond
 
 // Visitors stores the visitors of the last 24 hours.
 type Visitors struct{ client redis.UniversalClient }
 
-// New returns a Visitors that uses client. Redis may be a cluster, because the buckets
-// are in different slots.
+// New returns a Visitors that uses client. Redis may be a cluster, because one call of
+// the script uses only the keys of one bucket, which are in one slot.
 func New(client redis.UniversalClient) *Visitors { return &Visitors{client} }
 
-// visitorQuery is the query number n of a call.
+// visitorQuery is the query with the index n in a call.
 type visitorQuery struct {
 	call *call
 	n    int
@@ -76,7 +78,8 @@ type pendingClick struct {
 }
 
 // MarkUnique sets the field Unique of clicks. It takes at most 250 ms. unknown is the
-// number of clicks for which it has no result. Their field Unique is not changed.
+// number of clicks for which Redis has returned no result. The field Unique of these
+// clicks is not changed.
 func (v *Visitors) MarkUnique(ctx context.Context, clicks []*affiliate.Click) (unknown int) {
 	calls, pending := newCalls(clicks)
 	if len(calls) == 0 {
@@ -91,8 +94,9 @@ func (v *Visitors) MarkUnique(ctx context.Context, clicks []*affiliate.Click) (u
 			unknown++
 			continue
 		}
-		// Compare each click, not only the click of the query. Another click of the
-		// visitor may be the unique one since a call before a crash.
+		// Compare the token of each click, not only of the click in the query. If this
+		// call is repeated after a crash, the earlier call may have stored another click
+		// of the visitor as the unique click.
 		p.click.Unique = string(token(p.click)) == unique
 	}
 	return unknown

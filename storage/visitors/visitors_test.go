@@ -31,16 +31,16 @@ func connectTo(t testing.TB, url, kind string) redis.UniversalClient {
 }
 
 var (
-	received                  = time.Now()
-	workspace, otherWorkspace = affiliate.NewID[affiliate.Workspace](received), affiliate.NewID[affiliate.Workspace](received)
+	baseTime                  = time.Now()
+	workspace, otherWorkspace = affiliate.NewID[affiliate.Workspace](baseTime), affiliate.NewID[affiliate.Workspace](baseTime)
 )
 
-// click returns a new click that was received the given number of seconds after received.
-// Without changes, all clicks have the same visitor.
+// click returns a new click that was received the given number of seconds after baseTime.
+// All clicks have the same visitor unless a change function sets other values.
 func click(after int, change ...func(*affiliate.Click)) *affiliate.Click {
 	c := &affiliate.Click{
-		ID: affiliate.NewID[affiliate.Click](received), Scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}, ReferralCode: "anna",
-		ReceivedAt: received.Add(time.Duration(after) * time.Second), Consent: affiliate.ConsentGranted, IPHash: []byte("0123456"), UAHash: []byte("agent"),
+		ID: affiliate.NewID[affiliate.Click](baseTime), Scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}, ReferralCode: "anna",
+		ReceivedAt: baseTime.Add(time.Duration(after) * time.Second), Consent: affiliate.ConsentGranted, IPHash: []byte("0123456"), UAHash: []byte("agent"),
 	}
 	for _, f := range change {
 		f(c)
@@ -52,7 +52,7 @@ func click(after int, change ...func(*affiliate.Click)) *affiliate.Click {
 func mark(t *testing.T, v *Visitors, clicks ...*affiliate.Click) {
 	t.Helper()
 	if unknown := v.MarkUnique(t.Context(), clicks); unknown != 0 {
-		t.Fatalf("%d of %d clicks are unknown", unknown, len(clicks))
+		t.Fatalf("MarkUnique has no result for %d of %d clicks", unknown, len(clicks))
 	}
 }
 
@@ -76,10 +76,10 @@ func TestMarkUnique_FirstClickOfVisitor(t *testing.T) {
 		mark(t, v, first)
 		mark(t, v, second)
 		if want := name != "same visitor"; first.Unique != want || second.Unique {
-			t.Errorf("%s: Unique is %t for the first click and %t for the second", name, first.Unique, second.Unique)
+			t.Errorf("%s: Unique is %t for the first click and %t for the second, want %t and false", name, first.Unique, second.Unique, want)
 		}
 	}
-	if n := len(stored(t, client)); n != len(visitors) {
+	if n := len(storedVisitors(t, client)); n != len(visitors) {
 		t.Errorf("%d visitors are stored, want %d", n, len(visitors))
 	}
 }
@@ -95,7 +95,7 @@ func TestMarkUnique_IgnoresBotsAndUnidentifiableVisitors(t *testing.T) {
 	}
 	mark(t, New(client), clicks...)
 	if slices.ContainsFunc(clicks, func(c *affiliate.Click) bool { return c.Unique }) {
-		t.Error("a click is unique, want none")
+		t.Error("the click of a bot or of an unidentifiable visitor is unique")
 	}
 	if keys := client.DBSize(t.Context()).Val(); keys != 0 {
 		t.Errorf("Redis has %d keys, want none", keys)
@@ -121,7 +121,7 @@ func TestMarkUnique_RepeatedCallHasSameResult(t *testing.T) {
 	repeated.Unique, duplicate.Unique = false, false
 	mark(t, v, earlier, &repeated, later, &duplicate)
 	if !repeated.Unique || !duplicate.Unique || earlier.Unique || later.Unique {
-		t.Errorf("Unique is %t and %t for the repeated click, %t for the earlier and %t for the later one", repeated.Unique, duplicate.Unique, earlier.Unique, later.Unique)
+		t.Errorf("Unique is %t and %t for the two copies of the first click, want true; %t for the earlier and %t for the later click, want false", repeated.Unique, duplicate.Unique, earlier.Unique, later.Unique)
 	}
 	// MarkUnique must also reset the field of a click that is not unique.
 	later.Unique = true
@@ -150,7 +150,8 @@ func TestMarkUnique_OneClickPerVisitorInParallelProcesses(t *testing.T) {
 				for _, n := range indexes {
 					batch = append(batch, &results[p][n])
 				}
-				// On a slow machine, a call may time out. It is repeated then.
+				// On a slow machine, a call may time out. Repeat the call until it
+				// succeeds.
 				for v.MarkUnique(context.Background(), batch) > 0 {
 				}
 			}
@@ -161,7 +162,7 @@ func TestMarkUnique_OneClickPerVisitorInParallelProcesses(t *testing.T) {
 	for n := range clicks {
 		for p := range results {
 			if results[p][n].Unique != results[0][n].Unique {
-				t.Fatalf("click %d is unique for one process and not for another", n)
+				t.Fatalf("for click %d, Unique is %t in process 0 and %t in process %d", n, results[0][n].Unique, results[p][n].Unique, p)
 			}
 		}
 		if results[0][n].Unique {
@@ -190,10 +191,10 @@ func TestMarkUnique_WithoutRedisCountsUnknownClicks(t *testing.T) {
 				click(3, func(c *affiliate.Click) { c.ReferralCode = "carla" }), click(4, func(c *affiliate.Click) { c.IsBot = true }),
 			}
 			if unknown := v.MarkUnique(t.Context(), clicks); unknown != 3 {
-				t.Errorf("%d clicks are unknown, want 3, because the click of the bot is not counted", unknown)
+				t.Errorf("%d clicks are unknown, want 3, because clicks of bots are not counted", unknown)
 			}
 			if slices.ContainsFunc(clicks, func(c *affiliate.Click) bool { return c.Unique }) {
-				t.Error("a click is unique, want none")
+				t.Error("without Redis, a click is unique")
 			}
 			if name == "Redis hangs" {
 				server.Resume()
