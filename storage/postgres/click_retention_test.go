@@ -32,9 +32,9 @@ func newRetentionFixture(t *testing.T) retentionFixture {
 // insertClicks inserts n clicks of a day, spread over its hours, with three clicks per
 // visitor. They belong to two workspaces and both modes. Some come from bots, some have
 // no address.
-func (w retentionFixture) insertClicks(day time.Time, n int) {
-	w.Helper()
-	w.Exec(`
+func (f retentionFixture) insertClicks(day time.Time, n int) {
+	f.Helper()
+	f.Exec(`
 		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code, received_at, expires_at, created_at,
 			consent, is_bot, is_unique, ip_hash, ip_prefix, ua_hash, country, device, browser, referrer_domain, utm_source, sub_id)
 		select md5('workspace' || n % 2)::uuid, gen_random_uuid(), at, case when n % 3 = 0 then 'test' else 'live' end,
@@ -47,83 +47,83 @@ func (w retentionFixture) insertClicks(day time.Time, n int) {
 		from generate_series(1, $2) as n, lateral (select $1::timestamptz + n * (interval '24 hours' / ($2 + 1)) as at) as t`, day, n)
 }
 
-func (w retentionFixture) partition(days ...time.Time) {
-	w.Helper()
+func (f retentionFixture) partition(days ...time.Time) {
+	f.Helper()
 	for _, day := range days {
-		if _, err := w.Store.EnsureClickPartitions(w.Context(), day, day); err != nil {
-			w.Fatal(err)
+		if _, err := f.Store.EnsureClickPartitions(f.Context(), day, day); err != nil {
+			f.Fatal(err)
 		}
 	}
 }
 
 // purge runs PurgeClicks for at most the given number of batches.
-func (w retentionFixture) purge(before time.Time, batches int) (purged int64) {
-	w.Helper()
-	purged, err := w.Store.PurgeClicks(w.Context(), before, func() bool { batches--; return batches >= 0 })
+func (f retentionFixture) purge(before time.Time, batches int) (purged int64) {
+	f.Helper()
+	purged, err := f.Store.PurgeClicks(f.Context(), before, func() bool { batches--; return batches >= 0 })
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	return purged
 }
 
 const allBatches = 1000
 
-func (w retentionFixture) countIdentifiable(where string, args ...any) int {
-	w.Helper()
-	return w.Count(`select count(*) from clicks where (ip_hash is not null or ip_prefix is not null or ua_hash is not null) and `+where, args...)
+func (f retentionFixture) countIdentifiable(where string, args ...any) int {
+	f.Helper()
+	return f.Count(`select count(*) from clicks where (ip_hash is not null or ip_prefix is not null or ua_hash is not null) and `+where, args...)
 }
 
 func TestPurgeClicks_RemovesVisitorData(t *testing.T) {
-	w := newRetentionFixture(t)
+	f := newRetentionFixture(t)
 	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
-	w.partition(day, day.AddDate(0, 0, 1), day.AddDate(0, 0, 2))
-	w.insertClicks(day, 6000)
-	w.insertClicks(day.AddDate(0, 0, 1), 500)
-	w.insertClicks(day.AddDate(0, 0, 2), 500)
-	w.insertClicks(day.AddDate(0, 0, -20), 110) // no partition for this day: stored in the default partition
+	f.partition(day, day.AddDate(0, 0, 1), day.AddDate(0, 0, 2))
+	f.insertClicks(day, 6000)
+	f.insertClicks(day.AddDate(0, 0, 1), 500)
+	f.insertClicks(day.AddDate(0, 0, 2), 500)
+	f.insertClicks(day.AddDate(0, 0, -20), 110) // no partition for this day: stored in the default partition
 	before := day.AddDate(0, 0, 2).Add(12 * time.Hour)
-	due := w.countIdentifiable(`clicked_at < $1`, before)
-	kept := w.countIdentifiable(`clicked_at >= $1`, before)
+	due := f.countIdentifiable(`clicked_at < $1`, before)
+	kept := f.countIdentifiable(`clicked_at >= $1`, before)
 	const others = `select md5(string_agg(concat_ws(',', workspace_id, id, clicked_at, mode, received_at, country, is_unique, sub_id), ';' order by id)) from clicks`
-	same := w.Texts(others)[0]
+	same := f.Texts(others)[0]
 
 	// The first batch has all 110 clicks of the default partition. Ten of them have
 	// nothing to purge. The second batch is full.
-	if got := w.purge(before, 2); got != 100+postgres.RetentionBatch {
+	if got := f.purge(before, 2); got != 100+postgres.RetentionBatch {
 		t.Errorf("two batches purged %d", got)
 	}
-	left := w.countIdentifiable(`clicked_at < $1`, before)
+	left := f.countIdentifiable(`clicked_at < $1`, before)
 	if left != due-100-postgres.RetentionBatch {
 		t.Errorf("%d of %d are left", left, due)
 	}
 	// A further call continues where the first one ended.
-	if got := w.purge(before, allBatches); int(got) != left || w.countIdentifiable(`clicked_at < $1`, before) != 0 {
+	if got := f.purge(before, allBatches); int(got) != left || f.countIdentifiable(`clicked_at < $1`, before) != 0 {
 		t.Errorf("purged %d of %d", got, left)
 	}
-	if got := w.countIdentifiable(`clicked_at >= $1`, before); got != kept {
+	if got := f.countIdentifiable(`clicked_at >= $1`, before); got != kept {
 		t.Errorf("%d of %d younger clicks still have visitor data", got, kept)
 	}
-	if got := w.purge(before, allBatches); got != 0 {
+	if got := f.purge(before, allBatches); got != 0 {
 		t.Errorf("purged %d again", got)
 	}
-	if w.Texts(others)[0] != same {
+	if f.Texts(others)[0] != same {
 		t.Error("a purge changed other columns")
 	}
 	// The same purge one hour later.
-	if got := w.purge(before.Add(time.Hour), allBatches); got == 0 || w.countIdentifiable(`clicked_at < $1`, before.Add(time.Hour)) != 0 ||
-		w.countIdentifiable(`true`) != kept-int(got) {
+	if got := f.purge(before.Add(time.Hour), allBatches); got == 0 || f.countIdentifiable(`clicked_at < $1`, before.Add(time.Hour)) != 0 ||
+		f.countIdentifiable(`true`) != kept-int(got) {
 		t.Errorf("the purge one hour later purged %d", got)
 	}
 }
 
 func TestPurgeClicks_ConcurrentRunsSkipLockedRows(t *testing.T) {
-	w := newRetentionFixture(t)
+	f := newRetentionFixture(t)
 	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
-	w.partition(day)
-	w.insertClicks(day, 12_000)
-	due := w.countIdentifiable(`true`)
+	f.partition(day)
+	f.insertClicks(day, 12_000)
+	due := f.countIdentifiable(`true`)
 	// Another transaction locks one click.
-	tx, err := w.SQL.Begin(t.Context())
+	tx, err := f.SQL.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,27 +135,27 @@ func TestPurgeClicks_ConcurrentRunsSkipLockedRows(t *testing.T) {
 	var purged [2]int64
 	var both sync.WaitGroup
 	for i := range purged {
-		both.Go(func() { purged[i] = w.purge(day.AddDate(0, 0, 1), allBatches) })
+		both.Go(func() { purged[i] = f.purge(day.AddDate(0, 0, 1), allBatches) })
 	}
 	both.Wait()
-	for w.countIdentifiable(`true`) > 1 { // a batch that one purge had locked while the other one skipped it
-		purged[0] += w.purge(day.AddDate(0, 0, 1), allBatches)
+	for f.countIdentifiable(`true`) > 1 { // a batch that one purge had locked while the other one skipped it
+		purged[0] += f.purge(day.AddDate(0, 0, 1), allBatches)
 	}
-	if got := int(purged[0] + purged[1]); got != due-1 || w.countIdentifiable(`id = $1`, locked) != 1 {
+	if got := int(purged[0] + purged[1]); got != due-1 || f.countIdentifiable(`id = $1`, locked) != 1 {
 		t.Errorf("%v of %d", purged, due)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.purge(day.AddDate(0, 0, 1), allBatches); got != 1 || w.countIdentifiable(`true`) != 0 {
+	if got := f.purge(day.AddDate(0, 0, 1), allBatches); got != 1 || f.countIdentifiable(`true`) != 0 {
 		t.Errorf("the next run purged %d", got)
 	}
 }
 
 // sums returns the sums of clicks, grouped by the given columns.
-func (w retentionFixture) sums(by, from string) []string {
-	w.Helper()
-	return w.Texts(`select concat_ws('|', ` + by + `, sum(clicks), sum(unique_clicks), sum(bot_clicks)) from ` + from + ` group by ` + by + ` order by 1`)
+func (f retentionFixture) sums(by, from string) []string {
+	f.Helper()
+	return f.Texts(`select concat_ws('|', ` + by + `, sum(clicks), sum(unique_clicks), sum(bot_clicks)) from ` + from + ` group by ` + by + ` order by 1`)
 }
 
 const (
@@ -166,11 +166,11 @@ const (
 	clickSums = `(select *, (received_at at time zone 'UTC')::date as day, (not is_bot)::int as clicks, is_unique::int as unique_clicks, is_bot::int as bot_clicks from clicks) c`
 )
 
-func (w retentionFixture) roll() (clicks int64, did bool) {
-	w.Helper()
-	clicks, did, err := w.Store.RollClicks(w.Context())
+func (f retentionFixture) roll() (clicks int64, did bool) {
+	f.Helper()
+	clicks, did, err := f.Store.RollClicks(f.Context())
 	if err != nil {
-		w.Fatal(err)
+		f.Fatal(err)
 	}
 	return clicks, did
 }
@@ -189,83 +189,83 @@ func equalTexts(t testing.TB, what string, got, want []string) {
 }
 
 func TestRollClicks_SumsUpAndDropsExpiredDays(t *testing.T) {
-	w := newRetentionFixture(t)
+	f := newRetentionFixture(t)
 	days := []time.Time{expiredDay(2), expiredDay(1), expiredDay(0), expiredDay(-1), expiredDay(-30)}
-	w.partition(days...)
+	f.partition(days...)
 	for i, day := range days {
-		w.insertClicks(day, 300+i)
+		f.insertClicks(day, 300+i)
 	}
-	w.partition(expiredDay(3)) // an empty day
+	f.partition(expiredDay(3)) // an empty day
 	// A click in the last minutes of a day that was received on the next day.
-	w.Exec(`update clicks set received_at = $1 where id = (select id from clicks where clicked_at < $1 order by clicked_at desc limit 1)`, days[1])
-	want := w.sums(allColumns, clickSums+` where clicked_at < '`+expiredDay(-1).Format(time.DateOnly)+` 00:00+00'`)
+	f.Exec(`update clicks set received_at = $1 where id = (select id from clicks where clicked_at < $1 order by clicked_at desc limit 1)`, days[1])
+	want := f.sums(allColumns, clickSums+` where clicked_at < '`+expiredDay(-1).Format(time.DateOnly)+` 00:00+00'`)
 
 	for i, n := range []int64{0, 300, 301, 302} {
-		if clicks, did := w.roll(); !did || clicks != n {
+		if clicks, did := f.roll(); !did || clicks != n {
 			t.Errorf("call %d: rolled %d clicks, %v", i, clicks, did)
 		}
 	}
 	for range 2 {
-		if clicks, did := w.roll(); did {
+		if clicks, did := f.roll(); did {
 			t.Errorf("rolled %d clicks that are younger than 13 months", clicks)
 		}
 	}
-	equalTexts(t, "sums", w.sums(allColumns, "click_days"), want)
-	if n := w.Count(`select count(*) from click_days where others`); n != 0 {
+	equalTexts(t, "sums", f.sums(allColumns, "click_days"), want)
+	if n := f.Count(`select count(*) from click_days where others`); n != 0 {
 		t.Errorf("%d rows for all other combinations, want none", n)
 	}
-	if n := w.Count(`select count(*) from clicks`); n != 303+304 {
+	if n := f.Count(`select count(*) from clicks`); n != 303+304 {
 		t.Errorf("%d clicks are left", n)
 	}
-	left := w.Texts(`select relname from pg_class where relname ~ '^clicks_\d{8}$' order by 1`)
+	left := f.Texts(`select relname from pg_class where relname ~ '^clicks_\d{8}$' order by 1`)
 	equalTexts(t, "partitions", left, []string{"clicks_" + days[3].Format("20060102"), "clicks_" + days[4].Format("20060102")})
 }
 
 func TestRollClicks_SumsUpClicksOfDefaultPartition(t *testing.T) {
-	w := newRetentionFixture(t)
-	w.insertClicks(expiredDay(3), 5500)
-	w.insertClicks(expiredDay(0), 100)
-	w.insertClicks(expiredDay(-2), 50)
-	want := w.sums(allColumns, clickSums+` where clicked_at < '`+expiredDay(-1).Format(time.DateOnly)+` 00:00+00'`)
+	f := newRetentionFixture(t)
+	f.insertClicks(expiredDay(3), 5500)
+	f.insertClicks(expiredDay(0), 100)
+	f.insertClicks(expiredDay(-2), 50)
+	want := f.sums(allColumns, clickSums+` where clicked_at < '`+expiredDay(-1).Format(time.DateOnly)+` 00:00+00'`)
 	for _, n := range []int64{postgres.RetentionBatch, 5600 - postgres.RetentionBatch} {
-		if clicks, did := w.roll(); !did || clicks != n {
+		if clicks, did := f.roll(); !did || clicks != n {
 			t.Errorf("%d clicks, %v", clicks, did)
 		}
 	}
-	if clicks, did := w.roll(); did || w.Count(`select count(*) from clicks`) != 50 {
+	if clicks, did := f.roll(); did || f.Count(`select count(*) from clicks`) != 50 {
 		t.Errorf("rolled %d clicks, of which some are younger than 13 months", clicks)
 	}
-	equalTexts(t, "sums", w.sums(allColumns, "click_days"), want)
+	equalTexts(t, "sums", f.sums(allColumns, "click_days"), want)
 }
 
 // A large day is processed in pieces. Between two pieces some clicks are updated, and
 // Postgres moves them to blocks that were already processed. Each click must still be
 // counted once. The same holds after a piece that was rolled back.
 func TestRollClicks_ProcessesLargeDayInPieces(t *testing.T) {
-	w := newRetentionFixture(t)
-	w.partition(expiredDay(1), expiredDay(0))
-	w.insertClicks(expiredDay(1), 2000)
-	w.insertClicks(expiredDay(0), 10)
-	want := w.sums(allColumns, clickSums)
+	f := newRetentionFixture(t)
+	f.partition(expiredDay(1), expiredDay(0))
+	f.insertClicks(expiredDay(1), 2000)
+	f.insertClicks(expiredDay(0), 10)
+	want := f.sums(allColumns, clickSums)
 	large := "clicks_" + expiredDay(1).Format("20060102")
 	piece := func() int64 {
 		t.Helper()
-		clicks, did, err := w.Store.RollPiece(t.Context(), 20)
+		clicks, did, err := f.Store.RollPiece(t.Context(), 20)
 		if err != nil || !did {
 			t.Fatal(did, err)
 		}
-		if n := w.Count(`select (select count(*) from clicks) + (select sum(clicks + bot_clicks) from click_days)`); n != 2010 {
+		if n := f.Count(`select (select count(*) from clicks) + (select sum(clicks + bot_clicks) from click_days)`); n != 2010 {
 			t.Fatalf("%d clicks in both tables", n)
 		}
 		return clicks
 	}
 	sum, pieces := piece(), 1
-	w.VacuumAnalyze(large) // frees the space of the deleted clicks
-	w.Exec(`update clicks set is_bot = is_bot where id in (select id from ` + large + ` where ctid >= '(30,0)' limit 5)`)
-	if n := w.Count(`select count(*) from ` + large + ` where ctid < '(20,0)'`); n == 0 {
+	f.VacuumAnalyze(large) // frees the space of the deleted clicks
+	f.Exec(`update clicks set is_bot = is_bot where id in (select id from ` + large + ` where ctid >= '(30,0)' limit 5)`)
+	if n := f.Count(`select count(*) from ` + large + ` where ctid < '(20,0)'`); n == 0 {
 		t.Error("no click moved")
 	}
-	tx, err := w.SQL.Begin(t.Context())
+	tx, err := f.SQL.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +275,7 @@ func TestRollClicks_ProcessesLargeDayInPieces(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for ; w.Count(`select count(*) from pg_class where relname = $1`, large) == 1; pieces++ {
+	for ; f.Count(`select count(*) from pg_class where relname = $1`, large) == 1; pieces++ {
 		sum += piece()
 	}
 	if sum != 2000 || pieces < 3 {
@@ -284,47 +284,47 @@ func TestRollClicks_ProcessesLargeDayInPieces(t *testing.T) {
 	if n := piece(); n != 10 {
 		t.Errorf("the next day had %d clicks", n)
 	}
-	equalTexts(t, "sums", w.sums(allColumns, "click_days"), want)
-	if n := w.Count(`select count(*) from click_rolls`); n != 0 {
+	equalTexts(t, "sums", f.sums(allColumns, "click_days"), want)
+	if n := f.Count(`select count(*) from click_rolls`); n != 0 {
 		t.Errorf("%d days are under way", n)
 	}
 }
 
 // A link has at most 200 rows per day, even if visitors send arbitrary values.
 func TestRollClicks_LimitsRowsPerLinkAndDay(t *testing.T) {
-	w := newRetentionFixture(t)
-	w.partition(expiredDay(0))
-	w.insertClicks(expiredDay(0), 5000)
-	w.Exec(`update clicks set utm_campaign = sub_id where link_id = md5('link3')::uuid`)
-	w.Exec(`update clicks set utm_campaign = 'one of many' where link_id = md5('link3')::uuid and sub_id ~ '3$' and clicked_at < $1`, expiredDay(0).Add(3*time.Hour))
-	byLink := w.sums(scopeColumns, clickSums)
-	frequent := w.sums(allColumns, clickSums+` where utm_campaign = 'one of many'`)
-	if _, did := w.roll(); !did {
+	f := newRetentionFixture(t)
+	f.partition(expiredDay(0))
+	f.insertClicks(expiredDay(0), 5000)
+	f.Exec(`update clicks set utm_campaign = sub_id where link_id = md5('link3')::uuid`)
+	f.Exec(`update clicks set utm_campaign = 'one of many' where link_id = md5('link3')::uuid and sub_id ~ '3$' and clicked_at < $1`, expiredDay(0).Add(3*time.Hour))
+	byLink := f.sums(scopeColumns, clickSums)
+	frequent := f.sums(allColumns, clickSums+` where utm_campaign = 'one of many'`)
+	if _, did := f.roll(); !did {
 		t.Fatal("nothing was rolled")
 	}
-	equalTexts(t, "sums", w.sums(scopeColumns, "click_days"), byLink)
-	equalTexts(t, "the frequent ones", w.sums(allColumns, `click_days where utm_campaign = 'one of many'`), frequent)
-	if most := w.Count(`select max(n) from (select count(*) as n from click_days group by ` + scopeColumns + `) as d`); most != 200 {
+	equalTexts(t, "sums", f.sums(scopeColumns, "click_days"), byLink)
+	equalTexts(t, "the frequent ones", f.sums(allColumns, `click_days where utm_campaign = 'one of many'`), frequent)
+	if most := f.Count(`select max(n) from (select count(*) as n from click_days group by ` + scopeColumns + `) as d`); most != 200 {
 		t.Errorf("a link has %d rows", most)
 	}
-	if n := w.Count(`select count(*) from click_days where others and num_nulls(country, device, browser, referrer_domain, utm_source, utm_campaign) < 6`); n != 0 {
+	if n := f.Count(`select count(*) from click_days where others and num_nulls(country, device, browser, referrer_domain, utm_source, utm_campaign) < 6`); n != 0 {
 		t.Errorf("%d rows for all other combinations have a value", n)
 	}
 }
 
 func TestRollClicks_ConcurrentCallsCountOnce(t *testing.T) {
-	w := newRetentionFixture(t)
+	f := newRetentionFixture(t)
 	for n := range 6 {
-		w.partition(expiredDay(n))
-		w.insertClicks(expiredDay(n), 500)
+		f.partition(expiredDay(n))
+		f.insertClicks(expiredDay(n), 500)
 	}
-	want := w.sums(allColumns, clickSums)
+	want := f.sums(allColumns, clickSums)
 	var rolled [2]int64
 	var both sync.WaitGroup
 	for i := range rolled {
 		both.Go(func() {
-			for w.Count(`select count(*) from clicks`) > 0 {
-				n, _, err := w.Store.RollClicks(t.Context())
+			for f.Count(`select count(*) from clicks`) > 0 {
+				n, _, err := f.Store.RollClicks(t.Context())
 				if err != nil {
 					t.Error(err)
 					return
@@ -337,15 +337,15 @@ func TestRollClicks_ConcurrentCallsCountOnce(t *testing.T) {
 	if rolled[0]+rolled[1] != 3000 {
 		t.Errorf("rolled %v", rolled)
 	}
-	equalTexts(t, "sums", w.sums(allColumns, "click_days"), want)
+	equalTexts(t, "sums", f.sums(allColumns, "click_days"), want)
 }
 
 // If a partition cannot be dropped now, nothing changes, and a later call succeeds.
 func TestRollClicks_FailsWhileTableIsInUse(t *testing.T) {
-	w := newRetentionFixture(t)
-	w.partition(expiredDay(0))
-	w.insertClicks(expiredDay(0), 100)
-	reader, err := w.SQL.Begin(t.Context())
+	f := newRetentionFixture(t)
+	f.partition(expiredDay(0))
+	f.insertClicks(expiredDay(0), 100)
+	reader, err := f.SQL.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,18 +353,18 @@ func TestRollClicks_FailsWhileTableIsInUse(t *testing.T) {
 	if _, err := reader.Exec(t.Context(), `select from clicks limit 1`); err != nil {
 		t.Fatal(err)
 	}
-	_, did, err := w.Store.RollClicks(t.Context())
+	_, did, err := f.Store.RollClicks(t.Context())
 	pgErr := new(pgconn.PgError)
 	if did || !errors.As(err, &pgErr) || pgErr.Code != "55P03" {
 		t.Errorf("%v, %v", did, err)
 	}
-	if n := w.Count(`select (select count(*) from clicks) * 1000 + (select count(*) from click_days)`); n != 100_000 {
+	if n := f.Count(`select (select count(*) from clicks) * 1000 + (select count(*) from click_days)`); n != 100_000 {
 		t.Errorf("%d", n)
 	}
 	if err := reader.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n, did := w.roll(); !did || n != 100 {
+	if n, did := f.roll(); !did || n != 100 {
 		t.Errorf("%d, %v", n, did)
 	}
 }
@@ -372,10 +372,10 @@ func TestRollClicks_FailsWhileTableIsInUse(t *testing.T) {
 // The service's database role can only drop old days, and only through the function
 // roll_clicks.
 func TestRollClicks_ServiceRoleCannotDropOtherDays(t *testing.T) {
-	w := newRetentionFixture(t)
-	w.partition(expiredDay(0), expiredDay(-1))
-	w.insertClicks(expiredDay(-1), 10)
-	sql := asService(t, w.URL)
+	f := newRetentionFixture(t)
+	f.partition(expiredDay(0), expiredDay(-1))
+	f.insertClicks(expiredDay(-1), 10)
+	sql := asService(t, f.URL)
 	for _, forbidden := range []string{
 		`drop table clicks_` + expiredDay(0).Format("20060102"), `drop table clicks`,
 		`alter table clicks detach partition clicks_` + expiredDay(-1).Format("20060102"),
@@ -402,23 +402,23 @@ func TestRollClicks_ServiceRoleCannotDropOtherDays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := w.Count(`select (select count(*) from clicks) * 10 + (select count(*) from pg_class where relname ~ '^clicks_\d{8}$')`); n != 101 {
+	if n := f.Count(`select (select count(*) from clicks) * 10 + (select count(*) from pg_class where relname ~ '^clicks_\d{8}$')`); n != 101 {
 		t.Errorf("%d", n)
 	}
 }
 
 func TestDropDeadLetters_DropsOldOnesInBatches(t *testing.T) {
-	w := newRetentionFixture(t)
+	f := newRetentionFixture(t)
 	now := time.Now()
 	for n := range 5 {
-		w.Insert("click_dead_letters", pgtest.Row{"id": affiliate.NewID[affiliate.Click](now), "reason": "malformed", "record": []byte{1}, "created_at": now.Add(time.Duration(n) * time.Hour)})
+		f.Insert("click_dead_letters", pgtest.Row{"id": affiliate.NewID[affiliate.Click](now), "reason": "malformed", "record": []byte{1}, "created_at": now.Add(time.Duration(n) * time.Hour)})
 	}
 	for _, want := range []int64{2, 1, 0} {
-		if n, err := w.Store.DropDeadLetters(t.Context(), now.Add(3*time.Hour), 2); err != nil || n != want {
+		if n, err := f.Store.DropDeadLetters(t.Context(), now.Add(3*time.Hour), 2); err != nil || n != want {
 			t.Errorf("%d, %v", n, err)
 		}
 	}
-	if n := w.Count(`select count(*) from click_dead_letters`); n != 2 {
+	if n := f.Count(`select count(*) from click_dead_letters`); n != 2 {
 		t.Errorf("%d are left", n)
 	}
 }
@@ -428,16 +428,16 @@ func TestDropDeadLetters_DropsOldOnesInBatches(t *testing.T) {
 func TestPurgeClicks_ReadsOneDayByIndex(t *testing.T) {
 	t.Parallel()
 	const rows = 8000
-	w := newRetentionFixture(t)
+	f := newRetentionFixture(t)
 	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
-	if _, err := w.Store.EnsureClickPartitions(t.Context(), day.AddDate(0, 0, -10), day.AddDate(0, 0, 10)); err != nil {
+	if _, err := f.Store.EnsureClickPartitions(t.Context(), day.AddDate(0, 0, -10), day.AddDate(0, 0, 10)); err != nil {
 		t.Fatal(err)
 	}
-	w.insertClicks(day, rows)
-	w.insertClicks(day.AddDate(0, 0, 1), rows)
-	w.insertClicks(day.AddDate(0, 0, -60), rows)
-	w.Exec(`insert into click_dead_letters (id, reason, record, created_at) select gen_random_uuid(), '', '', $1::timestamptz + n * interval '1 minute' from generate_series(1, $2::integer) n`, day, rows)
-	w.VacuumAnalyze()
+	f.insertClicks(day, rows)
+	f.insertClicks(day.AddDate(0, 0, 1), rows)
+	f.insertClicks(day.AddDate(0, 0, -60), rows)
+	f.Exec(`insert into click_dead_letters (id, reason, record, created_at) select gen_random_uuid(), '', '', $1::timestamptz + n * interval '1 minute' from generate_series(1, $2::integer) n`, day, rows)
+	f.VacuumAnalyze()
 	for table, args := range map[string][]any{
 		"clicks_20260310": {day, day.AddDate(0, 0, 1)},
 		"clicks_default":  {time.Time{}, day},
@@ -446,7 +446,7 @@ func TestPurgeClicks_ReadsOneDayByIndex(t *testing.T) {
 		if table == "clicks_default" {
 			sql = postgres.PurgeStraySQL
 		}
-		plan := w.plan(sql, append(args, uuid.Nil, []byte{}, time.Time{}, rows/4)...)
+		plan := f.plan(sql, append(args, uuid.Nil, []byte{}, time.Time{}, rows/4)...)
 		for _, part := range []string{
 			`Index Scan using ` + table + `_workspace_id_ip_hash_clicked_at_idx on ` + table,
 			`Index Cond: \(\(ROW\(workspace_id, ip_hash, clicked_at\) >= .* AND \(clicked_at >= .*\) AND \(clicked_at < .*\)\)`,
@@ -463,17 +463,17 @@ func TestPurgeClicks_ReadsOneDayByIndex(t *testing.T) {
 			}
 		}
 	}
-	if plan := w.plan(postgres.DropDeadLettersSQL, day.Add(time.Hour), rows/20); !strings.Contains(plan, "click_dead_letters_by_age") || strings.Contains(plan, "Seq Scan") {
+	if plan := f.plan(postgres.DropDeadLettersSQL, day.Add(time.Hour), rows/20); !strings.Contains(plan, "click_dead_letters_by_age") || strings.Contains(plan, "Seq Scan") {
 		t.Errorf("dead letters:\n%s", plan)
 	}
 }
 
-func (w retentionFixture) plan(sql string, args ...any) string {
-	w.Helper()
-	rows, _ := w.SQL.Query(w.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+func (f retentionFixture) plan(sql string, args ...any) string {
+	f.Helper()
+	rows, _ := f.SQL.Query(f.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		w.Fatal(fmt.Errorf("explain %s: %w", sql, err))
+		f.Fatal(fmt.Errorf("explain %s: %w", sql, err))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -93,20 +93,20 @@ func TestSpansOf_CoverPeriodWithoutGaps(t *testing.T) {
 
 // insertRandom stores n random commissions of the last 100 days. Some have equal times,
 // and some belong to the other mode.
-func (w *commissionWorld) insertRandom(r *rand.Rand, n int) (mine []affiliate.Commission, second affiliate.ProgramID) {
-	w.t.Helper()
-	second = affiliate.NewID[affiliate.Program](w.now)
-	w.exec(`
+func (f *commissionFixture) insertRandom(r *rand.Rand, n int) (mine []affiliate.Commission, second affiliate.ProgramID) {
+	f.t.Helper()
+	second = affiliate.NewID[affiliate.Program](f.now)
+	f.exec(`
 		insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
 			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
 		select workspace_id, $2, mode, 'Second', 'second', status, allowed_domains, 'USD', attribution_window_days,
 			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at
-		from programs where id = $1`, w.program, second)
-	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+		from programs where id = $1`, f.program, second)
+	participant, partner := f.participant(affiliate.ParticipantApproved, false)
 	pick := func(values ...string) string { return values[r.IntN(len(values))] }
 	for range n {
-		c := w.commission(participant, partner, func(c *affiliate.Commission) {
-			at := w.now.Add(-time.Duration(r.Int64N(int64(100 * 24 * time.Hour)))).Truncate(time.Millisecond)
+		c := f.commission(participant, partner, func(c *affiliate.Commission) {
+			at := f.now.Add(-time.Duration(r.Int64N(int64(100 * 24 * time.Hour)))).Truncate(time.Millisecond)
 			switch r.IntN(4) {
 			case 0:
 				at = at.Truncate(24 * time.Hour) // equal times at the boundary between two days
@@ -125,7 +125,7 @@ func (w *commissionWorld) insertRandom(r *rand.Rand, n int) (mine []affiliate.Co
 				c.Scope.Mode = affiliate.ModeTest
 			}
 		})
-		if c.Scope == w.scope {
+		if c.Scope == f.scope {
 			mine = append(mine, c)
 		}
 	}
@@ -140,13 +140,13 @@ func matches(f affiliate.CommissionFilter, c affiliate.Commission) bool {
 // Every page, total, sum and exported row must be what a scan of all rows returns.
 func TestCommissions_ListsStatsAndExportsEqualBruteForce(t *testing.T) {
 	t.Parallel()
-	w := newCommissionWorld(t)
+	f := newCommissionFixture(t)
 	r := rand.New(rand.NewPCG(3, 4))
-	all, second := w.insertRandom(r, 250)
+	all, second := f.insertRandom(r, 250)
 	for range 80 {
-		filter := affiliate.CommissionFilter{Created: randomPeriod(r, w.now, 100)}
+		filter := affiliate.CommissionFilter{Created: randomPeriod(r, f.now, 100)}
 		if r.IntN(3) == 0 {
-			filter.Program = []*affiliate.ProgramID{&w.program, &second}[r.IntN(2)]
+			filter.Program = []*affiliate.ProgramID{&f.program, &second}[r.IntN(2)]
 		}
 		if r.IntN(3) == 0 {
 			filter.Status = affiliate.CommissionPending
@@ -179,7 +179,7 @@ func TestCommissions_ListsStatsAndExportsEqualBruteForce(t *testing.T) {
 
 		size := 1 + r.IntN(40)
 		for number := 1; number <= len(want)/size+2; number++ {
-			items, total, err := w.store.Commissions(t.Context(), w.scope, filter, order, affiliate.Page{Number: number, Size: size})
+			items, total, err := f.store.Commissions(t.Context(), f.scope, filter, order, affiliate.Page{Number: number, Size: size})
 			if err != nil || total != int64(len(want)) {
 				t.Fatalf("%s: total %d, want %d, %v", what, total, len(want), err)
 			}
@@ -189,17 +189,17 @@ func TestCommissions_ListsStatsAndExportsEqualBruteForce(t *testing.T) {
 				t.Fatalf("%s: page %d of %d differs", what, number, size)
 			}
 		}
-		w.checkStats(what, filter, want)
-		w.checkExport(what, filter, order, want)
+		f.checkStats(what, filter, want)
+		f.checkExport(what, filter, order, want)
 	}
 }
 
-func (w *commissionWorld) checkStats(what string, filter affiliate.CommissionFilter, rows []affiliate.Commission) {
-	w.t.Helper()
+func (f *commissionFixture) checkStats(what string, filter affiliate.CommissionFilter, rows []affiliate.Commission) {
+	f.t.Helper()
 	want := affiliate.CommissionStats{
 		Currency: "EUR", ByStatus: map[affiliate.CommissionStatus]affiliate.CommissionSum{}, ByCurrency: map[string]affiliate.CommissionSum{},
 	}
-	if filter.Program != nil && *filter.Program != w.program {
+	if filter.Program != nil && *filter.Program != f.program {
 		want.Currency = "USD"
 	}
 	for _, c := range rows {
@@ -216,41 +216,41 @@ func (w *commissionWorld) checkStats(what string, filter affiliate.CommissionFil
 		want.ByStatus[c.Status] = status
 	}
 	want.InCurrency = want.ByCurrency[want.Currency]
-	if got, err := w.store.CommissionStats(w.t.Context(), w.scope, filter); err != nil || !reflect.DeepEqual(got, want) {
-		w.t.Fatalf("%s: stats %+v, want %+v, %v", what, got, want, err)
+	if got, err := f.store.CommissionStats(f.t.Context(), f.scope, filter); err != nil || !reflect.DeepEqual(got, want) {
+		f.t.Fatalf("%s: stats %+v, want %+v, %v", what, got, want, err)
 	}
 }
 
-func (w *commissionWorld) checkExport(what string, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, rows []affiliate.Commission) {
-	w.t.Helper()
+func (f *commissionFixture) checkExport(what string, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, rows []affiliate.Commission) {
+	f.t.Helper()
 	n := 0
-	for row, err := range w.store.ExportCommissions(w.t.Context(), w.scope, filter, order) {
+	for row, err := range f.store.ExportCommissions(f.t.Context(), f.scope, filter, order) {
 		if err != nil {
-			w.t.Fatalf("%s: %v", what, err)
+			f.t.Fatalf("%s: %v", what, err)
 		}
 		if n == len(rows) || row.ID != rows[n].ID || !row.CreatedAt.Equal(rows[n].CreatedAt) || string(row.Status) != string(rows[n].Status) ||
 			row.AmountCents != rows[n].AmountCents || string(row.Currency) != rows[n].Currency || row.PromoCode != nil || row.Payout != nil {
-			w.t.Fatalf("%s: row %d is %+v", what, n, row)
+			f.t.Fatalf("%s: row %d is %+v", what, n, row)
 		}
 		n++
 	}
 	if n != len(rows) {
-		w.t.Fatalf("%s: %d of %d rows exported", what, n, len(rows))
+		f.t.Fatalf("%s: %d of %d rows exported", what, n, len(rows))
 	}
 }
 
 func TestCommissionStats_OfSearch(t *testing.T) {
-	w := newCommissionWorld(t)
+	f := newCommissionFixture(t)
 	r := rand.New(rand.NewPCG(5, 6))
-	all, _ := w.insertRandom(r, 40)
+	all, _ := f.insertRandom(r, 40)
 	for _, c := range []struct {
 		search string
 		want   []affiliate.Commission
 	}{{all[7].ExternalTransactionID, all[7:8]}, {"paula", all}, {"nobody", nil}} {
-		w.checkStats(c.search, affiliate.CommissionFilter{Search: c.search}, c.want)
+		f.checkStats(c.search, affiliate.CommissionFilter{Search: c.search}, c.want)
 	}
-	unknown := affiliate.NewID[affiliate.Program](w.now)
-	if _, err := w.store.CommissionStats(t.Context(), w.scope, affiliate.CommissionFilter{Program: &unknown}); !isRefusal(err, affiliate.ReasonNotFound) {
+	unknown := affiliate.NewID[affiliate.Program](f.now)
+	if _, err := f.store.CommissionStats(t.Context(), f.scope, affiliate.CommissionFilter{Program: &unknown}); !isRefusal(err, affiliate.ReasonNotFound) {
 		t.Errorf("an unknown programme: %v", err)
 	}
 }
@@ -258,10 +258,10 @@ func TestCommissionStats_OfSearch(t *testing.T) {
 // While new commissions are inserted, the number of rows on a page must always fit the
 // total that was returned with it.
 func TestCommissions_PageAndTotalAreOfOneInstant(t *testing.T) {
-	w := newCommissionWorld(t)
-	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+	f := newCommissionFixture(t)
+	participant, partner := f.participant(affiliate.ParticipantApproved, false)
 	for range 15 {
-		w.commission(participant, partner, nil)
+		f.commission(participant, partner, nil)
 	}
 	done := make(chan struct{})
 	var readers sync.WaitGroup
@@ -276,7 +276,7 @@ func TestCommissions_PageAndTotalAreOfOneInstant(t *testing.T) {
 				}
 				page := affiliate.Page{Number: 1 + r.IntN(6), Size: 10}
 				order := affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: r.IntN(2) == 0}
-				items, total, err := w.store.Commissions(t.Context(), w.scope, affiliate.CommissionFilter{}, order, page)
+				items, total, err := f.store.Commissions(t.Context(), f.scope, affiliate.CommissionFilter{}, order, page)
 				if want := min(max(total-page.Offset(), 0), int64(page.Size)); err != nil || int64(len(items)) != want {
 					t.Errorf("page %d has %d rows of %d, %v", page.Number, len(items), total, err)
 					return
@@ -285,7 +285,7 @@ func TestCommissions_PageAndTotalAreOfOneInstant(t *testing.T) {
 		})
 	}
 	for range 40 {
-		w.commission(participant, partner, nil)
+		f.commission(participant, partner, nil)
 	}
 	close(done)
 	readers.Wait()

@@ -21,27 +21,27 @@ const (
 	otherRows = 20_000
 )
 
-func newLargeCommissionWorld(t *testing.T) *commissionWorld {
+func newLargeCommissionFixture(t *testing.T) *commissionFixture {
 	t.Helper()
-	w := newCommissionWorld(t)
+	f := newCommissionFixture(t)
 	// Foreign keys are disabled because the rows that they refer to do not matter
 	// here.
-	w.exec(`set session_replication_role = replica`)
-	w.exec(`
+	f.exec(`set session_replication_role = replica`)
+	f.exec(`
 		insert into users (id, kind, email, password_hash, name, created_at)
 		select ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid, 'partner', 'mail' || n || '@example.com', 'x', 'Partner ' || n, $1
-		from generate_series(0, 999) n`, w.now)
+		from generate_series(0, 999) n`, f.now)
 	fill := func(workspace affiliate.WorkspaceID, mode affiliate.Mode, program affiliate.ProgramID, rows int) {
-		w.exec(`
+		f.exec(`
 			insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
 				attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
 			select $1, case when n = 1 then $2 else gen_random_uuid() end, $3, 'Programme', 'slug-' || n, 'active', '{}', 'EUR', 30,
 				'last_click', 'via', true, true, '{}', 1, $4, $4
-			from generate_series(1, 10) n on conflict do nothing`, workspace, program, mode, w.now)
-		w.exec(`
+			from generate_series(1, 10) n on conflict do nothing`, workspace, program, mode, f.now)
+		f.exec(`
 			insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code, application_answers, applied_at, created_at, updated_at)
-			select $1, gen_random_uuid(), $2, $3, id, name, email, 'approved', id::text, '{}', $4, $4, $4 from users`, workspace, program, mode, w.now)
-		w.exec(`
+			select $1, gen_random_uuid(), $2, $3, id, name, email, 'approved', id::text, '{}', $4, $4, $4 from users`, workspace, program, mode, f.now)
+		f.exec(`
 			with p as (
 				select array_agg(id) as ids, array_agg(partner_id) as partners,
 					(select array_agg(id order by id <> $2) from programs where workspace_id = $1 and mode = $3) as programs
@@ -56,8 +56,8 @@ func newLargeCommissionWorld(t *testing.T) *commissionWorld {
 				'Order-' || n, case when n % 100 = 0 then 'Spring' || n end, case when n % 20 = 0 then 'pending' else 'approved' end,
 				'percentage', 'purchase', 2000, n, n, 'EUR', n, n, 'EUR', n % 1000 = 0, '{}', 'none',
 				$4::timestamptz + (n - 1000) * interval '1 minute', '{}', 1, $4::timestamptz - n * interval '1 minute', $4
-			from p, generate_series(1, $5::integer) n`, workspace, program, mode, w.now, rows)
-		w.exec(`
+			from p, generate_series(1, $5::integer) n`, workspace, program, mode, f.now, rows)
+		f.exec(`
 			insert into commission_counts (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot, n, amount_cents)
 			select workspace_id, mode, grain, starts, program_id, status, needs_review, currency, amount_cents % 16, count(*), sum(amount_cents)
 			from commissions c
@@ -68,47 +68,47 @@ func newLargeCommissionWorld(t *testing.T) *commissionWorld {
 			where workspace_id = $1 and mode = $2
 			group by 1, 2, 3, 4, 5, 6, 7, 8, 9`, workspace, mode)
 	}
-	fill(w.scope.Workspace, affiliate.ModeLive, w.program, ownRows)
-	fill(w.scope.Workspace, affiliate.ModeTest, affiliate.NewID[affiliate.Program](w.now), otherRows)
-	fill(affiliate.NewID[affiliate.Workspace](w.now), affiliate.ModeLive, affiliate.NewID[affiliate.Program](w.now), otherRows)
-	w.exec(`set session_replication_role = origin`)
-	pgtest.VacuumAnalyze(t, w.owner)
-	return w
+	fill(f.scope.Workspace, affiliate.ModeLive, f.program, ownRows)
+	fill(f.scope.Workspace, affiliate.ModeTest, affiliate.NewID[affiliate.Program](f.now), otherRows)
+	fill(affiliate.NewID[affiliate.Workspace](f.now), affiliate.ModeLive, affiliate.NewID[affiliate.Program](f.now), otherRows)
+	f.exec(`set session_replication_role = origin`)
+	pgtest.VacuumAnalyze(t, f.owner)
+	return f
 }
 
-func (w *commissionWorld) plan(sql string, args ...any) string {
-	w.t.Helper()
-	rows, _ := w.owner.Query(w.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+func (f *commissionFixture) plan(sql string, args ...any) string {
+	f.t.Helper()
+	rows, _ := f.owner.Query(f.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		w.t.Fatalf("explain %s: %v", sql, err)
+		f.t.Fatalf("explain %s: %v", sql, err)
 	}
 	return strings.Join(lines, "\n")
 }
 
 // exportPlan returns the plan of an export with the settings of its transaction.
-func (w *commissionWorld) exportPlan(sql postgres.CommissionSQL) string {
-	w.t.Helper()
-	w.exec("begin")
-	defer w.exec("rollback")
+func (f *commissionFixture) exportPlan(sql postgres.CommissionSQL) string {
+	f.t.Helper()
+	f.exec("begin")
+	defer f.exec("rollback")
 	for setting := range strings.SplitSeq(postgres.ExportPlan, ";") {
-		w.exec(setting)
+		f.exec(setting)
 	}
-	return w.plan(sql.Export, sql.ExportArgs...)
+	return f.plan(sql.Export, sql.ExportArgs...)
 }
 
-func (w *commissionWorld) checkPlan(what, explained string, has, hasNot []string) {
-	w.t.Helper()
+func (f *commissionFixture) checkPlan(what, explained string, has, hasNot []string) {
+	f.t.Helper()
 	// The plan on one line, so that a test can look for a node followed by its child.
 	plan := strings.Join(strings.Fields(explained), " ")
 	for _, part := range has {
 		if !strings.Contains(plan, part) {
-			w.t.Errorf("%s: no %q in\n%s", what, part, explained)
+			f.t.Errorf("%s: no %q in\n%s", what, part, explained)
 		}
 	}
 	for _, part := range hasNot {
 		if strings.Contains(plan, part) {
-			w.t.Errorf("%s: %q in\n%s", what, part, explained)
+			f.t.Errorf("%s: %q in\n%s", what, part, explained)
 		}
 	}
 }
@@ -116,24 +116,24 @@ func (w *commissionWorld) checkPlan(what, explained string, has, hasNot []string
 // The checks share one fixture because it takes long to fill.
 func TestCommissions_PlansAndTotals(t *testing.T) {
 	t.Parallel()
-	w := newLargeCommissionWorld(t)
-	checkCommissionPlans(t, w)
-	checkCommissionTotals(t, w)
-	checkPendingPlans(t, w)
+	f := newLargeCommissionFixture(t)
+	checkCommissionPlans(t, f)
+	checkCommissionTotals(t, f)
+	checkPendingPlans(t, f)
 }
 
-func checkCommissionPlans(t *testing.T, w *commissionWorld) {
+func checkCommissionPlans(t *testing.T, f *commissionFixture) {
 	t.Helper()
 	yes := true
 	// Nine days from noon to noon, so that the first and the last day are incomplete.
-	from, before := w.now.AddDate(0, 0, -9), w.now
+	from, before := f.now.AddDate(0, 0, -9), f.now
 	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
 	oldest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: true}
 	first := affiliate.Page{Number: 1, Size: 20}
 	scans := []string{"Seq Scan on commissions", "Seq Scan on commission_counts"}
 	var participant affiliate.ParticipantID
-	if err := w.owner.QueryRow(t.Context(), `select id from participants where workspace_id = $1 and mode = $2 limit 1`,
-		w.scope.Workspace, w.scope.Mode).Scan(&participant); err != nil {
+	if err := f.owner.QueryRow(t.Context(), `select id from participants where workspace_id = $1 and mode = $2 limit 1`,
+		f.scope.Workspace, f.scope.Mode).Scan(&participant); err != nil {
 		t.Fatal(err)
 	}
 	sortingScans := append([]string{"Bitmap"}, scans...)
@@ -181,7 +181,7 @@ func checkCommissionPlans(t *testing.T, w *commissionWorld) {
 		},
 		{
 			"one programme",
-			affiliate.CommissionFilter{Program: &w.program},
+			affiliate.CommissionFilter{Program: &f.program},
 			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_program on commissions c"},
 			sortingScans, counts, counts,
@@ -248,61 +248,61 @@ func checkCommissionPlans(t *testing.T, w *commissionWorld) {
 			[]string{"commissions_pkey"},
 		},
 	} {
-		sql, err := w.store.CommissionSQL(t.Context(), w.scope, c.filter, c.order, c.page)
+		sql, err := f.store.CommissionSQL(t.Context(), f.scope, c.filter, c.order, c.page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.checkPlan(c.name, w.plan(sql.Page, sql.PageArgs...), c.has, c.hasNot)
-		w.checkPlan(c.name+", total", w.plan(sql.Total, sql.TotalArgs...), c.total, scans)
-		w.checkPlan(c.name+", stats", w.plan(sql.Stats, sql.StatsArgs...), c.stats, scans)
+		f.checkPlan(c.name, f.plan(sql.Page, sql.PageArgs...), c.has, c.hasNot)
+		f.checkPlan(c.name+", total", f.plan(sql.Total, sql.TotalArgs...), c.total, scans)
+		f.checkPlan(c.name+", stats", f.plan(sql.Stats, sql.StatsArgs...), c.stats, scans)
 		if c.filter.Search != "" {
 			found := slices.DeleteFunc(slices.Clone(c.total), func(index string) bool { return !strings.HasPrefix(index, "commissions_") })
-			w.checkPlan(c.name+", export", w.plan(sql.Export, sql.ExportArgs...), found, []string{"Seq Scan on commissions", "commissions_by_age"})
+			f.checkPlan(c.name+", export", f.plan(sql.Export, sql.ExportArgs...), found, []string{"Seq Scan on commissions", "commissions_by_age"})
 			continue
 		}
 		// An export reads all matching rows, in any way except by a scan of the table.
-		w.checkPlan(c.name+", export", w.exportPlan(sql), nil, scans)
+		f.checkPlan(c.name+", export", f.exportPlan(sql), nil, scans)
 	}
 
 	// A deep page skips less than a day's rows.
-	sql, err := w.store.CommissionSQL(t.Context(), w.scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 400, Size: 20})
+	sql, err := f.store.CommissionSQL(t.Context(), f.scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 400, Size: 20})
 	if offset, ok := sql.PageArgs[len(sql.PageArgs)-1].(int64); err != nil || !ok || offset >= 24*60 {
 		t.Errorf("a deep page skips %d rows, %v", offset, err)
 	}
 
 	// An export must return its first row before it has read the last one.
-	sql, err = w.store.CommissionSQL(t.Context(), w.scope, affiliate.CommissionFilter{}, newest, first)
+	sql, err = f.store.CommissionSQL(t.Context(), f.scope, affiliate.CommissionFilter{}, newest, first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.checkPlan("export of everything", w.exportPlan(sql), []string{"Index Scan using commissions_by_age on commissions c"}, []string{"Sort"})
+	f.checkPlan("export of everything", f.exportPlan(sql), []string{"Index Scan using commissions_by_age on commissions c"}, []string{"Sort"})
 
 	// If half of the workspace matches the prefix, a scan in the order of the list is
 	// cheaper than the search indexes. The page must not sort rows that it does not
 	// show.
-	sql, err = w.store.CommissionSQL(t.Context(), w.scope, affiliate.CommissionFilter{Search: "order"}, newest, first)
+	sql, err = f.store.CommissionSQL(t.Context(), f.scope, affiliate.CommissionFilter{Search: "order"}, newest, first)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.checkPlan("search for everything", w.plan(sql.Page, sql.PageArgs...), []string{"Limit -> Index Scan using commissions_by_age on commissions c"}, sortingScans)
+	f.checkPlan("search for everything", f.plan(sql.Page, sql.PageArgs...), []string{"Limit -> Index Scan using commissions_by_age on commissions c"}, sortingScans)
 
-	w.checkPlan("sweep", w.plan(postgres.SelectDue, w.now, time.Time{}, affiliate.CommissionID{}, 1000),
+	f.checkPlan("sweep", f.plan(postgres.SelectDue, f.now, time.Time{}, affiliate.CommissionID{}, 1000),
 		[]string{"commissions_due"}, scans)
-	w.checkPlan("lock", w.plan(postgres.LockCommissionsSQL, w.scope.Workspace, w.scope.Mode, []affiliate.CommissionID{{}}),
+	f.checkPlan("lock", f.plan(postgres.LockCommissionsSQL, f.scope.Workspace, f.scope.Mode, []affiliate.CommissionID{{}}),
 		[]string{"Index Scan using commissions_pkey on commissions"}, scans)
-	update, args := postgres.UpdateCommissionsSQL(affiliate.Commission{Scope: w.scope}, affiliate.Commission{})
-	w.checkPlan("change", w.plan(update, args...), []string{"Nested Loop -> Values Scan on \"*VALUES*\" -> Index Scan using commissions_pkey on commissions"}, sortingScans)
+	update, args := postgres.UpdateCommissionsSQL(affiliate.Commission{Scope: f.scope}, affiliate.Commission{})
+	f.checkPlan("change", f.plan(update, args...), []string{"Nested Loop -> Values Scan on \"*VALUES*\" -> Index Scan using commissions_pkey on commissions"}, sortingScans)
 }
 
-func checkCommissionTotals(t *testing.T, w *commissionWorld) {
+func checkCommissionTotals(t *testing.T, f *commissionFixture) {
 	t.Helper()
 	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
-	items, total, err := w.store.Commissions(t.Context(), w.scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 1, Size: 20})
+	items, total, err := f.store.Commissions(t.Context(), f.scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != affiliate.MaxSearchTotal+1 || len(items) != 20 {
 		t.Fatalf("%d items, total %d, %v", len(items), total, err)
 	}
-	all, exact, err := w.store.Commissions(t.Context(), w.scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 1, Size: 20})
-	if err != nil || exact <= affiliate.MaxSearchTotal || exact != int64(w.count(`select count(*) from commissions where workspace_id = $1 and mode = 'live'`, w.scope.Workspace)) {
+	all, exact, err := f.store.Commissions(t.Context(), f.scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 1, Size: 20})
+	if err != nil || exact <= affiliate.MaxSearchTotal || exact != int64(f.count(`select count(*) from commissions where workspace_id = $1 and mode = 'live'`, f.scope.Workspace)) {
 		t.Fatalf("total %d, %v", exact, err)
 	}
 	for i := range all {
@@ -310,35 +310,35 @@ func checkCommissionTotals(t *testing.T, w *commissionWorld) {
 			t.Fatal("the first page of the search does not have the newest commissions")
 		}
 	}
-	_, beyond, err := w.store.Commissions(t.Context(), w.scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 2000, Size: 100})
+	_, beyond, err := f.store.Commissions(t.Context(), f.scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 2000, Size: 100})
 	if err != nil || beyond != affiliate.MaxSearchTotal+1 {
 		t.Errorf("page after the end: total %d, %v", beyond, err)
 	}
 }
 
 // checkPendingPlans must run last because it changes the plan mode of the connection.
-func checkPendingPlans(t *testing.T, w *commissionWorld) {
+func checkPendingPlans(t *testing.T, f *commissionFixture) {
 	t.Helper()
 	var participant affiliate.ParticipantID
 	var partner affiliate.UserID
-	if err := w.owner.QueryRow(t.Context(), `select id, partner_id from participants where workspace_id = $1 and mode = $2 limit 1`,
-		w.scope.Workspace, w.scope.Mode).Scan(&participant, &partner); err != nil {
+	if err := f.owner.QueryRow(t.Context(), `select id, partner_id from participants where workspace_id = $1 and mode = $2 limit 1`,
+		f.scope.Workspace, f.scope.Mode).Scan(&participant, &partner); err != nil {
 		t.Fatal(err)
 	}
-	w.exec(`
+	f.exec(`
 		insert into commission_history (workspace_id, commission_id, seq, at, actor, to_status, amount_cents)
 		select workspace_id, id, 1, created_at, 'system', status, amount_cents from commissions limit 20000`)
-	pgtest.VacuumAnalyze(t, w.owner, "commission_history")
+	pgtest.VacuumAnalyze(t, f.owner, "commission_history")
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
-		w.exec(`set plan_cache_mode = ` + mode)
-		plan := w.plan(postgres.SelectPendingOfSQL, pgx.NamedArgs{
-			"workspace": w.scope.Workspace, "mode": w.scope.Mode, "participant": participant, "partner": partner,
+		f.exec(`set plan_cache_mode = ` + mode)
+		plan := f.plan(postgres.SelectPendingOfSQL, pgx.NamedArgs{
+			"workspace": f.scope.Workspace, "mode": f.scope.Mode, "participant": participant, "partner": partner,
 			"review_reason": affiliate.ReviewParticipantSuspended, "flagged": false,
-			"after": w.now.AddDate(0, -1, 0), "after_id": affiliate.CommissionID{}, "since": w.now,
+			"after": f.now.AddDate(0, -1, 0), "after_id": affiliate.CommissionID{}, "since": f.now,
 			"code": "participant_suspended", "limit": postgres.ReviewChunk,
 		})
 		// The plan continues from where the previous chunk ended. It may sort the rows
 		// of one chunk.
-		w.checkPlan(mode, plan, []string{"commissions_by_partner_status", "ROW(created_at, id) >", "commission_history_pkey"}, []string{"Seq Scan"})
+		f.checkPlan(mode, plan, []string{"commissions_by_partner_status", "ROW(created_at, id) >", "commission_history_pkey"}, []string{"Seq Scan"})
 	}
 }

@@ -19,8 +19,8 @@ func isRefusal(err error, reason affiliate.Reason) bool {
 
 // checkTotals compares the stored counts, ledger entries and balances with the
 // commissions.
-func (w *commissionWorld) checkTotals() {
-	w.t.Helper()
+func (f *commissionFixture) checkTotals() {
+	f.t.Helper()
 	const counts = `
 		with kept as (
 			select workspace_id, mode, grain, starts, program_id, status, needs_review, currency, sum(n) as n, sum(amount_cents) as cents
@@ -36,8 +36,8 @@ func (w *commissionWorld) checkTotals() {
 			group by 1, 2, 3, 4, 5, 6, 7, 8
 		)
 		select count(*) from ((table kept except table real) union all (table real except table kept)) d`
-	if n := w.count(counts); n != 0 {
-		w.t.Errorf("%d groups have wrong counts", n)
+	if n := f.count(counts); n != 0 {
+		f.t.Errorf("%d groups have wrong counts", n)
 	}
 	const ledger = `
 		with owed as (
@@ -51,29 +51,29 @@ func (w *commissionWorld) checkTotals() {
 		select count(*) from (
 			(table owed except table entries) union all (table entries except table owed)
 			union all (table entries except table balances) union all (table balances except table entries)) d`
-	if n := w.count(ledger); n != 0 {
-		w.t.Errorf("%d balances differ from the amounts owed", n)
+	if n := f.count(ledger); n != 0 {
+		f.t.Errorf("%d balances differ from the amounts owed", n)
 	}
 	const each = `
 		select count(*) from commissions c
 		where (case when status in ('approved', 'paid') then amount_cents else 0 end) <>
 			(select coalesce(sum(amount_cents), 0) from ledger_entries e where e.workspace_id = c.workspace_id and e.commission_id = c.id)`
-	if n := w.count(each); n != 0 {
-		w.t.Errorf("%d commissions have ledger entries that do not sum to the amount owed", n)
+	if n := f.count(each); n != 0 {
+		f.t.Errorf("%d commissions have ledger entries that do not sum to the amount owed", n)
 	}
 }
 
-func (w *commissionWorld) move(c affiliate.Commission, t affiliate.CommissionTransition) error {
-	by := affiliate.NewID[affiliate.User](w.now)
-	t.Scope, t.Program, t.Commission, t.At, t.Actor = c.Scope, c.Program, c.ID, w.now, affiliate.Actor{User: &by}
-	_, err := commissionservice.Move(w.t.Context(), stores.Commission(w.store), t)
+func (f *commissionFixture) move(c affiliate.Commission, t affiliate.CommissionTransition) error {
+	by := affiliate.NewID[affiliate.User](f.now)
+	t.Scope, t.Program, t.Commission, t.At, t.Actor = c.Scope, c.Program, c.ID, f.now, affiliate.Actor{User: &by}
+	_, err := commissionservice.Move(f.t.Context(), stores.Commission(f.store), t)
 	return err
 }
 
 // race runs each attempt n times, all at once. It returns, for each attempt, how often
 // it succeeded. The test fails if an attempt fails for another than the given reasons.
-func (w *commissionWorld) race(n int, reasons []affiliate.Reason, attempts ...func() error) []int {
-	w.t.Helper()
+func (f *commissionFixture) race(n int, reasons []affiliate.Reason, attempts ...func() error) []int {
+	f.t.Helper()
 	start, successes := make(chan struct{}), make([]int, len(attempts))
 	var lock sync.Mutex
 	var group sync.WaitGroup
@@ -93,7 +93,7 @@ func (w *commissionWorld) race(n int, reasons []affiliate.Reason, attempts ...fu
 						return
 					}
 				}
-				w.t.Error(err)
+				f.t.Error(err)
 			})
 		}
 	}
@@ -104,24 +104,24 @@ func (w *commissionWorld) race(n int, reasons []affiliate.Reason, attempts ...fu
 
 // checkTrace checks that a commission has one history entry, one event and one version
 // per move.
-func (w *commissionWorld) checkTrace(c affiliate.Commission, moves int) {
-	w.t.Helper()
+func (f *commissionFixture) checkTrace(c affiliate.Commission, moves int) {
+	f.t.Helper()
 	for what, n := range map[string]int{
-		"history entries": w.count(`select count(*) from commission_history where commission_id = $1 and seq > 1`, c.ID),
-		"events":          w.count(`select count(*) from events where convert_from(body, 'utf8')::jsonb #>> '{data,object,id}' = $1::text`, c.ID.String()),
-		"versions":        w.count(`select version - 1 from commissions where id = $1`, c.ID),
+		"history entries": f.count(`select count(*) from commission_history where commission_id = $1 and seq > 1`, c.ID),
+		"events":          f.count(`select count(*) from events where convert_from(body, 'utf8')::jsonb #>> '{data,object,id}' = $1::text`, c.ID.String()),
+		"versions":        f.count(`select version - 1 from commissions where id = $1`, c.ID),
 	} {
 		if n != moves {
-			w.t.Errorf("%d moves, but %d %s", moves, n, what)
+			f.t.Errorf("%d moves, but %d %s", moves, n, what)
 		}
 	}
 }
 
 func TestMove_ConcurrentMovesHaveOneWinner(t *testing.T) {
 	t.Parallel()
-	w := newCommissionWorld(t)
-	participant, partner := w.participant(affiliate.ParticipantApproved, false)
-	later, reason := w.now.Add(time.Hour), "trusted"
+	f := newCommissionFixture(t)
+	participant, partner := f.participant(affiliate.ParticipantApproved, false)
+	later, reason := f.now.Add(time.Hour), "trusted"
 	held := func(c *affiliate.Commission) { c.HoldUntil, c.AutoApproveAt = &later, &later }
 	over := []affiliate.Reason{affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal}
 	approve := affiliate.CommissionTransition{Move: affiliate.MoveApprove}
@@ -139,69 +139,69 @@ func TestMove_ConcurrentMovesHaveOneWinner(t *testing.T) {
 		{"override and reject", 25, held, override},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			commission := w.commission(participant, partner, c.change)
-			successes := w.race(c.n, over,
-				func() error { return w.move(commission, c.first) },
-				func() error { return w.move(commission, reject) })
+			commission := f.commission(participant, partner, c.change)
+			successes := f.race(c.n, over,
+				func() error { return f.move(commission, c.first) },
+				func() error { return f.move(commission, reject) })
 			// An approved commission can still be rejected, so exactly one reject
 			// succeeds.
 			if successes[0] > 1 || successes[1] != 1 {
 				t.Errorf("%v succeeded", successes)
 			}
-			w.checkTrace(commission, successes[0]+successes[1])
+			f.checkTrace(commission, successes[0]+successes[1])
 		})
 	}
 	t.Run("approve and approve", func(t *testing.T) {
-		commission := w.commission(participant, partner, nil)
-		if successes := w.race(50, over, func() error { return w.move(commission, approve) }); successes[0] != 1 {
+		commission := f.commission(participant, partner, nil)
+		if successes := f.race(50, over, func() error { return f.move(commission, approve) }); successes[0] != 1 {
 			t.Errorf("%v succeeded", successes)
 		}
-		w.checkTrace(commission, 1)
-		if n := w.count(`select count(*) from ledger_entries where commission_id = $1 and amount_cents = 200`, commission.ID); n != 1 {
+		f.checkTrace(commission, 1)
+		if n := f.count(`select count(*) from ledger_entries where commission_id = $1 and amount_cents = 200`, commission.ID); n != 1 {
 			t.Errorf("%d ledger entries, want 1", n)
 		}
 	})
 	t.Run("approve and sweep", func(t *testing.T) {
 		for range 10 {
-			commission := w.commission(participant, partner, nil)
-			w.race(3, over,
-				func() error { return w.move(commission, approve) },
+			commission := f.commission(participant, partner, nil)
+			f.race(3, over,
+				func() error { return f.move(commission, approve) },
 				func() error {
-					sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, 10)
+					sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.store), f.now, 10)
 					return errors.Join(err, sweep.FirstFailure)
 				})
-			w.checkTrace(commission, 1)
+			f.checkTrace(commission, 1)
 		}
 	})
 	t.Run("clear the flag and approve", func(t *testing.T) {
-		commission := w.commission(participant, partner, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"x"} })
-		successes := w.race(10, append(over, affiliate.ReasonCommissionNotFlagged),
-			func() error { return w.move(commission, clearFlag) },
-			func() error { return w.move(commission, approve) })
+		commission := f.commission(participant, partner, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"x"} })
+		successes := f.race(10, append(over, affiliate.ReasonCommissionNotFlagged),
+			func() error { return f.move(commission, clearFlag) },
+			func() error { return f.move(commission, approve) })
 		if successes[0] > 1 || successes[1] != 1 {
 			t.Errorf("%v succeeded", successes)
 		}
-		events := w.count(`select count(*) from events where convert_from(body, 'utf8')::jsonb #>> '{data,object,id}' = $1::text and type in ('commission.updated', 'commission.approved')`, commission.ID.String())
+		events := f.count(`select count(*) from events where convert_from(body, 'utf8')::jsonb #>> '{data,object,id}' = $1::text and type in ('commission.updated', 'commission.approved')`, commission.ID.String())
 		if events != successes[0]+successes[1] {
 			t.Errorf("%d events for %v moves", events, successes)
 		}
 	})
-	w.checkTotals()
+	f.checkTotals()
 }
 
 // After random moves by several goroutines, the counts and balances must match the
 // commissions.
 func TestMove_KeepsCountsAndBalancesConsistent(t *testing.T) {
 	t.Parallel()
-	w := newCommissionWorld(t)
+	f := newCommissionFixture(t)
 	r := rand.New(rand.NewPCG(11, 12))
-	later := w.now.Add(time.Hour)
+	later := f.now.Add(time.Hour)
 	var all []affiliate.Commission
 	for range 3 {
-		participant, partner := w.participant(affiliate.ParticipantApproved, false)
+		participant, partner := f.participant(affiliate.ParticipantApproved, false)
 		for range 12 {
-			all = append(all, w.commission(participant, partner, func(c *affiliate.Commission) {
-				c.CreatedAt = w.now.Add(-time.Duration(r.Int64N(int64(60 * 24 * time.Hour))))
+			all = append(all, f.commission(participant, partner, func(c *affiliate.Commission) {
+				c.CreatedAt = f.now.Add(-time.Duration(r.Int64N(int64(60 * 24 * time.Hour))))
 				c.Currency = []string{"EUR", "USD"}[r.IntN(2)]
 				if r.IntN(2) == 0 {
 					c.HoldUntil = &later
@@ -226,9 +226,9 @@ func TestMove_KeepsCountsAndBalancesConsistent(t *testing.T) {
 			for range 120 {
 				move := affiliate.CommissionTransition{
 					Move: moves[r.IntN(len(moves))], Reason: &reason, ReviewReasons: []string{[]string{"a", "b"}[r.IntN(2)]},
-					AmountCents: r.Int64N(200), Full: r.IntN(4) == 0, RefundReason: affiliate.RefundedSale, PaidAt: w.now, Payout: payoutRef(w.now),
+					AmountCents: r.Int64N(200), Full: r.IntN(4) == 0, RefundReason: affiliate.RefundedSale, PaidAt: f.now, Payout: payoutRef(f.now),
 				}
-				err := w.move(all[r.IntN(len(all))], move)
+				err := f.move(all[r.IntN(len(all))], move)
 				var refusal *affiliate.Error
 				switch {
 				case err == nil:
@@ -247,14 +247,14 @@ func TestMove_KeepsCountsAndBalancesConsistent(t *testing.T) {
 			t.Errorf("the move %s was never made", move)
 		}
 	}
-	w.checkTotals()
+	f.checkTotals()
 	var now []affiliate.Commission
 	for _, c := range all {
-		detail, err := w.store.Commission(t.Context(), w.scope, w.program, c.ID)
+		detail, err := f.store.Commission(t.Context(), f.scope, f.program, c.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
 		now = append(now, detail.Commission)
 	}
-	w.checkStats("after all", affiliate.CommissionFilter{}, now)
+	f.checkStats("after all", affiliate.CommissionFilter{}, now)
 }

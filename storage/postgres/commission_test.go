@@ -19,9 +19,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// commissionWorld is a workspace with one programme. Tests add the commissions that
+// commissionFixture is a workspace with one programme. Tests add the commissions that
 // they need.
-type commissionWorld struct {
+type commissionFixture struct {
 	t       *testing.T
 	url     string
 	store   *postgres.Store
@@ -31,122 +31,122 @@ type commissionWorld struct {
 	program affiliate.ProgramID
 }
 
-func newCommissionWorld(t *testing.T) *commissionWorld {
+func newCommissionFixture(t *testing.T) *commissionFixture {
 	t.Helper()
-	w := &commissionWorld{t: t, url: pgtest.New(t), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	f := &commissionFixture{t: t, url: pgtest.New(t), now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	var err error
-	if w.store, err = postgres.Open(t.Context(), postgres.Config{URL: w.url}); err != nil {
+	if f.store, err = postgres.Open(t.Context(), postgres.Config{URL: f.url}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.store.Close)
-	if w.owner, err = pgx.Connect(t.Context(), w.url); err != nil {
+	t.Cleanup(f.store.Close)
+	if f.owner, err = pgx.Connect(t.Context(), f.url); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = w.owner.Close(context.Background()) })
-	w.scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](w.now), Mode: affiliate.ModeLive}
-	w.program = affiliate.NewID[affiliate.Program](w.now)
-	w.row("workspaces", map[string]any{"id": w.scope.Workspace, "name": "W", "currency": "EUR", "timezone": "UTC", "created_at": w.now, "updated_at": w.now})
-	w.row("programs", map[string]any{
-		"workspace_id": w.scope.Workspace, "id": w.program, "mode": "live", "name": "Prog", "slug": "prog", "status": "active",
+	t.Cleanup(func() { _ = f.owner.Close(context.Background()) })
+	f.scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](f.now), Mode: affiliate.ModeLive}
+	f.program = affiliate.NewID[affiliate.Program](f.now)
+	f.row("workspaces", map[string]any{"id": f.scope.Workspace, "name": "W", "currency": "EUR", "timezone": "UTC", "created_at": f.now, "updated_at": f.now})
+	f.row("programs", map[string]any{
+		"workspace_id": f.scope.Workspace, "id": f.program, "mode": "live", "name": "Prog", "slug": "prog", "status": "active",
 		"allowed_domains": []string{}, "currency": "EUR", "attribution_window_days": 30, "attribution_model": "last_click",
 		"link_param": "via", "auto_approve_partners": true, "is_public": true, "rules": "{}", "rules_version": 1,
-		"created_at": w.now, "updated_at": w.now,
+		"created_at": f.now, "updated_at": f.now,
 	})
-	return w
+	return f
 }
 
-func (w *commissionWorld) exec(sql string, args ...any) {
-	w.t.Helper()
-	if _, err := w.owner.Exec(w.t.Context(), sql, args...); err != nil {
-		w.t.Fatalf("%s: %v", strings.Fields(sql)[:3], err)
+func (f *commissionFixture) exec(sql string, args ...any) {
+	f.t.Helper()
+	if _, err := f.owner.Exec(f.t.Context(), sql, args...); err != nil {
+		f.t.Fatalf("%s: %v", strings.Fields(sql)[:3], err)
 	}
 }
 
 // subscribeToEverything creates an endpoint that receives all events.
-func (w *commissionWorld) subscribeToEverything() {
-	w.exec(insertFullSubscription, w.scope.Workspace, w.scope.Mode, w.now)
+func (f *commissionFixture) subscribeToEverything() {
+	f.exec(insertFullSubscription, f.scope.Workspace, f.scope.Mode, f.now)
 }
 
-func (w *commissionWorld) row(table string, values map[string]any) {
-	w.t.Helper()
+func (f *commissionFixture) row(table string, values map[string]any) {
+	f.t.Helper()
 	var columns, places []string
 	var args []any
 	for column, value := range values {
 		columns, args = append(columns, column), append(args, value)
 		places = append(places, fmt.Sprintf("$%d", len(args)))
 	}
-	w.exec("insert into "+table+" ("+strings.Join(columns, ", ")+") values ("+strings.Join(places, ", ")+")", args...)
+	f.exec("insert into "+table+" ("+strings.Join(columns, ", ")+") values ("+strings.Join(places, ", ")+")", args...)
 }
 
-func (w *commissionWorld) count(sql string, args ...any) (n int) {
-	w.t.Helper()
-	if err := w.owner.QueryRow(w.t.Context(), sql, args...).Scan(&n); err != nil {
-		w.t.Fatal(err)
+func (f *commissionFixture) count(sql string, args ...any) (n int) {
+	f.t.Helper()
+	if err := f.owner.QueryRow(f.t.Context(), sql, args...).Scan(&n); err != nil {
+		f.t.Fatal(err)
 	}
 	return n
 }
 
-func (w *commissionWorld) participant(standing affiliate.ParticipantStatus, erased bool) (affiliate.ParticipantID, affiliate.UserID) {
-	w.t.Helper()
-	id, user := affiliate.NewID[affiliate.Participant](w.now), affiliate.NewID[affiliate.User](w.now)
-	w.row("users", map[string]any{
-		"id": user, "kind": "partner", "email": user.String() + "@example.com", "password_hash": "x", "name": "Paula", "created_at": w.now,
+func (f *commissionFixture) participant(standing affiliate.ParticipantStatus, erased bool) (affiliate.ParticipantID, affiliate.UserID) {
+	f.t.Helper()
+	id, user := affiliate.NewID[affiliate.Participant](f.now), affiliate.NewID[affiliate.User](f.now)
+	f.row("users", map[string]any{
+		"id": user, "kind": "partner", "email": user.String() + "@example.com", "password_hash": "x", "name": "Paula", "created_at": f.now,
 	})
 	var erasedAt *time.Time
 	if erased {
-		erasedAt = &w.now
+		erasedAt = &f.now
 	}
-	w.row("participants", map[string]any{
-		"workspace_id": w.scope.Workspace, "id": id, "program_id": w.program, "mode": w.scope.Mode, "partner_id": user,
+	f.row("participants", map[string]any{
+		"workspace_id": f.scope.Workspace, "id": id, "program_id": f.program, "mode": f.scope.Mode, "partner_id": user,
 		"partner_name": "Paula", "partner_email": user.String() + "@example.com", "status": standing,
-		"referral_code": id.String(), "application_answers": "{}", "applied_at": w.now, "created_at": w.now, "updated_at": w.now, "erased_at": erasedAt,
+		"referral_code": id.String(), "application_answers": "{}", "applied_at": f.now, "created_at": f.now, "updated_at": f.now, "erased_at": erasedAt,
 	})
 	return id, user
 }
 
 // commission stores a pending commission that is due for approval. change can modify it
 // before.
-func (w *commissionWorld) commission(participant affiliate.ParticipantID, partner affiliate.UserID, change func(*affiliate.Commission)) affiliate.Commission {
-	w.t.Helper()
+func (f *commissionFixture) commission(participant affiliate.ParticipantID, partner affiliate.UserID, change func(*affiliate.Commission)) affiliate.Commission {
+	f.t.Helper()
 	rate := int64(2000)
 	c := affiliate.Commission{
-		ID: affiliate.NewID[affiliate.Commission](w.now), Scope: w.scope, Program: w.program, Participant: participant, Partner: partner,
-		Conversion: affiliate.NewID[affiliate.Conversion](w.now), Decision: affiliate.NewID[affiliate.Decision](w.now),
+		ID: affiliate.NewID[affiliate.Commission](f.now), Scope: f.scope, Program: f.program, Participant: participant, Partner: partner,
+		Conversion: affiliate.NewID[affiliate.Conversion](f.now), Decision: affiliate.NewID[affiliate.Decision](f.now),
 		Status: affiliate.CommissionPending, Type: affiliate.Percentage, EventType: affiliate.Purchase, RateBps: &rate,
 		AmountCents: 200, OriginalAmountCents: 200, Currency: "EUR", BaseAmountCents: 1000, SaleAmountCents: 1000, SaleCurrency: "EUR",
-		ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, AutoApproveAt: &w.now, HoldUntil: &w.now,
+		ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, AutoApproveAt: &f.now, HoldUntil: &f.now,
 		Rule:    affiliate.RuleSnapshot{Version: 1, Rules: affiliate.DefaultRules()},
-		Version: 1, CreatedAt: w.now.Add(-time.Hour), UpdatedAt: w.now.Add(-time.Hour),
+		Version: 1, CreatedAt: f.now.Add(-time.Hour), UpdatedAt: f.now.Add(-time.Hour),
 	}
 	c.ExternalTransactionID = c.ID.String()
 	if change != nil {
 		change(&c)
 	}
-	w.row("conversions", map[string]any{
+	f.row("conversions", map[string]any{
 		"workspace_id": c.Scope.Workspace, "id": c.Conversion, "mode": c.Scope.Mode, "external_transaction_id": c.ExternalTransactionID,
 		"event_type": c.EventType, "amount_cents": 1000, "currency": "EUR", "tax_cents": 0, "shipping_cents": 0, "fee_cents": 0,
-		"discount_cents": 0, "occurred_at": w.now, "created_at": w.now, "source": "api", "status": "recorded", "attributed": true,
+		"discount_cents": 0, "occurred_at": f.now, "created_at": f.now, "source": "api", "status": "recorded", "attributed": true,
 		"reason_code": "CLICK_MATCHED", "decision_id": c.Decision, "product_ids": []string{}, "is_recurring": false, "fraud_score": 0,
 		"fraud_signals": "[]", "version": 1,
 	})
-	w.row("attribution_decisions", map[string]any{
+	f.row("attribution_decisions", map[string]any{
 		"workspace_id": c.Scope.Workspace, "id": c.Decision, "conversion_id": c.Conversion, "mode": c.Scope.Mode, "attributed": true,
 		"method": "click", "reason_code": "CLICK_MATCHED", "explanation": "A click.", "engine_version": "1", "trace": "{}",
-		"clicked_at": w.now, "decided_at": w.now,
+		"clicked_at": f.now, "decided_at": f.now,
 	})
-	if err := w.store.InsertCommission(w.t.Context(), c, affiliate.System); err != nil {
-		w.t.Fatal(err)
+	if err := f.store.InsertCommission(f.t.Context(), c, affiliate.System); err != nil {
+		f.t.Fatal(err)
 	}
 	return c
 }
 
 func TestCommission_RoundTripsEveryField(t *testing.T) {
-	w := newCommissionWorld(t)
-	participant, partner := w.participant(affiliate.ParticipantApproved, false)
-	at := func(n int) *time.Time { t := w.now.Add(time.Duration(n) * time.Minute); return &t }
+	f := newCommissionFixture(t)
+	participant, partner := f.participant(affiliate.ParticipantApproved, false)
+	at := func(n int) *time.Time { t := f.now.Add(time.Duration(n) * time.Minute); return &t }
 	text := func(s string) *string { return &s }
-	written := w.commission(participant, partner, func(c *affiliate.Commission) {
-		click, by, index := affiliate.NewID[affiliate.Click](w.now), affiliate.NewID[affiliate.User](w.now), 3
+	written := f.commission(participant, partner, func(c *affiliate.Commission) {
+		click, by, index := affiliate.NewID[affiliate.Click](f.now), affiliate.NewID[affiliate.User](f.now), 3
 		day := time.Date(2026, 2, 27, 0, 0, 0, 0, time.UTC)
 		c.Click, c.PromoCode, c.CustomerRef = &click, text("spring"), text("ref")
 		c.FXRate, c.FXDate, c.RecurringIndex = text("1.0825"), &day, &index
@@ -156,7 +156,7 @@ func TestCommission_RoundTripsEveryField(t *testing.T) {
 		c.OverrideReason, c.OverrideBy = text("trusted"), &by
 		c.RejectionReason, c.RejectionCode = text("odd"), text("fraud")
 		c.ApprovedAt, c.ApprovedBy, c.RejectedAt, c.PaidAt, c.RefundedAt = at(3), text("system"), at(4), at(5), at(6)
-		c.Payout = payoutRef(w.now)
+		c.Payout = payoutRef(f.now)
 		c.Version = 7
 	})
 	// Every field is set, so that a column that is neither written nor read shows up.
@@ -166,7 +166,7 @@ func TestCommission_RoundTripsEveryField(t *testing.T) {
 			t.Errorf("%s is not covered", name)
 		}
 	}
-	read, err := w.store.Commission(t.Context(), w.scope, w.program, written.ID)
+	read, err := f.store.Commission(t.Context(), f.scope, f.program, written.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,9 +199,9 @@ func TestCommission_RoundTripsEveryField(t *testing.T) {
 // combination of states.
 func TestApproveDue_ApprovesWhatTheDomainCallsDue(t *testing.T) {
 	t.Parallel()
-	w := newCommissionWorld(t)
-	before, later := w.now.Add(-time.Millisecond), w.now.Add(time.Millisecond)
-	instants := []*time.Time{nil, &before, &w.now, &later}
+	f := newCommissionFixture(t)
+	before, later := f.now.Add(-time.Millisecond), f.now.Add(time.Millisecond)
+	instants := []*time.Time{nil, &before, &f.now, &later}
 	type standing struct {
 		status affiliate.ParticipantStatus
 		erased bool
@@ -215,7 +215,7 @@ func TestApproveDue_ApprovesWhatTheDomainCallsDue(t *testing.T) {
 		{affiliate.ParticipantRejected, false},
 		{affiliate.ParticipantSuspended, false},
 	} {
-		participant, partner := w.participant(s.status, s.erased)
+		participant, partner := f.participant(s.status, s.erased)
 		for _, status := range []affiliate.CommissionStatus{
 			affiliate.CommissionPending, affiliate.CommissionApproved, affiliate.CommissionRejected, affiliate.CommissionPaid, affiliate.CommissionRefunded,
 		} {
@@ -226,11 +226,11 @@ func TestApproveDue_ApprovesWhatTheDomainCallsDue(t *testing.T) {
 							if status != affiliate.CommissionPending && (flagged || dispute != affiliate.DisputeNone) {
 								continue // the status alone decides
 							}
-							c := w.commission(participant, partner, func(c *affiliate.Commission) {
+							c := f.commission(participant, partner, func(c *affiliate.Commission) {
 								c.Status, c.AutoApproveAt, c.HoldUntil, c.Dispute, c.NeedsReview = status, due, hold, dispute, flagged
 							})
 							total++
-							if c.DueForApproval(w.now, s.status, s.erased) {
+							if c.DueForApproval(f.now, s.status, s.erased) {
 								want[c.ID] = true
 							}
 						}
@@ -239,11 +239,11 @@ func TestApproveDue_ApprovesWhatTheDomainCallsDue(t *testing.T) {
 			}
 		}
 	}
-	sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, total)
+	sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.store), f.now, total)
 	if err != nil || sweep.Approved != len(want) || sweep.Failed != 0 || len(want) == 0 {
 		t.Fatalf("%+v %v, want %d of %d approved", sweep, err, len(want), total)
 	}
-	rows, _ := w.owner.Query(t.Context(), `select commission_id from commission_history where seq = 2 and to_status = 'approved' and actor = 'system'`)
+	rows, _ := f.owner.Query(t.Context(), `select commission_id from commission_history where seq = 2 and to_status = 'approved' and actor = 'system'`)
 	approved, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
 	if err != nil || len(approved) != len(want) {
 		t.Fatal(len(approved), err)
@@ -253,38 +253,38 @@ func TestApproveDue_ApprovesWhatTheDomainCallsDue(t *testing.T) {
 			t.Errorf("%s was not due", id)
 		}
 	}
-	if n := w.count(`select count(*) from commissions where status = 'approved' and approved_by = 'system' and version = 2 and approved_at = $1 and updated_at = $1`, w.now); n != len(want) {
+	if n := f.count(`select count(*) from commissions where status = 'approved' and approved_by = 'system' and version = 2 and approved_at = $1 and updated_at = $1`, f.now); n != len(want) {
 		t.Errorf("%d rows are approved by the system, want %d", n, len(want))
 	}
-	if n := w.count(`select count(*) from events where type = 'commission.approved'`); n != len(want) {
+	if n := f.count(`select count(*) from events where type = 'commission.approved'`); n != len(want) {
 		t.Errorf("%d events, want %d", n, len(want))
 	}
-	if n := w.count(`select count(*) from audit_log`); n != 0 {
+	if n := f.count(`select count(*) from audit_log`); n != 0 {
 		t.Errorf("%d audit records of automatic approvals, want none", n)
 	}
-	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, total); err != nil || sweep != (affiliate.CommissionSweep{}) {
+	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.store), f.now, total); err != nil || sweep != (affiliate.CommissionSweep{}) {
 		t.Errorf("a second sweep: %+v %v", sweep, err)
 	}
 }
 
 func TestApproveDue_IsLimitedAndContinuesAfterFailures(t *testing.T) {
-	w := newCommissionWorld(t)
-	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+	f := newCommissionFixture(t)
+	participant, partner := f.participant(affiliate.ParticipantApproved, false)
 	for i := range 12 {
-		c := w.commission(participant, partner, func(c *affiliate.Commission) {
-			due := w.now.Add(time.Duration(i-12) * time.Second)
+		c := f.commission(participant, partner, func(c *affiliate.Commission) {
+			due := f.now.Add(time.Duration(i-12) * time.Second)
 			c.AutoApproveAt = &due
 		})
 		if i < 4 {
 			// The four oldest cannot be approved: a history entry with their next
 			// version exists.
-			w.row("commission_history", map[string]any{
-				"workspace_id": w.scope.Workspace, "commission_id": c.ID, "seq": 2, "at": w.now, "actor": "x", "to_status": "x", "amount_cents": 1,
+			f.row("commission_history", map[string]any{
+				"workspace_id": f.scope.Workspace, "commission_id": c.ID, "seq": 2, "at": f.now, "actor": "x", "to_status": "x", "amount_cents": 1,
 			})
 		}
 	}
 	for i, want := range []affiliate.CommissionSweep{{Approved: 3, Failed: 4}, {Approved: 3, Failed: 4}, {Approved: 2, Failed: 4}, {Failed: 4}} {
-		got, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, 3)
+		got, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.store), f.now, 3)
 		if err != nil || got.FirstFailure == nil {
 			t.Fatalf("sweep %d: %+v %v", i, got, err)
 		}
@@ -292,29 +292,29 @@ func TestApproveDue_IsLimitedAndContinuesAfterFailures(t *testing.T) {
 			t.Errorf("sweep %d: %+v, want %+v", i, got, want)
 		}
 	}
-	if n := w.count(`select count(*) from commissions where status = 'pending'`); n != 4 {
+	if n := f.count(`select count(*) from commissions where status = 'pending'`); n != 4 {
 		t.Errorf("%d are still pending, want the four that fail", n)
 	}
-	if n := w.count(`select count(*) from events`); n != 8 {
+	if n := f.count(`select count(*) from events`); n != 8 {
 		t.Errorf("%d events, want 8, none of them from a rolled back move", n)
 	}
 }
 
 func TestApproveDue_ParallelSweepsApproveOnce(t *testing.T) {
 	t.Parallel()
-	w := newCommissionWorld(t)
-	w.subscribeToEverything()
-	participant, partner := w.participant(affiliate.ParticipantApproved, false)
+	f := newCommissionFixture(t)
+	f.subscribeToEverything()
+	participant, partner := f.participant(affiliate.ParticipantApproved, false)
 	const rows, sweeps = 150, 6
 	for range rows {
-		w.commission(participant, partner, nil)
+		f.commission(participant, partner, nil)
 	}
 	var group sync.WaitGroup
 	var lock sync.Mutex
 	approved := 0
 	for range sweeps {
 		group.Go(func() {
-			sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, 1000)
+			sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.store), f.now, 1000)
 			lock.Lock()
 			defer lock.Unlock()
 			approved += sweep.Approved
@@ -333,42 +333,42 @@ func TestApproveDue_ParallelSweepsApproveOnce(t *testing.T) {
 		`select count(*) from events where type = 'commission.approved'`,
 		`select count(*) from webhook_deliveries`,
 	} {
-		if n := w.count(sql); n != rows {
+		if n := f.count(sql); n != rows {
 			t.Errorf("%s: %d, want %d", sql, n, rows)
 		}
 	}
 }
 
 func TestApproveDue_SkipsLockedCommissions(t *testing.T) {
-	w := newCommissionWorld(t)
-	participant, partner := w.participant(affiliate.ParticipantApproved, false)
-	locked := w.commission(participant, partner, nil)
-	w.commission(participant, partner, nil)
-	tx, err := w.owner.Begin(t.Context())
+	f := newCommissionFixture(t)
+	participant, partner := f.participant(affiliate.ParticipantApproved, false)
+	locked := f.commission(participant, partner, nil)
+	f.commission(participant, partner, nil)
+	tx, err := f.owner.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := tx.Exec(t.Context(), `select from commissions where id = $1 for update`, locked.ID); err != nil {
 		t.Fatal(err)
 	}
-	sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, 10)
+	sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.store), f.now, 10)
 	if err != nil || sweep.Approved != 1 || sweep.Skipped != 1 {
 		t.Errorf("%+v %v, want one approved and one skipped", sweep, err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(w.store), w.now, 10); err != nil || sweep.Approved != 1 {
+	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.store), f.now, 10); err != nil || sweep.Approved != 1 {
 		t.Errorf("%+v %v, want the other approved", sweep, err)
 	}
 }
 
 func TestProgramScope_FindsProgrammeOfAnyWorkspace(t *testing.T) {
-	w := newCommissionWorld(t)
-	if scope, err := w.store.ProgramScope(t.Context(), w.program); err != nil || scope != w.scope {
+	f := newCommissionFixture(t)
+	if scope, err := f.store.ProgramScope(t.Context(), f.program); err != nil || scope != f.scope {
 		t.Errorf("%v %v", scope, err)
 	}
-	if _, err := w.store.ProgramScope(t.Context(), affiliate.NewID[affiliate.Program](w.now)); !errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+	if _, err := f.store.ProgramScope(t.Context(), affiliate.NewID[affiliate.Program](f.now)); !errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		t.Errorf("%v", err)
 	}
 }

@@ -16,38 +16,38 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// conversionWorld is a workspace with conversions of two programmes that have ten
+// conversionFixture is a workspace with conversions of two programmes that have ten
 // participants each. The other mode of the workspace and another workspace have
 // conversions too.
-type conversionWorld struct {
+type conversionFixture struct {
 	*pgtest.Fixture
 	scope        affiliate.Scope
 	programs     []affiliate.ProgramID
 	participants []affiliate.ParticipantID
 }
 
-// newConversionWorld stores conversions. The parameter rows is their number in the
+// newConversionFixture stores conversions. The parameter rows is their number in the
 // fixture's scope; each other scope gets a third of it. The newest is at salesDay, the
 // others follow at intervals of step. One in 20 is not attributed, and one in 10 is a
 // lead.
-func newConversionWorld(t *testing.T, rows int, step time.Duration) *conversionWorld {
+func newConversionFixture(t *testing.T, rows int, step time.Duration) *conversionFixture {
 	t.Helper()
-	w := &conversionWorld{}
-	w.Fixture = pgtest.Open(t, func() time.Time { return salesDay })
+	f := &conversionFixture{}
+	f.Fixture = pgtest.Open(t, func() time.Time { return salesDay })
 	for n := range 2 {
-		workspace := w.NewWorkspace()
+		workspace := f.NewWorkspace()
 		for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
 			scope, own := affiliate.Scope{Workspace: workspace, Mode: mode}, n == 0 && mode == affiliate.ModeLive
 			some := rows / 3
 			if own {
 				some = rows
 			}
-			programs := []affiliate.ProgramID{w.NewProgram(scope), w.NewProgram(scope)}
+			programs := []affiliate.ProgramID{f.NewProgram(scope), f.NewProgram(scope)}
 			var participants []affiliate.ParticipantID
 			for i := range 20 {
-				participants = append(participants, w.NewParticipant(scope, programs[i%2], w.NewPartner(strconv.Itoa(i))).ID)
+				participants = append(participants, f.NewParticipant(scope, programs[i%2], f.NewPartner(strconv.Itoa(i))).ID)
 			}
-			w.Exec(`
+			f.Exec(`
 				insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents, fee_cents,
 					discount_cents, occurred_at, created_at, source, status, attributed, reason_code, decision_id, program_id, participant_id, product_ids,
 					is_recurring, fraud_score, fraud_signals, version)
@@ -58,43 +58,43 @@ func newConversionWorld(t *testing.T, rows int, step time.Duration) *conversionW
 					'{}', false, 0, '[]', 1
 				from generate_series(0, $6::integer - 1) n`, workspace, mode, programs, participants, salesDay, some, step)
 			if own {
-				w.scope, w.programs, w.participants = scope, programs, participants
+				f.scope, f.programs, f.participants = scope, programs, participants
 			}
 		}
 	}
-	w.Exec(`
+	f.Exec(`
 		insert into attribution_decisions (workspace_id, id, conversion_id, mode, attributed, method, reason_code, explanation, engine_version,
 			program_id, participant_id, trace, decided_at)
 		select workspace_id, decision_id, id, mode, attributed, case when attributed then 'click' end, reason_code, 'Because.', '1',
 			program_id, participant_id, '{}', created_at from conversions`)
-	w.Exec(`
+	f.Exec(`
 		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id, external_transaction_id, status,
 			commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency, base_amount_cents, sale_amount_cents, sale_currency,
 			needs_review, review_reasons, dispute_status, rule_snapshot, version, created_at, updated_at)
 		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, participant_id, id, decision_id, external_transaction_id, 'pending',
 			'percentage', 'purchase', 1000, amount_cents, amount_cents, 'EUR', 100, 100, 'EUR', false, '{}', 'none', '{}', 1, created_at, created_at
 		from conversions where attributed`)
-	w.Exec(`
+	f.Exec(`
 		insert into fraud_events (workspace_id, id, mode, program_id, participant_id, conversion_id, score, signals, action, status, created_at)
 		select workspace_id, decision_id, mode, program_id, participant_id, id, 60, '[]', 'observed', 'open', created_at
 		from conversions where attributed`)
-	return w
+	return f
 }
 
-func (w *conversionWorld) plan(sql string, args pgx.NamedArgs) string {
-	w.Helper()
-	rows, _ := w.SQL.Query(w.Context(), "explain (costs off) "+sql, pgx.QueryExecModeCacheDescribe, args)
+func (f *conversionFixture) plan(sql string, args pgx.NamedArgs) string {
+	f.Helper()
+	rows, _ := f.SQL.Query(f.Context(), "explain (costs off) "+sql, pgx.QueryExecModeCacheDescribe, args)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		w.Fatalf("explain %s: %v", sql, err)
+		f.Fatalf("explain %s: %v", sql, err)
 	}
 	return strings.Join(lines, "\n")
 }
 
 func TestConversions_ReadIndexes(t *testing.T) {
 	t.Parallel()
-	w := newConversionWorld(t, 12_000, time.Minute)
-	w.VacuumAnalyze()
+	f := newConversionFixture(t, 12_000, time.Minute)
+	f.VacuumAnalyze()
 	yes, no := true, false
 	monday, tuesday := salesDay.AddDate(0, 0, -6), salesDay.AddDate(0, 0, -5)
 	newest, deep := affiliate.Page{Number: 1, Size: 20}, affiliate.Page{Number: 100, Size: 20}
@@ -110,15 +110,15 @@ func TestConversions_ReadIndexes(t *testing.T) {
 		"not attributed": {affiliate.ConversionFilter{Attributed: &no}, newest, "conversions_by_attributed"},
 		"event":          {affiliate.ConversionFilter{EventType: affiliate.Lead}, newest, "conversions_by_event_type"},
 		"external id":    {affiliate.ConversionFilter{ExternalTransactionID: "order-77"}, newest, "conversions_external"},
-		"programme":      {affiliate.ConversionFilter{Program: &w.programs[0]}, newest, "conversions_by_program"},
-		"participant":    {affiliate.ConversionFilter{Participant: &w.participants[3]}, newest, "conversions_by_participant_time"},
+		"programme":      {affiliate.ConversionFilter{Program: &f.programs[0]}, newest, "conversions_by_program"},
+		"participant":    {affiliate.ConversionFilter{Participant: &f.participants[3]}, newest, "conversions_by_participant_time"},
 		"programme and dates": {
-			affiliate.ConversionFilter{Program: &w.programs[0], Created: affiliate.Period{From: &monday}}, deep, "conversions_by_program",
+			affiliate.ConversionFilter{Program: &f.programs[0], Created: affiliate.Period{From: &monday}}, deep, "conversions_by_program",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			list, count, args := postgres.ConversionListSQL(w.scope, c.filter, c.page)
-			page := inOneLine(w.plan(list, args))
+			list, count, args := postgres.ConversionListSQL(f.scope, c.filter, c.page)
+			page := inOneLine(f.plan(list, args))
 			// The keys of the page come from the index alone, in order.
 			want := "Limit -> Index Only Scan using " + c.index
 			if c.index == "conversions_external" {
@@ -133,18 +133,18 @@ func TestConversions_ReadIndexes(t *testing.T) {
 				}
 			}
 			// The index covers every condition, whichever index it is.
-			if total := inOneLine(w.plan(count, args)); !strings.Contains(total, "Index Only Scan") || strings.Contains(total, "Filter") {
+			if total := inOneLine(f.plan(count, args)); !strings.Contains(total, "Index Only Scan") || strings.Contains(total, "Filter") {
 				t.Errorf("plan of the total: %s", total)
 			}
 		})
 	}
 
-	items, total, err := w.Store.Conversions(t.Context(), w.scope, affiliate.ConversionFilter{}, newest)
+	items, total, err := f.Store.Conversions(t.Context(), f.scope, affiliate.ConversionFilter{}, newest)
 	if err != nil || len(items) != 20 || total != 12_000 {
 		t.Errorf("%d of %d, %v", len(items), total, err)
 	}
 	for _, page := range []affiliate.Page{{Number: 120, Size: 100}, {Number: 121, Size: 100}} {
-		if _, total, err := w.Store.Conversions(t.Context(), w.scope, affiliate.ConversionFilter{}, page); err != nil || total != 12_000 {
+		if _, total, err := f.Store.Conversions(t.Context(), f.scope, affiliate.ConversionFilter{}, page); err != nil || total != 12_000 {
 			t.Errorf("page %d: total %d, %v", page.Number, total, err)
 		}
 	}
@@ -154,10 +154,10 @@ func TestConversions_ReadIndexes(t *testing.T) {
 func TestConversions_ReturnEachRowOnce(t *testing.T) {
 	t.Parallel()
 	// Many conversions have the same time.
-	w := newConversionWorld(t, 300, 0)
+	f := newConversionFixture(t, 300, 0)
 	random := rand.New(rand.NewPCG(3, 5))
-	w.Exec(`update conversions set created_at = created_at - (amount_cents % 7) * interval '1 hour'`)
-	w.Exec(`analyze`)
+	f.Exec(`update conversions set created_at = created_at - (amount_cents % 7) * interval '1 hour'`)
+	f.Exec(`analyze`)
 	type row struct {
 		ID          affiliate.ConversionID
 		External    string
@@ -167,52 +167,52 @@ func TestConversions_ReturnEachRowOnce(t *testing.T) {
 		Program     *affiliate.ProgramID
 		Participant *affiliate.ParticipantID
 	}
-	rows, _ := w.SQL.Query(t.Context(), `
+	rows, _ := f.SQL.Query(t.Context(), `
 		select id, external_transaction_id as external, event_type as event, created_at as at, attributed, program_id as program, participant_id as participant
-		from conversions where workspace_id = $1 and mode = $2 order by created_at desc, id desc`, w.scope.Workspace, w.scope.Mode)
+		from conversions where workspace_id = $1 and mode = $2 order by created_at desc, id desc`, f.scope.Workspace, f.scope.Mode)
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
 	if err != nil {
 		t.Fatal(err)
 	}
 	oneOf := func(n int) bool { return random.IntN(n) == 0 }
 	for range 60 {
-		var f affiliate.ConversionFilter
+		var filter affiliate.ConversionFilter
 		if oneOf(3) {
 			yes := oneOf(2)
-			f.Attributed = &yes
+			filter.Attributed = &yes
 		}
 		if oneOf(3) {
-			f.EventType = []affiliate.EventType{affiliate.Lead, affiliate.Purchase, affiliate.Trial}[random.IntN(3)]
+			filter.EventType = []affiliate.EventType{affiliate.Lead, affiliate.Purchase, affiliate.Trial}[random.IntN(3)]
 		}
 		if oneOf(4) {
-			f.Program = &w.programs[random.IntN(2)]
+			filter.Program = &f.programs[random.IntN(2)]
 		}
 		if oneOf(4) {
-			f.Participant = &w.participants[random.IntN(20)]
+			filter.Participant = &f.participants[random.IntN(20)]
 		}
 		if oneOf(3) {
 			from := salesDay.Add(-time.Duration(random.IntN(8)) * time.Hour)
-			f.Created.From = &from
+			filter.Created.From = &from
 		}
 		if oneOf(3) {
 			before := salesDay.Add(-time.Duration(random.IntN(8)) * time.Hour)
-			f.Created.Before = &before
+			filter.Created.Before = &before
 		}
 		if oneOf(10) {
-			f.ExternalTransactionID = fmt.Sprintf("order-%d", random.IntN(310))
+			filter.ExternalTransactionID = fmt.Sprintf("order-%d", random.IntN(310))
 		}
 		var want []affiliate.ConversionID
 		for _, r := range all {
-			if f.Created.Contains(r.At) && (f.Attributed == nil || *f.Attributed == r.Attributed) && (f.EventType == "" || f.EventType == r.Event) &&
-				(f.ExternalTransactionID == "" || f.ExternalTransactionID == r.External) && matchesID(f.Program, r.Program) && matchesID(f.Participant, r.Participant) {
+			if filter.Created.Contains(r.At) && (filter.Attributed == nil || *filter.Attributed == r.Attributed) && (filter.EventType == "" || filter.EventType == r.Event) &&
+				(filter.ExternalTransactionID == "" || filter.ExternalTransactionID == r.External) && matchesID(filter.Program, r.Program) && matchesID(filter.Participant, r.Participant) {
 				want = append(want, r.ID)
 			}
 		}
 		var got []affiliate.ConversionID
 		for page := (affiliate.Page{Number: 1, Size: 1 + random.IntN(100)}); ; page.Number++ {
-			items, total, err := w.Store.Conversions(t.Context(), w.scope, f, page)
+			items, total, err := f.Store.Conversions(t.Context(), f.scope, filter, page)
 			if err != nil || total != int64(len(want)) {
-				t.Fatalf("%+v: total %d, want %d, %v", f, total, len(want), err)
+				t.Fatalf("%+v: total %d, want %d, %v", filter, total, len(want), err)
 			}
 			for _, item := range items {
 				got = append(got, item.Conversion.ID)
@@ -222,7 +222,7 @@ func TestConversions_ReturnEachRowOnce(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%+v: %d rows, want %d", f, len(got), len(want))
+			t.Errorf("%+v: %d rows, want %d", filter, len(got), len(want))
 		}
 	}
 }
@@ -230,30 +230,30 @@ func TestConversions_ReturnEachRowOnce(t *testing.T) {
 func matchesID[T comparable](want, got *T) bool { return want == nil || got != nil && *want == *got }
 
 func TestDropExpiredIdempotencyKeys(t *testing.T) {
-	w := &conversionWorld{}
-	w.Fixture = pgtest.Open(t, func() time.Time { return salesDay })
-	scope := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest}
+	f := &conversionFixture{}
+	f.Fixture = pgtest.Open(t, func() time.Time { return salesDay })
+	scope := affiliate.Scope{Workspace: f.NewWorkspace(), Mode: affiliate.ModeTest}
 	for i := range 5 {
 		key := affiliate.IdempotencyKey{Method: "m", Key: strconv.Itoa(i), Fingerprint: []byte{1}, At: salesDay.Add(time.Duration(i) * time.Hour)}
-		if err := w.Store.ClaimKey(t.Context(), scope, key); err != nil {
+		if err := f.Store.ClaimKey(t.Context(), scope, key); err != nil {
 			t.Fatal(err)
 		}
 	}
 	now := salesDay.Add(affiliate.IdempotencyTTL + 3*time.Hour)
 	for _, want := range []int64{3, 1, 0} {
-		if n, err := w.Store.DropExpiredIdempotencyKeys(t.Context(), now, 3); err != nil || n != want {
+		if n, err := f.Store.DropExpiredIdempotencyKeys(t.Context(), now, 3); err != nil || n != want {
 			t.Errorf("%d, %v; want %d", n, err, want)
 		}
 	}
-	if left := w.Texts(`select key from idempotency_keys`); !slices.Equal(left, []string{"4"}) {
+	if left := f.Texts(`select key from idempotency_keys`); !slices.Equal(left, []string{"4"}) {
 		t.Errorf("the keys %v are left, want only 4", left)
 	}
 
-	w.Exec(`
+	f.Exec(`
 		insert into idempotency_keys (workspace_id, mode, method, key, fingerprint, created_at, expires_at)
 		select $1, 'live', 'm', n::text, '', $2, $2::timestamptz + n * interval '1 second' from generate_series(1, 20000) n`, scope.Workspace, salesDay)
-	w.VacuumAnalyze("idempotency_keys")
-	rows, _ := w.SQL.Query(t.Context(), "explain (costs off) "+postgres.DropExpiredKeysSQL, pgx.QueryExecModeCacheDescribe, salesDay.Add(time.Minute), 1000)
+	f.VacuumAnalyze("idempotency_keys")
+	rows, _ := f.SQL.Query(t.Context(), "explain (costs off) "+postgres.DropExpiredKeysSQL, pgx.QueryExecModeCacheDescribe, salesDay.Add(time.Minute), 1000)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	plan := strings.Join(lines, "\n")
 	if err != nil || !strings.Contains(plan, "idempotency_keys_by_expiry") || strings.Contains(plan, "Seq Scan") {

@@ -332,20 +332,20 @@ func TestApplyLateAttribution_SupersedesDecisionInForce(t *testing.T) {
 	if err != nil || len(waiting) != 1 {
 		t.Fatal(waiting, err)
 	}
-	w := waiting[0]
-	if w.Scope != s.scope || w.ExternalTransactionID != "order-1" || w.Sale.Paid != (affiliate.Money{Cents: 100, Currency: "EUR"}) ||
-		*w.Click != click || w.Attributed || !w.OccurredAt.Equal(salesDay) || w.Version != 1 {
-		t.Errorf("%+v", w)
+	f := waiting[0]
+	if f.Scope != s.scope || f.ExternalTransactionID != "order-1" || f.Sale.Paid != (affiliate.Money{Cents: 100, Currency: "EUR"}) ||
+		*f.Click != click || f.Attributed || !f.OccurredAt.Equal(salesDay) || f.Version != 1 {
+		t.Errorf("%+v", f)
 	}
 	in := affiliate.AttributionInputs{Mode: s.scope.Mode, Click: &click}
 	attribute := func(supersedes func(inForce affiliate.DecisionID) affiliate.DecisionID) error {
 		return s.store.InTx(t.Context(), func(tx *postgres.Tx) error {
-			stored, in, err := tx.LockAwaited(t.Context(), w.Conversion, in)
+			stored, in, err := tx.LockAwaited(t.Context(), f.Conversion, in)
 			if err != nil {
 				return err
 			}
 			stored.Decision = supersedes(stored.Decision)
-			d, commission, err := decideAt(w.Conversion, salesDay)(in)
+			d, commission, err := decideAt(f.Conversion, salesDay)(in)
 			if err != nil {
 				return err
 			}
@@ -357,10 +357,10 @@ func TestApplyLateAttribution_SupersedesDecisionInForce(t *testing.T) {
 		})
 	}
 	var inForce affiliate.DecisionID
-	if err := attribute(func(found affiliate.DecisionID) affiliate.DecisionID { inForce = found; return found }); err != nil || inForce != w.Decision {
+	if err := attribute(func(found affiliate.DecisionID) affiliate.DecisionID { inForce = found; return found }); err != nil || inForce != f.Decision {
 		t.Errorf("%v in force, %v", inForce, err)
 	}
-	if err := attribute(func(affiliate.DecisionID) affiliate.DecisionID { return w.Decision }); err == nil {
+	if err := attribute(func(affiliate.DecisionID) affiliate.DecisionID { return f.Decision }); err == nil {
 		t.Error("a decision that was not in force was superseded")
 	}
 	if n := s.count(`attribution_decisions`); n != 2 {

@@ -12,42 +12,42 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (w *programWorld) newGroup(p affiliate.Program, name string) affiliate.Group {
-	w.t.Helper()
+func (f *programFixture) newGroup(p affiliate.Program, name string) affiliate.Group {
+	f.t.Helper()
 	rate := int64(1500)
 	g := affiliate.Group{
-		ID: affiliate.NewID[affiliate.Group](w.now), Scope: p.Scope, Program: p.ID, Name: name,
-		Rate: affiliate.Rate{Bps: &rate}, Version: 1, CreatedAt: w.now, UpdatedAt: w.now,
+		ID: affiliate.NewID[affiliate.Group](f.now), Scope: p.Scope, Program: p.ID, Name: name,
+		Rate: affiliate.Rate{Bps: &rate}, Version: 1, CreatedAt: f.now, UpdatedAt: f.now,
 	}
-	if err := w.store.CreateGroup(w.t.Context(), g, affiliate.Actor{User: &w.user}); err != nil {
-		w.t.Fatal(err)
+	if err := f.store.CreateGroup(f.t.Context(), g, affiliate.Actor{User: &f.user}); err != nil {
+		f.t.Fatal(err)
 	}
 	return g
 }
 
 func TestGroupsAndRules_UseIndexes(t *testing.T) {
 	t.Parallel()
-	w := newProgramWorld(t)
-	p, other := w.program(affiliate.ProgramActive), w.program(affiliate.ProgramActive)
-	gold := w.newGroup(p, "Gold")
-	w.crowd(p, 3000)
-	w.crowd(other, 3000)
-	w.exec(`
+	f := newProgramFixture(t)
+	p, other := f.program(affiliate.ProgramActive), f.program(affiliate.ProgramActive)
+	gold := f.newGroup(p, "Gold")
+	f.crowd(p, 3000)
+	f.crowd(other, 3000)
+	f.exec(`
 		insert into groups (workspace_id, id, program_id, name, rate_bps, created_at, updated_at)
 		select $1, gen_random_uuid(), case when n % 10 = 0 then $2::uuid else $3::uuid end, 'G' || n, 100, $4, $4 from generate_series(1, 3000) n`,
-		w.scope.Workspace, p.ID, other.ID, w.now)
-	w.exec(`
+		f.scope.Workspace, p.ID, other.ID, f.now)
+	f.exec(`
 		update participants t set group_id = g.id
 		from (select id, row_number() over () as n from groups where program_id = $1) g
 		where t.program_id = $1 and g.n = 1 + abs(hashtext(t.id::text)) % 300`, p.ID)
-	w.exec(`
+	f.exec(`
 		insert into program_rules (workspace_id, program_id, version, rules, at, by)
 		select $1, p, n, '{}', $4, $5 from generate_series(2, 2000) n, unnest(array[$2, $3]::uuid[]) p`,
-		w.scope.Workspace, p.ID, other.ID, w.now, w.user)
-	pgtest.VacuumAnalyze(t, w.owner)
+		f.scope.Workspace, p.ID, other.ID, f.now, f.user)
+	pgtest.VacuumAnalyze(t, f.owner)
 
 	args := pgx.NamedArgs{
-		"workspace": w.scope.Workspace, "mode": w.scope.Mode, "program": p.ID, "limit": 20, "offset": 40, "groups": []affiliate.GroupID{gold.ID},
+		"workspace": f.scope.Workspace, "mode": f.scope.Mode, "program": p.ID, "limit": 20, "offset": 40, "groups": []affiliate.GroupID{gold.ID},
 	}
 	for name, tc := range map[string]struct {
 		sql, index string
@@ -58,7 +58,7 @@ func TestGroupsAndRules_UseIndexes(t *testing.T) {
 		"partners of some": {postgres.CountGroupMembersSQL, "Index Only Scan using participants_by_group", false},
 		"versions":         {postgres.ListRulesSQL, "Backward using program_rules_pkey", true},
 	} {
-		plan := w.plan(tc.sql, args)
+		plan := f.plan(tc.sql, args)
 		if !strings.Contains(plan, tc.index) || strings.Contains(plan, "Seq Scan on groups") || tc.sorted && strings.Contains(plan, "Sort Key") {
 			t.Errorf("%s: the plan does not use %s:\n%s", name, tc.index, plan)
 		}
@@ -67,26 +67,26 @@ func TestGroupsAndRules_UseIndexes(t *testing.T) {
 
 // If the audit record cannot be written, the change is rolled back.
 func TestGroups_ChangeAndAuditRecordCommitTogether(t *testing.T) {
-	w := newProgramWorld(t)
-	p := w.program(affiliate.ProgramActive)
-	g := w.newGroup(p, "G")
-	by := affiliate.Actor{User: &w.user}
-	w.exec(`revoke insert on audit_log from tributary_app`)
+	f := newProgramFixture(t)
+	p := f.program(affiliate.ProgramActive)
+	g := f.newGroup(p, "G")
+	by := affiliate.Actor{User: &f.user}
+	f.exec(`revoke insert on audit_log from tributary_app`)
 	other := g
-	other.ID, other.Name = affiliate.NewID[affiliate.Group](w.now), "H"
-	_, updated := w.store.UpdateGroup(t.Context(), w.scope, p.ID, g.ID, affiliate.GroupPatch{Name: affiliate.Set("I")}, w.now, by)
+	other.ID, other.Name = affiliate.NewID[affiliate.Group](f.now), "H"
+	_, updated := f.store.UpdateGroup(t.Context(), f.scope, p.ID, g.ID, affiliate.GroupPatch{Name: affiliate.Set("I")}, f.now, by)
 	for what, err := range map[string]error{
-		"created": w.store.CreateGroup(t.Context(), other, by),
+		"created": f.store.CreateGroup(t.Context(), other, by),
 		"updated": updated,
-		"deleted": w.store.DeleteGroup(t.Context(), w.scope, p.ID, g.ID, w.now, by),
+		"deleted": f.store.DeleteGroup(t.Context(), f.scope, p.ID, g.ID, f.now, by),
 	} {
 		var refusal *affiliate.Error
 		if err == nil || errors.As(err, &refusal) {
 			t.Errorf("%s without an audit log: %v", what, err)
 		}
 	}
-	w.exec(`grant insert on audit_log to tributary_app`)
-	groups, total, err := w.store.ListGroups(t.Context(), w.scope, p.ID, affiliate.Page{Number: 1, Size: 20})
+	f.exec(`grant insert on audit_log to tributary_app`)
+	groups, total, err := f.store.ListGroups(t.Context(), f.scope, p.ID, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != 1 || groups[0].Name != "G" || groups[0].Version != 1 {
 		t.Errorf("groups after the failed changes: %v, %v", groups, err)
 	}

@@ -9,17 +9,17 @@ import (
 // A total counts at most one entry more than affiliate.MaxTotal. Pages after that bound
 // can still be read.
 func TestLedger_TotalStopsAtItsBound(t *testing.T) {
-	w := newPayoutWorld(t, 1, 1, 0)
+	f := newPayoutFixture(t, 1, 1, 0)
 	var one affiliate.ParticipantID
 	var partner affiliate.UserID
-	if err := w.SQL.QueryRow(t.Context(), `select id, partner_id from participants`).Scan(&one, &partner); err != nil {
+	if err := f.SQL.QueryRow(t.Context(), `select id, partner_id from participants`).Scan(&one, &partner); err != nil {
 		t.Fatal(err)
 	}
-	w.Exec(`
+	f.Exec(`
 		insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, reason, created_by, created_at)
 		select workspace_id, gen_random_uuid(), mode, program_id, id, partner_id, case when n % 100 = 0 then 'adjustment' else 'bonus' end, 1, 'EUR', 'x', 'system',
 			$1::timestamptz + n * interval '1 second'
-		from participants, generate_series(1, $2::integer) n`, w.now, affiliate.MaxTotal+149)
+		from participants, generate_series(1, $2::integer) n`, f.now, affiliate.MaxTotal+149)
 	for _, tc := range []struct {
 		kind   affiliate.LedgerEntryType
 		number int
@@ -33,11 +33,11 @@ func TestLedger_TotalStopsAtItsBound(t *testing.T) {
 		{affiliate.EntryAdjustment, 11, 1, 1001},
 	} {
 		filter, page := affiliate.LedgerFilter{Type: tc.kind}, affiliate.Page{Number: tc.number, Size: 100}
-		entries, total, _, err := w.Store.Ledger(t.Context(), w.scope, w.program, one, filter, page)
+		entries, total, _, err := f.Store.Ledger(t.Context(), f.scope, f.program, one, filter, page)
 		if err != nil || len(entries) != tc.rows || total != tc.total {
 			t.Errorf("participant, %q, page %d: %d entries of %d, %v", tc.kind, tc.number, len(entries), total, err)
 		}
-		own, total, _, err := w.Store.PartnerLedger(t.Context(), partner, w.scope.Mode, filter, page)
+		own, total, _, err := f.Store.PartnerLedger(t.Context(), partner, f.scope.Mode, filter, page)
 		if err != nil || len(own) != tc.rows || total != tc.total {
 			t.Errorf("partner, %q, page %d: %d entries of %d, %v", tc.kind, tc.number, len(own), total, err)
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// linkWorld has links and promo codes of one large programme, of small programmes in
+// linkFixture has links and promo codes of one large programme, of small programmes in
 // the same workspace, and of another workspace.
-type linkWorld struct {
+type linkFixture struct {
 	t           *testing.T
 	store       *postgres.Store
 	owner       *pgx.Conn
@@ -31,55 +31,55 @@ type linkWorld struct {
 // Every hundredth partner also takes part in the small programmes.
 const crowd = 10_100
 
-func newLinkWorld(t *testing.T) *linkWorld {
+func newLinkFixture(t *testing.T) *linkFixture {
 	t.Helper()
-	w := &linkWorld{t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	f := &linkFixture{t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	url := pgtest.New(t)
 	var err error
-	if w.store, err = postgres.Open(t.Context(), postgres.Config{URL: url}); err != nil {
+	if f.store, err = postgres.Open(t.Context(), postgres.Config{URL: url}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.store.Close)
-	if w.owner, err = pgx.Connect(t.Context(), url); err != nil {
+	t.Cleanup(f.store.Close)
+	if f.owner, err = pgx.Connect(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = w.owner.Close(context.Background()) })
-	w.scope = affiliate.Scope{Workspace: w.newWorkspace(), Mode: affiliate.ModeLive}
-	w.program = w.newProgram(w.scope)
-	return w
+	t.Cleanup(func() { _ = f.owner.Close(context.Background()) })
+	f.scope = affiliate.Scope{Workspace: f.newWorkspace(), Mode: affiliate.ModeLive}
+	f.program = f.newProgram(f.scope)
+	return f
 }
 
-func (w *linkWorld) exec(sql string, args ...any) {
-	w.t.Helper()
-	if _, err := w.owner.Exec(w.t.Context(), sql, args...); err != nil {
-		w.t.Fatal(err)
+func (f *linkFixture) exec(sql string, args ...any) {
+	f.t.Helper()
+	if _, err := f.owner.Exec(f.t.Context(), sql, args...); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
-func (w *linkWorld) newWorkspace() affiliate.WorkspaceID {
-	w.t.Helper()
-	id := affiliate.NewID[affiliate.Workspace](w.now)
-	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'W', 'EUR', 'UTC', $2, $2)`, id, w.now)
+func (f *linkFixture) newWorkspace() affiliate.WorkspaceID {
+	f.t.Helper()
+	id := affiliate.NewID[affiliate.Workspace](f.now)
+	f.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'W', 'EUR', 'UTC', $2, $2)`, id, f.now)
 	return id
 }
 
-func (w *linkWorld) newProgram(scope affiliate.Scope) affiliate.ProgramID {
-	w.t.Helper()
-	id := affiliate.NewID[affiliate.Program](w.now)
-	w.exec(`
+func (f *linkFixture) newProgram(scope affiliate.Scope) affiliate.ProgramID {
+	f.t.Helper()
+	id := affiliate.NewID[affiliate.Program](f.now)
+	f.exec(`
 		insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
 			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
 		values ($1, $2, $3, 'P', $2::uuid::text, 'active', '{}', 'EUR', 30, 'last_click', 'via', false, true, '{}', 1, $4, $4)`,
-		scope.Workspace, id, scope.Mode, w.now)
+		scope.Workspace, id, scope.Mode, f.now)
 	return id
 }
 
 // fill adds n participants to a programme. Each gets a default link and a promo code,
 // and the first one gets fifty additional links.
-func (w *linkWorld) fill(scope affiliate.Scope, program affiliate.ProgramID, n int) {
-	w.t.Helper()
-	w.exec(`set session_replication_role = replica`)
-	w.exec(`
+func (f *linkFixture) fill(scope affiliate.Scope, program affiliate.ProgramID, n int) {
+	f.t.Helper()
+	f.exec(`set session_replication_role = replica`)
+	f.exec(`
 		with joined as (
 			insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
 				application_answers, applied_at, created_at, updated_at)
@@ -97,55 +97,55 @@ func (w *linkWorld) fill(scope affiliate.Scope, program affiliate.ProgramID, n i
 		select $1, gen_random_uuid(), $2, id, $3, referral_code || '-' || k, substr(md5(random()::text || id), 1, 20), 'https://a.example', k = 0,
 			$4 + random() * interval '90 days', $4
 		from joined, generate_series(0, case when referral_code = 'code-1' then 50 else 0 end) k`,
-		scope.Workspace, program, scope.Mode, w.now, n)
-	w.exec(`set session_replication_role = origin`)
+		scope.Workspace, program, scope.Mode, f.now, n)
+	f.exec(`set session_replication_role = origin`)
 }
 
-func (w *linkWorld) checkPlan(what, sql string, args pgx.NamedArgs, index string, sorted bool) {
-	w.t.Helper()
-	rows, _ := w.owner.Query(w.t.Context(), "explain "+sql, pgx.QueryExecModeCacheDescribe, args)
+func (f *linkFixture) checkPlan(what, sql string, args pgx.NamedArgs, index string, sorted bool) {
+	f.t.Helper()
+	rows, _ := f.owner.Query(f.t.Context(), "explain "+sql, pgx.QueryExecModeCacheDescribe, args)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		w.t.Fatalf("%s: %v", what, err)
+		f.t.Fatalf("%s: %v", what, err)
 	}
 	plan := strings.Join(lines, "\n")
 	if !strings.Contains(plan, index) || strings.Contains(plan, "Seq Scan on links") || strings.Contains(plan, "Seq Scan on promo_codes") ||
 		strings.Contains(plan, "Seq Scan on participants") || strings.Contains(plan, "Seq Scan on stats_deltas") {
-		w.t.Errorf("%s: the plan does not use %s:\n%s", what, index, plan)
+		f.t.Errorf("%s: the plan does not use %s:\n%s", what, index, plan)
 	}
 	if strings.Contains(sql, "count(*)") && !strings.Contains(plan, "Limit") {
-		w.t.Errorf("%s: the count has no limit:\n%s", what, plan)
+		f.t.Errorf("%s: the count has no limit:\n%s", what, plan)
 	}
 	// The page must be read in the order of the index. A sort below the limit would
 	// read all matching rows.
 	if _, below, ok := strings.Cut(plan, "Limit"); sorted && (!ok || strings.Contains(below, "Sort")) {
-		w.t.Errorf("%s: the page is not read in the order of the index:\n%s", what, plan)
+		f.t.Errorf("%s: the page is not read in the order of the index:\n%s", what, plan)
 	}
 }
 
 func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
 	t.Parallel()
-	w := newLinkWorld(t)
-	w.exec(`
+	f := newLinkFixture(t)
+	f.exec(`
 		insert into users (id, kind, email, password_hash, name, created_at)
-		select gen_random_uuid(), 'partner', 'p' || n, '', 'Jane', $1 from generate_series(1, $2::integer) n`, w.now, crowd)
-	w.fill(w.scope, w.program, crowd)
+		select gen_random_uuid(), 'partner', 'p' || n, '', 'Jane', $1 from generate_series(1, $2::integer) n`, f.now, crowd)
+	f.fill(f.scope, f.program, crowd)
 	for range 20 {
-		w.fill(w.scope, w.newProgram(w.scope), 100)
+		f.fill(f.scope, f.newProgram(f.scope), 100)
 	}
-	test := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeTest}
-	w.fill(test, w.newProgram(test), 5000)
-	other := affiliate.Scope{Workspace: w.newWorkspace(), Mode: affiliate.ModeLive}
-	w.fill(other, w.newProgram(other), crowd)
-	if err := w.owner.QueryRow(t.Context(), `select id, partner_id from participants where program_id = $1 and referral_code = 'code-1'`, w.program).
-		Scan(&w.participant, &w.partner); err != nil {
+	test := affiliate.Scope{Workspace: f.scope.Workspace, Mode: affiliate.ModeTest}
+	f.fill(test, f.newProgram(test), 5000)
+	other := affiliate.Scope{Workspace: f.newWorkspace(), Mode: affiliate.ModeLive}
+	f.fill(other, f.newProgram(other), crowd)
+	if err := f.owner.QueryRow(t.Context(), `select id, partner_id from participants where program_id = $1 and referral_code = 'code-1'`, f.program).
+		Scan(&f.participant, &f.partner); err != nil {
 		t.Fatal(err)
 	}
-	w.exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
-	w.exec(`
+	f.exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
+	f.exec(`
 		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks)
-		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, id, $1, '', 1 from links`, w.now)
-	pgtest.VacuumAnalyze(t, w.owner)
+		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, id, $1, '', 1 from links`, f.now)
+	pgtest.VacuumAnalyze(t, f.owner)
 
 	page := affiliate.Page{Number: 3, Size: 20}
 	yes, no := true, false
@@ -155,19 +155,19 @@ func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
 		sorted bool
 	}{
 		"links":                       {affiliate.LinkFilter{}, "links_by_age", true},
-		"links of a participant":      {affiliate.LinkFilter{Participant: &w.participant}, "links_by_participant", false},
+		"links of a participant":      {affiliate.LinkFilter{Participant: &f.participant}, "links_by_participant", false},
 		"links with a rare prefix":    {affiliate.LinkFilter{Search: "code-777"}, "links_by_code", false},
 		"links with any prefix":       {affiliate.LinkFilter{Search: "code"}, "links_by_age", true},
-		"a participant's with prefix": {affiliate.LinkFilter{Search: "code", Participant: &w.participant}, "links_by_participant", false},
+		"a participant's with prefix": {affiliate.LinkFilter{Search: "code", Participant: &f.participant}, "links_by_participant", false},
 	} {
 		list, count := postgres.LinkListSQL(tc.filter)
-		args := postgres.LinkListArgs(w.scope, w.program, tc.filter, page)
-		w.checkPlan(name, list, args, tc.index, tc.sorted)
-		w.checkPlan(name+": deltas", list, args, "stats_deltas_by_link", false)
+		args := postgres.LinkListArgs(f.scope, f.program, tc.filter, page)
+		f.checkPlan(name, list, args, tc.index, tc.sorted)
+		f.checkPlan(name+": deltas", list, args, "stats_deltas_by_link", false)
 		// The total of all links is stored. If half of all links match, Postgres may
 		// scan the table, which is as cheap as an index.
 		if tc.filter != (affiliate.LinkFilter{}) && tc.index != "links_by_age" {
-			w.checkPlan(name+": total", count, args, "links_by_", false)
+			f.checkPlan(name+": total", count, args, "links_by_", false)
 		}
 	}
 	for name, tc := range map[string]struct {
@@ -177,21 +177,21 @@ func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
 		total  string
 	}{
 		"promo codes":                    {affiliate.PromoCodeFilter{}, "promo_codes_by_age", true, ""},
-		"promo codes of a participant":   {affiliate.PromoCodeFilter{Participant: &w.participant}, "promo_codes_by_participant", false, "Index Only Scan using promo_codes_by_participant"},
+		"promo codes of a participant":   {affiliate.PromoCodeFilter{Participant: &f.participant}, "promo_codes_by_participant", false, "Index Only Scan using promo_codes_by_participant"},
 		"promo codes in use":             {affiliate.PromoCodeFilter{Active: &yes}, "promo_codes_by_", true, "Index Only Scan using promo_codes_by_active"},
 		"promo codes out of use":         {affiliate.PromoCodeFilter{Active: &no}, "promo_codes_by_active", true, "Index Only Scan using promo_codes_by_active"},
-		"promo codes with a rare prefix": {affiliate.PromoCodeFilter{Search: "promo-" + w.program.String() + "code-777"}, "promo_codes_by_code", false, "promo_codes_by_code"},
+		"promo codes with a rare prefix": {affiliate.PromoCodeFilter{Search: "promo-" + f.program.String() + "code-777"}, "promo_codes_by_code", false, "promo_codes_by_code"},
 		"promo codes with any prefix":    {affiliate.PromoCodeFilter{Search: "promo"}, "promo_codes_by_age", true, ""},
 	} {
 		list, count := postgres.PromoCodeListSQL(tc.filter)
-		args := postgres.PromoCodeListArgs(w.scope, w.program, tc.filter, page)
-		w.checkPlan(name, list, args, tc.index, tc.sorted)
+		args := postgres.PromoCodeListArgs(f.scope, f.program, tc.filter, page)
+		f.checkPlan(name, list, args, tc.index, tc.sorted)
 		if tc.total != "" {
-			w.checkPlan(name+": total", count, args, tc.total, false)
+			f.checkPlan(name+": total", count, args, tc.total, false)
 		}
 	}
-	args := pgx.NamedArgs{"partner": w.partner, "mode": w.scope.Mode, "program": w.program, "limit": 20, "offset": 0}
-	for _, program := range []*affiliate.ProgramID{nil, &w.program} {
+	args := pgx.NamedArgs{"partner": f.partner, "mode": f.scope.Mode, "program": f.program, "limit": 20, "offset": 0}
+	for _, program := range []*affiliate.ProgramID{nil, &f.program} {
 		list, count := postgres.PartnerLinksSQL(program)
 		codes, codeCount := postgres.PartnerPromoCodesSQL(program)
 		for name, tc := range map[string]struct{ sql, index string }{
@@ -200,22 +200,22 @@ func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
 			"own promo codes":           {codes, "promo_codes_by_participant"},
 			"number of own promo codes": {codeCount, "Index Only Scan using promo_codes_by_participant"},
 		} {
-			w.checkPlan(name, tc.sql, args, tc.index, false)
-			w.checkPlan(name, tc.sql, args, "participants_by_partner", false)
+			f.checkPlan(name, tc.sql, args, tc.index, false)
+			f.checkPlan(name, tc.sql, args, "participants_by_partner", false)
 		}
 	}
 
 	// The results of the same statements: the total of a search stops at its bound.
 	filter := affiliate.LinkFilter{Search: "code-"}
-	links, total, err := w.store.Links(t.Context(), w.scope, w.program, filter, affiliate.Page{Number: 1, Size: 20})
+	links, total, err := f.store.Links(t.Context(), f.scope, f.program, filter, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != affiliate.MaxSearchTotal+1 || len(links) != 20 || links[0].Clicks != 1 {
 		t.Errorf("%d links, total %d, %v", len(links), total, err)
 	}
-	codes, total, err := w.store.PromoCodes(t.Context(), w.scope, w.program, affiliate.PromoCodeFilter{Search: "promo"}, affiliate.Page{Number: 1, Size: 20})
+	codes, total, err := f.store.PromoCodes(t.Context(), f.scope, f.program, affiliate.PromoCodeFilter{Search: "promo"}, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != affiliate.MaxSearchTotal+1 || len(codes) != 20 {
 		t.Errorf("%d promo codes, total %d, %v", len(codes), total, err)
 	}
-	own, total, err := w.store.PartnerLinks(t.Context(), w.partner, w.scope.Mode, &w.program, affiliate.Page{Number: 3, Size: 20})
+	own, total, err := f.store.PartnerLinks(t.Context(), f.partner, f.scope.Mode, &f.program, affiliate.Page{Number: 3, Size: 20})
 	if err != nil || total != 51 || len(own) != 11 {
 		t.Errorf("%d own links, total %d, %v", len(own), total, err)
 	}
@@ -224,37 +224,37 @@ func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
 // Joining a programme creates default links with insertLink, so insertLink must itself
 // maintain totals and counts.
 func TestInsertLink_MaintainsCountAndTotals(t *testing.T) {
-	w := newLinkWorld(t)
-	w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values (gen_random_uuid(), 'partner', 'p', '', 'Jane', $1)`, w.now)
-	w.fill(w.scope, w.program, 1)
-	w.exec(`delete from links`)
-	if err := w.owner.QueryRow(t.Context(), `select id from participants`).Scan(&w.participant); err != nil {
+	f := newLinkFixture(t)
+	f.exec(`insert into users (id, kind, email, password_hash, name, created_at) values (gen_random_uuid(), 'partner', 'p', '', 'Jane', $1)`, f.now)
+	f.fill(f.scope, f.program, 1)
+	f.exec(`delete from links`)
+	if err := f.owner.QueryRow(t.Context(), `select id from participants`).Scan(&f.participant); err != nil {
 		t.Fatal(err)
 	}
 	keys := map[string]bool{}
 	for i := range 20 {
-		stored, err := w.store.InsertLink(t.Context(), affiliate.Link{
-			ID: affiliate.NewID[affiliate.Link](w.now), Scope: w.scope, Program: w.program, Participant: w.participant, Code: fmt.Sprint("c", i),
-			Destination: new(string), Version: 1, CreatedAt: w.now, UpdatedAt: w.now,
+		stored, err := f.store.InsertLink(t.Context(), affiliate.Link{
+			ID: affiliate.NewID[affiliate.Link](f.now), Scope: f.scope, Program: f.program, Participant: f.participant, Code: fmt.Sprint("c", i),
+			Destination: new(string), Version: 1, CreatedAt: f.now, UpdatedAt: f.now,
 		})
 		if err != nil || len(stored.ShortKey) != 10 {
 			t.Fatalf("%+v, %v", stored, err)
 		}
 		keys[stored.ShortKey] = true
 	}
-	_, total, err := w.store.Links(t.Context(), w.scope, w.program, affiliate.LinkFilter{}, affiliate.Page{Number: 1, Size: 1})
+	_, total, err := f.store.Links(t.Context(), f.scope, f.program, affiliate.LinkFilter{}, affiliate.Page{Number: 1, Size: 1})
 	if err != nil || total != 20 || len(keys) != 20 {
 		t.Errorf("total %d, %d keys, %v", total, len(keys), err)
 	}
-	_, total, err = w.store.Links(t.Context(), w.scope, w.program, affiliate.LinkFilter{Participant: &w.participant}, affiliate.Page{Number: 1, Size: 1})
+	_, total, err = f.store.Links(t.Context(), f.scope, f.program, affiliate.LinkFilter{Participant: &f.participant}, affiliate.Page{Number: 1, Size: 1})
 	if err != nil || total != 20 {
 		t.Errorf("total of the participant: %d, %v", total, err)
 	}
 	// A link that cannot be stored is not counted. This one has an unknown participant.
-	unknown := affiliate.NewID[affiliate.Participant](w.now)
-	if _, err := w.store.InsertLink(t.Context(), affiliate.Link{
-		ID: affiliate.NewID[affiliate.Link](w.now), Scope: w.scope, Program: w.program, Participant: unknown, Code: "c", IsDefault: true,
-		Version: 1, CreatedAt: w.now, UpdatedAt: w.now,
+	unknown := affiliate.NewID[affiliate.Participant](f.now)
+	if _, err := f.store.InsertLink(t.Context(), affiliate.Link{
+		ID: affiliate.NewID[affiliate.Link](f.now), Scope: f.scope, Program: f.program, Participant: unknown, Code: "c", IsDefault: true,
+		Version: 1, CreatedAt: f.now, UpdatedAt: f.now,
 	}); err == nil {
 		t.Error("a link of an unknown participant was stored")
 	}

@@ -10,106 +10,106 @@ import (
 )
 
 func TestAuditLog_OmitsNotes(t *testing.T) {
-	w := newTeam(t)
-	program := w.NewProgram(w.scope)
-	p := w.NewParticipant(w.scope, program, w.NewPartner("Jane"))
+	f := newTeam(t)
+	program := f.NewProgram(f.scope)
+	p := f.NewParticipant(f.scope, program, f.NewPartner("Jane"))
 	for _, tc := range []struct{ note, want string }{
 		{"a secret", `{"note": null, "tags": []} → {"note": "(changed)", "tags": ["a secret"]}`},
 		{"another secret", `{"note": "(changed)", "tags": ["a secret"]} → {"note": "(changed)", "tags": ["another secret"]}`},
 		{"", `{"note": "(changed)", "tags": ["another secret"]} → {"note": null, "tags": [""]}`},
 	} {
-		w.now = w.now.Add(time.Millisecond)
-		got, err := w.Store.UpdateParticipant(t.Context(), w.scope, program, p.ID,
-			affiliate.ParticipantPatch{Note: affiliate.Set(tc.note), Tags: affiliate.Set([]string{tc.note})}, w.now, by(w.owner))
+		f.now = f.now.Add(time.Millisecond)
+		got, err := f.Store.UpdateParticipant(t.Context(), f.scope, program, p.ID,
+			affiliate.ParticipantPatch{Note: affiliate.Set(tc.note), Tags: affiliate.Set([]string{tc.note})}, f.now, by(f.owner))
 		if err != nil || (got.Note == nil) != (tc.note == "") || got.Note != nil && *got.Note != tc.note {
 			t.Fatalf("%q: %v, %v", tc.note, got.Note, err)
 		}
-		if line := w.lastRecord("participant.update"); line != tc.want {
+		if line := f.lastRecord("participant.update"); line != tc.want {
 			t.Errorf("%q: %s", tc.note, line)
 		}
 	}
 	// A patch without a note has nothing to hide.
-	if _, err := w.Store.UpdateParticipant(t.Context(), w.scope, program, p.ID,
-		affiliate.ParticipantPatch{Tags: affiliate.Set([]string{})}, w.now.Add(time.Millisecond), by(w.owner)); err != nil {
+	if _, err := f.Store.UpdateParticipant(t.Context(), f.scope, program, p.ID,
+		affiliate.ParticipantPatch{Tags: affiliate.Set([]string{})}, f.now.Add(time.Millisecond), by(f.owner)); err != nil {
 		t.Fatal(err)
 	}
-	if line := w.lastRecord("participant.update"); line != `{"tags": [""]} → {"tags": []}` {
+	if line := f.lastRecord("participant.update"); line != `{"tags": [""]} → {"tags": []}` {
 		t.Errorf("without a note: %s", line)
 	}
 }
 
 func TestAuditLog_OmitsPartnerNames(t *testing.T) {
-	w := newTeam(t)
-	program := w.NewProgram(w.scope)
-	applicant, invited := w.NewPartner("Secretia"), w.NewPartner("Secretius")
-	p, err := w.Store.Apply(t.Context(), affiliate.Application{
-		Program: program, Partner: applicant, Mode: w.scope.Mode, ReferralCode: "first", Answers: map[string]string{},
-	}, w.now, by(applicant))
+	f := newTeam(t)
+	program := f.NewProgram(f.scope)
+	applicant, invited := f.NewPartner("Secretia"), f.NewPartner("Secretius")
+	p, err := f.Store.Apply(t.Context(), affiliate.Application{
+		Program: program, Partner: applicant, Mode: f.scope.Mode, ReferralCode: "first", Answers: map[string]string{},
+	}, f.now, by(applicant))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if line, want := w.lastRecord("participant.apply"), `null → {"id": "`+p.ID.String()+`", "status": "pending", "version": 1, "partner_id": "`+
+	if line, want := f.lastRecord("participant.apply"), `null → {"id": "`+p.ID.String()+`", "status": "pending", "version": 1, "partner_id": "`+
 		applicant.String()+`", "program_id": "`+program.String()+`", "referral_code": "first"}`; line != want {
 		t.Errorf("audited %s, want %s", line, want)
 	}
-	if object, _ := w.LastEvent(affiliate.EventParticipantApplied); object["partner_name"] != "Secretia" {
+	if object, _ := f.LastEvent(affiliate.EventParticipantApplied); object["partner_name"] != "Secretia" {
 		t.Errorf("the event contains %v", object)
 	}
-	if _, err := w.Store.MoveParticipant(t.Context(), w.scope, program, p.ID, affiliate.ApproveParticipant, nil, w.now, by(w.owner)); err != nil {
+	if _, err := f.Store.MoveParticipant(t.Context(), f.scope, program, p.ID, affiliate.ApproveParticipant, nil, f.now, by(f.owner)); err != nil {
 		t.Fatal(err)
 	}
 
 	invite := func(email, code string) (affiliate.InviteID, [32]byte) {
 		t.Helper()
 		_, digest := affiliate.NewInviteToken()
-		i := affiliate.ParticipantInvite{Scope: w.scope, Program: program, ReferralCode: code, Invite: affiliate.Invite{
-			ID: affiliate.NewID[affiliate.Invite](w.now), Email: email, InvitedBy: w.owner, CreatedAt: w.now, ExpiresAt: w.now.Add(affiliate.InviteLife),
+		i := affiliate.ParticipantInvite{Scope: f.scope, Program: program, ReferralCode: code, Invite: affiliate.Invite{
+			ID: affiliate.NewID[affiliate.Invite](f.now), Email: email, InvitedBy: f.owner, CreatedAt: f.now, ExpiresAt: f.now.Add(affiliate.InviteLife),
 		}}
-		if err := w.Store.InviteParticipant(t.Context(), i, digest, by(w.owner)); err != nil {
+		if err := f.Store.InviteParticipant(t.Context(), i, digest, by(f.owner)); err != nil {
 			t.Fatal(err)
 		}
 		return i.ID, digest
 	}
 	details := `null → {"group_id": null, "program_id": "` + program.String() + `", "referral_code": ""`
-	w.now = w.now.Add(time.Millisecond)
+	f.now = f.now.Add(time.Millisecond)
 	earlier, _ := invite("secret@example.com", "")
-	if line := w.lastRecord("participant_invite.create"); line != details+`}` {
+	if line := f.lastRecord("participant_invite.create"); line != details+`}` {
 		t.Errorf("the first invitation: %s", line)
 	}
-	w.now = w.now.Add(time.Millisecond)
+	f.now = f.now.Add(time.Millisecond)
 	later, _ := invite("secret@example.com", "")
-	if line := w.lastRecord("participant_invite.create"); line != strings.Replace(details, `"program_id"`, `"replaces": "`+earlier.String()+`", "program_id"`, 1)+`}` {
+	if line := f.lastRecord("participant_invite.create"); line != strings.Replace(details, `"program_id"`, `"replaces": "`+earlier.String()+`", "program_id"`, 1)+`}` {
 		t.Errorf("the second invitation: %s", line)
 	}
-	if err := w.Store.RevokeParticipantInvite(t.Context(), w.scope, program, later, w.now, by(w.owner)); err != nil {
+	if err := f.Store.RevokeParticipantInvite(t.Context(), f.scope, program, later, f.now, by(f.owner)); err != nil {
 		t.Fatal(err)
 	}
 	_, token := invite("secret@example.com", "second")
-	if _, err := w.Store.AcceptParticipantInvite(t.Context(), token, w.scope.Mode, invited, true, w.now, by(invited)); err != nil {
+	if _, err := f.Store.AcceptParticipantInvite(t.Context(), token, f.scope.Mode, invited, true, f.now, by(invited)); err != nil {
 		t.Fatal(err)
 	}
-	if n := w.Count(`select count(*) from audit_log where action = 'participant.accept_invite'`); n != 1 {
+	if n := f.Count(`select count(*) from audit_log where action = 'participant.accept_invite'`); n != 1 {
 		t.Errorf("%d audit records of the acceptance", n)
 	}
-	if found := w.Texts(`select l::text from audit_log l where l::text ilike '%secret%' or coalesce(after, '{}') ? 'partner_name'`); len(found) != 0 {
+	if found := f.Texts(`select l::text from audit_log l where l::text ilike '%secret%' or coalesce(after, '{}') ? 'partner_name'`); len(found) != 0 {
 		t.Errorf("the audit log contains %s", found)
 	}
 }
 
 func TestAccountAuditLog_OmitsValues(t *testing.T) {
-	w := newTeam(t)
-	user := w.NewPartner("Secretia")
+	f := newTeam(t)
+	user := f.NewPartner("Secretia")
 	for _, patch := range []affiliate.PartnerProfilePatch{
 		{Name: affiliate.Set("Secretina"), Country: affiliate.Set("DE"), CompanyName: affiliate.Set("Secret Inc.")},
 		{Name: affiliate.Set("Secretina"), WebsiteURL: affiliate.Set("https://secret.example/")},
 		{Name: affiliate.Set("Secretina")},
 	} {
-		w.now = w.now.Add(time.Millisecond)
-		if _, err := w.Store.UpdatePartnerProfile(t.Context(), user, patch, w.now, by(user)); err != nil {
+		f.now = f.now.Add(time.Millisecond)
+		if _, err := f.Store.UpdatePartnerProfile(t.Context(), user, patch, f.now, by(user)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got := w.Texts(`select concat(action, ' ', before, ' → ', after) from account_audit_log where user_id = $1 order by at, id`, user)
+	got := f.Texts(`select concat(action, ' ', before, ' → ', after) from account_audit_log where user_id = $1 order by at, id`, user)
 	if want := []string{
 		`profile.update  → {"changed": ["company_name", "country", "name"]}`,
 		`profile.update  → {"changed": ["website_url"]}`,

@@ -26,28 +26,28 @@ func inOneLine(plan string) string { return strings.Join(strings.Fields(plan), "
 
 func TestListParticipants_UsesIndexes(t *testing.T) {
 	t.Parallel()
-	w := newProgramWorld(t)
-	p := w.program(affiliate.ProgramActive)
-	w.crowd(p, 5000)
+	f := newProgramFixture(t)
+	p := f.program(affiliate.ProgramActive)
+	f.crowd(p, 5000)
 	for range 4 {
-		w.crowd(w.program(affiliate.ProgramActive), 1500)
+		f.crowd(f.program(affiliate.ProgramActive), 1500)
 	}
-	group := w.group(p.ID)
-	w.exec(`
+	group := f.group(p.ID)
+	f.exec(`
 		update participants set group_id = $1
 		where id in (select id from participants where program_id = $2 order by id limit 400)`, group, p.ID)
-	w.exec(`
+	f.exec(`
 		insert into participant_invites (workspace_id, id, program_id, mode, email, digest, invited_by, created_at, expires_at, ended_at)
 		select $1, gen_random_uuid(), $2, 'live', n || '@example.com', sha256(n::text::bytea), (select id from users limit 1), $3::timestamptz + n * interval '1 second', $3::timestamptz + interval '7 days',
 			case when n % 10 > 0 then $3::timestamptz end
-		from generate_series(1, 5000) n`, w.scope.Workspace, p.ID, w.now)
-	w.exec(`
+		from generate_series(1, 5000) n`, f.scope.Workspace, p.ID, f.now)
+	f.exec(`
 		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, hour, currency, clicks)
-		select workspace_id, gen_random_uuid(), mode, program_id, id, $1, '', 1 from participants`, w.now)
-	w.exec(`
+		select workspace_id, gen_random_uuid(), mode, program_id, id, $1, '', 1 from participants`, f.now)
+	f.exec(`
 		insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
 		select workspace_id, id, 'EUR', 0, 1 from participants`)
-	pgtest.VacuumAnalyze(t, w.owner)
+	pgtest.VacuumAnalyze(t, f.owner)
 
 	index := map[affiliate.ParticipantSort][2]string{
 		affiliate.ParticipantsByAge:         {"Scan using participants_by_age on", "Scan Backward using participants_by_age on"},
@@ -74,8 +74,8 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 	}
 	list := func(filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder) string {
 		t.Helper()
-		sql, args := postgres.ParticipantListSQL(w.scope, p.ID, filter, order)
-		return w.plan(sql, pgx.QueryExecModeCacheDescribe, args)
+		sql, args := postgres.ParticipantListSQL(f.scope, p.ID, filter, order)
+		return f.plan(sql, pgx.QueryExecModeCacheDescribe, args)
 	}
 	for _, by := range participantSorts {
 		for i, ascending := range []bool{false, true} {
@@ -91,49 +91,49 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 	check("a status", list(affiliate.ParticipantFilter{Status: affiliate.ParticipantApproved}, newest), "Limit", "Index Scan using participants_by_status on participants")
 	check("a group", list(affiliate.ParticipantFilter{Group: &group}, newest), "Limit", "Index Scan using participants_by_group on participants")
 	check("a search that matches all", list(affiliate.ParticipantFilter{Search: "jane"}, newest), "Limit", "Index Scan using participants_by_age on participants")
-	check("a group's size", w.plan(postgres.CountInGroupSQL, pgx.QueryExecModeCacheDescribe,
-		pgx.NamedArgs{"workspace": w.scope.Workspace, "program": p.ID, "group": group}), "Limit", "Index Only Scan using participants_by_group")
-	invites := pgx.NamedArgs{"workspace": w.scope.Workspace, "mode": w.scope.Mode, "program": p.ID, "at": w.now, "limit": 20, "offset": 0}
-	check("open invitations", w.plan(postgres.ListInvitesSQL, invites), "participant_invites_open")
-	check("number of open invitations", w.plan(postgres.CountInvitesSQL, invites), "Limit", "participant_invites_")
+	check("a group's size", f.plan(postgres.CountInGroupSQL, pgx.QueryExecModeCacheDescribe,
+		pgx.NamedArgs{"workspace": f.scope.Workspace, "program": p.ID, "group": group}), "Limit", "Index Only Scan using participants_by_group")
+	invites := pgx.NamedArgs{"workspace": f.scope.Workspace, "mode": f.scope.Mode, "program": p.ID, "at": f.now, "limit": 20, "offset": 0}
+	check("open invitations", f.plan(postgres.ListInvitesSQL, invites), "participant_invites_open")
+	check("number of open invitations", f.plan(postgres.CountInvitesSQL, invites), "Limit", "participant_invites_")
 
 	for prefix, indexes := range map[string][]string{
 		"jane 7": {"participants_by_name", "participants_by_email", "referral_codes_by_program"},
 		"0192aa": {"participants_by_name", "participants_by_email", "referral_codes_by_program", "participants_pkey"},
 	} {
-		sql, args := postgres.ParticipantSearchSQL(w.scope, p.ID, affiliate.ParticipantFilter{Search: prefix})
-		check("search for "+prefix, w.plan(sql, pgx.QueryExecModeCacheDescribe, args), indexes...)
+		sql, args := postgres.ParticipantSearchSQL(f.scope, p.ID, affiliate.ParticipantFilter{Search: prefix})
+		check("search for "+prefix, f.plan(sql, pgx.QueryExecModeCacheDescribe, args), indexes...)
 	}
 }
 
 // group stores a group of a programme.
-func (w *programWorld) group(program affiliate.ProgramID) affiliate.GroupID {
-	w.t.Helper()
-	id := affiliate.NewID[affiliate.Group](w.now)
-	w.exec(`insert into groups (workspace_id, id, program_id, name, rate_bps, created_at, updated_at) values ($1, $2, $3, gen_random_uuid()::text, 1000, $4, $4)`,
-		w.scope.Workspace, id, program, w.now)
+func (f *programFixture) group(program affiliate.ProgramID) affiliate.GroupID {
+	f.t.Helper()
+	id := affiliate.NewID[affiliate.Group](f.now)
+	f.exec(`insert into groups (workspace_id, id, program_id, name, rate_bps, created_at, updated_at) values ($1, $2, $3, gen_random_uuid()::text, 1000, $4, $4)`,
+		f.scope.Workspace, id, program, f.now)
 	return id
 }
 
 // In every order, the pages contain each row once. Rows with equal keys are ordered
 // newest first.
 func TestListParticipants_ReturnsEachRowOnceInOrder(t *testing.T) {
-	w := newProgramWorld(t)
-	p := w.program(affiliate.ProgramActive)
+	f := newProgramFixture(t)
+	p := f.program(affiliate.ProgramActive)
 	// Many participants have the same name, numbers or time.
 	for i := range 40 {
-		at := w.now.Add(time.Duration(i/4) * time.Second)
-		id, user := affiliate.NewID[affiliate.Participant](w.now.Add(time.Duration(i)*time.Millisecond)), affiliate.NewID[affiliate.User](at)
+		at := f.now.Add(time.Duration(i/4) * time.Second)
+		id, user := affiliate.NewID[affiliate.Participant](f.now.Add(time.Duration(i)*time.Millisecond)), affiliate.NewID[affiliate.User](at)
 		name := []string{"anna", "Berta", "BERTA", "Äsop"}[i%4]
-		w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'partner', $2, '', $3, $4)`, user, user.String(), name, at)
-		w.exec(`
+		f.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'partner', $2, '', $3, $4)`, user, user.String(), name, at)
+		f.exec(`
 			insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code, application_answers, applied_at, created_at, updated_at)
-			values ($1, $2, $3, 'live', $4, $5, '', 'pending', gen_random_uuid()::text, '{}', $6, $6, $6)`, w.scope.Workspace, id, p.ID, user, name, at)
-		w.exec(`
+			values ($1, $2, $3, 'live', $4, $5, '', 'pending', gen_random_uuid()::text, '{}', $6, $6, $6)`, f.scope.Workspace, id, p.ID, user, name, at)
+		f.exec(`
 			insert into participant_totals (workspace_id, participant_id, program_id, clicks, conversions, revenue_cents, commission_cents)
-			values ($1, $2, $3, $4::int, $4 + 1, $4 + 2, $4 + 3)`, w.scope.Workspace, id, p.ID, i%3)
+			values ($1, $2, $3, $4::int, $4 + 1, $4 + 2, $4 + 3)`, f.scope.Workspace, id, p.ID, i%3)
 	}
-	w.exec(`insert into list_counts values ($1, $2, 'participants.pending', 0, 40)`, w.scope.Workspace, p.ID)
+	f.exec(`insert into list_counts values ($1, $2, 'participants.pending', 0, 40)`, f.scope.Workspace, p.ID)
 	keys := map[affiliate.ParticipantSort]func(a, b affiliate.Participant) int{
 		affiliate.ParticipantsByAge: func(a, b affiliate.Participant) int { return a.CreatedAt.Compare(b.CreatedAt) },
 		affiliate.ParticipantsByName: func(a, b affiliate.Participant) int {
@@ -150,7 +150,7 @@ func TestListParticipants_ReturnsEachRowOnceInOrder(t *testing.T) {
 		for _, ascending := range []bool{false, true} {
 			var got []affiliate.Participant
 			for number := 1; number <= 6; number++ {
-				page, total, err := w.store.ListParticipants(t.Context(), w.scope, p.ID, affiliate.ParticipantFilter{},
+				page, total, err := f.store.ListParticipants(t.Context(), f.scope, p.ID, affiliate.ParticipantFilter{},
 					affiliate.ParticipantOrder{By: by, Ascending: ascending}, affiliate.Page{Number: number, Size: 7})
 				if err != nil || total != 40 {
 					t.Fatalf("%s: total %d, %v", by, total, err)
@@ -182,13 +182,13 @@ func TestListParticipants_ReturnsEachRowOnceInOrder(t *testing.T) {
 // contain distinct rows.
 func TestListParticipants_SearchTotalStopsAtItsBound(t *testing.T) {
 	t.Parallel()
-	w := newProgramWorld(t)
-	p := w.program(affiliate.ProgramActive)
-	w.crowd(p, affiliate.MaxSearchTotal+500)
-	w.exec(`analyze`)
+	f := newProgramFixture(t)
+	p := f.program(affiliate.ProgramActive)
+	f.crowd(p, affiliate.MaxSearchTotal+500)
+	f.exec(`analyze`)
 	seen := map[affiliate.ParticipantID]bool{}
 	for number := 1; number <= 3; number++ {
-		page, total, err := w.store.ListParticipants(t.Context(), w.scope, p.ID, affiliate.ParticipantFilter{Search: "JANE", HideEmails: true},
+		page, total, err := f.store.ListParticipants(t.Context(), f.scope, p.ID, affiliate.ParticipantFilter{Search: "JANE", HideEmails: true},
 			affiliate.ParticipantOrder{By: affiliate.ParticipantsByAge}, affiliate.Page{Number: number, Size: 100})
 		if err != nil || total != affiliate.MaxSearchTotal+1 || len(page) != 100 {
 			t.Fatalf("%d rows of %d, %v", len(page), total, err)

@@ -9,23 +9,23 @@ import (
 // If two applications of the same partner run at the same time, the later one waits for
 // the earlier one. If the earlier one is rolled back, the later one succeeds.
 func TestApply_SucceedsAfterAnotherIsRolledBack(t *testing.T) {
-	w := newProgramWorld(t)
-	p := w.program(affiliate.ProgramActive)
-	partner := affiliate.NewID[affiliate.User](w.now)
-	w.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'partner', 'jane@example.com', '', 'Jane', $2)`, partner, w.now)
+	f := newProgramFixture(t)
+	p := f.program(affiliate.ProgramActive)
+	partner := affiliate.NewID[affiliate.User](f.now)
+	f.exec(`insert into users (id, kind, email, password_hash, name, created_at) values ($1, 'partner', 'jane@example.com', '', 'Jane', $2)`, partner, f.now)
 
-	earlier, err := w.owner.Begin(t.Context())
+	earlier, err := f.owner.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := earlier.Exec(t.Context(), `
 		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code, application_answers, applied_at, created_at, updated_at)
-		values ($1, gen_random_uuid(), $2, 'live', $3, 'Jane', 'jane@example.com', 'pending', 'jane', '{}', $4, $4, $4)`, w.scope.Workspace, p.ID, partner, w.now); err != nil {
+		values ($1, gen_random_uuid(), $2, 'live', $3, 'Jane', 'jane@example.com', 'pending', 'jane', '{}', $4, $4, $4)`, f.scope.Workspace, p.ID, partner, f.now); err != nil {
 		t.Fatal(err)
 	}
 	result := make(chan error, 1)
 	go func() {
-		_, err := w.store.Apply(t.Context(), affiliate.Application{Program: p.ID, Partner: partner, Mode: w.scope.Mode}, w.now, affiliate.Actor{User: &partner})
+		_, err := f.store.Apply(t.Context(), affiliate.Application{Program: p.ID, Partner: partner, Mode: f.scope.Mode}, f.now, affiliate.Actor{User: &partner})
 		result <- err
 	}()
 	if err := earlier.Rollback(t.Context()); err != nil {

@@ -14,51 +14,51 @@ import (
 
 // explained returns a plan on one line, so that a test can look for a node followed by
 // its child.
-func (w *statsWorld) explained(sql string, args ...any) string {
-	w.t.Helper()
-	rows, _ := w.owner.Query(w.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+func (f *statsFixture) explained(sql string, args ...any) string {
+	f.t.Helper()
+	rows, _ := f.owner.Query(f.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		w.t.Fatalf("explain %s: %v", sql, err)
+		f.t.Fatalf("explain %s: %v", sql, err)
 	}
 	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
 }
 
-func (w *statsWorld) checkPlan(what, plan string, has ...string) {
-	w.t.Helper()
+func (f *statsFixture) checkPlan(what, plan string, has ...string) {
+	f.t.Helper()
 	for _, part := range has {
 		if !strings.Contains(plan, part) {
-			w.t.Errorf("%s: no %q in\n%s", what, part, plan)
+			f.t.Errorf("%s: no %q in\n%s", what, part, plan)
 		}
 	}
 	// These tables grow with the number of partners or with their activity, so they
 	// must not be scanned. Small tables may be scanned for the twenty rows of a page.
 	for _, table := range []string{"participants", "participant_totals", "links", "link_totals", "commissions", "stats_hours", "stats_deltas"} {
 		if strings.Contains(plan, "Seq Scan on "+table+" ") {
-			w.t.Errorf("%s scans %s:\n%s", what, table, plan)
+			f.t.Errorf("%s scans %s:\n%s", what, table, plan)
 		}
 	}
 }
 
-// newPartnerPlanWorld has ten partners in 1,000 programmes. Most of the rows belong to
+// newPartnerPlanFixture has ten partners in 1,000 programmes. Most of the rows belong to
 // the other nine partners.
-func newPartnerPlanWorld(t *testing.T) (w *statsWorld, partner subject) {
+func newPartnerPlanFixture(t *testing.T) (f *statsFixture, partner subject) {
 	t.Helper()
-	w = newStatsWorld(t, 1000, 10)
-	partner = w.participants[0]
+	f = newStatsFixture(t, 1000, 10)
+	partner = f.participants[0]
 	// The other partners take part in all programmes, this partner in a few dozen.
-	w.exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.id <> $2 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`,
+	f.exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.id <> $2 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`,
 		partner.Partner, partner.Participant)
-	w.exec(`delete from participants where partner_id = $1 and id <> $2 and workspace_id > '0a000000-0000-0000-0000-000000000000'`,
+	f.exec(`delete from participants where partner_id = $1 and id <> $2 and workspace_id > '0a000000-0000-0000-0000-000000000000'`,
 		partner.Partner, partner.Participant)
-	w.exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
-	w.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
-		select workspace_id, gen_random_uuid(), mode, program_id, id, null, $1, 'EUR' from participants, generate_series(1, 3)`, w.now)
-	w.exec(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
+	f.exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
+	f.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
+		select workspace_id, gen_random_uuid(), mode, program_id, id, null, $1, 'EUR' from participants, generate_series(1, 3)`, f.now)
+	f.exec(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
 		select workspace_id, id, 'EUR', slot, 1 from participants, generate_series(0, 3) slot`)
-	w.exec(`update programs set name = 'Programme ' || id::text, is_public = get_byte(uuid_send(id), 15) % 2 = 0`)
+	f.exec(`update programs set name = 'Programme ' || id::text, is_public = get_byte(uuid_send(id), 15) % 2 = 0`)
 	// Disable foreign keys, so that no conversions are needed.
-	conn, err := w.owner.Acquire(t.Context())
+	conn, err := f.owner.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,13 +87,13 @@ func newPartnerPlanWorld(t *testing.T) (w *statsWorld, partner subject) {
 			t.Fatal(err)
 		}
 	}
-	pgtest.VacuumAnalyze(t, w.owner)
-	return w, partner
+	pgtest.VacuumAnalyze(t, f.owner)
+	return f, partner
 }
 
 func TestPartnerStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
-	w, partner := newPartnerPlanWorld(t)
+	f, partner := newPartnerPlanFixture(t)
 	args := pgx.NamedArgs{"partner": partner.Partner, "mode": "live", "search": "programme 0a%", "limit": 20, "offset": 0, "program": partner.Program}
 	for _, tc := range []struct {
 		name        string
@@ -111,13 +111,13 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 		{"public by name", affiliate.PartnerProgramFilter{Public: true, Search: "x"}, "programs_public_by_name", "programs_public_by_name"},
 	} {
 		page, count := postgres.PartnerProgramsSQL(tc.filter)
-		w.checkPlan(tc.name, w.explained(page, args), tc.page, "participants_by_partner", "links_default", "participant_totals_pkey",
+		f.checkPlan(tc.name, f.explained(page, args), tc.page, "participants_by_partner", "links_default", "participant_totals_pkey",
 			"stats_deltas_by_participant", "ledger_balances_pkey")
-		w.checkPlan(tc.name+", total", w.explained(count, args), tc.count)
+		f.checkPlan(tc.name+", total", f.explained(count, args), tc.count)
 	}
 
 	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
-	yesterday := w.now.AddDate(0, 0, -1)
+	yesterday := f.now.AddDate(0, 0, -1)
 	for _, tc := range []struct {
 		name   string
 		filter affiliate.PartnerCommissionFilter
@@ -168,18 +168,18 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 			"commissions_by_partner", "",
 		},
 	} {
-		pageSQL, pageArgs, countSQL, countArgs, err := w.store.PartnerCommissionsSQL(
+		pageSQL, pageArgs, countSQL, countArgs, err := f.store.PartnerCommissionsSQL(
 			t.Context(), partner.Partner, affiliate.ModeLive, tc.filter, tc.order, affiliate.Page{Number: 1, Size: 20})
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.checkPlan(tc.name, w.explained(pageSQL, pageArgs...), tc.page)
-		w.checkPlan(tc.name+", total", w.explained(countSQL, countArgs...), tc.count)
+		f.checkPlan(tc.name, f.explained(pageSQL, pageArgs...), tc.page)
+		f.checkPlan(tc.name+", total", f.explained(countSQL, countArgs...), tc.count)
 	}
-	w.checkPlan("balances", w.explained(postgres.PartnerBalancesSQL, partner.Partner, "live"), "Index Only Scan using commissions_by_partner_status")
+	f.checkPlan("balances", f.explained(postgres.PartnerBalancesSQL, partner.Partner, "live"), "Index Only Scan using commissions_by_partner_status")
 
 	// Adds a second set of commissions, 30 days older.
-	if err := pgx.BeginFunc(t.Context(), w.owner, func(tx pgx.Tx) error {
+	if err := pgx.BeginFunc(t.Context(), f.owner, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), `set local session_replication_role = replica`); err != nil {
 			return err
 		}
@@ -199,12 +199,12 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 		number int
 		want   int
 	}{
-		{affiliate.CommissionPaid, 2, w.count(`select count(*) from commissions where partner_id = $1 and status = 'paid'`, partner.Partner)},
-		{"", 2, w.count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, partner.Partner)},
+		{affiliate.CommissionPaid, 2, f.count(`select count(*) from commissions where partner_id = $1 and status = 'paid'`, partner.Partner)},
+		{"", 2, f.count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, partner.Partner)},
 		// On the last page, the total is computed from the page itself.
-		{"", w.count(`select count(*) / 100 + 1 from commissions where partner_id = $1`, partner.Partner), w.count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, partner.Partner)},
+		{"", f.count(`select count(*) / 100 + 1 from commissions where partner_id = $1`, partner.Partner), f.count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, partner.Partner)},
 	} {
-		found, total, err := w.store.PartnerCommissions(t.Context(), partner.Partner, affiliate.ModeLive,
+		found, total, err := f.store.PartnerCommissions(t.Context(), partner.Partner, affiliate.ModeLive,
 			affiliate.PartnerCommissionFilter{Status: tc.status}, newest, affiliate.Page{Number: tc.number, Size: 100})
 		if err != nil || total != int64(tc.want) || len(found) == 0 {
 			t.Errorf("page %d of %q: %d rows, total %d, want %d, %v", tc.number, tc.status, len(found), total, tc.want, err)
@@ -215,54 +215,54 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 // If the name changes while participants are being created, all participants get the
 // new name, because both transactions lock the account.
 func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
-	w := newStatsWorld(t, 30, 1)
-	partner := w.participants[0].Partner
-	w.exec(`delete from links`)
-	w.exec(`delete from participants`)
+	f := newStatsFixture(t, 30, 1)
+	partner := f.participants[0].Partner
+	f.exec(`delete from links`)
+	f.exec(`delete from participants`)
 	by := affiliate.Actor{User: &partner}
 	var wg sync.WaitGroup
 	names := []string{"One", "Two", "Three", "Four", "Five"}
 	wg.Go(func() {
 		for _, name := range names {
-			if _, err := w.store.UpdatePartnerProfile(t.Context(), partner, affiliate.PartnerProfilePatch{Name: affiliate.Set(name)}, w.now, by); err != nil {
+			if _, err := f.store.UpdatePartnerProfile(t.Context(), partner, affiliate.PartnerProfilePatch{Name: affiliate.Set(name)}, f.now, by); err != nil {
 				t.Errorf("rename: %v", err)
 			}
 		}
 	})
 	seen := map[affiliate.ProgramID]bool{}
-	for _, p := range w.participants {
+	for _, p := range f.participants {
 		if seen[p.Program] {
 			continue
 		}
 		seen[p.Program] = true
 		wg.Go(func() {
 			application := affiliate.Application{Program: p.Program, Partner: partner, Mode: affiliate.ModeLive}
-			if _, err := w.store.Apply(t.Context(), application, w.now, by); err != nil {
+			if _, err := f.store.Apply(t.Context(), application, f.now, by); err != nil {
 				t.Errorf("apply: %v", err)
 			}
 		})
 	}
 	wg.Wait()
-	if n := w.count(`select count(*) from participants where partner_name = 'Five'`); n != 30 {
+	if n := f.count(`select count(*) from participants where partner_name = 'Five'`); n != 30 {
 		t.Errorf("%d of 30 participations have the new name", n)
 	}
-	if n := w.count(`select version from users where id = $1`, partner); n != 1+len(names) {
+	if n := f.count(`select version from users where id = $1`, partner); n != 1+len(names) {
 		t.Errorf("version %d", n)
 	}
-	if n := w.count(`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update'`, partner); n != len(names) {
+	if n := f.count(`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update'`, partner); n != len(names) {
 		t.Errorf("%d audit records", n)
 	}
 }
 
 // The service's role can only add rows to the account audit log.
 func TestAccountAuditLog_IsAppendOnly(t *testing.T) {
-	w := newStatsWorld(t, 1, 1)
-	partner := w.participants[0].Partner
-	if _, err := w.store.UpdatePartnerProfile(t.Context(), partner, affiliate.PartnerProfilePatch{Name: affiliate.Set("New")}, w.now, affiliate.System); err != nil {
+	f := newStatsFixture(t, 1, 1)
+	partner := f.participants[0].Partner
+	if _, err := f.store.UpdatePartnerProfile(t.Context(), partner, affiliate.PartnerProfilePatch{Name: affiliate.Set("New")}, f.now, affiliate.System); err != nil {
 		t.Fatal(err)
 	}
 	for _, sql := range []string{`update account_audit_log set action = 'x'`, `delete from account_audit_log`} {
-		tx, err := w.owner.Begin(t.Context())
+		tx, err := f.owner.Begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

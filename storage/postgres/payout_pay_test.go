@@ -12,8 +12,8 @@ import (
 
 // insertRelatedRows inserts the rows that belong to the commissions and that the
 // consistency checks compare: conversions, decisions, histories, counts and totals.
-func (w *payoutWorld) insertRelatedRows() {
-	w.t.Helper()
+func (f *payoutFixture) insertRelatedRows() {
+	f.t.Helper()
 	for _, sql := range []string{
 		`insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents,
 			fee_cents, discount_cents, occurred_at, created_at, source, status, attributed, reason_code, decision_id, program_id, participant_id,
@@ -40,21 +40,21 @@ func (w *payoutWorld) insertRelatedRows() {
 		`insert into list_counts (workspace_id, program_id, what, slot, n)
 		select workspace_id, program_id, 'participants.approved', 0, count(*) from participants group by 1, 2`,
 	} {
-		w.Exec(sql)
+		f.Exec(sql)
 	}
 }
 
 // checkConsistency runs the checks of `core check` and fails if one reports a
 // violation.
-func (w *payoutWorld) checkConsistency() {
-	w.t.Helper()
-	results, err := w.Store.CheckAccounts(w.t.Context(), time.Now)
+func (f *payoutFixture) checkConsistency() {
+	f.t.Helper()
+	results, err := f.Store.CheckAccounts(f.t.Context(), time.Now)
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	for _, r := range results {
 		if r.Violated > 0 {
-			w.t.Errorf("%s: %d of %d: %v", r.Name, r.Violated, r.Compared, r.Violations)
+			f.t.Errorf("%s: %d of %d: %v", r.Name, r.Violated, r.Compared, r.Violations)
 		}
 	}
 }
@@ -64,18 +64,18 @@ func (w *payoutWorld) checkConsistency() {
 func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 	t.Parallel()
 	const commissions = 3*postgres.PayChunk + 1
-	w := newPayoutWorld(t, 1, commissions, 0)
-	w.insertRelatedRows()
-	w.NewEndpoint(w.scope)
-	by := affiliate.Actor{User: &w.user}
-	batch := w.batch()
-	if _, err := w.Store.ConfirmPayoutBatch(t.Context(), w.scope, batch.ID, w.now, by); err != nil {
+	f := newPayoutFixture(t, 1, commissions, 0)
+	f.insertRelatedRows()
+	f.NewEndpoint(f.scope)
+	by := affiliate.Actor{User: &f.user}
+	batch := f.batch()
+	if _, err := f.Store.ConfirmPayoutBatch(t.Context(), f.scope, batch.ID, f.now, by); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Store.SendPayouts(t.Context(), w.scope, batch.ID, nil, w.now, by); err != nil {
+	if err := f.Store.SendPayouts(t.Context(), f.scope, batch.ID, nil, f.now, by); err != nil {
 		t.Fatal(err)
 	}
-	rows, _ := w.SQL.Query(t.Context(), `select id from commissions order by id`)
+	rows, _ := f.SQL.Query(t.Context(), `select id from commissions order by id`)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
 	if err != nil {
 		t.Fatal(err)
@@ -83,50 +83,50 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 	var rejections []affiliate.CommissionTransition
 	for _, i := range []int{0, postgres.PayChunk - 1, postgres.PayChunk, 2*postgres.PayChunk + 500, 3 * postgres.PayChunk} {
 		rejections = append(rejections, affiliate.CommissionTransition{
-			Scope: w.scope, Program: w.program, Commission: ids[i], Move: affiliate.MoveReject, Actor: affiliate.System, At: w.now,
+			Scope: f.scope, Program: f.program, Commission: ids[i], Move: affiliate.MoveReject, Actor: affiliate.System, At: f.now,
 		})
 	}
-	if err := w.Store.MoveTogether(t.Context(), rejections...); err != nil {
+	if err := f.Store.MoveTogether(t.Context(), rejections...); err != nil {
 		t.Fatal(err)
 	}
 	var payout affiliate.PayoutID
-	if err := w.SQL.QueryRow(t.Context(), `select id from payouts`).Scan(&payout); err != nil {
+	if err := f.SQL.QueryRow(t.Context(), `select id from payouts`).Scan(&payout); err != nil {
 		t.Fatal(err)
 	}
-	reference, paidAt := "transfer", w.now.Add(-time.Hour)
-	paid, err := w.Store.MovePayout(t.Context(), w.scope, payout, affiliate.PayoutTransition{
-		Move: affiliate.MoveMarkPaid, Actor: by, At: w.now, PaidAt: paidAt, Reference: &reference,
+	reference, paidAt := "transfer", f.now.Add(-time.Hour)
+	paid, err := f.Store.MovePayout(t.Context(), f.scope, payout, affiliate.PayoutTransition{
+		Move: affiliate.MoveMarkPaid, Actor: by, At: f.now, PaidAt: paidAt, Reference: &reference,
 	})
 	if err != nil || paid.Status != affiliate.PayoutPaid || paid.CommissionCount != commissions {
 		t.Fatalf("%+v, %v", paid, err)
 	}
-	if batch, err = w.Store.PayoutBatch(t.Context(), w.scope, batch.ID); err != nil || batch.Status != affiliate.BatchCompleted || batch.Counts[affiliate.PayoutPaid] != 1 {
+	if batch, err = f.Store.PayoutBatch(t.Context(), f.scope, batch.ID); err != nil || batch.Status != affiliate.BatchCompleted || batch.Counts[affiliate.PayoutPaid] != 1 {
 		t.Errorf("%+v, %v", batch, err)
 	}
 
 	want := commissions - len(rejections)
 	const distinctEvents = `select count(distinct convert_from(body, 'UTF8')::jsonb #>> '{data,object,id}') from events where type = 'commission.paid'`
 	for what, n := range map[string]int{
-		"paid":                      w.Count(`select count(*) from commissions where status = 'paid' and version = 2 and paid_at = $1 and payout_id = $2`, paidAt, payout),
-		"history":                   w.Count(`select count(*) from commission_history where from_status = 'approved' and to_status = 'paid' and seq = 2 and actor = 'system'`),
-		"events":                    w.Count(`select count(*) from events where type = 'commission.paid'`),
-		"commissions with an event": w.Count(distinctEvents),
-		"deliveries":                w.Count(`select count(distinct event_id) from webhook_deliveries where event_type = 'commission.paid'`),
+		"paid":                      f.Count(`select count(*) from commissions where status = 'paid' and version = 2 and paid_at = $1 and payout_id = $2`, paidAt, payout),
+		"history":                   f.Count(`select count(*) from commission_history where from_status = 'approved' and to_status = 'paid' and seq = 2 and actor = 'system'`),
+		"events":                    f.Count(`select count(*) from events where type = 'commission.paid'`),
+		"commissions with an event": f.Count(distinctEvents),
+		"deliveries":                f.Count(`select count(distinct event_id) from webhook_deliveries where event_type = 'commission.paid'`),
 	} {
 		if n != want {
 			t.Errorf("%s: %d, want %d", what, n, want)
 		}
 	}
 	for _, rejected := range rejections {
-		if w.Count(`select count(*) from commissions where id = $1 and status = 'rejected' and version = 2 and paid_at is null`, rejected.Commission) != 1 {
+		if f.Count(`select count(*) from commissions where id = $1 and status = 'rejected' and version = 2 and paid_at is null`, rejected.Commission) != 1 {
 			t.Errorf("%s does not stay rejected", rejected.Commission)
 		}
 	}
-	debt := w.Count(`select -sum(amount_cents) from commissions where status = 'rejected'`)
-	if balance := w.Count(`select sum(balance_cents) from ledger_balances`); balance != debt {
+	debt := f.Count(`select -sum(amount_cents) from commissions where status = 'rejected'`)
+	if balance := f.Count(`select sum(balance_cents) from ledger_balances`); balance != debt {
 		t.Errorf("the balance is %d, want %d", balance, debt)
 	}
-	w.checkConsistency()
+	f.checkConsistency()
 }
 
 // A batch takes as many accounts as its limit of commissions allows, and never a part
@@ -134,16 +134,16 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 func TestInsertPayoutBatch_LimitsCommissions(t *testing.T) {
 	t.Parallel()
 	const participants, each = 2, affiliate.MaxBatchCommissions/2 + 1
-	w := newPayoutWorld(t, participants, each, 0)
+	f := newPayoutFixture(t, participants, each, 0)
 	for range participants {
-		if batch := w.batch(); batch.Counts[affiliate.PayoutDraft] != 1 {
+		if batch := f.batch(); batch.Counts[affiliate.PayoutDraft] != 1 {
 			t.Errorf("%+v, want one account in a batch", batch)
 		}
 	}
-	if n := w.Count(`select count(*) from payouts where commission_count = $1`, each); n != participants {
+	if n := f.Count(`select count(*) from payouts where commission_count = $1`, each); n != participants {
 		t.Errorf("%d payouts contain all commissions of their account, want %d", n, participants)
 	}
-	if n := w.Count(`select count(*) from commissions where payout_id is null`); n != 0 {
+	if n := f.Count(`select count(*) from commissions where payout_id is null`); n != 0 {
 		t.Errorf("%d commissions are in no payout", n)
 	}
 }
@@ -151,9 +151,9 @@ func TestInsertPayoutBatch_LimitsCommissions(t *testing.T) {
 // One settlement can have several changes of one commission. The row changes from its
 // first to its last state, and the history has an entry for each change.
 func TestMoveTogether_SettlesSeveralChangesOfOneCommission(t *testing.T) {
-	w := newPayoutWorld(t, 1, 40, 0)
-	w.insertRelatedRows()
-	rows, _ := w.SQL.Query(t.Context(), `select id from commissions`)
+	f := newPayoutFixture(t, 1, 40, 0)
+	f.insertRelatedRows()
+	rows, _ := f.SQL.Query(t.Context(), `select id from commissions`)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
 	if err != nil {
 		t.Fatal(err)
@@ -165,18 +165,18 @@ func TestMoveTogether_SettlesSeveralChangesOfOneCommission(t *testing.T) {
 		{Move: affiliate.MoveReject},
 	} {
 		for _, id := range ids {
-			move.Scope, move.Program, move.Commission, move.Actor, move.At = w.scope, w.program, id, affiliate.System, w.now
+			move.Scope, move.Program, move.Commission, move.Actor, move.At = f.scope, f.program, id, affiliate.System, f.now
 			moves = append(moves, move)
 		}
 	}
-	if err := w.Store.MoveTogether(t.Context(), moves...); err != nil {
+	if err := f.Store.MoveTogether(t.Context(), moves...); err != nil {
 		t.Fatal(err)
 	}
-	if n := w.Count(`select count(*) from commissions where status = 'rejected' and version = 4 and review_reasons = '{two}'`); n != len(ids) {
+	if n := f.Count(`select count(*) from commissions where status = 'rejected' and version = 4 and review_reasons = '{two}'`); n != len(ids) {
 		t.Errorf("%d commissions are rejected, want %d", n, len(ids))
 	}
-	if n := w.Count(`select count(*) from commission_history`); n != 4*len(ids) {
+	if n := f.Count(`select count(*) from commission_history`); n != 4*len(ids) {
 		t.Errorf("%d history entries, want %d", n, 4*len(ids))
 	}
-	w.checkConsistency()
+	f.checkConsistency()
 }

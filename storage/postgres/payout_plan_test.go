@@ -14,9 +14,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// payoutWorld is a workspace with partners that have approved commissions. The database
+// payoutFixture is a workspace with partners that have approved commissions. The database
 // has other workspaces too.
-type payoutWorld struct {
+type payoutFixture struct {
 	*pgtest.Fixture
 	t       *testing.T
 	scope   affiliate.Scope
@@ -25,29 +25,29 @@ type payoutWorld struct {
 	now     time.Time
 }
 
-// newPayoutWorld stores participants, each with the given numbers of approved and of
+// newPayoutFixture stores participants, each with the given numbers of approved and of
 // paid commissions.
-func newPayoutWorld(t *testing.T, participants, commissions, paid int) *payoutWorld {
+func newPayoutFixture(t *testing.T, participants, commissions, paid int) *payoutFixture {
 	t.Helper()
-	w := &payoutWorld{t: t, now: time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)}
-	w.Fixture = pgtest.Open(t, func() time.Time { return w.now })
-	w.user = affiliate.NewID[affiliate.User](w.now)
-	w.scope, w.program = w.fill(participants, commissions, paid)
-	return w
+	f := &payoutFixture{t: t, now: time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)}
+	f.Fixture = pgtest.Open(t, func() time.Time { return f.now })
+	f.user = affiliate.NewID[affiliate.User](f.now)
+	f.scope, f.program = f.fill(participants, commissions, paid)
+	return f
 }
 
-func (w *payoutWorld) fill(participants, commissions, paid int) (affiliate.Scope, affiliate.ProgramID) {
-	w.t.Helper()
-	scope := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeLive}
-	program := w.NewProgram(scope)
-	tx, err := w.SQL.Begin(w.t.Context())
+func (f *payoutFixture) fill(participants, commissions, paid int) (affiliate.Scope, affiliate.ProgramID) {
+	f.t.Helper()
+	scope := affiliate.Scope{Workspace: f.NewWorkspace(), Mode: affiliate.ModeLive}
+	program := f.NewProgram(scope)
+	tx, err := f.SQL.Begin(f.t.Context())
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	exec := func(sql string, args ...any) {
-		w.t.Helper()
-		if _, err := tx.Exec(w.t.Context(), sql, args...); err != nil {
-			w.t.Fatalf("%s: %v", sql, err)
+		f.t.Helper()
+		if _, err := tx.Exec(f.t.Context(), sql, args...); err != nil {
+			f.t.Fatalf("%s: %v", sql, err)
 		}
 	}
 	// Disable foreign keys, so that no conversions are needed.
@@ -63,7 +63,7 @@ func (w *payoutWorld) fill(participants, commissions, paid int) (affiliate.Scope
 		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
 			application_answers, applied_at, created_at, updated_at)
 		select $1, gen_random_uuid(), $2, $3, id, name, email, 'approved', id::text, '{}', $4, $4, $4 from u`,
-		scope.Workspace, program, scope.Mode, w.now, participants)
+		scope.Workspace, program, scope.Mode, f.now, participants)
 	exec(`
 		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
 			external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents,
@@ -72,7 +72,7 @@ func (w *payoutWorld) fill(participants, commissions, paid int) (affiliate.Scope
 		select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, t.partner_id, gen_random_uuid(), gen_random_uuid(),
 			'o', case when n > $3 then 'paid' else 'approved' end, 'percentage', 'purchase', 2000, n, n, 'EUR', n, n, 'EUR', false, '{}', 'none',
 			$2::timestamptz - n * interval '1 minute', '{}', 1, $2::timestamptz - n * interval '1 minute', $2
-		from participants t, generate_series(1, $3::integer + $4::integer) n where t.workspace_id = $1`, scope.Workspace, w.now, commissions, paid)
+		from participants t, generate_series(1, $3::integer + $4::integer) n where t.workspace_id = $1`, scope.Workspace, f.now, commissions, paid)
 	exec(`
 		insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, commission_id, created_by, created_at)
 		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, partner_id, 'commission_approved', amount_cents, currency, id, 'system', approved_at
@@ -80,25 +80,25 @@ func (w *payoutWorld) fill(participants, commissions, paid int) (affiliate.Scope
 	exec(`
 		insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
 		select workspace_id, participant_id, currency, 0, sum(amount_cents) from ledger_entries where workspace_id = $1 group by 1, 2, 3`, scope.Workspace)
-	if err := tx.Commit(w.t.Context()); err != nil {
-		w.t.Fatal(err)
+	if err := tx.Commit(f.t.Context()); err != nil {
+		f.t.Fatal(err)
 	}
 	return scope, program
 }
 
 // batch creates a batch of all amounts due.
-func (w *payoutWorld) batch() affiliate.PayoutBatch {
-	w.t.Helper()
+func (f *payoutFixture) batch() affiliate.PayoutBatch {
+	f.t.Helper()
 	request := affiliate.NewPayoutBatch{
-		PayoutSelection: affiliate.PayoutSelection{Scope: w.scope, Cutoff: w.now}, By: affiliate.Actor{User: &w.user}, At: w.now,
+		PayoutSelection: affiliate.PayoutSelection{Scope: f.scope, Cutoff: f.now}, By: affiliate.Actor{User: &f.user}, At: f.now,
 	}
 	var b affiliate.PayoutBatch
-	err := w.Store.InTx(w.t.Context(), func(tx *postgres.Tx) error {
-		candidates, err := tx.PayoutsDue(w.t.Context(), request.PayoutSelection)
+	err := f.Store.InTx(f.t.Context(), func(tx *postgres.Tx) error {
+		candidates, err := tx.PayoutsDue(f.t.Context(), request.PayoutSelection)
 		if err != nil {
 			return err
 		}
-		due, unassigned, err := tx.LockPayoutsDue(w.t.Context(), request.PayoutSelection, affiliate.BatchParticipants(candidates))
+		due, unassigned, err := tx.LockPayoutsDue(f.t.Context(), request.PayoutSelection, affiliate.BatchParticipants(candidates))
 		if err != nil {
 			return err
 		}
@@ -106,57 +106,57 @@ func (w *payoutWorld) batch() affiliate.PayoutBatch {
 		if err != nil {
 			return err
 		}
-		b, err = tx.InsertPayoutBatch(w.t.Context(), draft, request.By)
+		b, err = tx.InsertPayoutBatch(f.t.Context(), draft, request.By)
 		return err
 	})
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return b
 }
 
-func (w *payoutWorld) plan(sql string, args ...any) string {
-	w.t.Helper()
-	rows, _ := w.SQL.Query(w.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
+func (f *payoutFixture) plan(sql string, args ...any) string {
+	f.t.Helper()
+	rows, _ := f.SQL.Query(f.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		w.t.Fatalf("explain %s: %v", sql, err)
+		f.t.Fatalf("explain %s: %v", sql, err)
 	}
 	return strings.Join(lines, "\n")
 }
 
 func TestPayoutStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
-	w := newPayoutWorld(t, 200, 4, 40)
+	f := newPayoutFixture(t, 200, 4, 40)
 	for range 2 {
-		w.fill(400, 4, 40)
+		f.fill(400, 4, 40)
 	}
 	var one affiliate.ParticipantID
 	var partner affiliate.UserID
-	if err := w.SQL.QueryRow(t.Context(), `select id, partner_id from participants where workspace_id = $1 limit 1`, w.scope.Workspace).Scan(&one, &partner); err != nil {
+	if err := f.SQL.QueryRow(t.Context(), `select id, partner_id from participants where workspace_id = $1 limit 1`, f.scope.Workspace).Scan(&one, &partner); err != nil {
 		t.Fatal(err)
 	}
-	b := w.batch()
+	b := f.batch()
 	// Old batches of other workspaces.
-	w.Exec(`set session_replication_role = replica`)
+	f.Exec(`set session_replication_role = replica`)
 	for range 4 {
-		w.Exec(`
+		f.Exec(`
 			insert into payouts (workspace_id, id, batch_id, mode, program_id, participant_id, partner_id, amount_cents, currency, commission_count,
 				adjustment_cents, status, method, initiated_at, created_at, updated_at)
 			select workspace_id, gen_random_uuid(), gen_random_uuid(), mode, program_id, id, partner_id, 1, 'EUR', 0, 0, 'paid', 'manual', $1,
 				$1::timestamptz - random() * interval '100 days', $1
-			from participants, generate_series(1, 4)`, w.now)
+			from participants, generate_series(1, 4)`, f.now)
 	}
-	w.Exec(`
+	f.Exec(`
 		insert into payout_batches (workspace_id, id, mode, status, program_ids, cutoff, created_by, created_at)
-		select id, gen_random_uuid(), 'live', 'completed', '{}', $1, gen_random_uuid(), $1::timestamptz - n * interval '1 hour' from workspaces, generate_series(1, 2000) n`, w.now)
-	w.VacuumAnalyze()
+		select id, gen_random_uuid(), 'live', 'completed', '{}', $1, gen_random_uuid(), $1::timestamptz - n * interval '1 hour' from workspaces, generate_series(1, 2000) n`, f.now)
+	f.VacuumAnalyze()
 	payouts := []affiliate.PayoutID{}
-	if err := w.SQL.QueryRow(t.Context(), `select array_agg(id) from (select id from payouts where batch_id = $1 limit 3) p`, b.ID).Scan(&payouts); err != nil {
+	if err := f.SQL.QueryRow(t.Context(), `select array_agg(id) from (select id from payouts where batch_id = $1 limit 3) p`, b.ID).Scan(&payouts); err != nil {
 		t.Fatal(err)
 	}
 
-	of := affiliate.PayoutSelection{Scope: w.scope, Cutoff: w.now}
+	of := affiliate.PayoutSelection{Scope: f.scope, Cutoff: f.now}
 	scans := []string{"Seq Scan on commissions", "Seq Scan on payouts", "Seq Scan on ledger_entries", "Seq Scan on payout_commissions"}
 	check := func(what, explained string, want ...string) {
 		t.Helper()
@@ -172,23 +172,23 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 			}
 		}
 	}
-	check("amounts due to all participants", w.plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(of, nil)),
+	check("amounts due to all participants", f.plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(of, nil)),
 		"commissions_payable", "commissions_unpaid", "payouts_by_status")
-	check("amounts due to one participant", w.plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(of, []affiliate.ParticipantID{one})),
+	check("amounts due to one participant", f.plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(of, []affiliate.ParticipantID{one})),
 		"commissions_payable", "commissions_unpaid", "ledger_balances_pkey")
-	check("unassigned commissions", w.plan(postgres.LockUnassignedSQL, postgres.UnassignedArgs(w.scope, []affiliate.ParticipantID{one}, w.now)), "commissions_unpaid")
-	check("assigned commissions", w.plan(postgres.LockAssignedSQL, postgres.HeldArgs(w.scope, payouts[:1], w.now)), "commissions_by_payout")
-	check("released commissions", w.plan(postgres.LockReleasedSQL, postgres.HeldArgs(w.scope, payouts[:1], w.now)), "payout_commissions_pkey", "commissions_pkey")
-	check("counts of batches", w.plan(postgres.SumBatchesSQL, w.scope.Workspace, w.scope.Mode, []affiliate.PayoutBatchID{affiliate.NewID[affiliate.PayoutBatch](w.now)}), "payouts_by_batch")
-	check("payout statuses of a batch", w.plan(postgres.SelectPayoutStatusesSQL, w.scope.Workspace, w.scope.Mode, b.ID, postgres.PayoutStatuses()),
+	check("unassigned commissions", f.plan(postgres.LockUnassignedSQL, postgres.UnassignedArgs(f.scope, []affiliate.ParticipantID{one}, f.now)), "commissions_unpaid")
+	check("assigned commissions", f.plan(postgres.LockAssignedSQL, postgres.HeldArgs(f.scope, payouts[:1], f.now)), "commissions_by_payout")
+	check("released commissions", f.plan(postgres.LockReleasedSQL, postgres.HeldArgs(f.scope, payouts[:1], f.now)), "payout_commissions_pkey", "commissions_pkey")
+	check("counts of batches", f.plan(postgres.SumBatchesSQL, f.scope.Workspace, f.scope.Mode, []affiliate.PayoutBatchID{affiliate.NewID[affiliate.PayoutBatch](f.now)}), "payouts_by_batch")
+	check("payout statuses of a batch", f.plan(postgres.SelectPayoutStatusesSQL, f.scope.Workspace, f.scope.Mode, b.ID, postgres.PayoutStatuses()),
 		"Limit -> Index Scan using payouts_by_batch", "AND (batch_id = '"+b.ID.String()+"'::uuid) AND (status = s.status)")
-	check("batches", w.plan(postgres.SelectBatchesSQL, w.scope.Workspace, w.scope.Mode, "", 20, 0), "Limit -> Index Scan using payout_batches_by_age")
-	check("a partner's balances", w.plan(postgres.PartnerLedgerBalancesSQL, partner, w.scope.Mode, nil), "participants_by_partner", "ledger_balances_pkey")
-	check("a partner's sums", w.plan(postgres.PartnerBalancesSQL, partner, w.scope.Mode), "participants_by_partner", "ledger_balances_pkey", "commissions_by_partner_status")
+	check("batches", f.plan(postgres.SelectBatchesSQL, f.scope.Workspace, f.scope.Mode, "", 20, 0), "Limit -> Index Scan using payout_batches_by_age")
+	check("a partner's balances", f.plan(postgres.PartnerLedgerBalancesSQL, partner, f.scope.Mode, nil), "participants_by_partner", "ledger_balances_pkey")
+	check("a partner's sums", f.plan(postgres.PartnerBalancesSQL, partner, f.scope.Mode), "participants_by_partner", "ledger_balances_pkey", "commissions_by_partner_status")
 
-	check("number of batches", w.plan(postgres.CountBatchesSQL, w.scope.Workspace, w.scope.Mode, ""), "Limit -> Index Only Scan using payout_batches_by_age")
+	check("number of batches", f.plan(postgres.CountBatchesSQL, f.scope.Workspace, f.scope.Mode, ""), "Limit -> Index Only Scan using payout_batches_by_age")
 
-	day := w.now.AddDate(0, 0, -1)
+	day := f.now.AddDate(0, 0, -1)
 	for what, c := range map[string]struct {
 		partner affiliate.UserID
 		filter  affiliate.PayoutFilter
@@ -197,38 +197,38 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 	}{
 		"payouts":        {index: "payouts_by_age", total: "Limit -> Index Only Scan using payouts_by_"},
 		"of a status":    {filter: affiliate.PayoutFilter{Status: affiliate.PayoutDraft}, index: "payouts_by_status", total: "Limit -> Index Only Scan using payouts_by_status"},
-		"of a programme": {filter: affiliate.PayoutFilter{Program: &w.program}, index: "payouts_by_", total: "Limit -> Index Only Scan using payouts_by_program"},
+		"of a programme": {filter: affiliate.PayoutFilter{Program: &f.program}, index: "payouts_by_", total: "Limit -> Index Only Scan using payouts_by_program"},
 		"of a period":    {filter: affiliate.PayoutFilter{Created: affiliate.Period{From: &day}}, index: "payouts_by_age", total: "Limit -> Index Only Scan using payouts_by_age"},
 		// These filter the rows of their index by mode or confirmation.
 		"of a participant": {filter: affiliate.PayoutFilter{Participant: &one}, index: "payouts_by_participant", total: "payouts_by_participant"},
 		"of a batch":       {filter: affiliate.PayoutFilter{Batch: &affiliate.PayoutBatchID{}}, index: "payouts_by_batch", total: "payouts_by_batch"},
 		"of a partner":     {partner: partner, index: "payouts_by_partner", total: "payouts_by_partner"},
 	} {
-		page, count, args := postgres.PayoutListSQL(w.scope, c.partner, c.filter)
-		check(what, w.plan(page, append(args, 20, 0)...), "Limit", c.index)
-		check(what+", total", w.plan(count, args...), "Limit", c.total)
+		page, count, args := postgres.PayoutListSQL(f.scope, c.partner, c.filter)
+		check(what, f.plan(page, append(args, 20, 0)...), "Limit", c.index)
+		check(what+", total", f.plan(count, args...), "Limit", c.total)
 	}
-	page, count, args := postgres.LedgerListSQL(w.scope, one, affiliate.UserID{})
-	check("a participant's ledger", w.plan(page, append(args, 20, 0)...), "Limit", "ledger_entries_by_participant")
-	check("a participant's ledger, total", w.plan(count, args...), "Limit -> Index Only Scan using ledger_entries_by_participant")
-	page, count, args = postgres.LedgerListSQL(w.scope, one, partner)
-	check("a partner's ledger", w.plan(page, append(args, 20, 0)...), "Limit", "ledger_entries_by_partner")
-	check("a partner's ledger, total", w.plan(count, args...), "Limit -> Index Only Scan using ledger_entries_by_partner")
+	page, count, args := postgres.LedgerListSQL(f.scope, one, affiliate.UserID{})
+	check("a participant's ledger", f.plan(page, append(args, 20, 0)...), "Limit", "ledger_entries_by_participant")
+	check("a participant's ledger, total", f.plan(count, args...), "Limit -> Index Only Scan using ledger_entries_by_participant")
+	page, count, args = postgres.LedgerListSQL(f.scope, one, partner)
+	check("a partner's ledger", f.plan(page, append(args, 20, 0)...), "Limit", "ledger_entries_by_partner")
+	check("a partner's ledger, total", f.plan(count, args...), "Limit -> Index Only Scan using ledger_entries_by_partner")
 }
 
 // A batch with more than one chunk of payouts, commissions and events is created,
 // confirmed and sent completely.
 func TestPayoutBatch_LargeBatchIsComplete(t *testing.T) {
 	t.Parallel()
-	w := newPayoutWorld(t, 600, 18, 0)
-	w.Exec(insertFullSubscription, w.scope.Workspace, w.scope.Mode, w.now)
-	b := w.batch()
-	by := affiliate.Actor{User: &w.user}
-	b, err := w.Store.ConfirmPayoutBatch(t.Context(), w.scope, b.ID, w.now, by)
+	f := newPayoutFixture(t, 600, 18, 0)
+	f.Exec(insertFullSubscription, f.scope.Workspace, f.scope.Mode, f.now)
+	b := f.batch()
+	by := affiliate.Actor{User: &f.user}
+	b, err := f.Store.ConfirmPayoutBatch(t.Context(), f.scope, b.ID, f.now, by)
 	if err != nil || b.Counts[affiliate.PayoutPending] != 600 || b.Totals[0].AmountCents != 600*18*19/2 {
 		t.Fatalf("%+v, %v", b, err)
 	}
-	if err := w.Store.SendPayouts(t.Context(), w.scope, b.ID, nil, w.now, by); err != nil {
+	if err := f.Store.SendPayouts(t.Context(), f.scope, b.ID, nil, f.now, by); err != nil {
 		t.Fatal(err)
 	}
 	for what, sql := range map[string]string{
@@ -240,7 +240,7 @@ func TestPayoutBatch_LargeBatchIsComplete(t *testing.T) {
 		"delivered events":   `select count(*) / 2 from webhook_deliveries d join events e on e.id = d.event_id`,
 		"processing payouts": `select count(*) from payouts where status = 'processing' and commission_count = 18 and version = 3`,
 	} {
-		if n := w.Count(sql); n != 600 {
+		if n := f.Count(sql); n != 600 {
 			t.Errorf("%s: %d", what, n)
 		}
 	}
@@ -248,8 +248,8 @@ func TestPayoutBatch_LargeBatchIsComplete(t *testing.T) {
 
 // The service's role cannot change or delete ledger entries.
 func TestLedgerEntries_AreAppendOnly(t *testing.T) {
-	w := newPayoutWorld(t, 1, 1, 0)
-	conn, err := pgx.Connect(t.Context(), w.URL)
+	f := newPayoutFixture(t, 1, 1, 0)
+	conn, err := pgx.Connect(t.Context(), f.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

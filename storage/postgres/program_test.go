@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// programWorld is a workspace. Tests add so many rows of others that plans matter.
-type programWorld struct {
+// programFixture is a workspace. Tests add so many rows of others that plans matter.
+type programFixture struct {
 	t     *testing.T
 	store *postgres.Store
 	owner *pgx.Conn
@@ -24,52 +24,52 @@ type programWorld struct {
 	user  affiliate.UserID
 }
 
-func newProgramWorld(t *testing.T) *programWorld {
+func newProgramFixture(t *testing.T) *programFixture {
 	t.Helper()
-	w := &programWorld{t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	f := &programFixture{t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	url := pgtest.New(t)
 	var err error
-	if w.store, err = postgres.Open(t.Context(), postgres.Config{URL: url}); err != nil {
+	if f.store, err = postgres.Open(t.Context(), postgres.Config{URL: url}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.store.Close)
-	if w.owner, err = pgx.Connect(t.Context(), url); err != nil {
+	t.Cleanup(f.store.Close)
+	if f.owner, err = pgx.Connect(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = w.owner.Close(context.Background()) })
-	w.scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](w.now), Mode: affiliate.ModeLive}
-	w.user = affiliate.NewID[affiliate.User](w.now)
-	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'W', 'EUR', 'UTC', $2, $2)`, w.scope.Workspace, w.now)
-	return w
+	t.Cleanup(func() { _ = f.owner.Close(context.Background()) })
+	f.scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](f.now), Mode: affiliate.ModeLive}
+	f.user = affiliate.NewID[affiliate.User](f.now)
+	f.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'W', 'EUR', 'UTC', $2, $2)`, f.scope.Workspace, f.now)
+	return f
 }
 
-func (w *programWorld) exec(sql string, args ...any) {
-	w.t.Helper()
-	if _, err := w.owner.Exec(w.t.Context(), sql, args...); err != nil {
-		w.t.Fatal(err)
+func (f *programFixture) exec(sql string, args ...any) {
+	f.t.Helper()
+	if _, err := f.owner.Exec(f.t.Context(), sql, args...); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
-func (w *programWorld) program(status affiliate.ProgramStatus) affiliate.Program {
-	w.t.Helper()
+func (f *programFixture) program(status affiliate.ProgramStatus) affiliate.Program {
+	f.t.Helper()
 	page := "https://a.example"
-	p, err := w.store.CreateProgram(w.t.Context(), affiliate.Program{
-		ID: affiliate.NewID[affiliate.Program](w.now), Scope: w.scope, Name: "P", Status: status, WebsiteURL: &page,
+	p, err := f.store.CreateProgram(f.t.Context(), affiliate.Program{
+		ID: affiliate.NewID[affiliate.Program](f.now), Scope: f.scope, Name: "P", Status: status, WebsiteURL: &page,
 		AllowedDomains: []string{}, WindowDays: 14, Model: affiliate.FirstClick, LinkParam: "via", IsPublic: true,
 		Precedence: affiliate.DefaultPrecedence, FraudPolicy: affiliate.DefaultFraudPolicy,
-		Rules: affiliate.DefaultRules(), RulesVersion: 1, CreatedAt: w.now, UpdatedAt: w.now,
-	}, affiliate.Actor{User: &w.user})
+		Rules: affiliate.DefaultRules(), RulesVersion: 1, CreatedAt: f.now, UpdatedAt: f.now,
+	}, affiliate.Actor{User: &f.user})
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return p
 }
 
 // crowd adds n participants to a programme, each with a code. A tenth of them are
 // approved.
-func (w *programWorld) crowd(p affiliate.Program, n int) {
-	w.t.Helper()
-	w.exec(`
+func (f *programFixture) crowd(p affiliate.Program, n int) {
+	f.t.Helper()
+	f.exec(`
 		with made as (
 			insert into users (id, kind, email, password_hash, name, created_at)
 			select gen_random_uuid(), 'partner', gen_random_uuid()::text, '', 'Jane ' || n, $1 from generate_series(1, $2::int) n
@@ -85,48 +85,48 @@ func (w *programWorld) crowd(p affiliate.Program, n int) {
 		)
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		select $3, $5, referral_code, $4, id, gen_random_uuid(), $1 from joined`,
-		w.now, n, p.Scope.Workspace, p.ID, p.Scope.Mode)
+		f.now, n, p.Scope.Workspace, p.ID, p.Scope.Mode)
 }
 
-func (w *programWorld) plan(sql string, args ...any) string {
-	w.t.Helper()
-	rows, err := w.owner.Query(w.t.Context(), "explain "+sql, args...)
+func (f *programFixture) plan(sql string, args ...any) string {
+	f.t.Helper()
+	rows, err := f.owner.Query(f.t.Context(), "explain "+sql, args...)
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return strings.Join(lines, "\n")
 }
 
 func TestProgramLists_UseIndexes(t *testing.T) {
 	t.Parallel()
-	w := newProgramWorld(t)
-	p := w.program(affiliate.ProgramActive)
+	f := newProgramFixture(t)
+	p := f.program(affiliate.ProgramActive)
 	for range 30 {
-		w.program(affiliate.ProgramDraft)
+		f.program(affiliate.ProgramDraft)
 	}
-	w.crowd(p, 5000)
-	small := w.program(affiliate.ProgramActive)
-	w.crowd(small, 50)
+	f.crowd(p, 5000)
+	small := f.program(affiliate.ProgramActive)
+	f.crowd(small, 50)
 	for range 4 {
-		w.crowd(w.program(affiliate.ProgramActive), 1000)
+		f.crowd(f.program(affiliate.ProgramActive), 1000)
 	}
-	w.exec(`
+	f.exec(`
 		insert into api_keys (workspace_id, id, mode, kind, name, digest, public_text, prefix, last4, created_at)
 		select $1, gen_random_uuid(), 'live', 'public', '', sha256(n::text::bytea), n::text, 'pk_live_', '', $2 from generate_series(1, 3000) n`,
-		w.scope.Workspace, w.now)
-	w.exec(`
+		f.scope.Workspace, f.now)
+	f.exec(`
 		insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
 			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
 		select $1, gen_random_uuid(), 'test', 'P', 'p' || n, 'draft', '{}', 'EUR', 30, 'last_click', 'via', false, true, '{}', 1, $2, $2
-		from generate_series(1, 3000) n`, w.scope.Workspace, w.now)
-	pgtest.VacuumAnalyze(t, w.owner)
+		from generate_series(1, 3000) n`, f.scope.Workspace, f.now)
+	pgtest.VacuumAnalyze(t, f.owner)
 
-	list, count, all := postgres.ProgramListSQL(w.scope, affiliate.ProgramFilter{})
-	other := w.scope
+	list, count, all := postgres.ProgramListSQL(f.scope, affiliate.ProgramFilter{})
+	other := f.scope
 	other.Mode = affiliate.ModeTest
 	found, foundCount, named := postgres.ProgramListSQL(other, affiliate.ProgramFilter{Search: "Rare"})
 	for name, tc := range map[string]struct {
@@ -139,11 +139,11 @@ func TestProgramLists_UseIndexes(t *testing.T) {
 		"number of programmes":              {count, []any{all}, "Index Only Scan using programs_", false},
 		"programmes by name":                {found, []any{pgx.QueryExecModeCacheDescribe, named}, "programs_by_name", false},
 		"number of programmes by name":      {foundCount, []any{pgx.QueryExecModeCacheDescribe, named}, "programs_by_name", false},
-		"all codes, page by page":           {postgres.TargetsAfterSQL, []any{w.now, w.scope.Workspace, w.scope.Mode, "0", 100}, "referral_codes_pkey", false},
-		"a programme's codes, page by page": {postgres.ProgramTargetsSQL, []any{w.now, w.scope.Workspace, small.ID, "0", 100}, "referral_codes_by_program", false},
-		"all keys, page by page":            {postgres.PublicKeysAfterSQL, []any{w.scope.Workspace, affiliate.APIKeyID{}, 100}, "api_keys_pkey", true},
+		"all codes, page by page":           {postgres.TargetsAfterSQL, []any{f.now, f.scope.Workspace, f.scope.Mode, "0", 100}, "referral_codes_pkey", false},
+		"a programme's codes, page by page": {postgres.ProgramTargetsSQL, []any{f.now, f.scope.Workspace, small.ID, "0", 100}, "referral_codes_by_program", false},
+		"all keys, page by page":            {postgres.PublicKeysAfterSQL, []any{f.scope.Workspace, affiliate.APIKeyID{}, 100}, "api_keys_pkey", true},
 	} {
-		plan := w.plan(tc.sql, tc.args...)
+		plan := f.plan(tc.sql, tc.args...)
 		if !strings.Contains(plan, tc.index) || tc.sorted && strings.Contains(plan, "Sort Key") {
 			t.Errorf("%s: the plan does not use %s:\n%s", name, tc.index, plan)
 		}
@@ -151,14 +151,14 @@ func TestProgramLists_UseIndexes(t *testing.T) {
 }
 
 func TestPrograms_EachChangeIncrementsVersion(t *testing.T) {
-	w := newProgramWorld(t)
-	p := w.program(affiliate.ProgramActive)
-	by := affiliate.Actor{User: &w.user}
+	f := newProgramFixture(t)
+	p := f.program(affiliate.ProgramActive)
+	by := affiliate.Actor{User: &f.user}
 	want := p.Version
 	for i := range 3 {
 		patch := affiliate.ProgramPatch{Name: affiliate.Set(fmt.Sprint("N", i))}
 		for range 2 { // the second update changes nothing
-			got, err := w.store.UpdateProgram(t.Context(), w.scope, p.ID, patch, w.now, by)
+			got, err := f.store.UpdateProgram(t.Context(), f.scope, p.ID, patch, f.now, by)
 			if err != nil || got.Version != want+1 {
 				t.Fatalf("version %d after %d, %v", got.Version, want, err)
 			}
@@ -167,7 +167,7 @@ func TestPrograms_EachChangeIncrementsVersion(t *testing.T) {
 	}
 	for _, to := range []affiliate.ProgramStatus{affiliate.ProgramPaused, affiliate.ProgramActive} {
 		want++
-		got, err := w.store.MoveProgram(t.Context(), w.scope, p.ID, to, w.now, by)
+		got, err := f.store.MoveProgram(t.Context(), f.scope, p.ID, to, f.now, by)
 		if err != nil || got.Version != want {
 			t.Fatalf("version %d, want %d, %v", got.Version, want, err)
 		}
@@ -176,17 +176,17 @@ func TestPrograms_EachChangeIncrementsVersion(t *testing.T) {
 
 // If the audit record cannot be written, the change is rolled back.
 func TestPrograms_ChangeAndAuditRecordCommitTogether(t *testing.T) {
-	w := newProgramWorld(t)
-	p := w.program(affiliate.ProgramActive)
-	w.exec(`revoke insert on audit_log from tributary_app`)
-	if _, err := w.store.MoveProgram(t.Context(), w.scope, p.ID, affiliate.ProgramPaused, w.now, affiliate.Actor{User: &w.user}); err == nil {
+	f := newProgramFixture(t)
+	p := f.program(affiliate.ProgramActive)
+	f.exec(`revoke insert on audit_log from tributary_app`)
+	if _, err := f.store.MoveProgram(t.Context(), f.scope, p.ID, affiliate.ProgramPaused, f.now, affiliate.Actor{User: &f.user}); err == nil {
 		t.Error("moved without an audit log")
 	}
-	if _, err := w.store.UpdateProgram(t.Context(), w.scope, p.ID, affiliate.ProgramPatch{Name: affiliate.Set("Q")}, w.now, affiliate.Actor{User: &w.user}); err == nil {
+	if _, err := f.store.UpdateProgram(t.Context(), f.scope, p.ID, affiliate.ProgramPatch{Name: affiliate.Set("Q")}, f.now, affiliate.Actor{User: &f.user}); err == nil {
 		t.Error("changed without an audit log")
 	}
-	if read, err := w.store.Program(t.Context(), w.scope, p.ID); err != nil || read.Status != affiliate.ProgramActive || read.Name != "P" {
+	if read, err := f.store.Program(t.Context(), f.scope, p.ID); err != nil || read.Status != affiliate.ProgramActive || read.Name != "P" {
 		t.Errorf("programme after the failed changes: %v, %v", read, err)
 	}
-	w.exec(`grant insert on audit_log to tributary_app`)
+	f.exec(`grant insert on audit_log to tributary_app`)
 }

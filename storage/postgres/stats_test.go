@@ -17,9 +17,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// statsWorld has programmes in EUR with participants. Each participant has its own
+// statsFixture has programmes in EUR with participants. Each participant has its own
 // link. Tests write each delta a second time, into a table with the expected values.
-type statsWorld struct {
+type statsFixture struct {
 	t            *testing.T
 	store        *postgres.Store
 	owner        *pgxpool.Pool
@@ -36,65 +36,65 @@ type subject struct {
 	Link        affiliate.LinkID        `db:"link_id"`
 }
 
-func newStatsWorld(t *testing.T, workspaces, participants int) *statsWorld {
+func newStatsFixture(t *testing.T, workspaces, participants int) *statsFixture {
 	t.Helper()
-	w := &statsWorld{t: t, now: time.Date(2026, 4, 5, 6, 7, 8, 0, time.UTC)}
+	f := &statsFixture{t: t, now: time.Date(2026, 4, 5, 6, 7, 8, 0, time.UTC)}
 	url := pgtest.New(t)
 	var err error
-	if w.store, err = postgres.Open(t.Context(), postgres.Config{URL: url}); err != nil {
+	if f.store, err = postgres.Open(t.Context(), postgres.Config{URL: url}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.store.Close)
-	if w.owner, err = pgxpool.New(t.Context(), url); err != nil {
+	t.Cleanup(f.store.Close)
+	if f.owner, err = pgxpool.New(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(w.owner.Close)
-	w.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at)
-		select gen_random_uuid(), 'W', 'EUR', 'UTC', $1, $1 from generate_series(1, $2)`, w.now, workspaces)
-	w.exec(`insert into users (id, kind, email, password_hash, name, created_at)
-		select gen_random_uuid(), 'partner', n || '@example.com', 'x', 'Partner ' || n, $1 from generate_series(1, $2) n`, w.now, participants)
-	w.exec(`insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
+	t.Cleanup(f.owner.Close)
+	f.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at)
+		select gen_random_uuid(), 'W', 'EUR', 'UTC', $1, $1 from generate_series(1, $2)`, f.now, workspaces)
+	f.exec(`insert into users (id, kind, email, password_hash, name, created_at)
+		select gen_random_uuid(), 'partner', n || '@example.com', 'x', 'Partner ' || n, $1 from generate_series(1, $2) n`, f.now, participants)
+	f.exec(`insert into programs (workspace_id, id, mode, name, slug, status, allowed_domains, currency, attribution_window_days,
 			attribution_model, link_param, auto_approve_partners, is_public, rules, rules_version, created_at, updated_at)
 		select id, gen_random_uuid(), 'live', 'P', 'p', 'active', '{}', 'EUR', 30, 'last_click', 'via', true, true, '{}', 1, $1, $1
-		from workspaces`, w.now)
-	w.exec(`insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
+		from workspaces`, f.now)
+	f.exec(`insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
 			application_answers, applied_at, created_at, updated_at)
 		select p.workspace_id, gen_random_uuid(), p.id, p.mode, u.id, u.name, u.email, 'approved', u.id::text, '{}', $1, $1, $1
-		from programs p, users u`, w.now)
-	w.exec(`insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, is_default, created_at, updated_at)
+		from programs p, users u`, f.now)
+	f.exec(`insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, is_default, created_at, updated_at)
 		select workspace_id, gen_random_uuid(), program_id, id, mode, referral_code, left(md5(id::text), 10), true, $1, $1
-		from participants`, w.now)
-	rows, _ := w.owner.Query(t.Context(), `
+		from participants`, f.now)
+	rows, _ := f.owner.Query(t.Context(), `
 		select t.workspace_id, t.program_id, t.id, t.partner_id, l.id as link_id
 		from participants t join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id order by t.id`)
-	if w.participants, err = pgx.CollectRows(rows, pgx.RowToStructByName[subject]); err != nil {
+	if f.participants, err = pgx.CollectRows(rows, pgx.RowToStructByName[subject]); err != nil {
 		t.Fatal(err)
 	}
-	w.exec(`create table truth (like stats_deltas including defaults)`)
-	return w
+	f.exec(`create table truth (like stats_deltas including defaults)`)
+	return f
 }
 
-func (w *statsWorld) exec(sql string, args ...any) {
-	w.t.Helper()
-	if _, err := w.owner.Exec(w.t.Context(), sql, args...); err != nil {
-		w.t.Fatalf("%s: %v", sql, err)
+func (f *statsFixture) exec(sql string, args ...any) {
+	f.t.Helper()
+	if _, err := f.owner.Exec(f.t.Context(), sql, args...); err != nil {
+		f.t.Fatalf("%s: %v", sql, err)
 	}
 }
 
-func (w *statsWorld) count(sql string, args ...any) (n int) {
-	w.t.Helper()
-	if err := w.owner.QueryRow(w.t.Context(), sql, args...).Scan(&n); err != nil {
-		w.t.Fatal(err)
+func (f *statsFixture) count(sql string, args ...any) (n int) {
+	f.t.Helper()
+	if err := f.owner.QueryRow(f.t.Context(), sql, args...).Scan(&n); err != nil {
+		f.t.Fatal(err)
 	}
 	return n
 }
 
 // delta returns a random delta.
-func (w *statsWorld) delta() affiliate.StatsDelta {
-	of := w.participants[rand.IntN(len(w.participants))]
+func (f *statsFixture) delta() affiliate.StatsDelta {
+	of := f.participants[rand.IntN(len(f.participants))]
 	d := affiliate.StatsDelta{
 		Scope: affiliate.Scope{Workspace: of.Workspace, Mode: affiliate.ModeLive}, Program: of.Program, Participant: of.Participant,
-		At: w.now.Add(time.Duration(rand.IntN(5*3600)) * time.Second),
+		At: f.now.Add(time.Duration(rand.IntN(5*3600)) * time.Second),
 	}
 	if rand.IntN(3) > 0 {
 		d.Link = &of.Link
@@ -114,7 +114,7 @@ func (w *statsWorld) delta() affiliate.StatsDelta {
 }
 
 // add stores deltas and also inserts them into the table of expected values.
-func (w *statsWorld) add(ctx context.Context, tx pgx.Tx, deltas ...affiliate.StatsDelta) error {
+func (f *statsFixture) add(ctx context.Context, tx pgx.Tx, deltas ...affiliate.StatsDelta) error {
 	if err := postgres.AddDeltas(ctx, tx, deltas...); err != nil {
 		return err
 	}
@@ -179,8 +179,8 @@ const differences = `
 
 func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 	t.Parallel()
-	w := newStatsWorld(t, 2, 5)
-	if n := w.count(`select count(*) from participant_totals`); n != 0 {
+	f := newStatsFixture(t, 2, 5)
+	if n := f.count(`select count(*) from participant_totals`); n != 0 {
 		t.Fatal("the test needs missing totals, which folding must create")
 	}
 	const writers, transactions, folders = 6, 80, 4
@@ -193,10 +193,10 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 			for range transactions {
 				deltas := make([]affiliate.StatsDelta, 1+rand.IntN(4))
 				for i := range deltas {
-					deltas[i] = w.delta()
+					deltas[i] = f.delta()
 				}
-				err := pgx.BeginFunc(t.Context(), w.owner, func(tx pgx.Tx) error {
-					if err := w.add(t.Context(), tx, deltas...); err != nil {
+				err := pgx.BeginFunc(t.Context(), f.owner, func(tx pgx.Tx) error {
+					if err := f.add(t.Context(), tx, deltas...); err != nil {
 						return err
 					}
 					if rand.IntN(5) == 0 {
@@ -226,7 +226,7 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 	}
 	for range folders {
 		until(func() {
-			n, err := w.store.FoldStats(t.Context(), 1+rand.IntN(40))
+			n, err := f.store.FoldStats(t.Context(), 1+rand.IntN(40))
 			if err != nil {
 				t.Errorf("folder: %v", err)
 			}
@@ -237,13 +237,13 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 	until(func() {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(3000))*time.Microsecond)
 		defer cancel()
-		if _, err := w.store.FoldStats(ctx, 40); err != nil && ctx.Err() == nil {
+		if _, err := f.store.FoldStats(ctx, 40); err != nil && ctx.Err() == nil {
 			t.Errorf("canceled fold: %v", err)
 		}
 	})
 	// Calls whose transaction is rolled back at the end.
 	until(func() {
-		err := pgx.BeginFunc(t.Context(), w.owner, func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(t.Context(), f.owner, func(tx pgx.Tx) error {
 			if _, err := postgres.FoldIn(t.Context(), tx, 20); err != nil {
 				return err
 			}
@@ -256,7 +256,7 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 	comparisons := 0
 	until(func() {
 		var wrong int
-		if err := w.owner.QueryRow(t.Context(), differences).Scan(&wrong); err != nil {
+		if err := f.owner.QueryRow(t.Context(), differences).Scan(&wrong); err != nil {
 			t.Error(err)
 		}
 		if comparisons++; wrong != 0 {
@@ -267,17 +267,17 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 	writing.Wait()
 	close(done)
 	others.Wait()
-	for w.count(`select count(*) from stats_deltas`) > 0 {
-		n, err := w.store.FoldStats(t.Context(), 1000)
+	for f.count(`select count(*) from stats_deltas`) > 0 {
+		n, err := f.store.FoldStats(t.Context(), 1000)
 		if err != nil {
 			t.Fatal(err)
 		}
 		folded.Add(n)
 	}
-	if wrong := w.count(differences); wrong != 0 {
+	if wrong := f.count(differences); wrong != 0 {
 		t.Errorf("after all deltas were folded, %d sums differ from the expected values", wrong)
 	}
-	if total := w.count(`select count(*) from truth`); total == 0 || comparisons == 0 || folded.Load() > int64(total) {
+	if total := f.count(`select count(*) from truth`); total == 0 || comparisons == 0 || folded.Load() > int64(total) {
 		t.Errorf("%d deltas, %d folded, %d comparisons", total, folded.Load(), comparisons)
 	}
 }
@@ -285,21 +285,21 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 // Concurrent calls that update the same rows of the totals must not deadlock. Postgres
 // would report a deadlock as an error.
 func TestFoldStats_ConcurrentCallsDoNotDeadlock(t *testing.T) {
-	w := newStatsWorld(t, 2, 60)
+	f := newStatsFixture(t, 2, 60)
 	const rounds, folders = 4, 4
 	for round := range rounds {
 		// Without links, the rows of the participants are the first rows for which the
 		// calls wait.
-		w.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks)
+		f.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks)
 			select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, case when $2 then l.id end, $1, '', 1
-			from participants t join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id, generate_series(1, 30)`, w.now, round%2 == 0)
-		w.exec(`insert into truth select * from stats_deltas`)
+			from participants t join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id, generate_series(1, 30)`, f.now, round%2 == 0)
+		f.exec(`insert into truth select * from stats_deltas`)
 		var wg sync.WaitGroup
 		for range folders {
 			wg.Go(func() {
 				for folded := int64(1); folded > 0; {
 					var err error
-					if folded, err = w.store.FoldStats(t.Context(), 300); err != nil {
+					if folded, err = f.store.FoldStats(t.Context(), 300); err != nil {
 						t.Errorf("folder: %v", err)
 						return
 					}
@@ -308,18 +308,18 @@ func TestFoldStats_ConcurrentCallsDoNotDeadlock(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	if wrong, left := w.count(differences), w.count(`select count(*) from stats_deltas`); wrong != 0 || left != 0 {
+	if wrong, left := f.count(differences), f.count(`select count(*) from stats_deltas`); wrong != 0 || left != 0 {
 		t.Errorf("%d sums differ, %d deltas are left", wrong, left)
 	}
 }
 
 func TestFoldStats_SkipsLockedDeltas(t *testing.T) {
-	w := newStatsWorld(t, 1, 3)
+	f := newStatsFixture(t, 1, 3)
 	write := func(n int) {
 		t.Helper()
-		err := pgx.BeginFunc(t.Context(), w.owner, func(tx pgx.Tx) error {
+		err := pgx.BeginFunc(t.Context(), f.owner, func(tx pgx.Tx) error {
 			for range n {
-				if err := w.add(t.Context(), tx, w.delta()); err != nil {
+				if err := f.add(t.Context(), tx, f.delta()); err != nil {
 					return err
 				}
 			}
@@ -331,7 +331,7 @@ func TestFoldStats_SkipsLockedDeltas(t *testing.T) {
 	}
 	fold := func(limit int, want int64) {
 		t.Helper()
-		if folded, err := w.store.FoldStats(t.Context(), limit); err != nil || folded != want {
+		if folded, err := f.store.FoldStats(t.Context(), limit); err != nil || folded != want {
 			t.Errorf("folded %d, want %d, %v", folded, want, err)
 		}
 	}
@@ -340,7 +340,7 @@ func TestFoldStats_SkipsLockedDeltas(t *testing.T) {
 	fold(10, 10)
 
 	// Deltas that another transaction has locked are skipped without waiting.
-	tx, err := w.owner.Begin(t.Context())
+	tx, err := f.owner.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -352,59 +352,59 @@ func TestFoldStats_SkipsLockedDeltas(t *testing.T) {
 		t.Fatal(err)
 	}
 	fold(10, 6)
-	if wrong := w.count(differences); wrong != 0 {
+	if wrong := f.count(differences); wrong != 0 {
 		t.Errorf("%d sums differ", wrong)
 	}
 }
 
 // A delta whose participant or link was deleted must not block the others.
 func TestFoldStats_DeletesDeltasOfDeletedParticipants(t *testing.T) {
-	w := newStatsWorld(t, 1, 2)
-	kept, gone := w.participants[0], w.participants[1]
+	f := newStatsFixture(t, 1, 2)
+	kept, gone := f.participants[0], f.participants[1]
 	of := func(c subject, link *affiliate.LinkID) affiliate.StatsDelta {
 		return affiliate.StatsDelta{
 			Scope: affiliate.Scope{Workspace: c.Workspace, Mode: affiliate.ModeLive}, Program: c.Program, Participant: c.Participant,
-			Link: link, At: w.now, Clicks: 1,
+			Link: link, At: f.now, Clicks: 1,
 		}
 	}
-	noLink := affiliate.NewID[affiliate.Link](w.now)
-	err := pgx.BeginFunc(t.Context(), w.owner, func(tx pgx.Tx) error {
+	noLink := affiliate.NewID[affiliate.Link](f.now)
+	err := pgx.BeginFunc(t.Context(), f.owner, func(tx pgx.Tx) error {
 		return postgres.AddDeltas(t.Context(), tx, of(kept, &kept.Link), of(kept, &noLink), of(gone, &gone.Link))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.exec(`delete from links where participant_id = $1`, gone.Participant)
-	w.exec(`delete from participants where id = $1`, gone.Participant)
-	if folded, err := w.store.FoldStats(t.Context(), 10); err != nil || folded != 3 {
+	f.exec(`delete from links where participant_id = $1`, gone.Participant)
+	f.exec(`delete from participants where id = $1`, gone.Participant)
+	if folded, err := f.store.FoldStats(t.Context(), 10); err != nil || folded != 3 {
 		t.Fatalf("folded %d, %v", folded, err)
 	}
-	if n := w.count(`select sum(clicks) from participant_totals where participant_id = $1`, kept.Participant); n != 2 {
+	if n := f.count(`select sum(clicks) from participant_totals where participant_id = $1`, kept.Participant); n != 2 {
 		t.Errorf("%d clicks of the remaining participant", n)
 	}
-	if n := w.count(`select sum(clicks) from link_totals where link_id = $1`, kept.Link); n != 1 {
+	if n := f.count(`select sum(clicks) from link_totals where link_id = $1`, kept.Link); n != 1 {
 		t.Errorf("%d clicks of the remaining link", n)
 	}
-	if n := w.count(`select count(*) from stats_hours where participant_id = $1`, gone.Participant); n != 0 {
+	if n := f.count(`select count(*) from stats_hours where participant_id = $1`, gone.Participant); n != 0 {
 		t.Error("hours of the deleted participant were stored")
 	}
 }
 
 func TestStatsStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
-	w := newStatsWorld(t, 500, 20)
-	few := w.participants[0].Partner
-	w.exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`, few)
-	w.exec(`delete from participants where partner_id = $1 and workspace_id > '0a000000-0000-0000-0000-000000000000'`, few)
-	w.exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
-	w.exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
-	w.exec(`insert into stats_hours (workspace_id, participant_id, hour, currency, program_id, mode)
-		select workspace_id, id, $1::timestamptz + n * interval '1 hour', 'EUR', program_id, mode from participants, generate_series(1, 5) n`, w.now)
-	w.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
-		select t.workspace_id, gen_random_uuid(), 'live', t.program_id, t.id, null, $1, 'EUR' from participants t, generate_series(1, 3)`, w.now)
-	pgtest.VacuumAnalyze(t, w.owner)
-	w.checkPlan("fold", w.explained(postgres.FoldStatsSQL, 20_000))
-	w.checkPlan("a partner's counts", w.explained(postgres.PartnerStatsSQL, pgx.NamedArgs{
-		"partner": few, "mode": "live", "program": nil, "from": w.now, "before": w.now.Add(2 * time.Hour),
+	f := newStatsFixture(t, 500, 20)
+	few := f.participants[0].Partner
+	f.exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`, few)
+	f.exec(`delete from participants where partner_id = $1 and workspace_id > '0a000000-0000-0000-0000-000000000000'`, few)
+	f.exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
+	f.exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
+	f.exec(`insert into stats_hours (workspace_id, participant_id, hour, currency, program_id, mode)
+		select workspace_id, id, $1::timestamptz + n * interval '1 hour', 'EUR', program_id, mode from participants, generate_series(1, 5) n`, f.now)
+	f.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
+		select t.workspace_id, gen_random_uuid(), 'live', t.program_id, t.id, null, $1, 'EUR' from participants t, generate_series(1, 3)`, f.now)
+	pgtest.VacuumAnalyze(t, f.owner)
+	f.checkPlan("fold", f.explained(postgres.FoldStatsSQL, 20_000))
+	f.checkPlan("a partner's counts", f.explained(postgres.PartnerStatsSQL, pgx.NamedArgs{
+		"partner": few, "mode": "live", "program": nil, "from": f.now, "before": f.now.Add(2 * time.Hour),
 	}), "participants_by_partner", "stats_hours_pkey", "stats_deltas_by_participant")
 }

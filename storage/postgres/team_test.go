@@ -20,41 +20,41 @@ type team struct {
 
 func newTeam(t *testing.T) *team {
 	t.Helper()
-	w := &team{t: t, now: time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)}
-	w.Fixture = pgtest.Open(t, func() time.Time { return w.now })
-	w.scope = affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest}
-	w.owner = w.member(affiliate.RoleOwner)
-	return w
+	f := &team{t: t, now: time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)}
+	f.Fixture = pgtest.Open(t, func() time.Time { return f.now })
+	f.scope = affiliate.Scope{Workspace: f.NewWorkspace(), Mode: affiliate.ModeTest}
+	f.owner = f.member(affiliate.RoleOwner)
+	return f
 }
 
-func (w *team) member(role affiliate.Role) affiliate.UserID {
-	w.t.Helper()
-	id := w.merchant("Member")
-	w.join(w.scope.Workspace, id, role)
+func (f *team) member(role affiliate.Role) affiliate.UserID {
+	f.t.Helper()
+	id := f.merchant("Member")
+	f.join(f.scope.Workspace, id, role)
 	return id
 }
 
-func (w *team) merchant(name string) affiliate.UserID {
-	w.t.Helper()
-	id := affiliate.NewID[affiliate.User](w.now)
-	w.Insert("users", pgtest.Row{
-		"id": id, "kind": affiliate.Merchant, "email": id.String() + "@shop.example", "password_hash": "", "name": name, "created_at": w.now,
+func (f *team) merchant(name string) affiliate.UserID {
+	f.t.Helper()
+	id := affiliate.NewID[affiliate.User](f.now)
+	f.Insert("users", pgtest.Row{
+		"id": id, "kind": affiliate.Merchant, "email": id.String() + "@shop.example", "password_hash": "", "name": name, "created_at": f.now,
 	})
 	return id
 }
 
-func (w *team) join(workspace affiliate.WorkspaceID, user affiliate.UserID, role affiliate.Role) {
-	w.t.Helper()
-	w.Insert("members", pgtest.Row{"workspace_id": workspace, "user_id": user, "role": role, "created_at": w.now})
+func (f *team) join(workspace affiliate.WorkspaceID, user affiliate.UserID, role affiliate.Role) {
+	f.t.Helper()
+	f.Insert("members", pgtest.Row{"workspace_id": workspace, "user_id": user, "role": role, "created_at": f.now})
 }
 
 func by(user affiliate.UserID) affiliate.Actor { return affiliate.Actor{User: &user} }
 
 // lastRecord returns the newest audit record of an action as "before → after".
-func (w *team) lastRecord(action string) string {
-	w.t.Helper()
-	lines := w.Texts(`
+func (f *team) lastRecord(action string) string {
+	f.t.Helper()
+	lines := f.Texts(`
 		select coalesce(before::text, 'null') || ' → ' || coalesce(after::text, 'null') from audit_log
-		where workspace_id = $1 and action = $2 order by at desc, id desc limit 1`, w.scope.Workspace, action)
+		where workspace_id = $1 and action = $2 order by at desc, id desc limit 1`, f.scope.Workspace, action)
 	return strings.Join(lines, "")
 }

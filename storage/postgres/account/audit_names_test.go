@@ -22,63 +22,63 @@ type auditTeam struct {
 
 func newAuditTeam(t *testing.T) *auditTeam {
 	t.Helper()
-	w := &auditTeam{t: t, now: time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)}
-	w.Fixture = pgtest.Open(t, func() time.Time { return w.now })
-	w.store = account.NewStore(w.Store.DB)
-	w.scope = affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest}
-	w.owner = w.member(affiliate.RoleOwner)
-	return w
+	f := &auditTeam{t: t, now: time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)}
+	f.Fixture = pgtest.Open(t, func() time.Time { return f.now })
+	f.store = account.NewStore(f.Store.DB)
+	f.scope = affiliate.Scope{Workspace: f.NewWorkspace(), Mode: affiliate.ModeTest}
+	f.owner = f.member(affiliate.RoleOwner)
+	return f
 }
 
-func (w *auditTeam) member(role affiliate.Role) affiliate.UserID {
-	w.t.Helper()
-	id := w.NewMerchant("Member")
-	w.join(w.scope.Workspace, id, role)
+func (f *auditTeam) member(role affiliate.Role) affiliate.UserID {
+	f.t.Helper()
+	id := f.NewMerchant("Member")
+	f.join(f.scope.Workspace, id, role)
 	return id
 }
 
-func (w *auditTeam) join(workspace affiliate.WorkspaceID, user affiliate.UserID, role affiliate.Role) {
-	w.t.Helper()
-	w.Insert("members", pgtest.Row{"workspace_id": workspace, "user_id": user, "role": role, "created_at": w.now})
+func (f *auditTeam) join(workspace affiliate.WorkspaceID, user affiliate.UserID, role affiliate.Role) {
+	f.t.Helper()
+	f.Insert("members", pgtest.Row{"workspace_id": workspace, "user_id": user, "role": role, "created_at": f.now})
 }
 
 // insertEntry adds an entry for an action of actor to the audit log.
-func (w *auditTeam) insertEntry(mode *affiliate.Mode, actor string) affiliate.AuditID {
-	w.t.Helper()
-	id := affiliate.NewID[affiliate.AuditEntry](w.now)
-	w.Insert("audit_log", pgtest.Row{
-		"workspace_id": w.scope.Workspace, "id": id, "mode": mode, "at": w.now, "actor": actor,
+func (f *auditTeam) insertEntry(mode *affiliate.Mode, actor string) affiliate.AuditID {
+	f.t.Helper()
+	id := affiliate.NewID[affiliate.AuditEntry](f.now)
+	f.Insert("audit_log", pgtest.Row{
+		"workspace_id": f.scope.Workspace, "id": id, "mode": mode, "at": f.now, "actor": actor,
 		"action": "program.update", "resource_type": "program", "resource_id": id,
 	})
 	return id
 }
 
-func (w *auditTeam) insertKey(workspace affiliate.WorkspaceID, name string) affiliate.APIKeyID {
-	w.t.Helper()
-	id, key := affiliate.NewID[affiliate.APIKey](w.now), affiliate.NewKey(affiliate.SecretKey, w.scope.Mode)
+func (f *auditTeam) insertKey(workspace affiliate.WorkspaceID, name string) affiliate.APIKeyID {
+	f.t.Helper()
+	id, key := affiliate.NewID[affiliate.APIKey](f.now), affiliate.NewKey(affiliate.SecretKey, f.scope.Mode)
 	digest := key.Digest()
-	w.Insert("api_keys", pgtest.Row{
-		"workspace_id": workspace, "id": id, "mode": w.scope.Mode, "kind": affiliate.SecretKey, "name": name, "digest": digest[:],
-		"prefix": key.Prefix(), "last4": key.Last4(), "created_at": w.now,
+	f.Insert("api_keys", pgtest.Row{
+		"workspace_id": workspace, "id": id, "mode": f.scope.Mode, "kind": affiliate.SecretKey, "name": name, "digest": digest[:],
+		"prefix": key.Prefix(), "last4": key.Last4(), "created_at": f.now,
 	})
 	return id
 }
 
 func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
-	w := newAuditTeam(t)
-	other := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: w.scope.Mode}
-	live := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}
-	program, otherProgram, liveProgram := w.NewProgram(w.scope), w.NewProgram(other), w.NewProgram(live)
+	f := newAuditTeam(t)
+	other := affiliate.Scope{Workspace: f.NewWorkspace(), Mode: f.scope.Mode}
+	live := affiliate.Scope{Workspace: f.scope.Workspace, Mode: affiliate.ModeLive}
+	program, otherProgram, liveProgram := f.NewProgram(f.scope), f.NewProgram(other), f.NewProgram(live)
 	partner := func(name string, scope affiliate.Scope, program affiliate.ProgramID, changes ...pgtest.Row) string {
-		id := w.NewPartner(name)
-		w.NewParticipant(scope, program, id, changes...)
+		id := f.NewPartner(name)
+		f.NewParticipant(scope, program, id, changes...)
 		return id.String()
 	}
-	member, moved, removed := w.member(affiliate.RoleViewer), w.NewMerchant("Moved"), w.NewMerchant("Removed")
-	w.join(other.Workspace, moved, affiliate.RoleOwner)
-	erased := w.member(affiliate.RoleViewer)
-	w.Exec(`update users set erased_at = $2 where id = $1`, erased, w.now)
-	mode := &w.scope.Mode
+	member, moved, removed := f.member(affiliate.RoleViewer), f.NewMerchant("Moved"), f.NewMerchant("Removed")
+	f.join(other.Workspace, moved, affiliate.RoleOwner)
+	erased := f.member(affiliate.RoleViewer)
+	f.Exec(`update users set erased_at = $2 where id = $1`, erased, f.now)
+	mode := &f.scope.Mode
 	want := map[affiliate.AuditID]string{}
 	for _, tc := range []struct {
 		mode        *affiliate.Mode
@@ -89,17 +89,17 @@ func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
 		{mode, moved.String(), ""},
 		{mode, removed.String(), ""},
 		{mode, erased.String(), ""},
-		{mode, w.insertKey(w.scope.Workspace, "server").String(), "server"},
-		{mode, w.insertKey(other.Workspace, "other").String(), ""},
-		{mode, partner("Jane", w.scope, program), "Jane"},
-		{mode, partner("Joe", w.scope, program, pgtest.Row{"status": affiliate.ParticipantRejected}), "Joe"},
-		{mode, partner("Jack", w.scope, program, pgtest.Row{"erased_at": w.now}), ""},
+		{mode, f.insertKey(f.scope.Workspace, "server").String(), "server"},
+		{mode, f.insertKey(other.Workspace, "other").String(), ""},
+		{mode, partner("Jane", f.scope, program), "Jane"},
+		{mode, partner("Joe", f.scope, program, pgtest.Row{"status": affiliate.ParticipantRejected}), "Joe"},
+		{mode, partner("Jack", f.scope, program, pgtest.Row{"erased_at": f.now}), ""},
 		{mode, partner("Jill", other, otherProgram), ""},
 		{mode, partner("Jim", live, liveProgram), ""},
-		{mode, w.NewPartner("Jo").String(), ""},
+		{mode, f.NewPartner("Jo").String(), ""},
 		{mode, affiliate.System.String(), ""},
 	} {
-		want[w.insertEntry(tc.mode, tc.actor)] = tc.name
+		want[f.insertEntry(tc.mode, tc.actor)] = tc.name
 	}
 	check := func(what string, entry affiliate.AuditEntry) {
 		t.Helper()
@@ -112,7 +112,7 @@ func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
 			t.Errorf("%s: the name of actor %s is %q, want %q", what, entry.Actor, got, name)
 		}
 	}
-	entries, _, err := w.store.AuditLog(t.Context(), w.scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 50})
+	entries, _, err := f.store.AuditLog(t.Context(), f.scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 50})
 	if err != nil || len(entries) != len(want) {
 		t.Fatalf("got %d of %d entries, %v", len(entries), len(want), err)
 	}
@@ -120,7 +120,7 @@ func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
 		check("listed", entry)
 	}
 	exported := 0
-	for entry, err := range w.store.ExportAuditLog(t.Context(), w.scope, affiliate.AuditFilter{}) {
+	for entry, err := range f.store.ExportAuditLog(t.Context(), f.scope, affiliate.AuditFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,35 +135,35 @@ func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
 // The audit log must read the names of actors by key, so that the cost does not grow
 // with the number of users.
 func TestAuditLog_ReadsActorNamesByKey(t *testing.T) {
-	w := newAuditTeam(t)
-	w.Exec(`
+	f := newAuditTeam(t)
+	f.Exec(`
 		insert into users (id, kind, email, password_hash, name, created_at)
 		select gen_random_uuid(), case when n % 3 = 0 then 'merchant' else 'partner' end, n || '@example.com', '', 'U', $1
-		from generate_series(1, 3000) n`, w.now)
-	w.Exec(`
+		from generate_series(1, 3000) n`, f.now)
+	f.Exec(`
 		insert into workspaces (id, name, currency, timezone, created_at, updated_at)
-		select id, 'W', 'EUR', 'UTC', $1, $1 from users where kind = 'merchant' and email like '%@example.com'`, w.now)
-	w.Exec(`
+		select id, 'W', 'EUR', 'UTC', $1, $1 from users where kind = 'merchant' and email like '%@example.com'`, f.now)
+	f.Exec(`
 		insert into members (workspace_id, user_id, role, created_at)
 		select case when right(email, 13) = '0@example.com' then $1 else id end, id, 'owner', $2 from users where kind = 'merchant' and id <> $3`,
-		w.scope.Workspace, w.now, w.owner)
-	w.Exec(`
+		f.scope.Workspace, f.now, f.owner)
+	f.Exec(`
 		insert into api_keys (workspace_id, id, mode, kind, name, digest, prefix, last4, created_at)
-		select workspace_id, user_id, 'test', 'secret', '', sha256(user_id::text::bytea), '', '', $1 from members`, w.now)
-	program := w.NewProgram(w.scope)
-	w.Exec(`
+		select workspace_id, user_id, 'test', 'secret', '', sha256(user_id::text::bytea), '', '', $1 from members`, f.now)
+	program := f.NewProgram(f.scope)
+	f.Exec(`
 		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
 			application_answers, applied_at, created_at, updated_at)
 		select $1, gen_random_uuid(), $2, $3, id, 'U', email, 'approved', id::text, '{}', $4, $4, $4 from users where kind = 'partner'`,
-		w.scope.Workspace, program, w.scope.Mode, w.now)
-	w.Exec(`
+		f.scope.Workspace, program, f.scope.Mode, f.now)
+	f.Exec(`
 		insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id)
 		select $1, gen_random_uuid(), $2, $3::timestamptz - row_number() over () * interval '1 second', id::text, 'program.update', 'program', id
-		from users`, w.scope.Workspace, w.scope.Mode, w.now)
-	w.VacuumAnalyze()
-	page, _, export, args := account.AuditSQL(w.scope, affiliate.AuditFilter{}, 20)
+		from users`, f.scope.Workspace, f.scope.Mode, f.now)
+	f.VacuumAnalyze()
+	page, _, export, args := account.AuditSQL(f.scope, affiliate.AuditFilter{}, 20)
 	for what, sql := range map[string]string{"page": page, "export": export} {
-		plan := plan(w.Fixture, sql, args)
+		plan := plan(f.Fixture, sql, args)
 		for _, table := range []string{"users", "members", "participants", "api_keys"} {
 			if strings.Contains(plan, "Seq Scan on "+table) {
 				t.Errorf("%s: the plan reads the whole table %s\n%s", what, table, plan)

@@ -35,20 +35,20 @@ func (q *queue) plan(settings, sql string, args ...any) string {
 // that can contain its rows.
 func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	t.Parallel()
-	w := newQueueAt(t, time.Date(2026, 3, 18, 12, 0, 0, 0, time.UTC))
-	if _, err := w.Store.EnsureEventPartitions(t.Context(), w.now.AddDate(0, 0, -14), w.now); err != nil {
+	f := newQueueAt(t, time.Date(2026, 3, 18, 12, 0, 0, 0, time.UTC))
+	if _, err := f.Store.EnsureEventPartitions(t.Context(), f.now.AddDate(0, 0, -14), f.now); err != nil {
 		t.Fatal(err)
 	}
-	e := w.emptyEndpoint(w.scope)
+	e := f.emptyEndpoint(f.scope)
 	// The deliveries cover twenty days. Some of these days have no partition of their
 	// own, so their deliveries are in the default partition.
-	w.fillDeliveries(e, 14_400, w.now, 2*time.Minute)
-	w.fillDeliveries(w.emptyEndpoint(w.scope), 20_000, w.now, 86*time.Second)
-	w.fillDeliveries(w.emptyEndpoint(affiliate.Scope{Workspace: w.NewWorkspace(), Mode: w.scope.Mode}), 20_000, w.now, 86*time.Second)
-	w.VacuumAnalyze()
+	f.fillDeliveries(e, 14_400, f.now, 2*time.Minute)
+	f.fillDeliveries(f.emptyEndpoint(f.scope), 20_000, f.now, 86*time.Second)
+	f.fillDeliveries(f.emptyEndpoint(affiliate.Scope{Workspace: f.NewWorkspace(), Mode: f.scope.Mode}), 20_000, f.now, 86*time.Second)
+	f.VacuumAnalyze()
 
-	month, week := w.now.AddDate(0, 0, -30), w.now.Truncate(24*time.Hour).AddDate(0, 0, -2)
-	dead, event := affiliate.DeliveryDeadLettered, affiliate.NewID[affiliate.Event](w.now)
+	month, week := f.now.AddDate(0, 0, -30), f.now.Truncate(24*time.Hour).AddDate(0, 0, -2)
+	dead, event := affiliate.DeliveryDeadLettered, affiliate.NewID[affiliate.Event](f.now)
 	const (
 		thisWeek = "webhook_deliveries_20260316"
 		pkey     = "_pkey"
@@ -80,9 +80,9 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 		}
 	}
 	list := func(since time.Time, filter affiliate.DeliveryFilter) (page, count string) {
-		pageSQL, countSQL, args := webhook.DeliveryListSQL(w.scope, e.ID, since, filter)
+		pageSQL, countSQL, args := webhook.DeliveryListSQL(f.scope, e.ID, since, filter)
 		args["limit"], args["offset"] = 20, 0
-		return w.plan("", pageSQL, args), w.plan("", countSQL, args)
+		return f.plan("", pageSQL, args), f.plan("", countSQL, args)
 	}
 	ordered := []string{"Limit -> Merge Append", "Index Scan Backward"}
 	page, count := list(month, affiliate.DeliveryFilter{})
@@ -100,26 +100,26 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	page, _ = list(month, affiliate.DeliveryFilter{Event: &event})
 	check("page of an event", page, []string{"Index Scan"}, weeks[:1], pkey)
 
-	one := webhook.DeliveryArgs(w.scope, e.ID, affiliate.NewID[affiliate.Delivery](w.now))
-	check("one delivery", w.plan("", webhook.SelectDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
-	check("lock one delivery", w.plan("", webhook.LockDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
-	one["status"], one["tier"], one["extra"], one["epoch"], one["due_at"], one["completed_at"] = "failed", 1, 1, 1, w.now, nil
-	check("update one delivery", w.plan("", webhook.UpdateDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	one := webhook.DeliveryArgs(f.scope, e.ID, affiliate.NewID[affiliate.Delivery](f.now))
+	check("one delivery", f.plan("", webhook.SelectDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	check("lock one delivery", f.plan("", webhook.LockDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	one["status"], one["tier"], one["extra"], one["epoch"], one["due_at"], one["completed_at"] = "failed", 1, 1, 1, f.now, nil
+	check("update one delivery", f.plan("", webhook.UpdateDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
 
 	job := affiliate.RecoverDeliveries{
-		Workspace: w.scope.Workspace, Mode: w.scope.Mode, Endpoint: e.ID, Since: month, Until: w.now, RequestedAt: w.now,
+		Workspace: f.scope.Workspace, Mode: f.scope.Mode, Endpoint: e.ID, Since: month, Until: f.now, RequestedAt: f.now,
 		Statuses: []affiliate.DeliveryStatus{affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled},
 	}
-	check("count recoverable deliveries", w.plan("", webhook.CountRecoverableSQL, webhook.RecoverableArgs(job, 1)), nil, weeks, byStatus)
+	check("count recoverable deliveries", f.plan("", webhook.CountRecoverableSQL, webhook.RecoverableArgs(job, 1)), nil, weeks, byStatus)
 	args := webhook.RecoverableArgs(job, 1)
-	args["at"], args["limit"] = w.now, 5000
-	check("recover a block", w.plan(webhook.BlockPlan, webhook.RecoverBlockSQL, args), []string{"Nested Loop"}, weeks, byStatus)
-	check("recover a block", w.plan(webhook.BlockPlan, webhook.RecoverBlockSQL, args), nil, weeks, pkey)
+	args["at"], args["limit"] = f.now, 5000
+	check("recover a block", f.plan(webhook.BlockPlan, webhook.RecoverBlockSQL, args), []string{"Nested Loop"}, weeks, byStatus)
+	check("recover a block", f.plan(webhook.BlockPlan, webhook.RecoverBlockSQL, args), nil, weeks, pkey)
 
-	canceled := webhook.DeliveryArgs(w.scope, e.ID, affiliate.DeliveryID{})
-	canceled["epoch"], canceled["limit"], canceled["ended"] = 2, 5000, w.now
-	check("cancel a block", w.plan(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), []string{"Nested Loop"}, weeks, due)
-	check("cancel a block", w.plan(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), nil, weeks, pkey)
+	canceled := webhook.DeliveryArgs(f.scope, e.ID, affiliate.DeliveryID{})
+	canceled["epoch"], canceled["limit"], canceled["ended"] = 2, 5000, f.now
+	check("cancel a block", f.plan(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), []string{"Nested Loop"}, weeks, due)
+	check("cancel a block", f.plan(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), nil, weeks, pkey)
 }
 
 // emptyEndpoint inserts an endpoint without deliveries.
