@@ -8,7 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// FindRatesSQL is the statement that reads exchange rates. A test checks its plan.
+// FindRatesSQL is the statement that reads exchange rates. A test checks its query plan.
 const FindRatesSQL = findRates
 
 // ForeignRates returns the exchange rates that a decision about the conversion uses,

@@ -10,14 +10,16 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// checkFixture is a workspace with at least one row for every check:
+// checkFixture is a workspace with at least one row for every check of CheckAccounts:
 //
-//	approved    a commission in a payout that is a draft
-//	free        an approved commission in no payout
-//	paid        a commission whose payout was paid
+//	approved    an approved commission in a draft payout
+//	free        an approved commission that is in no payout
+//	paid        a paid commission in a paid payout
 //	rejected    a commission that was rejected after its approval
-//	flagged     a pending commission in dollars; no exchange rate is known
-//	unearned    a conversion without a participant
+//	flagged     a pending commission in dollars, because no exchange rate is known
+//	unearned    a conversion without a participant and without a commission
+//	draft       the payout of the commission approved
+//	settled     the payout of the commission paid
 type checkFixture struct {
 	*pgtest.Fixture
 	scope       affiliate.Scope
@@ -138,7 +140,7 @@ func (b *checkFixture) payout(status string, c affiliate.Commission, adjustment 
 	return id
 }
 
-// entry adds a ledger entry and updates the balance.
+// entry adds a ledger entry of sign*cents and updates the balance.
 func (b *checkFixture) entry(payout affiliate.PayoutID, kind string, cents, sign int64) {
 	b.Helper()
 	row := pgtest.Row{
@@ -155,6 +157,7 @@ func (b *checkFixture) entry(payout affiliate.PayoutID, kind string, cents, sign
 	})
 }
 
+// check calls CheckAccounts and returns the results by the names of the checks.
 func (b *checkFixture) check(now func() time.Time) map[string]affiliate.CheckResult {
 	b.Helper()
 	results, err := b.Store.CheckAccounts(b.Context(), now)
@@ -168,32 +171,32 @@ func (b *checkFixture) check(now func() time.Time) map[string]affiliate.CheckRes
 	return named
 }
 
-func TestCheckBooks_AcceptsConsistentData(t *testing.T) {
+func TestCheckAccounts_AcceptsConsistentData(t *testing.T) {
 	b := newCheckFixture(t)
 	for _, folded := range []bool{false, true} {
 		if folded {
 			if n, err := b.Store.FoldStats(t.Context(), 1_000); err != nil || n == 0 {
-				t.Fatal(n, err)
+				t.Fatalf("FoldStats folded %d rows, %v, want more than 0", n, err)
 			}
 		}
 		for name, r := range b.check(time.Now) {
 			if r.Violated > 0 || len(r.Violations) > 0 {
-				t.Errorf("%+v", r)
+				t.Errorf("check %s reports %+v, want no violations", name, r)
 			}
 			if r.Compared == 0 {
-				t.Errorf("%s compared no items", name)
+				t.Errorf("check %s compared no items", name)
 			}
 		}
 	}
 }
 
-// Each case corrupts one thing. The check of that thing, and no other check, reports
-// it.
-func TestCheckBooks_ReportsEachInconsistency(t *testing.T) {
+// Each case makes the data inconsistent. Exactly one of the checks must report the
+// inconsistency.
+func TestCheckAccounts_ReportsEachInconsistency(t *testing.T) {
 	for name, tc := range map[string]struct {
-		check   string
-		corrupt []string // {name} is replaced by an id of the fixture
-		want    []string
+		check   string   // the check that must report the inconsistency
+		corrupt []string // statements; {name} is replaced by an id of the fixture
+		want    []string // texts that the violations must contain
 	}{
 		"entries of commissions": {
 			"commission_ledger",
@@ -374,14 +377,14 @@ func TestCheckBooks_ReportsEachInconsistency(t *testing.T) {
 			}
 			for name, r := range b.check(time.Now) {
 				if (r.Violated > 0) != (name == tc.check) || int(r.Violated) != len(r.Violations) {
-					t.Errorf("%+v", r)
+					t.Errorf("check %s reports %+v, want violations only from check %s", name, r, tc.check)
 				}
 				if name != tc.check {
 					continue
 				}
 				for _, want := range tc.want {
 					if !strings.Contains(strings.Join(r.Violations, "\n"), ids.Replace(want)) {
-						t.Errorf("violations %q do not contain %q", r.Violations, ids.Replace(want))
+						t.Errorf("the violations %q do not contain %q", r.Violations, ids.Replace(want))
 					}
 				}
 			}
@@ -389,18 +392,18 @@ func TestCheckBooks_ReportsEachInconsistency(t *testing.T) {
 	}
 }
 
-func TestCheckBooks_ReportsClockSkew(t *testing.T) {
+func TestCheckAccounts_ReportsClockSkew(t *testing.T) {
 	b := newCheckFixture(t)
 	for name, skew := range map[string]time.Duration{"behind": -2 * time.Second, "ahead": 2 * time.Second} {
 		for check, r := range b.check(func() time.Time { return time.Now().Add(skew) }) {
 			if (r.Violated > 0) != (check == "clock") {
-				t.Errorf("%s: %+v", name, r)
+				t.Errorf("with a clock that is %s, check %s reports %+v, want violations only from check clock", name, check, r)
 			}
 		}
 	}
 }
 
-func TestCheckBooks_ListsTwentyViolationsAndCountsAll(t *testing.T) {
+func TestCheckAccounts_ListsTwentyViolationsAndCountsAll(t *testing.T) {
 	b := newCheckFixture(t)
 	for range 25 {
 		b.Insert("list_counts", pgtest.Row{
@@ -408,12 +411,12 @@ func TestCheckBooks_ListsTwentyViolationsAndCountsAll(t *testing.T) {
 		})
 	}
 	if r := b.check(time.Now)["list_counts"]; r.Violated != 25 || len(r.Violations) != 20 {
-		t.Errorf("%+v", r)
+		t.Errorf("check list_counts counts %d violations and lists %d, want 25 and 20", r.Violated, len(r.Violations))
 	}
 }
 
-// The checks do not wait for writers and do not see uncommitted changes.
-func TestCheckBooks_DoesNotWaitForWriters(t *testing.T) {
+// The checks must not wait for writers and must not see uncommitted changes.
+func TestCheckAccounts_DoesNotWaitForWriters(t *testing.T) {
 	b := newCheckFixture(t)
 	tx, err := b.SQL.Begin(t.Context())
 	if err != nil {
@@ -427,17 +430,17 @@ func TestCheckBooks_DoesNotWaitForWriters(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, r := range b.check(time.Now) {
+	for name, r := range b.check(time.Now) {
 		if r.Violated > 0 {
-			t.Errorf("%+v", r)
+			t.Errorf("check %s reports the uncommitted changes: %+v", name, r)
 		}
 	}
 }
 
-// The checks see all rows from one moment: of a transaction that commits while they
-// run, they see either everything or nothing. A writer that commits during the snapshot
-// does not wait for the snapshot to end.
-func TestCheckBooks_ReadsOneSnapshot(t *testing.T) {
+// The checks must read one snapshot: they see either all or none of the rows of a
+// transaction that commits while they run. A writer must be able to commit while the
+// checks read the snapshot.
+func TestCheckAccounts_ReadsOneSnapshot(t *testing.T) {
 	b := newCheckFixture(t)
 	done, sales := make(chan struct{}), make(chan int)
 	go func() {
@@ -457,19 +460,19 @@ func TestCheckBooks_ReadsOneSnapshot(t *testing.T) {
 	clockReads := 0
 	now := func() time.Time {
 		if clockReads++; clockReads == 1 {
-			b.sale("under the snapshot", 1_000, "EUR")
+			b.sale("during the snapshot", 1_000, "EUR")
 		}
 		return time.Now()
 	}
 	for range 5 {
-		for _, r := range b.check(now) {
+		for name, r := range b.check(now) {
 			if r.Violated > 0 {
-				t.Errorf("%+v", r)
+				t.Errorf("check %s reports %+v, want no violations", name, r)
 			}
 		}
 	}
 	close(done)
 	if n := <-sales; n == 0 || clockReads == 0 {
-		t.Errorf("%d sales, the clock was read %d times", n, clockReads)
+		t.Errorf("%d sales were recorded and the clock was read %d times during the checks, want more than 0", n, clockReads)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// columnsOf returns the row that the table must have for a click.
+// columnsOf returns the row that the table clicks must have for a click.
 func columnsOf(c affiliate.Click) map[string]any {
 	id := func(u uuid.UUID) any {
 		if u == uuid.Nil {
@@ -56,8 +56,8 @@ func columnsOf(c affiliate.Click) map[string]any {
 	return row
 }
 
-// clicksOfEveryKind returns clicks with all fields, with no optional fields, and with
-// values at the limits.
+// clicksOfEveryKind returns a click with all fields, a click without optional fields and
+// clicks with very long texts and very early or late times.
 func clicksOfEveryKind() map[string]affiliate.Click {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	earlier := now.Add(-time.Hour)
@@ -96,8 +96,9 @@ func TestStoreClicks_StoresEveryColumn(t *testing.T) {
 	if err := store.StoreClicks(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	// The same clicks again, under new ids. One click already exists, so StoreClicks
-	// merges them.
+	// Store the clicks again with new ids, together with one click that already exists.
+	// COPY fails because of the existing click, so StoreClicks inserts these clicks with
+	// another statement.
 	again := clicksOfEveryKind()
 	if err := store.StoreClicks(t.Context(), append(slices.Collect(maps.Values(again)), first[0])); err != nil {
 		t.Fatal(err)
@@ -138,7 +139,7 @@ func TestStoreClicks_RejectsTimesOutOfRange(t *testing.T) {
 		clicks[0].ExpiresAt = time.UnixMilli(at)
 		var data *postgres.DataError
 		if err := store.StoreClicks(t.Context(), clicks); !errors.As(err, &data) {
-			t.Errorf("%d ms: %v", at, err)
+			t.Errorf("StoreClicks with the time %d ms returned %v, want a DataError", at, err)
 		}
 	}
 }

@@ -17,16 +17,16 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// clickCountKey is the key by which the test sums the deltas.
+// clickCountKey is the key by which the test sums the rows of stats_deltas.
 type clickCountKey struct {
 	workspace, mode, program, participant, link string
 	hour                                        time.Time
 }
 
-// clickTotals are the number of clicks and the number of unique ones among them.
+// clickTotals contains the number of clicks and the number of unique clicks.
 type clickTotals struct{ all, unique int64 }
 
-// clickCounts returns the sums of the stored deltas.
+// clickCounts returns the sums of the rows in stats_deltas.
 func clickCounts(t *testing.T, conn *pgx.Conn) map[clickCountKey]clickTotals {
 	t.Helper()
 	rows, err := conn.Query(t.Context(), `
@@ -45,7 +45,7 @@ func clickCounts(t *testing.T, conn *pgx.Conn) map[clickCountKey]clickTotals {
 		c.hour = c.hour.UTC()
 		counts[c] = n
 		if other != 0 || currency != "" {
-			t.Errorf("%+v: other numbers sum to %d, currency is %q", c, other, currency)
+			t.Errorf("the deltas of %+v have other numbers with the sum %d and the currency %q, want 0 and no currency", c, other, currency)
 		}
 		return nil
 	})
@@ -55,40 +55,40 @@ func clickCounts(t *testing.T, conn *pgx.Conn) map[clickCountKey]clickTotals {
 	return counts
 }
 
-// wantCounts returns the sums that clicks must lead to.
+// wantCounts returns the sums that stats_deltas must have after clicks were stored.
 func wantCounts(clicks []affiliate.Click) map[clickCountKey]clickTotals {
 	counts := map[clickCountKey]clickTotals{}
 	for _, c := range clicks {
 		if c.IsBot {
 			continue
 		}
-		of := clickCountKey{
+		key := clickCountKey{
 			workspace: c.Scope.Workspace.String(), mode: string(c.Scope.Mode), program: c.Program.String(), participant: c.Participant.String(),
 			hour: c.ReceivedAt.UTC().Truncate(time.Hour),
 		}
 		if !c.Link.IsZero() {
-			of.link = c.Link.String()
+			key.link = c.Link.String()
 		}
-		n := counts[of]
+		n := counts[key]
 		n.all++
 		if c.Unique {
 			n.unique++
 		}
-		counts[of] = n
+		counts[key] = n
 	}
 	return counts
 }
 
-// mixedClicks returns n clicks of a few links, participants, hours and modes. Some are
-// unique, some come from bots, some have no link.
+// mixedClicks returns n clicks of a few links, participants, hours and modes. Some of the
+// clicks are unique, some come from bots, and some have no link.
 func mixedClicks(n int) []affiliate.Click {
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), n)
 	midnight := clicks[0].ReceivedAt.Truncate(24 * time.Hour)
 	for i := range clicks {
-		c, of := &clicks[i], clicks[i%3]
-		c.Program, c.Participant, c.Unique = of.Program, of.Participant, i%11 < 4
+		c, model := &clicks[i], clicks[i%3]
+		c.Program, c.Participant, c.Unique = model.Program, model.Participant, i%11 < 4
 		if i%5 > 0 {
-			c.Link = affiliate.LinkID{UUID: of.ID.UUID}
+			c.Link = affiliate.LinkID{UUID: model.ID.UUID}
 		}
 		if i%7 == 0 {
 			c.Scope.Mode = affiliate.ModeTest
@@ -109,21 +109,21 @@ func TestStoreClicks_CountsEachClickOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := clickCounts(t, conn), wantCounts(clicks[:300]); !maps.Equal(got, want) {
-		t.Fatalf("got  %v\nwant %v", got, want)
+		t.Fatalf("after the first batch, the click counts are\n%v\nwant\n%v", got, want)
 	}
 	var deltas int
 	if err := conn.QueryRow(t.Context(), `select count(*) from stats_deltas`).Scan(&deltas); err != nil || deltas != len(wantCounts(clicks[:300])) {
-		t.Errorf("%d deltas, %v", deltas, err)
+		t.Errorf("stats_deltas has %d rows, %v, want %d", deltas, err, len(wantCounts(clicks[:300])))
 	}
-	// The same clicks again, a batch that is half new, a batch that has one click
-	// twice, and a batch without new clicks.
+	// The first batch again, a batch with 100 old and 100 new clicks, a batch that has
+	// one click twice, and a batch without new clicks.
 	for _, batch := range [][]affiliate.Click{clicks[:300], clicks[200:400], append(slices.Clone(clicks[400:]), clicks[419]), clicks} {
 		if err := store.StoreClicks(t.Context(), batch); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got, want := clickCounts(t, conn), wantCounts(clicks); !maps.Equal(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
+		t.Errorf("after all batches, the click counts are\n%v\nwant\n%v", got, want)
 	}
 }
 
@@ -145,7 +145,7 @@ func TestStoreClicks_ConcurrentDuplicatesAreCountedOnce(t *testing.T) {
 	close(start)
 	group.Wait()
 	if got, want := clickCounts(t, conn), wantCounts(clicks); !maps.Equal(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
+		t.Errorf("the click counts are\n%v\nwant\n%v", got, want)
 	}
 }
 
@@ -162,45 +162,45 @@ func TestStoreClicks_StoresButDoesNotCountBots(t *testing.T) {
 	}
 	var stored, foreign int
 	if err := conn.QueryRow(t.Context(), `select count(*), count(*) filter (where foreign_origin) from clicks`).Scan(&stored, &foreign); err != nil || stored != 3 || foreign != 1 {
-		t.Errorf("%d stored, %d foreign, %v", stored, foreign, err)
+		t.Errorf("%d clicks are stored, %d of them with foreign_origin, %v, want 3 and 1", stored, foreign, err)
 	}
 	if counts := clickCounts(t, conn); len(counts) > 0 {
-		t.Errorf("counted %v", counts)
+		t.Errorf("the click counts are %v, want none", counts)
 	}
 }
 
-// Clicks and their counts commit together. Clicks that are rejected are not counted,
-// and clicks that cannot be counted are not stored.
+// Clicks and their counts must commit together. Clicks that are rejected must not be
+// counted, and clicks that cannot be counted must not be stored.
 func TestStoreClicks_StoresAndCountsTogether(t *testing.T) {
 	store, conn := clickFixture(t)
 	clicks := mixedClicks(10)
 	clicks[9].SubID = "nul\x00"
 	var data *postgres.DataError
 	if err := store.StoreClicks(t.Context(), clicks); !errors.As(err, &data) {
-		t.Fatal(err)
+		t.Fatalf("StoreClicks with a NUL character returned %v, want a DataError", err)
 	}
 	if counts := clickCounts(t, conn); len(counts) > 0 {
-		t.Errorf("counted %v", counts)
+		t.Errorf("after the rejection, the click counts are %v, want none", counts)
 	}
 	if _, err := conn.Exec(t.Context(), `revoke insert on stats_deltas from tributary_app`); err != nil {
 		t.Fatal(err)
 	}
 	if err := store.StoreClicks(t.Context(), clicks[:9]); err == nil || errors.As(err, &data) {
-		t.Errorf("stored without a count: %v", err)
+		t.Errorf("StoreClicks without the right to count returned %v, want an error that is not a DataError", err)
 	}
 	var stored int
 	if err := conn.QueryRow(t.Context(), `select count(*) from clicks`).Scan(&stored); err != nil || stored != 0 {
-		t.Errorf("%d stored, %v", stored, err)
+		t.Errorf("%d clicks are stored, %v, want 0", stored, err)
 	}
 }
 
-// Partitions that are older than a column and partitions that are newer than it all
-// have the column as the table defines it.
+// Every partition must have each column as the table defines it, whether the partition
+// was created before or after the column was added.
 func TestClickPartitions_HaveAllColumnsOfTheTable(t *testing.T) {
 	store, conn := clickFixture(t)
 	today := time.Now()
 	if made, err := store.EnsureClickPartitions(t.Context(), today.AddDate(0, 0, -1), today.AddDate(0, 0, 2)); err != nil || made == 0 {
-		t.Fatalf("%d partitions made, %v", made, err)
+		t.Fatalf("EnsureClickPartitions made %d partitions, %v, want more than 0", made, err)
 	}
 	rows, err := conn.Query(t.Context(), `
 		select i.inhrelid::regclass || '.' || c.attname
@@ -212,7 +212,7 @@ func TestClickPartitions_HaveAllColumnsOfTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if missing, err := pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(missing) > 0 {
-		t.Errorf("missing columns %q, %v", missing, err)
+		t.Errorf("the partitions lack the columns %q, %v, want none", missing, err)
 	}
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 2)
 	// No partition exists for this day.
@@ -226,19 +226,19 @@ func TestClickPartitions_HaveAllColumnsOfTheTable(t *testing.T) {
 	var stored, partitions int
 	if err := conn.QueryRow(t.Context(), `
 		select count(*), count(distinct tableoid) from clicks where foreign_origin and is_unique and country = 'DE'`).Scan(&stored, &partitions); err != nil || stored != 2 || partitions != 2 {
-		t.Errorf("%d stored in %d partitions, %v", stored, partitions, err)
+		t.Errorf("%d clicks are stored in %d partitions, %v, want 2 in 2", stored, partitions, err)
 	}
 	for _, click := range clicks {
 		_, err := conn.Exec(t.Context(), `update clicks set is_unique = null where id = $1`, click.ID)
 		var refused *pgconn.PgError
 		if !errors.As(err, &refused) || refused.Code != "23514" {
-			t.Errorf("is_unique can be null: %v", err)
+			t.Errorf("setting is_unique to null returned %v, want the error code 23514", err)
 		}
 	}
 }
 
-// The previous release, which does not have the columns that the edge fills, can store
-// and merge clicks with this schema.
+// The previous release must be able to store and merge clicks with the current schema,
+// although it does not fill the columns of the newer release.
 func TestStoreClicks_StatementsOfPreviousReleaseWork(t *testing.T) {
 	store, conn := clickFixture(t)
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 1)
@@ -268,6 +268,6 @@ func TestStoreClicks_StatementsOfPreviousReleaseWork(t *testing.T) {
 	}
 	var stored int
 	if err := conn.QueryRow(t.Context(), `select count(*) from clicks where not is_unique and country is null`).Scan(&stored); err != nil || stored != 2 {
-		t.Errorf("%d stored, %v", stored, err)
+		t.Errorf("%d clicks are stored without a country and not unique, %v, want 2", stored, err)
 	}
 }

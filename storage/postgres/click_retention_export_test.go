@@ -2,7 +2,7 @@ package postgres
 
 import "context"
 
-// Statements whose plans are checked, and their batch size.
+// Statements whose query plans the tests check, and their batch size.
 const (
 	PurgeDaySQL        = purgeDay
 	PurgeStraySQL      = purgeStray
@@ -10,7 +10,8 @@ const (
 	RetentionBatch     = retentionBatch
 )
 
-// RollPiece is RollClicks with pieces of the given number of blocks.
+// RollPiece works like RollClicks, but processes at most the given number of table
+// blocks.
 func (s *Store) RollPiece(ctx context.Context, blocks int) (clicks int64, ok bool, err error) {
 	return s.rollClicks(ctx, blocks)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// retentionFixture is a database for clicks, with a connection of its owner.
+// retentionFixture is a database for clicks, with a connection of the database owner.
 type retentionFixture struct {
 	*pgtest.Fixture
 }
@@ -29,9 +29,9 @@ func newRetentionFixture(t *testing.T) retentionFixture {
 	return retentionFixture{pgtest.Open(t, time.Now)}
 }
 
-// insertClicks inserts n clicks of a day, spread over its hours, with three clicks per
-// visitor. They belong to two workspaces and both modes. Some come from bots, some have
-// no address.
+// insertClicks inserts n clicks of a day. Their times are distributed over the day, and
+// each visitor has three clicks. The clicks belong to two workspaces and both modes. Some
+// come from bots, and some have no IP address.
 func (f retentionFixture) insertClicks(day time.Time, n int) {
 	f.Helper()
 	f.Exec(`
@@ -47,6 +47,7 @@ func (f retentionFixture) insertClicks(day time.Time, n int) {
 		from generate_series(1, $2) as n, lateral (select $1::timestamptz + n * (interval '24 hours' / ($2 + 1)) as at) as t`, day, n)
 }
 
+// partition creates the partitions of days.
 func (f retentionFixture) partition(days ...time.Time) {
 	f.Helper()
 	for _, day := range days {
@@ -68,6 +69,8 @@ func (f retentionFixture) purge(before time.Time, batches int) (purged int64) {
 
 const allBatches = 1000
 
+// countIdentifiable returns the number of clicks that still have data about their visitor
+// and that match the condition where.
 func (f retentionFixture) countIdentifiable(where string, args ...any) int {
 	f.Helper()
 	return f.Count(`select count(*) from clicks where (ip_hash is not null or ip_prefix is not null or ua_hash is not null) and `+where, args...)
@@ -83,36 +86,36 @@ func TestPurgeClicks_RemovesVisitorData(t *testing.T) {
 	f.insertClicks(day.AddDate(0, 0, -20), 110) // no partition for this day: stored in the default partition
 	before := day.AddDate(0, 0, 2).Add(12 * time.Hour)
 	due := f.countIdentifiable(`clicked_at < $1`, before)
-	kept := f.countIdentifiable(`clicked_at >= $1`, before)
-	const others = `select md5(string_agg(concat_ws(',', workspace_id, id, clicked_at, mode, received_at, country, is_unique, sub_id), ';' order by id)) from clicks`
-	same := f.Texts(others)[0]
+	younger := f.countIdentifiable(`clicked_at >= $1`, before)
+	const otherColumns = `select md5(string_agg(concat_ws(',', workspace_id, id, clicked_at, mode, received_at, country, is_unique, sub_id), ';' order by id)) from clicks`
+	digest := f.Texts(otherColumns)[0]
 
-	// The first batch has all 110 clicks of the default partition. Ten of them have
-	// nothing to purge. The second batch is full.
+	// The first batch has all 110 clicks of the default partition. Ten of these clicks
+	// have nothing to purge. The second batch is full.
 	if got := f.purge(before, 2); got != 100+postgres.RetentionBatch {
-		t.Errorf("two batches purged %d", got)
+		t.Errorf("two batches purged %d clicks, want %d", got, 100+postgres.RetentionBatch)
 	}
-	left := f.countIdentifiable(`clicked_at < $1`, before)
-	if left != due-100-postgres.RetentionBatch {
-		t.Errorf("%d of %d are left", left, due)
+	remaining := f.countIdentifiable(`clicked_at < $1`, before)
+	if remaining != due-100-postgres.RetentionBatch {
+		t.Errorf("after two batches, %d clicks remain, want %d", remaining, due-100-postgres.RetentionBatch)
 	}
-	// A further call continues where the first one ended.
-	if got := f.purge(before, allBatches); int(got) != left || f.countIdentifiable(`clicked_at < $1`, before) != 0 {
-		t.Errorf("purged %d of %d", got, left)
+	// The next call must continue where the first call ended.
+	if got := f.purge(before, allBatches); int(got) != remaining || f.countIdentifiable(`clicked_at < $1`, before) != 0 {
+		t.Errorf("the next call purged %d clicks, want all %d", got, remaining)
 	}
-	if got := f.countIdentifiable(`clicked_at >= $1`, before); got != kept {
-		t.Errorf("%d of %d younger clicks still have visitor data", got, kept)
+	if got := f.countIdentifiable(`clicked_at >= $1`, before); got != younger {
+		t.Errorf("%d younger clicks have visitor data, want %d", got, younger)
 	}
 	if got := f.purge(before, allBatches); got != 0 {
-		t.Errorf("purged %d again", got)
+		t.Errorf("a repeated call purged %d clicks, want 0", got)
 	}
-	if f.Texts(others)[0] != same {
+	if f.Texts(otherColumns)[0] != digest {
 		t.Error("a purge changed other columns")
 	}
-	// The same purge one hour later.
+	// A purge whose limit is one hour later.
 	if got := f.purge(before.Add(time.Hour), allBatches); got == 0 || f.countIdentifiable(`clicked_at < $1`, before.Add(time.Hour)) != 0 ||
-		f.countIdentifiable(`true`) != kept-int(got) {
-		t.Errorf("the purge one hour later purged %d", got)
+		f.countIdentifiable(`true`) != younger-int(got) {
+		t.Errorf("the purge with a limit one hour later purged %d clicks, want all clicks of that hour", got)
 	}
 }
 
@@ -138,21 +141,23 @@ func TestPurgeClicks_ConcurrentRunsSkipLockedRows(t *testing.T) {
 		both.Go(func() { purged[i] = f.purge(day.AddDate(0, 0, 1), allBatches) })
 	}
 	both.Wait()
-	for f.countIdentifiable(`true`) > 1 { // a batch that one purge had locked while the other one skipped it
+	// A purge skips the batch that the other purge has locked, so clicks may remain.
+	for f.countIdentifiable(`true`) > 1 {
 		purged[0] += f.purge(day.AddDate(0, 0, 1), allBatches)
 	}
 	if got := int(purged[0] + purged[1]); got != due-1 || f.countIdentifiable(`id = $1`, locked) != 1 {
-		t.Errorf("%v of %d", purged, due)
+		t.Errorf("the purges have purged %v clicks, want %d in total, because one click is locked", purged, due-1)
 	}
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.purge(day.AddDate(0, 0, 1), allBatches); got != 1 || f.countIdentifiable(`true`) != 0 {
-		t.Errorf("the next run purged %d", got)
+		t.Errorf("after the lock was released, a purge has purged %d clicks, want 1", got)
 	}
 }
 
-// sums returns the sums of clicks, grouped by the given columns.
+// sums returns the numbers of clicks in the table or query from, grouped by the columns
+// by. Each line has the columns and the sums of one group.
 func (f retentionFixture) sums(by, from string) []string {
 	f.Helper()
 	return f.Texts(`select concat_ws('|', ` + by + `, sum(clicks), sum(unique_clicks), sum(bot_clicks)) from ` + from + ` group by ` + by + ` order by 1`)
@@ -162,10 +167,12 @@ const (
 	scopeColumns = `workspace_id, mode, program_id, participant_id, link_id, day`
 	allColumns   = scopeColumns + `, coalesce(country, '-'), coalesce(device, '-'), coalesce(browser, '-'), coalesce(os, '-'), coalesce(paid_platform, '-'),
 		coalesce(referrer_domain, '-'), coalesce(utm_source, '-'), coalesce(utm_medium, '-'), coalesce(utm_campaign, '-')`
-	// clickSums has the rows that click_days must have, computed from the clicks.
+	// clickSums is a query over clicks. Its sums must be equal to the sums of click_days.
 	clickSums = `(select *, (received_at at time zone 'UTC')::date as day, (not is_bot)::int as clicks, is_unique::int as unique_clicks, is_bot::int as bot_clicks from clicks) c`
 )
 
+// roll calls RollClicks. clicks is the number of clicks that it has moved to click_days.
+// did is false if there was nothing to do.
 func (f retentionFixture) roll() (clicks int64, did bool) {
 	f.Helper()
 	clicks, did, err := f.Store.RollClicks(f.Context())
@@ -175,7 +182,8 @@ func (f retentionFixture) roll() (clicks int64, did bool) {
 	return clicks, did
 }
 
-// expiredDay returns the youngest day that ended 13 months ago, minus n days.
+// expiredDay returns the day that is n days before the last expired day. A day has
+// expired if it ended at least 13 months ago.
 func expiredDay(n int) time.Time {
 	now := time.Now().UTC().AddDate(0, -13, 0)
 	return time.Date(now.Year(), now.Month(), now.Day()-1-n, 0, 0, 0, 0, time.UTC)
@@ -184,7 +192,7 @@ func expiredDay(n int) time.Time {
 func equalTexts(t testing.TB, what string, got, want []string) {
 	t.Helper()
 	if strings.Join(got, "\n") != strings.Join(want, "\n") || len(want) == 0 {
-		t.Errorf("%s: got %d lines, want %d:\n%s\n\n%s", what, len(got), len(want), strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("%s: got %d lines, want %d; got\n%s\n\nwant\n%s", what, len(got), len(want), strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
@@ -196,29 +204,29 @@ func TestRollClicks_SumsUpAndDropsExpiredDays(t *testing.T) {
 		f.insertClicks(day, 300+i)
 	}
 	f.partition(expiredDay(3)) // an empty day
-	// A click in the last minutes of a day that was received on the next day.
+	// One click happened in the last minutes of a day and was received on the next day.
 	f.Exec(`update clicks set received_at = $1 where id = (select id from clicks where clicked_at < $1 order by clicked_at desc limit 1)`, days[1])
 	want := f.sums(allColumns, clickSums+` where clicked_at < '`+expiredDay(-1).Format(time.DateOnly)+` 00:00+00'`)
 
 	for i, n := range []int64{0, 300, 301, 302} {
 		if clicks, did := f.roll(); !did || clicks != n {
-			t.Errorf("call %d: rolled %d clicks, %v", i, clicks, did)
+			t.Errorf("call %d of RollClicks returned %d clicks, %t, want %d, true", i, clicks, did, n)
 		}
 	}
 	for range 2 {
 		if clicks, did := f.roll(); did {
-			t.Errorf("rolled %d clicks that are younger than 13 months", clicks)
+			t.Errorf("RollClicks processed %d clicks that are younger than 13 months", clicks)
 		}
 	}
 	equalTexts(t, "sums", f.sums(allColumns, "click_days"), want)
 	if n := f.Count(`select count(*) from click_days where others`); n != 0 {
-		t.Errorf("%d rows for all other combinations, want none", n)
+		t.Errorf("click_days has %d rows with others, want 0", n)
 	}
 	if n := f.Count(`select count(*) from clicks`); n != 303+304 {
-		t.Errorf("%d clicks are left", n)
+		t.Errorf("%d clicks remain, want %d", n, 303+304)
 	}
-	left := f.Texts(`select relname from pg_class where relname ~ '^clicks_\d{8}$' order by 1`)
-	equalTexts(t, "partitions", left, []string{"clicks_" + days[3].Format("20060102"), "clicks_" + days[4].Format("20060102")})
+	remaining := f.Texts(`select relname from pg_class where relname ~ '^clicks_\d{8}$' order by 1`)
+	equalTexts(t, "partitions", remaining, []string{"clicks_" + days[3].Format("20060102"), "clicks_" + days[4].Format("20060102")})
 }
 
 func TestRollClicks_SumsUpClicksOfDefaultPartition(t *testing.T) {
@@ -229,18 +237,18 @@ func TestRollClicks_SumsUpClicksOfDefaultPartition(t *testing.T) {
 	want := f.sums(allColumns, clickSums+` where clicked_at < '`+expiredDay(-1).Format(time.DateOnly)+` 00:00+00'`)
 	for _, n := range []int64{postgres.RetentionBatch, 5600 - postgres.RetentionBatch} {
 		if clicks, did := f.roll(); !did || clicks != n {
-			t.Errorf("%d clicks, %v", clicks, did)
+			t.Errorf("RollClicks returned %d clicks, %t, want %d, true", clicks, did, n)
 		}
 	}
 	if clicks, did := f.roll(); did || f.Count(`select count(*) from clicks`) != 50 {
-		t.Errorf("rolled %d clicks, of which some are younger than 13 months", clicks)
+		t.Errorf("RollClicks processed %d clicks, want 0, because the remaining 50 clicks are younger than 13 months", clicks)
 	}
 	equalTexts(t, "sums", f.sums(allColumns, "click_days"), want)
 }
 
-// A large day is processed in pieces. Between two pieces some clicks are updated, and
-// Postgres moves them to blocks that were already processed. Each click must still be
-// counted once. The same holds after a piece that was rolled back.
+// RollClicks processes a large day in pieces of several table blocks. Between two pieces,
+// the test updates some clicks, so that Postgres moves them to blocks that were already
+// processed. It also rolls back one piece. Each click must still be counted once.
 func TestRollClicks_ProcessesLargeDayInPieces(t *testing.T) {
 	f := newRetentionFixture(t)
 	f.partition(expiredDay(1), expiredDay(0))
@@ -252,10 +260,10 @@ func TestRollClicks_ProcessesLargeDayInPieces(t *testing.T) {
 		t.Helper()
 		clicks, did, err := f.Store.RollPiece(t.Context(), 20)
 		if err != nil || !did {
-			t.Fatal(did, err)
+			t.Fatalf("RollPiece returned %t, %v, want true", did, err)
 		}
 		if n := f.Count(`select (select count(*) from clicks) + (select sum(clicks + bot_clicks) from click_days)`); n != 2010 {
-			t.Fatalf("%d clicks in both tables", n)
+			t.Fatalf("clicks and click_days have %d clicks in total, want 2010", n)
 		}
 		return clicks
 	}
@@ -263,7 +271,7 @@ func TestRollClicks_ProcessesLargeDayInPieces(t *testing.T) {
 	f.VacuumAnalyze(large) // frees the space of the deleted clicks
 	f.Exec(`update clicks set is_bot = is_bot where id in (select id from ` + large + ` where ctid >= '(30,0)' limit 5)`)
 	if n := f.Count(`select count(*) from ` + large + ` where ctid < '(20,0)'`); n == 0 {
-		t.Error("no click moved")
+		t.Error("the update has not moved a click to a block that was already processed")
 	}
 	tx, err := f.SQL.Begin(t.Context())
 	if err != nil {
@@ -279,18 +287,19 @@ func TestRollClicks_ProcessesLargeDayInPieces(t *testing.T) {
 		sum += piece()
 	}
 	if sum != 2000 || pieces < 3 {
-		t.Errorf("%d clicks in %d pieces", sum, pieces)
+		t.Errorf("%d clicks were processed in %d pieces, want 2000 in at least 3", sum, pieces)
 	}
 	if n := piece(); n != 10 {
-		t.Errorf("the next day had %d clicks", n)
+		t.Errorf("%d clicks of the next day were processed, want 10", n)
 	}
 	equalTexts(t, "sums", f.sums(allColumns, "click_days"), want)
 	if n := f.Count(`select count(*) from click_rolls`); n != 0 {
-		t.Errorf("%d days are under way", n)
+		t.Errorf("click_rolls has %d unfinished days, want 0", n)
 	}
 }
 
-// A link has at most 200 rows per day, even if visitors send arbitrary values.
+// A link must have at most 200 rows per day in click_days, even if visitors send
+// arbitrary values.
 func TestRollClicks_LimitsRowsPerLinkAndDay(t *testing.T) {
 	f := newRetentionFixture(t)
 	f.partition(expiredDay(0))
@@ -300,15 +309,15 @@ func TestRollClicks_LimitsRowsPerLinkAndDay(t *testing.T) {
 	byLink := f.sums(scopeColumns, clickSums)
 	frequent := f.sums(allColumns, clickSums+` where utm_campaign = 'one of many'`)
 	if _, did := f.roll(); !did {
-		t.Fatal("nothing was rolled")
+		t.Fatal("RollClicks had nothing to do")
 	}
 	equalTexts(t, "sums", f.sums(scopeColumns, "click_days"), byLink)
-	equalTexts(t, "the frequent ones", f.sums(allColumns, `click_days where utm_campaign = 'one of many'`), frequent)
+	equalTexts(t, "sums of the frequent combinations", f.sums(allColumns, `click_days where utm_campaign = 'one of many'`), frequent)
 	if most := f.Count(`select max(n) from (select count(*) as n from click_days group by ` + scopeColumns + `) as d`); most != 200 {
-		t.Errorf("a link has %d rows", most)
+		t.Errorf("the largest number of rows per link and day is %d, want 200", most)
 	}
 	if n := f.Count(`select count(*) from click_days where others and num_nulls(country, device, browser, referrer_domain, utm_source, utm_campaign) < 6`); n != 0 {
-		t.Errorf("%d rows for all other combinations have a value", n)
+		t.Errorf("%d rows with others have a value, want 0", n)
 	}
 }
 
@@ -335,12 +344,13 @@ func TestRollClicks_ConcurrentCallsCountOnce(t *testing.T) {
 	}
 	both.Wait()
 	if rolled[0]+rolled[1] != 3000 {
-		t.Errorf("rolled %v", rolled)
+		t.Errorf("the two callers processed %v clicks, want 3000 in total", rolled)
 	}
 	equalTexts(t, "sums", f.sums(allColumns, "click_days"), want)
 }
 
-// If a partition cannot be dropped now, nothing changes, and a later call succeeds.
+// If RollClicks cannot drop a partition because it is in use, it must change nothing. A
+// later call must succeed.
 func TestRollClicks_FailsWhileTableIsInUse(t *testing.T) {
 	f := newRetentionFixture(t)
 	f.partition(expiredDay(0))
@@ -356,21 +366,21 @@ func TestRollClicks_FailsWhileTableIsInUse(t *testing.T) {
 	_, did, err := f.Store.RollClicks(t.Context())
 	pgErr := new(pgconn.PgError)
 	if did || !errors.As(err, &pgErr) || pgErr.Code != "55P03" {
-		t.Errorf("%v, %v", did, err)
+		t.Errorf("RollClicks returned %t, %v, want false and the error code 55P03", did, err)
 	}
-	if n := f.Count(`select (select count(*) from clicks) * 1000 + (select count(*) from click_days)`); n != 100_000 {
-		t.Errorf("%d", n)
+	if clicks, days := f.Count(`select count(*) from clicks`), f.Count(`select count(*) from click_days`); clicks != 100 || days != 0 {
+		t.Errorf("clicks has %d rows and click_days has %d, want 100 and 0", clicks, days)
 	}
 	if err := reader.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n, did := f.roll(); !did || n != 100 {
-		t.Errorf("%d, %v", n, did)
+		t.Errorf("the later call returned %d clicks, %t, want 100, true", n, did)
 	}
 }
 
-// The service's database role can only drop old days, and only through the function
-// roll_clicks.
+// The database role of the service can drop partitions only with the function
+// roll_clicks, which drops only expired days.
 func TestRollClicks_ServiceRoleCannotDropOtherDays(t *testing.T) {
 	f := newRetentionFixture(t)
 	f.partition(expiredDay(0), expiredDay(-1))
@@ -386,8 +396,8 @@ func TestRollClicks_ServiceRoleCannotDropOtherDays(t *testing.T) {
 			t.Errorf("the service's role was allowed to run %s", forbidden)
 		}
 	}
-	// Another time zone, and temporary tables that shadow the real ones, have no
-	// effect.
+	// The function must work in another time zone, and with temporary tables that have
+	// the names of the real tables.
 	for _, setup := range []string{
 		`create temporary table clicks (clicked_at timestamptz) partition by range (clicked_at)`,
 		`create temporary table click_days (x integer)`, `set timezone = 'Pacific/Kiritimati'`,
@@ -402,12 +412,12 @@ func TestRollClicks_ServiceRoleCannotDropOtherDays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := f.Count(`select (select count(*) from clicks) * 10 + (select count(*) from pg_class where relname ~ '^clicks_\d{8}$')`); n != 101 {
-		t.Errorf("%d", n)
+	if clicks, partitions := f.Count(`select count(*) from clicks`), f.Count(`select count(*) from pg_class where relname ~ '^clicks_\d{8}$'`); clicks != 10 || partitions != 1 {
+		t.Errorf("%d clicks and %d partitions remain, want 10 and 1", clicks, partitions)
 	}
 }
 
-func TestDropDeadLetters_DropsOldOnesInBatches(t *testing.T) {
+func TestDropDeadLetters_DropsOldRecordsInBatches(t *testing.T) {
 	f := newRetentionFixture(t)
 	now := time.Now()
 	for n := range 5 {
@@ -415,16 +425,16 @@ func TestDropDeadLetters_DropsOldOnesInBatches(t *testing.T) {
 	}
 	for _, want := range []int64{2, 1, 0} {
 		if n, err := f.Store.DropDeadLetters(t.Context(), now.Add(3*time.Hour), 2); err != nil || n != want {
-			t.Errorf("%d, %v", n, err)
+			t.Errorf("DropDeadLetters dropped %d records, %v, want %d", n, err, want)
 		}
 	}
 	if n := f.Count(`select count(*) from click_dead_letters`); n != 2 {
-		t.Errorf("%d are left", n)
+		t.Errorf("%d records remain, want 2", n)
 	}
 }
 
-// A batch opens only the partition of its day. It finds the rows in the order of the
-// address index and updates them by ctid.
+// A batch must open only the partition of its day. It must find the rows with the index
+// on ip_hash, in the order of this index, and update them by ctid.
 func TestPurgeClicks_ReadsOneDayByIndex(t *testing.T) {
 	t.Parallel()
 	const rows = 8000
@@ -453,18 +463,18 @@ func TestPurgeClicks_ReadsOneDayByIndex(t *testing.T) {
 			`Tid Scan on ` + table,
 		} {
 			if !regexp.MustCompile(part).MatchString(plan) {
-				t.Errorf("%s: no %s in\n%s", table, part, plan)
+				t.Errorf("the purge of %s: the plan does not contain %s\n%s", table, part, plan)
 			}
 		}
 		opened := regexp.MustCompile(` on (clicks\w+)`).FindAllStringSubmatch(plan, -1)
 		for _, on := range opened {
 			if on[1] != table {
-				t.Errorf("%s opens %s:\n%s", table, on[1], plan)
+				t.Errorf("the purge of %s: the plan also opens %s\n%s", table, on[1], plan)
 			}
 		}
 	}
 	if plan := f.plan(postgres.DropDeadLettersSQL, day.Add(time.Hour), rows/20); !strings.Contains(plan, "click_dead_letters_by_age") || strings.Contains(plan, "Seq Scan") {
-		t.Errorf("dead letters:\n%s", plan)
+		t.Errorf("DropDeadLetters: the plan does not use the index click_dead_letters_by_age\n%s", plan)
 	}
 }
 

@@ -29,6 +29,8 @@ func clickFixture(t testing.TB) (*postgres.Store, *pgx.Conn) {
 	return store, conn
 }
 
+// clicksOf returns n new clicks of a workspace. Their optional fields sub_id and link_id
+// are empty.
 func clicksOf(workspace affiliate.WorkspaceID, n int) []affiliate.Click {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	clicks := make([]affiliate.Click, n)
@@ -52,8 +54,8 @@ func TestStoreClicks_KeepsFirstWrite(t *testing.T) {
 	if err := store.StoreClicks(ctx, clicks[:200]); err != nil {
 		t.Fatal(err)
 	}
-	// Half of the clicks again, and one click twice in the same batch, all with another
-	// code.
+	// Store the last 200 clicks with another referral code. The first 100 of them are
+	// already stored, and one click is twice in the batch.
 	repeated := append([]affiliate.Click{clicks[299]}, clicks[100:]...)
 	for i := range repeated {
 		repeated[i].ReferralCode = "bert"
@@ -65,7 +67,7 @@ func TestStoreClicks_KeepsFirstWrite(t *testing.T) {
 	err := conn.QueryRow(ctx, `select count(*), count(*) filter (where referral_code = 'anna'),
 		count(*) filter (where link_id is null and sub_id is null and bot_reason is null and not is_bot and occurred_at is null and landing_url is not null) from clicks`).Scan(&rows, &anna, &nulls)
 	if err != nil || rows != 300 || anna != 200 || nulls != 300 {
-		t.Errorf("%d rows, %d of the first write, %d with null in every empty column, %v", rows, anna, nulls, err)
+		t.Errorf("%d rows, %d with the code of the first write, %d with null in every empty column, %v, want 300, 200 and 300", rows, anna, nulls, err)
 	}
 }
 
@@ -76,20 +78,20 @@ func TestStoreClicks_ReportsBadDataAsDataError(t *testing.T) {
 	clicks[1].SubID = "nul\x00"
 	var data *postgres.DataError
 	if err := store.StoreClicks(ctx, clicks); !errors.As(err, &data) || !data.RejectsData() {
-		t.Errorf("NUL: %v", err)
+		t.Errorf("StoreClicks with a NUL character returned %v, want a DataError", err)
 	}
 	clicks[1].SubID, clicks[1].Program = "", affiliate.ProgramID{}
 	if err := store.StoreClicks(ctx, clicks); !errors.As(err, &data) {
-		t.Errorf("null programme: %v", err)
+		t.Errorf("StoreClicks without a programme returned %v, want a DataError", err)
 	}
 	var rows int
 	if err := conn.QueryRow(ctx, `select count(*) from clicks`).Scan(&rows); err != nil || rows != 0 {
-		t.Errorf("%d rows of rejected batches, %v", rows, err)
+		t.Errorf("%d rows of rejected batches are stored, %v, want 0", rows, err)
 	}
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
 	if err := store.StoreClicks(canceled, clicks[:1]); err == nil || errors.As(err, &data) {
-		t.Errorf("a canceled call must not be reported as bad data: %v", err)
+		t.Errorf("a canceled call returned %v, want an error that is not a DataError", err)
 	}
 }
 
@@ -110,7 +112,7 @@ func TestStoreClicks_EnqueuesJobForAwaitedClick(t *testing.T) {
 	var jobs int
 	var args string
 	if err := conn.QueryRow(ctx, `select count(*), max(args::text) from river.river_job where kind = 'attribute_awaited'`).Scan(&jobs, &args); err != nil || jobs != 1 {
-		t.Errorf("%d jobs %s, %v", jobs, args, err)
+		t.Errorf("%d jobs were enqueued (%s), %v, want 1", jobs, args, err)
 	}
 }
 
@@ -149,11 +151,11 @@ func TestResolveClicks(t *testing.T) {
 			workspace, code, id, user, links[code], now)
 	}
 	must(`update links set deleted_at = created_at where code = 'deleted'`)
-	stranger := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
+	unknownKey := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
 	got, err := store.ResolveClicks(ctx, []affiliate.ClickSource{
 		{KeyDigest: key.Digest(), Code: "nobody"},
 		{KeyDigest: key.Digest(), Code: "anna"},
-		{KeyDigest: stranger.Digest(), Code: "anna"},
+		{KeyDigest: unknownKey.Digest(), Code: "anna"},
 		{KeyDigest: key.Digest(), Code: "paused"},
 		{KeyDigest: revoked.Digest(), Code: "anna"},
 		{KeyDigest: key.Digest(), Code: "deleted"},
@@ -174,28 +176,28 @@ func TestResolveClicks(t *testing.T) {
 	}
 	for i := range want {
 		if got[i] != want[i] {
-			t.Errorf("%d: got %+v, want %+v", i, got[i], want[i])
+			t.Errorf("resolution of click %d = %+v, want %+v", i, got[i], want[i])
 		}
 	}
 }
 
-func TestDeadLetterClicks_StoresEachOnce(t *testing.T) {
+func TestDeadLetterClicks_StoresEachRecordOnce(t *testing.T) {
 	store, conn := clickFixture(t)
-	letter := affiliate.ClickDeadLetter{ID: affiliate.NewID[affiliate.Click](time.Now()), Reason: affiliate.ClickMalformed, Record: []byte{0, 0xff}, At: time.Now()}
+	record := affiliate.ClickDeadLetter{ID: affiliate.NewID[affiliate.Click](time.Now()), Reason: affiliate.ClickMalformed, Record: []byte{0, 0xff}, At: time.Now()}
 	for range 2 {
-		if err := store.DeadLetterClicks(t.Context(), []affiliate.ClickDeadLetter{letter}); err != nil {
+		if err := store.DeadLetterClicks(t.Context(), []affiliate.ClickDeadLetter{record}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var rows int
 	if err := conn.QueryRow(t.Context(), `select count(*) from click_dead_letters where reason = 'malformed' and record = '\x00ff'`).Scan(&rows); err != nil || rows != 1 {
-		t.Errorf("%d rows, %v", rows, err)
+		t.Errorf("click_dead_letters has %d rows, %v, want 1", rows, err)
 	}
 }
 
-// BenchmarkStoreClicks measures the database part of ingestion: once with few
-// participants, once with a different participant per click. It compares them with a
-// plain COPY of the same rows into the same table.
+// BenchmarkStoreClicks measures StoreClicks with few participants and with a different
+// participant per click. For comparison, it also measures a plain COPY of these clicks
+// into the table.
 func BenchmarkStoreClicks(b *testing.B) {
 	store, conn := clickFixture(b)
 	workspace := affiliate.NewID[affiliate.Workspace](time.Now())

@@ -15,8 +15,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// randomPeriod returns a period with random bounds in the days before around. A bound
-// is an arbitrary instant, a midnight, the first of a month, or missing.
+// randomPeriod returns a period with random bounds in the given number of days before
+// around. A bound is an arbitrary instant, an instant at or next to midnight, the start
+// of a month, or missing.
 func randomPeriod(r *rand.Rand, around time.Time, days int) affiliate.Period {
 	bound := func() *time.Time {
 		at := around.Add(-time.Duration(r.Int64N(int64(days) * 24 * int64(time.Hour)))).Truncate(time.Millisecond)
@@ -39,8 +40,10 @@ func randomPeriod(r *rand.Rand, around time.Time, days int) affiliate.Period {
 	return p
 }
 
-// The spans of a period are consecutive and cover the whole period. They begin and end
-// at boundaries of their grain. At each end, less than a day is counted by rows.
+// A period is divided into spans. The grain of a span is the unit by which the counters
+// count it: a month, a day or, for the empty grain, single rows. The spans must be
+// consecutive and cover the whole period. Each span must begin and end at boundaries of
+// its grain. At each end of the period, single rows must count for less than a day.
 func TestSpansOf_CoverPeriodWithoutGaps(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	equal := func(a, b *time.Time) bool { return a == nil && b == nil || a != nil && b != nil && a.Equal(*b) }
@@ -85,15 +88,16 @@ func TestSpansOf_CoverPeriodWithoutGaps(t *testing.T) {
 				fits = len(spans) == 1 && p == affiliate.Period{}
 			}
 			if !fits {
-				t.Fatalf("%+v does not fit its grain: %s", s, describe())
+				t.Fatalf("the span %+v has wrong bounds for its grain: %s", s, describe())
 			}
 		}
 	}
 }
 
-// insertRandom stores n random commissions of the last 100 days. Some have equal times,
-// and some belong to the other mode.
-func (f *commissionFixture) insertRandom(r *rand.Rand, n int) (mine []affiliate.Commission, second affiliate.ProgramID) {
+// insertRandom stores n random commissions of the last 100 days, in the fixture's
+// programme and in a second programme, which it creates. Some have equal times, and some
+// belong to the other mode. inScope contains the commissions of the fixture's mode.
+func (f *commissionFixture) insertRandom(r *rand.Rand, n int) (inScope []affiliate.Commission, second affiliate.ProgramID) {
 	f.t.Helper()
 	second = affiliate.NewID[affiliate.Program](f.now)
 	f.exec(`
@@ -126,10 +130,10 @@ func (f *commissionFixture) insertRandom(r *rand.Rand, n int) (mine []affiliate.
 			}
 		})
 		if c.Scope == f.scope {
-			mine = append(mine, c)
+			inScope = append(inScope, c)
 		}
 	}
-	return mine, second
+	return inScope, second
 }
 
 func matches(f affiliate.CommissionFilter, c affiliate.Commission) bool {
@@ -137,7 +141,8 @@ func matches(f affiliate.CommissionFilter, c affiliate.Commission) bool {
 		(f.NeedsReview == nil || *f.NeedsReview == c.NeedsReview) && f.Created.Contains(c.CreatedAt)
 }
 
-// Every page, total, sum and exported row must be what a scan of all rows returns.
+// Every page, total, sum and export must be equal to the result that the test computes
+// from all commissions.
 func TestCommissions_ListsStatsAndExportsEqualBruteForce(t *testing.T) {
 	t.Parallel()
 	f := newCommissionFixture(t)
@@ -181,12 +186,12 @@ func TestCommissions_ListsStatsAndExportsEqualBruteForce(t *testing.T) {
 		for number := 1; number <= len(want)/size+2; number++ {
 			items, total, err := f.store.Commissions(t.Context(), f.scope, filter, order, affiliate.Page{Number: number, Size: size})
 			if err != nil || total != int64(len(want)) {
-				t.Fatalf("%s: total %d, want %d, %v", what, total, len(want), err)
+				t.Fatalf("%s: the total is %d, %v, want %d", what, total, err, len(want))
 			}
 			from := min((number-1)*size, len(want))
 			expected := want[from:min(from+size, len(want))]
 			if !slices.EqualFunc(items, expected, func(a affiliate.CommissionItem, b affiliate.Commission) bool { return a.ID == b.ID }) {
-				t.Fatalf("%s: page %d of %d differs", what, number, size)
+				t.Fatalf("%s: page %d with the size %d does not have the expected commissions", what, number, size)
 			}
 		}
 		f.checkStats(what, filter, want)
@@ -217,7 +222,7 @@ func (f *commissionFixture) checkStats(what string, filter affiliate.CommissionF
 	}
 	want.InCurrency = want.ByCurrency[want.Currency]
 	if got, err := f.store.CommissionStats(f.t.Context(), f.scope, filter); err != nil || !reflect.DeepEqual(got, want) {
-		f.t.Fatalf("%s: stats %+v, want %+v, %v", what, got, want, err)
+		f.t.Fatalf("%s: CommissionStats returned %+v, %v, want %+v", what, got, err, want)
 	}
 }
 
@@ -230,16 +235,16 @@ func (f *commissionFixture) checkExport(what string, filter affiliate.Commission
 		}
 		if n == len(rows) || row.ID != rows[n].ID || !row.CreatedAt.Equal(rows[n].CreatedAt) || string(row.Status) != string(rows[n].Status) ||
 			row.AmountCents != rows[n].AmountCents || string(row.Currency) != rows[n].Currency || row.PromoCode != nil || row.Payout != nil {
-			f.t.Fatalf("%s: row %d is %+v", what, n, row)
+			f.t.Fatalf("%s: row %d of the export is %+v, which is not row %d of the %d expected commissions", what, n, row, n, len(rows))
 		}
 		n++
 	}
 	if n != len(rows) {
-		f.t.Fatalf("%s: %d of %d rows exported", what, n, len(rows))
+		f.t.Fatalf("%s: the export has %d rows, want %d", what, n, len(rows))
 	}
 }
 
-func TestCommissionStats_OfSearch(t *testing.T) {
+func TestCommissionStats_FiltersBySearch(t *testing.T) {
 	f := newCommissionFixture(t)
 	r := rand.New(rand.NewPCG(5, 6))
 	all, _ := f.insertRandom(r, 40)
@@ -251,13 +256,13 @@ func TestCommissionStats_OfSearch(t *testing.T) {
 	}
 	unknown := affiliate.NewID[affiliate.Program](f.now)
 	if _, err := f.store.CommissionStats(t.Context(), f.scope, affiliate.CommissionFilter{Program: &unknown}); !isRefusal(err, affiliate.ReasonNotFound) {
-		t.Errorf("an unknown programme: %v", err)
+		t.Errorf("CommissionStats of an unknown programme returned %v, want the reason %s", err, affiliate.ReasonNotFound)
 	}
 }
 
-// While new commissions are inserted, the number of rows on a page must always fit the
-// total that was returned with it.
-func TestCommissions_PageAndTotalAreOfOneInstant(t *testing.T) {
+// A page and its total must be read from one snapshot. While new commissions are
+// inserted, the number of rows on a page must match the total in the same response.
+func TestCommissions_PageAndTotalAreFromOneSnapshot(t *testing.T) {
 	f := newCommissionFixture(t)
 	participant, partner := f.participant(affiliate.ParticipantApproved, false)
 	for range 15 {
@@ -278,7 +283,7 @@ func TestCommissions_PageAndTotalAreOfOneInstant(t *testing.T) {
 				order := affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: r.IntN(2) == 0}
 				items, total, err := f.store.Commissions(t.Context(), f.scope, affiliate.CommissionFilter{}, order, page)
 				if want := min(max(total-page.Offset(), 0), int64(page.Size)); err != nil || int64(len(items)) != want {
-					t.Errorf("page %d has %d rows of %d, %v", page.Number, len(items), total, err)
+					t.Errorf("page %d has %d rows and the total is %d, %v, want %d rows", page.Number, len(items), total, err, want)
 					return
 				}
 			}

@@ -9,14 +9,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// SelectDue is the statement that finds the commissions whose hold period ended.
+// SelectDue is the statement that finds the commissions whose hold period has ended.
 const SelectDue = selectDue
 
 // LockCommissionsSQL is the first statement of every move.
 const LockCommissionsSQL = lockCommissionsSQL
 
-// UpdateCommissionsSQL returns the statement that changes the largest possible number
-// of commissions, and its arguments.
+// UpdateCommissionsSQL returns the statement that updates commissions, and its arguments.
+// It updates the maximum number of rows that one statement can have.
 func UpdateCommissionsSQL(before, after affiliate.Commission) (sql string, args []any) {
 	batch := &pgx.Batch{}
 	updateCommissions.queue(batch, slices.Repeat([]commissionUpdateRow{updatedCommission(before, after)}, maxRows)...)
@@ -33,14 +33,15 @@ func (s *Store) InsertCommission(ctx context.Context, c affiliate.Commission, ac
 	})
 }
 
-// CommissionSQL has the statements for a filter and their arguments.
+// CommissionSQL contains the statements for a filter and their arguments.
 type CommissionSQL struct {
 	Page, Total, Stats, Export                 string
 	PageArgs, TotalArgs, StatsArgs, ExportArgs []any
 }
 
-// CommissionSQL returns the statements that a list, the stats and an export of the
-// filter run. Page is the statement that runs after the start of the page was found.
+// CommissionSQL returns the statements of a list, of the stats and of an export with the
+// given filter. Page is the last statement of a list. An earlier statement finds the
+// start of the page.
 func (s *Store) CommissionSQL(
 	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
 ) (sql CommissionSQL, err error) {
@@ -68,7 +69,8 @@ func (s *Store) CommissionSQL(
 	return sql, err
 }
 
-// CountSpan is a part of a period and the grain by which it is counted.
+// CountSpan is a part of a period and its grain: the unit by which the counters count
+// this part.
 type CountSpan struct {
 	Grain  string
 	Period affiliate.Period
@@ -83,5 +85,5 @@ func SpansOf(p affiliate.Period) []CountSpan {
 	return spans
 }
 
-// ExportPlan has the settings of an export's transaction.
+// ExportPlan is the statement with the planner settings of an export's transaction.
 const ExportPlan = exportPlan

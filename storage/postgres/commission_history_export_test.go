@@ -9,7 +9,7 @@ import (
 )
 
 // CreateCommission stores a commission with its history entry, ledger entry and events.
-// The caller has stored its conversion.
+// The caller must have stored the conversion of the commission.
 func (s *Store) CreateCommission(ctx context.Context, c affiliate.Commission) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		batch := &pgx.Batch{}
@@ -22,9 +22,10 @@ func (s *Store) CreateCommission(ctx context.Context, c affiliate.Commission) er
 	})
 }
 
-// MoveTogether makes several moves in one transaction, as payouts and refunds do: it
-// locks all commissions at once and settles once. All moves must be of one scope. A
-// commission can move more than once. Either all moves are made or none.
+// MoveTogether makes several moves in one transaction, as payouts and refunds do. It
+// locks all commissions with one statement and applies all changes together. All moves
+// must be of one scope. A commission can move more than once. If a move fails, none is
+// made.
 func (s *Store) MoveTogether(ctx context.Context, moves ...affiliate.CommissionTransition) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		ids := make([]affiliate.CommissionID, len(moves))

@@ -19,8 +19,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// modelFixture has stored commissions and, for each, the state that the model in
-// package commissiontest predicts.
+// modelFixture is a database with commissions. For each commission, it has the state that
+// the model in package commissiontest predicts.
 type modelFixture struct {
 	*pgtest.Fixture
 	t       *testing.T
@@ -30,51 +30,52 @@ type modelFixture struct {
 	all     map[affiliate.CommissionID]*modelCommission
 }
 
-// modelCommission is the state that the model predicts for one commission and the
-// records that belong to it.
+// modelCommission is the state that the model predicts for one commission and for the
+// rows that belong to the commission.
 type modelCommission struct {
 	affiliate.Commission
 	history []string // "version: from → to, amount, actor, reason"
 	entries []string // type and cents
 	events  []string // "version: name"
 	audited []string // actions in the audit log
-	earned  int64    // cents earned after its creation
+	earned  int64    // change of the partner's earnings since the creation, in cents
 }
 
 func newModelFixture(t *testing.T) *modelFixture {
 	t.Helper()
-	l := &modelFixture{t: t, now: time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC), all: map[affiliate.CommissionID]*modelCommission{}}
-	l.Fixture = pgtest.Open(t, func() time.Time { return l.now })
-	l.scope = affiliate.Scope{Workspace: l.NewWorkspace(), Mode: affiliate.ModeLive}
-	l.program = l.NewProgram(l.scope)
-	l.NewEndpoint(l.scope)
-	return l
+	f := &modelFixture{t: t, now: time.Date(2026, 2, 28, 12, 0, 0, 0, time.UTC), all: map[affiliate.CommissionID]*modelCommission{}}
+	f.Fixture = pgtest.Open(t, func() time.Time { return f.now })
+	f.scope = affiliate.Scope{Workspace: f.NewWorkspace(), Mode: affiliate.ModeLive}
+	f.program = f.NewProgram(f.scope)
+	f.NewEndpoint(f.scope)
+	return f
 }
 
-func (l *modelFixture) participant() pgtest.Participant {
-	l.t.Helper()
-	return l.NewParticipant(l.scope, l.program, l.NewPartner("Jane"))
+// participant creates an approved participant.
+func (f *modelFixture) participant() pgtest.Participant {
+	f.t.Helper()
+	return f.NewParticipant(f.scope, f.program, f.NewPartner("Jane"))
 }
 
 // create stores a commission together with its conversion and decision.
-func (l *modelFixture) create(c affiliate.Commission, of pgtest.Participant) *modelCommission {
-	l.t.Helper()
+func (f *modelFixture) create(c affiliate.Commission, of pgtest.Participant) *modelCommission {
+	f.t.Helper()
 	c.ID, c.Conversion = affiliate.NewID[affiliate.Commission](c.CreatedAt), affiliate.NewID[affiliate.Conversion](c.CreatedAt)
 	c.Decision, c.ExternalTransactionID = affiliate.NewID[affiliate.Decision](c.CreatedAt), c.ID.String()
-	c.Scope, c.Program, c.Participant, c.Partner = l.scope, l.program, of.ID, of.Partner
-	l.Insert("conversions", pgtest.Row{
-		"workspace_id": l.scope.Workspace, "id": c.Conversion, "mode": l.scope.Mode, "external_transaction_id": c.ExternalTransactionID,
+	c.Scope, c.Program, c.Participant, c.Partner = f.scope, f.program, of.ID, of.Partner
+	f.Insert("conversions", pgtest.Row{
+		"workspace_id": f.scope.Workspace, "id": c.Conversion, "mode": f.scope.Mode, "external_transaction_id": c.ExternalTransactionID,
 		"event_type": "purchase", "amount_cents": c.SaleAmountCents, "currency": c.SaleCurrency, "tax_cents": 0, "shipping_cents": 0, "fee_cents": 0,
 		"discount_cents": 0, "occurred_at": c.CreatedAt, "created_at": c.CreatedAt, "source": "api", "status": "recorded", "attributed": true,
 		"reason_code": "CLICK_MATCHED", "decision_id": c.Decision, "product_ids": []string{}, "is_recurring": false, "fraud_score": 0,
 		"fraud_signals": "[]", "version": 1,
 	})
-	l.Insert("attribution_decisions", pgtest.Row{
-		"workspace_id": l.scope.Workspace, "id": c.Decision, "conversion_id": c.Conversion, "mode": l.scope.Mode, "attributed": true,
+	f.Insert("attribution_decisions", pgtest.Row{
+		"workspace_id": f.scope.Workspace, "id": c.Decision, "conversion_id": c.Conversion, "mode": f.scope.Mode, "attributed": true,
 		"method": "click", "reason_code": "CLICK_MATCHED", "explanation": "A click.", "engine_version": "1", "trace": "{}", "decided_at": c.CreatedAt,
 	})
-	if err := l.Store.CreateCommission(l.t.Context(), c); err != nil {
-		l.t.Fatal(err)
+	if err := f.Store.CreateCommission(f.t.Context(), c); err != nil {
+		f.t.Fatal(err)
 	}
 	stored := &modelCommission{Commission: c}
 	stored.history = append(stored.history, fmt.Sprintf("1: → %s, %d, system, ", c.Status, c.AmountCents))
@@ -84,11 +85,11 @@ func (l *modelFixture) create(c affiliate.Commission, of pgtest.Participant) *mo
 	for _, name := range commissiontest.CreationEvents(c) {
 		stored.events = append(stored.events, fmt.Sprintf("1: %s", name))
 	}
-	l.all[c.ID] = stored
+	f.all[c.ID] = stored
 	return stored
 }
 
-// transition fills in the scope and ids of this commission.
+// transition returns step with the scope and the ids of this commission.
 func (c *modelCommission) transition(step affiliate.CommissionTransition) affiliate.CommissionTransition {
 	step.Scope, step.Program, step.Commission = c.Scope, c.Program, c.ID
 	return step
@@ -118,12 +119,12 @@ func (c *modelCommission) apply(step affiliate.CommissionTransition) affiliate.R
 }
 
 // check compares the database with the model.
-func (l *modelFixture) check() {
-	l.t.Helper()
+func (f *modelFixture) check() {
+	f.t.Helper()
 	balances, deltas := map[string]int64{}, map[string]int64{}
 	counts := map[string][2]int64{}
-	for _, c := range l.all {
-		l.checkOne(c)
+	for _, c := range f.all {
+		f.checkOne(c)
 		account := c.Participant.String() + " " + c.Currency
 		balances[account] += commissiontest.Owed(c.Commission)
 		deltas[account] += c.earned
@@ -132,68 +133,70 @@ func (l *modelFixture) check() {
 			counts[group] = [2]int64{counts[group][0] + 1, counts[group][1] + c.AmountCents}
 		}
 	}
-	checkSameElements(l, "balances", lines(balances), l.Texts(`
+	checkSameElements(f, "balances", lines(balances), f.Texts(`
 		select participant_id || ' ' || currency || ': ' || sum(balance_cents) from ledger_balances
-		where workspace_id = $1 group by participant_id, currency having sum(balance_cents) <> 0`, l.scope.Workspace))
-	checkSameElements(l, "earnings", lines(deltas), l.Texts(`
+		where workspace_id = $1 group by participant_id, currency having sum(balance_cents) <> 0`, f.scope.Workspace))
+	checkSameElements(f, "earnings", lines(deltas), f.Texts(`
 		select participant_id || ' ' || currency || ': ' || sum(commission_cents) from stats_deltas
-		where workspace_id = $1 and mode = $2 group by participant_id, currency having sum(commission_cents) <> 0`, l.scope.Workspace, l.scope.Mode))
-	checkSameElements(l, "counts", lines(counts), l.Texts(`
+		where workspace_id = $1 and mode = $2 group by participant_id, currency having sum(commission_cents) <> 0`, f.scope.Workspace, f.scope.Mode))
+	checkSameElements(f, "counts", lines(counts), f.Texts(`
 		select grain || ' ' || starts || ' ' || status || ' ' || needs_review || ' ' || currency || ': [' || sum(n) || ' ' || sum(amount_cents) || ']'
 		from commission_counts where workspace_id = $1 and mode = $2 and program_id = $3
-		group by grain, starts, status, needs_review, currency having sum(n) <> 0 or sum(amount_cents) <> 0`, l.scope.Workspace, l.scope.Mode, l.program))
-	if n := l.Count(`select count(*) from events e where not exists (select from webhook_deliveries d where d.event_id = e.id)`); n != 0 {
-		l.t.Errorf("%d events have no delivery", n)
+		group by grain, starts, status, needs_review, currency having sum(n) <> 0 or sum(amount_cents) <> 0`, f.scope.Workspace, f.scope.Mode, f.program))
+	if n := f.Count(`select count(*) from events e where not exists (select from webhook_deliveries d where d.event_id = e.id)`); n != 0 {
+		f.t.Errorf("%d events have no delivery", n)
 	}
 }
 
-func (l *modelFixture) checkOne(c *modelCommission) {
-	l.t.Helper()
-	stored, err := l.Store.Commission(l.t.Context(), c.Scope, c.Program, c.ID)
+// checkOne compares one commission and its rows with the model.
+func (f *modelFixture) checkOne(c *modelCommission) {
+	f.t.Helper()
+	stored, err := f.Store.Commission(f.t.Context(), c.Scope, c.Program, c.ID)
 	if err != nil {
-		l.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	want, got := reflect.ValueOf(inUTC(c.Commission)), reflect.ValueOf(inUTC(stored.Commission))
 	for i := range want.NumField() {
 		if !reflect.DeepEqual(want.Field(i).Interface(), got.Field(i).Interface()) {
-			l.t.Errorf("%s: %s is %+v, want %+v", c.ID, want.Type().Field(i).Name, got.Field(i).Interface(), want.Field(i).Interface())
+			f.t.Errorf("commission %s: the field %s is %+v, want %+v", c.ID, want.Type().Field(i).Name, got.Field(i).Interface(), want.Field(i).Interface())
 		}
 	}
-	checkSameElements(l, "history", c.history, l.Texts(`
+	checkSameElements(f, "history", c.history, f.Texts(`
 		select seq || ': ' || coalesce(from_status || ' ', '') || '→ ' || to_status || ', ' || amount_cents || ', ' || actor || ', ' || coalesce(reason, '')
 		from commission_history where workspace_id = $1 and commission_id = $2`, c.Scope.Workspace, c.ID))
-	checkSameElements(l, "ledger", c.entries, l.Texts(`
+	checkSameElements(f, "ledger", c.entries, f.Texts(`
 		select type || ' ' || amount_cents from ledger_entries
 		where workspace_id = $1 and commission_id = $2 and mode = $3 and participant_id = $4 and partner_id = $5 and currency = $6 and program_id = $7`,
 		c.Scope.Workspace, c.ID, c.Scope.Mode, c.Participant, c.Partner, c.Currency, c.Program))
-	checkSameElements(l, "events", c.events, l.Texts(`
+	checkSameElements(f, "events", c.events, f.Texts(`
 		select (b.body #>> '{data,object,version}') || ': ' || type
 		from events e, lateral (select convert_from(e.body, 'utf8')::jsonb as body) b
 		where workspace_id = $1 and mode = $2 and b.body #>> '{data,object,id}' = $3`, c.Scope.Workspace, c.Scope.Mode, c.ID.String()))
-	checkSameElements(l, "audit log", c.audited, l.AuditActions("commission", c.ID.String()))
+	checkSameElements(f, "audit log", c.audited, f.AuditActions("commission", c.ID.String()))
 }
 
-// checkSameElements compares two lists without regard to their order.
-func checkSameElements(l *modelFixture, what string, want, got []string) {
-	l.t.Helper()
+// checkSameElements checks that two lists have the same elements, in any order.
+func checkSameElements(f *modelFixture, what string, want, got []string) {
+	f.t.Helper()
 	want, got = slices.Sorted(slices.Values(want)), slices.Sorted(slices.Values(got))
 	if !slices.Equal(want, got) {
-		l.t.Errorf("%s:\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		f.t.Errorf("%s: got\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 
-func lines[V comparable](of map[string]V) []string {
-	var nothing V
+// lines returns one line for each entry of m whose value is not the zero value.
+func lines[V comparable](m map[string]V) []string {
+	var zero V
 	var all []string
-	for key, value := range of {
-		if value != nothing {
+	for key, value := range m {
+		if value != zero {
 			all = append(all, fmt.Sprintf("%s: %v", key, value))
 		}
 	}
 	return all
 }
 
-// inUTC returns the commission with all its instants in UTC, as the model has them.
+// inUTC returns the commission with all its times in UTC, as in the model.
 func inUTC(c affiliate.Commission) affiliate.Commission {
 	v := reflect.ValueOf(&c).Elem()
 	for i := range v.NumField() {
@@ -213,47 +216,47 @@ func inUTC(c affiliate.Commission) affiliate.Commission {
 	return c
 }
 
-// Random sequences of moves, each move in its own transaction. The result, the error
-// and the stored state of each must be what the model predicts.
+// The test makes random sequences of moves, each move in its own transaction. The result,
+// the error and the stored state of each move must be equal to the model's prediction.
 func TestMove_FollowsModel(t *testing.T) {
 	t.Parallel()
-	l := newModelFixture(t)
-	participants := []pgtest.Participant{l.participant(), l.participant()}
+	f := newModelFixture(t)
+	participants := []pgtest.Participant{f.participant(), f.participant()}
 	seed := rand.IntN(1 << 30)
 	t.Logf("seed %d", seed)
 	refused := map[affiliate.Reason]int{}
 	for n := range 40 {
 		drawn := commissiontest.Scenarios(25).Example(seed + n)
 		of := participants[n%2]
-		c := l.create(drawn.Initial, of)
+		c := f.create(drawn.Initial, of)
 		for _, step := range drawn.Steps {
 			if step.Move == affiliate.MoveAutoApprove {
-				l.Exec(`update participants set status = $2, erased_at = case when $3 then $4::timestamptz end where id = $1`, of.ID, step.ParticipantStatus, step.ParticipantErased, l.now)
+				f.Exec(`update participants set status = $2, erased_at = case when $3 then $4::timestamptz end where id = $1`, of.ID, step.ParticipantStatus, step.ParticipantErased, f.now)
 			}
-			detail, err := commissionservice.Move(t.Context(), stores.Commission(l.Store), c.transition(step))
+			detail, err := commissionservice.Move(t.Context(), stores.Commission(f.Store), c.transition(step))
 			want := c.apply(step)
 			refused[want]++
 			if reason := pgtest.ReasonOf(t, err); reason != want {
-				t.Fatalf("sequence %d: %+v\nof %+v: %q, want %q", n, step, c.Commission, reason, want)
+				t.Fatalf("sequence %d: the move %+v\nof %+v\nreturned the reason %q, want %q", n, step, c.Commission, reason, want)
 			}
 			if err == nil && !reflect.DeepEqual(inUTC(detail.Commission), inUTC(c.Commission)) {
-				t.Fatalf("sequence %d: %+v\nreturned %+v\nwant     %+v", n, step, detail.Commission, c.Commission)
+				t.Fatalf("sequence %d: the move %+v\nreturned %+v\nwant     %+v", n, step, detail.Commission, c.Commission)
 			}
 		}
 	}
-	l.check()
+	f.check()
 	if refused[""] == 0 || len(refused) < 6 {
-		t.Errorf("the random moves cover too little: %v", refused)
+		t.Errorf("the numbers of moves by reason are %v, want successes and at least 5 different reasons", refused)
 	}
 }
 
-// Several moves in one transaction, of several commissions and sometimes of the same
-// one. The result must be the same as when the moves are made one by one. If one move
-// is refused, all are rolled back.
+// The test makes several moves in one transaction. Some of the moves are of the same
+// commission. The result must be the same as if each move had its own transaction. If one
+// move is refused, all moves must be rolled back.
 func TestMoveTogether_FollowsModel(t *testing.T) {
 	t.Parallel()
-	l := newModelFixture(t)
-	participants := []pgtest.Participant{l.participant(), l.participant()}
+	f := newModelFixture(t)
+	participants := []pgtest.Participant{f.participant(), f.participant()}
 	seed := rand.IntN(1 << 30)
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(uint64(seed), 0)) //nolint:gosec // random test data
@@ -263,7 +266,7 @@ func TestMoveTogether_FollowsModel(t *testing.T) {
 		var steps [][]affiliate.CommissionTransition
 		for i := range 3 {
 			drawn := commissiontest.Scenarios(8).Example(seed + 3*n + i)
-			group, steps = append(group, l.create(drawn.Initial, participants[i%2])), append(steps, drawn.Steps)
+			group, steps = append(group, f.create(drawn.Initial, participants[i%2])), append(steps, drawn.Steps)
 		}
 		for round := range 8 {
 			var moves []affiliate.CommissionTransition
@@ -282,13 +285,13 @@ func TestMoveTogether_FollowsModel(t *testing.T) {
 				}
 			}
 			random.Shuffle(len(moves), func(i, j int) { moves[i], moves[j] = moves[j], moves[i] })
-			// In most transactions every move is legal, so that the test also covers
-			// successful moves.
+			// Leave out most of the moves that would be refused, because one refused move
+			// rolls back the whole transaction.
 			legal := moves[:0:0]
 			for _, move := range moves {
 				c, ok := after[move.Commission]
 				if !ok {
-					c = clone(*l.all[move.Commission])
+					c = clone(*f.all[move.Commission])
 				}
 				reason := c.apply(move)
 				if reason != "" && random.IntN(8) > 0 {
@@ -303,9 +306,9 @@ func TestMoveTogether_FollowsModel(t *testing.T) {
 			if len(legal) == 0 {
 				continue
 			}
-			err := l.Store.MoveTogether(t.Context(), legal...)
+			err := f.Store.MoveTogether(t.Context(), legal...)
 			if reason := pgtest.ReasonOf(t, err); reason != refused {
-				t.Fatalf("%+v: %q, want %q", legal, reason, refused)
+				t.Fatalf("MoveTogether(%+v) returned the reason %q, want %q", legal, reason, refused)
 			}
 			if refused != "" {
 				rolledBack++
@@ -313,29 +316,29 @@ func TestMoveTogether_FollowsModel(t *testing.T) {
 			}
 			moved += len(legal)
 			for id, c := range after {
-				*l.all[id] = c
+				*f.all[id] = c
 			}
 		}
 	}
-	l.check()
+	f.check()
 	if moved < 50 || rolledBack == 0 {
-		t.Errorf("the random moves cover too little: %d moves, %d transactions rolled back", moved, rolledBack)
+		t.Errorf("%d moves were made and %d transactions were rolled back, want at least 50 and 1", moved, rolledBack)
 	}
 }
 
-// clone returns a copy. Appending to the copy does not change the original.
+// clone returns a copy of c. Appending to the slices of the copy does not change c.
 func clone(c modelCommission) modelCommission {
 	c.history, c.entries, c.events, c.audited = slices.Clip(c.history), slices.Clip(c.entries), slices.Clip(c.events), slices.Clip(c.audited)
 	return c
 }
 
 func TestHistoryLedgerAndAuditLog_AreAppendOnly(t *testing.T) {
-	l := newModelFixture(t)
-	born := commissiontest.Scenarios(0).Example(1).Initial
-	c := l.create(born, l.participant())
+	f := newModelFixture(t)
+	initial := commissiontest.Scenarios(0).Example(1).Initial
+	c := f.create(initial, f.participant())
 	for table, key := range map[string]string{"commission_history": "commission_id", "ledger_entries": "commission_id", "audit_log": "resource_id"} {
 		for _, sql := range []string{"update " + table + " set " + key + " = " + key, "delete from " + table} {
-			err := pgx.BeginFunc(t.Context(), l.SQL, func(tx pgx.Tx) error {
+			err := pgx.BeginFunc(t.Context(), f.SQL, func(tx pgx.Tx) error {
 				if _, err := tx.Exec(t.Context(), "set local role tributary_app"); err != nil {
 					t.Fatal(err)
 				}
@@ -343,23 +346,24 @@ func TestHistoryLedgerAndAuditLog_AreAppendOnly(t *testing.T) {
 				return err
 			})
 			if err == nil || !strings.Contains(err.Error(), "permission denied") {
-				t.Errorf("%s: %v", sql, err)
+				t.Errorf("%s returned %v, want the error permission denied", sql, err)
 			}
 		}
 	}
 }
 
-// If the commission and its history were read by two statements, a move between them
-// would show the commission before the move and the history after it.
-func TestCommission_AndItsHistoryAreOfOneInstant(t *testing.T) {
-	l := newModelFixture(t)
-	c := l.create(affiliate.Commission{
+// A commission and its history must be read from one snapshot. If a move commits during
+// the read, the result must not have the commission from before the move together with
+// the history from after the move.
+func TestCommission_AndItsHistoryAreFromOneSnapshot(t *testing.T) {
+	f := newModelFixture(t)
+	c := f.create(affiliate.Commission{
 		Status: affiliate.CommissionPending, Type: affiliate.Flat, FlatCents: new(int64), EventType: affiliate.Purchase, Currency: "EUR", SaleCurrency: "EUR",
-		ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, Version: 1, CreatedAt: l.now, UpdatedAt: l.now,
-	}, l.participant())
+		ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, Version: 1, CreatedAt: f.now, UpdatedAt: f.now,
+	}, f.participant())
 	// The store has one connection. Its statements are prepared before the table is
 	// locked.
-	store := l.Store.WithTracer(t, l.URL, nil)
+	store := f.Store.WithTracer(t, f.URL, nil)
 	if _, err := store.Commission(t.Context(), c.Scope, c.Program, c.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -368,7 +372,7 @@ func TestCommission_AndItsHistoryAreOfOneInstant(t *testing.T) {
 		err    error
 	}
 	results := make(chan read, 1)
-	err := pgx.BeginFunc(t.Context(), l.SQL, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(t.Context(), f.SQL, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), `lock table commission_history in access exclusive mode`); err != nil {
 			return err
 		}
@@ -376,14 +380,14 @@ func TestCommission_AndItsHistoryAreOfOneInstant(t *testing.T) {
 			detail, err := store.Commission(t.Context(), c.Scope, c.Program, c.ID)
 			results <- read{detail, err}
 		}()
-		for l.Count(`select count(*) from pg_locks where database = (select oid from pg_database where datname = current_database()) and not granted`) == 0 {
+		for f.Count(`select count(*) from pg_locks where database = (select oid from pg_database where datname = current_database()) and not granted`) == 0 {
 		}
 		if _, err := tx.Exec(t.Context(), `update commissions set status = 'rejected', version = 2 where id = $1`, c.ID); err != nil {
 			return err
 		}
 		_, err := tx.Exec(t.Context(), `
 			insert into commission_history (workspace_id, commission_id, seq, at, actor, from_status, to_status, amount_cents)
-			values ($1, $2, 2, $3, 'system', 'pending', 'rejected', 0)`, c.Scope.Workspace, c.ID, l.now)
+			values ($1, $2, 2, $3, 'system', 'pending', 'rejected', 0)`, c.Scope.Workspace, c.ID, f.now)
 		return err
 	})
 	if err != nil {
@@ -394,6 +398,6 @@ func TestCommission_AndItsHistoryAreOfOneInstant(t *testing.T) {
 		t.Fatal(got.err)
 	}
 	if last := got.detail.History[len(got.detail.History)-1]; last.To != got.detail.Status || len(got.detail.History) != got.detail.Version {
-		t.Errorf("%s at version %d, and its history ends with %s after %d lines", got.detail.Status, got.detail.Version, last.To, len(got.detail.History))
+		t.Errorf("the commission is %s in version %d, but its history has %d entries and ends with %s", got.detail.Status, got.detail.Version, len(got.detail.History), last.To)
 	}
 }

@@ -13,19 +13,21 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// The numbers of rows are large enough that Postgres prefers an index because of its
-// cost. ownRows are in the fixture's workspace, one in ten of them in its programme.
-// otherRows are in each of two other scopes.
+// The numbers of rows are so large that the use of an index is cheaper than a scan of the
+// table.
 const (
-	ownRows   = 11_000
+	// ownRows is the number of commissions in the fixture's scope. A tenth of them is in
+	// the fixture's programme.
+	ownRows = 11_000
+	// otherRows is the number of commissions in each of two other scopes.
 	otherRows = 20_000
 )
 
 func newLargeCommissionFixture(t *testing.T) *commissionFixture {
 	t.Helper()
 	f := newCommissionFixture(t)
-	// Foreign keys are disabled because the rows that they refer to do not matter
-	// here.
+	// Disable foreign keys, so that the fixture does not need the rows that they refer
+	// to.
 	f.exec(`set session_replication_role = replica`)
 	f.exec(`
 		insert into users (id, kind, email, password_hash, name, created_at)
@@ -97,23 +99,24 @@ func (f *commissionFixture) exportPlan(sql postgres.CommissionSQL) string {
 	return f.plan(sql.Export, sql.ExportArgs...)
 }
 
+// checkPlan checks that the plan contains all texts of has and none of hasNot.
 func (f *commissionFixture) checkPlan(what, explained string, has, hasNot []string) {
 	f.t.Helper()
 	// The plan on one line, so that a test can look for a node followed by its child.
 	plan := strings.Join(strings.Fields(explained), " ")
 	for _, part := range has {
 		if !strings.Contains(plan, part) {
-			f.t.Errorf("%s: no %q in\n%s", what, part, explained)
+			f.t.Errorf("%s: the plan does not contain %q\n%s", what, part, explained)
 		}
 	}
 	for _, part := range hasNot {
 		if strings.Contains(plan, part) {
-			f.t.Errorf("%s: %q in\n%s", what, part, explained)
+			f.t.Errorf("%s: the plan contains %q\n%s", what, part, explained)
 		}
 	}
 }
 
-// The checks share one fixture because it takes long to fill.
+// The checks share one fixture, because its creation takes a long time.
 func TestCommissions_PlansAndTotals(t *testing.T) {
 	t.Parallel()
 	f := newLargeCommissionFixture(t)
@@ -125,7 +128,7 @@ func TestCommissions_PlansAndTotals(t *testing.T) {
 func checkCommissionPlans(t *testing.T, f *commissionFixture) {
 	t.Helper()
 	yes := true
-	// Nine days from noon to noon, so that the first and the last day are incomplete.
+	// The period starts and ends at noon, so the first and the last day are incomplete.
 	from, before := f.now.AddDate(0, 0, -9), f.now
 	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
 	oldest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: true}
@@ -144,10 +147,10 @@ func checkCommissionPlans(t *testing.T, f *commissionFixture) {
 		filter affiliate.CommissionFilter
 		order  affiliate.CommissionOrder
 		page   affiliate.Page
-		has    []string
-		hasNot []string
-		total  []string
-		stats  []string
+		has    []string // texts that the plan of the page must contain
+		hasNot []string // texts that the plan of the page must not contain
+		total  []string // texts that the plan of the total must contain
+		stats  []string // texts that the plan of the stats must contain
 	}{
 		{
 			"default",
@@ -256,30 +259,31 @@ func checkCommissionPlans(t *testing.T, f *commissionFixture) {
 		f.checkPlan(c.name+", total", f.plan(sql.Total, sql.TotalArgs...), c.total, scans)
 		f.checkPlan(c.name+", stats", f.plan(sql.Stats, sql.StatsArgs...), c.stats, scans)
 		if c.filter.Search != "" {
-			found := slices.DeleteFunc(slices.Clone(c.total), func(index string) bool { return !strings.HasPrefix(index, "commissions_") })
-			f.checkPlan(c.name+", export", f.plan(sql.Export, sql.ExportArgs...), found, []string{"Seq Scan on commissions", "commissions_by_age"})
+			indexes := slices.DeleteFunc(slices.Clone(c.total), func(index string) bool { return !strings.HasPrefix(index, "commissions_") })
+			f.checkPlan(c.name+", export", f.plan(sql.Export, sql.ExportArgs...), indexes, []string{"Seq Scan on commissions", "commissions_by_age"})
 			continue
 		}
-		// An export reads all matching rows, in any way except by a scan of the table.
+		// An export reads all matching rows. It may use any plan without a scan of the
+		// whole table.
 		f.checkPlan(c.name+", export", f.exportPlan(sql), nil, scans)
 	}
 
-	// A deep page skips less than a day's rows.
+	// A deep page must skip fewer rows than a day has.
 	sql, err := f.store.CommissionSQL(t.Context(), f.scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 400, Size: 20})
 	if offset, ok := sql.PageArgs[len(sql.PageArgs)-1].(int64); err != nil || !ok || offset >= 24*60 {
-		t.Errorf("a deep page skips %d rows, %v", offset, err)
+		t.Errorf("a deep page skips %d rows, %v, want fewer than %d", offset, err, 24*60)
 	}
 
-	// An export must return its first row before it has read the last one.
+	// An export must return its first row before it has read the last row, so the plan
+	// must not sort.
 	sql, err = f.store.CommissionSQL(t.Context(), f.scope, affiliate.CommissionFilter{}, newest, first)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.checkPlan("export of everything", f.exportPlan(sql), []string{"Index Scan using commissions_by_age on commissions c"}, []string{"Sort"})
 
-	// If half of the workspace matches the prefix, a scan in the order of the list is
-	// cheaper than the search indexes. The page must not sort rows that it does not
-	// show.
+	// All commissions match this search. An index in the order of the list is then
+	// cheaper than the indexes for searches. The plan must not sort all matching rows.
 	sql, err = f.store.CommissionSQL(t.Context(), f.scope, affiliate.CommissionFilter{Search: "order"}, newest, first)
 	if err != nil {
 		t.Fatal(err)
@@ -299,11 +303,11 @@ func checkCommissionTotals(t *testing.T, f *commissionFixture) {
 	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
 	items, total, err := f.store.Commissions(t.Context(), f.scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != affiliate.MaxSearchTotal+1 || len(items) != 20 {
-		t.Fatalf("%d items, total %d, %v", len(items), total, err)
+		t.Fatalf("the search returned %d items and the total %d, %v, want 20 and %d", len(items), total, err, affiliate.MaxSearchTotal+1)
 	}
 	all, exact, err := f.store.Commissions(t.Context(), f.scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || exact <= affiliate.MaxSearchTotal || exact != int64(f.count(`select count(*) from commissions where workspace_id = $1 and mode = 'live'`, f.scope.Workspace)) {
-		t.Fatalf("total %d, %v", exact, err)
+		t.Fatalf("the total without a search is %d, %v, want the number of rows", exact, err)
 	}
 	for i := range all {
 		if all[i].ID != items[i].ID {
@@ -312,11 +316,11 @@ func checkCommissionTotals(t *testing.T, f *commissionFixture) {
 	}
 	_, beyond, err := f.store.Commissions(t.Context(), f.scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 2000, Size: 100})
 	if err != nil || beyond != affiliate.MaxSearchTotal+1 {
-		t.Errorf("page after the end: total %d, %v", beyond, err)
+		t.Errorf("a page after the end has the total %d, %v, want %d", beyond, err, affiliate.MaxSearchTotal+1)
 	}
 }
 
-// checkPendingPlans must run last because it changes the plan mode of the connection.
+// checkPendingPlans must run last, because it changes plan_cache_mode of the connection.
 func checkPendingPlans(t *testing.T, f *commissionFixture) {
 	t.Helper()
 	var participant affiliate.ParticipantID
@@ -337,8 +341,8 @@ func checkPendingPlans(t *testing.T, f *commissionFixture) {
 			"after": f.now.AddDate(0, -1, 0), "after_id": affiliate.CommissionID{}, "since": f.now,
 			"code": "participant_suspended", "limit": postgres.ReviewChunk,
 		})
-		// The plan continues from where the previous chunk ended. It may sort the rows
-		// of one chunk.
+		// A chunk must start where the previous chunk ended, without reading the earlier
+		// rows again.
 		f.checkPlan(mode, plan, []string{"commissions_by_partner_status", "ROW(created_at, id) >", "commission_history_pkey"}, []string{"Seq Scan"})
 	}
 }

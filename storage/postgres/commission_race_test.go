@@ -17,12 +17,12 @@ func isRefusal(err error, reason affiliate.Reason) bool {
 	return errors.As(err, &refusal) && refusal.Reason == reason
 }
 
-// checkTotals compares the stored counts, ledger entries and balances with the
+// checkTotals compares the stored counters, ledger entries and balances with the
 // commissions.
 func (f *commissionFixture) checkTotals() {
 	f.t.Helper()
 	const counts = `
-		with kept as (
+		with stored as (
 			select workspace_id, mode, grain, starts, program_id, status, needs_review, currency, sum(n) as n, sum(amount_cents) as cents
 			from commission_counts
 			group by 1, 2, 3, 4, 5, 6, 7, 8 having sum(n) <> 0 or sum(amount_cents) <> 0
@@ -35,9 +35,9 @@ func (f *commissionFixture) checkTotals() {
 				('day', (c.created_at at time zone 'UTC')::date)) as g (grain, starts)
 			group by 1, 2, 3, 4, 5, 6, 7, 8
 		)
-		select count(*) from ((table kept except table real) union all (table real except table kept)) d`
+		select count(*) from ((table stored except table real) union all (table real except table stored)) d`
 	if n := f.count(counts); n != 0 {
-		f.t.Errorf("%d groups have wrong counts", n)
+		f.t.Errorf("%d counters differ from the numbers of commissions, want 0", n)
 	}
 	const ledger = `
 		with owed as (
@@ -52,17 +52,18 @@ func (f *commissionFixture) checkTotals() {
 			(table owed except table entries) union all (table entries except table owed)
 			union all (table entries except table balances) union all (table balances except table entries)) d`
 	if n := f.count(ledger); n != 0 {
-		f.t.Errorf("%d balances differ from the amounts owed", n)
+		f.t.Errorf("%d sums of ledger entries or balances differ from the owed amounts, want 0", n)
 	}
-	const each = `
+	const commissions = `
 		select count(*) from commissions c
 		where (case when status in ('approved', 'paid') then amount_cents else 0 end) <>
 			(select coalesce(sum(amount_cents), 0) from ledger_entries e where e.workspace_id = c.workspace_id and e.commission_id = c.id)`
-	if n := f.count(each); n != 0 {
-		f.t.Errorf("%d commissions have ledger entries that do not sum to the amount owed", n)
+	if n := f.count(commissions); n != 0 {
+		f.t.Errorf("%d commissions have ledger entries that do not sum to the owed amount, want 0", n)
 	}
 }
 
+// move makes a move of a commission. The actor is a new user.
 func (f *commissionFixture) move(c affiliate.Commission, t affiliate.CommissionTransition) error {
 	by := affiliate.NewID[affiliate.User](f.now)
 	t.Scope, t.Program, t.Commission, t.At, t.Actor = c.Scope, c.Program, c.ID, f.now, affiliate.Actor{User: &by}
@@ -70,8 +71,9 @@ func (f *commissionFixture) move(c affiliate.Commission, t affiliate.CommissionT
 	return err
 }
 
-// race runs each attempt n times, all at once. It returns, for each attempt, how often
-// it succeeded. The test fails if an attempt fails for another than the given reasons.
+// race runs each attempt n times, all at the same time. It returns for each attempt how
+// often it succeeded. The test fails if an attempt fails for a reason that is not in
+// reasons.
 func (f *commissionFixture) race(n int, reasons []affiliate.Reason, attempts ...func() error) []int {
 	f.t.Helper()
 	start, successes := make(chan struct{}), make([]int, len(attempts))
@@ -93,7 +95,7 @@ func (f *commissionFixture) race(n int, reasons []affiliate.Reason, attempts ...
 						return
 					}
 				}
-				f.t.Error(err)
+				f.t.Errorf("attempt %d failed with %v, want one of the reasons %v", i, err, reasons)
 			})
 		}
 	}
@@ -112,7 +114,7 @@ func (f *commissionFixture) checkTrace(c affiliate.Commission, moves int) {
 		"versions":        f.count(`select version - 1 from commissions where id = $1`, c.ID),
 	} {
 		if n != moves {
-			f.t.Errorf("%d moves, but %d %s", moves, n, what)
+			f.t.Errorf("after %d moves, the commission has %d %s", moves, n, what)
 		}
 	}
 }
@@ -123,7 +125,7 @@ func TestMove_ConcurrentMovesHaveOneWinner(t *testing.T) {
 	participant, partner := f.participant(affiliate.ParticipantApproved, false)
 	later, reason := f.now.Add(time.Hour), "trusted"
 	held := func(c *affiliate.Commission) { c.HoldUntil, c.AutoApproveAt = &later, &later }
-	over := []affiliate.Reason{affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal}
+	endedReasons := []affiliate.Reason{affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionTerminal}
 	approve := affiliate.CommissionTransition{Move: affiliate.MoveApprove}
 	override := affiliate.CommissionTransition{Move: affiliate.MoveOverride, Reason: &reason}
 	reject := affiliate.CommissionTransition{Move: affiliate.MoveReject}
@@ -140,31 +142,31 @@ func TestMove_ConcurrentMovesHaveOneWinner(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			commission := f.commission(participant, partner, c.change)
-			successes := f.race(c.n, over,
+			successes := f.race(c.n, endedReasons,
 				func() error { return f.move(commission, c.first) },
 				func() error { return f.move(commission, reject) })
-			// An approved commission can still be rejected, so exactly one reject
+			// An approved commission can still be rejected, so exactly one rejection
 			// succeeds.
 			if successes[0] > 1 || successes[1] != 1 {
-				t.Errorf("%v succeeded", successes)
+				t.Errorf("the numbers of successes are %v, want at most 1 and exactly 1", successes)
 			}
 			f.checkTrace(commission, successes[0]+successes[1])
 		})
 	}
 	t.Run("approve and approve", func(t *testing.T) {
 		commission := f.commission(participant, partner, nil)
-		if successes := f.race(50, over, func() error { return f.move(commission, approve) }); successes[0] != 1 {
-			t.Errorf("%v succeeded", successes)
+		if successes := f.race(50, endedReasons, func() error { return f.move(commission, approve) }); successes[0] != 1 {
+			t.Errorf("%d approvals succeeded, want 1", successes[0])
 		}
 		f.checkTrace(commission, 1)
 		if n := f.count(`select count(*) from ledger_entries where commission_id = $1 and amount_cents = 200`, commission.ID); n != 1 {
-			t.Errorf("%d ledger entries, want 1", n)
+			t.Errorf("the commission has %d ledger entries of 200 cents, want 1", n)
 		}
 	})
 	t.Run("approve and sweep", func(t *testing.T) {
 		for range 10 {
 			commission := f.commission(participant, partner, nil)
-			f.race(3, over,
+			f.race(3, endedReasons,
 				func() error { return f.move(commission, approve) },
 				func() error {
 					sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.store), f.now, 10)
@@ -175,21 +177,21 @@ func TestMove_ConcurrentMovesHaveOneWinner(t *testing.T) {
 	})
 	t.Run("clear the flag and approve", func(t *testing.T) {
 		commission := f.commission(participant, partner, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"x"} })
-		successes := f.race(10, append(over, affiliate.ReasonCommissionNotFlagged),
+		successes := f.race(10, append(endedReasons, affiliate.ReasonCommissionNotFlagged),
 			func() error { return f.move(commission, clearFlag) },
 			func() error { return f.move(commission, approve) })
 		if successes[0] > 1 || successes[1] != 1 {
-			t.Errorf("%v succeeded", successes)
+			t.Errorf("the numbers of successes are %v, want at most 1 and exactly 1", successes)
 		}
 		events := f.count(`select count(*) from events where convert_from(body, 'utf8')::jsonb #>> '{data,object,id}' = $1::text and type in ('commission.updated', 'commission.approved')`, commission.ID.String())
 		if events != successes[0]+successes[1] {
-			t.Errorf("%d events for %v moves", events, successes)
+			t.Errorf("%d events were created for the moves %v, want one per move", events, successes)
 		}
 	})
 	f.checkTotals()
 }
 
-// After random moves by several goroutines, the counts and balances must match the
+// After random moves by several goroutines, the counters and balances must match the
 // commissions.
 func TestMove_KeepsCountsAndBalancesConsistent(t *testing.T) {
 	t.Parallel()
@@ -236,7 +238,7 @@ func TestMove_KeepsCountsAndBalancesConsistent(t *testing.T) {
 					made[move.Move]++
 					lock.Unlock()
 				case !errors.As(err, &refusal):
-					t.Error(err)
+					t.Errorf("the move %s failed with %v, want success or a refusal", move.Move, err)
 				}
 			}
 		})
@@ -256,5 +258,5 @@ func TestMove_KeepsCountsAndBalancesConsistent(t *testing.T) {
 		}
 		now = append(now, detail.Commission)
 	}
-	f.checkStats("after all", affiliate.CommissionFilter{}, now)
+	f.checkStats("after all moves", affiliate.CommissionFilter{}, now)
 }

@@ -67,6 +67,7 @@ func (f *commissionFixture) subscribeToEverything() {
 	f.exec(insertFullSubscription, f.scope.Workspace, f.scope.Mode, f.now)
 }
 
+// row inserts a row into a table.
 func (f *commissionFixture) row(table string, values map[string]any) {
 	f.t.Helper()
 	var columns, places []string
@@ -86,7 +87,8 @@ func (f *commissionFixture) count(sql string, args ...any) (n int) {
 	return n
 }
 
-func (f *commissionFixture) participant(standing affiliate.ParticipantStatus, erased bool) (affiliate.ParticipantID, affiliate.UserID) {
+// participant creates a user and a participant with the given status.
+func (f *commissionFixture) participant(status affiliate.ParticipantStatus, erased bool) (affiliate.ParticipantID, affiliate.UserID) {
 	f.t.Helper()
 	id, user := affiliate.NewID[affiliate.Participant](f.now), affiliate.NewID[affiliate.User](f.now)
 	f.row("users", map[string]any{
@@ -98,14 +100,14 @@ func (f *commissionFixture) participant(standing affiliate.ParticipantStatus, er
 	}
 	f.row("participants", map[string]any{
 		"workspace_id": f.scope.Workspace, "id": id, "program_id": f.program, "mode": f.scope.Mode, "partner_id": user,
-		"partner_name": "Paula", "partner_email": user.String() + "@example.com", "status": standing,
+		"partner_name": "Paula", "partner_email": user.String() + "@example.com", "status": status,
 		"referral_code": id.String(), "application_answers": "{}", "applied_at": f.now, "created_at": f.now, "updated_at": f.now, "erased_at": erasedAt,
 	})
 	return id, user
 }
 
-// commission stores a pending commission that is due for approval. change can modify it
-// before.
+// commission stores a pending commission that is due for approval. change can modify the
+// commission before it is stored.
 func (f *commissionFixture) commission(participant affiliate.ParticipantID, partner affiliate.UserID, change func(*affiliate.Commission)) affiliate.Commission {
 	f.t.Helper()
 	rate := int64(2000)
@@ -159,11 +161,12 @@ func TestCommission_RoundTripsEveryField(t *testing.T) {
 		c.Payout = payoutRef(f.now)
 		c.Version = 7
 	})
-	// Every field is set, so that a column that is neither written nor read shows up.
+	// Check that every field is set. Otherwise the test would not detect a field that is
+	// neither written nor read.
 	v := reflect.ValueOf(written)
 	for i := range v.NumField() {
 		if name := v.Type().Field(i).Name; v.Field(i).IsZero() && name != "FlatCents" {
-			t.Errorf("%s is not covered", name)
+			t.Errorf("the test does not set the field %s", name)
 		}
 	}
 	read, err := f.store.Commission(t.Context(), f.scope, f.program, written.ID)
@@ -181,34 +184,34 @@ func TestCommission_RoundTripsEveryField(t *testing.T) {
 			gv.Field(i).Set(reflect.ValueOf(&utc))
 		}
 		if want := v.Field(i).Interface(); !reflect.DeepEqual(gv.Field(i).Interface(), want) {
-			t.Errorf("%s is %v, want %v", gv.Type().Field(i).Name, gv.Field(i).Interface(), want)
+			t.Errorf("the field %s is %v, want %v", gv.Type().Field(i).Name, gv.Field(i).Interface(), want)
 		}
 	}
 	if read.ProgramName != "Prog" || read.PartnerName != "Paula" || read.PartnerEmail != partner.String()+"@example.com" {
-		t.Errorf("names: %q %q %q", read.ProgramName, read.PartnerName, read.PartnerEmail)
+		t.Errorf("the names and the address are %q, %q and %q, want Prog, Paula and the partner's address", read.ProgramName, read.PartnerName, read.PartnerEmail)
 	}
 	if a := read.Attribution; a.Method == nil || *a.Method != "click" || a.ReasonCode != "CLICK_MATCHED" || a.Explanation != "A click." || a.ClickedAt == nil || a.ExpiresAt != nil {
-		t.Errorf("attribution: %+v", a)
+		t.Errorf("the attribution is %+v, want the method click with a click time and no expiry", a)
 	}
 	if len(read.History) != 1 || read.History[0].From != nil || read.History[0].To != affiliate.CommissionPending || read.History[0].Actor != "system" {
-		t.Errorf("history: %+v", read.History)
+		t.Errorf("the history is %+v, want one entry to pending by the system", read.History)
 	}
 }
 
-// The SQL conditions of the sweep and the domain's rule in Go must agree for every
-// combination of states.
-func TestApproveDue_ApprovesWhatTheDomainCallsDue(t *testing.T) {
+// ApproveDue selects commissions with SQL conditions. These conditions must have the same
+// result as Commission.DueForApproval for every combination of states.
+func TestApproveDue_AgreesWithDueForApproval(t *testing.T) {
 	t.Parallel()
 	f := newCommissionFixture(t)
 	before, later := f.now.Add(-time.Millisecond), f.now.Add(time.Millisecond)
 	instants := []*time.Time{nil, &before, &f.now, &later}
-	type standing struct {
+	type participantState struct {
 		status affiliate.ParticipantStatus
 		erased bool
 	}
 	want := map[affiliate.CommissionID]bool{}
 	total := 0
-	for _, s := range []standing{
+	for _, s := range []participantState{
 		{affiliate.ParticipantApproved, false},
 		{affiliate.ParticipantApproved, true},
 		{affiliate.ParticipantPending, false},
@@ -224,7 +227,7 @@ func TestApproveDue_ApprovesWhatTheDomainCallsDue(t *testing.T) {
 					for _, dispute := range []affiliate.DisputeStatus{affiliate.DisputeNone, affiliate.DisputeOpen, affiliate.DisputeWon} {
 						for _, flagged := range []bool{false, true} {
 							if status != affiliate.CommissionPending && (flagged || dispute != affiliate.DisputeNone) {
-								continue // the status alone decides
+								continue // only the status matters
 							}
 							c := f.commission(participant, partner, func(c *affiliate.Commission) {
 								c.Status, c.AutoApproveAt, c.HoldUntil, c.Dispute, c.NeedsReview = status, due, hold, dispute, flagged
@@ -241,29 +244,29 @@ func TestApproveDue_ApprovesWhatTheDomainCallsDue(t *testing.T) {
 	}
 	sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.store), f.now, total)
 	if err != nil || sweep.Approved != len(want) || sweep.Failed != 0 || len(want) == 0 {
-		t.Fatalf("%+v %v, want %d of %d approved", sweep, err, len(want), total)
+		t.Fatalf("ApproveDue returned %+v, %v, want %d approved of %d", sweep, err, len(want), total)
 	}
 	rows, _ := f.owner.Query(t.Context(), `select commission_id from commission_history where seq = 2 and to_status = 'approved' and actor = 'system'`)
 	approved, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
 	if err != nil || len(approved) != len(want) {
-		t.Fatal(len(approved), err)
+		t.Fatalf("%d commissions have a history entry of the approval, %v, want %d", len(approved), err, len(want))
 	}
 	for _, id := range approved {
 		if !want[id] {
-			t.Errorf("%s was not due", id)
+			t.Errorf("commission %s was approved, but was not due", id)
 		}
 	}
 	if n := f.count(`select count(*) from commissions where status = 'approved' and approved_by = 'system' and version = 2 and approved_at = $1 and updated_at = $1`, f.now); n != len(want) {
-		t.Errorf("%d rows are approved by the system, want %d", n, len(want))
+		t.Errorf("%d commissions are approved by the system in version 2, want %d", n, len(want))
 	}
 	if n := f.count(`select count(*) from events where type = 'commission.approved'`); n != len(want) {
-		t.Errorf("%d events, want %d", n, len(want))
+		t.Errorf("%d events commission.approved were created, want %d", n, len(want))
 	}
 	if n := f.count(`select count(*) from audit_log`); n != 0 {
-		t.Errorf("%d audit records of automatic approvals, want none", n)
+		t.Errorf("the audit log has %d entries of automatic approvals, want 0", n)
 	}
 	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.store), f.now, total); err != nil || sweep != (affiliate.CommissionSweep{}) {
-		t.Errorf("a second sweep: %+v %v", sweep, err)
+		t.Errorf("a second sweep returned %+v, %v, want no approvals", sweep, err)
 	}
 }
 
@@ -276,8 +279,8 @@ func TestApproveDue_IsLimitedAndContinuesAfterFailures(t *testing.T) {
 			c.AutoApproveAt = &due
 		})
 		if i < 4 {
-			// The four oldest cannot be approved: a history entry with their next
-			// version exists.
+			// The four oldest commissions cannot be approved, because a history entry
+			// with their next version already exists.
 			f.row("commission_history", map[string]any{
 				"workspace_id": f.scope.Workspace, "commission_id": c.ID, "seq": 2, "at": f.now, "actor": "x", "to_status": "x", "amount_cents": 1,
 			})
@@ -286,17 +289,17 @@ func TestApproveDue_IsLimitedAndContinuesAfterFailures(t *testing.T) {
 	for i, want := range []affiliate.CommissionSweep{{Approved: 3, Failed: 4}, {Approved: 3, Failed: 4}, {Approved: 2, Failed: 4}, {Failed: 4}} {
 		got, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.store), f.now, 3)
 		if err != nil || got.FirstFailure == nil {
-			t.Fatalf("sweep %d: %+v %v", i, got, err)
+			t.Fatalf("sweep %d returned %+v, %v, want a first failure", i, got, err)
 		}
 		if got.FirstFailure = nil; got != want {
-			t.Errorf("sweep %d: %+v, want %+v", i, got, want)
+			t.Errorf("sweep %d returned %+v, want %+v", i, got, want)
 		}
 	}
 	if n := f.count(`select count(*) from commissions where status = 'pending'`); n != 4 {
-		t.Errorf("%d are still pending, want the four that fail", n)
+		t.Errorf("%d commissions are still pending, want the 4 that fail", n)
 	}
 	if n := f.count(`select count(*) from events`); n != 8 {
-		t.Errorf("%d events, want 8, none of them from a rolled back move", n)
+		t.Errorf("%d events were created, want 8, because rolled back moves have no event", n)
 	}
 }
 
@@ -319,13 +322,13 @@ func TestApproveDue_ParallelSweepsApproveOnce(t *testing.T) {
 			defer lock.Unlock()
 			approved += sweep.Approved
 			if err != nil || sweep.Failed > 0 {
-				t.Errorf("%+v %v", sweep, err)
+				t.Errorf("a sweep returned %+v, %v, want no failure", sweep, err)
 			}
 		})
 	}
 	group.Wait()
 	if approved != rows {
-		t.Errorf("%d approved, want %d", approved, rows)
+		t.Errorf("the sweeps approved %d commissions in total, want %d", approved, rows)
 	}
 	for _, sql := range []string{
 		`select count(*) from commissions where status = 'approved' and version = 2`,
@@ -334,7 +337,7 @@ func TestApproveDue_ParallelSweepsApproveOnce(t *testing.T) {
 		`select count(*) from webhook_deliveries`,
 	} {
 		if n := f.count(sql); n != rows {
-			t.Errorf("%s: %d, want %d", sql, n, rows)
+			t.Errorf("%s = %d, want %d", sql, n, rows)
 		}
 	}
 }
@@ -353,26 +356,27 @@ func TestApproveDue_SkipsLockedCommissions(t *testing.T) {
 	}
 	sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.store), f.now, 10)
 	if err != nil || sweep.Approved != 1 || sweep.Skipped != 1 {
-		t.Errorf("%+v %v, want one approved and one skipped", sweep, err)
+		t.Errorf("with one locked commission, a sweep returned %+v, %v, want one approved and one skipped", sweep, err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.store), f.now, 10); err != nil || sweep.Approved != 1 {
-		t.Errorf("%+v %v, want the other approved", sweep, err)
+		t.Errorf("after the lock was released, a sweep returned %+v, %v, want one approved", sweep, err)
 	}
 }
 
 func TestProgramScope_FindsProgrammeOfAnyWorkspace(t *testing.T) {
 	f := newCommissionFixture(t)
 	if scope, err := f.store.ProgramScope(t.Context(), f.program); err != nil || scope != f.scope {
-		t.Errorf("%v %v", scope, err)
+		t.Errorf("ProgramScope returned %v, %v, want %v", scope, err, f.scope)
 	}
 	if _, err := f.store.ProgramScope(t.Context(), affiliate.NewID[affiliate.Program](f.now)); !errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
-		t.Errorf("%v", err)
+		t.Errorf("ProgramScope of an unknown programme returned %v, want the reason %s", err, affiliate.ReasonNotFound)
 	}
 }
 
+// payoutRef returns a pointer to a new payout id.
 func payoutRef(at time.Time) *affiliate.PayoutID {
 	id := affiliate.NewID[affiliate.Payout](at)
 	return &id

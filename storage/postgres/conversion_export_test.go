@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Statements whose plans are checked.
+// Statements whose query plans the tests check.
 const (
 	SelectClicksSQL    = selectClicks
 	StoredAwaitedSQL   = selectStoredAwaited
@@ -38,8 +38,8 @@ func (s *Store) WaitingReports() int {
 	return len(s.recorder.waiting)
 }
 
-// WithTracer returns a store with one connection to the same database, whose queries
-// are reported to a tracer.
+// WithTracer returns a store with one connection to the database at url. The tracer
+// receives the queries of this store.
 func (s *Store) WithTracer(t *testing.T, url string, tracer pgx.QueryTracer) *Store {
 	t.Helper()
 	return s.with(t, url, func(config *pgxpool.Config) {
@@ -48,7 +48,7 @@ func (s *Store) WithTracer(t *testing.T, url string, tracer pgx.QueryTracer) *St
 	})
 }
 
-// WithDialer returns a store of the same database that connects through dial.
+// WithDialer returns a store for the database at url that opens connections with dial.
 func (s *Store) WithDialer(t *testing.T, url string, dial pgconn.DialFunc) *Store {
 	t.Helper()
 	return s.with(t, url, func(config *pgxpool.Config) { config.ConnConfig.DialFunc = dial })

@@ -6,7 +6,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// DropExpiredKeysSQL is a statement whose plan is checked.
+// DropExpiredKeysSQL is a statement whose query plan a test checks.
 const DropExpiredKeysSQL = dropExpiredKeys
 
 // ConversionListSQL returns the two statements of a list and the arguments of both.

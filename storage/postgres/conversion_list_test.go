@@ -16,8 +16,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// conversionFixture is a workspace with conversions of two programmes that have ten
-// participants each. The other mode of the workspace and another workspace have
+// conversionFixture is a workspace with conversions of two programmes. Each programme has
+// ten participants. The other mode of the workspace and another workspace have
 // conversions too.
 type conversionFixture struct {
 	*pgtest.Fixture
@@ -26,10 +26,9 @@ type conversionFixture struct {
 	participants []affiliate.ParticipantID
 }
 
-// newConversionFixture stores conversions. The parameter rows is their number in the
-// fixture's scope; each other scope gets a third of it. The newest is at salesDay, the
-// others follow at intervals of step. One in 20 is not attributed, and one in 10 is a
-// lead.
+// newConversionFixture stores rows conversions in the fixture's scope and a third as many
+// in each other scope. The newest conversion is at salesDay. Each following conversion is
+// older by step. One in 20 conversions is not attributed, and one in 10 is a lead.
 func newConversionFixture(t *testing.T, rows int, step time.Duration) *conversionFixture {
 	t.Helper()
 	f := &conversionFixture{}
@@ -38,9 +37,9 @@ func newConversionFixture(t *testing.T, rows int, step time.Duration) *conversio
 		workspace := f.NewWorkspace()
 		for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
 			scope, own := affiliate.Scope{Workspace: workspace, Mode: mode}, n == 0 && mode == affiliate.ModeLive
-			some := rows / 3
+			count := rows / 3
 			if own {
-				some = rows
+				count = rows
 			}
 			programs := []affiliate.ProgramID{f.NewProgram(scope), f.NewProgram(scope)}
 			var participants []affiliate.ParticipantID
@@ -56,7 +55,7 @@ func newConversionFixture(t *testing.T, rows int, step time.Duration) *conversio
 					case when n % 20 = 0 then 'CLICK_UNKNOWN' else 'CLICK_MATCHED' end, gen_random_uuid(),
 					case when n % 20 <> 0 then ($3::uuid[])[1 + n % 2] end, case when n % 20 <> 0 then ($4::uuid[])[1 + n % 20] end,
 					'{}', false, 0, '[]', 1
-				from generate_series(0, $6::integer - 1) n`, workspace, mode, programs, participants, salesDay, some, step)
+				from generate_series(0, $6::integer - 1) n`, workspace, mode, programs, participants, salesDay, count, step)
 			if own {
 				f.scope, f.programs, f.participants = scope, programs, participants
 			}
@@ -119,42 +118,43 @@ func TestConversions_ReadIndexes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			list, count, args := postgres.ConversionListSQL(f.scope, c.filter, c.page)
 			page := inOneLine(f.plan(list, args))
-			// The keys of the page come from the index alone, in order.
+			// The plan must read the keys of the page from the index alone and in order.
 			want := "Limit -> Index Only Scan using " + c.index
 			if c.index == "conversions_external" {
 				want = "Index Scan using " + c.index
 			}
 			if !strings.Contains(page, want) || strings.Contains(page, "Seq Scan") {
-				t.Errorf("plan of the page: no %q in %s", want, page)
+				t.Errorf("the plan of the page does not contain %q, or it contains Seq Scan: %s", want, page)
 			}
 			for _, other := range []string{"conversions_pkey", "attribution_decisions_pkey", "commissions_decision"} {
 				if !strings.Contains(page, other) {
-					t.Errorf("plan of the page: no %q in %s", other, page)
+					t.Errorf("the plan of the page does not contain %q: %s", other, page)
 				}
 			}
-			// The index covers every condition, whichever index it is.
+			// The plan of the total may use any index, but this index must cover all
+			// conditions.
 			if total := inOneLine(f.plan(count, args)); !strings.Contains(total, "Index Only Scan") || strings.Contains(total, "Filter") {
-				t.Errorf("plan of the total: %s", total)
+				t.Errorf("the plan of the total has no Index Only Scan, or it has a Filter: %s", total)
 			}
 		})
 	}
 
 	items, total, err := f.Store.Conversions(t.Context(), f.scope, affiliate.ConversionFilter{}, newest)
 	if err != nil || len(items) != 20 || total != 12_000 {
-		t.Errorf("%d of %d, %v", len(items), total, err)
+		t.Errorf("Conversions returned %d items and the total %d, %v, want 20 and 12000", len(items), total, err)
 	}
 	for _, page := range []affiliate.Page{{Number: 120, Size: 100}, {Number: 121, Size: 100}} {
 		if _, total, err := f.Store.Conversions(t.Context(), f.scope, affiliate.ConversionFilter{}, page); err != nil || total != 12_000 {
-			t.Errorf("page %d: total %d, %v", page.Number, total, err)
+			t.Errorf("page %d has the total %d, %v, want 12000", page.Number, total, err)
 		}
 	}
 }
 
-// Every page of every filter must have what a scan of all rows returns.
+// For random filters, the pages together must have the conversions that the test selects
+// from all conversions.
 func TestConversions_ReturnEachRowOnce(t *testing.T) {
 	t.Parallel()
-	// Many conversions have the same time.
-	f := newConversionFixture(t, 300, 0)
+	f := newConversionFixture(t, 300, 0) // many conversions have the same time
 	random := rand.New(rand.NewPCG(3, 5))
 	f.Exec(`update conversions set created_at = created_at - (amount_cents % 7) * interval '1 hour'`)
 	f.Exec(`analyze`)
@@ -212,7 +212,7 @@ func TestConversions_ReturnEachRowOnce(t *testing.T) {
 		for page := (affiliate.Page{Number: 1, Size: 1 + random.IntN(100)}); ; page.Number++ {
 			items, total, err := f.Store.Conversions(t.Context(), f.scope, filter, page)
 			if err != nil || total != int64(len(want)) {
-				t.Fatalf("%+v: total %d, want %d, %v", filter, total, len(want), err)
+				t.Fatalf("filter %+v: the total is %d, %v, want %d", filter, total, err, len(want))
 			}
 			for _, item := range items {
 				got = append(got, item.Conversion.ID)
@@ -222,7 +222,7 @@ func TestConversions_ReturnEachRowOnce(t *testing.T) {
 			}
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%+v: %d rows, want %d", filter, len(got), len(want))
+			t.Errorf("filter %+v: the pages have the conversions %v, want %v", filter, got, want)
 		}
 	}
 }
@@ -242,11 +242,11 @@ func TestDropExpiredIdempotencyKeys(t *testing.T) {
 	now := salesDay.Add(affiliate.IdempotencyTTL + 3*time.Hour)
 	for _, want := range []int64{3, 1, 0} {
 		if n, err := f.Store.DropExpiredIdempotencyKeys(t.Context(), now, 3); err != nil || n != want {
-			t.Errorf("%d, %v; want %d", n, err, want)
+			t.Errorf("DropExpiredIdempotencyKeys dropped %d keys, %v, want %d", n, err, want)
 		}
 	}
-	if left := f.Texts(`select key from idempotency_keys`); !slices.Equal(left, []string{"4"}) {
-		t.Errorf("the keys %v are left, want only 4", left)
+	if remaining := f.Texts(`select key from idempotency_keys`); !slices.Equal(remaining, []string{"4"}) {
+		t.Errorf("the keys %v remain, want only 4", remaining)
 	}
 
 	f.Exec(`
@@ -257,6 +257,6 @@ func TestDropExpiredIdempotencyKeys(t *testing.T) {
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	plan := strings.Join(lines, "\n")
 	if err != nil || !strings.Contains(plan, "idempotency_keys_by_expiry") || strings.Contains(plan, "Seq Scan") {
-		t.Errorf("%v\n%s", err, plan)
+		t.Errorf("explain returned %v; the plan does not use the index idempotency_keys_by_expiry\n%s", err, plan)
 	}
 }

@@ -332,20 +332,20 @@ func TestApplyLateAttribution_SupersedesDecisionInForce(t *testing.T) {
 	if err != nil || len(waiting) != 1 {
 		t.Fatal(waiting, err)
 	}
-	f := waiting[0]
-	if f.Scope != s.scope || f.ExternalTransactionID != "order-1" || f.Sale.Paid != (affiliate.Money{Cents: 100, Currency: "EUR"}) ||
-		*f.Click != click || f.Attributed || !f.OccurredAt.Equal(salesDay) || f.Version != 1 {
-		t.Errorf("%+v", f)
+	awaiting := waiting[0]
+	if awaiting.Scope != s.scope || awaiting.ExternalTransactionID != "order-1" || awaiting.Sale.Paid != (affiliate.Money{Cents: 100, Currency: "EUR"}) ||
+		*awaiting.Click != click || awaiting.Attributed || !awaiting.OccurredAt.Equal(salesDay) || awaiting.Version != 1 {
+		t.Errorf("the waiting conversion is %+v, want version 1 of order-1 over 1 EUR, not attributed, with click %s", awaiting, click)
 	}
 	in := affiliate.AttributionInputs{Mode: s.scope.Mode, Click: &click}
 	attribute := func(supersedes func(inForce affiliate.DecisionID) affiliate.DecisionID) error {
 		return s.store.InTx(t.Context(), func(tx *postgres.Tx) error {
-			stored, in, err := tx.LockAwaited(t.Context(), f.Conversion, in)
+			stored, in, err := tx.LockAwaited(t.Context(), awaiting.Conversion, in)
 			if err != nil {
 				return err
 			}
 			stored.Decision = supersedes(stored.Decision)
-			d, commission, err := decideAt(f.Conversion, salesDay)(in)
+			d, commission, err := decideAt(awaiting.Conversion, salesDay)(in)
 			if err != nil {
 				return err
 			}
@@ -357,10 +357,10 @@ func TestApplyLateAttribution_SupersedesDecisionInForce(t *testing.T) {
 		})
 	}
 	var inForce affiliate.DecisionID
-	if err := attribute(func(found affiliate.DecisionID) affiliate.DecisionID { inForce = found; return found }); err != nil || inForce != f.Decision {
+	if err := attribute(func(found affiliate.DecisionID) affiliate.DecisionID { inForce = found; return found }); err != nil || inForce != awaiting.Decision {
 		t.Errorf("%v in force, %v", inForce, err)
 	}
-	if err := attribute(func(affiliate.DecisionID) affiliate.DecisionID { return f.Decision }); err == nil {
+	if err := attribute(func(affiliate.DecisionID) affiliate.DecisionID { return awaiting.Decision }); err == nil {
 		t.Error("a decision that was not in force was superseded")
 	}
 	if n := s.count(`attribution_decisions`); n != 2 {
@@ -425,15 +425,15 @@ func TestArrivedClicks_ReadsAllPages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, f := range found {
-			if f.Workspace != s.scope.Workspace || !arrived[f.Click] {
-				t.Errorf("%+v has not arrived", f)
+		for _, late := range found {
+			if late.Workspace != s.scope.Workspace || !arrived[late.Click] {
+				t.Errorf("ArrivedClicks returned %+v, which has not arrived", late)
 			}
-			delete(arrived, f.Click)
+			delete(arrived, late.Click)
 		}
 		if cursor = next; cursor == (affiliate.AttributeLateClick{}) {
 			if pages != 3 {
-				t.Errorf("%d pages", pages)
+				t.Errorf("the clicks were on %d pages, want 3", pages)
 			}
 			break
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// auditFixture is a database with a workspace whose audit log is large enough for the
-// planner to choose indexes, and with the audit logs of other workspaces.
+// auditFixture is a database with the audit logs of several workspaces. The audit log of
+// the workspace under test is so large that the planner of Postgres chooses indexes.
 type auditFixture struct {
 	*pgtest.Fixture
 	t     *testing.T
@@ -83,8 +83,8 @@ func checkAuditPlans(t *testing.T, f *auditFixture) {
 	day := f.now.AddDate(0, 0, -2)
 	for name, tc := range map[string]struct {
 		filter affiliate.AuditFilter
-		index  string
-		total  string
+		index  string // index that the plan must use
+		total  string // part of the plan of the statement that counts the entries
 	}{
 		"all":        {affiliate.AuditFilter{}, "audit_log_by_age", "Limit -> Index Only Scan using audit_log_by_"},
 		"a noun":     {affiliate.AuditFilter{ActionNoun: "commission"}, "audit_log_by_age", "Limit -> Bitmap Heap Scan on audit_log l"},
@@ -102,7 +102,7 @@ func checkAuditPlans(t *testing.T, f *auditFixture) {
 			"export": plan(f.Fixture, export, args),
 		} {
 			if what != "total" && (!strings.Contains(plan, "users_pkey") || !strings.Contains(plan, "api_keys_pkey")) {
-				t.Errorf("%s, %s: the plan does not read names by key\n%s", name, what, plan)
+				t.Errorf("%s, %s: the plan does not read the names of actors by primary key\n%s", name, what, plan)
 			}
 			if what == "total" && !strings.Contains(strings.Join(strings.Fields(plan), " "), tc.total) {
 				t.Errorf("%s, total: the plan does not contain %q\n%s", name, tc.total, plan)
@@ -122,7 +122,7 @@ func checkAuditPlans(t *testing.T, f *auditFixture) {
 		args := pgx.NamedArgs{"workspace": f.scope.Workspace, "mode": f.scope.Mode, "id": f.user}
 		plan := plan(f.Fixture, sql, args)
 		if !strings.Contains(plan, "using audit_log_by_"+name) || strings.Contains(plan, "Seq Scan on audit_log") || strings.Contains(plan, "Seq Scan on api_keys") {
-			t.Errorf("check that the id of a %s is known:\n%s", name, plan)
+			t.Errorf("statement that looks for the id of a %s: the plan does not use the index audit_log_by_%s\n%s", name, name, plan)
 		}
 	}
 	args := pgx.NamedArgs{"workspace": f.scope.Workspace, "now": f.now, "limit": 20, "offset": 0}
@@ -138,11 +138,11 @@ func checkAuditPlans(t *testing.T, f *auditFixture) {
 
 	entries, total, err := f.store.AuditLog(t.Context(), f.scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != 16_000-16_000/3 || len(entries) != 20 {
-		t.Errorf("got %d entries and the total %d, %v", len(entries), total, err)
+		t.Errorf("AuditLog returned %d entries and the total %d, %v, want 20 and %d", len(entries), total, err, 16_000-16_000/3)
 	}
 	for i, entry := range entries {
 		if entry.Mode != nil && *entry.Mode != affiliate.ModeLive || i > 0 && entry.At.After(entries[i-1].At) {
-			t.Errorf("entry %d: %v", i, entry)
+			t.Errorf("entry %d is %v, want an entry of live mode or of no mode that is not newer than the entry before", i, entry)
 		}
 	}
 }
@@ -163,7 +163,7 @@ func checkAuditExport(t *testing.T, f *auditFixture) {
 				f.scope.Workspace, f.now.AddDate(-1, 0, 0))
 		}
 		if entry.Action == "late.entry" {
-			t.Error("the export contains an entry that was added after it began")
+			t.Error("the export contains an entry that was added after the export had begun")
 		}
 	}
 	rows := f.Count(`
@@ -172,8 +172,9 @@ func checkAuditExport(t *testing.T, f *auditFixture) {
 		t.Errorf("exported %d of %d rows", exported, rows)
 	}
 
-	// A reader that stops must free its connection and its place among the workspace's
-	// running exports. The pool has 20 connections, and a workspace may run 2 exports.
+	// When a reader stops, the export must release its connection and must no longer
+	// count as a running export. The pool has 20 connections, and a workspace may run 2
+	// exports at the same time.
 	for range 25 {
 		exported = 0
 		for _, err := range f.store.ExportAuditLog(t.Context(), f.scope, affiliate.AuditFilter{}) {

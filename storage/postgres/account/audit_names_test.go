@@ -30,6 +30,7 @@ func newAuditTeam(t *testing.T) *auditTeam {
 	return f
 }
 
+// member adds a new user to the workspace.
 func (f *auditTeam) member(role affiliate.Role) affiliate.UserID {
 	f.t.Helper()
 	id := f.NewMerchant("Member")
@@ -114,7 +115,7 @@ func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
 	}
 	entries, _, err := f.store.AuditLog(t.Context(), f.scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 50})
 	if err != nil || len(entries) != len(want) {
-		t.Fatalf("got %d of %d entries, %v", len(entries), len(want), err)
+		t.Fatalf("AuditLog returned %d entries, %v, want %d", len(entries), err, len(want))
 	}
 	for _, entry := range entries {
 		check("listed", entry)
@@ -132,8 +133,8 @@ func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
 	}
 }
 
-// The audit log must read the names of actors by key, so that the cost does not grow
-// with the number of users.
+// The audit log must read the names of actors with indexes, so that the cost of a page
+// does not grow with the number of users.
 func TestAuditLog_ReadsActorNamesByKey(t *testing.T) {
 	f := newAuditTeam(t)
 	f.Exec(`
@@ -170,7 +171,7 @@ func TestAuditLog_ReadsActorNamesByKey(t *testing.T) {
 			}
 		}
 		if strings.Contains(plan, "Hash") || strings.Contains(plan, "hashed") {
-			t.Errorf("%s: the plan reads the whole workspace to find a name\n%s", what, plan)
+			t.Errorf("%s: the plan reads all names of the workspace into a hash table\n%s", what, plan)
 		}
 		if !strings.Contains(plan, "participants_by_partner") && !strings.Contains(plan, "participants_once") {
 			t.Errorf("%s: the plan does not find participants by partner with an index\n%s", what, plan)

@@ -6,7 +6,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Statements whose query plans are tested.
+// Statements whose query plans the tests check.
 const (
 	ListInvitesSQL      = listInvites
 	DeleteOldOriginsSQL = deleteOldOrigins
@@ -14,7 +14,7 @@ const (
 	ResourceKnownSQL    = resourceKnown
 )
 
-// Statements that count rows and whose query plans are tested.
+// Statements that count rows. The tests check their query plans.
 var (
 	CountInvitesSQL = countInvites
 	CountMembersSQL = countMembers

@@ -25,18 +25,20 @@ func TestDeleteOldOrigins_DeletesInBatches(t *testing.T) {
 	store("203.0.113.0/24", []byte("agent"), now.AddDate(0, 0, -31))
 	store("198.51.100.0/24", []byte("agent"), now.AddDate(0, 0, -31))
 	store("203.0.113.0/24", []byte("agent"), now.AddDate(0, 0, -30))
-	store("203.0.113.0/24", []byte("agent"), now.AddDate(0, 0, -40)) // from a process with a slow clock
+	// A process whose clock is behind stores an earlier time. It must not replace the
+	// time that is already stored.
+	store("203.0.113.0/24", []byte("agent"), now.AddDate(0, 0, -40))
 	if n := f.Count(`select count(*) from user_origins`); n != 3 {
 		t.Fatalf("%d origins are stored, want 3", n)
 	}
 	for _, want := range []int64{1, 1, 0} {
 		if got, err := s.DeleteOldOrigins(t.Context(), now.Add(-affiliate.OriginRetention), 1); err != nil || got != want {
-			t.Fatalf("deleted %d origins, %v, want %d", got, err, want)
+			t.Fatalf("DeleteOldOrigins deleted %d origins, %v, want %d", got, err, want)
 		}
 	}
 	remaining := f.Count(`select count(*) from user_origins where ip_prefix = '203.0.113.0/24' and ua_hash = 'agent' and seen_at = $1`, now.AddDate(0, 0, -30))
 	if remaining != 1 || f.Count(`select count(*) from user_origins`) != 1 {
-		t.Error("the wrong origins were deleted")
+		t.Error("the remaining origins are not only the origin from 30 days ago")
 	}
 }
 
@@ -50,6 +52,6 @@ func TestDeleteOldOrigins_UsesIndexes(t *testing.T) {
 	f.Exec(`analyze user_origins`)
 	plan := plan(f, account.DeleteOldOriginsSQL, now.AddDate(0, 0, -30), 1000)
 	if !strings.Contains(plan, "user_origins_by_age") || !strings.Contains(plan, "user_origins_pkey") || strings.Contains(plan, "Seq Scan") {
-		t.Error(plan)
+		t.Errorf("the plan does not use the indexes user_origins_by_age and user_origins_pkey only\n%s", plan)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// The statements whose query plans are tested.
+// The statements whose query plans the tests check.
 const (
 	SelectDeliverySQL   = selectDelivery
 	LockDeliverySQL     = lockDelivery
@@ -18,7 +18,7 @@ const (
 	RecoverBlockSQL     = recoverBlock
 	CancelBlockSQL      = cancelBlock
 	CancelLeftSQL       = cancelRemaining
-	BlockPlan           = blockPlan // the settings for the three statements before
+	BlockPlan           = blockPlan // planner settings for RecoverBlockSQL, CancelBlockSQL and CancelLeftSQL
 	TargetsSQL          = targets
 	DueDeliveriesSQL    = dueDeliveries
 	UnclaimedSQL        = unclaimed

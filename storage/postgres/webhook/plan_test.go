@@ -12,7 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
-// plan returns the query plan of a statement in a transaction with the given settings.
+// plan returns the query plan of a statement. settings is a statement that changes
+// planner settings of the transaction first.
 func (q *queue) plan(settings, sql string, args ...any) string {
 	q.t.Helper()
 	tx, err := q.SQL.Begin(q.t.Context())
@@ -40,8 +41,8 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := f.emptyEndpoint(f.scope)
-	// The deliveries cover twenty days. Some of these days have no partition of their
-	// own, so their deliveries are in the default partition.
+	// The deliveries are from the last twenty days. The oldest of these days have no
+	// partition of their own, so their deliveries are in the default partition.
 	f.fillDeliveries(e, 14_400, f.now, 2*time.Minute)
 	f.fillDeliveries(f.emptyEndpoint(f.scope), 20_000, f.now, 86*time.Second)
 	f.fillDeliveries(f.emptyEndpoint(affiliate.Scope{Workspace: f.NewWorkspace(), Mode: f.scope.Mode}), 20_000, f.now, 86*time.Second)
@@ -67,7 +68,7 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 		for _, week := range weeks {
 			needed := slices.Contains(indexes, week)
 			if used := strings.Contains(plan, "using "+week+index) || strings.Contains(plan, "on "+week+index); used != needed {
-				t.Errorf("%s: the plan uses the index %s%s: %v, want %v\n%s", what, week, index, used, needed, explained)
+				t.Errorf("%s: whether the plan uses the index %s%s: got %t, want %t\n%s", what, week, index, used, needed, explained)
 			}
 			if strings.Contains(plan, week) && !needed {
 				t.Errorf("%s: the plan reads the partition %s, which it does not need\n%s", what, week, explained)
@@ -89,7 +90,7 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	check("page", page, ordered, weeks, pkey)
 	check("total", count, []string{"Limit -> Append", "Index Only Scan"}, weeks, pkey)
 	if strings.Contains(count, "Index Scan") || strings.Contains(count, "Bitmap") {
-		t.Errorf("the total reads the table:\n%s", count)
+		t.Errorf("the statement that counts the deliveries reads the table and not only the index:\n%s", count)
 	}
 	page, _ = list(week, affiliate.DeliveryFilter{})
 	// Every list reads the default partition, because it may have rows of any day.
@@ -131,9 +132,10 @@ func (q *queue) emptyEndpoint(scope affiliate.Scope) affiliate.Endpoint {
 	return e
 }
 
-// fillDeliveries inserts n deliveries to an endpoint. The first has the time now, and
-// each following one is older by step. In each hundred, one is dead-lettered, one is
-// pending, one is failed and the others are delivered.
+// fillDeliveries inserts n deliveries to an endpoint. The first delivery was created at
+// now, and each following delivery is older by step. A hundredth of the deliveries is
+// dead-lettered, a hundredth is pending, a hundredth is failed, and the others are
+// delivered.
 func (q *queue) fillDeliveries(e affiliate.Endpoint, n int, now time.Time, step time.Duration) {
 	q.t.Helper()
 	q.Exec(`

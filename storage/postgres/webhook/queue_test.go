@@ -44,8 +44,8 @@ func newQueueAt(t *testing.T, now time.Time) *queue {
 	return q
 }
 
-// endpoint inserts an endpoint with waiting deliveries. The first one has been due for
-// as many minutes as there are deliveries, the last one for one minute.
+// endpoint inserts an endpoint with waiting deliveries. One delivery became due in each
+// of the last minutes, the last one a minute ago.
 func (q *queue) endpoint(waiting int) affiliate.EndpointKey {
 	q.t.Helper()
 	key := affiliate.EndpointKey{Workspace: q.scope.Workspace, ID: affiliate.NewID[affiliate.Endpoint](q.now)}
@@ -69,7 +69,8 @@ func (q *queue) endpoint(waiting int) affiliate.EndpointKey {
 	return key
 }
 
-// claim acquires leases for the queue's sender.
+// claim acquires leases on endpoints for q.sender and returns the endpoints whose leases
+// were granted.
 func (q *queue) claim(now time.Time, keys ...affiliate.EndpointKey) []affiliate.EndpointKey {
 	q.t.Helper()
 	got, err := q.store.Claim(q.t.Context(), q.sender, keys, now, now.Add(30*time.Second))
@@ -96,7 +97,7 @@ func TestClaim_GrantsALeaseToOneSender(t *testing.T) {
 	q := newQueue(t)
 	keys := []affiliate.EndpointKey{q.endpoint(1), q.endpoint(1), q.endpoint(1)}
 	if got := q.claim(q.now, keys[:2]...); len(got) != 2 {
-		t.Fatalf("the first sender claims %d of 2 endpoints", len(got))
+		t.Fatalf("the first sender claims %d endpoints, want 2", len(got))
 	}
 	other := affiliate.SenderID{UUID: uuid.New()}
 	claimForOther := func(now time.Time) []affiliate.EndpointKey {
@@ -108,27 +109,28 @@ func TestClaim_GrantsALeaseToOneSender(t *testing.T) {
 		return got
 	}
 	if got := claimForOther(q.now.Add(10 * time.Second)); !slices.Equal(got, keys[2:]) {
-		t.Errorf("the other sender claims %v, want only the third endpoint", got)
+		t.Errorf("the other sender claims %v, want only the third endpoint %v", got, keys[2])
 	}
-	// A sender can renew its leases, and it reads only deliveries of its endpoints.
+	// A sender can renew its leases. It reads only deliveries of endpoints that it
+	// leases.
 	if got := q.claim(q.now.Add(20*time.Second), keys...); len(got) != 2 {
-		t.Errorf("the first sender renews %d of 2 leases", len(got))
+		t.Errorf("the first sender renews %d leases, want 2", len(got))
 	}
 	if _, due := q.due(q.now.Add(20*time.Second), 10, keys...); len(due) != 2 {
-		t.Errorf("the first sender reads %d deliveries, want the 2 of its endpoints", len(due))
+		t.Errorf("the first sender reads %d deliveries, want the 2 deliveries of its endpoints", len(due))
 	}
 	if err := q.store.Release(t.Context(), q.sender, keys); err != nil {
 		t.Fatal(err)
 	}
 	if got := claimForOther(q.now.Add(21 * time.Second)); len(got) != 3 {
-		t.Errorf("after the release, the other sender claims %d of 3 endpoints", len(got))
+		t.Errorf("after the release, the other sender claims %d endpoints, want 3", len(got))
 	}
 	// After an hour, the leases of the other sender have expired.
 	if targets, due := q.due(q.now.Add(time.Hour), 10, keys...); len(targets)+len(due) != 0 {
-		t.Errorf("the first sender reads %d endpoints and %d deliveries without a lease", len(targets), len(due))
+		t.Errorf("without a lease, the first sender reads %d endpoints and %d deliveries, want none", len(targets), len(due))
 	}
 	if got := q.claim(q.now.Add(time.Hour), keys...); len(got) != 3 {
-		t.Errorf("the first sender claims %d of 3 endpoints with expired leases", len(got))
+		t.Errorf("the first sender claims %d endpoints with expired leases, want 3", len(got))
 	}
 }
 
@@ -142,15 +144,15 @@ func TestQueue_ExcludesInactiveAndDeletedEndpoints(t *testing.T) {
 			t.Errorf("%s: read %d endpoints and %d deliveries, want none", change, len(targets), len(due))
 		}
 		if got := q.claim(q.now, key); len(got) != 0 {
-			t.Errorf("%s: the lease was renewed", change)
+			t.Errorf("%s: the lease was renewed, want no lease", change)
 		}
 		if found, err := q.store.Unclaimed(t.Context(), q.now.Add(time.Hour), 10); err != nil || len(found) != 0 {
-			t.Errorf("%s: unclaimed endpoints: %v, %v, want none", change, found, err)
+			t.Errorf("%s: Unclaimed returned %v, %v, want no endpoints", change, found, err)
 		}
 	}
 }
 
-func TestDue_ReturnsLongestWaitingDeliveriesOfPresentEpoch(t *testing.T) {
+func TestDue_ReturnsLongestWaitingDeliveriesOfCurrentEpoch(t *testing.T) {
 	q := newQueue(t)
 	key := q.endpoint(20)
 	q.Exec(`update webhook_deliveries set epoch = 0 where due_at < $1`, q.now.Add(-15*time.Minute))
@@ -159,10 +161,10 @@ func TestDue_ReturnsLongestWaitingDeliveriesOfPresentEpoch(t *testing.T) {
 	q.claim(q.now, key)
 	targets, due := q.due(q.now, 6, key)
 	if len(targets) != 1 || targets[0].NextDue == nil || !targets[0].NextDue.Equal(later) {
-		t.Errorf("targets %+v, want one whose next delivery is due at %v", targets, later)
+		t.Errorf("Due returned the targets %+v, want one target whose next delivery is due at %v", targets, later)
 	}
 	if len(due) != 6 || !due[0].DueAt.Equal(q.now.Add(-15*time.Minute)) || !due[5].DueAt.Equal(q.now.Add(-10*time.Minute)) {
-		t.Errorf("due deliveries: %+v, want the 6 that have been due for 15 to 10 minutes", due)
+		t.Errorf("Due returned the deliveries %+v, want the 6 deliveries that became due 15 to 10 minutes ago", due)
 	}
 }
 
@@ -182,7 +184,7 @@ func TestApplyOutcomes_SkipsChangedDeliveries(t *testing.T) {
 		err := q.store.InSendingTx(t.Context(), func(tx *webhook.Tx) error {
 			applied, err := tx.ApplyOutcomes(t.Context(), changes)
 			if !slices.Equal(applied, want) {
-				t.Errorf("applied %v, want %v", applied, want)
+				t.Errorf("ApplyOutcomes applied the outcomes of %v, want %v", applied, want)
 			}
 			return err
 		})
@@ -192,7 +194,7 @@ func TestApplyOutcomes_SkipsChangedDeliveries(t *testing.T) {
 	}
 	if n := q.Count(`select count(*) from webhook_deliveries where attempt_count = 1 and tier = 1 and status = 'failed'
 		and jsonb_array_length(attempts) = 1 and http_status_code = 502 and completed_at is null`); n != 1 {
-		t.Error("the attempt of the first delivery was not stored exactly once")
+		t.Errorf("%d deliveries have one stored attempt, want 1", n)
 	}
 	if _, due = q.due(q.now.Add(time.Hour), 1, key); len(due) != 0 {
 		t.Error("a delivery was read without a lease")
@@ -207,7 +209,7 @@ func TestUnclaimed_ReturnsEndpointsWithoutALease(t *testing.T) {
 		t.Helper()
 		got, err := q.store.Unclaimed(t.Context(), now, 10)
 		if err != nil || len(got) != len(want) || slices.ContainsFunc(want, func(k affiliate.EndpointKey) bool { return !slices.Contains(got, k) }) {
-			t.Errorf("unclaimed: %v, %v, want %v", got, err, want)
+			t.Errorf("Unclaimed returned %v, %v, want %v", got, err, want)
 		}
 	}
 	check(q.now, unleased)
@@ -221,23 +223,23 @@ func TestCancelLeft_CancelsDeliveriesOfEarlierEpochs(t *testing.T) {
 	q.Exec(`update webhook_deliveries set status = 'delivered', extra = 1 where endpoint_id = $1 and due_at < $2`, disabled.ID, q.now.Add(-4*time.Minute))
 	for _, want := range []int64{3, 2, 0} {
 		if n, err := q.store.CancelRemaining(t.Context(), q.now, 3); err != nil || n != want {
-			t.Errorf("canceled %d deliveries, %v, want %d", n, err, want)
+			t.Errorf("CancelRemaining canceled %d deliveries, %v, want %d", n, err, want)
 		}
 	}
 	if n := q.Count(`select count(*) from webhook_deliveries where endpoint_id = $1 and due_at is null and extra = 0 and completed_at = $2 and status = 'canceled'`, disabled.ID, q.now); n != 4 {
 		t.Errorf("%d deliveries are canceled, want 4", n)
 	}
 	if n := q.Count(`select count(*) from webhook_deliveries where endpoint_id = $1 and due_at is null and status = 'delivered'`, disabled.ID); n != 1 {
-		t.Error("a successful delivery did not keep its status")
+		t.Errorf("%d deliveries have the status delivered, want 1, because a retry of it was canceled", n)
 	}
 	if n := q.Count(`select count(*) from webhook_deliveries where endpoint_id = $1 and due_at is not null and status = 'pending'`, active.ID); n != 5 {
-		t.Error("deliveries of the active endpoint were canceled")
+		t.Errorf("%d deliveries of the active endpoint are pending, want 5", n)
 	}
 }
 
-// The statements of the sender must read only the deliveries that they return, however
-// many are waiting. An outcome must be stored by key, in the one partition that the
-// delivery's id determines.
+// The statements of the sender must read only the deliveries that they return, even if
+// many more deliveries are waiting. The statement that stores an outcome must find the
+// delivery by its key in one partition. The id of the delivery determines the partition.
 func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 	q := newQueue(t)
 	keys := []affiliate.EndpointKey{q.endpoint(20_000), q.endpoint(5_000), q.endpoint(10)}
@@ -282,9 +284,9 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
-		name string
-		plan string
-		has  []string
+		name  string
+		plan  string
+		parts []string // texts that the plan must contain
 	}{
 		{"targets", plan("targets", webhook.TargetsSQL, args), []string{"(due_at > '", "Limit (actual rows=0"}},
 		{"due", plan("due", webhook.DueDeliveriesSQL, args), []string{
@@ -298,12 +300,13 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 		}},
 	} {
 		flat := strings.Join(strings.Fields(c.plan), " ")
-		for _, part := range c.has {
+		for _, part := range c.parts {
 			if !strings.Contains(flat, part) {
 				t.Errorf("%s: the plan does not contain %q\n%s", c.name, part, c.plan)
 			}
 		}
-		// A job of package upkeep may read the whole table of endpoints.
+		// These statements may read the whole table of endpoints, because the table is
+		// small.
 		flat = strings.ReplaceAll(flat, "Seq Scan on webhook_endpoints", "")
 		if strings.Contains(flat, "Seq Scan") || strings.Contains(flat, "Sort Method") && c.name == "due" {
 			t.Errorf("%s: the plan reads a whole table or sorts\n%s", c.name, c.plan)
