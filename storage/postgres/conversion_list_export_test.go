@@ -9,7 +9,8 @@ import (
 // DropExpiredKeysSQL is a statement whose query plan a test checks.
 const DropExpiredKeysSQL = dropExpiredKeys
 
-// ConversionListSQL returns the two statements of a list and the arguments of both.
+// ConversionListSQL returns the statements for a page of conversions and for the total,
+// and the arguments of both.
 func ConversionListSQL(scope affiliate.Scope, filter affiliate.ConversionFilter, page affiliate.Page) (list, count string, args pgx.NamedArgs) {
 	list, count = conversionListSQL(filter)
 	return list, count, conversionListArgs(scope, filter, page)

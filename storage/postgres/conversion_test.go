@@ -30,7 +30,8 @@ type sales struct {
 	link        affiliate.LinkID // the participant's default link
 }
 
-// salesDay is noon of the day whose partition the tests check.
+// salesDay is the time of most rows in the tests: noon of 10 March 2026. Some tests check
+// that a statement reads only the partition of this day.
 var salesDay = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 
 func newSales(t *testing.T) *sales {
@@ -95,8 +96,8 @@ func (s *sales) click(receivedAt time.Time) affiliate.ClickID {
 	return id
 }
 
-// record stores a purchase that names a click. If the click is not found, the
-// conversion waits for it.
+// record stores a purchase with the id of a click. If the click is not stored, the
+// conversion waits for the click.
 func (s *sales) record(external string, click affiliate.ClickID) error {
 	s.Helper()
 	r := s.report(external, click)
@@ -108,7 +109,8 @@ func (s *sales) record(external string, click affiliate.ClickID) error {
 	return err
 }
 
-// decideAt returns a Decide function that does the same as the service's.
+// decideAt returns a function Decide for a conversion. It decides in the same way as the
+// service, at the given time.
 func decideAt(c affiliate.Conversion, at time.Time) affiliate.Decide {
 	return func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 		d := affiliate.Attribute(in)
@@ -126,33 +128,33 @@ func TestFindClick_ReturnsInputsOfDecision(t *testing.T) {
 	id := s.click(salesDay)
 	found, err := s.store.FindClick(t.Context(), s.scope.Workspace, id)
 	if err != nil || found == nil {
-		t.Fatal(found, err)
+		t.Fatalf("FindClick returned %v, %v, want the click", found, err)
 	}
 	e := found.Earner
 	if found.Mode != affiliate.ModeTest || !found.ReceivedAt.Equal(salesDay) || !found.ExpiresAt.Equal(affiliate.WindowEnd(salesDay, 30)) ||
 		found.Link != s.link || e.Precedence != affiliate.ClickFirst || e.WindowDays != 30 || e.Program != s.program || e.ProgramName != "Spring" || e.ProgramStatus != affiliate.ProgramActive || e.Currency != "EUR" ||
 		e.Model != affiliate.FirstClick || e.Rule.Version != 4 || *e.Rule.Rules.RateBps != 3000 || e.Rule.Rules.NetBasis != affiliate.NetOfTax ||
 		e.Participant != s.participant || e.ParticipantStatus != affiliate.ParticipantApproved || e.ParticipantErased || e.Partner.IsZero() {
-		t.Errorf("%+v", found)
+		t.Errorf("FindClick returned %+v, want the stored click, programme and participant", found)
 	}
 
 	same, err := s.store.FindEarner(t.Context(), s.scope, s.program, s.participant)
 	if err != nil || same == nil || same.Partner != e.Partner || same.Rule.Version != 4 {
-		t.Errorf("%+v, %v", same, err)
+		t.Errorf("FindEarner returned %+v, %v, want the earner of the click", same, err)
 	}
 
 	s.exec(`update participants set erased_at = $1`, salesDay)
 	if found, err = s.store.FindClick(t.Context(), s.scope.Workspace, id); err != nil || !found.Earner.ParticipantErased {
-		t.Errorf("%+v, %v", found, err)
+		t.Errorf("after the participant was erased, FindClick returned %+v, %v, want ParticipantErased", found, err)
 	}
 }
 
 func TestFindClick_ChecksWorkspaceModeAndProgramme(t *testing.T) {
 	s := newSales(t)
 	id := s.click(salesDay)
-	stranger := affiliate.NewID[affiliate.Workspace](salesDay)
+	otherWorkspace := affiliate.NewID[affiliate.Workspace](salesDay)
 	for name, find := range map[string]func() (any, error){
-		"another workspace's click": func() (any, error) { return nilOr(s.store.FindClick(t.Context(), stranger, id)) },
+		"another workspace's click": func() (any, error) { return nilOr(s.store.FindClick(t.Context(), otherWorkspace, id)) },
 		"an unknown click": func() (any, error) {
 			return nilOr(s.store.FindClick(t.Context(), s.scope.Workspace, affiliate.NewID[affiliate.Click](salesDay)))
 		},
@@ -160,7 +162,7 @@ func TestFindClick_ChecksWorkspaceModeAndProgramme(t *testing.T) {
 			return nilOr(s.store.FindClick(t.Context(), s.scope.Workspace, affiliate.ClickID{UUID: uuid.New()}))
 		},
 		"another workspace's earner": func() (any, error) {
-			return nilOr(s.store.FindEarner(t.Context(), affiliate.Scope{Workspace: stranger, Mode: s.scope.Mode}, s.program, s.participant))
+			return nilOr(s.store.FindEarner(t.Context(), affiliate.Scope{Workspace: otherWorkspace, Mode: s.scope.Mode}, s.program, s.participant))
 		},
 		"the other mode's earner": func() (any, error) {
 			return nilOr(s.store.FindEarner(t.Context(), affiliate.Scope{Workspace: s.scope.Workspace, Mode: affiliate.ModeLive}, s.program, s.participant))
@@ -170,11 +172,12 @@ func TestFindClick_ChecksWorkspaceModeAndProgramme(t *testing.T) {
 		},
 	} {
 		if got, err := find(); got != nil || err != nil {
-			t.Errorf("%s: %v, %v", name, got, err)
+			t.Errorf("the look-up of %s returned %v, %v, want nil", name, got, err)
 		}
 	}
 }
 
+// nilOr returns found as an interface value, which is nil if found is nil.
 func nilOr[T any](found *T, err error) (any, error) {
 	if found == nil {
 		return nil, err
@@ -182,8 +185,8 @@ func nilOr[T any](found *T, err error) (any, error) {
 	return found, err
 }
 
-// Checks the plans of both look-ups, as custom and as generic plans. They must open one
-// partition, through its unique index, and no other part of clicks.
+// The custom and the generic plans of both look-ups must read only one partition of
+// clicks, with an index of this partition.
 func TestFindClick_ReadsOnePartitionByIndex(t *testing.T) {
 	s := newSales(t)
 	for day := range 5 {
@@ -206,8 +209,8 @@ func TestFindClick_ReadsOnePartitionByIndex(t *testing.T) {
 			"awaited": fmt.Sprintf("awaited('{%s}', '{%s}', '{%s}')", s.scope.Workspace, id, at),
 		} {
 			plan := s.explain(execute)
-			// A partition that is pruned at run time stays in the plan as "never
-			// executed".
+			// A partition that Postgres excludes at run time is still in the plan, with
+			// the note "never executed".
 			var scans []string
 			for _, line := range plan {
 				if strings.Contains(line, " on clicks") && !strings.Contains(line, "never executed") {
@@ -215,22 +218,21 @@ func TestFindClick_ReadsOnePartitionByIndex(t *testing.T) {
 				}
 			}
 			if len(scans) != 1 || !regexp.MustCompile(`Index (Only )?Scan using clicks_20260310_\w+ on clicks_20260310`).MatchString(scans[0]) {
-				t.Errorf("%s, %s:\n%s", mode, name, strings.Join(plan, "\n"))
+				t.Errorf("%s, %s: the plan does not read only clicks_20260310 with an index\n%s", mode, name, strings.Join(plan, "\n"))
 			}
 			for _, key := range []string{"programs", "participants"} {
-				// programs has two indexes that fit: one starts with id, the other is
-				// id alone.
+				// The plan may use any index whose first column is id.
 				probe := regexp.MustCompile(`Index Scan using ` + key + `_\w+ on ` + key + ` .*\n\s+Index Cond: .*\bid = `)
 				if name == "one" && !probe.MatchString(strings.Join(plan, "\n")) {
-					t.Errorf("%s, %s:\n%s", mode, key, strings.Join(plan, "\n"))
+					t.Errorf("%s: the plan does not read %s by id with an index\n%s", mode, key, strings.Join(plan, "\n"))
 				}
 			}
 		}
 	}
 }
 
-// manyParticipants fills the workspace with rows, so that a table scan is more
-// expensive than an index.
+// manyParticipants adds n programmes and n participants, so that the use of an index is
+// cheaper than a scan of the table.
 func (s *sales) manyParticipants(n int) {
 	s.Helper()
 	s.exec(`
@@ -249,6 +251,7 @@ func (s *sales) manyParticipants(n int) {
 		s.scope.Workspace, s.program, s.scope.Mode, salesDay, n)
 }
 
+// asOwner returns a connection of the database owner.
 func (s *sales) asOwner() *pgx.Conn {
 	s.Helper()
 	conn, err := pgx.Connect(s.Context(), s.url)
@@ -259,7 +262,7 @@ func (s *sales) asOwner() *pgx.Conn {
 	return conn
 }
 
-// explain runs a prepared statement and returns its plan.
+// explain runs a prepared statement and returns the lines of its plan.
 func (s *sales) explain(execute string) []string {
 	s.Helper()
 	rows, err := s.sql.Query(s.Context(), `explain (analyze, costs off, timing off, summary off) execute `+execute)
@@ -283,18 +286,18 @@ func TestRecordConversion_StoresEverythingOrNothing(t *testing.T) {
 	if err := s.record("order-1", click); err != nil {
 		t.Fatal(err)
 	}
-	before := s.everything()
-	if !slices.Equal(before, []int{1, 1, 1, 1, 2, 0, 1}) {
-		t.Fatalf("stored %v", before)
+	before := s.rowCounts()
+	if want := []int{1, 1, 1, 1, 2, 0, 1}; !slices.Equal(before, want) {
+		t.Fatalf("the numbers of rows per table are %v, want %v", before, want)
 	}
 
 	if err := s.record("order-1", click); !errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)) {
-		t.Errorf("duplicate: %v", err)
+		t.Errorf("a duplicate returned %v, want the reason %s", err, affiliate.ReasonConversionDuplicate)
 	}
 	if err := s.record("order-1", affiliate.NewID[affiliate.Click](salesDay)); !errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)) {
-		t.Errorf("duplicate that would be awaited: %v", err)
+		t.Errorf("a duplicate with an unknown click returned %v, want the reason %s", err, affiliate.ReasonConversionDuplicate)
 	}
-	// If the schema rejects the commission, nothing of the conversion is stored.
+	// The schema rejects the commission of this conversion, so no row may be stored.
 	c := affiliate.Conversion{
 		ID: affiliate.NewID[affiliate.Conversion](salesDay), Scope: s.scope, ExternalTransactionID: "order-2", EventType: affiliate.Purchase,
 		OccurredAt: salesDay, CreatedAt: salesDay, Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded, Click: &click, Version: 1,
@@ -308,13 +311,13 @@ func TestRecordConversion_StoresEverythingOrNothing(t *testing.T) {
 	if _, err := s.store.RecordConversion(t.Context(), affiliate.Report{Conversion: c, Inputs: in, Decide: decideInvalid}); err == nil {
 		t.Error("an invalid commission was stored")
 	}
-	if after := s.everything(); !slices.Equal(after, before) {
-		t.Errorf("before %v, after %v", before, after)
+	if after := s.rowCounts(); !slices.Equal(after, before) {
+		t.Errorf("after the failures, the numbers of rows per table are %v, want %v", after, before)
 	}
 }
 
-// everything returns the number of rows in each table that a conversion can change.
-func (s *sales) everything() (counts []int) {
+// rowCounts returns the number of rows in each table that a conversion can change.
+func (s *sales) rowCounts() (counts []int) {
 	s.Helper()
 	for _, table := range []string{"conversions", "attribution_decisions", "commissions", "commission_history", "events", "awaited_clicks", "stats_deltas"} {
 		counts = append(counts, s.count(table))
@@ -330,7 +333,7 @@ func TestApplyLateAttribution_SupersedesDecisionInForce(t *testing.T) {
 	}
 	waiting, err := s.store.AwaitedConversions(t.Context(), s.scope.Workspace, click, 10)
 	if err != nil || len(waiting) != 1 {
-		t.Fatal(waiting, err)
+		t.Fatalf("AwaitedConversions returned %v, %v, want one conversion", waiting, err)
 	}
 	awaiting := waiting[0]
 	if awaiting.Scope != s.scope || awaiting.ExternalTransactionID != "order-1" || awaiting.Sale.Paid != (affiliate.Money{Cents: 100, Currency: "EUR"}) ||
@@ -358,13 +361,13 @@ func TestApplyLateAttribution_SupersedesDecisionInForce(t *testing.T) {
 	}
 	var inForce affiliate.DecisionID
 	if err := attribute(func(found affiliate.DecisionID) affiliate.DecisionID { inForce = found; return found }); err != nil || inForce != awaiting.Decision {
-		t.Errorf("%v in force, %v", inForce, err)
+		t.Errorf("the decision in force was %v, %v, want %v", inForce, err, awaiting.Decision)
 	}
 	if err := attribute(func(affiliate.DecisionID) affiliate.DecisionID { return awaiting.Decision }); err == nil {
 		t.Error("a decision that was not in force was superseded")
 	}
 	if n := s.count(`attribution_decisions`); n != 2 {
-		t.Errorf("%d decisions", n)
+		t.Errorf("%d decisions are stored, want 2", n)
 	}
 }
 
@@ -377,9 +380,9 @@ func TestStoreClicks_EnqueuesOneJobPerAwaitedClick(t *testing.T) {
 		}
 	}
 	var batch []affiliate.Click
-	stranger := affiliate.NewID[affiliate.Workspace](salesDay)
+	otherWorkspace := affiliate.NewID[affiliate.Workspace](salesDay)
 	for _, id := range append(awaited, affiliate.NewID[affiliate.Click](salesDay)) {
-		for _, workspace := range []affiliate.WorkspaceID{s.scope.Workspace, stranger} {
+		for _, workspace := range []affiliate.WorkspaceID{s.scope.Workspace, otherWorkspace} {
 			batch = append(batch, affiliate.Click{
 				ID: id, Scope: affiliate.Scope{Workspace: workspace, Mode: s.scope.Mode}, Program: s.program, Participant: s.participant,
 				ReferralCode: "pat", ClickedAt: salesDay, ReceivedAt: salesDay, ExpiresAt: salesDay, CreatedAt: salesDay, Consent: affiliate.ConsentUnknown,
@@ -390,10 +393,10 @@ func TestStoreClicks_EnqueuesOneJobPerAwaitedClick(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := s.count(`river.river_job where kind = 'attribute_awaited' and args->>'workspace' = $1`, s.scope.Workspace.String()); n != 2 {
-		t.Errorf("%d jobs", n)
+		t.Errorf("%d jobs were enqueued for the workspace, want 2", n)
 	}
 	if n := s.count(`river.river_job where kind = 'attribute_awaited'`); n != 2 {
-		t.Errorf("%d jobs in total", n)
+		t.Errorf("%d jobs were enqueued in total, want 2", n)
 	}
 }
 
@@ -455,7 +458,7 @@ func TestDropExpiredAwaited_RespectsLimit(t *testing.T) {
 		dropped int64
 	}{{salesDay.Add(24*time.Hour - time.Millisecond), 0}, {salesDay.Add(24 * time.Hour), 3}, {salesDay.Add(24 * time.Hour), 2}} {
 		if n, err := s.store.DropExpiredAwaited(t.Context(), step.at, 3); err != nil || n != step.dropped {
-			t.Errorf("%d dropped, %v; want %d", n, err, step.dropped)
+			t.Errorf("DropExpiredAwaited dropped %d rows, %v, want %d", n, err, step.dropped)
 		}
 	}
 }

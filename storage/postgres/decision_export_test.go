@@ -2,7 +2,7 @@ package postgres
 
 import "github.com/tributary-hq/tributary/affiliate"
 
-// Statements whose plans are checked.
+// Statements whose query plans the tests check.
 const (
 	SelectDecisionSQL           = selectDecision
 	SelectDecisionOfExternalSQL = selectDecisionOfExternal
@@ -10,8 +10,8 @@ const (
 	ConversionsOfClickSQL       = conversionsOfClick
 )
 
-// DecisionListSQL returns the statements of a list, for a first page of 20 rows, and
-// their arguments.
+// DecisionListSQL returns the statements for the first page of 20 decisions and for the
+// total, and their arguments.
 func DecisionListSQL(scope affiliate.Scope, filter affiliate.DecisionFilter) (page string, pageArgs []any, count string, countArgs []any) {
 	where := decisionConditions(scope, filter)
 	page, count = decisionListSQL(where)

@@ -13,9 +13,10 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// manyDecisions stores 12,000 decisions in each mode of the fixture's workspace, one
-// per minute. One in fifty belongs to the other programme and has a rare reason, one in
-// ten is superseded. Another workspace gets four times as many.
+// manyDecisions stores 12,000 decisions in each mode of the fixture's workspace, one per
+// minute. One in fifty decisions belongs to the other programme and has a rare reason.
+// One in ten decisions is superseded. Another workspace gets four times as many
+// decisions.
 func (s *sales) manyDecisions(other affiliate.ProgramID) {
 	s.Helper()
 	owner := s.asOwner()
@@ -25,7 +26,7 @@ func (s *sales) manyDecisions(other affiliate.ProgramID) {
 			s.Fatal(err)
 		}
 	}
-	run(`set session_replication_role = replica`) // disables foreign keys: the conversions have no customers
+	run(`set session_replication_role = replica`) // disable foreign keys, because the clicks do not exist
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
 		run(`
 			with made as (
@@ -69,17 +70,19 @@ func (s *sales) planOf(sql string, args ...any) string {
 	return strings.Join(lines, "\n")
 }
 
+// checkDecisionPlan checks that the plan contains all texts of has, no scan of a whole
+// table and no join that reads a whole table.
 func checkDecisionPlan(t *testing.T, what, plan string, has ...string) {
 	t.Helper()
 	flat := inOneLine(plan)
 	for _, part := range has {
 		if !strings.Contains(flat, part) {
-			t.Errorf("%s: no %q in\n%s", what, part, plan)
+			t.Errorf("%s: the plan does not contain %q\n%s", what, part, plan)
 		}
 	}
 	for _, part := range []string{"Seq Scan on attribution_decisions", "Seq Scan on conversions", "Hash Join", "Merge Join"} {
 		if strings.Contains(flat, part) {
-			t.Errorf("%s: %q in\n%s", what, part, plan)
+			t.Errorf("%s: the plan contains %q\n%s", what, part, plan)
 		}
 	}
 }
@@ -92,7 +95,7 @@ func TestDecisions_PlansAndTotals(t *testing.T) {
 	s.exec(`insert into programs select (jsonb_populate_record(p, jsonb_build_object('id', $2::uuid, 'slug', 'other'))).* from programs p where p.id = $1`, s.program, other)
 	const (
 		inOrder = "Limit -> Index Scan using attribution_decisions_by_"
-		// A few rows can be sorted, so no order by index is required.
+		// The plan may sort the rows, because there are only a few.
 		byIndex = "attribution_decisions_by_"
 		inIndex = "Limit -> Index Only Scan using attribution_decisions_by_"
 	)
@@ -100,9 +103,9 @@ func TestDecisions_PlansAndTotals(t *testing.T) {
 	from, before := salesDay.Add(-3*time.Hour), salesDay.Add(-time.Hour)
 	for name, tc := range map[string]struct {
 		filter affiliate.DecisionFilter
-		total  int64 // -1: the test counts the rows itself
-		plan   string
-		count  string
+		total  int64  // -1 means that the test counts the rows itself
+		plan   string // text that the plan of the page must contain
+		count  string // text that the plan of the total must contain
 	}{
 		"all":         {affiliate.DecisionFilter{}, -1, inOrder, inIndex},
 		"attributed":  {affiliate.DecisionFilter{Attributed: &yes}, -1, inOrder, byIndex},
@@ -129,17 +132,17 @@ func TestDecisions_PlansAndTotals(t *testing.T) {
 			}
 		}
 		if total != want || len(page) != int(min(want, 20)) || want == 0 {
-			t.Errorf("%s: %d of %d, want %d", name, len(page), total, want)
+			t.Errorf("%s: the page has %d decisions and the total is %d, want the total %d", name, len(page), total, want)
 		}
 		for i := 1; i < len(page); i++ {
 			if page[i].DecidedAt.After(page[i-1].DecidedAt) {
-				t.Errorf("%s: decision of %s is listed after the older one of %s", name, page[i].DecidedAt, page[i-1].DecidedAt)
+				t.Errorf("%s: the decision from %s is listed after the older decision from %s", name, page[i].DecidedAt, page[i-1].DecidedAt)
 			}
 		}
 	}
 	none, total, err := s.store.Decisions(t.Context(), s.scope, affiliate.DecisionFilter{}, affiliate.Page{Number: 1000, Size: 100})
 	if err != nil || len(none) != 0 || total != int64(s.count(`attribution_decisions where workspace_id = $1 and mode = $2`, s.scope.Workspace, s.scope.Mode)) {
-		t.Errorf("page after the end: %d of %d, %v", len(none), total, err)
+		t.Errorf("a page after the end has %d decisions and the total %d, %v, want 0 and the number of rows", len(none), total, err)
 	}
 
 	var conversion affiliate.ConversionID
@@ -156,7 +159,8 @@ func TestDecisions_PlansAndTotals(t *testing.T) {
 	checkDecisionPlan(t, "conversions of a click", s.planOf(postgres.ConversionsOfClickSQL, s.scope.Workspace, s.scope.Mode, click, 100), "conversions_by_click")
 }
 
-// A click is only looked up in the partition of the time in its id.
+// The look-up of a click must read only one partition. The time in the id of the click
+// determines this partition.
 func TestAttributedClick_ReadsOnePartition(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay)
@@ -166,16 +170,16 @@ func TestAttributedClick_ReadsOnePartition(t *testing.T) {
 		plan := strings.Join(s.explain(fmt.Sprintf("click('%s', 'test', '%s', '%s')", s.scope.Workspace, click, salesDay.Format(time.RFC3339Nano))), "\n")
 		for _, line := range strings.Split(plan, "\n") {
 			if strings.Contains(line, " on clicks_") && !strings.Contains(line, "never executed") && !strings.Contains(line, "clicks_20260310") {
-				t.Errorf("%s reads another partition:\n%s", mode, plan)
+				t.Errorf("%s: the plan reads another partition\n%s", mode, plan)
 			}
 		}
 		if !strings.Contains(plan, "clicks_20260310") {
-			t.Errorf("%s:\n%s", mode, plan)
+			t.Errorf("%s: the plan does not read clicks_20260310\n%s", mode, plan)
 		}
 	}
 }
 
-// A simulation reads a promo code by the same index as a report, but locks nothing.
+// A simulation of a decision must read a promo code with an index and must lock no rows.
 func TestFindPromoCode_UsesIndexAndLocksNothing(t *testing.T) {
 	t.Parallel()
 	s := newSales(t)
@@ -188,6 +192,6 @@ func TestFindPromoCode_UsesIndexAndLocksNothing(t *testing.T) {
 	plan := s.planOf(postgres.FindPromoCodeSQL, s.scope.Workspace, s.scope.Mode, code)
 	checkDecisionPlan(t, "code", plan, "promo_codes_code", "participants_pkey")
 	if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "LockRows") {
-		t.Errorf("code:\n%s", plan)
+		t.Errorf("the plan scans a table or locks rows\n%s", plan)
 	}
 }

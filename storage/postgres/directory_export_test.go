@@ -1,6 +1,6 @@
 package postgres
 
-// Statements of the edge directory whose plans are checked.
+// Statements of the edge directory whose query plans the tests check.
 const (
 	DirectoryKeysSQL               = publicKeysAfter
 	DirectoryTargetsSQL            = referralTargetsAfter

@@ -63,7 +63,8 @@ func (f *directoryFixture) program(status affiliate.ProgramStatus) affiliate.Pro
 	return id
 }
 
-// link stores a link with its code. A nil destination means the programme's page.
+// link stores a link with its code. If destination is nil, the link leads to the page of
+// the programme.
 func (f *directoryFixture) link(program affiliate.ProgramID, participant affiliate.ParticipantID, code string, destination *string) affiliate.LinkID {
 	f.Helper()
 	id := affiliate.NewID[affiliate.Link](f.now)
@@ -75,13 +76,15 @@ func (f *directoryFixture) link(program affiliate.ProgramID, participant affilia
 	return id
 }
 
+// code stores a referral code of a link.
 func (f *directoryFixture) code(program affiliate.ProgramID, participant affiliate.ParticipantID, link affiliate.LinkID, code string) {
 	f.Helper()
 	f.exec(`insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at) values ($1, $2, $3, $4, $5, $6, $7)`,
 		f.scope.Workspace, f.scope.Mode, code, program, participant, link, f.now)
 }
 
-// promoCode stores a promo code with the given age and then applies the SQL change.
+// promoCode stores a promo code with the given age. change is the set clause of an update
+// of this promo code. Its arguments start at $3.
 func (f *directoryFixture) promoCode(program affiliate.ProgramID, participant affiliate.ParticipantID, code string, age time.Duration, change string, args ...any) {
 	f.Helper()
 	id := affiliate.NewID[affiliate.PromoCode](f.now)
@@ -95,6 +98,7 @@ func (f *directoryFixture) promoCode(program affiliate.ProgramID, participant af
 	}
 }
 
+// targets returns the targets of a participant's codes, by code.
 func (f *directoryFixture) targets(participant affiliate.ParticipantID) map[string]affiliate.ReferralTarget {
 	f.Helper()
 	targets, err := f.store.ParticipantReferralTargets(f.Context(), f.scope.Workspace, participant, f.now)
@@ -131,19 +135,19 @@ func TestReferralTargets_ArePaged(t *testing.T) {
 		}
 		for _, after = range page {
 			if _, twice := seen[after.Code]; twice {
-				t.Errorf("%s came twice", after.Code)
+				t.Errorf("the pages contain the code %s twice", after.Code)
 			}
 			seen[after.Code] = after
 		}
 		more = len(page) == 2
 	}
 	if len(seen) != 6 {
-		t.Fatalf("%d of 6 codes", len(seen))
+		t.Fatalf("the pages contain %d codes, want 6", len(seen))
 	}
 	for code, target := range seen {
 		if target.Scope != f.scope || target.WindowDays != 14 || target.Model != affiliate.FirstClick || target.Participant.IsZero() ||
 			target.Active != (target.Program == active) || target.Link.ID.IsZero() || target.Link.Code != code || target.Discount != nil {
-			t.Errorf("%s: %+v", code, target)
+			t.Errorf("the target of code %s is %+v, want the stored link without a discount", code, target)
 		}
 	}
 	ofProgram := 0
@@ -156,18 +160,18 @@ func TestReferralTargets_ArePaged(t *testing.T) {
 			break
 		}
 		if after = page[0].Code; !reflect.DeepEqual(seen[after], page[0]) || page[0].Program != paused {
-			t.Errorf("target of the programme: %+v", page[0])
+			t.Errorf("ProgramReferralTargets returned %+v, want %+v", page[0], seen[after])
 		}
 	}
 	if own := f.targets(last); ofProgram != 3 || len(own) != 2 || !reflect.DeepEqual(own["f"], seen["f"]) {
-		t.Errorf("%d codes of the programme, want 3; codes of the participant: %v", ofProgram, own)
+		t.Errorf("the programme has %d codes, want 3; the participant has the codes %v, want 2", ofProgram, own)
 	}
 	foreign := affiliate.NewID[affiliate.Workspace](f.now)
 	if own, err := f.store.ParticipantReferralTargets(t.Context(), foreign, last, f.now); err != nil || len(own) != 0 {
-		t.Errorf("from another workspace: %v, %v", own, err)
+		t.Errorf("ParticipantReferralTargets of another workspace returned %v, %v, want none", own, err)
 	}
 	if page, err := f.store.ProgramReferralTargets(t.Context(), foreign, paused, f.now, "", 9); err != nil || len(page) != 0 {
-		t.Errorf("from another workspace: %v, %v", page, err)
+		t.Errorf("ProgramReferralTargets of another workspace returned %v, %v, want none", page, err)
 	}
 }
 
@@ -200,28 +204,28 @@ func TestReferralTargets_TargetURLs(t *testing.T) {
 	} {
 		target := targets[code]
 		if target.Link.TargetURL != want || !target.Active || target.Link.Code != code || len(target.Link.Key) != 10 {
-			t.Errorf("%s: %+v", code, target)
+			t.Errorf("the target of code %s is %+v, want an active link with the URL %q", code, target, want)
 		}
 	}
 	if targets["deleted"].Active || targets["deleted"].Link.ID.IsZero() {
-		t.Errorf("deleted: %+v", targets["deleted"])
+		t.Errorf("the target of a deleted link is %+v, want an inactive target with a link id", targets["deleted"])
 	}
 	link := targets["there"].Link
 	if link.SubID != "s 1" || link.UTM != (affiliate.UTM{Source: "mail", Medium: "m", Campaign: "c", Term: "t", Content: "x"}) {
-		t.Errorf("%+v", link)
+		t.Errorf("the link has the sub id %q and the UTM parameters %+v, want the stored values", link.SubID, link.UTM)
 	}
 	if alias := targets["janes-old-code"]; alias.Link != targets["jane"].Link || alias.Link.ID != own {
-		t.Errorf("an alias: %+v", alias)
+		t.Errorf("the target of an old code is %+v, want the link of the current code", alias)
 	}
 
 	f.exec(`update programs set landing_url = 'https://landing.example/?a=b', allowed_domains = '{}'`)
 	targets = f.targets(jane)
 	if jane, there := targets["jane"].Link.TargetURL, targets["there"].Link.TargetURL; jane != "https://landing.example/?a=b&via=jane" || there != "" {
-		t.Errorf("with another landing page and no allowed domains: %q, %q", jane, there)
+		t.Errorf("with another landing page and no allowed domains, the URLs are %q and %q, want the landing page and none", jane, there)
 	}
 	f.exec(`update programs set landing_url = null, website_url = null`)
 	if url := f.targets(jane)["jane"].Link.TargetURL; url != "" {
-		t.Errorf("without any page: %q", url)
+		t.Errorf("without any page of the programme, the URL is %q, want none", url)
 	}
 }
 
@@ -233,13 +237,13 @@ func TestReferralTargets_OfferNewestUsablePromoCode(t *testing.T) {
 	f.code(program, jane, own, "alias")
 	f.link(program, bert, "bert", nil)
 	if d := f.targets(jane)["jane"].Discount; d != nil {
-		t.Errorf("without a promo code: %+v", d)
+		t.Errorf("without a promo code, the discount is %+v, want none", d)
 	}
 	check := func(want affiliate.Discount) {
 		t.Helper()
 		for code, target := range f.targets(jane) {
 			if target.Discount == nil || !reflect.DeepEqual(*target.Discount, want) {
-				t.Errorf("%s offers %+v, want %+v", code, target.Discount, want)
+				t.Errorf("the discount of code %s is %+v, want %+v", code, target.Discount, want)
 			}
 		}
 	}
@@ -256,7 +260,7 @@ func TestReferralTargets_OfferNewestUsablePromoCode(t *testing.T) {
 	check(fixed)
 	page, err := f.store.ReferralTargetsAfter(t.Context(), affiliate.ReferralTarget{}, f.now, 9)
 	if err != nil || len(page) != 3 || page[0].Discount.PromoCode != "new" || page[1].Discount.PromoCode != "berts" || page[2].Discount.PromoCode != "new" {
-		t.Errorf("%+v, %v", page, err)
+		t.Errorf("ReferralTargetsAfter returned %+v, %v, want the promo codes new, berts and new", page, err)
 	}
 }
 
@@ -266,9 +270,10 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 	other := affiliate.NewID[affiliate.Workspace](f.now)
 	f.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'O', 'EUR', 'UTC', $2, $2)`, other, f.now)
 	ended, rolled := f.now.Add(time.Hour), f.now.Add(2*time.Hour)
+	// ends contains the times after which a key is not valid. nil means never.
 	type ends struct{ revoked, expires *time.Time }
 	endsOf := map[string]ends{}
-	key := func(workspace affiliate.WorkspaceID, of ends) {
+	insertKey := func(workspace affiliate.WorkspaceID, of ends) {
 		key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
 		digest := key.Digest()
 		endsOf[key.Reveal()] = of
@@ -276,12 +281,12 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 			values ($1, $2, 'test', 'public', 'p', $3, $4, $5, $6, $7, $8, $9)`,
 			workspace, affiliate.NewID[affiliate.APIKey](f.now), digest[:], key.Reveal(), key.Prefix(), key.Last4(), f.now, of.revoked, of.expires)
 	}
-	key(f.scope.Workspace, ends{revoked: &ended})
-	key(f.scope.Workspace, ends{expires: &rolled})
+	insertKey(f.scope.Workspace, ends{revoked: &ended})
+	insertKey(f.scope.Workspace, ends{expires: &rolled})
 	for range 3 {
-		key(f.scope.Workspace, ends{})
+		insertKey(f.scope.Workspace, ends{})
 	}
-	key(other, ends{})
+	insertKey(other, ends{})
 	secret := affiliate.NewKey(affiliate.SecretKey, affiliate.ModeTest)
 	digest := secret.Digest()
 	f.exec(`insert into api_keys (workspace_id, id, mode, kind, name, digest, prefix, last4, created_at) values ($1, $2, 'test', 'secret', 's', $3, '', '', $4)`,
@@ -291,16 +296,16 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 		t.Helper()
 		for _, key := range keys {
 			of, known := endsOf[key.PublicText]
-			mine := key.Scope.Workspace == f.scope.Workspace
-			if !known || key.Kind != affiliate.PublicKey || key.Scope.Mode != affiliate.ModeTest || key.EnforceOrigins != mine ||
-				mine && !slices.Equal(key.AllowedOrigins, []string{"https://shop.example", "https://*.shop.example"}) || !mine && len(key.AllowedOrigins) > 0 ||
+			inWorkspace := key.Scope.Workspace == f.scope.Workspace
+			if !known || key.Kind != affiliate.PublicKey || key.Scope.Mode != affiliate.ModeTest || key.EnforceOrigins != inWorkspace ||
+				inWorkspace && !slices.Equal(key.AllowedOrigins, []string{"https://shop.example", "https://*.shop.example"}) || !inWorkspace && len(key.AllowedOrigins) > 0 ||
 				(of.revoked == nil) != (key.RevokedAt == nil) || (of.expires == nil) != (key.ExpiresAt == nil) ||
 				key.Live(ended) != (of.revoked == nil) || key.Live(rolled) != (of == ends{}) {
-				t.Errorf("%+v", key)
+				t.Errorf("the key is %+v, want the stored key with %+v and the origins of its workspace", key, of)
 			}
 		}
 		if len(keys) != n {
-			t.Errorf("%d of %d keys", len(keys), n)
+			t.Errorf("got %d keys, want %d", len(keys), n)
 		}
 	}
 	all, err := f.store.WorkspacePublicKeys(t.Context(), f.scope.Workspace)
@@ -328,14 +333,14 @@ func TestDirectoryVersion_Increases(t *testing.T) {
 	for range 3 {
 		version, err := f.store.DirectoryVersion(t.Context())
 		if err != nil || version <= last {
-			t.Fatalf("%d after %d, %v", version, last, err)
+			t.Fatalf("DirectoryVersion returned %d, %v, want more than %d", version, err, last)
 		}
 		last = version
 	}
 }
 
-// The cost of a page depends on its size, not on the number of codes, links and promo
-// codes that are stored.
+// The cost of a page must depend only on the size of the page, and not on the number of
+// stored codes, links and promo codes.
 func TestDirectoryStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
 	f := newDirectoryFixture(t)
@@ -379,17 +384,17 @@ func TestDirectoryStatements_UseIndexes(t *testing.T) {
 			[]any{f.now, f.scope.Workspace, f.scope.Mode, "0", 1000},
 			[]string{"referral_codes_pkey", "links_pkey", "promo_codes_by_participant"},
 		},
-		"a large programme's": {
+		"codes of a large programme": {
 			postgres.DirectoryProgramTargetsSQL,
 			[]any{f.now, f.scope.Workspace, large, "0", 1000},
 			[]string{"referral_codes_pkey", "links_pkey", "promo_codes_by_participant"},
 		},
-		"a small programme's": {
+		"codes of a small programme": {
 			postgres.DirectoryProgramTargetsSQL,
 			[]any{f.now, f.scope.Workspace, small, "0", 1000},
 			[]string{"referral_codes_by_program", "links_pkey", "promo_codes_by_participant"},
 		},
-		"a participant's": {
+		"codes of a participant": {
 			postgres.DirectoryParticipantTargetsSQL,
 			[]any{f.now, f.scope.Workspace, participant},
 			[]string{"referral_codes_by_participant", "links_pkey", "promo_codes_by_participant"},
@@ -411,12 +416,12 @@ func TestDirectoryStatements_UseIndexes(t *testing.T) {
 		plan := strings.Join(lines, "\n")
 		for _, index := range tc.indexes {
 			if !strings.Contains(plan, index) {
-				t.Errorf("%s: the plan does not use %s:\n%s", name, index, plan)
+				t.Errorf("%s: the plan does not use the index %s\n%s", name, index, plan)
 			}
 		}
 		for _, table := range []string{"referral_codes", "links", "promo_codes", "api_keys", "workspaces"} {
 			if strings.Contains(plan, "Seq Scan on "+table) {
-				t.Errorf("%s: the plan scans %s:\n%s", name, table, plan)
+				t.Errorf("%s: the plan scans the whole table %s\n%s", name, table, plan)
 			}
 		}
 	}

@@ -13,7 +13,8 @@ const (
 	RedactionBatch           = redactionBatch
 )
 
-// RedactEventsThen calls then in the transaction that has redacted the events.
+// RedactEventsThen redacts events and then calls the function then in the same
+// transaction.
 func (s *Store) RedactEventsThen(
 	ctx context.Context, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string, then func() error,
 ) error {

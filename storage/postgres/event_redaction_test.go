@@ -18,7 +18,7 @@ import (
 
 const pseudonym = "erased-0a1b2c3d"
 
-// redactionFixture has a programme. Tests add partners with events.
+// redactionFixture is a workspace with one programme. Tests add partners with events.
 type redactionFixture struct {
 	*pgtest.Fixture
 	t       *testing.T
@@ -36,13 +36,15 @@ func newRedactionFixture(t *testing.T) *redactionFixture {
 	f.program = f.NewProgram(f.scope)
 	user := f.NewMerchant("Merchant")
 	f.by = affiliate.Actor{User: &user}
-	// The events of the first week have their own partition, later events do not.
+	// The events of the first week have their own partition. Later events are in the
+	// default partition.
 	f.Exec(`select ensure_event_partitions($1::date, $1::date)`, f.now)
 	return f
 }
 
-// partnerWithEvents stores a partner and one event of each kind that contains personal
-// data. The texts in them contain name. Half of the events are two weeks later.
+// partnerWithEvents stores a partner and one event of each type that contains personal
+// data. The personal data in these events contains name. Some of the events are two weeks
+// later.
 func (f *redactionFixture) partnerWithEvents(name string) affiliate.ParticipantID {
 	f.t.Helper()
 	ctx, text := f.t.Context(), func(what string) *string { text := what + " of " + name; return &text }
@@ -113,43 +115,43 @@ func TestRedactEvents_RewritesOnlyTheParticipantsEvents(t *testing.T) {
 	f := newRedactionFixture(t)
 	erased, other := f.partnerWithEvents("anna"), f.partnerWithEvents("bert")
 	if n := f.Count(`select count(distinct tableoid) from events where subject_id = $1`, erased); n != 2 {
-		t.Fatalf("events in %d partitions", n)
+		t.Fatalf("the events are in %d partitions, want 2", n)
 	}
-	const fixed = `select id::text || day || mode || type || coalesce(subject_id::text, '') || created_at from events order by id`
-	rows, before := f.Texts(fixed), f.bodies()
+	const otherColumns = `select id::text || day || mode || type || coalesce(subject_id::text, '') || created_at from events order by id`
+	rows, before := f.Texts(otherColumns), f.bodies()
 
-	const kinds = 8 // number of events per partner, one of each kind
-	if n := f.redact(erased); n != kinds {
-		t.Errorf("%d bodies rewritten", n)
+	const perPartner = 8 // number of events of a partner
+	if n := f.redact(erased); n != perPartner {
+		t.Errorf("%d bodies were rewritten, want %d", n, perPartner)
 	}
-	if got := f.Texts(fixed); !slices.Equal(got, rows) {
-		t.Errorf("more than bodies changed:\n%q\n%q", rows, got)
+	if got := f.Texts(otherColumns); !slices.Equal(got, rows) {
+		t.Errorf("the other columns are\n%q\nwant\n%q", got, rows)
 	}
 	rewritten := 0
 	for id, body := range f.bodies() {
 		if strings.Contains(body, "anna") {
-			t.Errorf("not redacted: %s", body)
+			t.Errorf("a body still contains the name: %s", body)
 		}
 		if body == before[id] {
 			continue
 		}
 		rewritten++
 		if !strings.Contains(body, `"`+pseudonym+`"`) || strings.Contains(before[id], "bert") {
-			t.Errorf("%s\nbecame\n%s", before[id], body)
+			t.Errorf("the body\n%s\nwas rewritten to\n%s\nwant the pseudonym in an event of the erased participant", before[id], body)
 		}
 		want, err := affiliate.RedactBody([]byte(before[id]), pseudonym)
 		if err != nil || string(want) != body {
-			t.Errorf("%s, want %s (%v)", body, want, err)
+			t.Errorf("a body was rewritten to %s, want %s (RedactBody returned %v)", body, want, err)
 		}
 	}
-	if rewritten != kinds {
-		t.Errorf("%d bodies changed", rewritten)
+	if rewritten != perPartner {
+		t.Errorf("%d bodies have changed, want %d", rewritten, perPartner)
 	}
 	if n := f.redact(erased); n != 0 {
-		t.Errorf("%d bodies rewritten again", n)
+		t.Errorf("a repeated call rewrote %d bodies, want 0", n)
 	}
-	if n := f.redact(other); n != kinds {
-		t.Errorf("%d bodies of the other participant rewritten, want %d", n, kinds)
+	if n := f.redact(other); n != perPartner {
+		t.Errorf("%d bodies of the other participant were rewritten, want %d", n, perPartner)
 	}
 }
 
@@ -164,11 +166,11 @@ func TestRedactEvents_StaysInScope(t *testing.T) {
 		{Workspace: affiliate.NewID[affiliate.Workspace](f.now), Mode: f.scope.Mode},
 	} {
 		if n, err := f.Store.RedactEvents(t.Context(), scope, participant, pseudonym); n != 0 || err != nil {
-			t.Errorf("%v: %d, %v", scope, n, err)
+			t.Errorf("RedactEvents in the scope %v rewrote %d bodies, %v, want 0", scope, n, err)
 		}
 	}
 	if !maps.Equal(before, f.bodies()) {
-		t.Error("bodies changed")
+		t.Error("RedactEvents has changed bodies in another scope")
 	}
 }
 
@@ -177,10 +179,13 @@ func TestRedactEvents_IsRolledBackWithItsTransaction(t *testing.T) {
 	f := newRedactionFixture(t)
 	participant := f.partnerWithEvents("anna")
 	before := f.bodies()
-	refused := errors.New("not erased after all")
-	err := f.Store.RedactEventsThen(t.Context(), f.scope, participant, pseudonym, func() error { return refused })
-	if !errors.Is(err, refused) || !maps.Equal(before, f.bodies()) {
-		t.Errorf("error %v, or the redaction was not rolled back", err)
+	errLater := errors.New("a later step of the transaction failed")
+	err := f.Store.RedactEventsThen(t.Context(), f.scope, participant, pseudonym, func() error { return errLater })
+	if !errors.Is(err, errLater) {
+		t.Errorf("RedactEventsThen returned %v, want %v", err, errLater)
+	}
+	if !maps.Equal(before, f.bodies()) {
+		t.Error("the redaction was not rolled back")
 	}
 }
 
@@ -200,15 +205,15 @@ func TestRedactEvents_WorksInBatches(t *testing.T) {
 	known := f.Count(`select count(*) from events where subject_id = $1`, participant)
 	f.manyEvents(participant, 2*postgres.RedactionBatch+1)
 	if n := f.redact(participant); n != known+2*postgres.RedactionBatch+1 {
-		t.Errorf("%d bodies rewritten", n)
+		t.Errorf("%d bodies were rewritten, want %d", n, known+2*postgres.RedactionBatch+1)
 	}
 	if n := f.Count(`select count(*) from events where convert_from(body, 'UTF8') like '%anna%'`); n != 0 {
 		t.Errorf("%d bodies still contain the name", n)
 	}
 }
 
-// A transaction that creates an event about a participant has locked a row that the
-// redaction waits for.
+// A transaction that creates an event about a participant locks a row. The redaction must
+// wait for this lock, so that it also rewrites the new event.
 func TestRedactEvents_WaitsForConcurrentEvents(t *testing.T) {
 	t.Parallel()
 	for name, lock := range map[string]string{
@@ -229,7 +234,7 @@ func TestRedactEvents_WaitsForConcurrentEvents(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = tx.Rollback(context.Background()) }() // in case the test failed before the commit
+			defer func() { _ = tx.Rollback(context.Background()) }() // has no effect after the commit
 			run := func(sql string, args ...any) {
 				t.Helper()
 				if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
@@ -290,11 +295,12 @@ func TestRedactEvents_UsesIndexes(t *testing.T) {
 		"workspace": f.scope.Workspace, "mode": f.scope.Mode, "subject": participant, "after": affiliate.EventID{}, "most": postgres.RedactionBatch,
 	})
 	if strings.Count(read, "_workspace_id_subject_id_idx") < 2 || strings.Contains(read, "Seq Scan") {
-		t.Errorf("plan of the read:\n%s", read)
+		t.Errorf("the plan of the read does not use the index on subject_id in both partitions\n%s", read)
 	}
-	// The rows are locked after they were sorted.
+	// The statement must sort the rows before it locks them, so that two redactions
+	// cannot deadlock.
 	if lock, sort := strings.Index(read, "LockRows"), strings.Index(read, "Sort"); lock < 0 || sort < lock {
-		t.Errorf("plan of the lock:\n%s", read)
+		t.Errorf("the plan of the read does not sort the rows before it locks them\n%s", read)
 	}
 
 	var (
@@ -314,6 +320,6 @@ func TestRedactEvents_UsesIndexes(t *testing.T) {
 		"workspace": f.scope.Workspace, "mode": f.scope.Mode, "ids": ids, "days": days, "bodies": bodies,
 	})
 	if strings.Count(write, "_pkey") < 2 || strings.Contains(write, "Seq Scan") {
-		t.Errorf("plan of the write:\n%s", write)
+		t.Errorf("the plan of the write does not use the primary key in both partitions\n%s", write)
 	}
 }

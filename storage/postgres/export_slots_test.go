@@ -14,22 +14,24 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// exportText exports a single text column.
+// exportText runs an export whose statement returns a single text column.
 func exportText(t *testing.T, store *postgres.Store, workspace affiliate.WorkspaceID, sql string) iter.Seq2[string, error] {
 	t.Helper()
 	return postgres.Export(t.Context(), store.DB, workspace, pgx.RowTo[string], sql)
 }
 
-// Slow readers use up export slots but not the connection pool. A workspace has two
-// slots, the process has eight. A finished export frees its slot.
+// An export uses a slot until its reader has finished. A workspace may run two exports at
+// the same time, and the process eight. Therefore slow readers must not use all
+// connections of the pool. A finished export must free its slot.
 func TestExport_LimitsConcurrentExports(t *testing.T) {
 	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 12})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	full := affiliate.Refuse(affiliate.ReasonServiceUnavailable)
+	unavailable := affiliate.Refuse(affiliate.ReasonServiceUnavailable)
 	reading, release, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	// begin starts an export and returns when the export has returned its row.
 	begin := func(workspace affiliate.WorkspaceID) {
 		go func() {
 			var failed error
@@ -42,17 +44,17 @@ func TestExport_LimitsConcurrentExports(t *testing.T) {
 		}()
 		<-reading
 	}
-	refused := func(workspace affiliate.WorkspaceID) {
+	checkRefused := func(workspace affiliate.WorkspaceID) {
 		t.Helper()
 		var got error
 		for row, err := range exportText(t, store, workspace, `select 'x'`) {
 			if got = err; row != "" {
-				t.Error("the export was not rejected")
+				t.Error("an export without a free slot returned a row")
 			}
 		}
 		var refusal *affiliate.Error
-		if !errors.Is(got, full) || !errors.As(got, &refusal) || refusal.Metadata["retry_after"] != "10" {
-			t.Errorf("%v", got)
+		if !errors.Is(got, unavailable) || !errors.As(got, &refusal) || refusal.Metadata["retry_after"] != "10" {
+			t.Errorf("an export without a free slot returned %v, want %v with retry_after 10", got, unavailable)
 		}
 	}
 	for range postgres.MaxExports / postgres.MaxWorkspaceExports {
@@ -60,10 +62,10 @@ func TestExport_LimitsConcurrentExports(t *testing.T) {
 		for range postgres.MaxWorkspaceExports {
 			begin(workspace)
 		}
-		refused(workspace)
+		checkRefused(workspace)
 	}
 	other := affiliate.NewID[affiliate.Workspace](time.Now())
-	refused(other)
+	checkRefused(other)
 	if err := store.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -94,27 +96,27 @@ func TestExport_IsReadOnlyWithTimeoutOfTenMinutes(t *testing.T) {
 	for name, want := range map[string]string{"statement_timeout": "10min", "transaction_read_only": "on", "role": "tributary_app"} {
 		for got, err := range exportText(t, store, affiliate.WorkspaceID{}, fmt.Sprintf(`select current_setting('%s')`, name)) {
 			if err != nil || got != want {
-				t.Errorf("%s is %q, %v", name, got, err)
+				t.Errorf("during an export, %s is %q, %v, want %q", name, got, err, want)
 			}
 		}
 	}
-	// The export's settings do not remain on the pool's only connection.
+	// The settings of the export must not remain on the only connection of the pool.
 	var timeout string
 	if err := store.InTx(t.Context(), func(tx *postgres.Tx) error {
 		return tx.QueryRow(t.Context(), `select current_setting('statement_timeout')`).Scan(&timeout)
 	}); err != nil || timeout != "10s" {
-		t.Errorf("after an export: %s, %v", timeout, err)
+		t.Errorf("after an export, statement_timeout is %q, %v, want 10s", timeout, err)
 	}
 }
 
-func TestExport_EndsWithAnErrorOrItsReader(t *testing.T) {
+func TestExport_EndsAfterAnErrorOrWhenItsReaderStops(t *testing.T) {
 	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	// Each loop needs the only connection and a free slot. The loop before it must have
-	// freed both.
+	// Each export needs the only connection and a free slot. Therefore the export before
+	// it must have released both.
 	for range postgres.MaxWorkspaceExports + 1 {
 		read := 0
 		for _, err := range exportText(t, store, affiliate.WorkspaceID{}, `select 'x' from generate_series(1, 1000000)`) {
@@ -130,7 +132,7 @@ func TestExport_EndsWithAnErrorOrItsReader(t *testing.T) {
 			}
 		}
 		if read != 3 || len(failures) != 1 {
-			t.Errorf("%d elements, errors %v", read, failures)
+			t.Errorf("the two exports returned %d elements with the errors %v, want 3 and one error", read, failures)
 		}
 	}
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Statements whose plans are checked.
+// Statements whose query plans the tests check.
 const (
 	CountFromAddressSQL = countFromAddress
 	SelectPendingOfSQL  = selectPendingOf
 	ReviewChunk         = reviewChunk
 )
 
-// FindFraudFactsSQL returns the statement with positional parameters, as Postgres
-// receives it.
+// FindFraudFactsSQL returns the statement that reads the facts for fraud signals. Its
+// parameters are positional, as in the statement that Postgres receives.
 func FindFraudFactsSQL(t *testing.T) string {
 	t.Helper()
 	sql, _, err := (&fraudQuery{}).args().RewriteQuery(t.Context(), nil, findFraudFacts, nil)
@@ -26,7 +26,8 @@ func FindFraudFactsSQL(t *testing.T) string {
 	return sql
 }
 
-// FraudEventListSQL returns the two statements of a list and the arguments of both.
+// FraudEventListSQL returns the statements for a page of fraud events and for the total,
+// and the arguments of both.
 func FraudEventListSQL(scope affiliate.Scope, filter affiliate.FraudEventFilter) (page, count string, args pgx.NamedArgs) {
 	page, count = fraudEventListSQL(filter)
 	return page, count, pgx.NamedArgs{
