@@ -16,9 +16,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// manyFacts stores so many rows that the planner has to choose between plans: buyers
-// and origins of all participants, more conversions of one participant than the rules
-// count, and clicks of several days from a few addresses.
+// manyFacts stores so many rows that a scan of a table is more expensive than the use of
+// an index: conversions with customers, origins of all users, 5,000 conversions of one
+// participant, and clicks of several days from a few IP addresses.
 func (s *sales) manyFacts() {
 	s.Helper()
 	s.manySignals()
@@ -50,8 +50,8 @@ func (s *sales) manyFacts() {
 	pgtest.VacuumAnalyze(s, owner)
 }
 
-// The facts for a decision are read through indexes, with custom plans and with generic
-// plans.
+// The custom and the generic plans of the statements that read the facts for a decision
+// must use indexes.
 func TestFraudFacts_AreReadByIndex(t *testing.T) {
 	t.Parallel()
 	s := newSales(t)
@@ -69,11 +69,11 @@ func TestFraudFacts_AreReadByIndex(t *testing.T) {
 			"conversions_by_participant_time", "conversions_by_customer", "conversions_by_email", "user_origins_pkey",
 		} {
 			if !strings.Contains(plan, index) {
-				t.Errorf("%s: no %s in\n%s", mode, index, plan)
+				t.Errorf("%s: the plan does not use the index %s\n%s", mode, index, plan)
 			}
 		}
 		if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Sort") {
-			t.Errorf("%s:\n%s", mode, plan)
+			t.Errorf("%s: the plan scans a whole table or sorts\n%s", mode, plan)
 		}
 
 		lines := s.explain(fmt.Sprintf(`clicks('{0}', '{%s}', '{test}', array['\x%x'::bytea], '{%s}', '%s', '%s', 101)`, s.scope.Workspace,
@@ -85,7 +85,7 @@ func TestFraudFacts_AreReadByIndex(t *testing.T) {
 			}
 		}
 		if len(scans) != 1 || !regexp.MustCompile(`Index (Only )?Scan using clicks_20260310_workspace_id_ip_hash\w* on clicks_20260310`).MatchString(scans[0]) {
-			t.Errorf("%s:\n%s", mode, strings.Join(lines, "\n"))
+			t.Errorf("%s: the plan does not read only clicks_20260310 with the index on ip_hash\n%s", mode, strings.Join(lines, "\n"))
 		}
 	}
 }
@@ -124,8 +124,8 @@ func TestFraudFacts_AreReadOnlyForProgrammesWithRules(t *testing.T) {
 	for i, tc := range []struct {
 		policy affiliate.FraudPolicy
 		hash   []byte
-		facts  bool
-		clicks bool
+		facts  bool // the facts must be read
+		clicks bool // the clicks from the IP address must be counted
 	}{
 		{affiliate.FraudOff, []byte("hash"), false, false},
 		{affiliate.FraudObserve, nil, true, false},
@@ -141,10 +141,10 @@ func TestFraudFacts_AreReadOnlyForProgrammesWithRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := recorder.has(postgres.FindFraudFactsSQL(t)); got != tc.facts {
-			t.Errorf("%s: facts were read: %v", tc.policy, got)
+			t.Errorf("with the policy %s, the store read the facts: %t, want %t", tc.policy, got, tc.facts)
 		}
 		if got := recorder.has(postgres.CountFromAddressSQL); got != tc.clicks {
-			t.Errorf("%s: clicks were counted: %v", tc.policy, got)
+			t.Errorf("with the policy %s, the store counted clicks: %t, want %t", tc.policy, got, tc.clicks)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func TestFraudEvents_UseIndexes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	run(`set session_replication_role = replica`) // disables foreign keys: the events have no conversions
+	run(`set session_replication_role = replica`) // disable foreign keys, because the conversions do not exist
 	run(`
 		insert into fraud_events (workspace_id, id, mode, program_id, participant_id, conversion_id, score, signals, action, status, created_at)
 		select case when n % 3 = 0 then gen_random_uuid() else $1 end, gen_random_uuid(), case when n % 3 = 1 then 'live' else 'test' end,
@@ -170,8 +170,8 @@ func TestFraudEvents_UseIndexes(t *testing.T) {
 	day := salesDay.AddDate(0, 0, -1)
 	for name, tc := range map[string]struct {
 		filter affiliate.FraudEventFilter
-		index  string
-		total  string
+		index  string // index that the plan of the page must use
+		total  string // text that the plan of the total must contain
 	}{
 		"all":       {affiliate.FraudEventFilter{}, "fraud_events_by_age", "Limit -> Index Only Scan using fraud_events_by_"},
 		"open":      {affiliate.FraudEventFilter{Status: affiliate.FraudEventOpen}, "fraud_events_by_status", "Limit -> Index Only Scan using fraud_events_by_status"},
@@ -181,22 +181,21 @@ func TestFraudEvents_UseIndexes(t *testing.T) {
 		page, count, args := postgres.FraudEventListSQL(s.scope, tc.filter)
 		plan := s.planOf(page, args)
 		if !strings.Contains(inOneLine(plan), "Limit -> Index Scan using "+tc.index) || strings.Contains(plan, "Seq Scan on fraud_events") {
-			t.Errorf("%s:\n%s", name, plan)
+			t.Errorf("%s: the plan of the page does not use %s\n%s", name, tc.index, plan)
 		}
 		if plan := s.planOf(count, args); !strings.Contains(inOneLine(plan), tc.total) || strings.Contains(plan, "Seq Scan on fraud_events") {
-			t.Errorf("%s, total:\n%s", name, plan)
+			t.Errorf("%s: the plan of the total does not contain %q\n%s", name, tc.total, plan)
 		}
 	}
-	// With two conditions, Postgres filters the rows that the index of one condition
-	// finds.
+	// With two conditions, the plan must use an index for at least one of them.
 	_, count, args := postgres.FraudEventListSQL(s.scope, affiliate.FraudEventFilter{Status: affiliate.FraudEventOpen, Program: &s.program})
 	if plan := s.planOf(count, args); !strings.Contains(plan, "Index Scan on fraud_events_by_") && !strings.Contains(plan, "Index Scan using fraud_events_by_") {
-		t.Errorf("open of a programme, total:\n%s", plan)
+		t.Errorf("open events of a programme: the plan of the total uses no index\n%s", plan)
 	}
 }
 
-// The fraud rules must receive the same traits for a stored click as for a click that
-// is still in the stream.
+// The traits of a click are the data that the fraud rules check. They must be the same
+// for a stored click and for a click that is still in the click stream.
 func TestFindClick_ReturnsTheStoredTraits(t *testing.T) {
 	s := newSales(t)
 	click := clicksOf(s.scope.Workspace, 1)[0]
@@ -214,10 +213,10 @@ func TestFindClick_ReturnsTheStoredTraits(t *testing.T) {
 	for _, c := range clicks {
 		found, err := s.store.FindClick(t.Context(), s.scope.Workspace, c.ID)
 		if err != nil || found == nil {
-			t.Fatal(found, err)
+			t.Fatalf("FindClick returned %v, %v, want the click", found, err)
 		}
 		if !reflect.DeepEqual(found.Traits, c.Traits()) {
-			t.Errorf("got %+v, want %+v", found.Traits, c.Traits())
+			t.Errorf("the traits of the click are %+v, want %+v", found.Traits, c.Traits())
 		}
 	}
 }

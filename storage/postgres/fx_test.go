@@ -22,7 +22,7 @@ func TestLoadRates_StoresAllOrNone(t *testing.T) {
 		t.Helper()
 		got, err := b.Store.LoadRates(t.Context(), rates, at)
 		if err != nil || got != want {
-			t.Errorf("%+v, %v", got, err)
+			t.Errorf("LoadRates returned %+v, %v, want %+v", got, err, want)
 		}
 	}
 	first, second := rate("EUR", "USD", "2026-03-09", "1.0800"), rate("EUR", "JPY", "2026-03-09", "160")
@@ -31,7 +31,7 @@ func TestLoadRates_StoresAllOrNone(t *testing.T) {
 	load(affiliate.FXLoad{New: 1, Changed: 1, Same: 1}, rate("EUR", "USD", "2026-03-10", "1.08"), rate("EUR", "USD", "2026-03-09", "1.09"), second)
 	load(affiliate.FXLoad{})
 	if n := b.Count(`select count(*) from fx_rates where loaded_at = $1`, at); n != 3 {
-		t.Errorf("%d rates", n)
+		t.Errorf("%d rates are stored, want 3", n)
 	}
 	// The rates need several statements, and the last statement fails.
 	many := make([]affiliate.FXRate, 0, 25_000)
@@ -42,7 +42,7 @@ func TestLoadRates_StoresAllOrNone(t *testing.T) {
 		t.Error("a rate of 0 was stored")
 	}
 	if n := b.Count(`select count(*) from fx_rates`); n != 3 {
-		t.Errorf("%d rates", n)
+		t.Errorf("after the failure, %d rates are stored, want 3", n)
 	}
 	load(affiliate.FXLoad{New: 24_999}, many...)
 }
@@ -73,31 +73,31 @@ func TestRecordConversion_UsesRateOfItsDay(t *testing.T) {
 		c := affiliate.Conversion{OccurredAt: b.Now(), Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 100, Currency: currency}}}
 		rates, statements, err := b.Store.ForeignRates(t.Context(), c, in)
 		if err != nil || statements != want.statements || rates["EUR"].Rate != want.rate || (want.rate == "") != (len(rates) == 0) {
-			t.Errorf("%s: %+v in %d statements, %v", currency, rates, statements, err)
+			t.Errorf("ForeignRates for %q returned %+v with %d statements, %v, want the rate %q with %d", currency, rates, statements, err, want.rate, want.statements)
 		}
 	}
 	in.Customer = nil
 	for name, in := range map[string]affiliate.AttributionInputs{"one currency": in, "no candidates": {}} {
 		c := affiliate.Conversion{OccurredAt: b.Now(), Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 100, Currency: "EUR"}}}
 		if _, statements, err := b.Store.ForeignRates(t.Context(), c, in); err != nil || statements != 0 {
-			t.Errorf("%s: %d statements, %v", name, statements, err)
+			t.Errorf("ForeignRates with %s used %d statements, %v, want 0", name, statements, err)
 		}
 	}
 
 	c := b.sale("converted", 10_000, "USD")
 	if c.AmountCents != 800 || c.Currency != "EUR" || c.NeedsReview {
-		t.Errorf("%+v", c)
+		t.Errorf("the commission is %+v, want 800 EUR without a review", c)
 	}
 	if n := b.Count(`select count(*) from commissions where id = $1 and fx_rate = '0.8' and fx_date = $2::date and status = 'approved'
 		and base_amount_cents = 10000 and sale_currency = 'USD'`, c.ID, before(7)); n != 1 {
-		t.Error("the rate was not stored")
+		t.Errorf("%d commissions have the rate 0.8 and its date, want 1", n)
 	}
 	if n := b.Count(`select count(*) from attribution_decisions where trace #>> '{calculation,fx_rate}' = '0.8' and trace #>> '{calculation,fx_date}' = $1`, before(7)); n != 1 {
-		t.Error("the rate is not in the trace")
+		t.Errorf("%d decisions have the rate 0.8 and its date in their trace, want 1", n)
 	}
 }
 
-// A look-up reads ranges of the primary key, however many rates are stored.
+// A look-up must read only ranges of the primary key, and not all stored rates.
 func TestFindRates_UsesPrimaryKey(t *testing.T) {
 	b := newCheckFixture(t)
 	b.Exec(`insert into fx_rates select 'EUR', q, d, 1.5, d from unnest(array['USD', 'GBP', 'JPY', 'CHF', 'SEK', 'NOK', 'PLN', 'CZK']) q,
@@ -121,6 +121,6 @@ func TestFindRates_UsesPrimaryKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if strings.Contains(plan.String(), "Seq Scan") || strings.Count(plan.String(), "Index") < 3 {
-		t.Error(plan.String())
+		t.Errorf("the plan does not read all rates with an index\n%s", plan.String())
 	}
 }

@@ -1,6 +1,6 @@
 package postgres
 
-// Statements whose plans are checked.
+// Statements whose query plans the tests check.
 const (
 	ListRulesSQL         = listRules
 	ListGroupsSQL        = listGroups

@@ -51,22 +51,22 @@ func TestGroupsAndRules_UseIndexes(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		sql, index string
-		sorted     bool // the index has the order of the list
+		sorted     bool // the index has the order of the list, so the plan must not sort
 	}{
-		"groups":           {postgres.ListGroupsSQL, "groups_name", true},
-		"number of groups": {postgres.CountGroupsSQL, "Index Only Scan using groups_name", false},
-		"partners of some": {postgres.CountGroupMembersSQL, "Index Only Scan using participants_by_group", false},
-		"versions":         {postgres.ListRulesSQL, "Backward using program_rules_pkey", true},
+		"groups":            {postgres.ListGroupsSQL, "groups_name", true},
+		"number of groups":  {postgres.CountGroupsSQL, "Index Only Scan using groups_name", false},
+		"members of groups": {postgres.CountGroupMembersSQL, "Index Only Scan using participants_by_group", false},
+		"versions of rules": {postgres.ListRulesSQL, "Backward using program_rules_pkey", true},
 	} {
 		plan := f.plan(tc.sql, args)
 		if !strings.Contains(plan, tc.index) || strings.Contains(plan, "Seq Scan on groups") || tc.sorted && strings.Contains(plan, "Sort Key") {
-			t.Errorf("%s: the plan does not use %s:\n%s", name, tc.index, plan)
+			t.Errorf("%s: the plan does not use %s, or it sorts\n%s", name, tc.index, plan)
 		}
 	}
 }
 
-// If the audit record cannot be written, the change is rolled back.
-func TestGroups_ChangeAndAuditRecordCommitTogether(t *testing.T) {
+// If the audit log entry of a change cannot be stored, the change must be rolled back.
+func TestGroups_ChangeAndAuditEntryCommitTogether(t *testing.T) {
 	f := newProgramFixture(t)
 	p := f.program(affiliate.ProgramActive)
 	g := f.newGroup(p, "G")
@@ -76,18 +76,18 @@ func TestGroups_ChangeAndAuditRecordCommitTogether(t *testing.T) {
 	other.ID, other.Name = affiliate.NewID[affiliate.Group](f.now), "H"
 	_, updated := f.store.UpdateGroup(t.Context(), f.scope, p.ID, g.ID, affiliate.GroupPatch{Name: affiliate.Set("I")}, f.now, by)
 	for what, err := range map[string]error{
-		"created": f.store.CreateGroup(t.Context(), other, by),
-		"updated": updated,
-		"deleted": f.store.DeleteGroup(t.Context(), f.scope, p.ID, g.ID, f.now, by),
+		"CreateGroup": f.store.CreateGroup(t.Context(), other, by),
+		"UpdateGroup": updated,
+		"DeleteGroup": f.store.DeleteGroup(t.Context(), f.scope, p.ID, g.ID, f.now, by),
 	} {
 		var refusal *affiliate.Error
 		if err == nil || errors.As(err, &refusal) {
-			t.Errorf("%s without an audit log: %v", what, err)
+			t.Errorf("%s without an audit log returned %v, want an internal error", what, err)
 		}
 	}
 	f.exec(`grant insert on audit_log to tributary_app`)
 	groups, total, err := f.store.ListGroups(t.Context(), f.scope, p.ID, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != 1 || groups[0].Name != "G" || groups[0].Version != 1 {
-		t.Errorf("groups after the failed changes: %v, %v", groups, err)
+		t.Errorf("after the failed changes, the groups are %v, %v, want version 1 of the group G", groups, err)
 	}
 }

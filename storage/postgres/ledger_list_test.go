@@ -6,13 +6,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// A total counts at most one entry more than affiliate.MaxTotal. Pages after that bound
-// can still be read.
-func TestLedger_TotalStopsAtItsBound(t *testing.T) {
+// A total counts at most affiliate.MaxTotal+1 entries. Pages with later entries can still
+// be read.
+func TestLedger_TotalIsLimited(t *testing.T) {
 	f := newPayoutFixture(t, 1, 1, 0)
-	var one affiliate.ParticipantID
+	var participant affiliate.ParticipantID
 	var partner affiliate.UserID
-	if err := f.SQL.QueryRow(t.Context(), `select id, partner_id from participants`).Scan(&one, &partner); err != nil {
+	if err := f.SQL.QueryRow(t.Context(), `select id, partner_id from participants`).Scan(&participant, &partner); err != nil {
 		t.Fatal(err)
 	}
 	f.Exec(`
@@ -33,13 +33,13 @@ func TestLedger_TotalStopsAtItsBound(t *testing.T) {
 		{affiliate.EntryAdjustment, 11, 1, 1001},
 	} {
 		filter, page := affiliate.LedgerFilter{Type: tc.kind}, affiliate.Page{Number: tc.number, Size: 100}
-		entries, total, _, err := f.Store.Ledger(t.Context(), f.scope, f.program, one, filter, page)
+		entries, total, _, err := f.Store.Ledger(t.Context(), f.scope, f.program, participant, filter, page)
 		if err != nil || len(entries) != tc.rows || total != tc.total {
-			t.Errorf("participant, %q, page %d: %d entries of %d, %v", tc.kind, tc.number, len(entries), total, err)
+			t.Errorf("Ledger with the type %q returned %d entries on page %d and the total %d, %v, want %d and %d", tc.kind, len(entries), tc.number, total, err, tc.rows, tc.total)
 		}
 		own, total, _, err := f.Store.PartnerLedger(t.Context(), partner, f.scope.Mode, filter, page)
 		if err != nil || len(own) != tc.rows || total != tc.total {
-			t.Errorf("partner, %q, page %d: %d entries of %d, %v", tc.kind, tc.number, len(own), total, err)
+			t.Errorf("PartnerLedger with the type %q returned %d entries on page %d and the total %d, %v, want %d and %d", tc.kind, len(own), tc.number, total, err, tc.rows, tc.total)
 		}
 	}
 }

@@ -15,7 +15,8 @@ func (s *Store) InsertLink(ctx context.Context, l affiliate.Link) (affiliate.Lin
 	return l, err
 }
 
-// Functions that return statements whose plans are checked, and their arguments.
+// Functions that return statements and their arguments. The tests check the query plans
+// of the statements.
 var (
 	LinkListSQL          = linkListSQL
 	LinkListArgs         = linkListArgs

@@ -14,8 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// linkFixture has links and promo codes of one large programme, of small programmes in
-// the same workspace, and of another workspace.
+// linkFixture is a workspace with one programme. Tests add links and promo codes.
 type linkFixture struct {
 	t           *testing.T
 	store       *postgres.Store
@@ -24,11 +23,10 @@ type linkFixture struct {
 	scope       affiliate.Scope
 	program     affiliate.ProgramID
 	partner     affiliate.UserID
-	participant affiliate.ParticipantID // the partner's participant in the programme
+	participant affiliate.ParticipantID // the partner in the programme
 }
 
-// crowd is the number of participants, links and promo codes of the large programme.
-// Every hundredth partner also takes part in the small programmes.
+// crowd is the number of participants, and of promo codes, in a large programme.
 const crowd = 10_100
 
 func newLinkFixture(t *testing.T) *linkFixture {
@@ -74,8 +72,8 @@ func (f *linkFixture) newProgram(scope affiliate.Scope) affiliate.ProgramID {
 	return id
 }
 
-// fill adds n participants to a programme. Each gets a default link and a promo code,
-// and the first one gets fifty additional links.
+// fill adds n participants to a programme. Each participant gets a default link and a
+// promo code. The first participant gets fifty additional links.
 func (f *linkFixture) fill(scope affiliate.Scope, program affiliate.ProgramID, n int) {
 	f.t.Helper()
 	f.exec(`set session_replication_role = replica`)
@@ -101,6 +99,8 @@ func (f *linkFixture) fill(scope affiliate.Scope, program affiliate.ProgramID, n
 	f.exec(`set session_replication_role = origin`)
 }
 
+// checkPlan checks that the plan contains the text index and no scan of a whole table. If
+// sorted is true, the plan must read the page in the order of the index.
 func (f *linkFixture) checkPlan(what, sql string, args pgx.NamedArgs, index string, sorted bool) {
 	f.t.Helper()
 	rows, _ := f.owner.Query(f.t.Context(), "explain "+sql, pgx.QueryExecModeCacheDescribe, args)
@@ -111,15 +111,15 @@ func (f *linkFixture) checkPlan(what, sql string, args pgx.NamedArgs, index stri
 	plan := strings.Join(lines, "\n")
 	if !strings.Contains(plan, index) || strings.Contains(plan, "Seq Scan on links") || strings.Contains(plan, "Seq Scan on promo_codes") ||
 		strings.Contains(plan, "Seq Scan on participants") || strings.Contains(plan, "Seq Scan on stats_deltas") {
-		f.t.Errorf("%s: the plan does not use %s:\n%s", what, index, plan)
+		f.t.Errorf("%s: the plan does not use %s, or it scans a whole table\n%s", what, index, plan)
 	}
 	if strings.Contains(sql, "count(*)") && !strings.Contains(plan, "Limit") {
-		f.t.Errorf("%s: the count has no limit:\n%s", what, plan)
+		f.t.Errorf("%s: the plan of the count has no limit\n%s", what, plan)
 	}
-	// The page must be read in the order of the index. A sort below the limit would
-	// read all matching rows.
+	// The page must be read in the order of the index. With a sort below the node Limit,
+	// Postgres would read all matching rows.
 	if _, below, ok := strings.Cut(plan, "Limit"); sorted && (!ok || strings.Contains(below, "Sort")) {
-		f.t.Errorf("%s: the page is not read in the order of the index:\n%s", what, plan)
+		f.t.Errorf("%s: the plan does not read the page in the order of the index\n%s", what, plan)
 	}
 }
 
@@ -154,18 +154,18 @@ func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
 		index  string
 		sorted bool
 	}{
-		"links":                       {affiliate.LinkFilter{}, "links_by_age", true},
-		"links of a participant":      {affiliate.LinkFilter{Participant: &f.participant}, "links_by_participant", false},
-		"links with a rare prefix":    {affiliate.LinkFilter{Search: "code-777"}, "links_by_code", false},
-		"links with any prefix":       {affiliate.LinkFilter{Search: "code"}, "links_by_age", true},
-		"a participant's with prefix": {affiliate.LinkFilter{Search: "code", Participant: &f.participant}, "links_by_participant", false},
+		"links":                                {affiliate.LinkFilter{}, "links_by_age", true},
+		"links of a participant":               {affiliate.LinkFilter{Participant: &f.participant}, "links_by_participant", false},
+		"links with a rare prefix":             {affiliate.LinkFilter{Search: "code-777"}, "links_by_code", false},
+		"links with any prefix":                {affiliate.LinkFilter{Search: "code"}, "links_by_age", true},
+		"links of a participant with a prefix": {affiliate.LinkFilter{Search: "code", Participant: &f.participant}, "links_by_participant", false},
 	} {
 		list, count := postgres.LinkListSQL(tc.filter)
 		args := postgres.LinkListArgs(f.scope, f.program, tc.filter, page)
 		f.checkPlan(name, list, args, tc.index, tc.sorted)
 		f.checkPlan(name+": deltas", list, args, "stats_deltas_by_link", false)
-		// The total of all links is stored. If half of all links match, Postgres may
-		// scan the table, which is as cheap as an index.
+		// The total of all links is stored, so no statement counts it. For a prefix that
+		// all links have, Postgres may scan the whole table.
 		if tc.filter != (affiliate.LinkFilter{}) && tc.index != "links_by_age" {
 			f.checkPlan(name+": total", count, args, "links_by_", false)
 		}
@@ -178,8 +178,8 @@ func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
 	}{
 		"promo codes":                    {affiliate.PromoCodeFilter{}, "promo_codes_by_age", true, ""},
 		"promo codes of a participant":   {affiliate.PromoCodeFilter{Participant: &f.participant}, "promo_codes_by_participant", false, "Index Only Scan using promo_codes_by_participant"},
-		"promo codes in use":             {affiliate.PromoCodeFilter{Active: &yes}, "promo_codes_by_", true, "Index Only Scan using promo_codes_by_active"},
-		"promo codes out of use":         {affiliate.PromoCodeFilter{Active: &no}, "promo_codes_by_active", true, "Index Only Scan using promo_codes_by_active"},
+		"active promo codes":             {affiliate.PromoCodeFilter{Active: &yes}, "promo_codes_by_", true, "Index Only Scan using promo_codes_by_active"},
+		"inactive promo codes":           {affiliate.PromoCodeFilter{Active: &no}, "promo_codes_by_active", true, "Index Only Scan using promo_codes_by_active"},
 		"promo codes with a rare prefix": {affiliate.PromoCodeFilter{Search: "promo-" + f.program.String() + "code-777"}, "promo_codes_by_code", false, "promo_codes_by_code"},
 		"promo codes with any prefix":    {affiliate.PromoCodeFilter{Search: "promo"}, "promo_codes_by_age", true, ""},
 	} {
@@ -205,24 +205,25 @@ func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
 		}
 	}
 
-	// The results of the same statements: the total of a search stops at its bound.
+	// Check the results of these statements too. The total of a search counts at most
+	// MaxSearchTotal+1 rows.
 	filter := affiliate.LinkFilter{Search: "code-"}
 	links, total, err := f.store.Links(t.Context(), f.scope, f.program, filter, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != affiliate.MaxSearchTotal+1 || len(links) != 20 || links[0].Clicks != 1 {
-		t.Errorf("%d links, total %d, %v", len(links), total, err)
+		t.Errorf("Links returned %d links and the total %d, %v, want 20 and %d", len(links), total, err, affiliate.MaxSearchTotal+1)
 	}
 	codes, total, err := f.store.PromoCodes(t.Context(), f.scope, f.program, affiliate.PromoCodeFilter{Search: "promo"}, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != affiliate.MaxSearchTotal+1 || len(codes) != 20 {
-		t.Errorf("%d promo codes, total %d, %v", len(codes), total, err)
+		t.Errorf("PromoCodes returned %d promo codes and the total %d, %v, want 20 and %d", len(codes), total, err, affiliate.MaxSearchTotal+1)
 	}
 	own, total, err := f.store.PartnerLinks(t.Context(), f.partner, f.scope.Mode, &f.program, affiliate.Page{Number: 3, Size: 20})
 	if err != nil || total != 51 || len(own) != 11 {
-		t.Errorf("%d own links, total %d, %v", len(own), total, err)
+		t.Errorf("PartnerLinks returned %d links and the total %d, %v, want 11 and 51", len(own), total, err)
 	}
 }
 
-// Joining a programme creates default links with insertLink, so insertLink must itself
-// maintain totals and counts.
+// When a partner joins a programme, the store calls insertLink for the default link.
+// Therefore insertLink must update the totals and counts itself.
 func TestInsertLink_MaintainsCountAndTotals(t *testing.T) {
 	f := newLinkFixture(t)
 	f.exec(`insert into users (id, kind, email, password_hash, name, created_at) values (gen_random_uuid(), 'partner', 'p', '', 'Jane', $1)`, f.now)
@@ -238,19 +239,19 @@ func TestInsertLink_MaintainsCountAndTotals(t *testing.T) {
 			Destination: new(string), Version: 1, CreatedAt: f.now, UpdatedAt: f.now,
 		})
 		if err != nil || len(stored.ShortKey) != 10 {
-			t.Fatalf("%+v, %v", stored, err)
+			t.Fatalf("InsertLink returned %+v, %v, want a link with a short key of 10 characters", stored, err)
 		}
 		keys[stored.ShortKey] = true
 	}
 	_, total, err := f.store.Links(t.Context(), f.scope, f.program, affiliate.LinkFilter{}, affiliate.Page{Number: 1, Size: 1})
 	if err != nil || total != 20 || len(keys) != 20 {
-		t.Errorf("total %d, %d keys, %v", total, len(keys), err)
+		t.Errorf("the total is %d with %d different short keys, %v, want 20 and 20", total, len(keys), err)
 	}
 	_, total, err = f.store.Links(t.Context(), f.scope, f.program, affiliate.LinkFilter{Participant: &f.participant}, affiliate.Page{Number: 1, Size: 1})
 	if err != nil || total != 20 {
-		t.Errorf("total of the participant: %d, %v", total, err)
+		t.Errorf("the total of the participant is %d, %v, want 20", total, err)
 	}
-	// A link that cannot be stored is not counted. This one has an unknown participant.
+	// A link of an unknown participant must be rejected.
 	unknown := affiliate.NewID[affiliate.Participant](f.now)
 	if _, err := f.store.InsertLink(t.Context(), affiliate.Link{
 		ID: affiliate.NewID[affiliate.Link](f.now), Scope: f.scope, Program: f.program, Participant: unknown, Code: "c", IsDefault: true,

@@ -22,19 +22,19 @@ func TestAuditLog_OmitsNotes(t *testing.T) {
 		got, err := f.Store.UpdateParticipant(t.Context(), f.scope, program, p.ID,
 			affiliate.ParticipantPatch{Note: affiliate.Set(tc.note), Tags: affiliate.Set([]string{tc.note})}, f.now, by(f.owner))
 		if err != nil || (got.Note == nil) != (tc.note == "") || got.Note != nil && *got.Note != tc.note {
-			t.Fatalf("%q: %v, %v", tc.note, got.Note, err)
+			t.Fatalf("UpdateParticipant returned the note %v, %v, want %q", got.Note, err, tc.note)
 		}
 		if line := f.lastRecord("participant.update"); line != tc.want {
-			t.Errorf("%q: %s", tc.note, line)
+			t.Errorf("after setting the note %q, the audit log has %s, want %s", tc.note, line, tc.want)
 		}
 	}
-	// A patch without a note has nothing to hide.
+	// The entry of a patch without a note must not mention the note.
 	if _, err := f.Store.UpdateParticipant(t.Context(), f.scope, program, p.ID,
 		affiliate.ParticipantPatch{Tags: affiliate.Set([]string{})}, f.now.Add(time.Millisecond), by(f.owner)); err != nil {
 		t.Fatal(err)
 	}
-	if line := f.lastRecord("participant.update"); line != `{"tags": [""]} → {"tags": []}` {
-		t.Errorf("without a note: %s", line)
+	if line, want := f.lastRecord("participant.update"), `{"tags": [""]} → {"tags": []}`; line != want {
+		t.Errorf("after a patch without a note, the audit log has %s, want %s", line, want)
 	}
 }
 
@@ -50,10 +50,10 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 	}
 	if line, want := f.lastRecord("participant.apply"), `null → {"id": "`+p.ID.String()+`", "status": "pending", "version": 1, "partner_id": "`+
 		applicant.String()+`", "program_id": "`+program.String()+`", "referral_code": "first"}`; line != want {
-		t.Errorf("audited %s, want %s", line, want)
+		t.Errorf("the audit log has %s, want %s", line, want)
 	}
 	if object, _ := f.LastEvent(affiliate.EventParticipantApplied); object["partner_name"] != "Secretia" {
-		t.Errorf("the event contains %v", object)
+		t.Errorf("the event contains %v, want the partner_name Secretia", object)
 	}
 	if _, err := f.Store.MoveParticipant(t.Context(), f.scope, program, p.ID, affiliate.ApproveParticipant, nil, f.now, by(f.owner)); err != nil {
 		t.Fatal(err)
@@ -74,12 +74,13 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 	f.now = f.now.Add(time.Millisecond)
 	earlier, _ := invite("secret@example.com", "")
 	if line := f.lastRecord("participant_invite.create"); line != details+`}` {
-		t.Errorf("the first invitation: %s", line)
+		t.Errorf("the audit log has %s for the first invitation, want %s", line, details+`}`)
 	}
 	f.now = f.now.Add(time.Millisecond)
 	later, _ := invite("secret@example.com", "")
-	if line := f.lastRecord("participant_invite.create"); line != strings.Replace(details, `"program_id"`, `"replaces": "`+earlier.String()+`", "program_id"`, 1)+`}` {
-		t.Errorf("the second invitation: %s", line)
+	want := strings.Replace(details, `"program_id"`, `"replaces": "`+earlier.String()+`", "program_id"`, 1) + `}`
+	if line := f.lastRecord("participant_invite.create"); line != want {
+		t.Errorf("the audit log has %s for the second invitation, want %s", line, want)
 	}
 	if err := f.Store.RevokeParticipantInvite(t.Context(), f.scope, program, later, f.now, by(f.owner)); err != nil {
 		t.Fatal(err)
@@ -89,10 +90,10 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := f.Count(`select count(*) from audit_log where action = 'participant.accept_invite'`); n != 1 {
-		t.Errorf("%d audit records of the acceptance", n)
+		t.Errorf("the audit log has %d entries of the acceptance, want 1", n)
 	}
 	if found := f.Texts(`select l::text from audit_log l where l::text ilike '%secret%' or coalesce(after, '{}') ? 'partner_name'`); len(found) != 0 {
-		t.Errorf("the audit log contains %s", found)
+		t.Errorf("the audit log contains names or addresses of partners: %s", found)
 	}
 }
 
@@ -114,6 +115,6 @@ func TestAccountAuditLog_OmitsValues(t *testing.T) {
 		`profile.update  → {"changed": ["company_name", "country", "name"]}`,
 		`profile.update  → {"changed": ["website_url"]}`,
 	}; !slices.Equal(got, want) {
-		t.Errorf("got  %q\nwant %q", got, want)
+		t.Errorf("the account's audit log is\n%q\nwant\n%q", got, want)
 	}
 }

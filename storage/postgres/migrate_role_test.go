@@ -12,8 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// Roles belong to the whole cluster, so this test has its own server, on which no
-// other test has created the service's role.
+// Roles belong to the whole database server. Therefore this test starts its own server,
+// on which no other test has created the role of the service.
 func TestMigrate_WithoutCreateRole(t *testing.T) {
 	t.Parallel()
 	dir, err := servers.TempDir()
@@ -45,22 +45,22 @@ func TestMigrate_WithoutCreateRole(t *testing.T) {
 		t.Fatal(err)
 	}
 	target.User, target.Path = url.User("the owner"), "/owned"
-	refused := func(want ...string) {
+	checkMigrateFails := func(want ...string) {
 		t.Helper()
 		err := postgres.Migrate(t.Context(), target.String())
 		if err == nil {
-			t.Fatal("the database was migrated")
+			t.Fatalf("Migrate succeeded, want an error with %q", want)
 		}
 		for _, text := range want {
 			if !strings.Contains(err.Error(), text) {
-				t.Errorf("the error does not contain %q: %v", text, err)
+				t.Errorf("Migrate returned the error %q, want an error that contains %q", err, text)
 			}
 		}
 	}
 
-	refused(`tributary_app does not exist`, "`create role tributary_app nologin; grant tributary_app to \"the owner\"`", "CREATEROLE")
+	checkMigrateFails(`tributary_app does not exist`, "`create role tributary_app nologin; grant tributary_app to \"the owner\"`", "CREATEROLE")
 	admin("create role tributary_app nologin")
-	refused(`"the owner" is not a member of role tributary_app`, "`grant tributary_app to \"the owner\"`")
+	checkMigrateFails(`"the owner" is not a member of role tributary_app`, "`grant tributary_app to \"the owner\"`")
 	admin(`grant tributary_app to "the owner"`)
 	for range 2 {
 		if err := postgres.Migrate(t.Context(), target.String()); err != nil {
@@ -68,13 +68,13 @@ func TestMigrate_WithoutCreateRole(t *testing.T) {
 		}
 	}
 	if v, err := postgres.CheckSchema(t.Context(), target.String()); err != nil || v.Newer() {
-		t.Errorf("the migrated schema: %+v, %v", v, err)
+		t.Errorf("CheckSchema after the migration returned %+v, %v, want a current schema", v, err)
 	}
 	// The service can also connect as another member of its role.
 	admin("create role service login in role tributary_app")
 	target.User = url.User("service")
 	if v, err := postgres.CheckSchema(t.Context(), target.String()); err != nil || v.Newer() {
-		t.Errorf("the schema as the service's own user: %+v, %v", v, err)
+		t.Errorf("CheckSchema as another member of the role returned %+v, %v, want a current schema", v, err)
 	}
 	store, err := postgres.Open(t.Context(), postgres.Config{URL: target.String()})
 	if err != nil {

@@ -23,12 +23,13 @@ func TestMigrate_CanRunAgain(t *testing.T) {
 	}
 }
 
-// No index has a job's arguments: the indexes of that kind, which River's migrations
-// create, are dropped. All indexes that River rebuilds each night exist.
-func TestMigrate_QueueIndexes(t *testing.T) {
+// The migrations of River create GIN indexes on the arguments of jobs. Migrate must drop
+// these indexes, because no statement uses them. All indexes that River rebuilds each
+// night must exist.
+func TestMigrate_CreatesOnlyNeededQueueIndexes(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	if gin := f.Texts(`select indexdef from pg_indexes where schemaname = 'river' and indexdef like '%USING gin%'`); len(gin) != 0 {
-		t.Errorf("%q", gin)
+		t.Errorf("the schema river has the GIN indexes %q, want none", gin)
 	}
 	cfg := &river.Config{}
 	if _, err := f.Store.WorkerClient(cfg); err != nil {
@@ -40,12 +41,12 @@ func TestMigrate_QueueIndexes(t *testing.T) {
 		}
 	}
 	if len(cfg.ReindexerIndexNames) == 0 {
-		t.Error("no index is rebuilt")
+		t.Error("River rebuilds no index")
 	}
 }
 
-// The service's role can insert into the append-only tables and read them. It has no
-// other privilege on them.
+// The role of the service must not have the privilege to change or delete rows of the
+// append-only tables.
 func TestAppendOnlyTables_RejectChanges(t *testing.T) {
 	conn := asService(t, pgtest.New(t))
 	for _, table := range []string{"program_rules", "attribution_decisions", "commission_history", "audit_log"} {
@@ -57,7 +58,7 @@ func TestAppendOnlyTables_RejectChanges(t *testing.T) {
 			_, err := conn.Exec(t.Context(), statement)
 			var pgErr *pgconn.PgError
 			if !errors.As(err, &pgErr) || pgErr.Code != "42501" {
-				t.Errorf("%s: %v, want insufficient_privilege", statement, err)
+				t.Errorf("%s returned %v, want the error code 42501 (insufficient_privilege)", statement, err)
 			}
 		}
 	}
@@ -81,24 +82,25 @@ func TestEnsureClickPartitions_MovesClicksFromDefaultPartition(t *testing.T) {
 	}
 	defer store.Close()
 	if n, err := store.StrayClicks(ctx); err != nil || n != 1 {
-		t.Fatalf("stray clicks: %d, %v, want 1", n, err)
+		t.Fatalf("StrayClicks returned %d, %v, want 1", n, err)
 	}
 	made, err := store.EnsureClickPartitions(ctx, at.AddDate(0, 0, -1), at.AddDate(0, 0, 1))
 	if err != nil || made != 3 {
-		t.Fatalf("partitions made: %d, %v, want 3", made, err)
+		t.Fatalf("EnsureClickPartitions made %d partitions, %v, want 3", made, err)
 	}
 	if n, err := store.StrayClicks(ctx); err != nil || n != 0 {
-		t.Fatalf("stray clicks after the move: %d, %v, want 0", n, err)
+		t.Fatalf("after the move, StrayClicks returned %d, %v, want 0", n, err)
 	}
 	var partition string
 	if err := conn.QueryRow(ctx, `select tableoid::regclass::text from clicks`).Scan(&partition); err != nil || partition != "clicks_20260304" {
-		t.Fatalf("the click lies in %q, %v", partition, err)
+		t.Fatalf("the click is in the partition %q, %v, want clicks_20260304", partition, err)
 	}
 	if made, err = store.EnsureClickPartitions(ctx, at.AddDate(0, 0, -1), at.AddDate(0, 0, 1)); err != nil || made != 0 {
-		t.Fatalf("a second run made %d, %v", made, err)
+		t.Fatalf("a second call made %d partitions, %v, want 0", made, err)
 	}
 }
 
+// asService returns a connection that has the role of the service.
 func asService(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url)

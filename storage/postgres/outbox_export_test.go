@@ -6,13 +6,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Publish publishes events in a transaction and then calls before. The transaction
-// commits if before returns nil.
-func (s *Store) Publish(ctx context.Context, before func() error, events ...affiliate.Event) error {
+// Publish publishes events in a transaction and then calls beforeCommit. The transaction
+// commits if beforeCommit returns nil.
+func (s *Store) Publish(ctx context.Context, beforeCommit func() error, events ...affiliate.Event) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		if err := tx.Publish(ctx, events...); err != nil {
 			return err
 		}
-		return before()
+		return beforeCommit()
 	})
 }

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -11,8 +12,7 @@ import (
 
 func succeed() error { return nil }
 
-// An event gets one delivery per subscribed endpoint, in the transaction of the change
-// that causes it.
+// Publish must create one delivery of an event for each subscribed endpoint.
 func TestPublish_CreatesDeliveriesForSubscribers(t *testing.T) {
 	f := newWebhookFixture(t)
 	endpoints := map[string]affiliate.Endpoint{
@@ -51,17 +51,18 @@ func TestPublish_CreatesDeliveriesForSubscribers(t *testing.T) {
 			got = append(got, name)
 			key := affiliate.EndpointKey{Workspace: e.Scope.Workspace, ID: e.ID}
 			if !slices.Contains(notified, key) {
-				t.Errorf("%s: the callback did not receive the endpoint", name)
+				t.Errorf("the callback did not receive the endpoint %q", name)
 			}
 		}
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) || len(notified) != len(want) || f.Count(`select count(*) from webhook_deliveries`) != len(want) {
-		t.Errorf("deliveries for %q, callback received %d endpoints", got, len(notified))
+		t.Errorf("the endpoints %q have a delivery and the callback received %d endpoints, want %q", got, len(notified), want)
 	}
 }
 
-// A pattern like promo.* matches the whole part before the dot, not a prefix of it.
+// A pattern like promo.* must match only if the part of the event name before the dot is
+// equal to promo. promo_code.created must not match.
 func TestPublish_MatchesWholeEventGroups(t *testing.T) {
 	f := newWebhookFixture(t)
 	promo := f.create(f.scope, "promo_code.*")
@@ -70,7 +71,7 @@ func TestPublish_MatchesWholeEventGroups(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := f.text(`select endpoint_id::text from webhook_deliveries`); got != promo.ID.String() {
-		t.Errorf("delivered to %s", got)
+		t.Errorf("the delivery is for the endpoints %s, want %s", got, promo.ID)
 	}
 }
 
@@ -82,12 +83,12 @@ func TestPublish_StoresEventsWithoutSubscribers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := f.Count(`select count(*) from events`); n != 1 || notified || f.Count(`select count(*) from webhook_deliveries`) != 0 {
-		t.Errorf("%d events, callback called: %v", n, notified)
+		t.Errorf("%d events are stored and the callback was called: %t, want 1 and false, and no delivery", n, notified)
 	}
 }
 
-// If a transaction is rolled back, it leaves no events and no deliveries, and the
-// callback does not run. Otherwise the callback runs after the commit.
+// If a transaction is rolled back, its events and deliveries must not be stored, and the
+// callback must not run. If it commits, the callback must run after the commit.
 func TestPublish_CommitsWithItsTransaction(t *testing.T) {
 	f := newWebhookFixture(t)
 	e := f.create(f.scope)
@@ -103,10 +104,10 @@ func TestPublish_CommitsWithItsTransaction(t *testing.T) {
 	}
 	failure := errors.New("the change fails")
 	if err := f.Store.Publish(t.Context(), func() error { return failure }, events...); !errors.Is(err, failure) {
-		t.Fatal(err)
+		t.Fatalf("Publish returned %v, want %v", err, failure)
 	}
 	if n := f.Count(`select count(*) from webhook_deliveries`) + f.Count(`select count(*) from events`); n != 0 || notified != nil {
-		t.Errorf("%d rows, callback received %v", n, notified)
+		t.Errorf("after a rollback, %d rows are stored and the callback received %v, want none", n, notified)
 	}
 	beforeCommit := func() error {
 		if notified != nil {
@@ -118,7 +119,7 @@ func TestPublish_CommitsWithItsTransaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	if key := (affiliate.EndpointKey{Workspace: f.scope.Workspace, ID: e.ID}); !slices.Equal(notified, []affiliate.EndpointKey{key, key}) {
-		t.Errorf("callback received %v", notified)
+		t.Errorf("the callback received %v, want the endpoint twice", notified)
 	}
 }
 
@@ -135,14 +136,14 @@ func TestDeliveryID_HasTheTimeOfItsEvent(t *testing.T) {
 	one := id(event, endpoint)
 	at, ok := one.Time()
 	if want, _ := event.Time(); !ok || !at.Equal(want) || one.UUID[8]&0xc0 != 0x80 {
-		t.Errorf("delivery id %s does not have the time of its event, %s", one, want)
+		t.Errorf("the delivery id %s has the time %s, want the time of its event, %s", one, at, want)
 	}
 	if again := id(event, endpoint); again != one {
-		t.Errorf("%s and %s", one, again)
+		t.Errorf("two calls of delivery_id returned %s and %s, want the same id", one, again)
 	}
 	others := []affiliate.DeliveryID{one, id(affiliate.NewID[affiliate.Event](at), endpoint), id(event, affiliate.NewID[affiliate.Endpoint](f.now))}
 	if others[0] == others[1] || others[0] == others[2] || others[1] == others[2] {
-		t.Errorf("delivery ids %v are not all different", others)
+		t.Errorf("the delivery ids %v are not all different", others)
 	}
 }
 
@@ -153,16 +154,17 @@ func (f *webhookFixture) partitions(table string) []string {
 		where i.inhparent = $1::text::regclass and c.relname ~ '[0-9]$' order by 1`, table)
 }
 
-var partitioned = []string{"events", "webhook_deliveries"}
+// partitionedTables are the tables with a partition per week.
+var partitionedTables = []string{"events", "webhook_deliveries"}
 
 // rowPartitions returns the partition and day of each row of a table.
 func (f *webhookFixture) rowPartitions(table string) []string {
 	return f.Texts(`select tableoid::regclass::text || ' ' || day from ` + table + ` order by day`)
 }
 
-// When the partition of a week is created, rows of that week move from the default
-// partition into it, in both tables. This includes rows of transactions that have not
-// committed yet.
+// EnsureEventPartitions must create the partition of a week in both tables and move the
+// rows of this week from the default partition to the new partition. It must also move
+// rows of transactions that have not committed yet, so it waits for them.
 func TestEnsureEventPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
 	f := newWebhookFixture(t)
 	f.create(f.scope)
@@ -170,9 +172,9 @@ func TestEnsureEventPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
 		time.Date(2026, 3, 8, 23, 59, 59, 999e6, time.UTC), time.Date(2026, 3, 9, 0, 0, 0, 0, time.UTC),
 		time.Date(2026, 3, 15, 23, 59, 59, 999e6, time.UTC), time.Date(2026, 3, 16, 0, 0, 0, 0, time.UTC),
 	}
-	publish := func(at time.Time, before func() error) {
+	publish := func(at time.Time, beforeCommit func() error) {
 		t.Helper()
-		if err := f.Store.Publish(t.Context(), before, affiliate.NewEvent(f.scope, "payout.paid", at, nil, nil)); err != nil {
+		if err := f.Store.Publish(t.Context(), beforeCommit, affiliate.NewEvent(f.scope, "payout.paid", at, nil, nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -184,7 +186,7 @@ func TestEnsureEventPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
 		go func() {
 			n, err := f.Store.EnsureEventPartitions(t.Context(), days[1].AddDate(0, 0, 2), days[3].Add(-time.Hour))
 			if err == nil && n != 2 {
-				err = errors.New("not two partitions")
+				err = fmt.Errorf("%d partitions were created, want 2", n)
 			}
 			created <- err
 		}()
@@ -196,79 +198,82 @@ func TestEnsureEventPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
 	if err := <-created; err != nil {
 		t.Fatal(err)
 	}
-	for _, table := range partitioned {
+	for _, table := range partitionedTables {
 		if got := f.partitions(table); !slices.Equal(got, []string{"20260309"}) {
-			t.Errorf("%s: %q", table, got)
+			t.Errorf("%s has the partitions %q, want 20260309", table, got)
 		}
 		want := []string{
 			table + "_default 2026-03-08", table + "_20260309 2026-03-09", table + "_20260309 2026-03-09", table + "_20260309 2026-03-15",
 			table + "_default 2026-03-16",
 		}
 		if got := f.rowPartitions(table); !slices.Equal(got, want) {
-			t.Errorf("%q", got)
+			t.Errorf("the rows of %s are in the partitions %q, want %q", table, got, want)
 		}
 	}
-	if n, err := f.Store.EnsureEventPartitions(t.Context(), days[1], days[3]); err != nil || n != 2 {
-		t.Errorf("%d partitions, %v", n, err)
-	}
-	if n, err := f.Store.EnsureEventPartitions(t.Context(), days[1], days[3]); err != nil || n != 0 {
-		t.Errorf("%d partitions, %v", n, err)
+	for _, want := range []int{2, 0} {
+		if n, err := f.Store.EnsureEventPartitions(t.Context(), days[1], days[3]); err != nil || int(n) != want {
+			t.Errorf("EnsureEventPartitions created %d partitions, %v, want %d", n, err, want)
+		}
 	}
 	publish(days[3], succeed)
 	if got := f.rowPartitions("webhook_deliveries"); got[4] != "webhook_deliveries_20260316 2026-03-16" || got[5] != got[4] {
-		t.Errorf("%q", got)
+		t.Errorf("the rows are in the partitions %q, want the last two rows in webhook_deliveries_20260316", got)
 	}
 	if n, err := f.Store.StrayEvents(t.Context()); err != nil || n != 2 {
-		t.Errorf("%d events in the default partition, %v", n, err)
+		t.Errorf("%d rows are in the default partitions, %v, want 2", n, err)
 	}
 }
 
-// Old rows are deleted one by one from the default partitions. Partitions of a week are
-// only dropped as a whole.
+// DropOldEvents must delete old rows from the default partitions. It must drop the
+// partition of a week only when all days of this week are old.
 func TestDropOldEvents_DropsOldPartitionsAndRows(t *testing.T) {
 	f := newWebhookFixture(t)
 	f.now = time.Now().UTC()
 	f.create(f.scope)
 	today := f.now.Truncate(24 * time.Hour)
 	week := func(at time.Time) time.Time { return at.AddDate(0, 0, -(int(at.Weekday())+6)%7) }
-	oldest := today.AddDate(0, 0, -34) // the oldest day that is kept
-	kept, last := week(oldest), week(oldest).AddDate(0, 0, -7)
-	if _, err := f.Store.EnsureEventPartitions(t.Context(), last.AddDate(0, 0, -7), kept); err != nil {
+	oldest := today.AddDate(0, 0, -34) // the oldest day whose events must remain
+	// remaining is the first week that must remain. dropped is the last week that must be
+	// dropped.
+	remaining, dropped := week(oldest), week(oldest).AddDate(0, 0, -7)
+	if _, err := f.Store.EnsureEventPartitions(t.Context(), dropped.AddDate(0, 0, -7), remaining); err != nil {
 		t.Fatal(err)
 	}
-	stray := last.AddDate(0, 0, -14)
+	stray := dropped.AddDate(0, 0, -14)
 	for _, at := range []time.Time{
-		stray, stray.AddDate(0, 0, 1), stray.AddDate(0, 0, 2), last.AddDate(0, 0, -1), last.AddDate(0, 0, 6), kept, today,
+		stray, stray.AddDate(0, 0, 1), stray.AddDate(0, 0, 2), dropped.AddDate(0, 0, -1), dropped.AddDate(0, 0, 6), remaining, today,
 	} {
 		if err := f.Store.Publish(t.Context(), succeed, affiliate.NewEvent(f.scope, "payout.paid", at, nil, nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	day := func(at time.Time) string { return at.Format("20060102") }
-	for _, table := range partitioned {
-		if got := f.partitions(table); !slices.Equal(got, []string{day(last.AddDate(0, 0, -7)), day(last), day(kept)}) {
-			t.Fatalf("%s: %q", table, got)
+	for _, table := range partitionedTables {
+		if got, want := f.partitions(table), []string{day(dropped.AddDate(0, 0, -7)), day(dropped), day(remaining)}; !slices.Equal(got, want) {
+			t.Fatalf("%s has the partitions %q, want %q", table, got, want)
 		}
 	}
-	// In the first call, per table: two partitions and two rows of the default
-	// partition. In the second call: one row of the default partition. Then nothing.
+	// In each of the two tables, the first call drops two partitions and deletes two rows
+	// of the default partition. The second call deletes one row of the default partition.
+	// The third call does nothing.
 	for _, want := range []int64{8, 2, 0} {
 		if n, err := f.Store.DropOldEvents(t.Context(), 2); err != nil || n != want {
-			t.Errorf("dropped %d, %v, want %d", n, err, want)
+			t.Errorf("DropOldEvents dropped %d partitions and rows, %v, want %d", n, err, want)
 		}
 	}
-	for _, table := range partitioned {
-		if got := f.partitions(table); !slices.Equal(got, []string{day(kept)}) {
-			t.Errorf("%s: %q", table, got)
+	for _, table := range partitionedTables {
+		if got := f.partitions(table); !slices.Equal(got, []string{day(remaining)}) {
+			t.Errorf("after the calls, %s has the partitions %q, want %s", table, got, day(remaining))
 		}
-		want := []string{table + "_" + day(kept) + " " + kept.Format(time.DateOnly), table + "_default " + today.Format(time.DateOnly)}
+		want := []string{table + "_" + day(remaining) + " " + remaining.Format(time.DateOnly), table + "_default " + today.Format(time.DateOnly)}
 		if got := f.rowPartitions(table); !slices.Equal(got, want) {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("the rows of %s are in the partitions %q, want %q", table, got, want)
 		}
 	}
 }
 
-// A partition that a transaction is reading is dropped by a later call.
+// DropOldEvents cannot drop a partition while a transaction is reading it. A later call
+// must drop the partition.
 func TestDropOldEvents_FailsWhileAPartitionIsRead(t *testing.T) {
 	f := newWebhookFixture(t)
 	at := time.Now().AddDate(0, 0, -50)
@@ -283,13 +288,13 @@ func TestDropOldEvents_FailsWhileAPartitionIsRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := f.Store.DropOldEvents(t.Context(), 2); err == nil || len(f.partitions("events")) != 1 || len(f.partitions("webhook_deliveries")) != 0 {
-		t.Errorf("%v", err)
+		t.Errorf("DropOldEvents during a read of events returned %v, want an error; the partition of webhook_deliveries must be dropped", err)
 	}
 	if err := reader.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := f.Store.DropOldEvents(t.Context(), 2); err != nil || n != 1 {
-		t.Errorf("%d, %v", n, err)
+		t.Errorf("after the read, DropOldEvents dropped %d partitions and rows, %v, want 1", n, err)
 	}
 	if _, err := f.SQL.Exec(t.Context(), `select drop_old_events('conversions', 2)`); err == nil {
 		t.Error("drop_old_events drops partitions of other tables")

@@ -6,20 +6,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Statements whose plans are checked, and the page size of the lists.
+// Statements whose query plans the tests check, and the page size of the lists.
 const (
 	ListInvitesSQL      = listParticipantInvites
 	participantPageSize = 20
 )
 
-// Statements for totals whose plans are checked.
+// Statements for totals. The tests check their query plans.
 var (
 	CountInGroupSQL = countInGroup
 	CountInvitesSQL = countParticipantInvites
 )
 
-// ParticipantListSQL returns the statement for a first page. With a search, it is the
-// statement for more than affiliate.MaxSearchTotal matches.
+// ParticipantListSQL returns the statement for the first page. With a search, it returns
+// the statement that the store uses for more than affiliate.MaxSearchTotal matches.
 func ParticipantListSQL(
 	scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder,
 ) (string, pgx.NamedArgs) {

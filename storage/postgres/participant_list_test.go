@@ -62,13 +62,13 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 		flat := inOneLine(plan)
 		for _, part := range want {
 			if !strings.Contains(flat, part) {
-				t.Errorf("%s: no %q in\n%s", name, part, plan)
+				t.Errorf("%s: the plan does not contain %q\n%s", name, part, plan)
 			}
 		}
-		// None of these tables may be scanned completely.
+		// The plan must not scan one of these tables completely.
 		for _, part := range []string{"Seq Scan on participants", "Seq Scan on participant_totals", "Seq Scan on referral_codes", "Seq Scan on stats_deltas", "Seq Scan on ledger_balances", "Hash Join"} {
 			if strings.Contains(flat, part) {
-				t.Errorf("%s: %q in\n%s", name, part, plan)
+				t.Errorf("%s: the plan contains %q\n%s", name, part, plan)
 			}
 		}
 	}
@@ -81,9 +81,10 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 		for i, ascending := range []bool{false, true} {
 			plan := list(affiliate.ParticipantFilter{}, affiliate.ParticipantOrder{By: by, Ascending: ascending})
 			check(fmt.Sprint(by, " ascending ", ascending), plan, index[by][i], "stats_deltas_by_participant", "ledger_balances_pkey")
-			// Below the limit, only rows with equal keys may be sorted.
+			// Below the node Limit, the plan may sort only rows with equal keys, which is
+			// an Incremental Sort.
 			if _, below, _ := strings.Cut(inOneLine(plan), "Limit"); strings.Contains(strings.ReplaceAll(below, "Incremental Sort", ""), "-> Sort") {
-				t.Errorf("%s ascending %v sorts all rows for a page:\n%s", by, ascending, plan)
+				t.Errorf("sort by %s, ascending %t: the plan sorts all rows for a page\n%s", by, ascending, plan)
 			}
 		}
 	}
@@ -91,7 +92,7 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 	check("a status", list(affiliate.ParticipantFilter{Status: affiliate.ParticipantApproved}, newest), "Limit", "Index Scan using participants_by_status on participants")
 	check("a group", list(affiliate.ParticipantFilter{Group: &group}, newest), "Limit", "Index Scan using participants_by_group on participants")
 	check("a search that matches all", list(affiliate.ParticipantFilter{Search: "jane"}, newest), "Limit", "Index Scan using participants_by_age on participants")
-	check("a group's size", f.plan(postgres.CountInGroupSQL, pgx.QueryExecModeCacheDescribe,
+	check("the size of a group", f.plan(postgres.CountInGroupSQL, pgx.QueryExecModeCacheDescribe,
 		pgx.NamedArgs{"workspace": f.scope.Workspace, "program": p.ID, "group": group}), "Limit", "Index Only Scan using participants_by_group")
 	invites := pgx.NamedArgs{"workspace": f.scope.Workspace, "mode": f.scope.Mode, "program": p.ID, "at": f.now, "limit": 20, "offset": 0}
 	check("open invitations", f.plan(postgres.ListInvitesSQL, invites), "participant_invites_open")
@@ -115,8 +116,8 @@ func (f *programFixture) group(program affiliate.ProgramID) affiliate.GroupID {
 	return id
 }
 
-// In every order, the pages contain each row once. Rows with equal keys are ordered
-// newest first.
+// In every order, the pages together must contain each row once. Among rows with equal
+// keys, the newest must come first.
 func TestListParticipants_ReturnsEachRowOnceInOrder(t *testing.T) {
 	f := newProgramFixture(t)
 	p := f.program(affiliate.ProgramActive)
@@ -153,7 +154,7 @@ func TestListParticipants_ReturnsEachRowOnceInOrder(t *testing.T) {
 				page, total, err := f.store.ListParticipants(t.Context(), f.scope, p.ID, affiliate.ParticipantFilter{},
 					affiliate.ParticipantOrder{By: by, Ascending: ascending}, affiliate.Page{Number: number, Size: 7})
 				if err != nil || total != 40 {
-					t.Fatalf("%s: total %d, %v", by, total, err)
+					t.Fatalf("sort by %s: the total is %d, %v, want 40", by, total, err)
 				}
 				got = append(got, page...)
 			}
@@ -167,20 +168,20 @@ func TestListParticipants_ReturnsEachRowOnceInOrder(t *testing.T) {
 			})
 			for i := range got {
 				if got[i].ID != want[i].ID {
-					t.Fatalf("%s, ascending %v: out of order at %d", by, ascending, i)
+					t.Fatalf("sort by %s, ascending %t: row %d is participant %s, want %s", by, ascending, i, got[i].ID, want[i].ID)
 				}
 			}
 			slices.SortFunc(want, func(a, b affiliate.Participant) int { return strings.Compare(a.ID.String(), b.ID.String()) })
 			if n := len(slices.CompactFunc(want, func(a, b affiliate.Participant) bool { return a.ID == b.ID })); n != 40 {
-				t.Errorf("%s, ascending %v: %d of 40", by, ascending, n)
+				t.Errorf("sort by %s, ascending %t: the pages contain %d participants, want 40", by, ascending, n)
 			}
 		}
 	}
 }
 
-// The total of a search with too many matches stops at its bound. The pages still
-// contain distinct rows.
-func TestListParticipants_SearchTotalStopsAtItsBound(t *testing.T) {
+// The total of a search counts at most affiliate.MaxSearchTotal+1 matches. The pages must
+// still contain different rows.
+func TestListParticipants_SearchTotalIsLimited(t *testing.T) {
 	t.Parallel()
 	f := newProgramFixture(t)
 	p := f.program(affiliate.ProgramActive)
@@ -191,13 +192,13 @@ func TestListParticipants_SearchTotalStopsAtItsBound(t *testing.T) {
 		page, total, err := f.store.ListParticipants(t.Context(), f.scope, p.ID, affiliate.ParticipantFilter{Search: "JANE", HideEmails: true},
 			affiliate.ParticipantOrder{By: affiliate.ParticipantsByAge}, affiliate.Page{Number: number, Size: 100})
 		if err != nil || total != affiliate.MaxSearchTotal+1 || len(page) != 100 {
-			t.Fatalf("%d rows of %d, %v", len(page), total, err)
+			t.Fatalf("page %d has %d rows and the total is %d, %v, want 100 and %d", number, len(page), total, err, affiliate.MaxSearchTotal+1)
 		}
 		for _, found := range page {
 			seen[found.ID] = true
 		}
 	}
 	if len(seen) != 300 {
-		t.Errorf("%d different rows on three pages of 100", len(seen))
+		t.Errorf("three pages of 100 rows have %d different rows, want 300", len(seen))
 	}
 }

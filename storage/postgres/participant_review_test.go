@@ -13,14 +13,15 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// moveParticipant moves a participant as a user.
+// moveParticipant makes a move of a participant. The actor is a new user.
 func (f *commissionFixture) moveParticipant(id affiliate.ParticipantID, move affiliate.ParticipantMove) error {
 	user := affiliate.NewID[affiliate.User](f.now)
 	_, err := f.store.MoveParticipant(f.t.Context(), f.scope, f.program, id, move, nil, f.now, affiliate.Actor{User: &user})
 	return err
 }
 
-// reviewState has the columns of a commission that a suspension changes.
+// reviewState contains the columns of a commission that a suspension of the participant
+// changes.
 type reviewState struct {
 	ReviewReasons []string
 	NeedsReview   bool
@@ -37,9 +38,8 @@ func (f *commissionFixture) review(id affiliate.CommissionID) reviewState {
 	return state
 }
 
-// Suspending a participant flags its pending commissions until it is reinstated.
-// Decided commissions, other review reasons and other participants' commissions do not
-// change.
+// While a participant is suspended, its pending commissions must be flagged for review.
+// The suspension must not change other commissions and other review reasons.
 func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 	f := newCommissionFixture(t)
 	participant, partner := f.participant(affiliate.ParticipantApproved, false)
@@ -54,7 +54,7 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 		for id, state := range want {
 			got := f.review(id)
 			if !slices.Equal(got.ReviewReasons, state.ReviewReasons) || got.NeedsReview != state.NeedsReview || got.Version != state.Version {
-				t.Errorf("%s: %+v, want %+v", when, got, state)
+				t.Errorf("after the participant was %s, commission %s has %+v, want %+v", when, id, got, state)
 			}
 		}
 	}
@@ -67,7 +67,7 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 		approved.ID: {[]string{}, false, 1}, others.ID: {[]string{}, false, 1},
 	})
 	if n := f.count(`select count(*) from events where type = 'commission.review_required'`); n != 2 {
-		t.Errorf("%d events", n)
+		t.Errorf("%d events commission.review_required were created, want 2", n)
 	}
 	if err := f.moveParticipant(participant, affiliate.ReinstateParticipant); err != nil {
 		t.Fatal(err)
@@ -77,20 +77,20 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 		approved.ID: {[]string{}, false, 1}, others.ID: {[]string{}, false, 1},
 	})
 	if n := f.count(`select count(*) from events where type = 'commission.updated'`); n != 2 {
-		t.Errorf("%d events", n)
+		t.Errorf("%d events commission.updated were created, want 2", n)
 	}
 	if n := f.count(`select count(*) from commission_history where commission_id = $1`, pending.ID); n != 3 {
-		t.Errorf("%d history entries", n)
+		t.Errorf("the commission has %d history entries, want 3", n)
 	}
-	// The audit log has the move of the participant. The commissions have their own
-	// history.
+	// The audit log must contain only the moves of the participant, because commissions
+	// have their own history.
 	if n := f.count(`select count(*) from audit_log where resource_type = 'commission'`); n != 0 {
-		t.Errorf("%d audit records of commissions, want none", n)
+		t.Errorf("the audit log has %d entries of commissions, want 0", n)
 	}
 }
 
-// copies inserts n copies of a commission, with history and counts. Three copies at a
-// time have the same creation time.
+// copies inserts n copies of a commission with their history and counts. Always three
+// copies have the same creation time.
 func (f *commissionFixture) copies(of affiliate.Commission, n int) {
 	f.t.Helper()
 	f.exec(`set session_replication_role = replica`)
@@ -108,7 +108,8 @@ func (f *commissionFixture) copies(of affiliate.Commission, n int) {
 	f.exec(`set session_replication_role = origin`)
 }
 
-// reviewJobs removes the waiting jobs from the queue and returns them.
+// reviewJobs removes the waiting jobs that flag or unflag commissions from the queue and
+// returns them.
 func (f *commissionFixture) reviewJobs() []affiliate.ReviewPending {
 	f.t.Helper()
 	rows, _ := f.owner.Query(f.t.Context(), `delete from river.river_job where kind = $1 returning args`, affiliate.ReviewPending{}.Kind())
@@ -119,6 +120,7 @@ func (f *commissionFixture) reviewJobs() []affiliate.ReviewPending {
 	return jobs
 }
 
+// work runs jobs.
 func (f *commissionFixture) work(jobs ...affiliate.ReviewPending) {
 	f.t.Helper()
 	for _, job := range jobs {
@@ -128,32 +130,33 @@ func (f *commissionFixture) work(jobs ...affiliate.ReviewPending) {
 	}
 }
 
-// checkReview compares the number of flagged commissions with flagged, and the events,
-// deliveries and history with the commissions.
+// checkReview checks the number of flagged commissions and the numbers of events. It also
+// checks that deliveries, history and counts match the commissions.
 func (f *commissionFixture) checkReview(when string, flagged, requiredEvents, updatedEvents int) {
 	f.t.Helper()
 	for what, c := range map[string]struct {
 		sql  string
 		want int
 	}{
-		"flagged":                 {`select count(*) from commissions where review_reasons = '{participant_suspended}' and needs_review`, flagged},
+		"flagged commissions":     {`select count(*) from commissions where review_reasons = '{participant_suspended}' and needs_review`, flagged},
 		"inconsistent flags":      {`select count(*) from commissions where review_reasons <> '{}' and not needs_review or review_reasons = '{}' and needs_review`, 0},
 		"events of flags":         {`select count(*) from events where type = 'commission.review_required'`, requiredEvents},
 		"events of removed flags": {`select count(*) from events where type = 'commission.updated'`, updatedEvents},
 		"deliveries":              {`select count(*) from webhook_deliveries d join events e on e.id = d.event_id and e.type = d.event_type`, f.count(`select count(*) from events`)},
-		"inconsistent history": {`select count(*) from commissions c
+		"inconsistent histories": {`select count(*) from commissions c
 			where version <> (select count(*) from commission_history h where h.commission_id = c.id)`, 0},
-		"approved": {`select count(*) from commissions where status <> 'pending'`, 0},
+		"approved commissions": {`select count(*) from commissions where status <> 'pending'`, 0},
 	} {
 		if n := f.count(c.sql); n != c.want {
-			f.t.Errorf("%s: %s: %d, want %d", when, what, n, c.want)
+			f.t.Errorf("%s: the number of %s is %d, want %d", when, what, n, c.want)
 		}
 	}
 	f.checkTotals()
 }
 
-// A suspension flags one chunk of commissions, and each job flags one more. Commissions
-// that are not flagged yet are not approved automatically.
+// A suspension must flag one chunk of commissions at once and enqueue a job. Each job
+// must flag one more chunk. Commissions that are not flagged yet must not be approved
+// automatically.
 func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 	t.Parallel()
 	const n = 1200
@@ -168,37 +171,37 @@ func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 	}
 	f.checkReview("suspended", postgres.ReviewChunk, postgres.ReviewChunk, 0)
 	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.store), f.now.AddDate(0, 1, 0), n); err != nil || sweep != (affiliate.CommissionSweep{}) {
-		t.Errorf("approved during the suspension: %+v, %v", sweep, err)
+		t.Errorf("during the suspension, ApproveDue returned %+v, %v, want no approvals", sweep, err)
 	}
 	first := f.reviewJobs()
 	if len(first) != 1 {
-		t.Fatalf("%d jobs", len(first))
+		t.Fatalf("the suspension enqueued %d jobs, want 1", len(first))
 	}
 	f.work(first...)
-	f.checkReview("one job", 2*postgres.ReviewChunk, 2*postgres.ReviewChunk, 0)
+	f.checkReview("after one job", 2*postgres.ReviewChunk, 2*postgres.ReviewChunk, 0)
 	all := slices.Clone(first)
 	for jobs := f.reviewJobs(); len(jobs) > 0; jobs = f.reviewJobs() {
 		all = append(all, jobs...)
 		f.work(jobs...)
 	}
-	f.checkReview("all jobs", n, n, 0)
+	f.checkReview("after all jobs", n, n, 0)
 	if len(all) != 2 {
-		t.Errorf("%d jobs for the rest", len(all))
+		t.Errorf("%d jobs were necessary, want 2", len(all))
 	}
-	// If a job is repeated, it does not flag a commission again whose flag a member has
-	// removed.
+	// A member removes a flag. If a job runs again after that, it must not flag this
+	// commission again.
 	if err := f.move(oldest, affiliate.CommissionTransition{Move: affiliate.MoveClearReview}); err != nil {
 		t.Fatal(err)
 	}
 	fromStart := first[0]
 	fromStart.After, fromStart.AfterID = time.Time{}, affiliate.CommissionID{}
 	f.work(append(all, fromStart)...)
-	f.checkReview("all jobs again", n-1, n, 1)
+	f.checkReview("after all jobs have run again", n-1, n, 1)
 	if got := f.review(oldest.ID); got.NeedsReview || got.Version != 3 {
-		t.Errorf("commission whose flag a member removed: %+v", got)
+		t.Errorf("the commission whose flag a member removed has %+v, want version 3 without a flag", got)
 	}
 	if jobs := f.reviewJobs(); len(jobs) != 0 {
-		t.Errorf("jobs that had nothing to do enqueued others: %+v", jobs)
+		t.Errorf("jobs that had nothing to do enqueued the jobs %+v, want none", jobs)
 	}
 	if by := f.count(`select count(distinct actor) from commission_history where seq = 2 and reason = 'The partner was suspended.'`); by != 1 {
 		t.Errorf("%d actors have flagged commissions, want 1", by)
@@ -217,8 +220,8 @@ func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 	f.checkReview("after late jobs of the ended suspension", 0, n, n)
 }
 
-// If a participant is reinstated before the jobs of its suspension have run, its
-// commissions end up unflagged.
+// If a participant is reinstated before the jobs of its suspension have run, none of its
+// commissions may be flagged in the end.
 func TestReinstate_BeforeTheJobsOfTheSuspension(t *testing.T) {
 	t.Parallel()
 	const n, chunk = 1200, postgres.ReviewChunk
@@ -235,12 +238,12 @@ func TestReinstate_BeforeTheJobsOfTheSuspension(t *testing.T) {
 	f.work(f.reviewJobs()...)
 	f.checkReview("after the jobs of both moves", 0, chunk, chunk)
 	if jobs := f.reviewJobs(); len(jobs) != 0 {
-		t.Errorf("jobs that had nothing to do enqueued others: %+v", jobs)
+		t.Errorf("jobs that had nothing to do enqueued the jobs %+v, want none", jobs)
 	}
 }
 
-// A member's note may have the same text as the note of the suspension in the history.
-// The commission must be flagged all the same.
+// A member may write a note with the same text as the history entry of a suspension. The
+// jobs of the suspension must still flag the commission.
 func TestSuspend_FlagsCommissionWithTheSameNote(t *testing.T) {
 	t.Parallel()
 	f := newCommissionFixture(t)
@@ -259,11 +262,11 @@ func TestSuspend_FlagsCommissionWithTheSameNote(t *testing.T) {
 		f.work(jobs...)
 	}
 	if got := f.review(newest.ID); !slices.Equal(got.ReviewReasons, []string{affiliate.ReviewParticipantSuspended}) {
-		t.Errorf("%+v", got)
+		t.Errorf("the commission has %+v, want the review reason %s", got, affiliate.ReviewParticipantSuspended)
 	}
 }
 
-// A job of an earlier suspension does nothing in the next suspension.
+// A job of an earlier suspension must do nothing during the next suspension.
 func TestSuspend_JobsOfAnEarlierSuspensionDoNothing(t *testing.T) {
 	t.Parallel()
 	f := newCommissionFixture(t)
@@ -282,11 +285,12 @@ func TestSuspend_JobsOfAnEarlierSuspensionDoNothing(t *testing.T) {
 	flagged := f.count(`select count(*) from commissions where needs_review`)
 	f.work(before...)
 	if n := f.count(`select count(*) from commissions where needs_review`); len(before) == 0 || n != flagged {
-		t.Errorf("%d jobs of the earlier suspension have flagged %d more commissions", len(before), n-flagged)
+		t.Errorf("%d jobs of the earlier suspension flagged %d more commissions, want at least one job and 0", len(before), n-flagged)
 	}
 }
 
-// A suspension with few commissions flags all of them at once and enqueues no job.
+// If a participant has less than one chunk of commissions, a suspension must flag all of
+// them at once and enqueue no job.
 func TestSuspend_FewCommissionsNeedNoJob(t *testing.T) {
 	t.Parallel()
 	f := newCommissionFixture(t)
@@ -298,13 +302,13 @@ func TestSuspend_FewCommissionsNeedNoJob(t *testing.T) {
 	}
 	f.checkReview("suspended", postgres.ReviewChunk-1, postgres.ReviewChunk-1, 0)
 	if jobs := f.reviewJobs(); len(jobs) != 0 {
-		t.Errorf("jobs: %+v", jobs)
+		t.Errorf("the suspension enqueued the jobs %+v, want none", jobs)
 	}
 }
 
-// Approvals run at the same time as a suspension. Each commission is approved before it
-// is flagged, or flagged and then approved. No change is lost.
-func TestSuspend_RacingApprovals(t *testing.T) {
+// Members approve commissions while the participant is being suspended. Each commission
+// may be approved before or after it is flagged, but no change may be lost.
+func TestSuspend_ConcurrentApprovalsAreNotLost(t *testing.T) {
 	f := newCommissionFixture(t)
 	participant, partner := f.participant(affiliate.ParticipantApproved, false)
 	user := affiliate.NewID[affiliate.User](f.now)
@@ -324,14 +328,14 @@ func TestSuspend_RacingApprovals(t *testing.T) {
 	}
 	for range len(all) + 1 {
 		if err := <-done; err != nil {
-			t.Error(err)
+			t.Errorf("the suspension or an approval failed: %v", err)
 		}
 	}
-	// An approval after the suspension removes the flag, because a member made it.
+	// An approval by a member removes the flag.
 	if n := f.count(`select count(*) from commissions where status = 'approved' and not needs_review`); n != len(all) {
-		t.Errorf("%d approved", n)
+		t.Errorf("%d commissions are approved without a flag, want %d", n, len(all))
 	}
 	if n := f.count(`select count(*) from commissions c where version <> (select count(*) from commission_history h where h.commission_id = c.id)`); n != 0 {
-		t.Errorf("%d commissions have a history that does not match their version", n)
+		t.Errorf("%d commissions have a history that does not match their version, want 0", n)
 	}
 }

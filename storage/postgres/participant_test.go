@@ -6,9 +6,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// If two applications of the same partner run at the same time, the later one waits for
-// the earlier one. If the earlier one is rolled back, the later one succeeds.
-func TestApply_SucceedsAfterAnotherIsRolledBack(t *testing.T) {
+// A partner applies twice at the same time. The second application must wait for the
+// transaction of the first application. If this transaction is rolled back, the second
+// application must succeed.
+func TestApply_SucceedsAfterAnotherApplicationIsRolledBack(t *testing.T) {
 	f := newProgramFixture(t)
 	p := f.program(affiliate.ProgramActive)
 	partner := affiliate.NewID[affiliate.User](f.now)
@@ -32,6 +33,6 @@ func TestApply_SucceedsAfterAnotherIsRolledBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-result; err != nil {
-		t.Error(err)
+		t.Errorf("Apply returned %v, want no error", err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// explained returns a plan on one line, so that a test can look for a node followed by
-// its child.
+// explained returns the query plan of a statement on one line, so that a test can look
+// for a node followed by its child.
 func (f *statsFixture) explained(sql string, args ...any) string {
 	f.t.Helper()
 	rows, _ := f.owner.Query(f.t.Context(), "explain (costs off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
@@ -24,29 +24,31 @@ func (f *statsFixture) explained(sql string, args ...any) string {
 	return strings.Join(strings.Fields(strings.Join(lines, " ")), " ")
 }
 
+// checkPlan checks that the plan contains all texts of has and no scan of a large table.
 func (f *statsFixture) checkPlan(what, plan string, has ...string) {
 	f.t.Helper()
 	for _, part := range has {
 		if !strings.Contains(plan, part) {
-			f.t.Errorf("%s: no %q in\n%s", what, part, plan)
+			f.t.Errorf("%s: the plan does not contain %q\n%s", what, part, plan)
 		}
 	}
-	// These tables grow with the number of partners or with their activity, so they
-	// must not be scanned. Small tables may be scanned for the twenty rows of a page.
+	// These tables grow with the number of partners or with their activity, so the plan
+	// must not scan them. It may scan other tables, because they are small.
 	for _, table := range []string{"participants", "participant_totals", "links", "link_totals", "commissions", "stats_hours", "stats_deltas"} {
 		if strings.Contains(plan, "Seq Scan on "+table+" ") {
-			f.t.Errorf("%s scans %s:\n%s", what, table, plan)
+			f.t.Errorf("%s: the plan scans the whole table %s\n%s", what, table, plan)
 		}
 	}
 }
 
-// newPartnerPlanFixture has ten partners in 1,000 programmes. Most of the rows belong to
-// the other nine partners.
+// newPartnerPlanFixture returns a fixture with ten partners and 1,000 programmes. Most
+// rows belong to the nine partners that the tests do not query.
 func newPartnerPlanFixture(t *testing.T) (f *statsFixture, partner subject) {
 	t.Helper()
 	f = newStatsFixture(t, 1000, 10)
 	partner = f.participants[0]
-	// The other partners take part in all programmes, this partner in a few dozen.
+	// Nine partners take part in all programmes. The partner that the tests query takes
+	// part in a few dozen programmes.
 	f.exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.id <> $2 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`,
 		partner.Partner, partner.Participant)
 	f.exec(`delete from participants where partner_id = $1 and id <> $2 and workspace_id > '0a000000-0000-0000-0000-000000000000'`,
@@ -98,17 +100,17 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		filter      affiliate.PartnerProgramFilter
-		page, count string
+		page, count string // texts that the plans of the page and of the total must contain
 	}{
-		{"mine", affiliate.PartnerProgramFilter{}, "Limit", "participants_by_partner"},
-		{"mine by name", affiliate.PartnerProgramFilter{Search: "x"}, "Limit", "participants_by_partner"},
+		{"own programmes", affiliate.PartnerProgramFilter{}, "Limit", "participants_by_partner"},
+		{"own programmes by name", affiliate.PartnerProgramFilter{Search: "x"}, "Limit", "participants_by_partner"},
 		{
-			"public",
+			"public programmes",
 			affiliate.PartnerProgramFilter{Public: true},
 			"Limit -> Index Scan using programs_public on programs p",
 			"Index Only Scan using programs_public",
 		},
-		{"public by name", affiliate.PartnerProgramFilter{Public: true, Search: "x"}, "programs_public_by_name", "programs_public_by_name"},
+		{"public programmes by name", affiliate.PartnerProgramFilter{Public: true, Search: "x"}, "programs_public_by_name", "programs_public_by_name"},
 	} {
 		page, count := postgres.PartnerProgramsSQL(tc.filter)
 		f.checkPlan(tc.name, f.explained(page, args), tc.page, "participants_by_partner", "links_default", "participant_totals_pkey",
@@ -178,7 +180,7 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 	}
 	f.checkPlan("balances", f.explained(postgres.PartnerBalancesSQL, partner.Partner, "live"), "Index Only Scan using commissions_by_partner_status")
 
-	// Adds a second set of commissions, 30 days older.
+	// Add copies of the partner's commissions that are 30 days older.
 	if err := pgx.BeginFunc(t.Context(), f.owner, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(t.Context(), `set local session_replication_role = replica`); err != nil {
 			return err
@@ -201,19 +203,19 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 	}{
 		{affiliate.CommissionPaid, 2, f.count(`select count(*) from commissions where partner_id = $1 and status = 'paid'`, partner.Partner)},
 		{"", 2, f.count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, partner.Partner)},
-		// On the last page, the total is computed from the page itself.
+		// On the last page, the store computes the total from the page.
 		{"", f.count(`select count(*) / 100 + 1 from commissions where partner_id = $1`, partner.Partner), f.count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, partner.Partner)},
 	} {
 		found, total, err := f.store.PartnerCommissions(t.Context(), partner.Partner, affiliate.ModeLive,
 			affiliate.PartnerCommissionFilter{Status: tc.status}, newest, affiliate.Page{Number: tc.number, Size: 100})
 		if err != nil || total != int64(tc.want) || len(found) == 0 {
-			t.Errorf("page %d of %q: %d rows, total %d, want %d, %v", tc.number, tc.status, len(found), total, tc.want, err)
+			t.Errorf("page %d with the status %q has %d rows and the total %d, %v, want the total %d", tc.number, tc.status, len(found), total, err, tc.want)
 		}
 	}
 }
 
-// If the name changes while participants are being created, all participants get the
-// new name, because both transactions lock the account.
+// A partner changes their name while the store creates participants of this partner. In
+// the end, all participants must have the new name. Both transactions lock the account.
 func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
 	f := newStatsFixture(t, 30, 1)
 	partner := f.participants[0].Partner
@@ -225,7 +227,7 @@ func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
 	wg.Go(func() {
 		for _, name := range names {
 			if _, err := f.store.UpdatePartnerProfile(t.Context(), partner, affiliate.PartnerProfilePatch{Name: affiliate.Set(name)}, f.now, by); err != nil {
-				t.Errorf("rename: %v", err)
+				t.Errorf("UpdatePartnerProfile returned %v", err)
 			}
 		}
 	})
@@ -238,23 +240,24 @@ func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
 		wg.Go(func() {
 			application := affiliate.Application{Program: p.Program, Partner: partner, Mode: affiliate.ModeLive}
 			if _, err := f.store.Apply(t.Context(), application, f.now, by); err != nil {
-				t.Errorf("apply: %v", err)
+				t.Errorf("Apply returned %v", err)
 			}
 		})
 	}
 	wg.Wait()
 	if n := f.count(`select count(*) from participants where partner_name = 'Five'`); n != 30 {
-		t.Errorf("%d of 30 participations have the new name", n)
+		t.Errorf("%d participants have the new name, want 30", n)
 	}
 	if n := f.count(`select version from users where id = $1`, partner); n != 1+len(names) {
-		t.Errorf("version %d", n)
+		t.Errorf("the account has the version %d, want %d", n, 1+len(names))
 	}
 	if n := f.count(`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update'`, partner); n != len(names) {
-		t.Errorf("%d audit records", n)
+		t.Errorf("the account's audit log has %d entries, want %d", n, len(names))
 	}
 }
 
-// The service's role can only add rows to the account audit log.
+// The role of the service must not be able to change or delete rows of the account audit
+// log.
 func TestAccountAuditLog_IsAppendOnly(t *testing.T) {
 	f := newStatsFixture(t, 1, 1)
 	partner := f.participants[0].Partner
@@ -270,7 +273,7 @@ func TestAccountAuditLog_IsAppendOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := tx.Exec(t.Context(), sql); err == nil || !strings.Contains(err.Error(), "permission denied") {
-			t.Errorf("%s: %v", sql, err)
+			t.Errorf("%s returned %v, want the error permission denied", sql, err)
 		}
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Statements about payouts whose plans are checked.
+// Statements about payouts whose query plans the tests check.
 const (
 	SelectPayoutsDueSQL      = selectPayoutsDue
 	LockUnassignedSQL        = lockUnassigned
@@ -26,7 +26,7 @@ func PayoutStatuses() []affiliate.PayoutStatus { return payoutStatuses }
 // CountBatchesSQL counts the batches of a list.
 var CountBatchesSQL = countBatches
 
-// PayChunk is the number of commissions of a payout that are paid at a time.
+// PayChunk is the number of commissions of a payout that one statement marks as paid.
 const PayChunk = payChunk
 
 // DueArgs returns the arguments of SelectPayoutsDueSQL.
@@ -44,7 +44,9 @@ func HeldArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.T
 	return heldArgs(scope, payouts, cutoff)
 }
 
-// PayoutListSQL returns the statements of a list, of a mode or of a partner.
+// PayoutListSQL returns the statements for a page of payouts and for the total. If
+// partner is zero, the list has the payouts of a scope. Otherwise it has the payouts of a
+// partner.
 func PayoutListSQL(scope affiliate.Scope, partner affiliate.UserID, filter affiliate.PayoutFilter) (page, count string, args []any) {
 	var where conditions
 	if partner.IsZero() {
@@ -60,7 +62,9 @@ func PayoutListSQL(scope affiliate.Scope, partner affiliate.UserID, filter affil
 	return page, count, where.args
 }
 
-// LedgerListSQL returns the statements of a list, of a participant or of a partner.
+// LedgerListSQL returns the statements for a page of ledger entries and for the total. If
+// partner is zero, the list has the entries of a participant. Otherwise it has the
+// entries of a partner.
 func LedgerListSQL(scope affiliate.Scope, participant affiliate.ParticipantID, partner affiliate.UserID) (page, count string, args []any) {
 	var where conditions
 	if partner.IsZero() {

@@ -54,13 +54,14 @@ func (f *payoutFixture) checkConsistency() {
 	}
 	for _, r := range results {
 		if r.Violated > 0 {
-			f.t.Errorf("%s: %d of %d: %v", r.Name, r.Violated, r.Compared, r.Violations)
+			f.t.Errorf("check %s reports %d violations in %d items: %v", r.Name, r.Violated, r.Compared, r.Violations)
 		}
 	}
 }
 
-// A payout of several chunks is paid completely. Commissions that were rejected before
-// stay rejected, at any position in a chunk, even if they are a whole chunk.
+// MovePayout must pay all commissions of a payout, also if they need several chunks.
+// Commissions that were rejected before the payment must stay rejected, at any position
+// in a chunk. The last chunk of this test has only a rejected commission.
 func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 	t.Parallel()
 	const commissions = 3*postgres.PayChunk + 1
@@ -98,28 +99,28 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 		Move: affiliate.MoveMarkPaid, Actor: by, At: f.now, PaidAt: paidAt, Reference: &reference,
 	})
 	if err != nil || paid.Status != affiliate.PayoutPaid || paid.CommissionCount != commissions {
-		t.Fatalf("%+v, %v", paid, err)
+		t.Fatalf("MovePayout returned %+v, %v, want a paid payout with %d commissions", paid, err, commissions)
 	}
 	if batch, err = f.Store.PayoutBatch(t.Context(), f.scope, batch.ID); err != nil || batch.Status != affiliate.BatchCompleted || batch.Counts[affiliate.PayoutPaid] != 1 {
-		t.Errorf("%+v, %v", batch, err)
+		t.Errorf("the batch is %+v, %v, want a completed batch with one paid payout", batch, err)
 	}
 
 	want := commissions - len(rejections)
 	const distinctEvents = `select count(distinct convert_from(body, 'UTF8')::jsonb #>> '{data,object,id}') from events where type = 'commission.paid'`
 	for what, n := range map[string]int{
-		"paid":                      f.Count(`select count(*) from commissions where status = 'paid' and version = 2 and paid_at = $1 and payout_id = $2`, paidAt, payout),
-		"history":                   f.Count(`select count(*) from commission_history where from_status = 'approved' and to_status = 'paid' and seq = 2 and actor = 'system'`),
+		"paid commissions":          f.Count(`select count(*) from commissions where status = 'paid' and version = 2 and paid_at = $1 and payout_id = $2`, paidAt, payout),
+		"history entries":           f.Count(`select count(*) from commission_history where from_status = 'approved' and to_status = 'paid' and seq = 2 and actor = 'system'`),
 		"events":                    f.Count(`select count(*) from events where type = 'commission.paid'`),
 		"commissions with an event": f.Count(distinctEvents),
 		"deliveries":                f.Count(`select count(distinct event_id) from webhook_deliveries where event_type = 'commission.paid'`),
 	} {
 		if n != want {
-			t.Errorf("%s: %d, want %d", what, n, want)
+			t.Errorf("the number of %s is %d, want %d", what, n, want)
 		}
 	}
 	for _, rejected := range rejections {
 		if f.Count(`select count(*) from commissions where id = $1 and status = 'rejected' and version = 2 and paid_at is null`, rejected.Commission) != 1 {
-			t.Errorf("%s does not stay rejected", rejected.Commission)
+			t.Errorf("commission %s is no longer rejected", rejected.Commission)
 		}
 	}
 	debt := f.Count(`select -sum(amount_cents) from commissions where status = 'rejected'`)
@@ -129,28 +130,29 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 	f.checkConsistency()
 }
 
-// A batch takes as many accounts as its limit of commissions allows, and never a part
-// of an account. The next batch takes the rest.
+// The number of commissions in a batch is limited. A batch must contain either all or
+// none of the commissions that are due to a participant. The next batch must contain the
+// remaining participants.
 func TestInsertPayoutBatch_LimitsCommissions(t *testing.T) {
 	t.Parallel()
 	const participants, each = 2, affiliate.MaxBatchCommissions/2 + 1
 	f := newPayoutFixture(t, participants, each, 0)
 	for range participants {
 		if batch := f.batch(); batch.Counts[affiliate.PayoutDraft] != 1 {
-			t.Errorf("%+v, want one account in a batch", batch)
+			t.Errorf("the batch is %+v, want one payout", batch)
 		}
 	}
 	if n := f.Count(`select count(*) from payouts where commission_count = $1`, each); n != participants {
-		t.Errorf("%d payouts contain all commissions of their account, want %d", n, participants)
+		t.Errorf("%d payouts contain all commissions of their participant, want %d", n, participants)
 	}
 	if n := f.Count(`select count(*) from commissions where payout_id is null`); n != 0 {
-		t.Errorf("%d commissions are in no payout", n)
+		t.Errorf("%d commissions are in no payout, want 0", n)
 	}
 }
 
-// One settlement can have several changes of one commission. The row changes from its
-// first to its last state, and the history has an entry for each change.
-func TestMoveTogether_SettlesSeveralChangesOfOneCommission(t *testing.T) {
+// A transaction can make several moves of one commission. The row must have the state
+// after the last move, and the history must have an entry for each move.
+func TestMoveTogether_StoresSeveralMovesOfOneCommission(t *testing.T) {
 	f := newPayoutFixture(t, 1, 40, 0)
 	f.insertRelatedRows()
 	rows, _ := f.SQL.Query(t.Context(), `select id from commissions`)
@@ -173,10 +175,10 @@ func TestMoveTogether_SettlesSeveralChangesOfOneCommission(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := f.Count(`select count(*) from commissions where status = 'rejected' and version = 4 and review_reasons = '{two}'`); n != len(ids) {
-		t.Errorf("%d commissions are rejected, want %d", n, len(ids))
+		t.Errorf("%d commissions are rejected in version 4, want %d", n, len(ids))
 	}
 	if n := f.Count(`select count(*) from commission_history`); n != 4*len(ids) {
-		t.Errorf("%d history entries, want %d", n, 4*len(ids))
+		t.Errorf("the commissions have %d history entries, want %d", n, 4*len(ids))
 	}
 	f.checkConsistency()
 }

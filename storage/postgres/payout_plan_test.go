@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// payoutFixture is a workspace with partners that have approved commissions. The database
-// has other workspaces too.
+// payoutFixture is a workspace with participants that have approved commissions. Tests
+// can add other workspaces.
 type payoutFixture struct {
 	*pgtest.Fixture
 	t       *testing.T
@@ -25,8 +25,8 @@ type payoutFixture struct {
 	now     time.Time
 }
 
-// newPayoutFixture stores participants, each with the given numbers of approved and of
-// paid commissions.
+// newPayoutFixture stores the given number of participants. Each participant has the
+// given numbers of approved and of paid commissions.
 func newPayoutFixture(t *testing.T, participants, commissions, paid int) *payoutFixture {
 	t.Helper()
 	f := &payoutFixture{t: t, now: time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)}
@@ -36,6 +36,7 @@ func newPayoutFixture(t *testing.T, participants, commissions, paid int) *payout
 	return f
 }
 
+// fill creates a workspace with one programme and its participants.
 func (f *payoutFixture) fill(participants, commissions, paid int) (affiliate.Scope, affiliate.ProgramID) {
 	f.t.Helper()
 	scope := affiliate.Scope{Workspace: f.NewWorkspace(), Mode: affiliate.ModeLive}
@@ -86,7 +87,7 @@ func (f *payoutFixture) fill(participants, commissions, paid int) (affiliate.Sco
 	return scope, program
 }
 
-// batch creates a batch of all amounts due.
+// batch creates a payout batch with all amounts that are due.
 func (f *payoutFixture) batch() affiliate.PayoutBatch {
 	f.t.Helper()
 	request := affiliate.NewPayoutBatch{
@@ -131,13 +132,13 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 	for range 2 {
 		f.fill(400, 4, 40)
 	}
-	var one affiliate.ParticipantID
+	var participant affiliate.ParticipantID
 	var partner affiliate.UserID
-	if err := f.SQL.QueryRow(t.Context(), `select id, partner_id from participants where workspace_id = $1 limit 1`, f.scope.Workspace).Scan(&one, &partner); err != nil {
+	if err := f.SQL.QueryRow(t.Context(), `select id, partner_id from participants where workspace_id = $1 limit 1`, f.scope.Workspace).Scan(&participant, &partner); err != nil {
 		t.Fatal(err)
 	}
 	b := f.batch()
-	// Old batches of other workspaces.
+	// Add old payouts and batches of all workspaces.
 	f.Exec(`set session_replication_role = replica`)
 	for range 4 {
 		f.Exec(`
@@ -163,28 +164,28 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 		flat := inOneLine(explained)
 		for _, part := range want {
 			if !strings.Contains(flat, part) {
-				t.Errorf("%s: no %q in\n%s", what, part, explained)
+				t.Errorf("%s: the plan does not contain %q\n%s", what, part, explained)
 			}
 		}
 		for _, part := range scans {
 			if strings.Contains(flat, part) {
-				t.Errorf("%s: %q in\n%s", what, part, explained)
+				t.Errorf("%s: the plan contains %q\n%s", what, part, explained)
 			}
 		}
 	}
 	check("amounts due to all participants", f.plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(of, nil)),
 		"commissions_payable", "commissions_unpaid", "payouts_by_status")
-	check("amounts due to one participant", f.plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(of, []affiliate.ParticipantID{one})),
+	check("amounts due to one participant", f.plan(postgres.SelectPayoutsDueSQL, postgres.DueArgs(of, []affiliate.ParticipantID{participant})),
 		"commissions_payable", "commissions_unpaid", "ledger_balances_pkey")
-	check("unassigned commissions", f.plan(postgres.LockUnassignedSQL, postgres.UnassignedArgs(f.scope, []affiliate.ParticipantID{one}, f.now)), "commissions_unpaid")
+	check("unassigned commissions", f.plan(postgres.LockUnassignedSQL, postgres.UnassignedArgs(f.scope, []affiliate.ParticipantID{participant}, f.now)), "commissions_unpaid")
 	check("assigned commissions", f.plan(postgres.LockAssignedSQL, postgres.HeldArgs(f.scope, payouts[:1], f.now)), "commissions_by_payout")
 	check("released commissions", f.plan(postgres.LockReleasedSQL, postgres.HeldArgs(f.scope, payouts[:1], f.now)), "payout_commissions_pkey", "commissions_pkey")
 	check("counts of batches", f.plan(postgres.SumBatchesSQL, f.scope.Workspace, f.scope.Mode, []affiliate.PayoutBatchID{affiliate.NewID[affiliate.PayoutBatch](f.now)}), "payouts_by_batch")
 	check("payout statuses of a batch", f.plan(postgres.SelectPayoutStatusesSQL, f.scope.Workspace, f.scope.Mode, b.ID, postgres.PayoutStatuses()),
 		"Limit -> Index Scan using payouts_by_batch", "AND (batch_id = '"+b.ID.String()+"'::uuid) AND (status = s.status)")
 	check("batches", f.plan(postgres.SelectBatchesSQL, f.scope.Workspace, f.scope.Mode, "", 20, 0), "Limit -> Index Scan using payout_batches_by_age")
-	check("a partner's balances", f.plan(postgres.PartnerLedgerBalancesSQL, partner, f.scope.Mode, nil), "participants_by_partner", "ledger_balances_pkey")
-	check("a partner's sums", f.plan(postgres.PartnerBalancesSQL, partner, f.scope.Mode), "participants_by_partner", "ledger_balances_pkey", "commissions_by_partner_status")
+	check("ledger balances of a partner", f.plan(postgres.PartnerLedgerBalancesSQL, partner, f.scope.Mode, nil), "participants_by_partner", "ledger_balances_pkey")
+	check("balances of a partner", f.plan(postgres.PartnerBalancesSQL, partner, f.scope.Mode), "participants_by_partner", "ledger_balances_pkey", "commissions_by_partner_status")
 
 	check("number of batches", f.plan(postgres.CountBatchesSQL, f.scope.Workspace, f.scope.Mode, ""), "Limit -> Index Only Scan using payout_batches_by_age")
 
@@ -192,15 +193,16 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 	for what, c := range map[string]struct {
 		partner affiliate.UserID
 		filter  affiliate.PayoutFilter
-		index   string
-		total   string
+		index   string // index that the plan of the page must use
+		total   string // text that the plan of the total must contain
 	}{
 		"payouts":        {index: "payouts_by_age", total: "Limit -> Index Only Scan using payouts_by_"},
 		"of a status":    {filter: affiliate.PayoutFilter{Status: affiliate.PayoutDraft}, index: "payouts_by_status", total: "Limit -> Index Only Scan using payouts_by_status"},
 		"of a programme": {filter: affiliate.PayoutFilter{Program: &f.program}, index: "payouts_by_", total: "Limit -> Index Only Scan using payouts_by_program"},
 		"of a period":    {filter: affiliate.PayoutFilter{Created: affiliate.Period{From: &day}}, index: "payouts_by_age", total: "Limit -> Index Only Scan using payouts_by_age"},
-		// These filter the rows of their index by mode or confirmation.
-		"of a participant": {filter: affiliate.PayoutFilter{Participant: &one}, index: "payouts_by_participant", total: "payouts_by_participant"},
+		// The indexes of the following lists do not contain all columns of the condition,
+		// so the plan of the total has a filter.
+		"of a participant": {filter: affiliate.PayoutFilter{Participant: &participant}, index: "payouts_by_participant", total: "payouts_by_participant"},
 		"of a batch":       {filter: affiliate.PayoutFilter{Batch: &affiliate.PayoutBatchID{}}, index: "payouts_by_batch", total: "payouts_by_batch"},
 		"of a partner":     {partner: partner, index: "payouts_by_partner", total: "payouts_by_partner"},
 	} {
@@ -208,16 +210,16 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 		check(what, f.plan(page, append(args, 20, 0)...), "Limit", c.index)
 		check(what+", total", f.plan(count, args...), "Limit", c.total)
 	}
-	page, count, args := postgres.LedgerListSQL(f.scope, one, affiliate.UserID{})
-	check("a participant's ledger", f.plan(page, append(args, 20, 0)...), "Limit", "ledger_entries_by_participant")
-	check("a participant's ledger, total", f.plan(count, args...), "Limit -> Index Only Scan using ledger_entries_by_participant")
-	page, count, args = postgres.LedgerListSQL(f.scope, one, partner)
-	check("a partner's ledger", f.plan(page, append(args, 20, 0)...), "Limit", "ledger_entries_by_partner")
-	check("a partner's ledger, total", f.plan(count, args...), "Limit -> Index Only Scan using ledger_entries_by_partner")
+	page, count, args := postgres.LedgerListSQL(f.scope, participant, affiliate.UserID{})
+	check("ledger of a participant", f.plan(page, append(args, 20, 0)...), "Limit", "ledger_entries_by_participant")
+	check("ledger of a participant, total", f.plan(count, args...), "Limit -> Index Only Scan using ledger_entries_by_participant")
+	page, count, args = postgres.LedgerListSQL(f.scope, participant, partner)
+	check("ledger of a partner", f.plan(page, append(args, 20, 0)...), "Limit", "ledger_entries_by_partner")
+	check("ledger of a partner, total", f.plan(count, args...), "Limit -> Index Only Scan using ledger_entries_by_partner")
 }
 
-// A batch with more than one chunk of payouts, commissions and events is created,
-// confirmed and sent completely.
+// The store processes the payouts, commissions and events of a large batch in several
+// chunks. It must create, confirm and send all of them.
 func TestPayoutBatch_LargeBatchIsComplete(t *testing.T) {
 	t.Parallel()
 	f := newPayoutFixture(t, 600, 18, 0)
@@ -226,27 +228,27 @@ func TestPayoutBatch_LargeBatchIsComplete(t *testing.T) {
 	by := affiliate.Actor{User: &f.user}
 	b, err := f.Store.ConfirmPayoutBatch(t.Context(), f.scope, b.ID, f.now, by)
 	if err != nil || b.Counts[affiliate.PayoutPending] != 600 || b.Totals[0].AmountCents != 600*18*19/2 {
-		t.Fatalf("%+v, %v", b, err)
+		t.Fatalf("ConfirmPayoutBatch returned %+v, %v, want 600 pending payouts", b, err)
 	}
 	if err := f.Store.SendPayouts(t.Context(), f.scope, b.ID, nil, f.now, by); err != nil {
 		t.Fatal(err)
 	}
 	for what, sql := range map[string]string{
-		"held commissions":   `select count(*) / 18 from commissions c join payout_commissions h on h.commission_id = c.id and h.payout_id = c.payout_id`,
-		"entries":            `select count(*) from ledger_entries where type = 'payout'`,
-		"settled balances":   `select count(*) from (select 1 from ledger_balances group by participant_id having sum(balance_cents) = 0) b`,
-		"created events":     `select count(*) from events where type = 'payout.created'`,
-		"processing events":  `select count(*) from events where type = 'payout.processing'`,
-		"delivered events":   `select count(*) / 2 from webhook_deliveries d join events e on e.id = d.event_id`,
-		"processing payouts": `select count(*) from payouts where status = 'processing' and commission_count = 18 and version = 3`,
+		"payouts with all commissions": `select count(*) / 18 from commissions c join payout_commissions h on h.commission_id = c.id and h.payout_id = c.payout_id`,
+		"ledger entries":               `select count(*) from ledger_entries where type = 'payout'`,
+		"balances of 0":                `select count(*) from (select 1 from ledger_balances group by participant_id having sum(balance_cents) = 0) b`,
+		"created events":               `select count(*) from events where type = 'payout.created'`,
+		"processing events":            `select count(*) from events where type = 'payout.processing'`,
+		"payouts with two deliveries":  `select count(*) / 2 from webhook_deliveries d join events e on e.id = d.event_id`,
+		"processing payouts":           `select count(*) from payouts where status = 'processing' and commission_count = 18 and version = 3`,
 	} {
 		if n := f.Count(sql); n != 600 {
-			t.Errorf("%s: %d", what, n)
+			t.Errorf("the number of %s is %d, want 600", what, n)
 		}
 	}
 }
 
-// The service's role cannot change or delete ledger entries.
+// The role of the service must not be able to change or delete ledger entries.
 func TestLedgerEntries_AreAppendOnly(t *testing.T) {
 	f := newPayoutFixture(t, 1, 1, 0)
 	conn, err := pgx.Connect(t.Context(), f.URL)
@@ -261,7 +263,7 @@ func TestLedgerEntries_AreAppendOnly(t *testing.T) {
 		_, err := conn.Exec(t.Context(), sql)
 		var pgErr *pgconn.PgError
 		if !errors.As(err, &pgErr) || pgErr.Code != "42501" {
-			t.Errorf("%s: %v", sql, err)
+			t.Errorf("%s returned %v, want the error code 42501 (insufficient_privilege)", sql, err)
 		}
 	}
 }

@@ -6,13 +6,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// ProgramListSQL returns the two statements of a list and the arguments of both.
+// ProgramListSQL returns the statements for a page of programmes and for the total, and
+// the arguments of both.
 func ProgramListSQL(scope affiliate.Scope, filter affiliate.ProgramFilter) (page, count string, args pgx.NamedArgs) {
 	page, count = programListSQL(filter)
 	return page, count, programListArgs(scope, filter, affiliate.Page{Number: 1, Size: 20})
 }
 
-// Statements whose plans are checked.
+// Statements whose query plans the tests check.
 const (
 	PublicKeysAfterSQL = publicKeysAfter
 	ProgramTargetsSQL  = programReferralTargets

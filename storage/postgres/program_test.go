@@ -14,7 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// programFixture is a workspace. Tests add so many rows of others that plans matter.
+// programFixture is a workspace without programmes. Tests that check query plans add many
+// rows.
 type programFixture struct {
 	t     *testing.T
 	store *postgres.Store
@@ -50,6 +51,7 @@ func (f *programFixture) exec(sql string, args ...any) {
 	}
 }
 
+// program creates a programme.
 func (f *programFixture) program(status affiliate.ProgramStatus) affiliate.Program {
 	f.t.Helper()
 	page := "https://a.example"
@@ -65,8 +67,8 @@ func (f *programFixture) program(status affiliate.ProgramStatus) affiliate.Progr
 	return p
 }
 
-// crowd adds n participants to a programme, each with a code. A tenth of them are
-// approved.
+// crowd adds n participants to a programme. Each participant has a referral code. About a
+// tenth of the participants are approved.
 func (f *programFixture) crowd(p affiliate.Program, n int) {
 	f.t.Helper()
 	f.exec(`
@@ -133,19 +135,19 @@ func TestProgramLists_UseIndexes(t *testing.T) {
 		sql    string
 		args   []any
 		index  string
-		sorted bool // the index has the order of the list
+		sorted bool // the index has the order of the list, so the plan must not sort
 	}{
-		"programmes":                        {list, []any{all}, "programs_by_age", true},
-		"number of programmes":              {count, []any{all}, "Index Only Scan using programs_", false},
-		"programmes by name":                {found, []any{pgx.QueryExecModeCacheDescribe, named}, "programs_by_name", false},
-		"number of programmes by name":      {foundCount, []any{pgx.QueryExecModeCacheDescribe, named}, "programs_by_name", false},
-		"all codes, page by page":           {postgres.TargetsAfterSQL, []any{f.now, f.scope.Workspace, f.scope.Mode, "0", 100}, "referral_codes_pkey", false},
-		"a programme's codes, page by page": {postgres.ProgramTargetsSQL, []any{f.now, f.scope.Workspace, small.ID, "0", 100}, "referral_codes_by_program", false},
-		"all keys, page by page":            {postgres.PublicKeysAfterSQL, []any{f.scope.Workspace, affiliate.APIKeyID{}, 100}, "api_keys_pkey", true},
+		"programmes":                         {list, []any{all}, "programs_by_age", true},
+		"number of programmes":               {count, []any{all}, "Index Only Scan using programs_", false},
+		"programmes by name":                 {found, []any{pgx.QueryExecModeCacheDescribe, named}, "programs_by_name", false},
+		"number of programmes by name":       {foundCount, []any{pgx.QueryExecModeCacheDescribe, named}, "programs_by_name", false},
+		"all codes, page by page":            {postgres.TargetsAfterSQL, []any{f.now, f.scope.Workspace, f.scope.Mode, "0", 100}, "referral_codes_pkey", false},
+		"codes of a programme, page by page": {postgres.ProgramTargetsSQL, []any{f.now, f.scope.Workspace, small.ID, "0", 100}, "referral_codes_by_program", false},
+		"all keys, page by page":             {postgres.PublicKeysAfterSQL, []any{f.scope.Workspace, affiliate.APIKeyID{}, 100}, "api_keys_pkey", true},
 	} {
 		plan := f.plan(tc.sql, tc.args...)
 		if !strings.Contains(plan, tc.index) || tc.sorted && strings.Contains(plan, "Sort Key") {
-			t.Errorf("%s: the plan does not use %s:\n%s", name, tc.index, plan)
+			t.Errorf("%s: the plan does not use %s, or it sorts\n%s", name, tc.index, plan)
 		}
 	}
 }
@@ -160,7 +162,7 @@ func TestPrograms_EachChangeIncrementsVersion(t *testing.T) {
 		for range 2 { // the second update changes nothing
 			got, err := f.store.UpdateProgram(t.Context(), f.scope, p.ID, patch, f.now, by)
 			if err != nil || got.Version != want+1 {
-				t.Fatalf("version %d after %d, %v", got.Version, want, err)
+				t.Fatalf("UpdateProgram returned the version %d, %v, want %d", got.Version, err, want+1)
 			}
 		}
 		want++
@@ -169,24 +171,24 @@ func TestPrograms_EachChangeIncrementsVersion(t *testing.T) {
 		want++
 		got, err := f.store.MoveProgram(t.Context(), f.scope, p.ID, to, f.now, by)
 		if err != nil || got.Version != want {
-			t.Fatalf("version %d, want %d, %v", got.Version, want, err)
+			t.Fatalf("MoveProgram returned the version %d, %v, want %d", got.Version, err, want)
 		}
 	}
 }
 
-// If the audit record cannot be written, the change is rolled back.
-func TestPrograms_ChangeAndAuditRecordCommitTogether(t *testing.T) {
+// If the audit log entry of a change cannot be stored, the change must be rolled back.
+func TestPrograms_ChangeAndAuditEntryCommitTogether(t *testing.T) {
 	f := newProgramFixture(t)
 	p := f.program(affiliate.ProgramActive)
 	f.exec(`revoke insert on audit_log from tributary_app`)
 	if _, err := f.store.MoveProgram(t.Context(), f.scope, p.ID, affiliate.ProgramPaused, f.now, affiliate.Actor{User: &f.user}); err == nil {
-		t.Error("moved without an audit log")
+		t.Error("MoveProgram succeeded without an audit log")
 	}
 	if _, err := f.store.UpdateProgram(t.Context(), f.scope, p.ID, affiliate.ProgramPatch{Name: affiliate.Set("Q")}, f.now, affiliate.Actor{User: &f.user}); err == nil {
-		t.Error("changed without an audit log")
+		t.Error("UpdateProgram succeeded without an audit log")
 	}
 	if read, err := f.store.Program(t.Context(), f.scope, p.ID); err != nil || read.Status != affiliate.ProgramActive || read.Name != "P" {
-		t.Errorf("programme after the failed changes: %v, %v", read, err)
+		t.Errorf("after the failed changes, the programme is %v, %v, want the active programme P", read, err)
 	}
 	f.exec(`grant insert on audit_log to tributary_app`)
 }
