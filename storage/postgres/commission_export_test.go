@@ -76,7 +76,7 @@ type CountSpan struct {
 	Period affiliate.Period
 }
 
-// SpansOf exports spansOf.
+// SpansOf calls spansOf.
 func SpansOf(p affiliate.Period) []CountSpan {
 	var spans []CountSpan
 	for _, s := range spansOf(p) {

@@ -24,7 +24,7 @@ func TestAuditLog_OmitsNotes(t *testing.T) {
 		if err != nil || (got.Note == nil) != (tc.note == "") || got.Note != nil && *got.Note != tc.note {
 			t.Fatalf("UpdateParticipant returned the note %v, %v, want %q", got.Note, err, tc.note)
 		}
-		if line := f.lastRecord("participant.update"); line != tc.want {
+		if line := f.lastEntry("participant.update"); line != tc.want {
 			t.Errorf("after setting the note %q, the audit log has %s, want %s", tc.note, line, tc.want)
 		}
 	}
@@ -33,7 +33,7 @@ func TestAuditLog_OmitsNotes(t *testing.T) {
 		affiliate.ParticipantPatch{Tags: affiliate.Set([]string{})}, f.now.Add(time.Millisecond), by(f.owner)); err != nil {
 		t.Fatal(err)
 	}
-	if line, want := f.lastRecord("participant.update"), `{"tags": [""]} → {"tags": []}`; line != want {
+	if line, want := f.lastEntry("participant.update"), `{"tags": [""]} → {"tags": []}`; line != want {
 		t.Errorf("after a patch without a note, the audit log has %s, want %s", line, want)
 	}
 }
@@ -48,7 +48,7 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if line, want := f.lastRecord("participant.apply"), `null → {"id": "`+p.ID.String()+`", "status": "pending", "version": 1, "partner_id": "`+
+	if line, want := f.lastEntry("participant.apply"), `null → {"id": "`+p.ID.String()+`", "status": "pending", "version": 1, "partner_id": "`+
 		applicant.String()+`", "program_id": "`+program.String()+`", "referral_code": "first"}`; line != want {
 		t.Errorf("the audit log has %s, want %s", line, want)
 	}
@@ -73,13 +73,13 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 	details := `null → {"group_id": null, "program_id": "` + program.String() + `", "referral_code": ""`
 	f.now = f.now.Add(time.Millisecond)
 	earlier, _ := invite("secret@example.com", "")
-	if line := f.lastRecord("participant_invite.create"); line != details+`}` {
+	if line := f.lastEntry("participant_invite.create"); line != details+`}` {
 		t.Errorf("the audit log has %s for the first invitation, want %s", line, details+`}`)
 	}
 	f.now = f.now.Add(time.Millisecond)
 	later, _ := invite("secret@example.com", "")
 	want := strings.Replace(details, `"program_id"`, `"replaces": "`+earlier.String()+`", "program_id"`, 1) + `}`
-	if line := f.lastRecord("participant_invite.create"); line != want {
+	if line := f.lastEntry("participant_invite.create"); line != want {
 		t.Errorf("the audit log has %s for the second invitation, want %s", line, want)
 	}
 	if err := f.Store.RevokeParticipantInvite(t.Context(), f.scope, program, later, f.now, by(f.owner)); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// report returns a purchase by a click. Tests can change it.
+// report returns the report of a purchase with the id of a click.
 func (s *sales) report(external string, click affiliate.ClickID) affiliate.Report {
 	s.Helper()
 	found, err := s.store.FindClick(s.Context(), s.scope.Workspace, click)
@@ -37,14 +37,17 @@ func (s *sales) report(external string, click affiliate.ClickID) affiliate.Repor
 	return affiliate.Report{Conversion: c, Inputs: in, Decide: decideAt(c, salesDay)}
 }
 
+// byCustomer returns the report with a customer reference.
 func (s *sales) byCustomer(r affiliate.Report, ref string) affiliate.Report {
 	r.Conversion.CustomerRef = &ref
 	r.Decide = decideAt(r.Conversion, salesDay)
 	return r
 }
 
-// recordTogether records reports while all record slots are busy, so that reports
-// without a common exclusive key share a transaction. It returns their errors.
+// recordTogether records reports while the maximum number of batches is being recorded.
+// Therefore the reports wait and are then recorded in one batch, which is one
+// transaction. Only reports with the same external id are recorded in different batches.
+// It returns the errors of the reports.
 func (s *sales) recordTogether(store *postgres.Store, reports ...affiliate.Report) []error {
 	s.Helper()
 	holder, err := s.asOwner().Begin(s.Context())
@@ -66,16 +69,17 @@ func (s *sales) recordTogether(store *postgres.Store, reports ...affiliate.Repor
 		report = s.byCustomer(report, ref)
 		busy.Go(func() {
 			if _, err := store.RecordConversion(s.Context(), report); err != nil {
-				s.Errorf("report that waits for the lock: %v", err)
+				s.Errorf("a report that waits for the lock returned %v", err)
 			}
 		})
-		// One report at a time; otherwise one transaction would take all of them.
+		// Start the next report only when this report is being recorded. Otherwise
+		// several reports would be in one batch.
 		s.eventually(func() bool { return store.RunningBatches() == i+1 && store.WaitingReports() == 0 })
 	}
-	outcomes := make([]error, len(reports))
+	errs := make([]error, len(reports))
 	var waiting sync.WaitGroup
 	for i, r := range reports {
-		waiting.Go(func() { _, outcomes[i] = store.RecordConversion(s.Context(), r) })
+		waiting.Go(func() { _, errs[i] = store.RecordConversion(s.Context(), r) })
 		s.eventually(func() bool { return store.WaitingReports() == i+1 })
 	}
 	if err := holder.Rollback(s.Context()); err != nil {
@@ -83,14 +87,15 @@ func (s *sales) recordTogether(store *postgres.Store, reports ...affiliate.Repor
 	}
 	waiting.Wait()
 	busy.Wait()
-	return outcomes
+	return errs
 }
 
+// eventually waits until the condition is true. It fails the test after 20 seconds.
 func (s *sales) eventually(condition func() bool) {
 	s.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.Fatal("the condition did not become true in time")
+			s.Fatal("the condition is still false after 20 s")
 		}
 	}
 }
@@ -99,7 +104,8 @@ func isRefusedWith(err error, reason affiliate.Reason) bool {
 	return errors.Is(err, affiliate.Refuse(reason))
 }
 
-// transactions returns the number of transactions that have written the conversions.
+// transactions returns the number of transactions that have written the conversions with
+// the given external ids.
 func (s *sales) transactions(externals ...string) int {
 	return s.count(`(select distinct xmin::text from conversions where external_transaction_id = any($1)) x`, externals)
 }
@@ -135,72 +141,76 @@ func TestRecordConversion_ConcurrentReportsShareATransaction(t *testing.T) {
 	duplicate.Key = &affiliate.IdempotencyKey{Method: "m", Key: "duplicate", Fingerprint: []byte{1}, At: salesDay}
 	again := s.report("order-29", click)
 
-	outcomes := s.recordTogether(s.store, append(reports, refused, broken, keyed, duplicate, again, refusedAgain)...)
-	for i, err := range outcomes[:29] {
+	errs := s.recordTogether(s.store, append(reports, refused, broken, keyed, duplicate, again, refusedAgain)...)
+	for i, err := range errs[:29] {
 		if err != nil {
-			t.Errorf("%s: %v", externals[i], err)
+			t.Errorf("the report of %s returned %v", externals[i], err)
 		}
 	}
 	if n := s.transactions(append(externals[:29], "keyed")...); n != 1 {
-		t.Errorf("%d transactions", n)
+		t.Errorf("the reports were recorded in %d transactions, want 1", n)
 	}
-	// Two reports have the same external id. They do not share a transaction, and
-	// either can succeed.
-	if first, second := outcomes[29], outcomes[34]; (first == nil) == (second == nil) ||
+	// Two reports have the same external id. They do not share a transaction, and either
+	// of them can succeed.
+	if first, second := errs[29], errs[34]; (first == nil) == (second == nil) ||
 		!isRefusedWith(errors.Join(first, second), affiliate.ReasonConversionDuplicate) {
-		t.Errorf("%v, %v", first, second)
+		t.Errorf("two reports with the same external id returned %v and %v, want one success and the reason %s", first, second, affiliate.ReasonConversionDuplicate)
 	}
 	for i, want := range map[int]affiliate.Reason{
 		30: affiliate.ReasonModeMismatch, 33: affiliate.ReasonConversionDuplicate, 35: affiliate.ReasonModeMismatch,
 	} {
-		if !isRefusedWith(outcomes[i], want) {
-			t.Errorf("%d: %v, want %s", i, outcomes[i], want)
+		if !isRefusedWith(errs[i], want) {
+			t.Errorf("report %d returned %v, want the reason %s", i, errs[i], want)
 		}
 	}
 	var refusal *affiliate.Error
-	if outcomes[31] == nil || errors.As(outcomes[31], &refusal) || outcomes[32] != nil {
-		t.Errorf("broken: %v; keyed: %v", outcomes[31], outcomes[32])
+	if errs[31] == nil || errors.As(errs[31], &refusal) {
+		t.Errorf("the report that panics returned %v, want an internal error", errs[31])
 	}
-	// Refused reports leave no rows.
+	if errs[32] != nil {
+		t.Errorf("the report with an idempotency key returned %v", errs[32])
+	}
+	// No rows of refused reports may be stored.
 	if n := s.count(`customers where ref in ('refused', 'broken', 'duplicate')`); n != 0 {
-		t.Errorf("%d customers of refused reports are stored", n)
+		t.Errorf("%d customers of refused reports are stored, want 0", n)
 	}
 	if n := s.count(`customers where ref = 'old' and conversion_id is not null`); n != 1 {
-		t.Error("an existing customer of a refused report was deleted")
+		t.Errorf("there are %d rows of the existing customer of a refused report, want 1", n)
 	}
 	if n := s.count(`idempotency_keys where convert_from(response, 'UTF8')::jsonb #>> '{conversion,external_transaction_id}' = 'keyed'`); n != 1 || s.count(`idempotency_keys`) != 1 {
 		t.Errorf("%d keys have the response of the recorded report, %d keys are stored, want 1 and 1", n, s.count(`idempotency_keys`))
 	}
 	const recorded = 2 + postgres.RecordConcurrency + 31
 	if n := s.count(`conversions`); n != recorded || s.count(`attribution_decisions`) != recorded || s.count(`commission_history`) != recorded || s.count(`events`) != 2*recorded {
-		t.Errorf("%d conversions, want %d with their decisions, histories and events", n, recorded)
+		t.Errorf("%d conversions are stored, want %d with their decisions, histories and events", n, recorded)
 	}
 	var counted int
 	if err := s.sql.QueryRow(t.Context(), `select sum(n) from commission_counts where grain = 'ever'`).Scan(&counted); err != nil || counted != recorded {
-		t.Errorf("the counters have %d commissions, %v", counted, err)
+		t.Errorf("the counters have %d commissions, %v, want %d", counted, err, recorded)
 	}
 }
 
-// Reports of two workspaces share a transaction, but no rows.
+// The reports of two workspaces are recorded in one transaction. The rows of each report
+// must be in its own workspace.
 func TestRecordConversion_BatchOfTwoWorkspaces(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
-	mine, theirs := s.report("order-1", click), s.report("order-1", click)
-	stranger := affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](salesDay), Mode: s.scope.Mode}
-	s.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'Other', 'EUR', 'UTC', $2, $2)`, stranger.Workspace, salesDay)
+	first, second := s.report("order-1", click), s.report("order-1", click)
+	otherScope := affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](salesDay), Mode: s.scope.Mode}
+	s.exec(`insert into workspaces (id, name, currency, timezone, created_at, updated_at) values ($1, 'Other', 'EUR', 'UTC', $2, $2)`, otherScope.Workspace, salesDay)
 	s.exec(insertFullSubscription, s.scope.Workspace, s.scope.Mode, salesDay)
-	s.exec(insertFullSubscription, stranger.Workspace, stranger.Mode, salesDay)
-	theirs.Conversion.Scope, theirs.Inputs.FoundClick = stranger, nil
-	theirs.Decide = decideAt(theirs.Conversion, salesDay)
-	for i, err := range s.recordTogether(s.store, mine, theirs) {
+	s.exec(insertFullSubscription, otherScope.Workspace, otherScope.Mode, salesDay)
+	second.Conversion.Scope, second.Inputs.FoundClick = otherScope, nil
+	second.Decide = decideAt(second.Conversion, salesDay)
+	for i, err := range s.recordTogether(s.store, first, second) {
 		if err != nil {
-			t.Errorf("%d: %v", i, err)
+			t.Errorf("report %d returned %v", i, err)
 		}
 	}
 	if n := s.transactions("order-1"); n != 1 {
-		t.Errorf("%d transactions", n)
+		t.Errorf("the reports were recorded in %d transactions, want 1", n)
 	}
-	for _, scope := range []affiliate.Scope{s.scope, stranger} {
+	for _, scope := range []affiliate.Scope{s.scope, otherScope} {
 		events := s.count(`events where workspace_id = $1`, scope.Workspace)
 		deliveries := s.count(`
 			webhook_deliveries d
@@ -208,22 +218,22 @@ func TestRecordConversion_BatchOfTwoWorkspaces(t *testing.T) {
 			join webhook_endpoints e on e.workspace_id = d.workspace_id and e.id = d.endpoint_id
 			where d.workspace_id = $1`, scope.Workspace)
 		if events == 0 || deliveries != events {
-			t.Errorf("%d deliveries of %d events", deliveries, events)
+			t.Errorf("the workspace %s has %d deliveries of %d events, want one delivery per event", scope.Workspace, deliveries, events)
 		}
 	}
-	if n := s.count(`webhook_deliveries`); n != s.count(`events`) {
-		t.Errorf("%d deliveries in total", n)
+	if n, events := s.count(`webhook_deliveries`), s.count(`events`); n != events {
+		t.Errorf("%d deliveries are stored in total, want %d", n, events)
 	}
 }
 
-// A report that the database rejects, or that panics, does not keep the other reports
-// of its batch from being recorded.
+// If the database rejects a report, or if its decision panics, the other reports of its
+// batch must still be recorded.
 func TestRecordConversion_FailedReportDoesNotAffectItsBatch(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
-	poison := s.byCustomer(s.report("order-poison", click), "poison")
-	decide := poison.Decide
-	poison.Decide = func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+	invalid := s.byCustomer(s.report("order-invalid", click), "invalid")
+	decide := invalid.Decide
+	invalid.Decide = func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 		d, commission, err := decide(in)
 		commission.AmountCents = commission.OriginalAmountCents + 1
 		return d, commission, err
@@ -239,23 +249,21 @@ func TestRecordConversion_FailedReportDoesNotAffectItsBatch(t *testing.T) {
 		d.Program = nil // makes the code that counts the conversion panic
 		return d, commission, err
 	}
-	outcomes := s.recordTogether(s.store, append(reports, poison, panics)...)
-	for i, err := range outcomes {
+	for i, err := range s.recordTogether(s.store, append(reports, invalid, panics)...) {
 		if (err != nil) != (i >= 9) {
-			t.Errorf("%d: %v", i, err)
+			t.Errorf("report %d returned %v, want an error only for the reports 9 and 10", i, err)
 		}
 	}
 	if n := s.count(`conversions where external_transaction_id like 'order-_'`); n != 9 {
-		t.Errorf("%d conversions", n)
+		t.Errorf("%d conversions of the other reports are stored, want 9", n)
 	}
-	if n := s.count(`customers where ref = 'poison'`) + s.count(`idempotency_keys`) +
-		s.count(`conversions where external_transaction_id in ('order-poison', 'order-panics')`); n != 0 {
-		t.Errorf("%d rows of the failed reports", n)
+	if n := s.count(`customers where ref = 'invalid'`) + s.count(`idempotency_keys`) +
+		s.count(`conversions where external_transaction_id in ('order-invalid', 'order-panics')`); n != 0 {
+		t.Errorf("%d rows of the failed reports are stored, want 0", n)
 	}
 }
 
-// A report that needs a locked row waits for it. The other reports of its batch do not
-// wait.
+// A report that needs a locked row must wait for the lock. Other reports must not wait.
 func TestRecordConversion_OnlyReportsThatNeedALockWaitForIt(t *testing.T) {
 	t.Parallel()
 	s := newSales(t)
@@ -271,7 +279,7 @@ func TestRecordConversion_OnlyReportsThatNeedALockWaitForIt(t *testing.T) {
 	held := s.byCustomer(s.report("held", click), "held")
 	blocked.Go(func() {
 		if _, err := s.store.RecordConversion(t.Context(), held); err != nil {
-			t.Errorf("held: %v", err)
+			t.Errorf("the report that waits for the lock returned %v", err)
 		}
 	})
 	s.eventually(func() bool { return s.store.RunningBatches() == 1 && s.store.WaitingReports() == 0 })
@@ -279,30 +287,31 @@ func TestRecordConversion_OnlyReportsThatNeedALockWaitForIt(t *testing.T) {
 		r := s.report(fmt.Sprint("order-", i), click)
 		others.Go(func() {
 			if _, err := s.store.RecordConversion(t.Context(), r); err != nil {
-				t.Errorf("%d: %v", i, err)
+				t.Errorf("report %d returned %v", i, err)
 			}
 		})
 	}
-	others.Wait() // the lock is still held
+	others.Wait() // the lock has not been released yet
 	if n := s.count(`conversions`); n != 5 {
-		t.Errorf("%d conversions", n)
+		t.Errorf("before the lock is released, %d conversions are stored, want 5", n)
 	}
 	if err := holder.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	blocked.Wait()
 	if n := s.count(`conversions`); n != 6 {
-		t.Errorf("%d conversions after the lock was released", n)
+		t.Errorf("after the lock was released, %d conversions are stored, want 6", n)
 	}
 }
 
-// brokenNetwork is a network that closes a connection when text is sent for the first
-// time: before the server receives it or, with afterSend, when the server responds.
+// brokenNetwork is a network that closes one connection, when a client sends text for the
+// first time. It closes the connection before the server receives the text. If afterSend
+// is true, it closes the connection when the server responds to the text.
 type brokenNetwork struct {
 	text      string
 	afterSend bool
-	done      atomic.Bool
-	begins    atomic.Int32
+	done      atomic.Bool  // the connection has been closed
+	begins    atomic.Int32 // number of transactions that have begun
 }
 
 func (c *brokenNetwork) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -313,7 +322,7 @@ func (c *brokenNetwork) dial(ctx context.Context, network, address string) (net.
 type brokenConn struct {
 	net.Conn
 	network *brokenNetwork
-	silent  bool
+	silent  bool // close the connection when the server responds
 }
 
 func (c *brokenConn) Write(b []byte) (int, error) {
@@ -340,8 +349,9 @@ func (c *brokenConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// If the connection breaks before COMMIT was sent, the batch is repeated. If it breaks
-// later, the outcome is unknown, and nothing is repeated.
+// If the connection breaks before COMMIT is sent, the store must record the reports of
+// the batch again. If the connection breaks later, it is unknown whether the batch was
+// committed, so the store must not repeat anything.
 func TestRecordConversion_ConnectionLoss(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -362,7 +372,7 @@ func TestRecordConversion_ConnectionLoss(t *testing.T) {
 				reports = append(reports, s.report(fmt.Sprint("order-", i), click))
 			}
 			network := &brokenNetwork{text: tc.text, afterSend: tc.afterSend}
-			network.done.Store(true) // not yet broken for the reports that keep the record slots busy
+			network.done.Store(true) // do not break the connections of the reports that are recorded first
 			store := s.store.WithDialer(t, s.url, network.dial)
 			decide, enabled := reports[0].Decide, false
 			reports[0].Decide = func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
@@ -377,7 +387,7 @@ func TestRecordConversion_ConnectionLoss(t *testing.T) {
 			for i, err := range s.recordTogether(store, reports...) {
 				var refusal *affiliate.Error
 				if (err == nil) != tc.recorded || errors.As(err, &refusal) {
-					t.Errorf("%d: %v", i, err)
+					t.Errorf("report %d returned %v, want success: %t", i, err, tc.recorded)
 				}
 			}
 			stored := 0
@@ -385,17 +395,17 @@ func TestRecordConversion_ConnectionLoss(t *testing.T) {
 				stored = 5
 			}
 			if n := s.count(`conversions where external_transaction_id like 'order-%'`); n != stored {
-				t.Errorf("%d conversions, want %d", n, stored)
+				t.Errorf("%d conversions are stored, want %d", n, stored)
 			}
 			if n := network.begins.Load(); n != tc.begins {
-				t.Errorf("%d transactions began, want %d", n, tc.begins)
+				t.Errorf("%d transactions have begun, want %d", n, tc.begins)
 			}
 		})
 	}
 }
 
-// For the conversion_velocity rule, conversions of the same batch count as if they were
-// recorded one after the other.
+// The fraud rule conversion_velocity must count the earlier conversions of the same batch
+// too, as if each conversion had its own transaction.
 func TestRecordConversion_VelocityCountsTheBatch(t *testing.T) {
 	s := newSales(t)
 	s.exec(`update programs set fraud_policy = 'flag'`)
@@ -406,16 +416,17 @@ func TestRecordConversion_VelocityCountsTheBatch(t *testing.T) {
 	}
 	for i, err := range s.recordTogether(s.store, reports...) {
 		if err != nil {
-			t.Errorf("%d: %v", i, err)
+			t.Errorf("report %d returned %v", i, err)
 		}
 	}
-	// Ten conversions in an hour are allowed.
+	// The rule allows ten conversions per hour.
 	if n := s.count(`conversions where fraud_signals @> '[{"rule": "conversion_velocity"}]'`); n != 4 {
-		t.Errorf("%d conversions have the signal, want 4", n)
+		t.Errorf("%d conversions have the signal conversion_velocity, want 4", n)
 	}
 }
 
-// If the caller's context ends before the report is processed, it is not recorded.
+// If the context of the caller ends before a report is processed, the report must not be
+// recorded.
 func TestRecordConversion_CanceledReportIsNotRecorded(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
@@ -433,12 +444,12 @@ func TestRecordConversion_CanceledReportIsNotRecorded(t *testing.T) {
 	held := s.byCustomer(s.report("held", click), "held")
 	busy.Go(func() {
 		if _, err := s.store.RecordConversion(t.Context(), held); err != nil {
-			t.Error(err)
+			t.Errorf("the report that waits for the lock returned %v", err)
 		}
 	})
 	s.eventually(func() bool { return s.store.RunningBatches() == 1 && s.store.WaitingReports() == 0 })
 	if _, err := s.store.RecordConversion(canceled, report); !errors.Is(err, context.Canceled) {
-		t.Errorf("%v", err)
+		t.Errorf("RecordConversion with a canceled context returned %v, want %v", err, context.Canceled)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -452,8 +463,8 @@ func TestRecordConversion_CanceledReportIsNotRecorded(t *testing.T) {
 	}
 }
 
-// Two processes record the same conversions of the same customers with the same keys.
-// They do not deadlock, and each conversion is recorded once.
+// Two processes record the same conversions of the same customers with the same
+// idempotency keys. They must not deadlock, and each conversion must be recorded once.
 func TestRecordConversion_TwoProcessesDoNotDeadlock(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
@@ -482,7 +493,7 @@ func TestRecordConversion_TwoProcessesDoNotDeadlock(t *testing.T) {
 					case isRefusedWith(err, affiliate.ReasonConversionDuplicate):
 						refused.Add(1)
 					default:
-						t.Error(err)
+						t.Errorf("RecordConversion returned %v, want success or the reason %s", err, affiliate.ReasonConversionDuplicate)
 					}
 				})
 			}
@@ -490,7 +501,8 @@ func TestRecordConversion_TwoProcessesDoNotDeadlock(t *testing.T) {
 	}
 	all.Wait()
 	if recorded.Load() != orders || replayed.Load() != orders/3*3 || refused.Load() != orders/3*2*3 {
-		t.Errorf("%d recorded, %d replayed, %d refused", recorded.Load(), replayed.Load(), refused.Load())
+		t.Errorf("%d reports were recorded, %d replayed and %d refused, want %d, %d and %d",
+			recorded.Load(), replayed.Load(), refused.Load(), orders, orders/3*3, orders/3*2*3)
 	}
 	rows, err := s.sql.Query(t.Context(), `select customer_ref, array_agg(recurring_index order by recurring_index) from conversions group by 1`)
 	if err != nil {
@@ -501,7 +513,7 @@ func TestRecordConversion_TwoProcessesDoNotDeadlock(t *testing.T) {
 	if _, err := pgx.ForEachRow(rows, []any{&ref, &numbers}, func() error {
 		for i, n := range numbers {
 			if n != int64(i+1) {
-				t.Errorf("%s has paid %v", ref, numbers)
+				t.Errorf("the payments of customer %s have the numbers %v, want consecutive numbers from 1", ref, numbers)
 				break
 			}
 		}

@@ -1,6 +1,6 @@
 package postgres
 
-// Statements about refunds whose plans are checked.
+// Statements about refunds whose query plans the tests check.
 const (
 	SelectParkedForSQL    = selectParkedFor
 	SelectDuplicatesSQL   = selectDuplicates

@@ -20,8 +20,8 @@ func (s *sales) refundOf(external, id string) affiliate.Refund {
 	}
 }
 
-// manyRefunds stores n refunds in the fixture's workspace and in another one. One in
-// ten is parked.
+// manyRefunds stores n refunds in the fixture's workspace and n refunds in another
+// workspace. One in ten refunds is parked: it waits for its sale, which is not recorded.
 func (s *sales) manyRefunds(n int) {
 	s.Helper()
 	for _, workspace := range []affiliate.WorkspaceID{s.scope.Workspace, affiliate.NewID[affiliate.Workspace](salesDay)} {
@@ -37,7 +37,7 @@ func TestRefundStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
 	s := newSales(t)
 	s.manyRefunds(20_000)
-	// These conversions have no decisions because the statements do not read them.
+	// The conversions have no decisions, because the statements do not read decisions.
 	s.exec(`
 		insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents,
 			fee_cents, discount_cents, occurred_at, created_at, source, status, attributed, reason_code, decision_id, product_ids, is_recurring,
@@ -66,17 +66,17 @@ func TestRefundStatements_UseIndexes(t *testing.T) {
 			plan := strings.Join(s.explain(fmt.Sprintf(`"%s"(%s)`, name, tc.args)), "\n")
 			for _, want := range tc.want {
 				if !strings.Contains(plan, want) {
-					t.Errorf("%s, %s: no %s:\n%s", name, mode, want, plan)
+					t.Errorf("%s, %s: the plan does not contain %q\n%s", name, mode, want, plan)
 				}
 			}
 			if regexp.MustCompile(`Seq Scan on (refunds|conversions)`).MatchString(plan) {
-				t.Errorf("%s, %s:\n%s", name, mode, plan)
+				t.Errorf("%s, %s: the plan scans a whole table\n%s", name, mode, plan)
 			}
 		}
 	}
 }
 
-func TestKnownParkedSales_ReadsAllPages(t *testing.T) {
+func TestRecordedParkedSales_ReadsAllPages(t *testing.T) {
 	s := newSales(t)
 	for i := range 25 {
 		for j := range 2 {
@@ -85,8 +85,8 @@ func TestKnownParkedSales_ReadsAllPages(t *testing.T) {
 			}
 		}
 	}
-	// Every fifth sale is recorded while its refunds have another id, so that they stay
-	// parked.
+	// Record every fifth sale. Before that, change the transaction ids of the refunds, so
+	// that the refunds stay parked. Then restore the ids.
 	s.exec(`update refunds set external_transaction_id = 'hidden-' || external_transaction_id`)
 	for i := 0; i < 25; i += 5 {
 		if err := s.record(fmt.Sprint("order-", i), s.click(salesDay.Add(-time.Hour))); err != nil {
@@ -103,24 +103,24 @@ func TestKnownParkedSales_ReadsAllPages(t *testing.T) {
 		}
 		for _, sale := range known {
 			if sale.Workspace != s.scope.Workspace || sale.Mode != s.scope.Mode {
-				t.Errorf("%+v", sale)
+				t.Errorf("RecordedParkedSales returned %+v, want a sale in the scope %v", sale, s.scope)
 			}
 			found[sale.ExternalTransactionID]++
 		}
 		if cursor = next; cursor == (affiliate.ParkedSale{}) {
 			if pages != 3 {
-				t.Errorf("%d pages", pages)
+				t.Errorf("the sales were on %d pages, want 3", pages)
 			}
 			break
 		}
 	}
 	for i := 0; i < 25; i += 5 {
-		if found[fmt.Sprint("order-", i)] != 1 {
-			t.Errorf("%v", found)
+		if n := found[fmt.Sprint("order-", i)]; n != 1 {
+			t.Errorf("order-%d was found %d times, want once", i, n)
 		}
 	}
 	if len(found) != 5 {
-		t.Errorf("%v", found)
+		t.Errorf("the sales %v were found, want 5 sales", found)
 	}
 }
 
@@ -137,12 +137,13 @@ func TestDropExpiredRefunds_RespectsLimit(t *testing.T) {
 		dropped int64
 	}{{end.Add(-time.Millisecond), 0}, {end, 3}, {end, 2}} {
 		if n, err := s.store.DropExpiredRefunds(t.Context(), step.at, 3); err != nil || n != step.dropped {
-			t.Errorf("%d dropped, %v; want %d", n, err, step.dropped)
+			t.Errorf("DropExpiredRefunds dropped %d refunds, %v, want %d", n, err, step.dropped)
 		}
 	}
 }
 
-// One transaction applies at most parkedBatch refunds. The sweep applies the rest.
+// When a sale is recorded, the transaction must apply at most 100 of its parked refunds.
+// ApplyParkedRefunds must apply the remaining refunds.
 func TestApplyParkedRefunds_WorksInBatches(t *testing.T) {
 	s := newSales(t)
 	one := int64(1)
@@ -172,9 +173,9 @@ func TestApplyParkedRefunds_WorksInBatches(t *testing.T) {
 		t.Errorf("%d refunds are applied, want 120", n)
 	}
 	if n := s.count(`conversions where refunded_amount_cents = 100 and status = 'refunded' and version = 101`); n != 1 {
-		t.Error("the sale is not refunded")
+		t.Errorf("%d sales are fully refunded in version 101, want 1", n)
 	}
 	if n := s.count(`events where type = 'conversion.refunded'`); n != 100 {
-		t.Errorf("%d events", n)
+		t.Errorf("%d events conversion.refunded were created, want 100", n)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-func TestRowsOf(t *testing.T) {
+func TestRowsOf_SplitsRowsIntoStatements(t *testing.T) {
 	type pair struct {
 		Name  string `db:"name" sql:"text"`
 		Count *int   `db:"count"`
@@ -23,21 +23,21 @@ func TestRowsOf(t *testing.T) {
 		sizes = append(sizes, q.n)
 	}
 	if want := []int{32, 8}; !slices.Equal(sizes, want) {
-		t.Fatalf("statements of %v rows, want %v", sizes, want)
+		t.Fatalf("the statements have %v rows, want %v", sizes, want)
 	}
 	last := batch.QueuedQueries[1]
 	if want := `insert into t (name, count) values ($1::text, $2), ($3, $4), `; !strings.HasPrefix(last.SQL, want) {
-		t.Errorf("statement %q does not begin with %q", last.SQL, want)
+		t.Errorf("the statement is %q, want a statement that begins with %q", last.SQL, want)
 	}
 	if len(last.Arguments) != 16 || last.Arguments[0] != "a" || last.Arguments[1] != &count || last.Arguments[2] != "b" {
-		t.Errorf("arguments %v", last.Arguments)
+		t.Errorf("the arguments are %v, want 16 arguments that begin with a, %p and b", last.Arguments, &count)
 	}
 }
 
 func TestRowsOf_PanicsForFieldWithoutColumn(t *testing.T) {
 	defer func() {
 		if recover() == nil {
-			t.Error("no panic")
+			t.Error("rowsOf did not panic")
 		}
 	}()
 	rowsOf[struct{ Name string }](`%[1]s %[2]s`)

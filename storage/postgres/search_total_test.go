@@ -12,9 +12,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// newSearchFixture stores more rows of each searchable kind than a search counts: n
-// participants with a link, a promo code and a commission each, and n programmes. All
-// rows of a kind share a prefix.
+// newSearchFixture stores n programmes and n participants. Each participant has a link, a
+// promo code and a commission. All rows of a table have the same prefix, so that a search
+// can match all of them.
 func newSearchFixture(t *testing.T, n int) *linkFixture {
 	t.Helper()
 	f := newLinkFixture(t)
@@ -23,7 +23,7 @@ func newSearchFixture(t *testing.T, n int) *linkFixture {
 		select gen_random_uuid(), 'partner', 'jane' || n || '@example.com', '', 'Jane ' || n, $1 from generate_series(1, $2::integer) n`, f.now, n)
 	f.fill(f.scope, f.program, n)
 	f.exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
-	// 6000 participants get two codes with the prefix "twin".
+	// 6,000 participants have two referral codes with the prefix "twin".
 	f.exec(`
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		select workspace_id, mode, 'twin-' || id || n, program_id, id, gen_random_uuid(), $1 from (
@@ -35,7 +35,7 @@ func newSearchFixture(t *testing.T, n int) *linkFixture {
 		select $1, gen_random_uuid(), $2, 'Crowd ' || n, 'crowd-' || n, 'active', '{}', 'EUR', 30, 'last_click', 'via', false, true, '{}', 1,
 			$3::timestamptz + n * interval '1 second', $3
 		from generate_series(1, $4::integer) n`, f.scope.Workspace, f.scope.Mode, f.now, n)
-	f.exec(`set session_replication_role = replica`) // disables foreign keys: the commissions have no conversions
+	f.exec(`set session_replication_role = replica`) // disable foreign keys, because the conversions do not exist
 	f.exec(`
 		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id, external_transaction_id, status,
 			commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency, base_amount_cents, sale_amount_cents, sale_currency,
@@ -48,7 +48,7 @@ func newSearchFixture(t *testing.T, n int) *linkFixture {
 	return f
 }
 
-// texts returns the values of a text column.
+// texts returns the rows of a statement that selects one text column.
 func (f *linkFixture) texts(sql string, args ...any) []string {
 	f.t.Helper()
 	rows, _ := f.owner.Query(f.t.Context(), sql, args...)
@@ -68,9 +68,9 @@ func idsOf[T any](items []T, id func(T) fmt.Stringer) []string {
 	return ids
 }
 
-// Each search stops counting at one more than affiliate.MaxSearchTotal. Pages after
-// that number can still be read, in the order of the list.
-func TestSearches_PagesAfterTheBoundOfTheTotal(t *testing.T) {
+// The total of each search counts at most affiliate.MaxSearchTotal+1 matches. Pages with
+// later matches can still be read, in the order of the list.
+func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
 	t.Parallel()
 	const matches, size = affiliate.MaxSearchTotal + 150, 100
 	f := newSearchFixture(t, matches)
@@ -132,14 +132,14 @@ func TestSearches_PagesAfterTheBoundOfTheTotal(t *testing.T) {
 				}
 				from := min(int(page.Offset()), len(all))
 				if want := all[from:min(from+size, len(all))]; !slices.Equal(got, want) {
-					t.Errorf("page %d: %d rows differ from the %d expected ones", number, len(got), len(want))
+					t.Errorf("page %d has %d rows, want the %d rows in the order of the list", number, len(got), len(want))
 				}
-				// Any number above the bound means that counting stopped. On the last
-				// page the total is computed from the page itself, and participants are
-				// found by several queries.
+				// A total above the limit means that counting stopped. It can be more
+				// than MaxSearchTotal+1 on the last page, where it is computed from the
+				// page, and for participants, which several statements find.
 				if total <= affiliate.MaxSearchTotal || total > int64(len(all)) ||
 					number == 1 && !strings.HasPrefix(name, "participants") && total != affiliate.MaxSearchTotal+1 {
-					t.Errorf("page %d: total %d", number, total)
+					t.Errorf("page %d has the total %d, want more than %d and at most %d", number, total, affiliate.MaxSearchTotal, len(all))
 				}
 			}
 		})
@@ -147,7 +147,7 @@ func TestSearches_PagesAfterTheBoundOfTheTotal(t *testing.T) {
 	t.Run("a participant with several codes is counted once", func(t *testing.T) {
 		got, total, err := participants("twin-", affiliate.ParticipantOrder{By: affiliate.ParticipantsByAge})(affiliate.Page{Number: 60, Size: size})
 		if err != nil || total != 6000 || len(got) != size {
-			t.Errorf("%d rows of %d, %v", len(got), total, err)
+			t.Errorf("the search for twin- returned %d rows and the total %d, %v, want %d and 6000", len(got), total, err, size)
 		}
 	})
 	t.Run("stats", func(t *testing.T) {
@@ -161,17 +161,17 @@ func TestSearches_PagesAfterTheBoundOfTheTotal(t *testing.T) {
 		}
 		for _, search := range []string{"order-", "jane"} {
 			if got := stats(search); !got.Capped || got.Count != affiliate.MaxSearchTotal || got.InCurrency.AmountCents != affiliate.MaxSearchTotal {
-				t.Errorf("%s: %+v", search, got)
+				t.Errorf("CommissionStats of the search %q returned %+v, want a capped count of %d", search, got, affiliate.MaxSearchTotal)
 			}
 		}
 		exact := `update commissions set external_transaction_id = 'exact' where id in (select id from commissions where external_transaction_id <> 'exact' limit $1)`
 		f.exec(exact, affiliate.MaxSearchTotal)
 		if got := stats("exact"); got.Capped || got.Count != affiliate.MaxSearchTotal {
-			t.Errorf("as many rows as the bound: %+v", got)
+			t.Errorf("CommissionStats with as many matches as the limit returned %+v, want the count %d, not capped", got, affiliate.MaxSearchTotal)
 		}
 		f.exec(exact, 1)
 		if got := stats("exact"); !got.Capped || got.Count != affiliate.MaxSearchTotal {
-			t.Errorf("one row more than the bound: %+v", got)
+			t.Errorf("CommissionStats with one match more than the limit returned %+v, want the count %d, capped", got, affiliate.MaxSearchTotal)
 		}
 	})
 }

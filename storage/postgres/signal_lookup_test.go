@@ -16,7 +16,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// manySignals fills the tables that are read for a customer and a promo code.
+// manySignals adds many rows to the tables that the store reads to find the customer and
+// the promo code of a conversion.
 func (s *sales) manySignals() {
 	s.Helper()
 	s.manyParticipants(2000)
@@ -54,8 +55,8 @@ func (s *sales) manySignals() {
 			'percentage', 'purchase', 1000, 10, 10, 'EUR', 100, 100, 'EUR', false, '{}', 'none', '{}', 1, $1, $1 from conversions`, salesDay)
 }
 
-// Each look-up of a signal, and of everything that leads from it to the rate, uses
-// indexes, with custom plans and with generic plans.
+// The custom and the generic plans of each statement that reads a promo code, a customer
+// or a participant for a decision must use indexes.
 func TestSignalLookups_UseIndexes(t *testing.T) {
 	t.Parallel()
 	s := newSales(t)
@@ -86,17 +87,18 @@ func TestSignalLookups_UseIndexes(t *testing.T) {
 			plan := strings.Join(s.explain(name+"("+tc.args+")"), "\n")
 			for _, index := range tc.indexes {
 				if !strings.Contains(plan, index) {
-					t.Errorf("%s, %s: no %s in\n%s", name, mode, index, plan)
+					t.Errorf("%s, %s: the plan does not use the index %s\n%s", name, mode, index, plan)
 				}
 			}
 			if strings.Contains(plan, "Seq Scan") {
-				t.Errorf("%s, %s:\n%s", name, mode, plan)
+				t.Errorf("%s, %s: the plan scans a whole table\n%s", name, mode, plan)
 			}
 		}
 	}
 }
 
-// The earlier conversions of a participant are only counted for rules with tiers.
+// FindClick must read the totals of a participant only if the rules of the programme have
+// tiers.
 func TestFindClick_ReadsPriorTotalsForTiersOnly(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay)
@@ -108,13 +110,13 @@ func TestFindClick_ReadsPriorTotalsForTiersOnly(t *testing.T) {
 		plan := strings.Join(s.explain(execute), "\n")
 		read := regexp.MustCompile(`on stats_deltas d \(actual`).MatchString(plan)
 		if read != want {
-			t.Errorf("tiers %q:\n%s", tiers, plan)
+			t.Errorf("with the tiers %q, the plan reads stats_deltas: %t, want %t\n%s", tiers, read, want, plan)
 		}
 	}
 }
 
-// A transaction that has waited for a lock must decide with the data that the previous
-// transaction has committed, not with the data from before the wait.
+// A transaction that has waited for the lock of a promo code must decide with the data
+// from after the wait, because the previous transaction may have changed the data.
 func TestRecordConversion_ReadsPromoCodeAfterWaiting(t *testing.T) {
 	s := newSales(t)
 	s.exec(`update programs set rules = rules || '{"tiers":[{"min_conversions":1,"rate_bps":4000}]}'`)
@@ -154,7 +156,7 @@ func TestRecordConversion_ReadsPromoCodeAfterWaiting(t *testing.T) {
 	watcher, waiting := s.asOwner(), false
 	for deadline := time.Now().Add(20 * time.Second); !waiting; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("no transaction waits for the promo code")
+			t.Fatal("after 20 s, no transaction waits for the lock of the promo code")
 		}
 		const query = `select exists (select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock')`
 		if err := watcher.QueryRow(t.Context(), query).Scan(&waiting); err != nil {
@@ -168,18 +170,18 @@ func TestRecordConversion_ReadsPromoCodeAfterWaiting(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := seen.FoundPromoCode; got.Redemptions != 4 || got.Earner.PriorTotals != (affiliate.PriorTotals{Conversions: 1}) {
-		t.Errorf("%+v", got)
+		t.Errorf("the decision used the promo code %+v, want 4 redemptions and 1 earlier conversion", got)
 	}
 	if n := s.count(`promo_codes where redemptions = 5`); n != 1 {
-		t.Error("the code is not redeemed")
+		t.Errorf("%d promo codes have 5 redemptions, want 1", n)
 	}
 	if n := s.count(`river.river_job where kind = 'sync_directory'`); n != 1 {
-		t.Errorf("%d jobs for the edge directory", n)
+		t.Errorf("%d jobs for the edge directory were enqueued, want 1", n)
 	}
 }
 
-// If a decision redeems a code that has no redemption left, this is an internal error,
-// and everything is rolled back.
+// If a decision redeems a promo code that has reached its maximum of redemptions, the
+// store must return an internal error and roll back the transaction.
 func TestRecordConversion_RedemptionLimitIsEnforced(t *testing.T) {
 	s := newSales(t)
 	id := affiliate.NewID[affiliate.PromoCode](salesDay)
@@ -199,16 +201,16 @@ func TestRecordConversion_RedemptionLimitIsEnforced(t *testing.T) {
 	}})
 	var refusal *affiliate.Error
 	if err == nil || errors.As(err, &refusal) {
-		t.Errorf("%v", err)
+		t.Errorf("RecordConversion returned %v, want an internal error", err)
 	}
 	if n := s.count(`conversions`) + s.count(`events`) + s.count(`promo_codes where redemptions <> 1`); n != 0 {
-		t.Errorf("%d rows are stored after the rollback", n)
+		t.Errorf("after the rollback, %d rows are stored or changed, want 0", n)
 	}
 }
 
-// A conversion that names neither a customer nor a promo code needs no round trip for
-// their locks.
-func TestRecordConversion_RoundTrips(t *testing.T) {
+// A conversion without a customer and without a promo code needs no round trip for their
+// locks.
+func TestRecordConversion_LimitsRoundTrips(t *testing.T) {
 	s := newSales(t)
 	click := s.click(salesDay.Add(-time.Hour))
 	counter := &batchCounter{}
@@ -231,17 +233,17 @@ func TestRecordConversion_RoundTrips(t *testing.T) {
 	counter.batches = 0
 	record("order-1", nil)
 	if counter.batches != 4 {
-		t.Errorf("%d batches, want the click, the facts, the conversion, and what follows from it", counter.batches)
+		t.Errorf("%d batches were sent, want 4: the click, the facts, the conversion, and its effects", counter.batches)
 	}
 	ref := "ann"
 	counter.batches = 0
 	record("order-2", &ref)
 	if counter.batches != 5 {
-		t.Errorf("%d batches, want one more for the customer", counter.batches)
+		t.Errorf("with a customer, %d batches were sent, want 5", counter.batches)
 	}
 }
 
-// batchCounter counts batches. Each batch is one round trip.
+// batchCounter is a tracer that counts batches. Each batch is one round trip.
 type batchCounter struct{ batches int }
 
 func (c *batchCounter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {

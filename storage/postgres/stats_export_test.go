@@ -8,30 +8,31 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Statements whose plans are checked.
+// Statements whose query plans the tests check.
 const (
 	FoldStatsSQL       = foldStats
 	PartnerStatsSQL    = partnerStats
 	PartnerBalancesSQL = partnerBalances
 )
 
-// AddDeltas exports addDeltas.
+// AddDeltas calls addDeltas.
 func AddDeltas(ctx context.Context, tx pgx.Tx, deltas ...affiliate.StatsDelta) error {
 	return addDeltas(ctx, tx, deltas...)
 }
 
-// FoldIn is FoldStats in the caller's transaction.
+// FoldIn does the work of FoldStats in the given transaction.
 func FoldIn(ctx context.Context, tx pgx.Tx, limit int) (int64, error) {
 	return foldDeltas(ctx, tx, limit)
 }
 
-// PartnerProgramsSQL returns the statements of a partner's list of programmes.
+// PartnerProgramsSQL returns the statements for a page of a partner's programmes and for
+// the total.
 func PartnerProgramsSQL(filter affiliate.PartnerProgramFilter) (page, count string) {
 	return partnerProgramsSQL(filter)
 }
 
-// PartnerCommissionsSQL returns the statements of a partner's list of commissions and
-// their arguments.
+// PartnerCommissionsSQL returns the statements for a page of a partner's commissions and
+// for the total, and their arguments.
 func (s *Store) PartnerCommissionsSQL(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode,
 	filter affiliate.PartnerCommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,

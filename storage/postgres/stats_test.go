@@ -17,8 +17,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// statsFixture has programmes in EUR with participants. Each participant has its own
-// link. Tests write each delta a second time, into a table with the expected values.
+// statsFixture is a database with programmes in EUR and their participants. Each
+// participant has its own link. The table truth has the expected values: tests insert
+// each delta into stats_deltas and into truth.
 type statsFixture struct {
 	t            *testing.T
 	store        *postgres.Store
@@ -27,7 +28,8 @@ type statsFixture struct {
 	participants []subject
 }
 
-// subject has the ids to which a delta can belong.
+// subject contains the ids of a participant and of the rows that the participant belongs
+// to.
 type subject struct {
 	Workspace   affiliate.WorkspaceID   `db:"workspace_id"`
 	Program     affiliate.ProgramID     `db:"program_id"`
@@ -91,13 +93,13 @@ func (f *statsFixture) count(sql string, args ...any) (n int) {
 
 // delta returns a random delta.
 func (f *statsFixture) delta() affiliate.StatsDelta {
-	of := f.participants[rand.IntN(len(f.participants))]
+	p := f.participants[rand.IntN(len(f.participants))]
 	d := affiliate.StatsDelta{
-		Scope: affiliate.Scope{Workspace: of.Workspace, Mode: affiliate.ModeLive}, Program: of.Program, Participant: of.Participant,
+		Scope: affiliate.Scope{Workspace: p.Workspace, Mode: affiliate.ModeLive}, Program: p.Program, Participant: p.Participant,
 		At: f.now.Add(time.Duration(rand.IntN(5*3600)) * time.Second),
 	}
 	if rand.IntN(3) > 0 {
-		d.Link = &of.Link
+		d.Link = &p.Link
 	}
 	switch rand.IntN(4) {
 	case 0:
@@ -113,13 +115,14 @@ func (f *statsFixture) delta() affiliate.StatsDelta {
 	return d
 }
 
-// add stores deltas and also inserts them into the table of expected values.
+// add inserts deltas into stats_deltas and into truth.
 func (f *statsFixture) add(ctx context.Context, tx pgx.Tx, deltas ...affiliate.StatsDelta) error {
 	if err := postgres.AddDeltas(ctx, tx, deltas...); err != nil {
 		return err
 	}
 	batch := &pgx.Batch{}
-	// Only ingestion counts unique clicks. Here each click counts as unique.
+	// addDeltas does not set unique_clicks, because only ingestion counts unique clicks.
+	// In this test, all clicks are unique.
 	batch.Queue(`update stats_deltas set unique_clicks = clicks where unique_clicks <> clicks`)
 	for _, d := range deltas {
 		batch.Queue(`
@@ -132,8 +135,8 @@ func (f *statsFixture) add(ctx context.Context, tx pgx.Tx, deltas ...affiliate.S
 	return tx.SendBatch(ctx, batch).Close()
 }
 
-// differences compares the totals plus deltas with the expected values, in one
-// snapshot. It returns the number of rows that differ.
+// differences compares the sums of the totals and the deltas with the expected values, in
+// one snapshot. It returns the number of sums that differ.
 const differences = `
 	with hours as (
 		select workspace_id, participant_id, hour, currency, program_id, mode, sum(clicks) as clicks, sum(unique_clicks) as unique_clicks, sum(signups) as signups,
@@ -205,14 +208,15 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 					return nil
 				})
 				if err != nil && !errors.Is(err, rolledBack) {
-					t.Errorf("writer: %v", err)
+					t.Errorf("a writer failed: %v", err)
 					return
 				}
 			}
 		})
 	}
 	done := make(chan struct{})
-	until := func(work func()) {
+	// repeat calls work until all writers have ended.
+	repeat := func(work func()) {
 		others.Go(func() {
 			for {
 				select {
@@ -225,24 +229,24 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 		})
 	}
 	for range folders {
-		until(func() {
+		repeat(func() {
 			n, err := f.store.FoldStats(t.Context(), 1+rand.IntN(40))
 			if err != nil {
-				t.Errorf("folder: %v", err)
+				t.Errorf("FoldStats returned %v", err)
 			}
 			folded.Add(n)
 		})
 	}
-	// Calls that are canceled at a random point of their work.
-	until(func() {
+	// Cancel calls at a random time.
+	repeat(func() {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(3000))*time.Microsecond)
 		defer cancel()
 		if _, err := f.store.FoldStats(ctx, 40); err != nil && ctx.Err() == nil {
-			t.Errorf("canceled fold: %v", err)
+			t.Errorf("FoldStats with a short timeout returned %v before the timeout", err)
 		}
 	})
-	// Calls whose transaction is rolled back at the end.
-	until(func() {
+	// Roll back the transactions of some calls.
+	repeat(func() {
 		err := pgx.BeginFunc(t.Context(), f.owner, func(tx pgx.Tx) error {
 			if _, err := postgres.FoldIn(t.Context(), tx, 20); err != nil {
 				return err
@@ -250,17 +254,17 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 			return rolledBack
 		})
 		if !errors.Is(err, rolledBack) {
-			t.Errorf("fold that rolls back: %v", err)
+			t.Errorf("a fold that is rolled back returned %v, want %v", err, rolledBack)
 		}
 	})
 	comparisons := 0
-	until(func() {
+	repeat(func() {
 		var wrong int
 		if err := f.owner.QueryRow(t.Context(), differences).Scan(&wrong); err != nil {
-			t.Error(err)
+			t.Errorf("compare the sums with the expected values: %v", err)
 		}
 		if comparisons++; wrong != 0 {
-			t.Errorf("comparison %d: %d sums differ from the expected values", comparisons, wrong)
+			t.Errorf("in comparison %d, %d sums differ from the expected values, want 0", comparisons, wrong)
 		}
 	})
 
@@ -275,10 +279,10 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 		folded.Add(n)
 	}
 	if wrong := f.count(differences); wrong != 0 {
-		t.Errorf("after all deltas were folded, %d sums differ from the expected values", wrong)
+		t.Errorf("after all deltas were folded, %d sums differ from the expected values, want 0", wrong)
 	}
 	if total := f.count(`select count(*) from truth`); total == 0 || comparisons == 0 || folded.Load() > int64(total) {
-		t.Errorf("%d deltas, %d folded, %d comparisons", total, folded.Load(), comparisons)
+		t.Errorf("%d deltas were inserted, %d were folded and %d comparisons were made, want no more folded than inserted", total, folded.Load(), comparisons)
 	}
 }
 
@@ -288,8 +292,8 @@ func TestFoldStats_ConcurrentCallsDoNotDeadlock(t *testing.T) {
 	f := newStatsFixture(t, 2, 60)
 	const rounds, folders = 4, 4
 	for round := range rounds {
-		// Without links, the rows of the participants are the first rows for which the
-		// calls wait.
+		// In every second round, the deltas have no links. Then the calls wait for the
+		// rows of participants and not for the rows of links.
 		f.exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks)
 			select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, case when $2 then l.id end, $1, '', 1
 			from participants t join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id, generate_series(1, 30)`, f.now, round%2 == 0)
@@ -300,7 +304,7 @@ func TestFoldStats_ConcurrentCallsDoNotDeadlock(t *testing.T) {
 				for folded := int64(1); folded > 0; {
 					var err error
 					if folded, err = f.store.FoldStats(t.Context(), 300); err != nil {
-						t.Errorf("folder: %v", err)
+						t.Errorf("FoldStats returned %v", err)
 						return
 					}
 				}
@@ -308,8 +312,8 @@ func TestFoldStats_ConcurrentCallsDoNotDeadlock(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	if wrong, left := f.count(differences), f.count(`select count(*) from stats_deltas`); wrong != 0 || left != 0 {
-		t.Errorf("%d sums differ, %d deltas are left", wrong, left)
+	if wrong, remaining := f.count(differences), f.count(`select count(*) from stats_deltas`); wrong != 0 || remaining != 0 {
+		t.Errorf("%d sums differ from the expected values and %d deltas remain, want 0 and 0", wrong, remaining)
 	}
 }
 
@@ -332,14 +336,14 @@ func TestFoldStats_SkipsLockedDeltas(t *testing.T) {
 	fold := func(limit int, want int64) {
 		t.Helper()
 		if folded, err := f.store.FoldStats(t.Context(), limit); err != nil || folded != want {
-			t.Errorf("folded %d, want %d, %v", folded, want, err)
+			t.Errorf("FoldStats folded %d deltas, %v, want %d", folded, err, want)
 		}
 	}
 	fold(10, 0)
 	write(25)
 	fold(10, 10)
 
-	// Deltas that another transaction has locked are skipped without waiting.
+	// FoldStats must skip deltas that another transaction has locked, without waiting.
 	tx, err := f.owner.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -353,14 +357,15 @@ func TestFoldStats_SkipsLockedDeltas(t *testing.T) {
 	}
 	fold(10, 6)
 	if wrong := f.count(differences); wrong != 0 {
-		t.Errorf("%d sums differ", wrong)
+		t.Errorf("%d sums differ from the expected values, want 0", wrong)
 	}
 }
 
-// A delta whose participant or link was deleted must not block the others.
+// If the participant or link of a delta has been deleted, FoldStats must still fold the
+// other deltas.
 func TestFoldStats_DeletesDeltasOfDeletedParticipants(t *testing.T) {
 	f := newStatsFixture(t, 1, 2)
-	kept, gone := f.participants[0], f.participants[1]
+	remaining, deleted := f.participants[0], f.participants[1]
 	of := func(c subject, link *affiliate.LinkID) affiliate.StatsDelta {
 		return affiliate.StatsDelta{
 			Scope: affiliate.Scope{Workspace: c.Workspace, Mode: affiliate.ModeLive}, Program: c.Program, Participant: c.Participant,
@@ -369,33 +374,33 @@ func TestFoldStats_DeletesDeltasOfDeletedParticipants(t *testing.T) {
 	}
 	noLink := affiliate.NewID[affiliate.Link](f.now)
 	err := pgx.BeginFunc(t.Context(), f.owner, func(tx pgx.Tx) error {
-		return postgres.AddDeltas(t.Context(), tx, of(kept, &kept.Link), of(kept, &noLink), of(gone, &gone.Link))
+		return postgres.AddDeltas(t.Context(), tx, of(remaining, &remaining.Link), of(remaining, &noLink), of(deleted, &deleted.Link))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.exec(`delete from links where participant_id = $1`, gone.Participant)
-	f.exec(`delete from participants where id = $1`, gone.Participant)
+	f.exec(`delete from links where participant_id = $1`, deleted.Participant)
+	f.exec(`delete from participants where id = $1`, deleted.Participant)
 	if folded, err := f.store.FoldStats(t.Context(), 10); err != nil || folded != 3 {
-		t.Fatalf("folded %d, %v", folded, err)
+		t.Fatalf("FoldStats folded %d deltas, %v, want 3", folded, err)
 	}
-	if n := f.count(`select sum(clicks) from participant_totals where participant_id = $1`, kept.Participant); n != 2 {
-		t.Errorf("%d clicks of the remaining participant", n)
+	if n := f.count(`select sum(clicks) from participant_totals where participant_id = $1`, remaining.Participant); n != 2 {
+		t.Errorf("the remaining participant has %d clicks, want 2", n)
 	}
-	if n := f.count(`select sum(clicks) from link_totals where link_id = $1`, kept.Link); n != 1 {
-		t.Errorf("%d clicks of the remaining link", n)
+	if n := f.count(`select sum(clicks) from link_totals where link_id = $1`, remaining.Link); n != 1 {
+		t.Errorf("the remaining link has %d clicks, want 1", n)
 	}
-	if n := f.count(`select count(*) from stats_hours where participant_id = $1`, gone.Participant); n != 0 {
-		t.Error("hours of the deleted participant were stored")
+	if n := f.count(`select count(*) from stats_hours where participant_id = $1`, deleted.Participant); n != 0 {
+		t.Errorf("stats_hours has %d rows of the deleted participant, want 0", n)
 	}
 }
 
 func TestStatsStatements_UseIndexes(t *testing.T) {
 	t.Parallel()
 	f := newStatsFixture(t, 500, 20)
-	few := f.participants[0].Partner
-	f.exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`, few)
-	f.exec(`delete from participants where partner_id = $1 and workspace_id > '0a000000-0000-0000-0000-000000000000'`, few)
+	partner := f.participants[0].Partner // takes part in only a few programmes
+	f.exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`, partner)
+	f.exec(`delete from participants where partner_id = $1 and workspace_id > '0a000000-0000-0000-0000-000000000000'`, partner)
 	f.exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
 	f.exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
 	f.exec(`insert into stats_hours (workspace_id, participant_id, hour, currency, program_id, mode)
@@ -404,7 +409,7 @@ func TestStatsStatements_UseIndexes(t *testing.T) {
 		select t.workspace_id, gen_random_uuid(), 'live', t.program_id, t.id, null, $1, 'EUR' from participants t, generate_series(1, 3)`, f.now)
 	pgtest.VacuumAnalyze(t, f.owner)
 	f.checkPlan("fold", f.explained(postgres.FoldStatsSQL, 20_000))
-	f.checkPlan("a partner's counts", f.explained(postgres.PartnerStatsSQL, pgx.NamedArgs{
-		"partner": few, "mode": "live", "program": nil, "from": f.now, "before": f.now.Add(2 * time.Hour),
+	f.checkPlan("stats of a partner", f.explained(postgres.PartnerStatsSQL, pgx.NamedArgs{
+		"partner": partner, "mode": "live", "program": nil, "from": f.now, "before": f.now.Add(2 * time.Hour),
 	}), "participants_by_partner", "stats_hours_pkey", "stats_deltas_by_participant")
 }

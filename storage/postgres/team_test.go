@@ -27,6 +27,7 @@ func newTeam(t *testing.T) *team {
 	return f
 }
 
+// member adds a new user with a role to the workspace.
 func (f *team) member(role affiliate.Role) affiliate.UserID {
 	f.t.Helper()
 	id := f.merchant("Member")
@@ -34,6 +35,7 @@ func (f *team) member(role affiliate.Role) affiliate.UserID {
 	return id
 }
 
+// merchant creates a user who is a merchant.
 func (f *team) merchant(name string) affiliate.UserID {
 	f.t.Helper()
 	id := affiliate.NewID[affiliate.User](f.now)
@@ -48,10 +50,11 @@ func (f *team) join(workspace affiliate.WorkspaceID, user affiliate.UserID, role
 	f.Insert("members", pgtest.Row{"workspace_id": workspace, "user_id": user, "role": role, "created_at": f.now})
 }
 
+// by returns the actor for a user.
 func by(user affiliate.UserID) affiliate.Actor { return affiliate.Actor{User: &user} }
 
-// lastRecord returns the newest audit record of an action as "before → after".
-func (f *team) lastRecord(action string) string {
+// lastEntry returns the newest audit log entry of an action as "before → after".
+func (f *team) lastEntry(action string) string {
 	f.t.Helper()
 	lines := f.Texts(`
 		select coalesce(before::text, 'null') || ' → ' || coalesce(after::text, 'null') from audit_log

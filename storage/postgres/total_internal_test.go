@@ -8,13 +8,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Each count stops at one row more than the bound that the service has for its list.
+// Each statement for a total must count at most one row more than the maximum total of
+// its list.
 func TestCounts_HaveTheLimitOfTheirList(t *testing.T) {
 	count := func(_, count string) string { return count }
 	participant, active := new(affiliate.ParticipantID), new(bool)
 	for name, tc := range map[string]struct {
-		count string
-		most  int64
+		count    string
+		maxTotal int64
 	}{
 		"a participant's links":            {count(linkListSQL(affiliate.LinkFilter{Participant: participant})), affiliate.MaxTotal},
 		"found links":                      {count(linkListSQL(affiliate.LinkFilter{Search: "a"})), affiliate.MaxSearchTotal},
@@ -35,8 +36,8 @@ func TestCounts_HaveTheLimitOfTheirList(t *testing.T) {
 		"a group's participants by status": {countInGroupAndStatus, affiliate.MaxTotal},
 		"open invitations of a programme":  {countParticipantInvites, affiliate.MaxTotal},
 	} {
-		if bound := fmt.Sprintf(" limit %d) counted", tc.most+1); !strings.HasSuffix(tc.count, bound) {
-			t.Errorf("%s: no %q in\n%s", name, bound, tc.count)
+		if limit := fmt.Sprintf(" limit %d) counted", tc.maxTotal+1); !strings.HasSuffix(tc.count, limit) {
+			t.Errorf("%s: the statement does not end with %q\n%s", name, limit, tc.count)
 		}
 	}
 }

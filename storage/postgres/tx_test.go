@@ -13,7 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestAfterCommit(t *testing.T) {
+func TestAfterCommit_CallsFunctionsAfterTheCommit(t *testing.T) {
 	t.Parallel()
 	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 2})
 	if err != nil {
@@ -24,16 +24,15 @@ func TestAfterCommit(t *testing.T) {
 	serializationFailure := &pgconn.PgError{Code: "40001"}
 
 	for _, tc := range []struct {
-		name string
-		// results has what the function returns in each run.
-		results []error
-		want    error
-		called  []string
+		name    string
+		results []error  // result of the transaction's function in each run
+		want    error    // result of InTx
+		called  []string // functions that must be called
 	}{
-		{name: "after the commit, in the order of registration", results: []error{nil}, called: []string{"first of run 1", "second of run 1"}},
+		{name: "in the order of registration", results: []error{nil}, called: []string{"first of run 1", "second of run 1"}},
 		{name: "not after a rollback", results: []error{refused}, want: refused},
 		{
-			name: "once for a transaction that started over", results: []error{serializationFailure, nil},
+			name: "once for a transaction that was repeated", results: []error{serializationFailure, nil},
 			called: []string{"first of run 2", "second of run 2"},
 		},
 		{name: "not after a canceled context", results: []error{context.Canceled}, want: context.Canceled},
@@ -50,12 +49,12 @@ func TestAfterCommit(t *testing.T) {
 				for _, name := range []string{"first", "second"} {
 					name = fmt.Sprintf("%s of run %d", name, runs)
 					tx.AfterCommit(func() {
-						// The lock is free after the commit, because it belongs to the
-						// transaction.
+						// The lock belongs to the transaction, so it is free after the
+						// commit.
 						var committed bool
 						err := store.Pool().QueryRow(t.Context(), `select pg_try_advisory_xact_lock($1)`, lock).Scan(&committed)
 						if err != nil || !committed {
-							t.Errorf("%s: called before the commit (%v)", name, err)
+							t.Errorf("the function %q was called before the commit (committed %t, %v)", name, committed, err)
 						}
 						called = append(called, name)
 					})
@@ -63,10 +62,10 @@ func TestAfterCommit(t *testing.T) {
 				return tc.results[runs-1]
 			})
 			if !errors.Is(err, tc.want) || runs != len(tc.results) {
-				t.Errorf("%v after %d runs, want %v after %d", err, runs, tc.want, len(tc.results))
+				t.Errorf("InTx returned %v after %d runs, want %v after %d", err, runs, tc.want, len(tc.results))
 			}
 			if !slices.Equal(called, tc.called) {
-				t.Errorf("called %q, want %q", called, tc.called)
+				t.Errorf("the functions %q were called, want %q", called, tc.called)
 			}
 		})
 	}
@@ -83,7 +82,7 @@ func TestAuditLogs_AreAppendOnly(t *testing.T) {
 			_, err := conn.Exec(t.Context(), statement)
 			var pgErr *pgconn.PgError
 			if !errors.As(err, &pgErr) || pgErr.Code != "42501" {
-				t.Errorf("%s: %v, want insufficient_privilege", statement, err)
+				t.Errorf("%s returned %v, want the error code 42501 (insufficient_privilege)", statement, err)
 			}
 		}
 	}

@@ -14,7 +14,7 @@ const insertFullSubscription = `
 	insert into webhook_endpoints (workspace_id, id, mode, url, subscriptions, active, created_at, updated_at, version)
 	values ($1, gen_random_uuid(), $2, 'https://example.com/', '{*}', true, $3, $3, 1)`
 
-// webhookFixture is a workspace with endpoints.
+// webhookFixture is a workspace. Tests add endpoints.
 type webhookFixture struct {
 	*pgtest.Fixture
 	t     *testing.T
@@ -30,7 +30,7 @@ func newWebhookFixture(t *testing.T) *webhookFixture {
 	return f
 }
 
-// others returns scopes to which the fixture's endpoints do not belong.
+// others returns the other mode of the workspace and the scope of another workspace.
 func (f *webhookFixture) others() map[string]affiliate.Scope {
 	return map[string]affiliate.Scope{
 		"another mode":      {Workspace: f.scope.Workspace, Mode: affiliate.ModeTest},
@@ -38,6 +38,7 @@ func (f *webhookFixture) others() map[string]affiliate.Scope {
 	}
 }
 
+// create creates an endpoint. Without subscriptions, it receives all events.
 func (f *webhookFixture) create(scope affiliate.Scope, subscriptions ...string) affiliate.Endpoint {
 	f.t.Helper()
 	if subscriptions == nil {
@@ -65,7 +66,7 @@ func (f *webhookFixture) text(sql string, args ...any) string {
 	f.t.Helper()
 	texts := f.Texts(sql, args...)
 	if len(texts) != 1 {
-		f.t.Fatalf("%q", texts)
+		f.t.Fatalf("%s returned %q, want one text", sql, texts)
 	}
 	return texts[0]
 }
