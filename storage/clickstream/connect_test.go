@@ -27,7 +27,7 @@ func TestConnect_ErrorDoesNotContainURL(t *testing.T) {
 		_, blocking := clickstream.ConnectBlocking(endpoint)
 		for _, err := range []error{err, blocking, endpoint.Check()} {
 			if err == nil || strings.Contains(err.Error(), "hunter2") {
-				t.Errorf("%v: got the error %v, want an error without hunter2", endpoint, err)
+				t.Errorf("the endpoint %v returned the error %v, want an error without hunter2", endpoint, err)
 			}
 		}
 	}
@@ -65,7 +65,7 @@ func TestConnect_IgnoresLimitsInURL(t *testing.T) {
 			}
 			if o.MaxRetries != 0 || o.DialerRetries != 1 || !o.ContextTimeoutEnabled || o.PoolSize < minPoolSize || o.PoolSize > 100 || o.DialTimeout > 3*time.Second ||
 				o.ReadTimeout != time.Second || o.WriteTimeout != time.Second || o.PoolTimeout != 250*time.Millisecond || o.Username != "user" || o.Password != "secret" {
-				t.Errorf("%s: unexpected options %+v", endpoint.Kind, o)
+				t.Errorf("the client for the kind %q has the options %+v, want the limits of RELIABILITY.md and the user and password of the URL", endpoint.Kind, o)
 			}
 			if err := client.Close(); err != nil {
 				t.Error(err)

@@ -111,7 +111,7 @@ func TestStoreClicks_StoresEveryColumn(t *testing.T) {
 			}
 			got, err := pgx.CollectExactlyOneRow(rows, pgx.RowToMap)
 			if err != nil {
-				t.Fatalf("%s, %s: %v", name, way, err)
+				t.Fatalf("read the click %s that was %s: %v", name, way, err)
 			}
 			for column, want := range columnsOf(c) {
 				value, ok := got[column]

@@ -115,8 +115,8 @@ func TestStoreClicks_CountsEachClickOnce(t *testing.T) {
 	if err := conn.QueryRow(t.Context(), `select count(*) from stats_deltas`).Scan(&deltas); err != nil || deltas != len(wantCounts(clicks[:300])) {
 		t.Errorf("stats_deltas has %d rows, %v, want %d", deltas, err, len(wantCounts(clicks[:300])))
 	}
-	// The first batch again, a batch with 100 old and 100 new clicks, a batch that has
-	// one click twice, and a batch without new clicks.
+	// Store the first batch again, a batch with 100 old and 100 new clicks, a batch that
+	// contains one click twice, and a batch without new clicks.
 	for _, batch := range [][]affiliate.Click{clicks[:300], clicks[200:400], append(slices.Clone(clicks[400:]), clicks[419]), clicks} {
 		if err := store.StoreClicks(t.Context(), batch); err != nil {
 			t.Fatal(err)

@@ -112,7 +112,7 @@ func TestPurgeClicks_RemovesVisitorData(t *testing.T) {
 	if f.Texts(otherColumns)[0] != digest {
 		t.Error("a purge changed other columns")
 	}
-	// A purge whose limit is one hour later.
+	// Call PurgeClicks again, with a limit that is one hour later.
 	if got := f.purge(before.Add(time.Hour), allBatches); got == 0 || f.countIdentifiable(`clicked_at < $1`, before.Add(time.Hour)) != 0 ||
 		f.countIdentifiable(`true`) != younger-int(got) {
 		t.Errorf("the purge with a limit one hour later purged %d clicks, want all clicks of that hour", got)

@@ -231,7 +231,7 @@ func (f *commissionFixture) checkExport(what string, filter affiliate.Commission
 	n := 0
 	for row, err := range f.store.ExportCommissions(f.t.Context(), f.scope, filter, order) {
 		if err != nil {
-			f.t.Fatalf("%s: %v", what, err)
+			f.t.Fatalf("%s: the export returned the error %v", what, err)
 		}
 		if n == len(rows) || row.ID != rows[n].ID || !row.CreatedAt.Equal(rows[n].CreatedAt) || string(row.Status) != string(rows[n].Status) ||
 			row.AmountCents != rows[n].AmountCents || string(row.Currency) != rows[n].Currency || row.PromoCode != nil || row.Payout != nil {

@@ -395,7 +395,7 @@ func TestCommission_AndItsHistoryAreFromOneSnapshot(t *testing.T) {
 	}
 	got := <-results
 	if got.err != nil {
-		t.Fatal(got.err)
+		t.Fatalf("Commission returned %v", got.err)
 	}
 	if last := got.detail.History[len(got.detail.History)-1]; last.To != got.detail.Status || len(got.detail.History) != got.detail.Version {
 		t.Errorf("the commission is %s in version %d, but its history has %d entries and ends with %s", got.detail.Status, got.detail.Version, len(got.detail.History), last.To)

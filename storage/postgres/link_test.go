@@ -106,7 +106,7 @@ func (f *linkFixture) checkPlan(what, sql string, args pgx.NamedArgs, index stri
 	rows, _ := f.owner.Query(f.t.Context(), "explain "+sql, pgx.QueryExecModeCacheDescribe, args)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		f.t.Fatalf("%s: %v", what, err)
+		f.t.Fatalf("explain %s: %v", what, err)
 	}
 	plan := strings.Join(lines, "\n")
 	if !strings.Contains(plan, index) || strings.Contains(plan, "Seq Scan on links") || strings.Contains(plan, "Seq Scan on promo_codes") ||

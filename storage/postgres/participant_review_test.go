@@ -89,8 +89,8 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 	}
 }
 
-// copies inserts n copies of a commission with their history and counts. Always three
-// copies have the same creation time.
+// copies inserts n copies of a commission with their history and counts. Three copies
+// each have the same creation time.
 func (f *commissionFixture) copies(of affiliate.Commission, n int) {
 	f.t.Helper()
 	f.exec(`set session_replication_role = replica`)

@@ -45,9 +45,9 @@ func (s *sales) byCustomer(r affiliate.Report, ref string) affiliate.Report {
 }
 
 // recordTogether records reports while the maximum number of batches is being recorded.
-// Therefore the reports wait and are then recorded in one batch, which is one
-// transaction. Only reports with the same external id are recorded in different batches.
-// It returns the errors of the reports.
+// Therefore the reports wait and are then recorded in one batch, which is one transaction.
+// Two reports with the same external id, customer, promo code or idempotency key are not
+// in the same batch. recordTogether returns the errors of the reports.
 func (s *sales) recordTogether(store *postgres.Store, reports ...affiliate.Report) []error {
 	s.Helper()
 	holder, err := s.asOwner().Begin(s.Context())
@@ -136,7 +136,7 @@ func TestRecordConversion_ConcurrentReportsShareATransaction(t *testing.T) {
 	broken := s.byCustomer(s.report("broken", click), "broken")
 	broken.Decide = func(affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) { panic("broken") }
 	keyed := s.report("keyed", click)
-	keyed.Key = &affiliate.IdempotencyKey{Method: "m", Key: "kept", Fingerprint: []byte{1}, At: salesDay}
+	keyed.Key = &affiliate.IdempotencyKey{Method: "m", Key: "keyed", Fingerprint: []byte{1}, At: salesDay}
 	duplicate := s.byCustomer(s.report("known", click), "duplicate")
 	duplicate.Key = &affiliate.IdempotencyKey{Method: "m", Key: "duplicate", Fingerprint: []byte{1}, At: salesDay}
 	again := s.report("order-29", click)

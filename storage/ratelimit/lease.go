@@ -303,8 +303,9 @@ func (l *Lease) sweep(ctx context.Context) {
 		s.mu.Unlock()
 		if idle {
 			l.mu.Lock()
-			// A request that has already obtained s can still use it. A new object for
-			// the subject has its own row, so the two do not overwrite each other.
+			// A request that has already obtained s can still use s. A new object for the
+			// subject has its own row, so s and the new object do not overwrite each
+			// other's rows.
 			l.subjects.Remove(keys[i])
 			l.mu.Unlock()
 		}

@@ -61,8 +61,8 @@ func TestNew_EmptiesAndReleasesDatabaseWhenTestEnds(t *testing.T) {
 	if n := size(t, c); n != 0 {
 		t.Errorf("after the test has ended, its database has %d keys, want none", n)
 	}
-	// Another test may have leased the database since then. Only the ended test must not
-	// hold the lease any more.
+	// Another test may have leased the database since then, so the test only checks that
+	// the ended test no longer holds the lease.
 	lease := fmt.Sprintf("redistest:taken:%d", c.Options().DB)
 	holder := client(t, os.Getenv("TRIBUTARY_TEST_REDIS_URL")).Get(t.Context(), lease).Val()
 	if strings.Contains(holder, t.Name()) {

@@ -268,7 +268,7 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 		rows, _ := tx.Query(t.Context(), "explain (analyze, costs off, timing off, summary off) "+sql, append([]any{pgx.QueryExecModeCacheDescribe}, args...)...)
 		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("explain %s: %v", name, err)
 		}
 		return strings.Join(lines, "\n")
 	}
