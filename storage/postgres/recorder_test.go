@@ -45,9 +45,9 @@ func (s *sales) byCustomer(r affiliate.Report, ref string) affiliate.Report {
 }
 
 // recordTogether records reports while the maximum number of batches is being recorded.
-// Therefore the reports wait and are then recorded in one batch, which is one transaction.
-// Two reports with the same external id, customer, promo code or idempotency key are not
-// in the same batch. recordTogether returns the errors of the reports.
+// Therefore the reports wait and are then recorded in one batch, which is one
+// transaction. Two reports with the same external id, customer, promo code or idempotency
+// key are not in the same batch. recordTogether returns the errors of the reports.
 func (s *sales) recordTogether(store *postgres.Store, reports ...affiliate.Report) []error {
 	s.Helper()
 	holder, err := s.asOwner().Begin(s.Context())

@@ -16,21 +16,23 @@ import (
 	"testing"
 )
 
-// statement is an SQL statement in the source. The text includes the constants and the
-// results of functions that it joins, except for parts that are added under a condition.
-// The name says where the statement is: [package/]function.variable.
+// statement is an SQL statement in the source code. The text includes the constants and
+// the results of functions from which the statement is built. It does not include parts
+// that the code adds only under a condition. The name has the form
+// [package/]function.variable and says where the statement is.
 type statement struct {
 	name, text string
 }
 
 var (
-	verb = regexp.MustCompile(`(?is)^\s*(select|insert|update|delete|with)\b`)
-	// touched finds the tables that a statement reads and writes.
-	touched = regexp.MustCompile(`(?i)\b(?:from|join|into|update)\s+([a-z_]+)\b`)
+	// sqlStart matches the start of an SQL statement.
+	sqlStart = regexp.MustCompile(`(?is)^\s*(select|insert|update|delete|with)\b`)
+	// tableNames matches the names of the tables that a statement reads and writes.
+	tableNames = regexp.MustCompile(`(?i)\b(?:from|join|into|update)\s+([a-z_]+)\b`)
 )
 
-// scoped has the tables whose rows belong to a workspace. The value tells whether a row
-// also belongs to one mode.
+// scoped contains the tables whose rows belong to a workspace. The value reports whether
+// a row also belongs to one mode.
 var scoped = map[string]bool{
 	"conditions": true, // see statementsIn
 	"api_keys":   true, "programs": true, "participants": true, "participant_invites": true, "referral_codes": true, "links": true, "promo_codes": true,
@@ -41,30 +43,31 @@ var scoped = map[string]bool{
 	"ledger_balances": false, "payout_commissions": false, "participant_totals": false, "link_totals": false, "list_counts": false,
 }
 
-// A statement about a workspace's rows must mention workspace and mode, or be in the
-// list unscoped with a reason. The test parses the source to find all statements.
+// A statement about rows of a workspace must mention the columns workspace and mode, or
+// it must be in the map unscoped with a reason. The test parses the source code to find
+// all statements.
 func TestStatements_MentionWorkspaceAndMode(t *testing.T) {
 	found := map[string]bool{}
 	for _, s := range parseStatements(t) {
 		var workspace, mode bool
-		for _, match := range touched.FindAllStringSubmatch(s.text, -1) {
+		for _, match := range tableNames.FindAllStringSubmatch(s.text, -1) {
 			ofMode, ok := scoped[strings.ToLower(match[1])]
 			workspace, mode = workspace || ok, mode || ofMode
 		}
 		lacks := workspace && !strings.Contains(s.text, "workspace") || mode && !regexp.MustCompile(`\bmode\b`).MatchString(s.text)
 		switch reason, excepted := unscoped[s.name]; {
 		case lacks && !excepted:
-			t.Errorf("%s mentions no workspace or no mode, and is not in unscoped:\n%s", s.name, s.text)
+			t.Errorf("the statement %s does not mention workspace or mode, and is not in unscoped\n%s", s.name, s.text)
 		case lacks:
 			found[s.name] = true
 			if reason == "" {
-				t.Errorf("%s is in unscoped without a reason", s.name)
+				t.Errorf("the statement %s is in unscoped without a reason", s.name)
 			}
 		}
 	}
 	for name := range unscoped {
 		if !found[name] {
-			t.Errorf("%s does not need to be in unscoped any more", name)
+			t.Errorf("the statement %s is in unscoped, but does not exist or mentions workspace and mode", name)
 		}
 	}
 }
@@ -84,13 +87,13 @@ func parseStatements(t *testing.T) []statement {
 	}
 	slices.SortFunc(all, func(a, b statement) int { return strings.Compare(a.name, b.name) })
 	if len(all) < 300 {
-		t.Fatalf("only %d statements were found, want at least 300", len(all))
+		t.Fatalf("%d statements were found, want at least 300", len(all))
 	}
 	return all
 }
 
-// parsePackage returns the statements of the package in a folder. Their names begin with
-// prefix.
+// parsePackage returns the statements of the package in a folder. The names of the
+// statements begin with prefix.
 func parsePackage(t *testing.T, folder, prefix string) []statement {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
@@ -119,13 +122,14 @@ func parsePackage(t *testing.T, folder, prefix string) []statement {
 	return all
 }
 
-// source has the parts from which the statements of a package are built.
+// source contains the parts from which the statements of a package are built, by name.
 type source struct {
 	values    map[string]ast.Expr      // package-level constants and variables
-	functions map[string]*ast.FuncDecl // without methods
-	columns   map[string]string        // columns of each struct, for rowsOf
+	functions map[string]*ast.FuncDecl // functions, but not methods
+	columns   map[string]string        // columns of each struct that can be used with rowsOf
 }
 
+// add adds the constants, variables, functions and structs of a file.
 func (s source) add(file *ast.File) {
 	for _, decl := range file.Decls {
 		switch decl := decl.(type) {
@@ -161,8 +165,9 @@ func (s source) addColumns(spec *ast.TypeSpec) {
 	}
 }
 
-// statementsIn returns the statements in a declaration: the texts that begin with an SQL
-// verb and are the value of a constant or variable, an argument, or a result.
+// statementsIn returns the statements in a declaration. A statement is a text that begins
+// like an SQL statement and that is the value of a constant or variable, an argument of a
+// call, or a result of a function.
 func (s source) statementsIn(decl ast.Decl, prefix string) []statement {
 	owner, local := "package", map[string][]ast.Expr{}
 	if fn, ok := decl.(*ast.FuncDecl); ok {
@@ -171,9 +176,9 @@ func (s source) statementsIn(decl ast.Decl, prefix string) []statement {
 	var found []statement
 	add := func(name string, value ast.Expr) {
 		if _, named := value.(*ast.Ident); named {
-			return // The statement is found where it gets its name.
+			return // The statement was found at the declaration of this name.
 		}
-		if text := s.text(value, local); verb.MatchString(text) {
+		if text := s.text(value, local); sqlStart.MatchString(text) {
 			found = append(found, statement{prefix + owner + "." + name, text})
 		}
 	}
@@ -184,7 +189,8 @@ func (s source) statementsIn(decl ast.Decl, prefix string) []statement {
 				add(node.Names[i].Name, value)
 			}
 			if node.Type != nil && types.ExprString(node.Type) == "conditions" {
-				// The terms of a WHERE clause, from which other functions build statements.
+				// The variable contains terms of a WHERE clause, from which other
+				// functions build statements. It counts as a statement of its own.
 				name := node.Names[0].Name
 				found = append(found, statement{prefix + owner + "." + name, "select from conditions where " + s.join(local[name], nil)})
 			}
@@ -199,8 +205,8 @@ func (s source) statementsIn(decl ast.Decl, prefix string) []statement {
 				add("result", value)
 			}
 		case *ast.CallExpr:
-			if verb.MatchString(s.text(node, local)) {
-				return false // The call builds the statement; its arguments are parts.
+			if sqlStart.MatchString(s.text(node, local)) {
+				return false // The call builds a statement, and its arguments are only parts.
 			}
 			for _, value := range node.Args {
 				add("argument", value)
@@ -211,9 +217,10 @@ func (s source) statementsIn(decl ast.Decl, prefix string) []statement {
 	return found
 }
 
-// localValues returns the expressions whose texts a local variable joins: the values that
-// are assigned to it, and the texts that are written to a strings.Builder. Statements
-// inside of if, for and switch do not count, because they need not run.
+// localValues returns the expressions from which the text of each local variable is
+// built: the values that are assigned to the variable, and the texts that are written to
+// it if it is a strings.Builder. It leaves out statements inside of if, for and switch,
+// because the function may not run them.
 func localValues(fn *ast.FuncDecl) map[string][]ast.Expr {
 	values := map[string][]ast.Expr{}
 	for _, node := range fn.Body.List {
@@ -244,7 +251,7 @@ func localValues(fn *ast.FuncDecl) map[string][]ast.Expr {
 	return values
 }
 
-// text returns the text of an expression. Parts whose text is not known are left out.
+// text returns the text of an expression. It leaves out parts that it cannot evaluate.
 func (s source) text(e ast.Expr, local map[string][]ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
@@ -256,7 +263,7 @@ func (s source) text(e ast.Expr, local map[string][]ast.Expr) string {
 		return s.text(e.X, local)
 	case *ast.Ident:
 		if values, ok := local[e.Name]; ok {
-			others := maps.Clone(local) // without e, which may appear in its own value
+			others := maps.Clone(local) // without e, because the value of e may contain e
 			delete(others, e.Name)
 			return s.join(values, others)
 		}
@@ -269,6 +276,7 @@ func (s source) text(e ast.Expr, local map[string][]ast.Expr) string {
 	return ""
 }
 
+// join returns the texts of several expressions as one text.
 func (s source) join(parts []ast.Expr, local map[string][]ast.Expr) string {
 	var all strings.Builder
 	for _, part := range parts {
@@ -288,7 +296,9 @@ func (s source) callText(call *ast.CallExpr, local map[string][]ast.Expr) string
 	case name == "fmt.Sprintf":
 		return s.join(call.Args, local)
 	case strings.HasSuffix(name, ".sql"):
-		return " workspace and mode " // statementsIn proves it for all variables of type conditions
+		// The terms contain workspace and mode. The test checks this for each variable of
+		// type conditions (see statementsIn).
+		return " workspace and mode "
 	case strings.HasSuffix(name, ".String"):
 		return s.text(call.Fun.(*ast.SelectorExpr).X, local)
 	case s.functions[name] != nil:
@@ -317,7 +327,7 @@ func (s source) resultText(fn *ast.FuncDecl, call *ast.CallExpr, local map[strin
 	return s.text(last.Results[0], inner)
 }
 
-// unscoped has the statements that need not mention workspace and mode, and the
+// unscoped contains the statements that need not mention workspace and mode, with the
 // reasons.
 var unscoped = map[string]string{
 	"webhook/package.claim":             "the sender serves endpoints of all workspaces, named by workspace and id",

@@ -17,8 +17,8 @@ const (
 	CountRecoverableSQL = countRecoverable
 	RecoverBlockSQL     = recoverBlock
 	CancelBlockSQL      = cancelBlock
-	CancelLeftSQL       = cancelRemaining
-	BlockPlan           = blockPlan // planner settings for RecoverBlockSQL, CancelBlockSQL and CancelLeftSQL
+	CancelRemainingSQL  = cancelRemaining
+	BlockPlan           = blockPlan // planner settings for RecoverBlockSQL, CancelBlockSQL and CancelRemainingSQL
 	TargetsSQL          = targets
 	DueDeliveriesSQL    = dueDeliveries
 	UnclaimedSQL        = unclaimed

@@ -216,7 +216,7 @@ func TestUnclaimed_ReturnsEndpointsWithoutALease(t *testing.T) {
 	check(q.now.Add(31*time.Second), unleased, leased)
 }
 
-func TestCancelLeft_CancelsDeliveriesOfEarlierEpochs(t *testing.T) {
+func TestCancelRemaining_CancelsDeliveriesOfEarlierEpochs(t *testing.T) {
 	q := newQueue(t)
 	disabled, active := q.endpoint(5), q.endpoint(5)
 	q.Exec(`update webhook_endpoints set active = false, epoch = 2 where id = $1`, disabled.ID)
@@ -260,7 +260,7 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = tx.Rollback(t.Context()) }()
-		if sql == webhook.CancelLeftSQL {
+		if sql == webhook.CancelRemainingSQL {
 			if _, err := tx.Exec(t.Context(), webhook.BlockPlan); err != nil {
 				t.Fatal(err)
 			}
@@ -293,7 +293,7 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 			"(workspace_id = e.workspace_id) AND (endpoint_id = e.id) AND (epoch = e.epoch) AND (due_at >= w.due_from) AND (due_at <=",
 			"Limit (actual rows=46 loops=3)",
 		}},
-		{"cancel left", plan("cancel left", webhook.CancelLeftSQL, 1000, q.now), []string{"(epoch < e.epoch)"}},
+		{"cancel remaining", plan("cancel remaining", webhook.CancelRemainingSQL, 1000, q.now), []string{"(epoch < e.epoch)"}},
 		{"unclaimed", plan("unclaimed", webhook.UnclaimedSQL, q.now, 10), []string{"(due_at <="}},
 		{"outcomes", plan("outcomes", webhook.ApplyOutcomesSQL, outcomes), []string{
 			"(workspace_id = d.workspace_id) AND (endpoint_id = d.endpoint_id) AND (id = d.id) AND (day = d.day)", "never executed",
