@@ -18,7 +18,8 @@ const (
 	maxCachedAgents = 10_000
 )
 
-// Kinds of devices. Other devices (televisions, consoles) are the empty string.
+// Kinds of devices. The kind of other devices (televisions, consoles) is the empty
+// string.
 const (
 	deviceDesktop = "desktop"
 	deviceMobile  = "mobile"
@@ -30,7 +31,7 @@ const (
 type agent struct {
 	text                string
 	device, browser, os string
-	// bot is a bot_reason. It is empty if the agent does not look like a bot.
+	// bot is the bot_reason. It is empty if the agent does not look like a bot.
 	bot    string
 	hashed atomic.Pointer[agentHash]
 }
@@ -91,7 +92,7 @@ func classify(text string) *agent {
 // otherName replaces names that are not in the fixed lists.
 const otherName = "other"
 
-// browsers maps the names that the library returns to the names in click records.
+// browsers maps the browser names of package useragent to the names in click records.
 var browsers = map[string]string{
 	"Chrome": "Chrome", "Safari": "Safari", "Firefox": "Firefox", "Edge": "Edge",
 	"Opera": "Opera", "Opera Touch": "Opera", "Opera Mini": "Opera Mini", "Samsung Browser": "Samsung Internet",
@@ -99,8 +100,9 @@ var browsers = map[string]string{
 	"Miui Browser": "Miui Browser", "Android browser": "Android Browser",
 }
 
-// browserTokens are parts of agents that the library does not recognise on all systems.
-// Most are from browsers inside apps.
+// browserTokens are parts of agents by which the collector recognises browsers that
+// package useragent does not recognise on all systems. Most of them are browsers inside
+// apps.
 var browserTokens = []struct{ part, browser string }{
 	{"Instagram ", "Instagram"},
 	{"Barcelona ", "Threads"},
@@ -148,6 +150,7 @@ func browserOf(text string, parsed useragent.UserAgent) string {
 	return otherName
 }
 
+// systems maps the system names of package useragent to the names in click records.
 var systems = map[string]string{
 	useragent.Windows: "Windows", useragent.WindowsPhone: "Windows Phone", useragent.Android: "Android", useragent.MacOS: "macOS",
 	useragent.IOS: "iOS", useragent.Linux: "Linux", useragent.FreeBSD: "FreeBSD", useragent.ChromeOS: "ChromeOS",
@@ -199,9 +202,9 @@ var iosOnlyTokens = []string{"CriOS/", "FxiOS/", "EdgiOS/", "OPiOS/", "OPT/", " 
 const maxTabletWidth = 1032
 
 // deviceOn returns the device and system of an agent. screen is the screen size that the
-// script reported, such as 1024x1366. Safari on an iPad sends the headers of a Mac. The
-// screen shows the difference, because an iPad reports its screen in portrait and no Mac
-// has a screen in portrait of that width.
+// script reported, such as 1024x1366. Safari on an iPad sends the user agent of a Mac.
+// The screen size shows the difference: an iPad reports the size in portrait, and no Mac
+// has such a narrow screen in portrait.
 func (a *agent) deviceOn(screen string) (device, os string) {
 	if a.os == useragent.MacOS && a.browser == "Safari" && screen != "" {
 		width, height, _ := strings.Cut(screen, "x")

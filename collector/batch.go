@@ -11,14 +11,14 @@ import (
 )
 
 // Sink stores batches durably. batch is a marshalled edge.v1.ClickBatch with n records of
-// one shard. A nil error means that the batch is durable. After an error it may be
-// durable or not. Append must not use batch after it returns.
+// one shard. If Append returns nil, the batch is durable. If it returns an error, the
+// batch may or may not be durable. Append must not use batch after it has returned.
 type Sink interface {
 	Append(ctx context.Context, shard int, batch []byte, n int) error
 }
 
 const (
-	// batchRecords and batchBytes bound one stream entry.
+	// batchRecords and batchBytes bound one batch, which becomes one entry of the stream.
 	batchRecords = 512
 	batchBytes   = 256 << 10
 	// queueRecords and queueBytes bound the records of all shards that wait or are being
@@ -28,8 +28,8 @@ const (
 	// flushesInFlight bounds the batches of one shard that are written at the same time.
 	// While they are written, the next batch collects records.
 	flushesInFlight = 2
-	// flushTimeout bounds the write of one batch. It is longer than the socket timeouts
-	// of the sink's client, so it matters only if those do not end the write.
+	// flushTimeout bounds the write of one batch. The sink's Redis client has shorter
+	// socket timeouts, so flushTimeout matters only if they do not end the write.
 	flushTimeout = 3 * time.Second
 	// After failuresBeforeRefusal failed batches in a row, a shard refuses clicks for
 	// refusalPeriod. If all shards refuse clicks, the collector refuses requests before
@@ -74,8 +74,8 @@ func (q *shardQueue) refusing() bool {
 	return q.failures.Load() >= failuresBeforeRefusal && time.Now().UnixNano()-q.failedAt.Load() < int64(refusalPeriod)
 }
 
-// batch holds n records that one command writes. The requests of these records wait until
-// done is closed. err is set before that.
+// batch holds n records that are written together. The requests of these records wait
+// until done is closed. err, the result of the write, is set before done is closed.
 type batch struct {
 	buffer    []byte
 	n         int
@@ -187,8 +187,8 @@ func (b *batcher) writeBatches(shard int, q *shardQueue, slot int) {
 		q.inFlight[slot] = nil
 		for len(q.waiting) == 0 && !q.closed {
 			q.work.Wait()
-			// Let other runnable requests join the batch that the first one started.
-			// This makes fewer and larger batches without a timer.
+			// Let other runnable requests join the batch that the first request
+			// started. This makes fewer and larger batches without a timer.
 			q.mu.Unlock()
 			runtime.Gosched()
 			q.mu.Lock()
@@ -220,7 +220,7 @@ func (b *batcher) write(shard int, next *batch) {
 	b.bytes.Add(-int64(len(next.buffer)))
 	b.metrics.flushed(next.n, time.Since(next.startedAt), next.err)
 	close(next.done)
-	// The buffer can be reused: waiting requests read only done and err.
+	// The buffer can be reused, because waiting requests read only done and err.
 	buffer := next.buffer
 	next.buffer = nil
 	if cap(buffer) <= 2*batchBytes {

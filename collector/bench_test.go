@@ -109,7 +109,7 @@ func BenchmarkRecord(b *testing.B) {
 	}
 	c := &Collector{hashes: &hasher{key: bytes.Repeat([]byte("k"), 32)}, agents: newAgentCache()}
 	b.Run("plain", func(b *testing.B) { run(b, c) })
-	c.countries = countriesOf(b, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")})
+	c.countries = countriesWith(b, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")})
 	b.Run("with country", func(b *testing.B) { run(b, c) })
 }
 
@@ -193,10 +193,10 @@ func BenchmarkServed(b *testing.B) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(http.StatusCreated)
 			_, _ = io.WriteString(w, affiliate.NewID[affiliate.Click](time.Now()).String())
-		}), nilLogger()), "x")
+		}), discardLogger()), "x")
 	})
 	b.Run("collector", func(b *testing.B) {
 		e := newEdge(b, redistest.New(b), func(cfg *Config) { cfg.LimitTracking = 1 << 40 })
-		run(b, httpedge.NewServer(e.collector.Handler(), nilLogger()), e.key.Reveal())
+		run(b, httpedge.NewServer(e.collector.Handler(), discardLogger()), e.key.Reveal())
 	})
 }

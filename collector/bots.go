@@ -2,9 +2,10 @@ package collector
 
 import "strings"
 
-// Values of bot_reason. It is empty if the agent does not look like a bot. Clicks of bots
-// are not refused, because test clients, and servers that send clicks for their visitors,
-// have agents of HTTP libraries.
+// Values of the field bot_reason of a click record. The field is empty if the user agent
+// does not look like a bot. Clicks of bots are not refused, because some of them are
+// wanted: test clients have the agents of HTTP libraries, and so do servers that send
+// clicks for their visitors.
 const (
 	// botNoAgent means that there is no user agent. Browsers always send one.
 	botNoAgent = "no_agent"
@@ -14,17 +15,17 @@ const (
 	botPreview = "preview"
 	// botHeadless is a browser without a screen.
 	botHeadless = "headless"
-	// botLibrary is an HTTP library or tool. A merchant's app counts as one if its agent
-	// begins with the library's (okhttp) instead of its own name.
+	// botLibrary is an HTTP library or tool. A merchant's app also has this reason if its
+	// agent begins with the name of a library (such as okhttp) instead of its own name.
 	botLibrary = "library"
-	// botCrawler is a crawler of the web.
+	// botCrawler is a web crawler.
 	botCrawler = "crawler"
 	// botPrefetch means that a browser fetched the page in advance.
 	botPrefetch = "prefetch"
 )
 
-// Parts of agents in lower case. A part that ends with a slash is a product name. The
-// slash prevents matches inside other words.
+// Parts of the agents of bots, in lower case. Some parts are a product name followed by a
+// slash. The slash prevents matches inside other words.
 var (
 	monitors = []string{
 		"uptime", "pingdom", "statuscake", "site24x7", "datadogsynthetics", "datadog/synthetics", "newrelicpinger", "newrelicsynthetics", "better stack", "checkly",
@@ -40,7 +41,7 @@ var (
 	headless = []string{
 		"headless", "phantomjs", "slimerjs", "puppeteer", "playwright", "selenium", "webdriver", "cypress/", "htmlunit", "jsdom",
 	}
-	// libraryParts are parts of library agents that begin with Mozilla.
+	// libraryParts are parts of the agents of libraries that begin with Mozilla.
 	libraryParts = []string{"windowspowershell/", "winhttp", "google-apps-script"}
 	crawlers     = []string{
 		"crawl", "spider", "slurp", "scrapy", "mediapartners-google", "apis-google", "google-inspectiontool", "googleother",
@@ -52,7 +53,7 @@ var (
 	}
 )
 
-// libraries are the first words of library agents, in lower case.
+// libraries contains the first words of the agents of HTTP libraries, in lower case.
 var libraries = wordSet(`
 	curl libcurl pycurl wget aria2 httpie xh hurl lwp-trivial lwp-request libwww-perl libwww
 	python python-requests python-urllib python-urllib3 python-httpx aiohttp httpx urllib
@@ -65,16 +66,17 @@ var libraries = wordSet(`
 	postmanruntime insomnia bruno-runtime thunder paw rapidapi
 	k6 artillery apachebench jmeter gatling vegeta hey azure-logic-apps zapier n8n`)
 
-// botReason returns the reason why an agent, in lower case, is a bot's, or "". More
-// specific reasons come first, because many monitors and previews also have "bot" in
-// their agents.
+// botReason returns the bot_reason of an agent, or "" if the agent does not look like a
+// bot. The agent must be in lower case. botReason checks more specific reasons first,
+// because the agents of many monitors and previews also contain "bot".
 func botReason(agent string) string {
 	switch {
 	case strings.TrimSpace(agent) == "":
 		return botNoAgent
 	case containsAny(agent, monitors):
 		return botMonitor
-	// Pages that an app shows have the app's name later in the agent.
+	// These apps begin the agent with their name when they fetch a preview. When they
+	// show a page to a visitor, the name comes later in the agent.
 	case strings.HasPrefix(agent, "whatsapp/"), strings.HasPrefix(agent, "pinterest/"), strings.HasPrefix(agent, "viber/"), containsAny(agent, previews):
 		return botPreview
 	case containsAny(agent, headless):
@@ -87,8 +89,8 @@ func botReason(agent string) string {
 	return ""
 }
 
-// namesBot reports whether a word of the agent ends in bot. It ignores Cubot, a brand of
-// phones.
+// namesBot reports whether a word of the agent ends in "bot". It ignores Cubot, a brand
+// of phones.
 func namesBot(agent string) bool {
 	for {
 		before, after, found := strings.Cut(agent, "bot")
@@ -102,7 +104,7 @@ func namesBot(agent string) bool {
 	}
 }
 
-// firstWord returns the name of the first product of an agent.
+// firstWord returns the first word of an agent, which usually is a product name.
 func firstWord(agent string) string {
 	if end := strings.IndexAny(agent, "/ (;,"); end >= 0 {
 		return agent[:end]

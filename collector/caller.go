@@ -27,12 +27,14 @@ const (
 	keyInvalid keyStatus = iota
 	// keyWrongKind means that the credential is valid but must not register clicks.
 	keyWrongKind
-	// keyUnverified means that the checksum is correct but the directory cannot be read.
+	// keyUnverified means that the checksum of the key is correct, but the directory
+	// cannot be read.
 	keyUnverified
 	// keyValid means that the public key is valid. scope is its workspace and mode.
 	keyValid
 )
 
+// apiCaller is the client that a credential belongs to.
 type apiCaller struct {
 	status keyStatus
 	parsedKey
@@ -65,24 +67,24 @@ type keyCache struct{ *lru.Cache[string, parsedKey] }
 
 func newKeyCache() keyCache { return keyCache{newCache[string, parsedKey](maxCachedKeys)} }
 
-func (i keyCache) add(text string) {
+func (c keyCache) add(text string) {
 	// Store a copy, because text may be part of a body that the cache would keep in
 	// memory.
 	if key, ok := affiliate.ParseKey(strings.Clone(text)); ok {
-		i.Add(key.Reveal(), newParsedKey(key))
+		c.Add(key.Reveal(), newParsedKey(key))
 	}
 }
 
 // newCache returns a cache for values that are costly to compute. The callers read it
-// with Peek, which needs no exclusive lock and does not change the order. A full cache
-// therefore evicts the oldest entry.
+// with Peek, which needs no exclusive lock and does not change the order of the entries.
+// A full cache therefore evicts the entry that was added first.
 func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
 	cache, _ := lru.New[K, V](size) // fails only if size is not positive
 	return cache
 }
 
-// headerCredential returns the credential in the headers. present is false if the headers
-// have none. Then the body may contain one.
+// headerCredential returns the credential from the headers. If present is false, the
+// headers contain no credential, but the body may contain a public key.
 func headerCredential(h http.Header) (text string, present bool) {
 	if authorization := h.Get("Authorization"); authorization != "" {
 		scheme, token, _ := strings.Cut(authorization, " ")
@@ -95,6 +97,7 @@ func headerCredential(h http.Header) (text string, present bool) {
 	return text, text != ""
 }
 
+// identify returns the caller to whom the credential text belongs.
 func (c *Collector) identify(ctx context.Context, text string) apiCaller {
 	var caller apiCaller
 	var cached bool
@@ -127,8 +130,9 @@ func (c *Collector) identify(ctx context.Context, text string) apiCaller {
 	return caller
 }
 
-// keyActive reports whether a key is valid now. A rolled key ends at its time, whether or
-// not the core has written the directory since.
+// keyActive reports whether a key is valid now. A rolled key, which was replaced by a new
+// key, is valid until its expiry time. The core may not have updated the directory since
+// that time, so keyActive compares the times itself.
 func (c *Collector) keyActive(entry *edgev1.PublicKeyEntry) bool {
 	return !entry.Revoked && (entry.ExpiresAtMs == 0 || c.now().UnixMilli() < entry.ExpiresAtMs)
 }
@@ -145,9 +149,10 @@ func (c apiCaller) foreignOrigin(h http.Header) bool {
 }
 
 // validToken reports whether text is a valid access token of this deployment. The
-// response to a valid token is 403, because it must not register clicks. The response to
-// any other text is 401. The token grants no access here, so issuer and audience are not
-// checked. Tokens with header fields that select a key by other means are rejected.
+// response to a valid token is 403, because a token must not register clicks. The
+// response to any other text is 401. The token grants no access here, so issuer and
+// audience are not checked. A token whose header refers to a key other than by kid is not
+// valid.
 func (c *Collector) validToken(ctx context.Context, text string) bool {
 	if strings.Count(text, ".") != 2 {
 		return false
@@ -189,8 +194,9 @@ const (
 	zoneAddress = "tracking-address"
 )
 
-// countRequest counts a request with a valid key under the key, and any other request
-// under its address. Invented keys therefore have no limits of their own.
+// countRequest counts a request for the rate limit. A request with a valid key counts
+// towards the limit of the key. Any other request counts towards the limit of the
+// client's address, so a client cannot avoid the limit with invented keys.
 func (c *Collector) countRequest(ctx context.Context, caller apiCaller, addr netip.Addr) ratelimit.Result {
 	if caller.status == keyValid {
 		return c.limits.Take(ctx, ratelimit.Zone{Name: zoneTracking, Limit: c.limit}, caller.subject)

@@ -51,7 +51,7 @@ func TestIdentify_CachedKeyIsLookedUpInDirectory(t *testing.T) {
 // newEdgeOn returns a second collector on the Redis of e. Its cache is empty.
 func newEdgeOn(t *testing.T, e *edge) *Collector {
 	t.Helper()
-	c, err := Open(Config{Stream: clickstream.Endpoint{URL: e.url}, Cache: clickstream.Endpoint{URL: e.url}, Shards: 1, HashKey: make([]byte, 32)}, nilLogger(), newRegistry())
+	c, err := Open(Config{Stream: clickstream.Endpoint{URL: e.url}, Cache: clickstream.Endpoint{URL: e.url}, Shards: 1, HashKey: make([]byte, 32)}, discardLogger(), newRegistry())
 	check(t, err)
 	t.Cleanup(func() {
 		check(t, c.Shutdown(context.Background()))

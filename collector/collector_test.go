@@ -51,7 +51,7 @@ type edge struct {
 
 func newEdge(t testing.TB, url string, change ...func(*Config)) *edge {
 	t.Helper()
-	return newEdgeWith(t, url, nilLogger(), newRegistry(), change...)
+	return newEdgeWith(t, url, discardLogger(), newRegistry(), change...)
 }
 
 func newEdgeWith(t testing.TB, url string, log *slog.Logger, registry *prometheus.Registry, change ...func(*Config)) *edge {
@@ -174,8 +174,8 @@ func (e *edge) click(body string, headers ...string) clickResponse {
 	return e.send(http.MethodPost, "/v1/clicks", body, append([]string{"Authorization", "Bearer " + e.key.Reveal()}, headers...)...)
 }
 
-// stored returns every click in the stream.
-func (e *edge) stored() []*edgev1.Click {
+// storedClicks returns every click in the stream.
+func (e *edge) storedClicks() []*edgev1.Click {
 	e.t.Helper()
 	messages, err := e.client.XRange(context.Background(), clickstream.Key(0), "-", "+").Result()
 	check(e.t, err)
@@ -219,7 +219,7 @@ func TestClick_IsStoredBeforeResponse(t *testing.T) {
 	if got.text != want {
 		t.Errorf("got  %s\nwant %s", got.text, want)
 	}
-	clicks := e.stored()
+	clicks := e.storedClicks()
 	if len(clicks) != 1 {
 		t.Fatalf("%d stored", len(clicks))
 	}
@@ -241,7 +241,7 @@ func TestClick_WithoutConsentHasNoPersonalData(t *testing.T) {
 	if got := e.click(`{"referral_code":"anna","consent":"denied","screen":"1920x1080","language":"de-DE"}`, "User-Agent", "x"); got.status != 201 {
 		t.Fatal(got)
 	}
-	click := e.stored()[0]
+	click := e.storedClicks()[0]
 	if click.IpHash != nil || click.IpPrefix != "" || click.UaHash != nil || click.Screen != "" || click.Language != "" || click.Consent != edgev1.Consent_CONSENT_DENIED {
 		t.Errorf("%v", click)
 	}
@@ -428,8 +428,8 @@ func TestRateLimit_RefusesClickAfterThousandPerMinute(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if statuses[429] != 100 || statuses[201]+statuses[404]+statuses[400] != 1000 || len(e.stored()) != statuses[201] {
-		t.Errorf("%v, %d stored", statuses, len(e.stored()))
+	if statuses[429] != 100 || statuses[201]+statuses[404]+statuses[400] != 1000 || len(e.storedClicks()) != statuses[201] {
+		t.Errorf("%v, %d stored", statuses, len(e.storedClicks()))
 	}
 	if got := e.send("POST", "/v1/clicks", "", "Authorization", "Bearer "+e.key.Reveal(), "Content-Encoding", "gzip"); got.status != 429 {
 		t.Errorf("an unread body of an exhausted key: %d", got.status)

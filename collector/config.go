@@ -9,34 +9,36 @@ import (
 
 // Config configures a collector. Package cmd/edge fills it from the settings.
 type Config struct {
-	// AllowHTTP accepts requests over plain HTTP. It is meant for development.
+	// AllowHTTP makes the collector accept requests over plain HTTP. It is meant for
+	// development.
 	AllowHTTP bool
 	// TrustedProxies are the networks of proxies. The collector takes the client's
 	// address and scheme from the headers that these proxies set.
 	TrustedProxies []netip.Prefix
-	// Stream is the Redis of the click stream. Cache is the Redis of the rate limits and
-	// of the edge directory.
+	// Stream is the Redis server with the click stream. Cache is the Redis server with
+	// the rate limits and the edge directory.
 	Stream, Cache clickstream.Endpoint
-	// HashKey is the key of the hashes of addresses, user agents and rate limit subjects.
-	// It has at least 32 bytes and is the same in every process of a deployment.
+	// HashKey is the secret key for hashes of addresses and user agents, and for the
+	// hashes under which Redis counts requests. It has at least 32 bytes and is the same
+	// in every process of a deployment.
 	HashKey []byte
 	// LimitTracking is the number of requests that one public key may make in any period
 	// of 60 seconds.
 	LimitTracking int64
 	// LimitTimeout is the longest time that a click waits for the rate limit in Redis.
 	LimitTimeout time.Duration
-	// Shards is the number of click streams.
+	// Shards is the number of Redis streams over which the clicks are distributed.
 	Shards int
 	// JournalDir is the folder of the journal, which stores clicks while the stream does
 	// not accept them. Each collector needs its own folder. If JournalDir is empty, there
 	// is no journal, and clicks are refused while the stream does not accept them.
 	JournalDir string
-	// CountryDB is the path of a MaxMind file (.mmdb) with countries or cities. It gives
-	// the country and region of a click. If it is empty, clicks have no country or
-	// region.
+	// CountryDB is the path of a MaxMind file (.mmdb) with countries or cities. The
+	// collector looks up the country and region of each click in this file. If CountryDB
+	// is empty, clicks have no country or region.
 	CountryDB string
 	// ShutdownDelay is the time between the start of the shutdown and the closing of the
-	// port. The collector still serves requests then, but reports that it is not ready,
-	// so that load balancers stop sending requests to it.
+	// port. During this time the collector still serves requests, but reports that it is
+	// not ready, so that load balancers stop sending requests to it.
 	ShutdownDelay time.Duration
 }

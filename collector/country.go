@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// countryVariable is the setting with the path of the file.
+	// countryVariable is the name of the setting that contains the path of the file.
 	countryVariable = "TRIBUTARY_COUNTRY_DB"
 	// countryCheckInterval is the time between two checks whether the file was replaced.
 	countryCheckInterval = 30 * time.Second
@@ -27,26 +27,27 @@ const (
 )
 
 // countries looks up the country of an address in a MaxMind file. It reads the file into
-// memory, because a memory-mapped file that is overwritten in place would crash the
-// process. A nil *countries finds no country.
+// memory instead of mapping it, because the process would crash if a mapped file were
+// overwritten in place. Lookups in a nil *countries find no country.
 type countries struct {
 	path string
 	log  *slog.Logger
 	file atomic.Pointer[countryFile]
-	// seen identifies the file at the last attempt to read it. It is zero if the file was
-	// missing.
+	// seen is the version of the file at the last attempt to read it. It is zero if the
+	// file was missing.
 	seen fileState
 }
 
-// countryFile is the content of a file with a cache of decoded records, because decoding
-// a record takes ten times as long as finding it. Many networks, often all of a country,
-// share one record.
+// countryFile is the content of a file, with a cache of decoded records. The cache is
+// useful because decoding a record takes ten times as long as finding it, and because
+// many networks share one record, often all networks of a country.
 type countryFile struct {
 	*maxminddb.Reader
-	places *lru.Cache[uintptr, place] // by record offset
+	places *lru.Cache[uintptr, place] // by the offset of the record in the file
 }
 
-// place is a country. If the file contains cities, it also has the first subdivision.
+// place contains the ISO 3166 code of a country. If the file contains cities, it also
+// contains the code of a region of that country.
 type place struct{ country, region string }
 
 // fileState identifies a version of the file.
@@ -55,7 +56,7 @@ type fileState struct {
 	size     int64
 }
 
-// openCountries reads the file at path; without a path it returns nil.
+// openCountries reads the file at path. It returns nil if path is empty.
 func openCountries(path string, log *slog.Logger) (*countries, error) {
 	if path == "" {
 		return nil, nil
@@ -67,7 +68,8 @@ func openCountries(path string, log *slog.Logger) (*countries, error) {
 	return c, nil
 }
 
-// run reads the file again when it was replaced, until ctx ends.
+// run checks regularly whether the file was replaced, and then reads the new file. It
+// returns when ctx ends.
 func (c *countries) run(ctx context.Context) {
 	tick := time.NewTicker(countryCheckInterval)
 	defer tick.Stop()
@@ -84,15 +86,15 @@ func (c *countries) run(ctx context.Context) {
 // refresh reads the file if it was replaced. A file that cannot be used is logged once
 // and ignored.
 func (c *countries) refresh() {
-	var now fileState
+	var current fileState
 	info, err := os.Stat(c.path)
 	if err == nil {
-		now = stateOf(info)
+		current = stateOf(info)
 	}
-	if now == c.seen {
+	if current == c.seen {
 		return
 	}
-	c.seen = now
+	c.seen = current
 	if err == nil {
 		err = c.load()
 	}
@@ -132,8 +134,8 @@ func (c *countries) load() error {
 	return nil
 }
 
-// hasCountries reports whether any network of the file has a country. Other kinds of
-// MaxMind files have none.
+// hasCountries reports whether any network of the file has a country. MaxMind also
+// publishes files of other kinds, which contain no countries.
 func hasCountries(reader *maxminddb.Reader) bool {
 	for network := range reader.Networks() {
 		if placeOf(network).country != "" {
@@ -143,9 +145,9 @@ func hasCountries(reader *maxminddb.Reader) bool {
 	return false
 }
 
-// place returns the place of an address. It is empty if the file does not contain the
-// address.
-func (c *countries) place(addr netip.Addr) place {
+// lookup returns the country and region of an address. Both are empty if the file does
+// not contain the address.
+func (c *countries) lookup(addr netip.Addr) place {
 	if c == nil || !addr.IsValid() {
 		return place{}
 	}
@@ -184,10 +186,11 @@ func placeOf(found maxminddb.Result) place {
 
 func stateOf(info fs.FileInfo) fileState { return fileState{info.ModTime(), info.Size()} }
 
-// withoutPath removes the path, which is the value of a setting, from an error.
+// withoutPath removes the path of the file from an error. The path is the value of a
+// setting, and error messages contain only the names of settings.
 func withoutPath(err error) error {
-	if at, ok := errors.AsType[*fs.PathError](err); ok {
-		return at.Err
+	if pathErr, ok := errors.AsType[*fs.PathError](err); ok {
+		return pathErr.Err
 	}
 	return err
 }

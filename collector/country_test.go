@@ -60,17 +60,17 @@ func mmdb(t testing.TB, kind string, networks map[string]mmdbtype.Map) []byte {
 	return file.Bytes()
 }
 
-func countriesOf(t testing.TB, kind string, networks map[string]mmdbtype.Map) *countries {
+func countriesWith(t testing.TB, kind string, networks map[string]mmdbtype.Map) *countries {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "c.mmdb")
 	check(t, os.WriteFile(path, mmdb(t, kind, networks), 0o600))
-	c, err := openCountries(path, nilLogger())
+	c, err := openCountries(path, discardLogger())
 	check(t, err)
 	return c
 }
 
 func TestCountries_PlaceOfAddress(t *testing.T) {
-	cities := countriesOf(t, "GeoLite2-City", map[string]mmdbtype.Map{
+	cities := countriesWith(t, "GeoLite2-City", map[string]mmdbtype.Map{
 		"203.0.113.0/24":    placeRecord("CH", "ZH"),
 		"198.51.100.0/25":   placeRecord("GB", "ENG", "LND"),
 		"198.51.100.128/25": placeRecord("", "XX"), // an address of no country
@@ -79,7 +79,7 @@ func TestCountries_PlaceOfAddress(t *testing.T) {
 		"192.0.2.0/24":      placeRecord("Switzerland", "ZH"),
 		"2001:db8:4::/48":   placeRecord("AT", "Vienna"),
 	})
-	plain := countriesOf(t, "GeoLite2-Country", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH")})
+	plain := countriesWith(t, "GeoLite2-Country", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH")})
 	for _, c := range []struct {
 		of                    *countries
 		addr, country, region string
@@ -103,12 +103,12 @@ func TestCountries_PlaceOfAddress(t *testing.T) {
 	} {
 		want := place{c.country, c.region}
 		for range 2 { // read, and remembered
-			if got := c.of.place(netip.MustParseAddr(c.addr)); got != want {
+			if got := c.of.lookup(netip.MustParseAddr(c.addr)); got != want {
 				t.Errorf("%s: %q, want %q", c.addr, got, want)
 			}
 		}
 	}
-	if got := cities.place(netip.Addr{}); got != (place{}) {
+	if got := cities.lookup(netip.Addr{}); got != (place{}) {
 		t.Errorf("the zero address has the place %q", got)
 	}
 }
@@ -130,7 +130,7 @@ func TestOpenCountries_RejectsInvalidFile(t *testing.T) {
 				check(t, os.WriteFile(path, content, 0o600))
 			}
 			at := clickstream.Endpoint{URL: redis}
-			_, err := Open(Config{Stream: at, Cache: at, HashKey: bytes.Repeat([]byte("k"), 32), CountryDB: path}, nilLogger(), newRegistry())
+			_, err := Open(Config{Stream: at, Cache: at, HashKey: bytes.Repeat([]byte("k"), 32), CountryDB: path}, discardLogger(), newRegistry())
 			if err == nil || !strings.HasPrefix(err.Error(), "TRIBUTARY_COUNTRY_DB: ") || strings.Contains(err.Error(), path) {
 				t.Errorf("%v", err)
 			}
@@ -167,7 +167,7 @@ func TestCountries_ReloadReplacedFile(t *testing.T) {
 					return
 				default:
 				}
-				if got := c.place(netip.MustParseAddr("203.0.113.9")); len(got.country) != 2 {
+				if got := c.lookup(netip.MustParseAddr("203.0.113.9")); len(got.country) != 2 {
 					t.Errorf("%q", got)
 					return
 				}
@@ -181,7 +181,7 @@ func TestCountries_ReloadReplacedFile(t *testing.T) {
 		for range 2 { // what was said once is not repeated
 			c.refresh()
 		}
-		if got := c.place(netip.MustParseAddr("203.0.113.9")).country; got != want {
+		if got := c.lookup(netip.MustParseAddr("203.0.113.9")).country; got != want {
 			t.Errorf("country %s, want %s", got, want)
 		}
 		if got := log.String(); strings.Count(got, "\n") != min(1, len(logged)) || !strings.Contains(got, logged) || strings.Contains(got, path) {
@@ -230,7 +230,7 @@ func TestClick_ContainsPlaceAndDevice(t *testing.T) {
 		{"CH", "ZH", "", "other", "", "library"},
 		{"CH", "ZH", "desktop", "Chrome", "Windows", "prefetch"},
 	} {
-		got := e.stored()[n]
+		got := e.storedClicks()[n]
 		if got.Country != want.country || got.Region != want.region || got.Device != want.device || got.Browser != want.browser || got.Os != want.os ||
 			got.IsBot != (want.bot != "") || got.BotReason != want.bot || got.PaidPlatform != "google" || strings.Contains(got.String(), "secret") {
 			t.Errorf("%d: %v", n, got)

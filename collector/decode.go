@@ -14,23 +14,25 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-// body is the body of a click request. check validates text and sets the other fields.
+// body is the body of a click request. The decoder sets text and ignored. Then check
+// validates text and sets the other fields.
 type body struct {
-	// text contains the fields as sent. A field with only white space is "".
+	// text contains the values as the client sent them, indexed by fieldPublicKey and the
+	// following constants. A value that contains only white space is stored as "".
 	text [fieldCount]string
-	// ignored contains the paths of unknown fields as sent.
+	// ignored contains the paths of unknown fields as the client sent them.
 	ignored []string
 
-	code       string // trimmed, case-folded
-	clickID    uuid.UUID
-	proposed   bool
-	landing    string // origin and path
-	referrer   string // host
+	code       string    // trimmed, case-folded
+	clickID    uuid.UUID // set if proposed is true
+	proposed   bool      // the client proposed a click id
+	landing    string    // origin and path of the landing page
+	referrer   string    // host of the referring page
 	consent    affiliate.Consent
 	occurredAt time.Time
 }
 
-// The text fields of a body. The fields of utm have their path as name.
+// Indexes of the text fields of a body.
 const (
 	fieldPublicKey = iota
 	fieldReferralCode
@@ -50,6 +52,8 @@ const (
 	fieldCount
 )
 
+// fieldNames contains the JSON name of each text field. A field of the utm object has its
+// path as name.
 var fieldNames = [fieldCount]string{
 	"public_key", "referral_code", "url", "referrer", "click_id", "sub_id", "consent", "screen", "language", "occurred_at",
 	"utm.source", "utm.medium", "utm.campaign", "utm.term", "utm.content",
@@ -57,8 +61,8 @@ var fieldNames = [fieldCount]string{
 
 const utmPrefix = "utm."
 
-// Bounds of stored values, in code points. maxCode comes from DECISIONS.md. The others
-// keep a value within the maximum size of an index entry.
+// Maximum lengths of stored values, in code points. DECISIONS.md specifies maxCode. The
+// other bounds keep values small enough for index entries of the database.
 const (
 	maxCode      = 100
 	maxURL       = 2048
@@ -66,9 +70,10 @@ const (
 	maxShortText = 64
 )
 
-// decode reads a body. The violations contain all its faults. It returns the public key
-// even of a body with faults, because an invalid body with a valid key gets a 400 and
-// counts towards the limit of the key.
+// decode parses and validates a body. It returns all faults of the body as violations. It
+// returns the body and its public key even if there are violations, because a request
+// with an invalid body and a valid key counts towards the limit of the key and gets a
+// 400.
 func decode(raw []byte) (*body, affiliate.Violations) {
 	d := decoder{Scanner: jsonscan.Scanner{Data: string(raw)}}
 	fault := d.document()
@@ -76,7 +81,8 @@ func decode(raw []byte) (*body, affiliate.Violations) {
 		fault = jsonscan.NotUTF8
 	}
 	if fault != "" {
-		// Report only the fault of the body, because the fields after it are not known.
+		// Report only this fault. The decoder did not read all fields, so it is not known
+		// which of them are missing.
 		var violations affiliate.Violations
 		violations.Add(affiliate.WholeBody, fault)
 		return &d.body, violations
@@ -85,7 +91,9 @@ func decode(raw []byte) (*body, affiliate.Violations) {
 	return &d.body, d.violations
 }
 
-// fieldOf returns the index of a field of the body (prefix "") or of utm, or -1.
+// fieldOf returns the index of the field with the given name. It searches the fields of
+// the body if prefix is "", and otherwise the fields of utm. It returns -1 if the name is
+// unknown.
 func fieldOf(prefix, name string) int {
 	low, high := 0, fieldUTMSource
 	if prefix != "" {
@@ -99,8 +107,8 @@ func fieldOf(prefix, name string) int {
 	return -1
 }
 
-// check validates the values and adds their faults to violations. A field gets at most
-// one fault.
+// check validates the values and adds their faults to violations. It adds at most one
+// fault per field.
 func (b *body) check(violations *affiliate.Violations) {
 	add := func(field int, message string) {
 		name := fieldNames[field]
@@ -176,7 +184,7 @@ func landingOf(text string) (string, bool) {
 	if !ok {
 		rest, ok = strings.CutPrefix(text, "http://")
 	}
-	if ok && plainHost(rest) {
+	if ok && isPlainURL(rest) {
 		return text, true
 	}
 	u, err := url.Parse(text)
@@ -189,7 +197,7 @@ func landingOf(text string) (string, bool) {
 
 // hostOf returns the host of a referrer. The referrer may be an app (android-app://…).
 func hostOf(text string) (string, bool) {
-	if _, rest, ok := strings.Cut(text, "://"); ok && plainHost(rest) {
+	if _, rest, ok := strings.Cut(text, "://"); ok && isPlainURL(rest) {
 		if end := strings.IndexAny(rest, "/?#:"); end >= 0 {
 			rest = rest[:end]
 		}
@@ -202,9 +210,10 @@ func hostOf(text string) (string, bool) {
 	return strings.ToLower(u.Hostname()), true
 }
 
-// plainHost reports whether rest is host[:port][/path] in characters that url.Parse
-// accepts and does not change, so that url.Parse is not needed.
-func plainHost(rest string) bool {
+// isPlainURL reports whether rest, the part of a URL after "://", begins with a host, an
+// optional port and an optional path that url.Parse would accept and return unchanged.
+// The caller can then skip url.Parse, which is slower.
+func isPlainURL(rest string) bool {
 	i := 0
 	for ; i < len(rest); i++ {
 		c := rest[i]

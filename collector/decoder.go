@@ -9,28 +9,29 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-// maxDepth bounds the nesting of values, and so the recursion of the decoder.
+// maxDepth bounds the nesting of values, and with it the recursion of the decoder.
 const maxDepth = 32
 
 const mustBeGivenOnce = "must be given only once"
 
-// decoder reads the JSON of one body strictly. Its methods return false if the decoder
-// cannot read on: the body is nested too deep, has a name that cannot be stored, or is
-// not JSON at Pos.
+// decoder parses the JSON body of one request and accepts only valid JSON. Its methods
+// return false if the decoder must stop: the values are nested too deeply, a field name
+// contains text that cannot be stored, or the text at Pos is not valid JSON.
 type decoder struct {
 	jsonscan.Scanner
 	body       body
 	violations affiliate.Violations // repeated fields, wrong types, text that cannot be stored
-	fault      string               // the fault that ended reading; "" for a syntax error
+	fault      string               // why the decoder stopped; "" for a syntax error
 	depth      int
-	// seen has a bit for each field that was read, and one for utm.
+	// seen has one bit per field: bit i is set after the field with the index i was read.
+	// The bit fieldCount stands for the utm object.
 	seen uint32
-	// ignored contains the unknown fields.
+	// ignored contains the paths of the unknown fields that were read.
 	ignored map[string]bool
 }
 
-// document reads the whole body. It returns the fault that concerns the body as a whole,
-// or "".
+// document parses the whole body. It returns a fault if the body as a whole is invalid,
+// and otherwise "".
 func (d *decoder) document() (fault string) {
 	isObject := d.Space() == '{'
 	ok := isObject && d.fields("") || !isObject && d.skip()
@@ -48,7 +49,8 @@ func (d *decoder) document() (fault string) {
 	return ""
 }
 
-// fields reads the body (prefix "") or its utm object.
+// fields parses the fields of the body (if prefix is "") or of its utm object (if prefix
+// is utmPrefix).
 func (d *decoder) fields(prefix string) bool {
 	return d.object(func(name string) bool {
 		c := d.Space()
@@ -58,7 +60,7 @@ func (d *decoder) fields(prefix string) bool {
 		}
 		switch {
 		case field < 0:
-			d.unknown(prefix + name)
+			d.ignoreField(prefix + name)
 		case d.seen&(1<<field) != 0:
 			d.violations.Add(prefix+name, mustBeGivenOnce)
 		default:
@@ -79,8 +81,9 @@ func (d *decoder) fields(prefix string) bool {
 	})
 }
 
-// unknown records a field that is ignored. A repeated one is a violation.
-func (d *decoder) unknown(path string) {
+// ignoreField notes that the body has an unknown field, which the collector ignores. If
+// the body has the same unknown field twice, that is a violation.
+func (d *decoder) ignoreField(path string) {
 	if d.ignored[path] {
 		d.violations.Add(printableName(path), mustBeGivenOnce)
 		return
@@ -92,8 +95,8 @@ func (d *decoder) unknown(path string) {
 	d.body.ignored = append(d.body.ignored, path)
 }
 
-// text reads a string into a field of the body. A text of only white space counts as
-// absent.
+// text parses a string and stores it in the given field of the body. A string that
+// contains only white space counts as absent.
 func (d *decoder) text(field int) bool {
 	text, fault, ok := d.Text()
 	if fault != "" {
@@ -104,7 +107,7 @@ func (d *decoder) text(field int) bool {
 	return ok
 }
 
-// blank reports whether text has only white space.
+// blank reports whether text contains only white space.
 func blank(text string) bool {
 	if text != "" && ' ' < text[0] && text[0] < utf8.RuneSelf {
 		return false // most texts begin with visible ASCII
@@ -112,7 +115,8 @@ func blank(text string) bool {
 	return strings.TrimSpace(text) == ""
 }
 
-// object reads an object. value reads the value of each of its fields.
+// object parses a JSON object. After the name of each field it calls value, which must
+// parse the value of the field.
 func (d *decoder) object(value func(name string) bool) bool {
 	return d.list('}', func() bool {
 		if d.Space() != '"' {
@@ -127,7 +131,8 @@ func (d *decoder) object(value func(name string) bool) bool {
 	})
 }
 
-// list reads the items of an object or array whose opening bracket is at Pos.
+// list parses an object or array whose opening bracket is at Pos. It calls item to parse
+// each item.
 func (d *decoder) list(closing byte, item func() bool) bool {
 	if d.depth++; d.depth > maxDepth {
 		d.fault = "must not be nested deeper than " + strconv.Itoa(maxDepth) + " levels"
@@ -170,8 +175,8 @@ func (d *decoder) skip() (ok bool) {
 	return ok
 }
 
-// printableName replaces control characters in a field's path and bounds its length, so
-// that it can be part of a response.
+// printableName makes the path of a field suitable for a response: it replaces control
+// characters and bounds the length.
 func printableName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {

@@ -1,26 +1,32 @@
 // Package collector is the HTTP service that registers clicks. It runs at the edge, near
-// visitors. It receives clicks, stores them durably and then responds.
+// visitors. It receives clicks, stores them durably and then responds. It uses:
 //
-//	request ─ decode ─ key, limit, code (directory) ─ record ─┐  ┌─ XADD ───▶ stream ◀─┐
-//	request ─ decode ─ …                            ─ record ─┼─▶│ one batch           │ replay
-//	request ─ decode ─ …                            ─ record ─┘  └─ on failure ▶ journal ┘
+//   - the directory, a copy of the keys, referral codes and links in Redis
+//   - the stream, the Redis stream from which the core ingests clicks into its database
+//   - the journal, files on the collector's own disk, while the stream is unavailable
+//
+// Records of concurrent requests share a batch:
+//
+//	request ─▶ checks ─▶ record ─┐             ┌── write ──▶ stream ◀──┐
+//	request ─▶ checks ─▶ record ─┼─▶ batch ─▶──┤                       │ replay
+//	request ─▶ checks ─▶ record ─┘             └─ on error ─▶ journal ─┘
 //
 // Records that arrive while a batch is being written form the next batch. A busier
 // collector therefore writes larger batches, and no request waits for a timer. If the
-// stream does not accept a batch, the collector writes it to the journal on its disk.
-// When the stream accepts batches again, the collector moves the journal's records to it.
-// A visit of a short link writes the same kind of record in the same batches. The
-// response to it is a redirect whose location contains the click id.
+// stream does not accept a batch, the collector writes the batch to the journal. When the
+// stream accepts batches again, the collector moves the records from the journal to the
+// stream. When a visitor opens a short link, the collector writes the same kind of record
+// in the same batches. It responds with a redirect to a URL that contains the click id.
 //
-// Guarantees: the responses 200 and 201, and a redirect with a click id, mean that the
-// click is durable, in the stream or on disk. A click is never refused because the
-// directory cannot be read. In that case the collector accepts any key with a valid
-// checksum, and ingestion looks up the key and the code later. A visitor who follows a
-// known link reaches its target even if the click cannot be stored.
+// Guarantees: before the collector responds with 200, 201, or a redirect with a click id,
+// the click is durable in the stream or in the journal. The collector never refuses a
+// click because it cannot read the directory. In that case it accepts any key with a
+// valid checksum, and the core looks up the key and the code when it ingests the click. A
+// visitor who opens a known link reaches its target even if the click cannot be stored.
 //
 // Limits: a click can be written to the stream more than once. A click may also be stored
-// although its response was lost or was a 503. Ingestion stores each click id only once.
+// although the client got a 503 or no response. The core stores each click id only once.
 // A client that repeats a request with its proposed click id gets the same click id
-// again. A collector stores proposed ids for ten minutes and does not share them with
+// again. A collector remembers proposed ids for ten minutes and does not share them with
 // other collectors.
 package collector

@@ -27,9 +27,9 @@ import (
 
 const plainClick = `{"referral_code":"anna"}`
 
-// storedOnce checks that each acknowledged id is in the stream. If exact is true, each
+// requireStored checks that each acknowledged id is in the stream. If exact is true, each
 // must be there exactly once and no other id may be there.
-func storedOnce(t *testing.T, clicks []*edgev1.Click, acknowledged []string, exact bool) {
+func requireStored(t *testing.T, clicks []*edgev1.Click, acknowledged []string, exact bool) {
 	t.Helper()
 	times := map[string]int{}
 	for _, click := range clicks {
@@ -67,7 +67,7 @@ func TestConcurrentClicks_ShareBatchesAndAreStoredOnce(t *testing.T) {
 	}
 	close(start)
 	group.Wait()
-	storedOnce(t, e.stored(), ids, true)
+	requireStored(t, e.storedClicks(), ids, true)
 	if entries := e.client.XLen(t.Context(), clickstream.Key(0)).Val(); entries >= 100 {
 		t.Errorf("%d entries for 100 concurrent clicks: nothing was batched", entries)
 	}
@@ -127,7 +127,7 @@ func TestRedisKilledUnderLoad_LosesNoAcknowledgedClick(t *testing.T) {
 	if refused.Load() == 0 || afterRestart.Load() == 0 {
 		t.Fatalf("%d refused, %d after the restart", refused.Load(), afterRestart.Load())
 	}
-	storedOnce(t, e.stored(), acknowledged, false)
+	requireStored(t, e.storedClicks(), acknowledged, false)
 }
 
 // While the directory is empty, clicks are accepted without a lookup of their codes.
@@ -149,7 +149,7 @@ func TestLostDirectory_ClicksAreAccepted(t *testing.T) {
 			t.Errorf("%s is %v", field, value)
 		}
 	}
-	click := e.stored()[0]
+	click := e.storedClicks()[0]
 	if click.PublicKey != stranger.Reveal() || click.ReferralCode != "nina" || click.WorkspaceId != nil || click.Mode != edgev1.Mode_MODE_LIVE {
 		t.Errorf("%v", click)
 	}
@@ -187,19 +187,19 @@ func TestLostDirectory_ClicksAreAccepted(t *testing.T) {
 	}
 }
 
-// logs collects what a collector logs.
-type logs struct {
+// logBuffer collects what a collector logs.
+type logBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
 }
 
-func (l *logs) Write(line []byte) (int, error) {
+func (l *logBuffer) Write(line []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.Write(line)
 }
 
-func (l *logs) String() string {
+func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
@@ -223,7 +223,7 @@ func TestJournalUnusable_CollectorWorksWithRedis(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server, registry, log := redistest.Start(t), newRegistry(), &logs{}
+			server, registry, log := redistest.Start(t), newRegistry(), &logBuffer{}
 			e := newEdgeWith(t, server.URL, slog.New(slog.NewTextHandler(log, nil)), registry, func(cfg *Config) { cfg.JournalDir = folder(t) })
 			if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "the journal cannot be used") {
 				t.Errorf("logged %q", log)
@@ -288,7 +288,7 @@ func TestProposedIDs(t *testing.T) {
 			t.Errorf("%s off: %s", off, got.text)
 		}
 	}
-	before := len(e.stored())
+	before := len(e.storedClicks())
 	id = fresh()
 	var created atomic.Int64
 	var group sync.WaitGroup
@@ -304,8 +304,8 @@ func TestProposedIDs(t *testing.T) {
 		})
 	}
 	group.Wait()
-	if created.Load() != 1 || len(e.stored()) != before+1 {
-		t.Errorf("%d of 30 equal requests created, %d stored", created.Load(), len(e.stored())-before)
+	if created.Load() != 1 || len(e.storedClicks()) != before+1 {
+		t.Errorf("%d of 30 equal requests created, %d stored", created.Load(), len(e.storedClicks())-before)
 	}
 }
 

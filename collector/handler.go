@@ -23,7 +23,7 @@ const (
 	maxBody = 8 << 10
 )
 
-// Header values that all responses share. net/http never changes them.
+// Header values that many responses share. net/http does not change them.
 var (
 	anyOrigin      = []string{"*"}
 	exposedHeaders = []string{"Retry-After, RateLimit, RateLimit-Policy, X-Request-Id, " + httpedge.IgnoredFieldsHeader}
@@ -37,22 +37,22 @@ var (
 	preflightAge   = []string{"86400"}
 )
 
-// bodies holds buffers for request bodies, records and responses.
-var bodies = sync.Pool{New: func() any { b := make([]byte, maxBody+1); return &b }}
+// bufferPool holds buffers for request bodies, records and responses.
+var bufferPool = sync.Pool{New: func() any { b := make([]byte, maxBody+1); return &b }}
 
 func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h[httpedge.RequestIDHeader] = []string{httpedge.RequestID(r, c.newRequestID)}
-	// Short links get no CORS headers: browsers navigate to them, and scripts of other
-	// origins have no reason to read the response.
+	// Responses of short links have no CORS headers. Browsers navigate to short links,
+	// and scripts of other origins have no reason to read the responses.
 	isLink := strings.HasPrefix(r.URL.Path, linkPath)
 	if !isLink {
 		h["Access-Control-Allow-Origin"] = anyOrigin
 		h["Access-Control-Expose-Headers"] = exposedHeaders
 	}
 	if c.stopping.Load() {
-		// The client then opens a new connection, which the load balancer sends to
-		// another collector.
+		// The client must open a new connection for its next request. The load balancer
+		// sends that connection to another collector.
 		h["Connection"] = []string{"close"}
 	}
 	if !c.allowHTTP {
@@ -111,14 +111,15 @@ func (c *Collector) serveClicks(w http.ResponseWriter, r *http.Request) {
 
 // registerClick handles POST /v1/clicks. It makes these checks, in this order:
 //
-//  1. the capacity of the collector (503)
-//  2. the credential: an invalid one is a 401, or a 429 if the address is over its limit
-//  3. the rate limit of the key (429)
-//  4. the kind of credential (403)
-//  5. the origin (403)
-//  6. whether the body can be read (415, 413, 400)
-//  7. the fields of the body (400)
-//  8. the referral code (404)
+//  1. The collector has capacity for another click (otherwise 503).
+//  2. The credential is valid (otherwise 401, or 429 if the client's address has made too
+//     many requests with invalid credentials).
+//  3. The key is within its rate limit (otherwise 429).
+//  4. The credential is a public key (otherwise 403).
+//  5. The origin of the page is allowed (otherwise 403).
+//  6. The body can be read (otherwise 415, 413 or 400).
+//  7. The fields of the body are valid (otherwise 400).
+//  8. The referral code is active (otherwise 404).
 //
 // If the key is in the body, check 6 comes before checks 2 to 5, because the key is known
 // only after the body has been read.
@@ -137,13 +138,13 @@ func (c *Collector) registerClick(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	buffer := bodies.Get().(*[]byte)
-	defer bodies.Put(buffer)
+	buffer := bufferPool.Get().(*[]byte)
+	defer bufferPool.Put(buffer)
 	raw, refused := readBody(r, *buffer)
 	if refused != nil {
 		if refused == incompleteBody && r.ProtoMajor == 1 {
-			// The rest of this body is still to come, so the collector cannot find the
-			// start of the next request on this connection.
+			// The client may still send the rest of this body. The collector could not
+			// find the start of the next request on this connection.
 			h["Connection"] = []string{"close"}
 		}
 		if inHeader || c.enforceLimit(w, r, apiCaller{}, addr) {
@@ -179,9 +180,9 @@ func (c *Collector) registerClick(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// admit identifies the caller, counts the request and checks the origin. foreignOrigin
-// reports that the request comes from a page whose origin the workspace does not allow.
-// If ok is false, admit has already written an error response.
+// admit identifies the caller, counts the request for the rate limit and checks the
+// origin. foreignOrigin is true if the request comes from a page whose origin the
+// workspace does not allow. If ok is false, admit has already written an error response.
 func (c *Collector) admit(w http.ResponseWriter, r *http.Request, credential string, addr netip.Addr) (caller apiCaller, foreignOrigin, ok bool) {
 	caller = c.identify(r.Context(), credential)
 	if !c.enforceLimit(w, r, caller, addr) {
@@ -205,8 +206,9 @@ func (c *Collector) admit(w http.ResponseWriter, r *http.Request, credential str
 	return caller, foreignOrigin, true
 }
 
-// enforceLimit counts the request (see countRequest) and sets the RateLimit headers. If
-// the request is over the limit, it writes an error response and returns false.
+// enforceLimit counts the request for the rate limit (see countRequest) and sets the
+// RateLimit headers. If the request is over the limit, enforceLimit writes an error
+// response and returns false.
 func (c *Collector) enforceLimit(w http.ResponseWriter, r *http.Request, caller apiCaller, addr netip.Addr) bool {
 	result := c.countRequest(r.Context(), caller, addr)
 	result.SetHeaders(w.Header(), zoneTracking)
@@ -220,17 +222,17 @@ func (c *Collector) enforceLimit(w http.ResponseWriter, r *http.Request, caller 
 // referral code could not be looked up.
 func (c *Collector) storeClick(w http.ResponseWriter, r *http.Request, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, request *body, from visitor) {
 	now := c.now()
-	entry := &issuedClick{receivedAt: now}
+	issued := &issuedClick{receivedAt: now}
 	if request.proposed {
-		entry = c.proposals.claim(proposal{id: request.clickID, digest: caller.digest, code: request.code}, now)
+		issued = c.proposals.claim(proposal{id: request.clickID, digest: caller.digest, code: request.code}, now)
 	} else {
-		entry.id = affiliate.NewID[affiliate.Click](now)
+		issued.id = affiliate.NewID[affiliate.Click](now)
 	}
-	repeated, err := entry.write(func() (*batch, error) {
-		scratch := bodies.Get().(*[]byte)
-		defer bodies.Put(scratch)
-		click := c.record((*scratch)[:0], entry.id, entry.receivedAt, caller, codeEntry, request, from)
-		return c.batches.add(clickstream.Shard(entry.id, c.shards), frame(click[len(click):], click))
+	repeated, err := issued.write(func() (*batch, error) {
+		scratch := bufferPool.Get().(*[]byte)
+		defer bufferPool.Put(scratch)
+		click := c.record((*scratch)[:0], issued.id, issued.receivedAt, caller, codeEntry, request, from)
+		return c.batches.add(clickstream.Shard(issued.id, c.shards), frame(click[len(click):], click))
 	})
 	if err != nil {
 		c.logSinkError(err)
@@ -247,14 +249,14 @@ func (c *Collector) storeClick(w http.ResponseWriter, r *http.Request, caller ap
 			c.metrics.unresolved.Inc()
 		}
 	}
-	buffer := bodies.Get().(*[]byte)
-	defer bodies.Put(buffer)
-	text := appendResponse((*buffer)[:0], entry, caller.key.Mode, codeEntry, repeated, now)
+	buffer := bufferPool.Get().(*[]byte)
+	defer bufferPool.Put(buffer)
+	text := appendResponse((*buffer)[:0], issued, caller.key.Mode, codeEntry, repeated, now)
 	h := w.Header()
 	h["Content-Type"] = jsonType
 	h["Cache-Control"] = noStore
 	h["X-Content-Type-Options"] = nosniff
-	setCookie(h, r, entry.id, codeEntry, request.consent)
+	setCookie(h, r, issued.id, codeEntry, request.consent)
 	w.WriteHeader(status)
 	_, _ = w.Write(text)
 }
@@ -278,8 +280,8 @@ var (
 	}
 )
 
-// readBody reads the body into buffer, which is one byte longer than the limit. It does
-// not read a body whose headers already show that it will be refused.
+// readBody reads the body into buffer, which is one byte longer than the limit. If the
+// headers are enough to refuse the body, readBody does not read it.
 func readBody(r *http.Request, buffer []byte) ([]byte, *refusal) {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
 		return nil, encodedBody

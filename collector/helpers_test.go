@@ -6,6 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-func nilLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func discardLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func newRegistry() *prometheus.Registry { return prometheus.NewRegistry() }

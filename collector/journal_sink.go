@@ -24,8 +24,8 @@ const (
 	drainRestRatio = 3
 	// maxDrainRest bounds each of these pauses.
 	maxDrainRest = time.Second
-	// streamTimeout bounds the write of a batch to the stream. After that the batch goes
-	// to the journal.
+	// streamTimeout bounds the write of a batch to the stream. If the write takes longer,
+	// the batch is written to the journal.
 	streamTimeout = time.Second
 	// finalDrainTimeout bounds the replay at the end of the shutdown.
 	finalDrainTimeout = 3 * time.Second
@@ -35,8 +35,8 @@ var errStreamUnavailable = errors.New("the stream is not available")
 
 // journalSink is the Sink of a collector with a journal. It writes each batch to the
 // stream. If that fails, it writes the batch to the journal and replays it to the stream
-// when the stream is available again. The stream may have stored a batch although the
-// write failed. Its clicks are then in the stream twice, with the same ids.
+// when the stream is available again. If the stream stored the batch although the write
+// failed, the clicks of the batch are in the stream twice, with the same ids.
 type journalSink struct {
 	stream Sink
 	// missingDependency returns the name of a dependency that the stream needs and cannot
@@ -54,8 +54,8 @@ type journalSink struct {
 func (s *journalSink) Append(ctx context.Context, shard int, batch []byte, n int) error {
 	err := errStreamUnavailable
 	if !s.unavailable[shard].Load() {
-		stream, cancel := context.WithTimeout(ctx, streamTimeout)
-		err = s.stream.Append(stream, shard, batch, n)
+		streamCtx, cancel := context.WithTimeout(ctx, streamTimeout)
+		err = s.stream.Append(streamCtx, shard, batch, n)
 		cancel()
 		if err == nil {
 			return nil
@@ -83,18 +83,19 @@ func (s *journalSink) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		pause = drainInterval
-		// A broken journal checks its disk here, so that no request has to wait for it.
+		// Let a broken journal check its disk here, so that no request has to wait for
+		// the check.
 		_ = s.journal.Recover()
-		// Check the stream before the drain, because each failed drain leaves another
-		// segment.
-		waiting := s.journal.Stats().Segments > 0
-		if !waiting && !s.anyUnavailable() || s.missingDependency(ctx) != "" {
+		// Check the stream before the drain, because each failed drain ends a segment of
+		// the journal and so creates one more file.
+		hasSegments := s.journal.Stats().Segments > 0
+		if !hasSegments && !s.anyUnavailable() || s.missingDependency(ctx) != "" {
 			continue
 		}
 		for shard := range s.unavailable {
 			s.unavailable[shard].Store(false)
 		}
-		if !waiting {
+		if !hasSegments {
 			continue
 		}
 		err := s.journal.Drain(ctx, s.replayAndRest)
@@ -145,8 +146,8 @@ func (s *journalSink) replayRecord(ctx context.Context, batch []byte, n int) err
 		if part.n == 0 {
 			continue
 		}
-		flush, cancel := context.WithTimeout(ctx, flushTimeout)
-		err := s.stream.Append(flush, shard, part.clicks, part.n)
+		flushCtx, cancel := context.WithTimeout(ctx, flushTimeout)
+		err := s.stream.Append(flushCtx, shard, part.clicks, part.n)
 		cancel()
 		if err != nil {
 			return err
@@ -177,8 +178,8 @@ type shardPart struct {
 	n      int
 }
 
-// split divides a batch by the shards of its clicks. Data that cannot be read as clicks
-// goes to the first shard, where ingestion turns it into dead letters.
+// split divides a batch by the shards of its clicks. It puts data that cannot be read as
+// clicks into the first shard. The core stores such data as a dead letter.
 func (s *journalSink) split(batch []byte, n int) []shardPart {
 	shards := len(s.unavailable)
 	if shards == 1 {

@@ -27,8 +27,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// until waits until a condition is true.
-func until(t *testing.T, condition string, holds func() bool) {
+// waitFor waits until a condition is true.
+func waitFor(t *testing.T, condition string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -74,11 +74,11 @@ func (e *edge) requireAllStored(t *testing.T, stop func() (acknowledged []string
 	if len(others) > 0 {
 		t.Errorf("refused: %v", others)
 	}
-	until(t, "the journal's end", func() bool { return e.journaled() == 0 })
-	storedOnce(t, e.stored(), acknowledged, false)
+	waitFor(t, "the journal's end", func() bool { return e.journaledClicks() == 0 })
+	requireStored(t, e.storedClicks(), acknowledged, false)
 }
 
-func (e *edge) journaled() int64 { return e.collector.journalSink.journal.Stats().Clicks }
+func (e *edge) journaledClicks() int64 { return e.collector.journalSink.journal.Stats().Clicks }
 
 // runBackground runs the background functions that Run starts.
 func (e *edge) runBackground() {
@@ -97,9 +97,9 @@ func TestJournal_RedisKilledRefusesNoClick(t *testing.T) {
 	e := newEdge(t, server.URL, func(cfg *Config) { cfg.LimitTracking, cfg.JournalDir = 1_000_000, t.TempDir() })
 	e.runBackground()
 	stop := e.load(8)
-	until(t, "clicks in the stream", func() bool { return len(e.stored()) > 50 })
+	waitFor(t, "clicks in the stream", func() bool { return len(e.storedClicks()) > 50 })
 	server.Kill9()
-	until(t, "clicks in the journal", func() bool { return e.journaled() > 50 })
+	waitFor(t, "clicks in the journal", func() bool { return e.journaledClicks() > 50 })
 	if got := e.send("GET", "/v1/health/ready", ""); got.status != 200 {
 		t.Errorf("ready without Redis and with a journal: %d %s", got.status, got.text)
 	}
@@ -107,7 +107,7 @@ func TestJournal_RedisKilledRefusesNoClick(t *testing.T) {
 		t.Errorf("sink without Redis: %d %s", got.status, got.text)
 	}
 	server.Restart()
-	until(t, "the stream's return", func() bool { return e.send("GET", "/v1/health/sink", "").status == 200 })
+	waitFor(t, "the stream's return", func() bool { return e.send("GET", "/v1/health/sink", "").status == 200 })
 	e.requireAllStored(t, stop)
 }
 
@@ -120,9 +120,9 @@ func TestJournal_HangingRedisDelaysOnlyFirstClicks(t *testing.T) {
 	e.runBackground()
 	server.Pause()
 	stop := e.load(16)
-	until(t, "a thousand clicks in the journal", func() bool { return e.journaled() > 1000 })
+	waitFor(t, "a thousand clicks in the journal", func() bool { return e.journaledClicks() > 1000 })
 	server.Resume()
-	until(t, "the journal's end", func() bool { return e.journaled() == 0 && e.collector.SinkNotReady(t.Context()) == "" })
+	waitFor(t, "the journal's end", func() bool { return e.journaledClicks() == 0 && e.collector.SinkNotReady(t.Context()) == "" })
 	e.requireAllStored(t, stop)
 }
 
@@ -176,7 +176,7 @@ func TestJournal_IsReplayedAfterStart(t *testing.T) {
 	received := time.Now()
 	check(t, first.collector.Shutdown(t.Context()))
 	first.collector.journalSink.finalDrain(t.Context())
-	if n := first.journaled(); n != 20 {
+	if n := first.journaledClicks(); n != 20 {
 		t.Fatalf("%d clicks stay in the journal", n)
 	}
 	check(t, first.collector.journalSink.journal.Close())
@@ -184,11 +184,11 @@ func TestJournal_IsReplayedAfterStart(t *testing.T) {
 	server.Restart()
 
 	second := newEdge(t, server.URL, func(cfg *Config) { cfg.JournalDir, cfg.Shards = dir, 4 })
-	if n := second.journaled(); n != 20 {
+	if n := second.journaledClicks(); n != 20 {
 		t.Errorf("%d clicks after the start", n)
 	}
 	second.runBackground()
-	until(t, "the journal's end", func() bool { return second.journaled() == 0 })
+	waitFor(t, "the journal's end", func() bool { return second.journaledClicks() == 0 })
 	found := 0
 	for shard := range 4 {
 		for _, message := range second.client.XRange(t.Context(), clickstream.Key(shard), "-", "+").Val() {
@@ -224,14 +224,14 @@ func TestShutdown_ReplaysJournal(t *testing.T) {
 		t.Fatalf("%d %s", got.status, got.text)
 	}
 	server.Restart()
-	until(t, "the stream's return", func() bool { return e.collector.SinkNotReady(t.Context()) == "" })
+	waitFor(t, "the stream's return", func() bool { return e.collector.SinkNotReady(t.Context()) == "" })
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	check(t, e.collector.Shutdown(t.Context()))
 	e.collector.journalSink.run(ctx) // Run's background has ended
 	e.collector.journalSink.finalDrain(t.Context())
-	if e.journaled() != 0 || len(e.stored()) != 1 {
-		t.Errorf("%d clicks in the journal, %d in the stream", e.journaled(), len(e.stored()))
+	if e.journaledClicks() != 0 || len(e.storedClicks()) != 1 {
+		t.Errorf("%d clicks in the journal, %d in the stream", e.journaledClicks(), len(e.storedClicks()))
 	}
 }
 
@@ -243,8 +243,8 @@ func (s *failingSink) Append(context.Context, int, []byte, int) error {
 	return errors.New("nobody is there")
 }
 
-// withSink returns a collector that writes to the given sink.
-func withSink(t *testing.T, sink Sink, disk *journal.Journal) *edge {
+// newEdgeWithSink returns a collector that writes to the given sink.
+func newEdgeWithSink(t *testing.T, sink Sink, disk *journal.Journal) *edge {
 	t.Helper()
 	e := newEdge(t, redistest.New(t))
 	c := e.collector
@@ -272,9 +272,9 @@ func TestJournal_FullRefusesRequestsBeforeReading(t *testing.T) {
 	check(t, err)
 	t.Cleanup(func() { _ = disk.Close() })
 	sink := &failingSink{}
-	e := withSink(t, sink, disk)
+	e := newEdgeWithSink(t, sink, disk)
 	var taken int
-	until(t, "a full journal", func() bool {
+	waitFor(t, "a full journal", func() bool {
 		got := e.click(plainClick)
 		if got.status == http.StatusCreated {
 			taken++
@@ -287,7 +287,7 @@ func TestJournal_FullRefusesRequestsBeforeReading(t *testing.T) {
 	if missing := e.collector.NotReady(t.Context()); missing != "redis" {
 		t.Errorf("ready with a full journal: %q", missing)
 	}
-	until(t, "refusals in a row", func() bool { e.click(plainClick); return e.collector.batches.full() })
+	waitFor(t, "refusals in a row", func() bool { e.click(plainClick); return e.collector.batches.full() })
 	tried := e.collector.batches.queues[0].failures.Load()
 	r := httptest.NewRequest(http.MethodPost, "/v1/clicks", unreadableBody{t})
 	r.Header.Set("X-Public-Key", e.key.Reveal())
@@ -302,7 +302,7 @@ func TestJournal_FullRefusesRequestsBeforeReading(t *testing.T) {
 	}
 	// After refusalPeriod, requests are accepted again to find out whether the disk
 	// works.
-	until(t, "another try", func() bool { e.click(plainClick); return e.collector.batches.queues[0].failures.Load() > tried })
+	waitFor(t, "another try", func() bool { e.click(plainClick); return e.collector.batches.queues[0].failures.Load() > tried })
 }
 
 // A journal with a failed disk refuses clicks. When the disk works again, the journal
@@ -312,7 +312,7 @@ func TestJournal_RecoversWithDisk(t *testing.T) {
 	disk, err := journal.Open(journal.Config{Dir: dir})
 	check(t, err)
 	t.Cleanup(func() { _ = disk.Close() })
-	e := withSink(t, &failingSink{}, disk)
+	e := newEdgeWithSink(t, &failingSink{}, disk)
 	e.runBackground()
 	check(t, os.RemoveAll(dir))
 	if got := e.click(plainClick); got.status != http.StatusServiceUnavailable {
@@ -322,7 +322,7 @@ func TestJournal_RecoversWithDisk(t *testing.T) {
 		t.Errorf("ready without a disk: %q", missing)
 	}
 	check(t, os.Mkdir(dir, 0o700))
-	until(t, "a whole journal", func() bool { return e.collector.NotReady(t.Context()) == "" })
+	waitFor(t, "a whole journal", func() bool { return e.collector.NotReady(t.Context()) == "" })
 	if got := e.click(plainClick); got.status != http.StatusCreated {
 		t.Errorf("with a disk again: %d %s", got.status, got.text)
 	}
@@ -410,14 +410,14 @@ func TestShutdown_BreaksNoConnection(t *testing.T) {
 			}
 		})
 	}
-	until(t, "answers", func() bool { return answered.Load() > 200 })
+	waitFor(t, "answers", func() bool { return answered.Load() > 200 })
 	stop()
 	group.Wait()
 	check(t, <-ended)
 	if closed.Load() != 16 {
 		t.Errorf("%d of 16 clients got Connection: close", closed.Load())
 	}
-	if stored := int64(len(e.stored())); stored != answered.Load() {
+	if stored := int64(len(e.storedClicks())); stored != answered.Load() {
 		t.Errorf("%d answered, %d stored", answered.Load(), stored)
 	}
 }

@@ -72,7 +72,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 }
 
 // watch registers the gauges of the queue and of the journal. j is nil if there is no
-// journal. broken means that the journal could not be opened.
+// journal. broken is true if the journal could not be opened.
 func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.Journal, broken bool, now func() time.Time) {
 	gauge := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tributary_collector_" + name, Help: help}, value))
@@ -109,17 +109,18 @@ func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.J
 	gauge("journal_damaged_records", "Damaged records skipped since the start. Any value above 0 needs an alert.", func() float64 { return float64(j.Stats().Skipped) })
 }
 
-// flushed records the result of writing one batch.
-func (m *metrics) flushed(clicks int, took time.Duration, err error) {
+// flushed updates the metrics after the write of one batch.
+func (m *metrics) flushed(clicks int, duration time.Duration, err error) {
 	m.batchClicks.Observe(float64(clicks))
 	if err != nil {
 		m.failedBatches.Inc()
 		return
 	}
-	m.timeToDurable.Observe(took.Seconds())
+	m.timeToDurable.Observe(duration.Seconds())
 }
 
 func (m *metrics) reject(reason affiliate.Reason) { m.rejected.WithLabelValues(string(reason)).Inc() }
 
-// fallback counts a request that was counted without Redis; see ratelimit.Options.
+// fallback updates the metric of requests that the rate limiter counted without Redis. It
+// is the callback of ratelimit.Options.
 func (m *metrics) fallback(zone string) { m.fallbacks.WithLabelValues(zone).Inc() }

@@ -48,15 +48,15 @@ func TestOrigin_AllowedAndForeign(t *testing.T) {
 			}
 			got := e.click(plainClick, headers...)
 			if c.foreign && c.enforce {
-				if got.status != 403 || got.body["code"] != "ORIGIN_NOT_ALLOWED" || got.header.Get("Access-Control-Allow-Origin") != "*" || len(e.stored()) != 0 {
-					t.Errorf("%d %s, %d stored", got.status, got.text, len(e.stored()))
+				if got.status != 403 || got.body["code"] != "ORIGIN_NOT_ALLOWED" || got.header.Get("Access-Control-Allow-Origin") != "*" || len(e.storedClicks()) != 0 {
+					t.Errorf("%d %s, %d stored", got.status, got.text, len(e.storedClicks()))
 				}
 				return
 			}
 			if got.status != 201 {
 				t.Fatalf("%d %s", got.status, got.text)
 			}
-			if click := e.stored()[0]; click.ForeignOrigin != c.foreign {
+			if click := e.storedClicks()[0]; click.ForeignOrigin != c.foreign {
 				t.Errorf("foreign: %v", click.ForeignOrigin)
 			}
 		})
@@ -101,7 +101,7 @@ func TestOrigin_OrderOfChecks(t *testing.T) {
 func TestOrigin_IsNotCheckedWithoutDirectory(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	check(t, e.client.FlushDB(t.Context()).Err())
-	if got := e.click(plainClick, "Origin", "https://evil.example"); got.status != 201 || e.stored()[0].ForeignOrigin {
+	if got := e.click(plainClick, "Origin", "https://evil.example"); got.status != 201 || e.storedClicks()[0].ForeignOrigin {
 		t.Errorf("%d %s", got.status, got.text)
 	}
 }

@@ -2,9 +2,10 @@ package collector
 
 import "strings"
 
-// paidPlatform returns the ad platform whose click id is in a query, or "". If there are
-// several, it returns the first. It checks only that the parameter is present. The value
-// is neither stored nor logged. It ignores fbclid, because Facebook adds it to every
+// paidPlatform returns the ad platform that added the parameter with its click id to a
+// query. It returns "" if there is no such parameter, and the first platform if there are
+// several. It checks only whether the parameter is present. The value is neither stored
+// nor logged. The parameter fbclid does not count, because Facebook adds it to every
 // shared link.
 func paidPlatform(query string) string {
 	for query != "" {
@@ -25,7 +26,8 @@ func queryOf(url string) string {
 	return query
 }
 
-// adPlatform returns the platform whose click ids come in a parameter of this name.
+// adPlatform returns the ad platform that uses a parameter of this name for its click
+// ids, or "".
 func adPlatform(name string) string {
 	switch name {
 	case "gclid", "gbraid", "wbraid", "dclid":

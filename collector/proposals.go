@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// proposalLifetime is how long the collector stores a proposed id. A request that is
-	// repeated within this time is the same click.
+	// proposalLifetime is how long the collector stores a proposed id. If a request is
+	// repeated within this time, both requests count as one click.
 	proposalLifetime = 10 * time.Minute
 	// maxProposals is the maximum number of stored proposals. Each takes about 400 bytes.
 	maxProposals = 100_000
@@ -29,9 +29,10 @@ type proposal struct {
 	code   string
 }
 
-// issuedClick is the click that was created for a proposal. It is stored even if its
-// write failed. If the client then repeats its request, it gets the same id. The click is
-// therefore counted once even if the first write succeeded without a response from Redis.
+// issuedClick is the click that was created for a proposal. The proposal cache keeps it
+// even if the click could not be written, so that the client gets the same id when it
+// repeats its request. The click is therefore counted once, even if Redis stored the
+// first write but its response was lost.
 type issuedClick struct {
 	id         affiliate.ClickID
 	receivedAt time.Time
@@ -42,9 +43,9 @@ type issuedClick struct {
 }
 
 // write makes the click durable. When several requests have the same proposal, the first
-// one adds the click to a batch with add, and the others wait for that batch. If the
-// batch fails, one of the waiting requests tries again. repeated is true for a request
-// that found the click already durable, or waited for another request's batch.
+// request calls add, which adds the click to a batch, and the other requests wait for
+// that batch. If the batch fails, one of the waiting requests calls add again. repeated
+// is true if the batch of another request made the click durable.
 func (i *issuedClick) write(add func() (*batch, error)) (repeated bool, err error) {
 	for {
 		i.mu.Lock()

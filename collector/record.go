@@ -16,10 +16,10 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// fieldBatchClicks is the number of ClickBatch.clicks.
+// fieldBatchClicks is the field number of edge.v1.ClickBatch.clicks.
 const fieldBatchClicks protowire.Number = 1
 
-// The numbers of the fields of edge.v1.Click.
+// Field numbers of edge.v1.Click.
 const (
 	clickID protowire.Number = 1 + iota
 	clickMode
@@ -73,12 +73,13 @@ type visitor struct {
 }
 
 // record appends the record of a click, a marshalled edge.v1.Click. If the visitor denied
-// consent, the record contains no data that could identify the visitor. It then has
-// nothing that is derived from the address, not even the country. From the agent and the
-// screen it has only the kind of device and the bot reason.
+// consent, the record contains no data that could identify the visitor. In that case it
+// contains nothing that is derived from the address, not even the country. Of the user
+// agent and the screen size, it contains only the kind of device and the bot reason.
 //
-// record does not use proto.Marshal, because the reflection of proto.Marshal takes longer
-// than the rest of the record. It writes the fields in the order of proto.Marshal.
+// record does not use proto.Marshal, because its reflection would take longer than
+// everything else that record does. It writes the fields in the same order as
+// proto.Marshal.
 func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, b *body, from visitor) []byte {
 	keepPersonal := b.consent != affiliate.ConsentDenied
 	agent, month := c.agents.parse(from.agent), c.hashes.month(at)
@@ -134,9 +135,9 @@ func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, calle
 	}
 	device, os := agent.deviceOn(b.text[fieldScreen])
 	if keepPersonal {
-		at := c.countries.place(from.addr)
-		dst = appendBytes(dst, clickCountry, at.country)
-		dst = appendBytes(dst, clickRegion, at.region)
+		found := c.countries.lookup(from.addr)
+		dst = appendBytes(dst, clickCountry, found.country)
+		dst = appendBytes(dst, clickRegion, found.region)
 	}
 	dst = appendBytes(dst, clickDevice, device)
 	if keepPersonal {
@@ -146,7 +147,7 @@ func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, calle
 	return appendBytes(dst, clickPaidPlatform, from.paidPlatform)
 }
 
-// appendBytes appends a field of bytes or text. It omits an empty one.
+// appendBytes appends a field of bytes or text. It appends nothing if value is empty.
 func appendBytes[T string | []byte](dst []byte, field protowire.Number, value T) []byte {
 	if len(value) == 0 {
 		return dst
@@ -156,7 +157,7 @@ func appendBytes[T string | []byte](dst []byte, field protowire.Number, value T)
 	return append(dst, value...)
 }
 
-// appendNumber appends an integer or an enum. It omits zero.
+// appendNumber appends an integer or an enum. It appends nothing if value is zero.
 func appendNumber(dst []byte, field protowire.Number, value int64) []byte {
 	if value == 0 {
 		return dst
@@ -193,11 +194,11 @@ type hasher struct {
 
 // monthHasher computes the hashes of one month.
 type monthHasher struct {
-	number int // since year 0
+	number int // months since year 0
 	macs   sync.Pool
 }
 
-// mac is an HMAC with its buffers.
+// mac is an HMAC with buffers for its input and its result.
 type mac struct {
 	hash.Hash
 	text []byte

@@ -23,7 +23,7 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
 	c := &Collector{
 		hashes: &hasher{key: []byte("deployment")}, agents: newAgentCache(),
-		countries: countriesOf(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")}),
+		countries: countriesWith(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")}),
 	}
 	hashed := func(month, kind, what string) []byte {
 		sum := func(key []byte, text string) []byte {

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// linkPath is the path of a short link, before its key.
+	// linkPath is the part of a short link's path before its key.
 	linkPath = "/r/"
 	// linkKeyLength is the length of a key.
 	linkKeyLength = 10
 )
 
-// Outcomes of a followed link, as labels of the metric. With each of them the visitor
-// reaches the link's target.
+// Outcomes of a redirect, as values of the label in the metric of redirects. With every
+// outcome the visitor is redirected to the target of the link.
 const (
 	redirectRecorded = "recorded"
 	// redirectUncounted is the outcome of HEAD requests and prefetches, which are not
@@ -53,9 +53,9 @@ const (
 		"<body><h1>Too many links</h1><p>Too many links that do not exist were opened from here. Please try again in a minute.</p></body></html>\n"
 )
 
-// serveLink redirects a visitor and registers the click. A visitor with a known link is
-// always redirected: if the click cannot be registered, the target has no click id, and
-// the script on the target page registers one.
+// serveLink redirects a visitor and registers the click. If the link is known, the
+// visitor is redirected even if the click cannot be registered. The target URL then has
+// no click id, and the script on the target page registers a click instead.
 func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header()["Allow"] = allowLink
@@ -74,7 +74,8 @@ func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 		c.writeLinkPage(w, r, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, unavailableLinkPage)
 		return
 	case state == directory.Absent || !entry.Active:
-		// A guessed key counts under the address, like other requests without a key.
+		// Limit how many link keys a client can try. The request has no public key, so it
+		// counts towards the limit of the client's address.
 		if limit := c.countRequest(r.Context(), apiCaller{}, httpedge.ClientAddr(r, c.trusted)); !limit.Allowed {
 			limit.SetHeaders(w.Header(), zoneTracking)
 			c.writeLinkPage(w, r, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, limitedLinkPage)
@@ -100,10 +101,11 @@ func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusFound)
 }
 
-// recordVisit makes the click of a visitor durable and returns its id and outcome.
+// recordVisit makes the click of a visitor durable. It returns the click id and the
+// outcome of the redirect.
 func (c *Collector) recordVisit(r *http.Request, link *edgev1.LinkEntry, params linkParams, target string) (affiliate.ClickID, string) {
 	addr := httpedge.ClientAddr(r, c.trusted)
-	// There is no public key, so the request counts under the address.
+	// There is no public key, so the request counts towards the limit of the address.
 	if !c.countRequest(r.Context(), apiCaller{}, addr).Allowed {
 		return affiliate.ClickID{}, redirectLimited
 	}
@@ -115,8 +117,8 @@ func (c *Collector) recordVisit(r *http.Request, link *edgev1.LinkEntry, params 
 	return id, redirectRecorded
 }
 
-// writeLinkClick writes the record that the script would write on the target page, with
-// the values that a redirect has.
+// writeLinkClick writes a click record like the one that the script on the target page
+// would cause. It omits the values that only the script can determine.
 func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev1.LinkEntry, params linkParams, target string) (affiliate.ClickID, error) {
 	now := c.now()
 	id := affiliate.NewID[affiliate.Click](now)
@@ -141,18 +143,20 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 		b.referrer = referrer
 	}
 	linkDefaults := linkParams{link.SubId, link.UtmSource, link.UtmMedium, link.UtmCampaign, link.UtmTerm, link.UtmContent}
-	// The destination's own parameters count if neither visitor nor link has them.
-	destinationQuery := queryOf(target)
-	destination := readLinkParams(destinationQuery)
-	for n, p := range linkParamNames {
-		b.text[p.field] = cmp.Or(params[n], linkDefaults[n], destination[n])
+	// A parameter of the target URL is used if neither the visitor's URL nor the link
+	// sets the parameter.
+	targetQuery := queryOf(target)
+	targetParams := readLinkParams(targetQuery)
+	for i, p := range linkParamNames {
+		b.text[p.field] = cmp.Or(params[i], linkDefaults[i], targetParams[i])
 	}
-	scratch := bodies.Get().(*[]byte)
-	defer bodies.Put(scratch)
+	scratch := bufferPool.Get().(*[]byte)
+	defer bufferPool.Put(scratch)
 	click := c.record((*scratch)[:0], id, now, caller, codeEntry, b, visitor{
 		addr: addr, agent: r.UserAgent(),
-		// An ad may lead to the link or to the target.
-		paidPlatform: cmp.Or(paidPlatform(r.URL.RawQuery), paidPlatform(destinationQuery)),
+		// The ad platform may have added its parameter to the visitor's URL or to the
+		// target URL.
+		paidPlatform: cmp.Or(paidPlatform(r.URL.RawQuery), paidPlatform(targetQuery)),
 	})
 	written, err := c.batches.add(clickstream.Shard(id, c.shards), frame(click[len(click):], click))
 	if err != nil {
@@ -161,7 +165,7 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 	return id, written.wait()
 }
 
-// writeLinkPage writes a page for a visitor whose link has no target.
+// writeLinkPage writes an error page for a visitor who cannot be redirected.
 func (c *Collector) writeLinkPage(w http.ResponseWriter, r *http.Request, status int, reason affiliate.Reason, page string) {
 	c.metrics.reject(reason)
 	h := w.Header()
@@ -202,8 +206,9 @@ func prefetch(h http.Header) bool {
 	return false
 }
 
-// linkParamNames are the query parameters that a link, its visitor and its destination
-// may set, with their fields of the record.
+// linkParamNames lists the query parameters that are copied to the click record. The
+// visitor's URL, the link and the target URL may set them. field is an index of
+// body.text.
 var linkParamNames = [...]struct {
 	name  string
 	field int
@@ -216,30 +221,31 @@ var linkParamNames = [...]struct {
 	{"utm_content", fieldUTMContent},
 }
 
-// linkParams contains the values of linkParamNames. An empty value means that the
-// parameter is absent.
+// linkParams contains the values of the parameters in linkParamNames, in the same order.
+// An empty value means that the parameter is absent.
 type linkParams [len(linkParamNames)]string
 
-// readLinkParams returns the parameters of a query that a record can store. If a
-// parameter is repeated, it returns the first value. It ignores the rest of the query.
+// readLinkParams returns the values of the parameters in a query. It ignores values that
+// are blank or cannot be stored. If a parameter is repeated, it returns the first value.
 func readLinkParams(query string) linkParams {
 	var found linkParams
 	for part := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(part, "=")
-		for n, p := range linkParamNames {
-			if found[n] != "" || !unescapesTo(name, p.name) {
+		for i, p := range linkParamNames {
+			if found[i] != "" || !unescapesTo(name, p.name) {
 				continue
 			}
 			if value, err := url.QueryUnescape(value); err == nil && !blank(value) && storable(value) {
-				found[n] = value
+				found[i] = value
 			}
 		}
 	}
 	return found
 }
 
+// unescapesTo reports whether escaped is an escaped form of name.
 func unescapesTo(escaped, name string) bool {
-	// Only percent signs make an escaped name longer.
+	// An escaped byte (%XX) has three characters.
 	if len(escaped) < len(name) || len(escaped) > 3*len(name) {
 		return false
 	}
@@ -248,13 +254,13 @@ func unescapesTo(escaped, name string) bool {
 }
 
 func (p linkParams) params() []affiliate.Param {
-	var set []affiliate.Param
-	for n, value := range p {
+	var params []affiliate.Param
+	for i, value := range p {
 		if value != "" {
-			set = append(set, affiliate.Param{Name: linkParamNames[n].name, Value: value})
+			params = append(params, affiliate.Param{Name: linkParamNames[i].name, Value: value})
 		}
 	}
-	return set
+	return params
 }
 
 // storable reports whether text can be stored in a record.
@@ -262,8 +268,8 @@ func storable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) && utf8.RuneCountInString(text) <= maxText
 }
 
-// visibleASCII escapes all bytes that are not visible ASCII. A header must not contain
-// control characters, and clients decode other bytes differently.
+// visibleASCII percent-encodes all bytes that are not visible ASCII. A header must not
+// contain control characters, and clients differ in how they decode non-ASCII bytes.
 func visibleASCII(target string) string {
 	const hex = "0123456789ABCDEF"
 	plain := true

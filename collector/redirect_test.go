@@ -60,8 +60,8 @@ type linkResponse struct {
 	body   string
 }
 
-// follow sends the request of a visitor.
-func (e *edge) follow(method, path string, headers ...string) linkResponse {
+// followLink sends the request of a visitor.
+func (e *edge) followLink(method, path string, headers ...string) linkResponse {
 	e.t.Helper()
 	r := httptest.NewRequestWithContext(context.Background(), method, path, nil)
 	r.RemoteAddr = "203.0.113.9:4711"
@@ -77,8 +77,8 @@ func (e *edge) follow(method, path string, headers ...string) linkResponse {
 	return linkResponse{w.Code, w.Header(), w.Body.String()}
 }
 
-// location splits the Location of a redirect into the target and the click id.
-func location(t *testing.T, answer linkResponse) (rest, click string) {
+// splitLocation splits the Location of a redirect into the target and the click id.
+func splitLocation(t *testing.T, answer linkResponse) (rest, click string) {
 	t.Helper()
 	u, err := url.Parse(answer.header.Get("Location"))
 	check(t, err)
@@ -127,15 +127,15 @@ func TestLink_ResponsesByRequest(t *testing.T) {
 			if method == "" {
 				method = http.MethodGet
 			}
-			before := len(e.stored())
-			got := e.follow(method, c.path, c.headers...)
+			before := len(e.storedClicks())
+			got := e.followLink(method, c.path, c.headers...)
 			if got.status != c.status || got.header.Get("X-Request-Id") == "" || got.header.Get("Cache-Control") != "no-store" ||
 				got.header.Get("Access-Control-Allow-Origin") != "" {
 				t.Fatalf("%d %v", got.status, got.header)
 			}
 			switch c.status {
 			case 302:
-				rest, click := location(t, got)
+				rest, click := splitLocation(t, got)
 				if rest != c.target || (click != "") != c.counted || len(got.body) > 0 {
 					t.Errorf("Location %s, body %q", got.header.Get("Location"), got.body)
 				}
@@ -150,7 +150,7 @@ func TestLink_ResponsesByRequest(t *testing.T) {
 					t.Errorf("Allow %q", got.header.Get("Allow"))
 				}
 			}
-			if n := len(e.stored()) - before; n != 0 && !c.counted || n != 1 && c.counted {
+			if n := len(e.storedClicks()) - before; n != 0 && !c.counted || n != 1 && c.counted {
 				t.Errorf("%d clicks", n)
 			}
 		})
@@ -173,14 +173,14 @@ func TestLink_RecordEqualsScriptRecord(t *testing.T) {
 	check(t, e.writer.PutReferralCode(t.Context(), e.version, e.scope(), "anna", &edgev1.ReferralCodeEntry{
 		ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], LinkId: e.workspace.UUID[:], Active: true, AttributionWindowDays: 30,
 	}))
-	answer := e.follow("GET", "/r/"+annasKey+"?utm_campaign=spring+sale&utm_source=&gclid=x",
+	answer := e.followLink("GET", "/r/"+annasKey+"?utm_campaign=spring+sale&utm_source=&gclid=x",
 		"User-Agent", agent, "Referer", "https://News.Example:8443/secret?q")
-	_, id := location(t, answer)
+	_, id := splitLocation(t, answer)
 	if got := e.click(`{"referral_code":"anna","url":"https://shop.example/p/ü?gclid=x","referrer":"https://news.example/","sub_id":"s1",
 		"utm":{"source":"mail","campaign":"spring sale"}}`, "User-Agent", agent); got.status != 201 {
 		t.Fatal(got.text)
 	}
-	clicks := e.stored()
+	clicks := e.storedClicks()
 	if len(clicks) != 2 {
 		t.Fatalf("%d clicks", len(clicks))
 	}
@@ -227,8 +227,8 @@ func TestLink_QueryOfVisitor(t *testing.T) {
 		{"semicolons", "sub_id=a;utm_source=b", "a;utm_source=b", "mail", "", []string{"sub_id=a%3Butm_source%3Db"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := e.follow("GET", "/r/"+annasKey+"?"+c.query)
-			target, id := location(t, got)
+			got := e.followLink("GET", "/r/"+annasKey+"?"+c.query)
+			target, id := splitLocation(t, got)
 			u, err := url.Parse(target)
 			check(t, err)
 			query := u.Query()
@@ -250,7 +250,7 @@ func TestLink_QueryOfVisitor(t *testing.T) {
 					t.Errorf("no %s in %s", part, target)
 				}
 			}
-			clicks := e.stored()
+			clicks := e.storedClicks()
 			click := clicks[len(clicks)-1]
 			if click.SubId != c.subID || click.UtmSource != c.source || click.UtmTerm != c.term || click.LandingUrl != "https://shop.example/p/%C3%BC" {
 				t.Errorf("%v", click)
@@ -265,10 +265,10 @@ func TestLink_ReferrerOfVisitor(t *testing.T) {
 		"": "", "https://News.example/a?b": "news.example", "android-app://com.example/": "com.example",
 		"about:blank": "", "/relative": "", "http://" + strings.Repeat("a.", 200) + "example/": "", "http://%00/": "",
 	} {
-		if got := e.follow("GET", "/r/"+annasKey, "Referer", referrer); got.status != 302 {
+		if got := e.followLink("GET", "/r/"+annasKey, "Referer", referrer); got.status != 302 {
 			t.Fatal(got.status)
 		}
-		clicks := e.stored()
+		clicks := e.storedClicks()
 		if got := clicks[len(clicks)-1].ReferrerDomain; got != want {
 			t.Errorf("%q is %q", referrer, got)
 		}
@@ -282,11 +282,11 @@ func TestLink_RecordsParametersOfDestination(t *testing.T) {
 	entry := e.annasLink()
 	entry.TargetUrl, entry.SubId, entry.UtmSource = "https://shop.example/?utm_medium=page&utm_term=t&via=anna#utm_content=no", "", ""
 	e.putLink("0123456789", entry)
-	got := e.follow("GET", "/r/0123456789?utm_term=mine")
-	if target, id := location(t, got); id == "" || target != "https://shop.example/?utm_medium=page&via=anna&utm_term=mine#utm_content=no" {
+	got := e.followLink("GET", "/r/0123456789?utm_term=mine")
+	if target, id := splitLocation(t, got); id == "" || target != "https://shop.example/?utm_medium=page&via=anna&utm_term=mine#utm_content=no" {
 		t.Errorf("%d to %s", got.status, got.header.Get("Location"))
 	}
-	if click := e.stored()[0]; click.UtmMedium != "page" || click.UtmTerm != "mine" || click.UtmContent != "" || click.LandingUrl != "https://shop.example/" {
+	if click := e.storedClicks()[0]; click.UtmMedium != "page" || click.UtmTerm != "mine" || click.UtmContent != "" || click.LandingUrl != "https://shop.example/" {
 		t.Errorf("%v", click)
 	}
 }
@@ -296,14 +296,14 @@ func TestLink_LiveModeNeedsHTTPS(t *testing.T) {
 	live := e.annasLink()
 	live.Mode = edgev1.Mode_MODE_LIVE
 	e.putLink("livelive00", live)
-	if got := e.follow("GET", "/r/livelive00"); got.status != 403 || got.header.Get("Location") != "" {
+	if got := e.followLink("GET", "/r/livelive00"); got.status != 403 || got.header.Get("Location") != "" {
 		t.Errorf("plain HTTP: %d", got.status)
 	}
-	got := e.follow("GET", "/r/livelive00", "peer", "192.0.2.1:1", "X-Forwarded-Proto", "https", "X-Forwarded-For", "198.51.100.7", "X-Request-Id", "mine-1")
+	got := e.followLink("GET", "/r/livelive00", "peer", "192.0.2.1:1", "X-Forwarded-Proto", "https", "X-Forwarded-For", "198.51.100.7", "X-Request-Id", "mine-1")
 	if got.status != 302 || got.header.Get("Strict-Transport-Security") == "" || got.header.Get("X-Request-Id") != "mine-1" {
 		t.Fatalf("%d %v", got.status, got.header)
 	}
-	if click := e.stored()[0]; click.Mode != edgev1.Mode_MODE_LIVE || click.IpPrefix != "198.51.100.0/24" {
+	if click := e.storedClicks()[0]; click.Mode != edgev1.Mode_MODE_LIVE || click.IpPrefix != "198.51.100.0/24" {
 		t.Errorf("%v", click)
 	}
 }
@@ -317,10 +317,10 @@ func TestLink_RedirectsVisitorsOverLimit(t *testing.T) {
 	for range 5 {
 		group.Go(func() {
 			for range 8 {
-				e.follow("HEAD", "/r/"+annasKey)
-				e.follow("GET", "/r/"+annasKey, "Purpose", "prefetch")
-				got := e.follow("GET", "/r/"+annasKey)
-				target, id := location(t, got)
+				e.followLink("HEAD", "/r/"+annasKey)
+				e.followLink("GET", "/r/"+annasKey, "Purpose", "prefetch")
+				got := e.followLink("GET", "/r/"+annasKey)
+				target, id := splitLocation(t, got)
 				if got.status != 302 || target != annasTarget {
 					t.Errorf("%d to %s", got.status, target)
 				}
@@ -332,10 +332,10 @@ func TestLink_RedirectsVisitorsOverLimit(t *testing.T) {
 	}
 	group.Wait()
 	limited := testutil.ToFloat64(e.collector.metrics.redirects.WithLabelValues(redirectLimited))
-	if withID.Load() != 20 || len(e.stored()) != 20 || limited != 20 {
-		t.Errorf("%d of 40 with an id, %d stored, %v limited", withID.Load(), len(e.stored()), limited)
+	if withID.Load() != 20 || len(e.storedClicks()) != 20 || limited != 20 {
+		t.Errorf("%d of 40 with an id, %d stored, %v limited", withID.Load(), len(e.storedClicks()), limited)
 	}
-	if _, id := location(t, e.follow("GET", "/r/"+annasKey, "peer", "198.51.100.1:1")); id == "" {
+	if _, id := splitLocation(t, e.followLink("GET", "/r/"+annasKey, "peer", "198.51.100.1:1")); id == "" {
 		t.Error("another address is limited too")
 	}
 }
@@ -344,7 +344,7 @@ func TestLink_FullQueueRedirectsWithoutClick(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t))
 	e.collector.batches.records.Add(queueRecords)
 	defer e.collector.batches.records.Add(-queueRecords)
-	if target, id := location(t, e.follow("GET", "/r/"+annasKey)); id != "" || target != annasTarget {
+	if target, id := splitLocation(t, e.followLink("GET", "/r/"+annasKey)); id != "" || target != annasTarget {
 		t.Errorf("to %s with %q", target, id)
 	}
 	if got := testutil.ToFloat64(e.collector.metrics.redirects.WithLabelValues(redirectNotDurable)); got != 1 {
@@ -355,7 +355,7 @@ func TestLink_FullQueueRedirectsWithoutClick(t *testing.T) {
 func TestLink_UnreadableDirectoryIsUnavailable(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t))
 	check(t, e.client.FlushDB(t.Context()).Err())
-	got := e.follow("GET", "/r/"+annasKey)
+	got := e.followLink("GET", "/r/"+annasKey)
 	retry := got.header.Get("Retry-After")
 	if got.status != 503 || len(retry) != 1 || retry < "1" || retry > "5" || got.header.Get("Content-Type") != "text/html; charset=utf-8" ||
 		got.header.Get("Content-Security-Policy") != "default-src 'none'" || got.header.Get("Cache-Control") != "no-store" {
@@ -363,7 +363,7 @@ func TestLink_UnreadableDirectoryIsUnavailable(t *testing.T) {
 	}
 	e.fillDirectory()
 	e.putLink(annasKey, e.annasLink())
-	if _, id := location(t, e.follow("GET", "/r/"+annasKey)); id == "" {
+	if _, id := splitLocation(t, e.followLink("GET", "/r/"+annasKey)); id == "" {
 		t.Error("the link was not found after the rebuild")
 	}
 }
@@ -384,14 +384,14 @@ func TestLink_LostRedisRedirectsVisitors(t *testing.T) {
 			var back, stop atomic.Bool
 			var group sync.WaitGroup
 			// The first visit fills the cache.
-			if _, id := location(t, e.follow("GET", "/r/"+annasKey)); id == "" {
+			if _, id := splitLocation(t, e.followLink("GET", "/r/"+annasKey)); id == "" {
 				t.Fatal("not recorded")
 			}
 			for range 8 {
 				group.Go(func() {
 					for !stop.Load() {
-						got := e.follow("GET", "/r/"+annasKey)
-						target, id := location(t, got)
+						got := e.followLink("GET", "/r/"+annasKey)
+						target, id := splitLocation(t, got)
 						if got.status != 302 || target != annasTarget {
 							t.Errorf("%d to %s", got.status, target)
 							return
@@ -420,7 +420,7 @@ func TestLink_LostRedisRedirectsVisitors(t *testing.T) {
 			until("clicks before", func() bool { mu.Lock(); defer mu.Unlock(); return len(acknowledged) > 20 })
 			restore := lose(server)
 			until("visitors without a click", func() bool { return without.Load() > 0 })
-			if got := e.follow("GET", "/r/0000000000"); got.status != 503 {
+			if got := e.followLink("GET", "/r/0000000000"); got.status != 503 {
 				t.Errorf("a link that is not cached: %d", got.status)
 			}
 			restore()
@@ -428,7 +428,7 @@ func TestLink_LostRedisRedirectsVisitors(t *testing.T) {
 			until("clicks again", func() bool { return afterwards.Load() > 20 })
 			stop.Store(true)
 			group.Wait()
-			storedOnce(t, e.stored(), acknowledged, false)
+			requireStored(t, e.storedClicks(), acknowledged, false)
 		})
 	}
 }
@@ -441,12 +441,12 @@ func TestLink_RecordsAdPlatform(t *testing.T) {
 	ad.TargetUrl = "https://shop.example/p?msclkid=m#top"
 	e.putLink("Anna000ads", ad)
 	for _, path := range []string{"/r/Anna000ads", "/r/Anna000ads?gclid=g", "/r/" + annasKey + "?fbclid=f"} {
-		if got := e.follow("GET", path); got.status != 302 || strings.Contains(got.header.Get("Location"), "gclid") {
+		if got := e.followLink("GET", path); got.status != 302 || strings.Contains(got.header.Get("Location"), "gclid") {
 			t.Errorf("%s: %d %v", path, got.status, got.header)
 		}
 	}
 	for n, want := range []string{"microsoft", "google", ""} {
-		if got := e.stored()[n]; got.PaidPlatform != want || got.BotReason != "no_agent" || !got.IsBot {
+		if got := e.storedClicks()[n]; got.PaidPlatform != want || got.BotReason != "no_agent" || !got.IsBot {
 			t.Errorf("%q, want %q: %v", got.PaidPlatform, want, got)
 		}
 	}

@@ -22,9 +22,9 @@ const (
 
 // appendResponse appends the JSON body of the response to a click. The order of its
 // fields never changes. codeEntry is nil if the referral code could not be looked up.
-func appendResponse(dst []byte, entry *issuedClick, mode affiliate.Mode, codeEntry *edgev1.ReferralCodeEntry, repeated bool, now time.Time) []byte {
+func appendResponse(dst []byte, issued *issuedClick, mode affiliate.Mode, codeEntry *edgev1.ReferralCodeEntry, repeated bool, now time.Time) []byte {
 	dst = append(dst, `{"click_id":"`...)
-	dst = appendUUID(dst, entry.id.UUID)
+	dst = appendUUID(dst, issued.id.UUID)
 	dst = append(dst, `","program_id":`...)
 	if codeEntry == nil {
 		dst = append(dst, "null"...)
@@ -44,7 +44,7 @@ func appendResponse(dst []byte, entry *issuedClick, mode affiliate.Mode, codeEnt
 	} else {
 		days := int(codeEntry.AttributionWindowDays)
 		dst = append(dst, '"')
-		dst = appendMillis(dst, affiliate.WindowEnd(entry.receivedAt, days))
+		dst = appendMillis(dst, affiliate.WindowEnd(issued.receivedAt, days))
 		dst = append(dst, `","attribution_window_days":`...)
 		dst = strconv.AppendInt(dst, int64(days), 10)
 	}
@@ -96,9 +96,9 @@ func appendUUID(dst []byte, id uuid.UUID) []byte {
 	return dst
 }
 
-// appendMillis appends a time in the form 2006-01-02T15:04:05.000Z. It uses time.RFC3339
-// and adds the milliseconds itself, because the time package formats other layouts three
-// times more slowly.
+// appendMillis appends a time in the form 2006-01-02T15:04:05.000Z. It formats the time
+// with time.RFC3339 and then inserts the milliseconds. A layout with milliseconds would
+// take three times as long, because the time package is optimised for time.RFC3339.
 func appendMillis(dst []byte, at time.Time) []byte {
 	dst = at.UTC().AppendFormat(dst, time.RFC3339)
 	ms := at.Nanosecond() / int(time.Millisecond)

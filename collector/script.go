@@ -23,8 +23,9 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// Paths of the browser script. The path with a hash is for pages that pin the script: its
-// content never changes, and it does not exist on collectors with another script.
+// Paths of the browser script and of its properties. The script also has a path that
+// contains a hash of its content (see scriptDocuments). Pages that pin a version of the
+// script use that path. Only collectors with exactly this version serve it.
 const (
 	scriptPath       = "/v1/script.js"
 	scriptFolderPath = "/v1/"
@@ -41,11 +42,11 @@ var (
 	cacheRevalidate = []string{"no-cache"}
 )
 
-// document is a file that every collector of a version serves.
+// document is a static file that the collector serves.
 type document struct {
 	contentType         []string
 	cacheControl        []string
-	etag                []string // a weak tag, because both encodings share it
+	etag                []string // a weak tag, because it is the same for both bodies
 	plainBody, gzipBody []byte   // gzipBody is nil if the file is never compressed
 }
 
@@ -141,7 +142,7 @@ func acceptsGzip(h http.Header) bool {
 	return false
 }
 
-// cookieAge returns how long a browser keeps a click.
+// cookieAge returns how long a browser keeps the cookie with the click id.
 func cookieAge(codeEntry *edgev1.ReferralCodeEntry) time.Duration {
 	if codeEntry == nil {
 		return unknownWindowCookieAge
@@ -149,11 +150,12 @@ func cookieAge(codeEntry *edgev1.ReferralCodeEntry) time.Duration {
 	return min(time.Duration(codeEntry.AttributionWindowDays)*24*time.Hour, maxCookieAge)
 }
 
-// setCookie stores the click in a cookie if the request came through a first-party proxy
-// on the page's own origin. In other cases the script sets the cookie. Cookies of servers
-// are better, because Safari limits cookies of scripts to seven days. If the visitor
-// denied consent, no cookie is set. An existing cookie stays if the programme keeps the
-// first click or if the edge could not look up the programme.
+// setCookie sets a cookie with the click id if the request came through a first-party
+// proxy, which has the same origin as the page. For other requests the script sets the
+// cookie. A cookie that the server sets is better, because Safari deletes cookies that
+// scripts set after seven days. If the visitor denied consent, setCookie sets no cookie.
+// It keeps an existing cookie if the programme keeps the first click, or if the collector
+// could not look up the programme.
 func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, codeEntry *edgev1.ReferralCodeEntry, consent affiliate.Consent) {
 	if consent == affiliate.ConsentDenied || r.Header.Get("Sec-Fetch-Site") != "same-origin" {
 		return
@@ -170,7 +172,7 @@ func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, codeEntry *
 		page = &url.URL{}
 	}
 	cookie := http.Cookie{
-		Name: affiliate.ClickIDParam, Value: id.String(), Path: "/", Domain: registrable(page.Hostname()),
+		Name: affiliate.ClickIDParam, Value: id.String(), Path: "/", Domain: registrableDomain(page.Hostname()),
 		MaxAge: int(cookieAge(codeEntry) / time.Second), SameSite: http.SameSiteLaxMode, Secure: page.Scheme != "http",
 	}
 	h["Set-Cookie"] = []string{cookie.String()}
@@ -182,10 +184,10 @@ func notInHost(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '.' && r != '-'
 }
 
-// registrable returns the widest domain that a cookie of a host may have. It returns ""
-// for addresses, names without a dot and public suffixes. A cookie there must be limited
-// to the host itself.
-func registrable(host string) string {
+// registrableDomain returns the widest domain for which a host may set a cookie. It
+// returns "" for addresses, names without a dot and public suffixes. A cookie of such a
+// host must have no domain, so that it is limited to the host itself.
+func registrableDomain(host string) string {
 	if _, err := netip.ParseAddr(host); err == nil || strings.ContainsFunc(host, notInHost) {
 		return ""
 	}

@@ -45,7 +45,7 @@ type scriptInfo struct {
 	GzipBytes int    `json:"gzip_bytes"`
 }
 
-func (e *edge) facts() scriptInfo {
+func (e *edge) scriptInfo() scriptInfo {
 	e.t.Helper()
 	var facts scriptInfo
 	check(e.t, json.Unmarshal(e.fetch("GET", "/v1/script.json").body, &facts))
@@ -54,7 +54,7 @@ func (e *edge) facts() scriptInfo {
 
 func TestScript_IsServedAtAllPaths(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
-	pinned := e.facts().URL
+	pinned := e.scriptInfo().URL
 	for path, cache := range map[string]string{
 		"/v1/":          "public, max-age=3600, stale-while-revalidate=86400",
 		"/v1/script.js": "public, max-age=3600, stale-while-revalidate=86400",
@@ -118,7 +118,7 @@ func TestScript_IsNotSentAgainWithMatchingETag(t *testing.T) {
 	for asked, status := range map[string]int{
 		tag: 304, strings.TrimPrefix(tag, "W/"): 304, `"x", ` + tag: 304, "*": 304, `"x"`: 200, "": 200,
 	} {
-		for _, path := range []string{"/v1/", "/v1/script.js", e.facts().URL, "/v1/script.json"} {
+		for _, path := range []string{"/v1/", "/v1/script.js", e.scriptInfo().URL, "/v1/script.json"} {
 			got := e.fetch("GET", path, "If-None-Match", asked, "Accept-Encoding", "gzip")
 			if got.status != status || (len(got.body) == 0) != (status == 304) || got.header.Get("ETag") != tag || got.header.Get("X-Request-Id") != "" || got.header.Get("Cache-Control") == "" {
 				t.Errorf("%s, If-None-Match %s: %d, %d bytes, %v", path, asked, got.status, len(got.body), got.header)
@@ -132,7 +132,7 @@ func TestScript_IsNotSentAgainWithMatchingETag(t *testing.T) {
 
 func TestScript_IntegrityIsPublished(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
-	facts := e.facts()
+	facts := e.scriptInfo()
 	script := e.fetch("GET", facts.URL).body
 	packed := e.fetch("GET", facts.URL, "Accept-Encoding", "gzip").body
 	digest := sha512.Sum384(script)
@@ -158,7 +158,7 @@ func TestScript_OtherPathsAndMethods(t *testing.T) {
 			t.Errorf("%s: %d %s", path, got.status, got.text)
 		}
 	}
-	for _, path := range []string{"/v1/", "/v1/script.js", e.facts().URL, "/v1/script.json"} {
+	for _, path := range []string{"/v1/", "/v1/script.js", e.scriptInfo().URL, "/v1/script.json"} {
 		for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
 			if got := e.send(method, path, ""); got.status != 405 || got.body["code"] != "METHOD_NOT_ALLOWED" || got.header.Get("Allow") != "GET, HEAD" {
 				t.Errorf("%s %s: %d %s", method, path, got.status, got.text)

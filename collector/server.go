@@ -26,13 +26,14 @@ import (
 	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
 
-// shutdownTimeout bounds the shutdown delay and the last requests together. After that,
-// the collector writes their batches (streamTimeout and flushTimeout at most), returns
-// unused rate limit tokens and replays the journal (finalDrainTimeout). All of this takes
-// at most 20 seconds.
+// shutdownTimeout bounds the first part of the shutdown: the shutdown delay and the wait
+// for the last requests. In the second part, the collector writes the batches of these
+// requests (bounded by streamTimeout and flushTimeout), returns unused rate limit tokens
+// and replays the journal (bounded by finalDrainTimeout). Both parts together take at
+// most 20 seconds.
 const shutdownTimeout = 12 * time.Second
 
-// Directory looks up keys, codes and links. *directory.Reader implements it.
+// Directory looks up keys, codes and links. *directory.Reader implements this interface.
 type Directory interface {
 	PublicKey(ctx context.Context, digest [32]byte) (*edgev1.PublicKeyEntry, directory.State)
 	ReferralCode(ctx context.Context, scope affiliate.Scope, code string) (*edgev1.ReferralCodeEntry, directory.State)
@@ -40,7 +41,7 @@ type Directory interface {
 	SigningKeys(ctx context.Context) (*edgev1.SigningKeys, directory.State)
 }
 
-// Limits counts requests for the rate limits. *ratelimit.Lease implements it.
+// Limits counts requests for the rate limits. *ratelimit.Lease implements this interface.
 type Limits interface {
 	Take(ctx context.Context, zone ratelimit.Zone, subject string) ratelimit.Result
 }
@@ -50,13 +51,14 @@ type Deps struct {
 	Sink      Sink
 	Directory Directory
 	Limits    Limits
-	// Journal stores the batches that Sink does not accept. If it is nil, their clicks
-	// are refused.
+	// Journal stores the batches that Sink does not accept. If Journal is nil, the clicks
+	// of these batches are refused.
 	Journal *journal.Journal
-	// MissingDependency returns the name of a dependency that Sink needs and cannot reach
-	// ("redis"). It returns "" if Sink works.
+	// MissingDependency returns the name of a dependency that Sink needs and cannot
+	// reach, such as "redis". It returns "" if Sink works.
 	MissingDependency func(ctx context.Context) string
-	// Background functions run next to the server until their context ends.
+	// Background contains functions that run as long as the server runs. They return when
+	// their context ends.
 	Background []func(ctx context.Context)
 	// Log, Registry and Now may be nil. The default Log discards its messages, the
 	// default Registry is a new one, and the default Now is time.Now.
@@ -66,7 +68,7 @@ type Deps struct {
 
 	metrics   *metrics
 	countries *countries
-	// journalBroken is true if a folder for the journal is set but cannot be used.
+	// journalBroken is true if Config.JournalDir is set but the folder cannot be used.
 	journalBroken bool
 }
 
@@ -89,13 +91,13 @@ type Collector struct {
 	hashes            *hasher
 	keys              keyCache
 	agents            *agentCache
-	countries         *countries // nil without a file
+	countries         *countries // nil without a country file
 	handler           http.Handler
 	server            *http.Server
 	shutdownOnce      sync.Once
 	stopping          atomic.Bool
 	shutdownErr       error
-	lastSinkLog       atomic.Int64 // time of the last log line about the sink, in Unix seconds
+	lastSinkLog       atomic.Int64 // time of the last line of logSinkError, in Unix seconds
 
 	background []func(ctx context.Context)
 	closers    []io.Closer
@@ -150,19 +152,19 @@ func New(cfg Config, deps Deps) *Collector {
 // Open creates a collector and connects it to Redis. It does not wait for Redis. Until
 // Redis is reachable, the collector runs but reports that it is not ready.
 func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collector, error) {
-	var clients []io.Closer
-	connect := func(at clickstream.Endpoint, errs *error) redis.UniversalClient {
-		client, err := clickstream.Connect(at)
+	var closers []io.Closer
+	connect := func(endpoint clickstream.Endpoint, errs *error) redis.UniversalClient {
+		client, err := clickstream.Connect(endpoint)
 		if err != nil {
 			*errs = errors.Join(*errs, err)
 			return nil
 		}
-		clients = append(clients, client)
+		closers = append(closers, client)
 		return client
 	}
 	fail := func(err error) (*Collector, error) {
-		for _, client := range clients {
-			_ = client.Close()
+		for _, closer := range closers {
+			_ = closer.Close()
 		}
 		return nil, err
 	}
@@ -173,15 +175,15 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 		return fail(errs)
 	}
 	m := newMetrics(registry)
-	disk := openJournal(cfg.JournalDir, log)
-	if disk != nil {
-		clients = append(clients, disk)
+	clickJournal := openJournal(cfg.JournalDir, log)
+	if clickJournal != nil {
+		closers = append(closers, clickJournal)
 	}
 	writer := clickstream.NewWriter(stream, cfg.Shards)
 	reader := directory.NewReader(lookups, time.Now)
 	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Log: log, Fallback: m.fallback, Timeout: cfg.LimitTimeout})
 	c := New(cfg, Deps{
-		Sink: writer, Directory: reader, Limits: lease, Journal: disk,
+		Sink: writer, Directory: reader, Limits: lease, Journal: clickJournal,
 		MissingDependency: func(ctx context.Context) string {
 			if writer.Ping(ctx) != nil {
 				return "redis"
@@ -193,9 +195,9 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 			func(ctx context.Context) { clickstream.CheckDurability(ctx, stream, log) },
 		},
 		Log: log, Registry: registry, metrics: m, countries: countries,
-		journalBroken: cfg.JournalDir != "" && disk == nil,
+		journalBroken: cfg.JournalDir != "" && clickJournal == nil,
 	})
-	c.closers = clients
+	c.closers = closers
 	return c, nil
 }
 
@@ -215,13 +217,14 @@ func openJournal(dir string, log *slog.Logger) *journal.Journal {
 	return opened
 }
 
-// Handler serves all paths under /v1/ and /r/.
+// Handler returns the HTTP handler for all paths under /v1/ and /r/.
 func (c *Collector) Handler() http.Handler { return c.handler }
 
-// Run serves requests on listener until ctx ends or Shutdown is called. Then it drains
-// the collector and returns. It uses TLS if config is not nil.
+// Run serves requests on listener until ctx ends or Shutdown is called. Then it shuts the
+// collector down, replays the journal and returns. If config is not nil, Run serves
+// HTTPS.
 func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.Config) error {
-	background, end := context.WithCancel(context.WithoutCancel(ctx))
+	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	for _, run := range c.background {
 		running.Go(func() { run(background) })
@@ -234,10 +237,10 @@ func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.
 	case err = <-served:
 		served <- nil
 	}
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	err = errors.Join(err, c.Shutdown(drain), <-served)
-	end()
+	err = errors.Join(err, c.Shutdown(shutdownCtx), <-served)
+	stopBackground()
 	running.Wait()
 	if c.journalSink != nil {
 		c.journalSink.finalDrain(context.WithoutCancel(ctx))
@@ -249,9 +252,9 @@ func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.
 }
 
 // Shutdown stops the collector. First the collector reports that it is not ready. During
-// the shutdown delay it still serves requests, with the header Connection: close. Then it
-// closes its port, waits for the last requests and writes their batches. A second call
-// returns the result of the first.
+// the shutdown delay it still serves requests, and each response has the header
+// Connection: close. Then the collector closes its port, waits for the last requests and
+// writes their batches. A second call returns the result of the first.
 func (c *Collector) Shutdown(ctx context.Context) error {
 	c.shutdownOnce.Do(func() {
 		c.stopping.Store(true)
@@ -270,14 +273,15 @@ func (c *Collector) Shutdown(ctx context.Context) error {
 }
 
 const (
+	// readyTimeout bounds the check whether the dependencies can be reached.
 	readyTimeout = 500 * time.Millisecond
 	// shutdown is the result of NotReady while the collector is shutting down.
 	shutdown = "shutdown"
 )
 
-// NotReady returns the name of the missing dependency because of which this collector
-// refuses clicks. It returns "" if the collector is ready. Until it shuts down, a
-// collector with a working journal is always ready.
+// NotReady returns the reason why the collector is not ready: the name of a missing
+// dependency, or "shutdown". It returns "" if the collector is ready. A collector with a
+// working journal is ready even if the stream is unavailable.
 func (c *Collector) NotReady(ctx context.Context) string {
 	if c.stopping.Load() {
 		return shutdown
@@ -289,9 +293,9 @@ func (c *Collector) NotReady(ctx context.Context) string {
 	return missing
 }
 
-// SinkNotReady returns the name of the missing dependency because of which clicks cannot
-// be written to the stream. It returns "" if they can. A load balancer can use it to
-// prefer collectors that do not need their journals at the moment.
+// SinkNotReady returns the reason why clicks cannot be written to the stream: the name of
+// a missing dependency, or "shutdown". It returns "" if the stream accepts clicks. With
+// it, a load balancer can prefer collectors that do not need their journals now.
 func (c *Collector) SinkNotReady(ctx context.Context) string {
 	if c.stopping.Load() {
 		return shutdown
@@ -330,7 +334,8 @@ func (c *Collector) reportPanic(r *http.Request, value any, stack []byte) {
 	c.log.Error("panic", "path", r.URL.Path, "panic", fmt.Sprint(value), "stack", string(stack))
 }
 
-// logSinkError logs that clicks are refused, at most once per second.
+// logSinkError logs the error because of which a click could not be stored. It writes at
+// most one line per second.
 func (c *Collector) logSinkError(err error) {
 	now := c.now().Unix()
 	if last := c.lastSinkLog.Load(); last != now && c.lastSinkLog.CompareAndSwap(last, now) {

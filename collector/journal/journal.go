@@ -211,7 +211,7 @@ func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 	}
 	defer from.Close()
 	s.size = size
-	tail, torn, err := s.scan(from, func(r Record) error { s.add(r.Clicks, r.Time); return nil }, j.damaged)
+	tail, torn, err := s.scan(from, func(r Record) error { s.add(r.Clicks, r.Time); return nil }, j.countDamage)
 	if err != nil {
 		return nil, err
 	}
@@ -223,7 +223,7 @@ func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 		j.log.LogAttrs(context.Background(), slog.LevelWarn, "an incomplete record at the end of the journal was cut off",
 			slog.String("segment", tail.Segment), slog.Int64("offset", tail.Offset), slog.Int64("bytes", tail.Bytes))
 	default:
-		j.damaged(tail)
+		j.countDamage(tail)
 	}
 	switch {
 	case s.records > 0 && newest:
@@ -241,8 +241,8 @@ func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 	return nil, err
 }
 
-// damaged counts and logs a damaged range.
-func (j *Journal) damaged(d Damage) {
+// countDamage counts and logs a damaged range.
+func (j *Journal) countDamage(d Damage) {
 	j.logDamage(d)
 	j.skipped += int64(d.Records)
 }

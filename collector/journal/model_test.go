@@ -66,7 +66,7 @@ func (m *model) append(t *rapid.T) {
 			m.pending = append(m.pending, m.next)
 		case errors.Is(err, ErrBroken):
 		case errors.Is(err, ErrFull):
-			if s := m.journal.Stats(); s.Bytes+reserve(len(batchText(m.next))) <= s.MaxBytes {
+			if s := m.journal.Stats(); s.Bytes+maxAddedBytes(len(batchText(m.next))) <= s.MaxBytes {
 				t.Fatalf("full with %d bytes", s.Bytes)
 			}
 		default:

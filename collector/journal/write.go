@@ -21,9 +21,9 @@ type entry struct {
 
 func (e *entry) length() int64 { return recordHeader + int64(len(e.batch)) }
 
-// reserve returns the largest number of bytes that a batch can add to the segments,
+// maxAddedBytes returns the largest number of bytes that a batch can add to the segments,
 // including the header of a new segment.
-func reserve(batch int) int64 { return segmentHeader + recordHeader + int64(batch) }
+func maxAddedBytes(batch int) int64 { return segmentHeader + recordHeader + int64(batch) }
 
 // writer is the state that only the goroutine of write uses.
 type writer struct {
@@ -44,7 +44,7 @@ func (j *Journal) checkAppend(batch int) error {
 	for _, s := range j.segments {
 		used += s.size
 	}
-	if used+reserve(batch) > j.maxBytes {
+	if used+maxAddedBytes(batch) > j.maxBytes {
 		return ErrFull
 	}
 	return nil
@@ -58,7 +58,7 @@ func (j *Journal) enqueue(e *entry) error {
 		return err
 	}
 	j.waiting = append(j.waiting, e)
-	j.reserved += reserve(len(e.batch))
+	j.reserved += maxAddedBytes(len(e.batch))
 	j.work.Signal()
 	return nil
 }
@@ -69,7 +69,7 @@ func (j *Journal) withdraw(ctx context.Context, e *entry) error {
 	defer j.mu.Unlock()
 	if i := slices.Index(j.waiting, e); i >= 0 {
 		j.waiting = slices.Delete(j.waiting, i, i+1)
-		j.reserved -= reserve(len(e.batch))
+		j.reserved -= maxAddedBytes(len(e.batch))
 		return ctx.Err()
 	}
 	select {
@@ -168,7 +168,7 @@ func (j *Journal) finishGroup(created *segment, err error) {
 		}
 	}
 	for _, e := range w.group {
-		j.reserved -= reserve(len(e.batch))
+		j.reserved -= maxAddedBytes(len(e.batch))
 	}
 	if err != nil {
 		if created != nil && j.folder.remove(created.name()) != nil {
@@ -192,7 +192,7 @@ func (j *Journal) fail(cause error) error {
 	j.broken, j.lastCheck = cause, j.now()
 	refused := fmt.Errorf("%w: %w", ErrBroken, cause)
 	for _, e := range j.waiting {
-		j.reserved -= reserve(len(e.batch))
+		j.reserved -= maxAddedBytes(len(e.batch))
 		e.done <- refused
 	}
 	clear(j.waiting)
