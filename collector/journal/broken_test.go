@@ -28,22 +28,24 @@ func (c *clock) now() time.Time {
 	return c.at
 }
 
-func (c *clock) pass(d time.Duration) {
+func (c *clock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at = c.at.Add(d)
 }
 
-func requireBroken(t *testing.T, j *Journal, i int, cause error) {
+// requireAppendFails appends batch i. It requires that the journal is broken because of
+// cause.
+func requireAppendFails(t *testing.T, j *Journal, i int, cause error) {
 	t.Helper()
 	err := j.Append(context.Background(), []byte(batchText(i)), 1+i%2)
 	if !errors.Is(err, ErrBroken) || !errors.Is(err, cause) {
-		t.Fatalf("append %d: %v", i, err)
+		t.Fatalf("Append of batch %d: error %v, want ErrBroken because of %v", i, err, cause)
 	}
 }
 
-// After a fault of any kind, the acknowledged batches stay. No further batch is accepted,
-// even if the disk works again, until a drain empties the journal.
+// After a fault of any kind, the acknowledged batches stay in the journal. It accepts no
+// further batch, even if the disk works again, until a drain has emptied it.
 func TestJournal_StaysBrokenUntilDrained(t *testing.T) {
 	for _, fault := range []struct {
 		name   string
@@ -51,11 +53,11 @@ func TestJournal_StaysBrokenUntilDrained(t *testing.T) {
 		cause  error
 		rotate bool // the fault affects only the beginning of a segment
 	}{
-		{"fsync of the file", func(d *faultyDisk) { d.failSync = errDisk }, errDisk, false},
-		{"full disk", func(d *faultyDisk) { d.room = 30 }, syscall.ENOSPC, false},
-		{"fsync of the folder", func(d *faultyDisk) { d.failDir = errDisk }, errDisk, true},
-		{"no new file", func(d *faultyDisk) { d.failCreate = errDisk }, errDisk, true},
-		{"no new file and no removal", func(d *faultyDisk) { d.failDir, d.failRemove = errDisk, errDisk }, errDisk, true},
+		{"fsync of the file", func(d *faultyDisk) { d.syncErr = errDisk }, errDisk, false},
+		{"full disk", func(d *faultyDisk) { d.freeBytes = 30 }, syscall.ENOSPC, false},
+		{"fsync of the folder", func(d *faultyDisk) { d.dirSyncErr = errDisk }, errDisk, true},
+		{"no new file", func(d *faultyDisk) { d.createErr = errDisk }, errDisk, true},
+		{"no new file and no removal", func(d *faultyDisk) { d.dirSyncErr, d.removeErr = errDisk, errDisk }, errDisk, true},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			files, now := newFaultyDisk(t.TempDir()), newClock()
@@ -76,124 +78,124 @@ func TestJournal_StaysBrokenUntilDrained(t *testing.T) {
 					acknowledged++
 				}
 			} else {
-				requireBroken(t, j, acknowledged, fault.cause)
+				requireAppendFails(t, j, acknowledged, fault.cause)
 			}
 			syncs := files.syncs
-			now.pass(time.Hour)
-			requireBroken(t, j, 100, fault.cause)
+			now.advance(time.Hour)
+			requireAppendFails(t, j, 100, fault.cause)
 			files.set(func() {
-				files.room, files.failSync, files.failDir, files.failCreate, files.failRemove = -1, nil, nil, nil, nil
+				files.freeBytes, files.syncErr, files.dirSyncErr, files.createErr, files.removeErr = -1, nil, nil, nil, nil
 			})
-			now.pass(time.Hour)
-			requireBroken(t, j, 101, fault.cause)
+			now.advance(time.Hour)
+			requireAppendFails(t, j, 101, fault.cause)
 			if s := j.Stats(); !errors.Is(s.Broken, fault.cause) || files.syncs != syncs || !errors.Is(j.Ready(), ErrBroken) {
-				t.Errorf("%+v, %d fsyncs after the fault", s, files.syncs-syncs)
+				t.Errorf("after the fault: %+v, Ready() = %v, %d fsyncs; want a broken journal and no fsync", s, j.Ready(), files.syncs-syncs)
 			}
 			if err := j.Recover(); !errors.Is(err, ErrBroken) || files.syncs != syncs {
-				t.Errorf("%v: the disk was checked before the journal was drained", err)
+				t.Errorf("before the drain: Recover() = %v with %d fsyncs, want ErrBroken without a disk check", err, files.syncs-syncs)
 			}
 			requireEqual(t, drainAll(t, j), batchTexts(0, acknowledged))
 			requireNoError(t, j.Ready())
 			appendBatches(t, j, 200, 203)
 			if s := j.Stats(); s.Broken != nil || s.Skipped != 0 {
-				t.Errorf("%+v", s)
+				t.Errorf("after the drain: %+v, want a working journal without damage", s)
 			}
 			requireEqual(t, drainAll(t, j), batchTexts(200, 203))
-			if len(names(t, files.dir)) != 0 {
-				t.Errorf("%v left", names(t, files.dir))
+			if left := segmentNames(t, files.dir); len(left) != 0 {
+				t.Errorf("after the last drain: segments %v, want none", left)
 			}
 		})
 	}
 }
 
-// A broken journal does not use clicks to check its disk, and it does not become ready
-// without a check.
+// Append never checks the disk of a broken journal. The journal becomes ready only after
+// Recover has checked the disk.
 func TestRecover_ChecksDiskOncePerSecond(t *testing.T) {
 	files, now := newFaultyDisk(t.TempDir()), newClock()
 	j := openForTest(t, Config{now: now.now}, files)
 	requireNoError(t, j.Recover())
-	files.set(func() { files.failSync = errDisk })
-	requireBroken(t, j, 0, errDisk)
-	if len(names(t, files.dir)) != 0 || j.Stats().Clicks != 0 {
-		t.Errorf("a segment without a record was not removed: %v", names(t, files.dir))
+	files.set(func() { files.syncErr = errDisk })
+	requireAppendFails(t, j, 0, errDisk)
+	if len(segmentNames(t, files.dir)) != 0 || j.Stats().Clicks != 0 {
+		t.Errorf("after the failed Append: segments %v with %d clicks, want none", segmentNames(t, files.dir), j.Stats().Clicks)
 	}
 	for second := range 5 {
 		before := files.syncs
 		for range 10 {
-			now.pass(time.Second / 10)
-			requireBroken(t, j, second, errDisk)
+			now.advance(time.Second / 10)
+			requireAppendFails(t, j, second, errDisk)
 			if err := j.Ready(); !errors.Is(err, ErrBroken) {
-				t.Errorf("ready: %v", err)
+				t.Errorf("Ready() = %v, want ErrBroken", err)
 			}
 			if err := j.Recover(); !errors.Is(err, ErrBroken) || !errors.Is(err, errDisk) {
-				t.Errorf("recover: %v", err)
+				t.Errorf("Recover() = %v, want ErrBroken because of %v", err, errDisk)
 			}
 		}
 		if n := files.syncs - before; n != 1 {
-			t.Errorf("%d disk checks in a second", n)
+			t.Errorf("%d disk checks in one second, want 1", n)
 		}
 	}
-	files.set(func() { files.failSync = nil })
-	now.pass(time.Second)
-	requireBroken(t, j, 10, errDisk)
+	files.set(func() { files.syncErr = nil })
+	now.advance(time.Second)
+	requireAppendFails(t, j, 10, errDisk)
 	requireNoError(t, j.Recover())
 	requireNoError(t, j.Ready())
 	if s := j.Stats(); s.Broken != nil || s.Segments != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("after Recover: %+v, want a working journal without segments", s)
 	}
 	appendBatches(t, j, 11, 13)
 	requireEqual(t, drainAll(t, j), batchTexts(11, 13))
 	left, err := os.ReadDir(files.dir)
 	requireNoError(t, err)
 	if len(left) != 1 || left[0].Name() != "lock" {
-		t.Errorf("%v left", left)
+		t.Errorf("files in the folder: %v, want only the file lock", left)
 	}
 }
 
-// The disk check needs space for the largest record, not only for one more click.
+// The disk check succeeds only if the disk has space for the largest record.
 func TestRecover_FailsOnFullDisk(t *testing.T) {
 	files, now := newFaultyDisk(t.TempDir()), newClock()
 	j := openForTest(t, Config{now: now.now}, files)
-	files.set(func() { files.room = 10 })
-	requireBroken(t, j, 0, syscall.ENOSPC)
-	files.set(func() { files.room = maxRecord - 1 })
-	now.pass(time.Second)
+	files.set(func() { files.freeBytes = 10 })
+	requireAppendFails(t, j, 0, syscall.ENOSPC)
+	files.set(func() { files.freeBytes = maxRecord - 1 })
+	now.advance(time.Second)
 	if err := j.Recover(); !errors.Is(err, syscall.ENOSPC) {
-		t.Error(err)
+		t.Errorf("Recover() on a full disk = %v, want ENOSPC", err)
 	}
-	files.set(func() { files.room = 2 * maxRecord })
-	now.pass(time.Second)
+	files.set(func() { files.freeBytes = 2 * maxRecord })
+	now.advance(time.Second)
 	requireNoError(t, j.Recover())
 	appendBatches(t, j, 1, 2)
 }
 
-// An empty journal begins a segment and can neither write nor remove it. The remaining
-// file without records must not keep the journal broken.
+// The journal creates a segment, but can neither write to the file nor remove it. This
+// empty file must not prevent the recovery of the journal.
 func TestJournal_RecoversWithUnremovedEmptySegment(t *testing.T) {
-	for name, heal := range map[string]func(j *Journal) error{
-		"try": (*Journal).Recover,
-		"drain": func(j *Journal) error {
+	for name, recoverJournal := range map[string]func(j *Journal) error{
+		"Recover": (*Journal).Recover,
+		"Drain": func(j *Journal) error {
 			return j.Drain(context.Background(), func(context.Context, []byte, int) error { return errors.New("a record was replayed") })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files, now := newFaultyDisk(t.TempDir()), newClock()
 			j := openForTest(t, Config{now: now.now}, files)
-			files.set(func() { files.failDir, files.failRemove = errDisk, errDisk })
-			requireBroken(t, j, 0, errDisk)
-			if s := j.Stats(); s.Segments != 1 || s.Bytes != 0 || len(names(t, files.dir)) != 1 {
-				t.Fatalf("%+v, %v", s, names(t, files.dir))
+			files.set(func() { files.dirSyncErr, files.removeErr = errDisk, errDisk })
+			requireAppendFails(t, j, 0, errDisk)
+			if s := j.Stats(); s.Segments != 1 || s.Bytes != 0 || len(segmentNames(t, files.dir)) != 1 {
+				t.Fatalf("after the failed Append: %+v, files %v; want one empty segment", s, segmentNames(t, files.dir))
 			}
-			now.pass(time.Second)
-			if err := heal(j); !errors.Is(err, errDisk) {
-				t.Error(err)
+			now.advance(time.Second)
+			if err := recoverJournal(j); !errors.Is(err, errDisk) {
+				t.Errorf("%s during the fault: error %v, want %v", name, err, errDisk)
 			}
-			files.set(func() { files.failDir, files.failRemove = nil, nil })
-			now.pass(time.Second)
-			requireNoError(t, heal(j))
+			files.set(func() { files.dirSyncErr, files.removeErr = nil, nil })
+			now.advance(time.Second)
+			requireNoError(t, recoverJournal(j))
 			requireNoError(t, j.Ready())
-			if s := j.Stats(); s.Segments != 0 || s.Broken != nil || len(names(t, files.dir)) != 0 {
-				t.Errorf("%+v, %v", s, names(t, files.dir))
+			if s := j.Stats(); s.Segments != 0 || s.Broken != nil || len(segmentNames(t, files.dir)) != 0 {
+				t.Errorf("after the fault: %+v, files %v; want a working journal without segments", s, segmentNames(t, files.dir))
 			}
 			appendBatches(t, j, 1, 3)
 			requireEqual(t, drainAll(t, j), batchTexts(1, 3))
@@ -205,7 +207,7 @@ func TestRecover_ReturnsErrClosedAfterClose(t *testing.T) {
 	j := open(t, Config{Dir: t.TempDir()}, nil)
 	requireNoError(t, j.Close())
 	if err := j.Recover(); !errors.Is(err, ErrClosed) {
-		t.Error(err)
+		t.Errorf("Recover() = %v, want ErrClosed", err)
 	}
 }
 
@@ -216,24 +218,24 @@ func TestRecover_DoesNotWaitForDrain(t *testing.T) {
 	appendBatches(t, j, 0, 1)
 	requireNoError(t, j.Drain(context.Background(), func(context.Context, []byte, int) error {
 		requireNoError(t, j.Recover())
-		files.set(func() { files.failSync = errDisk })
-		requireBroken(t, j, 1, errDisk)
-		files.set(func() { files.failSync = nil })
-		now.pass(time.Hour)
+		files.set(func() { files.syncErr = errDisk })
+		requireAppendFails(t, j, 1, errDisk)
+		files.set(func() { files.syncErr = nil })
+		now.advance(time.Hour)
 		if err := j.Recover(); !errors.Is(err, ErrBroken) {
-			t.Error(err)
+			t.Errorf("during the drain: Recover() = %v, want ErrBroken", err)
 		}
 		return nil
 	}))
 	requireNoError(t, j.Ready())
 }
 
-// When a group fails, the batches that wait for the next group are refused too.
+// When a group fails, the batches that wait for the next group fail too.
 func TestAppend_FailedGroupRefusesWaitingBatches(t *testing.T) {
 	files := newFaultyDisk(t.TempDir())
 	j := openForTest(t, Config{}, files)
 	files.set(func() {
-		files.failSync, files.syncGate, files.syncBlocked = errDisk, make(chan struct{}), make(chan struct{}, 1)
+		files.syncErr, files.syncGate, files.syncBlocked = errDisk, make(chan struct{}), make(chan struct{}, 1)
 	})
 	results := make(chan error)
 	for i := range 20 {
@@ -245,42 +247,43 @@ func TestAppend_FailedGroupRefusesWaitingBatches(t *testing.T) {
 	close(gate)
 	for range 20 {
 		if err := <-results; !errors.Is(err, ErrBroken) {
-			t.Error(err)
+			t.Errorf("Append() = %v, want ErrBroken", err)
 		}
 	}
 	if j.Stats().Bytes != 0 || j.reserved != 0 {
-		t.Errorf("%+v, %d reserved", j.Stats(), j.reserved)
+		t.Errorf("%d bytes stored and %d bytes reserved, want 0 and 0", j.Stats().Bytes, j.reserved)
 	}
 }
 
-// The disk becomes full at each possible byte. The acknowledged batches must survive, in
-// this process and in the next.
+// The disk becomes full at each possible byte. After a restart, the journal must replay
+// all batches that were acknowledged before the restart and after it.
 func TestAppend_FullDiskAtAnyByteLosesNothing(t *testing.T) {
-	for room := range int64(250) {
+	for freeBytes := range int64(250) {
 		files, now := newFaultyDisk(t.TempDir()), newClock()
 		j := open(t, Config{SegmentBytes: 150, now: now.now}, files)
-		files.set(func() { files.room = room })
+		files.set(func() { files.freeBytes = freeBytes })
 		var acknowledged []string
 		for i := range 8 {
 			err := j.Append(context.Background(), []byte(batchText(i)), 1+i%2)
 			if err == nil {
 				acknowledged = append(acknowledged, batchText(i))
 			} else if !errors.Is(err, ErrBroken) || !errors.Is(err, syscall.ENOSPC) {
-				t.Fatal(err)
+				t.Fatalf("Append with %d free bytes: error %v, want ErrBroken because of ENOSPC", freeBytes, err)
 			}
 		}
 		if len(acknowledged) == 8 {
-			t.Fatalf("all batches fit into %d bytes", room)
+			t.Fatalf("all 8 batches were acknowledged with %d free bytes, want an error", freeBytes)
 		}
 		requireNoError(t, j.Close())
 		j = open(t, Config{SegmentBytes: 150, now: now.now}, files)
 		if s := j.Stats(); s.Skipped != 0 {
-			t.Fatalf("with room for %d: %+v", room, s)
+			t.Fatalf("with %d free bytes: %d damaged records after the restart, want 0", freeBytes, s.Skipped)
 		}
-		files.set(func() { files.room = -1 })
+		files.set(func() { files.freeBytes = -1 })
 		appendBatches(t, j, 20, 22)
 		got := drainAll(t, j)
-		// A refused group may have written a complete record, which is replayed too.
+		// A group that failed may have written a complete record. The journal replays
+		// this record too, so remove it from the result.
 		requireEqual(t, slices.DeleteFunc(slices.Clone(got), func(s string) bool {
 			return !slices.Contains(acknowledged, s) && !strings.HasPrefix(s, "2")
 		}), append(acknowledged, batchTexts(20, 22)...))
@@ -295,19 +298,19 @@ func TestDrain_FailedFolderSyncBreaksJournal(t *testing.T) {
 	files, now := newFaultyDisk(t.TempDir()), newClock()
 	j := openForTest(t, Config{SegmentBytes: 100, now: now.now}, files)
 	appendBatches(t, j, 0, 6)
-	files.set(func() { files.failDir = errDisk })
+	files.set(func() { files.dirSyncErr = errDisk })
 	var got []string
 	err := j.Drain(context.Background(), func(_ context.Context, batch []byte, _ int) error {
 		got = append(got, string(batch))
 		return nil
 	})
 	if !errors.Is(err, errDisk) {
-		t.Fatal(err)
+		t.Fatalf("Drain() = %v, want %v", err, errDisk)
 	}
-	requireBroken(t, j, 7, errDisk)
-	files.set(func() { files.failDir = nil })
+	requireAppendFails(t, j, 7, errDisk)
+	files.set(func() { files.dirSyncErr = nil })
 	requireEqual(t, append(got, drainAll(t, j)...), batchTexts(0, 6))
-	now.pass(time.Second)
+	now.advance(time.Second)
 	requireNoError(t, j.Recover())
 	appendBatches(t, j, 8, 9)
 	requireEqual(t, drainAll(t, j), batchTexts(8, 9))
@@ -317,35 +320,36 @@ func TestDrain_ReplaysUndeletedSegmentAgain(t *testing.T) {
 	files := newFaultyDisk(t.TempDir())
 	j := openForTest(t, Config{}, files)
 	appendBatches(t, j, 0, 3)
-	files.set(func() { files.failRemove = errDisk })
+	files.set(func() { files.removeErr = errDisk })
 	for range 2 {
 		count := 0
 		err := j.Drain(context.Background(), func(context.Context, []byte, int) error { count++; return nil })
 		if !errors.Is(err, errDisk) || count != 3 {
-			t.Fatalf("%v after %d", err, count)
+			t.Fatalf("Drain() = %v after %d records, want %v after 3", err, count, errDisk)
 		}
 	}
-	files.set(func() { files.failRemove = nil })
+	files.set(func() { files.removeErr = nil })
 	requireEqual(t, drainAll(t, j), batchTexts(0, 3))
 }
 
-// A refused record may be complete in the kernel's memory but not on disk. Open syncs the
-// records that it finds. Otherwise their loss would later look like damage.
+// After a failed fsync, the record may be complete in the kernel's memory but not on
+// disk. Open reads such a record like any other. It must sync the record, because a later
+// loss of the record would look like damage.
 func TestOpen_SyncsRecordsOfPreviousProcess(t *testing.T) {
 	files := newFaultyDisk(t.TempDir())
 	j := open(t, Config{}, files)
 	appendBatches(t, j, 0, 1)
-	files.set(func() { files.failSync = errDisk })
-	requireBroken(t, j, 1, errDisk)
+	files.set(func() { files.syncErr = errDisk })
+	requireAppendFails(t, j, 1, errDisk)
 	requireNoError(t, j.Close())
-	files.set(func() { files.failSync = nil })
+	files.set(func() { files.syncErr = nil })
 	j = open(t, Config{}, files)
 	appendBatches(t, j, 2, 3)
 	requireNoError(t, j.Close())
 	files.losePower(t, func(n int64) int64 { return min(n, 1) })
 	j = openForTest(t, Config{}, files)
 	if s := j.Stats(); s.Skipped != 0 || s.Truncated != 0 {
-		t.Errorf("%+v", s)
+		t.Errorf("after the loss of power: %d records skipped and %d truncated, want 0 and 0", s.Skipped, s.Truncated)
 	}
 	requireEqual(t, drainAll(t, j), batchTexts(0, 3))
 }

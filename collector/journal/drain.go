@@ -9,15 +9,16 @@ import (
 	"slices"
 )
 
-// Drain replays all records that are in the journal when it begins, oldest first. It
+// Drain replays all records that are in the journal when Drain begins, oldest first. It
 // calls replay for each record, or for several joined records (see Config.JoinBytes).
-// batch is valid until replay returns. A segment is deleted after replay returned nil for
-// all its records. Drain stops at the first error of replay, when ctx ends or if a
-// segment cannot be read, and returns the error. The records of a segment that was not
-// deleted are replayed again by the next Drain.
+// batch is valid until replay returns. After replay has returned nil for all records of a
+// segment, Drain deletes the segment. Drain stops with an error if replay returns an
+// error, if ctx ends, or if a segment cannot be read. The next Drain then replays all
+// records of the remaining segments, including those that were already replayed.
 //
-// Concurrent Appends write to a newer segment. A second Drain waits for the first. After
-// Drain has emptied a broken journal, it checks the disk as Recover does.
+// Batches that are appended during a Drain go to a newer segment, which this Drain does
+// not replay. A second Drain waits for the first. After Drain has emptied a broken
+// journal, it checks the disk as Recover does.
 func (j *Journal) Drain(ctx context.Context, replay func(ctx context.Context, batch []byte, n int) error) error {
 	select {
 	case j.draining <- struct{}{}:
@@ -43,7 +44,7 @@ func (j *Journal) Drain(ctx context.Context, replay func(ctx context.Context, ba
 }
 
 // sealSegments closes the active segment and returns all segments. The writer does not
-// write to them any more.
+// append to these segments any more.
 func (j *Journal) sealSegments(ctx context.Context, cancel context.CancelCauseFunc) ([]*segment, error) {
 	response := make(chan []*segment, 1)
 	j.mu.Lock()
@@ -89,8 +90,9 @@ func (j *Journal) drain(ctx context.Context, s *segment, replay func(context.Con
 		return fmt.Errorf("journal: %w", err)
 	}
 	if err := j.folder.sync(); err != nil {
-		// The records are replayed, so this error loses none of them. But a folder that
-		// cannot be synced cannot make new segments durable either, so the journal stops.
+		// All records of the segment are replayed, so none are lost. But if the folder
+		// cannot be synced, new segments cannot be made durable, so the journal is
+		// broken.
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		return j.fail(err)
@@ -106,7 +108,7 @@ func (j *Journal) erase(s *segment) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.full = false
-	j.segments = slices.DeleteFunc(j.segments, func(one *segment) bool { return one == s })
+	j.segments = slices.DeleteFunc(j.segments, func(other *segment) bool { return other == s })
 	return nil
 }
 

@@ -18,18 +18,19 @@ type faultyDisk struct {
 	mu sync.Mutex
 	// files contains the durable size of each file whose name is durable.
 	files map[string]int64
-	// unnamed contains the synced size of each file whose name is not durable yet.
+	// unnamed contains the synced size of each file whose name is not durable yet. A loss
+	// of power removes such a file.
 	unnamed map[string]int64
 	// removed contains the files whose removal is not durable yet.
 	removed map[string]bool
 
-	// room is the number of bytes that can still be written. A negative value means no
-	// limit.
-	room       int64
-	failSync   error
-	failDir    error
-	failCreate error
-	failRemove error
+	// freeBytes is the number of bytes that can still be written. A negative value means
+	// no limit.
+	freeBytes  int64
+	syncErr    error
+	dirSyncErr error
+	createErr  error
+	removeErr  error
 	syncs      int // number of file syncs
 	dirSyncs   int
 	// syncGate, if not nil, blocks each file sync until it is closed.
@@ -39,9 +40,10 @@ type faultyDisk struct {
 }
 
 func newFaultyDisk(dir string) *faultyDisk {
-	return &faultyDisk{disk: disk{dir}, room: -1, files: map[string]int64{}, unnamed: map[string]int64{}, removed: map[string]bool{}}
+	return &faultyDisk{disk: disk{dir}, freeBytes: -1, files: map[string]int64{}, unnamed: map[string]int64{}, removed: map[string]bool{}}
 }
 
+// set calls change, which may set the fields of d.
 func (d *faultyDisk) set(change func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -51,8 +53,8 @@ func (d *faultyDisk) set(change func()) {
 func (d *faultyDisk) create(name string) (file, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.failCreate != nil {
-		return nil, d.failCreate
+	if d.createErr != nil {
+		return nil, d.createErr
 	}
 	f, err := d.disk.create(name)
 	if err != nil {
@@ -65,8 +67,8 @@ func (d *faultyDisk) create(name string) (file, error) {
 func (d *faultyDisk) remove(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.failRemove != nil {
-		return d.failRemove
+	if d.removeErr != nil {
+		return d.removeErr
 	}
 	// Rename the file instead of deleting it, so that losePower can restore it.
 	if err := os.Rename(filepath.Join(d.dir, name), filepath.Join(d.dir, name+".removed")); err != nil {
@@ -88,8 +90,8 @@ func (d *faultyDisk) sync() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dirSyncs++
-	if d.failDir != nil {
-		return d.failDir
+	if d.dirSyncErr != nil {
+		return d.dirSyncErr
 	}
 	if err := d.disk.sync(); err != nil {
 		return err
@@ -135,7 +137,7 @@ func (d *faultyDisk) losePower(t failer, keep func(n int64) int64) {
 	}
 	clear(d.removed)
 	clear(d.unnamed)
-	d.room, d.failSync, d.failDir, d.failCreate, d.failRemove = -1, nil, nil, nil, nil
+	d.freeBytes, d.syncErr, d.dirSyncErr, d.createErr, d.removeErr = -1, nil, nil, nil, nil
 	numbers, err := d.list()
 	requireNoError(t, err)
 	for _, number := range numbers {
@@ -154,14 +156,14 @@ type faultyFile struct {
 func (f *faultyFile) Write(p []byte) (int, error) {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
-	if room := f.disk.room; room >= 0 && int64(len(p)) > room {
-		n, err := f.file.Write(p[:room])
-		f.disk.room -= int64(n)
+	if free := f.disk.freeBytes; free >= 0 && int64(len(p)) > free {
+		n, err := f.file.Write(p[:free])
+		f.disk.freeBytes -= int64(n)
 		return n, errors.Join(err, syscall.ENOSPC)
 	}
 	n, err := f.file.Write(p)
-	if f.disk.room >= 0 {
-		f.disk.room -= int64(n)
+	if f.disk.freeBytes >= 0 {
+		f.disk.freeBytes -= int64(n)
 	}
 	return n, err
 }
@@ -178,8 +180,8 @@ func (f *faultyFile) Sync() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.syncs++
-	if d.failSync != nil {
-		return d.failSync
+	if d.syncErr != nil {
+		return d.syncErr
 	}
 	if err := f.file.Sync(); err != nil {
 		return err
@@ -202,7 +204,7 @@ type failer interface {
 func requireNoError(t failer, err error) {
 	t.Helper()
 	if err != nil {
-		t.Fatalf("%v", err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 }
 
@@ -226,7 +228,8 @@ func openForTest(t *testing.T, cfg Config, files *faultyDisk) *Journal {
 	return j
 }
 
-func names(t *testing.T, dir string) []string {
+// segmentNames returns the file names of the segments in dir, oldest first.
+func segmentNames(t *testing.T, dir string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
 	requireNoError(t, err)

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// folder contains the operations of the journal on its files. Tests replace it with an
-// implementation that fails and that loses unsynced data like a disk after a loss of
-// power.
+// folder provides the file operations that the journal needs. Tests replace it with an
+// implementation whose operations fail, or that loses unsynced data as a disk may do
+// after a loss of power.
 type folder interface {
 	// list returns the numbers of the segments, oldest first.
 	list() ([]uint64, error)
@@ -91,7 +91,8 @@ func (d disk) truncate(name string, size int64) error {
 func (d disk) remove(name string) error { return os.Remove(filepath.Join(d.dir, name)) }
 
 func (d disk) quarantine(number uint64) (name string, err error) {
-	// Segment numbers can repeat. A file that was renamed earlier is not overwritten.
+	// An earlier segment with the same number may already have been renamed. Find a name
+	// that does not exist yet, so that the earlier file is not overwritten.
 	for i := 1; ; i++ {
 		name = damagedName(number, i)
 		if _, err := os.Lstat(filepath.Join(d.dir, name)); err == nil {

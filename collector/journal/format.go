@@ -15,7 +15,8 @@ const (
 	segmentHeader = 16
 	recordHeader  = 24
 	formatVersion = 1
-	// maxBatch bounds a payload. It is a little more than the collector's 256 KiB.
+	// maxBatch is the maximum size of a payload. It is a little larger than the largest
+	// batch of the collector, 256 KiB.
 	maxBatch  = 272 << 10
 	maxRecord = recordHeader + maxBatch
 
@@ -42,7 +43,7 @@ func appendSegmentHeader(dst []byte) []byte {
 
 // parseSegmentHeader reports whether the first bytes of a segment are an intact header.
 // It returns errVersion if the header is intact and has another version.
-func parseSegmentHeader(head []byte) (sound bool, err error) {
+func parseSegmentHeader(head []byte) (intact bool, err error) {
 	if len(head) < segmentHeader || !bytes.HasPrefix(head, segmentMagic) ||
 		binary.LittleEndian.Uint32(head[12:]) != crc32.Checksum(head[:12], castagnoli) {
 		return false, nil
@@ -64,8 +65,8 @@ func makeHeader(batch []byte, n int, at time.Time) (head [recordHeader]byte) {
 	return head
 }
 
-// recordLength returns the length of a record, with its header, as given by the header.
-// It returns 0 if the header is not valid.
+// recordLength reads the header of a record and returns the length of the whole record,
+// including the header. It returns 0 if the header is not valid.
 func recordLength(head []byte) int {
 	length := binary.LittleEndian.Uint32(head[8:])
 	if !bytes.HasPrefix(head, recordMarker) || length == 0 || length > maxBatch ||
@@ -81,7 +82,7 @@ func parseRecord(whole []byte) (r Record, ok bool) {
 		return Record{}, false
 	}
 	return Record{
-		Time:   time.UnixMilli(int64(binary.LittleEndian.Uint64(whole[16:]))).UTC(), //nolint:gosec // as it was written
+		Time:   time.UnixMilli(int64(binary.LittleEndian.Uint64(whole[16:]))).UTC(), //nolint:gosec // makeHeader wrote an int64
 		Clicks: int(binary.LittleEndian.Uint32(whole[12:])),
 		Batch:  whole[recordHeader:],
 	}, true
@@ -91,8 +92,8 @@ func segmentName(number uint64) string {
 	return fmt.Sprintf("%0*d%s", nameDigits, number, suffix)
 }
 
-// damagedName returns the new name of a segment without a good record. i counts the
-// damaged segments with the same number, from 1.
+// damagedName returns the new name of a segment without a good record. i distinguishes
+// damaged segments with the same number and begins at 1.
 func damagedName(number uint64, i int) string {
 	if i == 1 {
 		return fmt.Sprintf("%0*d%s", nameDigits, number, damagedSuffix)

@@ -14,16 +14,16 @@ import (
 const (
 	defaultSegmentBytes = 64 << 20
 	defaultMaxBytes     = 1 << 30
-	// groupBytes bounds the bytes written with one fsync, and with it the writer's
-	// memory.
+	// groupBytes bounds the size of a group, the data that is written with one fsync. It
+	// also bounds the memory of the writer.
 	groupBytes = 4 << 20
 	// retryAfter is the time between two disk checks of a broken journal.
 	retryAfter = time.Second
 )
 
 var (
-	// ErrFull means that the batch does not fit into MaxBytes until Drain has deleted
-	// segments.
+	// ErrFull means that the batch would exceed MaxBytes. The journal has space again
+	// after Drain has deleted segments.
 	ErrFull = errors.New("the journal is full")
 	// ErrBroken means that a write or an fsync failed, for this batch or an earlier one.
 	// The returned error also wraps the cause.
@@ -70,12 +70,12 @@ type Stats struct {
 	Oldest time.Time
 	// Broken is the error that broke the journal. It is nil while the journal works.
 	Broken error
-	// Skipped is the number of damaged records that Open and Drain have found. Each may
-	// contain acknowledged clicks, so the disk should be inspected. After a loss of power
-	// they may also be records that were never acknowledged.
+	// Skipped is the number of damaged records that Open and Drain have found. A damaged
+	// record may have contained acknowledged clicks, so the disk should be inspected.
+	// After a loss of power it may also be a record that was never acknowledged.
 	Skipped int64
-	// Truncated is 1 if Open cut off an incomplete record. The record was not
-	// acknowledged: the process ended while it wrote the record.
+	// Truncated is 1 if Open cut off an incomplete record, and otherwise 0. The record
+	// was not acknowledged, because the process ended while it wrote the record.
 	Truncated int64
 }
 
@@ -95,17 +95,18 @@ type Journal struct {
 
 	mu   sync.Mutex
 	work *sync.Cond // wakes the writer after a change to the fields below
-	// segments are the segments on disk, oldest first. The active segment is the last.
+	// segments are the segments on disk, oldest first. The last one is the active
+	// segment, to which the writer appends, if there is one.
 	segments []*segment
-	// waiting contains the entries that are not in a group yet.
+	// waiting contains the entries that are not in a group yet, in order of arrival.
 	waiting []*entry
 	// reserved is the largest number of bytes that waiting and the current group can add
 	// to the segments.
 	reserved int64
 	// full is true from an ErrFull until Drain has deleted a segment.
 	full bool
-	// seal requests that the writer close the active segment and send the list of all
-	// segments to this channel. It is nil if there is no request.
+	// seal is set by Drain. It requests that the writer close the active segment and send
+	// the list of all segments to this channel. It is nil if there is no request.
 	seal     chan []*segment
 	closed   bool
 	endDrain context.CancelCauseFunc // cancels the running Drain
@@ -142,8 +143,9 @@ func (s *segment) add(n int, at time.Time) {
 }
 
 // Open opens the journal in cfg.Dir and reads all its segments once. Records of an
-// earlier process wait for Drain. Open cuts off the torn tail of the last group. It fails
-// if another process has opened the journal, or if a segment has another format version.
+// earlier process wait for Drain. Open cuts off a torn tail, the incomplete record that a
+// killed process left. It fails if another process has opened the journal, or if a
+// segment has another format version.
 func Open(cfg Config) (*Journal, error) {
 	if cfg.SegmentBytes <= 0 {
 		cfg.SegmentBytes = defaultSegmentBytes
@@ -180,9 +182,9 @@ func Open(cfg Config) (*Journal, error) {
 	return j, nil
 }
 
-// load reads the segments in the folder and syncs the folder, because the previous
-// process may have ended before its own sync. The loaded segments are only read from now
-// on: the first Append begins a new segment.
+// load reads the segments in the folder. It syncs the folder, because the previous
+// process may have ended before it could do so. Nothing is appended to the loaded
+// segments: the first Append begins a new segment.
 func (j *Journal) load() error {
 	numbers, err := j.folder.list()
 	if err != nil {
@@ -231,7 +233,7 @@ func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 	case s.records > 0:
 		return s, nil
 	case size <= segmentHeader && (tail.Bytes == 0 || newest && torn):
-		return nil, j.folder.remove(s.name()) // created, but no record was written
+		return nil, j.folder.remove(s.name()) // no record was written to the new segment
 	}
 	newName, err := j.folder.quarantine(number)
 	if err == nil {
@@ -252,9 +254,9 @@ func (j *Journal) logDamage(d Damage) {
 		slog.String("segment", d.Segment), slog.Int64("offset", d.Offset), slog.Int64("bytes", d.Bytes), slog.Int("records", d.Records))
 }
 
-// scan calls visit for each good record of the segment, in order, and damaged for each
-// damaged range between them. The bytes after the last good record are returned as tail.
-// torn reports whether the tail is a single record that was not completely written.
+// scan calls visit for each good record of the segment, in order. It calls damaged for
+// each damaged range before or between good records. It returns the bytes after the last
+// good record as tail. torn is true if the tail is a single incomplete record.
 func (s *segment) scan(from io.ReaderAt, visit func(Record) error, damaged func(Damage)) (tail Damage, torn bool, err error) {
 	records, err := newScanner(from, s.size)
 	if err != nil {
@@ -279,11 +281,11 @@ func (s *segment) scan(from io.ReaderAt, visit func(Record) error, damaged func(
 	}
 }
 
-// Append makes one batch durable. batch is a marshalled edge.v1.ClickBatch of n clicks. A
-// nil result means that the batch is written and fsynced. After ErrFull or ErrBroken (see
-// errors.Is) this process does not replay the batch. If ctx ends first, the batch may be
-// replayed or not. Concurrent calls share an fsync. The caller may reuse batch after
-// Append returns.
+// Append makes one batch durable. batch is a marshalled edge.v1.ClickBatch of n clicks.
+// If Append returns nil, the batch is written and synced. If it returns ErrFull or
+// ErrBroken (see errors.Is), this process does not replay the batch. If it returns
+// because ctx ended, the batch may or may not be replayed. Concurrent calls share an
+// fsync. The caller may reuse batch after Append has returned.
 func (j *Journal) Append(ctx context.Context, batch []byte, n int) error {
 	if len(batch) > maxBatch || n < 1 || n > len(batch) {
 		return fmt.Errorf("journal: a record cannot contain %d clicks in %d bytes", n, len(batch))
@@ -304,9 +306,9 @@ func (j *Journal) Append(ctx context.Context, batch []byte, n int) error {
 	}
 }
 
-// Ready returns nil if an Append would be accepted. It returns ErrFull after an Append
-// was refused for lack of space, until Drain has deleted a segment. It returns ErrBroken
-// from the first failure until a disk check by Drain or Recover succeeds. It returns
+// Ready returns nil if the journal accepts batches. It returns ErrFull after an Append
+// failed for lack of space, until Drain has deleted a segment. It returns ErrBroken after
+// a write or an fsync failed, until a disk check by Drain or Recover succeeds. It returns
 // ErrClosed after Close.
 func (j *Journal) Ready() error {
 	j.mu.Lock()
@@ -325,11 +327,11 @@ func (j *Journal) Stats() Stats {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := Stats{Segments: len(j.segments), MaxBytes: j.maxBytes, Broken: j.broken, Skipped: j.skipped, Truncated: j.truncated}
-	for _, one := range j.segments {
-		s.Bytes += one.size
-		s.Clicks += one.clicks
-		if one.records > 0 && (s.Oldest.IsZero() || one.oldest.Before(s.Oldest)) {
-			s.Oldest = one.oldest
+	for _, segment := range j.segments {
+		s.Bytes += segment.size
+		s.Clicks += segment.clicks
+		if segment.records > 0 && (s.Oldest.IsZero() || segment.oldest.Before(s.Oldest)) {
+			s.Oldest = segment.oldest
 		}
 	}
 	return s

@@ -15,9 +15,10 @@ import (
 	"time"
 )
 
-// batchText returns the i-th test batch. It contains its number.
+// batchText returns the test batch with the number i. The batch contains the number.
 func batchText(i int) string { return fmt.Sprintf("%d:%s", i, strings.Repeat("x", i%7)) }
 
+// batchNumber returns the number in a test batch.
 func batchNumber(t failer, batch []byte) int {
 	t.Helper()
 	head, _, _ := bytes.Cut(batch, []byte(":"))
@@ -26,6 +27,7 @@ func batchNumber(t failer, batch []byte) int {
 	return i
 }
 
+// appendBatches appends the test batches from to to-1. Batch i has 1+i%2 clicks.
 func appendBatches(t failer, j *Journal, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
@@ -33,14 +35,14 @@ func appendBatches(t failer, j *Journal, from, to int) {
 	}
 }
 
-// drainAll drains the journal and returns the batches. It also checks their numbers of
-// clicks.
+// drainAll drains the journal and returns the batches. It requires that each batch has
+// the number of clicks with which appendBatches wrote it.
 func drainAll(t failer, j *Journal) []string {
 	t.Helper()
 	var got []string
 	requireNoError(t, j.Drain(context.Background(), func(_ context.Context, batch []byte, n int) error {
 		if i := batchNumber(t, batch); n != 1+i%2 {
-			t.Fatalf("record %d has %d clicks", i, n)
+			t.Fatalf("replayed batch %d has %d clicks, want %d", i, n, 1+i%2)
 		}
 		got = append(got, string(batch))
 		return nil
@@ -63,6 +65,7 @@ func requireEqual(t *testing.T, got, want []string) {
 	}
 }
 
+// readAll returns the batches and the report of Read.
 func readAll(t *testing.T, dir string) ([]string, Report) {
 	t.Helper()
 	var got []string
@@ -80,25 +83,25 @@ func TestDrain_ReplaysInOrderAndDeletesSegments(t *testing.T) {
 	info, err := os.Stat(dir)
 	requireNoError(t, err)
 	if info.Mode().Perm() != 0o700 {
-		t.Errorf("the folder's mode is %v", info.Mode())
+		t.Errorf("the mode of the folder is %v, want 0700", info.Mode())
 	}
 	appendBatches(t, j, 0, 50)
 	if s := j.Stats(); s.Clicks != 75 || s.Oldest.IsZero() || s.MaxBytes != defaultMaxBytes || s.Broken != nil {
-		t.Errorf("%+v", s)
+		t.Errorf("Stats() = %+v, want 75 clicks, the default MaxBytes and a working journal", s)
 	}
-	if n := len(names(t, dir)); n < 5 {
-		t.Errorf("%d segments", n)
+	if n := len(segmentNames(t, dir)); n < 5 {
+		t.Errorf("50 batches are in %d segments, want at least 5", n)
 	}
-	for _, name := range names(t, dir) {
+	for _, name := range segmentNames(t, dir) {
 		info, err := os.Stat(filepath.Join(dir, name))
 		requireNoError(t, err)
 		if info.Size() > 200 {
-			t.Errorf("%s is %d bytes long", name, info.Size())
+			t.Errorf("%s has %d bytes, want at most 200", name, info.Size())
 		}
 	}
 	requireEqual(t, drainAll(t, j), batchTexts(0, 50))
-	if s := j.Stats(); s.Bytes != 0 || s.Clicks != 0 || !s.Oldest.IsZero() || s.Skipped != 0 || len(names(t, dir)) != 0 {
-		t.Errorf("after the drain: %+v %v", s, names(t, dir))
+	if s := j.Stats(); s.Bytes != 0 || s.Clicks != 0 || !s.Oldest.IsZero() || s.Skipped != 0 || len(segmentNames(t, dir)) != 0 {
+		t.Errorf("after the drain: %+v, segments %v; want an empty journal", s, segmentNames(t, dir))
 	}
 	requireEqual(t, drainAll(t, j), nil)
 	appendBatches(t, j, 50, 60)
@@ -118,14 +121,14 @@ func TestOpen_FindsRecordsOfPreviousProcess(t *testing.T) {
 	written = written.Add(time.Hour)
 	second := openForTest(t, Config{Dir: dir, SegmentBytes: 200, now: clock}, nil)
 	if s := second.Stats(); s != before || !s.Oldest.Equal(written.Add(-time.Hour)) {
-		t.Errorf("%+v, before %+v", s, before)
+		t.Errorf("after the restart: %+v, want %+v", s, before)
 	}
 	appendBatches(t, second, 20, 25)
 	got, report := readAll(t, dir)
 	requireEqual(t, got, batchTexts(0, 25))
 	if report.Clicks != second.Stats().Clicks || report.Bytes != second.Stats().Bytes || report.Records != 25 ||
 		len(report.Damage) != 0 || report.Tail.Bytes != 0 || !report.Newest.Equal(written) || !report.Oldest.Equal(before.Oldest) {
-		t.Errorf("%+v", report)
+		t.Errorf("Read reports %+v, want 25 records without damage, and the same sizes as %+v", report, second.Stats())
 	}
 	requireEqual(t, drainAll(t, second), batchTexts(0, 25))
 }
@@ -139,30 +142,30 @@ func TestAppend_ConcurrentCallsShareFsync(t *testing.T) {
 	appendOne := func(i int) {
 		group.Go(func() {
 			if err := j.Append(context.Background(), []byte(batchText(i)), 1+i%2); err != nil {
-				t.Error(err)
+				t.Errorf("Append of batch %d: %v", i, err)
 			}
 		})
 	}
 	appendOne(1)
-	<-files.syncBlocked // the second fsync has begun
+	<-files.syncBlocked // The second fsync has begun, so the next batches must wait.
 	for i := 2; i < 100; i++ {
 		appendOne(i)
 	}
-	waitFor(j, 98)
+	waitForQueued(j, 98)
 	gate := files.syncGate
 	files.set(func() { files.syncGate = nil })
 	close(gate)
 	group.Wait()
 	if files.syncs != 3 {
-		t.Errorf("%d fsyncs for 100 batches", files.syncs)
+		t.Errorf("%d fsyncs for 100 batches, want 3", files.syncs)
 	}
 	got := drainAll(t, j)
 	slices.SortFunc(got, func(a, b string) int { return batchNumber(t, []byte(a)) - batchNumber(t, []byte(b)) })
 	requireEqual(t, got, batchTexts(0, 100))
 }
 
-// waitFor waits until n batches wait for the next group.
-func waitFor(j *Journal, n int) {
+// waitForQueued waits until n batches wait for the next group.
+func waitForQueued(j *Journal, n int) {
 	for {
 		j.mu.Lock()
 		have := len(j.waiting)
@@ -179,10 +182,10 @@ func TestAppend_SyncsFolderForEachNewSegment(t *testing.T) {
 	j := openForTest(t, Config{SegmentBytes: 100}, files)
 	before := files.dirSyncs
 	appendBatches(t, j, 0, 30)
-	if n := len(names(t, files.dir)); files.dirSyncs-before != n || files.syncs != 30 {
-		t.Errorf("%d segments, %d syncs of the folder, %d of files", n, files.dirSyncs-before, files.syncs)
+	if n := len(segmentNames(t, files.dir)); files.dirSyncs-before != n || files.syncs != 30 {
+		t.Errorf("%d syncs of the folder and %d of files, want %d (one per segment) and 30", files.dirSyncs-before, files.syncs, n)
 	}
-	for _, name := range names(t, files.dir) {
+	for _, name := range segmentNames(t, files.dir) {
 		if _, durable := files.files[name]; !durable {
 			t.Errorf("the name %s is not durable", name)
 		}
@@ -201,19 +204,20 @@ func TestAppend_ReturnsErrFullUntilDrained(t *testing.T) {
 			}
 			requireNoError(t, err)
 			if s := j.Stats(); s.Bytes > bound {
-				t.Fatalf("%d bytes", s.Bytes)
+				t.Fatalf("the journal has %d bytes, want at most %d", s.Bytes, bound)
 			}
 		}
 	}
 	accepted := fill(0)
 	_, report := readAll(t, dir)
 	if s := j.Stats(); accepted < 20 || s.Broken != nil || report.Bytes != s.Bytes || s.Bytes < bound-100 || !errors.Is(j.Ready(), ErrFull) {
-		t.Errorf("%d accepted, %+v, %d on disk, %v", accepted, s, report.Bytes, j.Ready())
+		t.Errorf("%d batches accepted, %+v, %d bytes on disk, Ready() = %v; want at least 20 batches, nearly %d bytes and ErrFull",
+			accepted, s, report.Bytes, j.Ready(), bound)
 	}
 	// Each deleted segment frees space, even before the drain ends.
 	var once bool
 	requireNoError(t, j.Drain(context.Background(), func(_ context.Context, batch []byte, _ int) error {
-		if len(names(t, dir)) < report.Segments && !once {
+		if len(segmentNames(t, dir)) < report.Segments && !once {
 			once = true
 			requireNoError(t, j.Ready())
 			appendBatches(t, j, accepted, accepted+3)
@@ -222,7 +226,7 @@ func TestAppend_ReturnsErrFullUntilDrained(t *testing.T) {
 	}))
 	requireEqual(t, drainAll(t, j), batchTexts(accepted, accepted+3))
 	if again := fill(0); again != accepted {
-		t.Errorf("%d batches fit after the drain, %d before", again, accepted)
+		t.Errorf("%d batches fit after the drain, want %d as before", again, accepted)
 	}
 }
 
@@ -230,14 +234,14 @@ func TestAppend_RejectsInvalidSizes(t *testing.T) {
 	j := openForTest(t, Config{Dir: t.TempDir()}, nil)
 	for _, c := range []struct{ bytes, clicks int }{{0, 1}, {10, 0}, {10, -1}, {10, 11}, {maxBatch + 1, 1}} {
 		if err := j.Append(context.Background(), make([]byte, c.bytes), c.clicks); err == nil {
-			t.Errorf("%+v was accepted", c)
+			t.Errorf("Append accepted %d clicks in %d bytes, want an error", c.clicks, c.bytes)
 		}
 	}
 	large := bytes.Repeat([]byte{0xF9}, maxBatch)
 	requireNoError(t, j.Append(context.Background(), large, 512))
 	requireNoError(t, j.Drain(context.Background(), func(_ context.Context, batch []byte, n int) error {
 		if !bytes.Equal(batch, large) || n != 512 {
-			t.Errorf("%d bytes, %d clicks", len(batch), n)
+			t.Errorf("replayed %d bytes with %d clicks, want the appended %d bytes with 512 clicks", len(batch), n, len(large))
 		}
 		return nil
 	}))
@@ -247,7 +251,7 @@ func TestOpen_RejectsFolderInUse(t *testing.T) {
 	dir := t.TempDir()
 	first := open(t, Config{Dir: dir}, nil)
 	if j, err := Open(Config{Dir: dir}); err == nil || !strings.Contains(err.Error(), "another process") {
-		t.Fatalf("%v %v", j, err)
+		t.Fatalf("Open of a folder in use = %v, %v; want an error about another process", j, err)
 	}
 	requireNoError(t, first.Close())
 	openForTest(t, Config{Dir: dir}, nil)
@@ -262,8 +266,8 @@ func TestDrain_ResumesAtSegmentOfFailedRecord(t *testing.T) {
 			for i := range records {
 				requireNoError(t, j.Append(context.Background(), fmt.Appendf(nil, "%02d:%s", i, "123456"), 1))
 			}
-			if len(names(t, dir)) != records/perSegment {
-				t.Fatalf("%v", names(t, dir))
+			if len(segmentNames(t, dir)) != records/perSegment {
+				t.Fatalf("segments %v, want %d", segmentNames(t, dir), records/perSegment)
 			}
 			down := errors.New("no Redis")
 			next := 0
@@ -272,8 +276,8 @@ func TestDrain_ResumesAtSegmentOfFailedRecord(t *testing.T) {
 					t.Fatalf("replayed record %d, want %d", i, next)
 				}
 				// A segment exists until its last record was replayed.
-				if n := len(names(t, dir)); n != (records-next+perSegment-1)/perSegment {
-					t.Errorf("%d segments before record %d was replayed", n, next)
+				if n, want := len(segmentNames(t, dir)), (records-next+perSegment-1)/perSegment; n != want {
+					t.Errorf("before record %d was replayed: %d segments, want %d", next, n, want)
 				}
 				if next == stop {
 					return down
@@ -282,7 +286,7 @@ func TestDrain_ResumesAtSegmentOfFailedRecord(t *testing.T) {
 				return nil
 			})
 			if err != down { //nolint:errorlint // must not be wrapped
-				t.Fatal(err)
+				t.Fatalf("Drain() = %v, want %v without wrapping", err, down)
 			}
 			next = stop / perSegment * perSegment
 			requireNoError(t, j.Drain(context.Background(), func(_ context.Context, batch []byte, _ int) error {
@@ -292,15 +296,15 @@ func TestDrain_ResumesAtSegmentOfFailedRecord(t *testing.T) {
 				next++
 				return nil
 			}))
-			if next != records || len(names(t, dir)) != 0 {
-				t.Errorf("%d replayed, %v left", next, names(t, dir))
+			if next != records || len(segmentNames(t, dir)) != 0 {
+				t.Errorf("the second drain stopped before record %d and left segments %v, want %d and none", next, segmentNames(t, dir), records)
 			}
 		})
 	}
 }
 
-// Drain joins small batches up to the bounds and joins no batch twice. It deletes a
-// segment only after all its batches were replayed.
+// Drain joins small batches up to the bounds and passes each batch to replay once. It
+// deletes a segment only after all its batches were replayed.
 func TestDrain_JoinsSmallBatches(t *testing.T) {
 	const records, perSegment = 23, 10
 	dir := t.TempDir()
@@ -319,21 +323,22 @@ func TestDrain_JoinsSmallBatches(t *testing.T) {
 		}
 		return nil
 	})
-	if err != down || len(names(t, dir)) != 2 { //nolint:errorlint // must not be wrapped
-		t.Fatalf("%v, %v", err, names(t, dir))
+	if err != down || len(segmentNames(t, dir)) != 2 { //nolint:errorlint // must not be wrapped
+		t.Fatalf("Drain() = %v with segments %v left, want %v and 2 segments", err, segmentNames(t, dir), down)
 	}
 	var got strings.Builder
 	clicks := 0
 	requireNoError(t, j.Drain(context.Background(), func(_ context.Context, batch []byte, n int) error {
 		if len(batch) > 12 || n > 7 || n != 2*len(batch)/3 {
-			t.Errorf("a joined batch has %d clicks in %d bytes", n, len(batch))
+			t.Errorf("a joined batch has %d clicks in %d bytes, want at most 7 in 12, and 2 clicks for every 3 bytes", n, len(batch))
 		}
 		got.Write(batch)
 		clicks += n
 		return nil
 	}))
-	if rest := want.String()[perSegment*3:]; got.String() != rest || clicks != 2*(records-perSegment) || len(names(t, dir)) != 0 {
-		t.Errorf("%q of %d clicks, not %q; %v left", got.String(), clicks, rest, names(t, dir))
+	if rest := want.String()[perSegment*3:]; got.String() != rest || clicks != 2*(records-perSegment) || len(segmentNames(t, dir)) != 0 {
+		t.Errorf("the second drain replayed %q with %d clicks and left segments %v, want %q with %d clicks and none",
+			got.String(), clicks, segmentNames(t, dir), rest, 2*(records-perSegment))
 	}
 }
 
@@ -344,7 +349,7 @@ func TestDrain_EndsOnContextCancelAndOnClose(t *testing.T) {
 	count := 0
 	err := j.Drain(ctx, func(context.Context, []byte, int) error { count++; cancel(); return nil })
 	if !errors.Is(err, context.Canceled) || count != 1 {
-		t.Errorf("%v after %d", err, count)
+		t.Errorf("Drain with a cancelled context = %v after %d records, want %v after 1", err, count, context.Canceled)
 	}
 	closed := make(chan error, 1)
 	err = j.Drain(context.Background(), func(ctx context.Context, _ []byte, _ int) error {
@@ -353,14 +358,14 @@ func TestDrain_EndsOnContextCancelAndOnClose(t *testing.T) {
 		return nil
 	})
 	if !errors.Is(err, ErrClosed) {
-		t.Error(err)
+		t.Errorf("Drain during Close = %v, want ErrClosed", err)
 	}
 	requireNoError(t, <-closed)
 	if err := j.Drain(context.Background(), nil); !errors.Is(err, ErrClosed) {
-		t.Error(err)
+		t.Errorf("Drain after Close = %v, want ErrClosed", err)
 	}
 	if err := j.Append(context.Background(), []byte("1:"), 1); !errors.Is(err, ErrClosed) {
-		t.Error(err)
+		t.Errorf("Append after Close = %v, want ErrClosed", err)
 	}
 }
 
@@ -370,7 +375,7 @@ func TestAppend_WorksDuringDrain(t *testing.T) {
 	next := 5
 	requireNoError(t, j.Drain(context.Background(), func(_ context.Context, batch []byte, _ int) error {
 		if batchNumber(t, batch) >= 5 {
-			t.Errorf("%q was appended after the drain began, but was replayed", batch)
+			t.Errorf("batch %q was appended during the drain, but this drain replayed it", batch)
 		}
 		appendBatches(t, j, next, next+1)
 		next++
@@ -390,23 +395,23 @@ func TestAppend_EndsWithContext(t *testing.T) {
 	go func() { results <- j.Append(ctx, []byte(batchText(0)), 1) }()
 	<-files.syncBlocked
 	go func() { results <- j.Append(ctx, []byte(batchText(1)), 2) }()
-	waitFor(j, 1)
+	waitForQueued(j, 1)
 	cancel()
 	for range 2 {
 		if err := <-results; !errors.Is(err, context.Canceled) {
-			t.Error(err)
+			t.Errorf("Append whose context ended = %v, want %v", err, context.Canceled)
 		}
 	}
-	waitFor(j, 0)
+	waitForQueued(j, 0)
 	gate := files.syncGate
 	files.set(func() { files.syncGate = nil })
 	close(gate)
 	appendBatches(t, j, 2, 3)
 	requireEqual(t, drainAll(t, j), []string{batchText(0), batchText(2)})
 	if j.reserved != 0 {
-		t.Errorf("%d bytes are still reserved", j.reserved)
+		t.Errorf("%d bytes are still reserved, want 0", j.reserved)
 	}
 	if err := j.Append(ctx, []byte(batchText(3)), 2); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("Append with a cancelled context = %v, want %v", err, context.Canceled)
 	}
 }

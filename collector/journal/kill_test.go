@@ -36,8 +36,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// appendUntilKilled appends numbered batches and drains the journal. It prints each
-// number as soon as the batch is acknowledged, and again when the batch is replayed.
+// appendUntilKilled appends numbered batches and drains the journal until the process is
+// killed. It prints the number of a batch when the batch is acknowledged, and again when
+// the batch is replayed.
 func appendUntilKilled(dir string, from int) error {
 	j, err := Open(Config{Dir: dir, SegmentBytes: 2000})
 	if err != nil {
@@ -81,7 +82,7 @@ func TestJournal_KillLosesNoAcknowledgedBatch(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
 	acknowledged, replayed := map[int]bool{}, map[int]bool{}
-	from, tails := 0, 0
+	from, tornTails := 0, 0
 	for round := range killRounds {
 		child := exec.Command(os.Args[0])
 		child.Env = append(os.Environ(), childDir+"="+dir, childFrom+"="+strconv.Itoa(from))
@@ -89,13 +90,13 @@ func TestJournal_KillLosesNoAcknowledgedBatch(t *testing.T) {
 		out, err := child.StdoutPipe()
 		requireNoError(t, err)
 		requireNoError(t, child.Start())
-		life := time.Duration(random.IntN(40_000)) * time.Microsecond
-		var killed bool
+		killDelay := time.Duration(random.IntN(40_000)) * time.Microsecond
+		var timerStarted bool
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var event string
 			var i int
 			if _, err := fmt.Sscanf(lines.Text(), "%s %d", &event, &i); err != nil {
-				t.Fatalf("%q: %v", lines.Text(), err)
+				t.Fatalf("the child printed %q: %v", lines.Text(), err)
 			}
 			if event == "acknowledged" {
 				acknowledged[i] = true
@@ -103,9 +104,9 @@ func TestJournal_KillLosesNoAcknowledgedBatch(t *testing.T) {
 				replayed[i] = true
 			}
 			from = max(from, i+1)
-			if !killed {
-				killed = true
-				time.AfterFunc(life, func() { _ = child.Process.Kill() })
+			if !timerStarted {
+				timerStarted = true
+				time.AfterFunc(killDelay, func() { _ = child.Process.Kill() })
 			}
 		}
 		_ = child.Wait()
@@ -118,21 +119,22 @@ func TestJournal_KillLosesNoAcknowledgedBatch(t *testing.T) {
 		report, err := Read(dir, func(r Record) error {
 			i := batchNumber(t, r.Batch)
 			if present[i] || string(r.Batch) != batchText(i) || r.Clicks != 1+i%2 {
-				t.Errorf("round %d, seed %d: record %d is duplicated or changed", round, seed, i)
+				t.Errorf("round %d, seed %d: record %d is duplicated or changed: %q with %d clicks", round, seed, i, r.Batch, r.Clicks)
 			}
-			// The records of each appender are in the order in which it wrote them.
+			// Each goroutine appends ascending numbers, so its records must be in that
+			// order.
 			if i < last[i%appenders] {
-				t.Errorf("round %d, seed %d: record %d comes after %d", round, seed, i, last[i%appenders])
+				t.Errorf("round %d, seed %d: record %d comes after record %d, want ascending numbers", round, seed, i, last[i%appenders])
 			}
 			present[i], last[i%appenders] = true, i
 			return nil
 		})
 		requireNoError(t, err)
 		if len(report.Damage) > 0 {
-			t.Errorf("round %d, seed %d: %+v", round, seed, report.Damage)
+			t.Errorf("round %d, seed %d: damage %+v, want none", round, seed, report.Damage)
 		}
 		if report.Tail.Bytes > 0 {
-			tails++
+			tornTails++
 		}
 		for i := range acknowledged {
 			if !present[i] && !replayed[i] {
@@ -147,9 +149,9 @@ func TestJournal_KillLosesNoAcknowledgedBatch(t *testing.T) {
 		from = (from + appenders) / appenders * appenders
 	}
 	if len(acknowledged) < killRounds || len(replayed) == 0 {
-		t.Fatalf("only %d acknowledged and %d replayed, too few for this test", len(acknowledged), len(replayed))
+		t.Fatalf("%d batches acknowledged and %d replayed, want at least %d and 1", len(acknowledged), len(replayed), killRounds)
 	}
-	t.Logf("%d kills, %d acknowledged, %d replayed, %d torn tails", killRounds, len(acknowledged), len(replayed), tails)
+	t.Logf("%d kills, %d batches acknowledged, %d replayed, %d torn tails", killRounds, len(acknowledged), len(replayed), tornTails)
 
 	j := openForTest(t, Config{Dir: dir}, nil)
 	requireNoError(t, j.Drain(context.Background(), func(_ context.Context, batch []byte, _ int) error {

@@ -12,10 +12,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The test compares the journal with a list of the batches that were acknowledged and not
-// yet replayed. It runs random sequences of appends, failing drains, disk faults,
-// restarts and losses of power that drop unsynced data. None of them may lose a batch of
-// the list.
+// The test runs random sequences of appends, drains that fail, disk faults, restarts and
+// losses of power, which drop unsynced data. It keeps a list of the batches that were
+// acknowledged and not yet replayed. The journal must not lose a batch of this list.
 func TestJournal_RandomOperationsLoseNothing(t *testing.T) {
 	parent, runs := t.TempDir(), 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -31,14 +30,14 @@ func TestJournal_RandomOperationsLoseNothing(t *testing.T) {
 			"repair":         func(*rapid.T) { m.repair() },
 			"restart":        m.restart,
 			"loss of power":  m.losePower,
-			"try":            m.try,
-			"a second later": func(*rapid.T) { m.now.pass(time.Second) },
+			"recover":        m.recover,
+			"a second later": func(*rapid.T) { m.now.advance(time.Second) },
 			"":               m.check,
 		})
 		// At the end everything can be replayed and the journal works.
 		m.repair()
 		m.drain(t)
-		m.now.pass(time.Second)
+		m.now.advance(time.Second)
 		requireNoError(t, m.journal.Recover())
 		requireNoError(t, m.journal.Ready())
 		m.append(t)
@@ -46,6 +45,7 @@ func TestJournal_RandomOperationsLoseNothing(t *testing.T) {
 	})
 }
 
+// model is the state that the journal should have after the operations so far.
 type model struct {
 	files   *faultyDisk
 	now     *clock
@@ -67,23 +67,23 @@ func (m *model) append(t *rapid.T) {
 		case errors.Is(err, ErrBroken):
 		case errors.Is(err, ErrFull):
 			if s := m.journal.Stats(); s.Bytes+maxAddedBytes(len(batchText(m.next))) <= s.MaxBytes {
-				t.Fatalf("full with %d bytes", s.Bytes)
+				t.Fatalf("Append failed with ErrFull, but only %d of %d bytes are used", s.Bytes, s.MaxBytes)
 			}
 		default:
-			t.Fatalf("%v", err)
+			t.Fatalf("Append() = %v, want nil, ErrBroken or ErrFull", err)
 		}
 		m.next++
 	}
 }
 
-// replay drains until n batches were replayed. It checks that they come in order, that
-// each comes once, and that each was appended before.
+// replay drains the journal until n batches were replayed. It checks that each batch was
+// appended before, that no batch is replayed twice, and that the order is correct.
 func (m *model) replay(t *rapid.T, n int) error {
 	last := -1
 	return m.journal.Drain(context.Background(), func(_ context.Context, batch []byte, clicks int) error {
 		i := batchNumber(t, batch)
 		if i <= last || i >= m.next || string(batch) != batchText(i) || clicks != 1+i%2 {
-			t.Fatalf("%q with %d clicks after %d", batch, clicks, last)
+			t.Fatalf("replayed %q with %d clicks after batch %d, want %q with %d clicks after an older batch", batch, clicks, last, batchText(i), 1+i%2)
 		}
 		if n == 0 {
 			return errDisk
@@ -91,7 +91,7 @@ func (m *model) replay(t *rapid.T, n int) error {
 		n--
 		last = i
 		if len(m.pending) > 0 && m.pending[0] < i {
-			t.Fatalf("%d was replayed, but %d before it was not", i, m.pending[0])
+			t.Fatalf("batch %d was replayed before batch %d", i, m.pending[0])
 		}
 		m.pending = slices.DeleteFunc(m.pending, func(number int) bool { return number == i })
 		return nil
@@ -103,51 +103,51 @@ func (m *model) drain(t *rapid.T) {
 	s := m.journal.Stats()
 	if err != nil {
 		if !errors.Is(err, errDisk) {
-			t.Fatalf("%v", err)
+			t.Fatalf("Drain() = %v, want nil or %v", err, errDisk)
 		}
 		return
 	}
 	if len(m.pending) > 0 || s.Clicks != 0 || s.Bytes != 0 || s.Segments != 0 {
-		t.Fatalf("after a drain %v are not replayed: %+v", m.pending, s)
+		t.Fatalf("after a drain: %+v, batches %v not replayed; want an empty journal", s, m.pending)
 	}
 }
 
 func (m *model) drainInPart(t *rapid.T) {
 	if err := m.replay(t, rapid.IntRange(0, 8).Draw(t, "replayed")); err != nil && !errors.Is(err, errDisk) {
-		t.Fatalf("%v", err)
+		t.Fatalf("Drain() = %v, want nil or %v", err, errDisk)
 	}
 }
 
-// try calls Recover and checks that its result agrees with Stats.
-func (m *model) try(t *rapid.T) {
+// recover calls Recover and checks that its result agrees with Stats.
+func (m *model) recover(t *rapid.T) {
 	if err := m.journal.Recover(); err != nil && !errors.Is(err, ErrBroken) || (err == nil) != (m.journal.Stats().Broken == nil) {
-		t.Fatalf("%v: %+v", err, m.journal.Stats())
+		t.Fatalf("Recover() = %v, but Stats().Broken = %v", err, m.journal.Stats().Broken)
 	}
 }
 
 func (m *model) fault(t *rapid.T) {
 	kind := rapid.SampledFrom([]string{"full", "fsync", "folder", "new file", "removal"}).Draw(t, "kind")
-	room := rapid.Int64Range(0, 300).Draw(t, "room")
+	freeBytes := rapid.Int64Range(0, 300).Draw(t, "free bytes")
 	m.files.set(func() {
 		switch kind {
 		case "full":
-			m.files.room = room
+			m.files.freeBytes = freeBytes
 		case "fsync":
-			m.files.failSync = errDisk
+			m.files.syncErr = errDisk
 		case "folder":
-			m.files.failDir = errDisk
+			m.files.dirSyncErr = errDisk
 		case "new file":
-			m.files.failCreate = errDisk
+			m.files.createErr = errDisk
 		case "removal":
-			m.files.failRemove = errDisk
+			m.files.removeErr = errDisk
 		}
 	})
 }
 
 func (m *model) repair() {
 	m.files.set(func() {
-		m.files.room = -1
-		m.files.failSync, m.files.failDir, m.files.failCreate, m.files.failRemove = nil, nil, nil, nil
+		m.files.freeBytes = -1
+		m.files.syncErr, m.files.dirSyncErr, m.files.createErr, m.files.removeErr = nil, nil, nil, nil
 	})
 }
 
@@ -167,9 +167,9 @@ func (m *model) losePower(t *rapid.T) {
 func (m *model) check(t *rapid.T) {
 	s := m.journal.Stats()
 	if (s.Broken != nil) != errors.Is(m.journal.Ready(), ErrBroken) || s.Segments == 0 && s.Bytes > 0 {
-		t.Fatalf("%v: %+v", m.journal.Ready(), s)
+		t.Fatalf("Ready() = %v contradicts Stats() = %+v", m.journal.Ready(), s)
 	}
 	if s.Bytes > s.MaxBytes || s.Skipped != 0 || s.Clicks < int64(len(m.pending)) || (s.Clicks > 0) == s.Oldest.IsZero() {
-		t.Fatalf("%d not replayed: %+v", len(m.pending), s)
+		t.Fatalf("Stats() = %+v, want no damage, at most MaxBytes bytes, and at least the %d pending clicks", s, len(m.pending))
 	}
 }

@@ -27,15 +27,16 @@ type Report struct {
 	// Damage lists the ranges without a good record.
 	Damage []Damage
 	// Tail is an incomplete record at the end of the newest segment. A collector is
-	// writing it, or was killed while it wrote it. Tail has 0 bytes if there is none.
+	// writing the record, or was killed while it wrote the record. Tail.Bytes is 0 if
+	// there is no such record.
 	Tail Damage
 }
 
 // Read reads the folder of a journal and calls visit for every good record, oldest first.
 // It stops at the first error of visit and returns it. Read changes nothing and can run
 // while a collector uses the journal. It skips segments that are drained while it runs.
-// It also visits records that a broken journal refused, because the file does not mark
-// them.
+// It also visits records whose Append failed, because the file does not show which
+// records were acknowledged.
 func Read(dir string, visit func(Record) error) (Report, error) {
 	var report Report
 	from := disk{dir}

@@ -11,15 +11,15 @@ import (
 )
 
 // checkFileName is the name of the file that the disk check writes. The file contains no
-// clicks. A file that a failed check left is removed before the next check.
+// clicks. If a failed check could not remove the file, the next check removes it first.
 const checkFileName = "trial"
 
 // Recover checks the disk of a broken journal and, if the disk works, makes the journal
 // usable again. The check runs at most once per second, and only after all records were
 // drained. It writes a file as large as the largest record. Recover returns nil if the
-// journal works, whether or not a check was necessary. It returns ErrBroken if the
-// journal is still broken, also if no check was possible. It returns ErrClosed after
-// Close. It does not wait for a running Drain.
+// journal works, with or without a check. It returns ErrBroken if the check failed, or if
+// the journal is broken and no check was possible. It returns ErrClosed after Close. It
+// does not wait for a running Drain.
 func (j *Journal) Recover() error {
 	select {
 	case j.draining <- struct{}{}:
@@ -36,11 +36,11 @@ func (j *Journal) Recover() error {
 func (j *Journal) recoverDrained() error {
 	j.mu.Lock()
 	err := j.stateError()
-	due := !j.closed && j.now().Sub(j.lastCheck) >= retryAfter &&
+	checkDue := !j.closed && j.now().Sub(j.lastCheck) >= retryAfter &&
 		!slices.ContainsFunc(j.segments, func(s *segment) bool { return s.records > 0 })
 	empty := slices.Clone(j.segments)
 	j.mu.Unlock()
-	if err == nil || !due {
+	if err == nil || !checkDue {
 		return err
 	}
 	err = j.checkDisk(empty)
@@ -55,9 +55,9 @@ func (j *Journal) recoverDrained() error {
 	return nil
 }
 
-// checkDisk performs the same operations as the next Append: it creates, writes and syncs
-// a file, and syncs the folder. It first deletes the empty segments, which a failed write
-// created and could not remove.
+// checkDisk performs the operations that the next Append needs: it creates, writes and
+// syncs a file, and syncs the folder. It first deletes the empty segments that were
+// created for a failed write and could not be removed then.
 func (j *Journal) checkDisk(empty []*segment) error {
 	for _, s := range empty {
 		if err := j.erase(s); err != nil {

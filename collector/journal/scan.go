@@ -16,8 +16,8 @@ type Damage struct {
 	Records int
 }
 
-// scanner finds the good records of one segment. It keeps a window of the file in memory.
-// The window is larger than the largest record.
+// scanner finds the good records of one segment. It keeps a part of the file in memory,
+// the window, which has space for the largest record.
 type scanner struct {
 	source io.ReaderAt
 	// end is the offset at which the segment ends.
@@ -44,9 +44,9 @@ func newScanner(source io.ReaderAt, end int64) (*scanner, error) {
 	return s, err
 }
 
-// next returns the next good record and the damage before it. damage has 0 bytes if there
-// is none. After the last record next returns io.EOF and the damage after that record.
-// The batch of the record is valid until the next call.
+// next returns the next good record and the damage before the record. damage.Bytes is 0
+// if there is no damage. If there are no more good records, next returns io.EOF and the
+// damage at the end of the segment. The batch of the record is valid until the next call.
 func (s *scanner) next() (r Record, damage Damage, err error) {
 	damage.Offset = s.at
 	for s.at < s.end {
@@ -54,7 +54,7 @@ func (s *scanner) next() (r Record, damage Damage, err error) {
 		if err != nil {
 			return Record{}, damage, err
 		}
-		marked := bytes.HasPrefix(head, recordMarker)
+		hasMarker := bytes.HasPrefix(head, recordMarker)
 		if length := s.completeLength(head); length > 0 {
 			window, err := s.read(s.at, length)
 			if err != nil {
@@ -67,7 +67,7 @@ func (s *scanner) next() (r Record, damage Damage, err error) {
 				return r, damage, nil
 			}
 		}
-		if marked {
+		if hasMarker {
 			damage.Records++
 		}
 		if err := s.seek(); err != nil {
@@ -78,8 +78,8 @@ func (s *scanner) next() (r Record, damage Damage, err error) {
 	return Record{}, damage, io.EOF
 }
 
-// torn reports whether the damage at the end of the segment is a single record, or the
-// segment's header, of which only the end is missing. A process that is killed during a
+// torn reports whether tail, the damage at the end of the segment, is a single record or
+// a segment header of which only the end is missing. A process that is killed during a
 // write leaves such a tail.
 func (s *scanner) torn(tail Damage) (bool, error) {
 	head, err := s.read(tail.Offset, recordHeader)

@@ -25,7 +25,8 @@ func (e *entry) length() int64 { return recordHeader + int64(len(e.batch)) }
 // including the header of a new segment.
 func maxAddedBytes(batch int) int64 { return segmentHeader + recordHeader + int64(batch) }
 
-// writer is the state that only the goroutine of write uses.
+// writer is the state of the goroutine that runs Journal.write. After Open, no other
+// goroutine uses it.
 type writer struct {
 	number uint64 // number of the newest segment
 	active *segment
@@ -80,8 +81,9 @@ func (j *Journal) withdraw(ctx context.Context, e *entry) error {
 	}
 }
 
-// write runs in the only goroutine that writes to the disk. The batches that arrive while
-// it writes one group form the next group.
+// write writes groups to the segments. It runs in a goroutine of its own and is the only
+// code that writes to segments. The batches that arrive while it writes one group form
+// the next group.
 func (j *Journal) write() {
 	defer close(j.writerDone)
 	j.mu.Lock()
@@ -113,8 +115,9 @@ func (j *Journal) write() {
 	}
 }
 
-// formGroup moves the waiting entries into a group, as many as fit into one segment. It
-// copies the batches, so the callers' slices are not used after it returns.
+// formGroup moves waiting entries into a group, as many as fit into groupBytes and one
+// segment. It copies the batches. The slices of the callers are not used after it
+// returns.
 func (j *Journal) formGroup() {
 	w := &j.writer
 	w.group, w.buffer = w.group[:0], w.buffer[:0]
@@ -172,7 +175,7 @@ func (j *Journal) finishGroup(created *segment, err error) {
 	}
 	if err != nil {
 		if created != nil && j.folder.remove(created.name()) != nil {
-			j.segments = append(j.segments, created) // it has no records; Drain or Recover deletes it
+			j.segments = append(j.segments, created) // Drain or Recover deletes this empty segment
 		}
 		err = j.fail(err)
 		j.endSegment()
