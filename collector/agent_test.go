@@ -17,7 +17,8 @@ const (
 	ipad      = "Mozilla/5.0 (iPad; CPU OS 17_3 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) "
 )
 
-// The agents are real. An empty device or system means that it is not recognised.
+// The agents are those of real browsers. An empty device or os means that the collector
+// does not recognise the device or the system.
 func TestAgent_DeviceBrowserAndSystem(t *testing.T) {
 	type want struct{ name, agent, device, browser, os string }
 	for group, agents := range map[string][]want{
@@ -99,10 +100,10 @@ func TestAgent_DeviceBrowserAndSystem(t *testing.T) {
 			t.Run(group+"/"+w.name, func(t *testing.T) {
 				got := classify(w.agent)
 				if got.device != w.device || got.browser != w.browser || got.os != w.os {
-					t.Errorf("%s\n%q %q %q, want %q %q %q", w.agent, got.device, got.browser, got.os, w.device, w.browser, w.os)
+					t.Errorf("classify(%q):\ndevice %q, browser %q, system %q; want %q, %q, %q", w.agent, got.device, got.browser, got.os, w.device, w.browser, w.os)
 				}
 				if got.bot != "" {
-					t.Errorf("%s\nis a bot: %s", w.agent, got.bot)
+					t.Errorf("classify(%q): bot reason %q, want none", w.agent, got.bot)
 				}
 			})
 		}
@@ -158,15 +159,15 @@ func TestAgent_BotReason(t *testing.T) {
 		for _, text := range agents {
 			t.Run(reason+"/"+text, func(t *testing.T) {
 				if got := classify(text).bot; got != reason {
-					t.Errorf("%q", got)
+					t.Errorf("bot reason %q, want %q", got, reason)
 				}
 			})
 		}
 	}
 }
 
-// Safari on an iPad sends the agent of a Mac. The collector recognises the iPad by its
-// screen.
+// Safari on an iPad sends the agent of a Mac. The collector recognises the iPad by the
+// size of its screen.
 func TestDeviceOn_RecognisesIPadByScreen(t *testing.T) {
 	safari := classify(macintosh + "Version/17.3.1 Safari/605.1.15")
 	chrome := classify(macintosh + "Chrome/121.0.0.0 Safari/537.36")
@@ -179,7 +180,7 @@ func TestDeviceOn_RecognisesIPadByScreen(t *testing.T) {
 		{safari, "1032x1376", "tablet", "iOS"},
 		{safari, "", "desktop", "macOS"},
 		{safari, "1440x900", "desktop", "macOS"},
-		{safari, "1080x1920", "desktop", "macOS"}, // a monitor on its side
+		{safari, "1080x1920", "desktop", "macOS"}, // a monitor in portrait
 		{safari, "1024x1024", "desktop", "macOS"},
 		{safari, "820x", "desktop", "macOS"},
 		{safari, "x1180", "desktop", "macOS"},
@@ -189,35 +190,35 @@ func TestDeviceOn_RecognisesIPadByScreen(t *testing.T) {
 		{classify("curl/8.5.0"), "820x1180", "", ""},
 	} {
 		if device, os := c.agent.deviceOn(c.screen); device != c.device || os != c.os {
-			t.Errorf("%q: %s %s, want %s %s", c.screen, device, os, c.device, c.os)
+			t.Errorf("agent %q with the screen %q: device %q and system %q, want %q and %q", c.agent.text, c.screen, device, os, c.device, c.os)
 		}
 	}
 }
 
 func TestAgentCache_IsBounded(t *testing.T) {
-	known := newAgentCache()
-	first := known.parse("first")
-	if known.parse("first") != first {
-		t.Error("the agent was parsed twice")
+	cache := newAgentCache()
+	first := cache.parse("first")
+	if cache.parse("first") != first {
+		t.Error("the same agent was parsed twice")
 	}
 	long := strings.Repeat("a", maxAgent)
-	if known.parse(long+"b") != known.parse(long+"c") || known.parse(long).text != long {
+	if cache.parse(long+"b") != cache.parse(long+"c") || cache.parse(long).text != long {
 		t.Error("bytes after maxAgent were not ignored")
 	}
 	var group sync.WaitGroup
 	for n := range 4 {
 		group.Go(func() {
 			for i := range maxCachedAgents {
-				known.parse(fmt.Sprint("made up ", n, i))
-				if got := known.parse(windows + "Chrome/121.0.0.0 Safari/537.36"); got.device != deviceDesktop {
-					t.Errorf("%+v", got)
+				cache.parse(fmt.Sprint("invented agent ", n, i))
+				if got := cache.parse(windows + "Chrome/121.0.0.0 Safari/537.36"); got.device != deviceDesktop {
+					t.Errorf("an agent of Chrome: device %q, want %q", got.device, deviceDesktop)
 				}
 			}
 		})
 	}
 	group.Wait()
-	if known.parsed.Len() != maxCachedAgents {
-		t.Errorf("%d agents are cached", known.parsed.Len())
+	if n := cache.parsed.Len(); n != maxCachedAgents {
+		t.Errorf("%d agents are cached, want %d", n, maxCachedAgents)
 	}
 }
 
@@ -228,41 +229,41 @@ func TestAgentHash_ChangesEveryMonth(t *testing.T) {
 	for range 2 {
 		for _, at := range []time.Time{march, march, april} {
 			if got, want := a.hash(h.month(at)), h.month(at).sum("ua", []byte("agent")); got != want {
-				t.Errorf("%s: %x, want %x", at, got, want)
+				t.Errorf("hash on %s: %x, want %x", at, got, want)
 			}
 		}
 	}
 }
 
-// For any agent, device, browser, system and bot reason come from the fixed lists.
+// The parts of any parsed agent are values from fixed lists.
 func FuzzAgent(f *testing.F) {
 	for _, text := range []string{"", "curl", pixelWV, iphone + "Mobile/15E148 [FBAN/FBIOS]", "Mozilla/5.0 (Linux; Android 13; Tablet", "((((/;;[[]:http://", "Android;en-us", "\xff\x00/ "} {
 		f.Add(text)
 	}
-	words := map[string]bool{"": true, otherName: true, deviceDesktop: true, deviceMobile: true, deviceTablet: true, "Android WebView": true}
+	allowed := map[string]bool{"": true, otherName: true, deviceDesktop: true, deviceMobile: true, deviceTablet: true, "Android WebView": true}
 	for _, reason := range []string{botNoAgent, botMonitor, botPreview, botHeadless, botLibrary, botCrawler} {
-		words[reason] = true
+		allowed[reason] = true
 	}
 	for _, name := range browsers {
-		words[name] = true
+		allowed[name] = true
 	}
 	for _, name := range systems {
-		words[name] = true
+		allowed[name] = true
 	}
-	for _, mark := range browserTokens {
-		words[mark.browser] = true
+	for _, token := range browserTokens {
+		allowed[token.browser] = true
 	}
-	known := newAgentCache()
+	cache := newAgentCache()
 	f.Fuzz(func(t *testing.T, text string) {
-		a := known.parse(text)
+		a := cache.parse(text)
 		device, os := a.deviceOn(text)
-		for _, word := range []string{a.device, a.browser, a.os, a.bot, device, os} {
-			if !words[word] {
-				t.Errorf("%q gives %q", text, word)
+		for _, value := range []string{a.device, a.browser, a.os, a.bot, device, os} {
+			if !allowed[value] {
+				t.Errorf("the agent %q has the value %q, which is in no list", text, value)
 			}
 		}
 		if len(a.text) > maxAgent {
-			t.Errorf("%d bytes are stored", len(a.text))
+			t.Errorf("%d bytes of the agent are cached, want at most %d", len(a.text), maxAgent)
 		}
 	})
 }

@@ -78,24 +78,24 @@ func BenchmarkDecode(b *testing.B) {
 	raw := []byte(benchBody)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, wrong := decode(raw); len(wrong) > 0 {
-			b.Fatal(wrong)
+		if _, violations := decode(raw); len(violations) > 0 {
+			b.Fatalf("decode reports %v, want no violations", violations)
 		}
 	}
 }
 
 const benchAgent = windows + "Chrome/131.0.0.0 Safari/537.36"
 
-// BenchmarkRecord measures writing a record of a visitor whose agent is cached, without
-// and with a country file.
+// BenchmarkRecord measures how long it takes to write the record of a visitor whose user
+// agent is cached, without and with a country file.
 func BenchmarkRecord(b *testing.B) {
-	click, wrong := decode([]byte(benchBody))
-	if len(wrong) > 0 {
-		b.Fatal(wrong)
+	click, violations := decode([]byte(benchBody))
+	if len(violations) > 0 {
+		b.Fatalf("decode reports %v, want no violations", violations)
 	}
 	now := time.Now()
 	id := affiliate.NewID[affiliate.Click](now)
-	target := &edgev1.ReferralCodeEntry{ProgramId: make([]byte, 16), ParticipantId: make([]byte, 16), AttributionWindowDays: 30}
+	codeEntry := &edgev1.ReferralCodeEntry{ProgramId: make([]byte, 16), ParticipantId: make([]byte, 16), AttributionWindowDays: 30}
 	from := visitor{addr: netip.MustParseAddr("203.0.113.9"), agent: benchAgent}
 	run := func(b *testing.B, c *Collector) {
 		b.Helper()
@@ -103,12 +103,12 @@ func BenchmarkRecord(b *testing.B) {
 		b.RunParallel(func(pb *testing.PB) {
 			record := make([]byte, 0, 1024)
 			for pb.Next() {
-				record = c.record(record[:0], id, now, apiCaller{}, target, click, from)
+				record = c.record(record[:0], id, now, apiCaller{}, codeEntry, click, from)
 			}
 		})
 	}
 	c := &Collector{hashes: &hasher{key: bytes.Repeat([]byte("k"), 32)}, agents: newAgentCache()}
-	b.Run("plain", func(b *testing.B) { run(b, c) })
+	b.Run("without country", func(b *testing.B) { run(b, c) })
 	c.countries = countriesWith(b, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")})
 	b.Run("with country", func(b *testing.B) { run(b, c) })
 }
@@ -116,25 +116,25 @@ func BenchmarkRecord(b *testing.B) {
 // BenchmarkAgent measures concurrent lookups of agents: a cached agent, new agents, and a
 // mix of both.
 func BenchmarkAgent(b *testing.B) {
-	var made atomic.Int64
+	var newAgents atomic.Int64
 	for _, c := range []struct {
-		name   string
-		madeUp func(n int) bool
+		name       string
+		isNewAgent func(n int) bool
 	}{
 		{"cached", func(int) bool { return false }},
 		{"new", func(int) bool { return true }},
 		{"every tenth new", func(n int) bool { return n%10 == 0 }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			known := newAgentCache()
+			cache := newAgentCache()
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for n := 0; pb.Next(); n++ {
 					text := benchAgent
-					if c.madeUp(n) {
-						text = benchAgent + strconv.FormatInt(made.Add(1), 36)
+					if c.isNewAgent(n) {
+						text = benchAgent + strconv.FormatInt(newAgents.Add(1), 36)
 					}
-					known.parse(text)
+					cache.parse(text)
 				}
 			})
 		})
@@ -165,15 +165,15 @@ func BenchmarkServed(b *testing.B) {
 			}
 			group.Go(func() {
 				defer func() { _ = conn.Close() }()
-				answer := make([]byte, 4096)
+				response := make([]byte, 4096)
 				for range work {
 					if _, err := conn.Write(request); err != nil {
-						b.Error(err)
+						b.Errorf("sending a request: %v", err)
 						return
 					}
-					n, err := conn.Read(answer)
-					if err != nil || !bytes.HasPrefix(answer[:n], []byte("HTTP/1.1 201")) {
-						b.Errorf("%q %v", answer[:n], err)
+					n, err := conn.Read(response)
+					if err != nil || !bytes.HasPrefix(response[:n], []byte("HTTP/1.1 201")) {
+						b.Errorf("response %q, error %v; want the status 201", response[:n], err)
 						return
 					}
 				}

@@ -14,8 +14,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// serve runs the collector until the test ends and returns its address.
-func (e *edge) serve() string {
+// run starts the collector on a free port and returns its address. The collector runs
+// until the test ends.
+func (e *edge) run() string {
 	e.t.Helper()
 	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	check(e.t, err)
@@ -30,15 +31,15 @@ func (e *edge) serve() string {
 }
 
 func TestIncompleteBody_IsClientError(t *testing.T) {
-	for name, leave := range map[string]func(net.Conn) error{
-		"it ends early": func(conn net.Conn) error { return conn.(*net.TCPConn).CloseWrite() },
-		"it stalls":     func(net.Conn) error { return nil },
+	for name, stopSending := range map[string]func(net.Conn) error{
+		"the client closes the connection": func(conn net.Conn) error { return conn.(*net.TCPConn).CloseWrite() },
+		"the client sends nothing more":    func(net.Conn) error { return nil },
 	} {
 		for _, credential := range []string{"in a header", "in the body", "unknown"} {
 			t.Run(name+", key "+credential, func(t *testing.T) {
 				e := newEdge(t, redistest.New(t))
 				e.collector.server.ReadTimeout = 200 * time.Millisecond
-				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", e.serve())
+				conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", e.run())
 				check(t, err)
 				defer func() { _ = conn.Close() }()
 				header, status, code, faults := "", http.StatusBadRequest, "VALIDATION_ERROR", []string{"body"}
@@ -50,7 +51,7 @@ func TestIncompleteBody_IsClientError(t *testing.T) {
 				}
 				_, err = fmt.Fprintf(conn, "POST /v1/clicks HTTP/1.1\r\nHost: edge.example\r\nContent-Length: 100\r\n%s\r\n{\"referral_code\":", header)
 				check(t, err)
-				check(t, leave(conn))
+				check(t, stopSending(conn))
 				response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 				check(t, err)
 				defer func() { _ = response.Body.Close() }()
@@ -64,10 +65,10 @@ func TestIncompleteBody_IsClientError(t *testing.T) {
 					fields = append(fields, detail.Field)
 				}
 				if response.StatusCode != status || got.Code != code || !slices.Equal(fields, faults) {
-					t.Errorf("%d %+v", response.StatusCode, got)
+					t.Errorf("status %d, code %s, faulty fields %q; want %d, %s, %q", response.StatusCode, got.Code, fields, status, code, faults)
 				}
 				if !response.Close {
-					t.Error("the connection stays open")
+					t.Error("the response has no header Connection: close")
 				}
 			})
 		}

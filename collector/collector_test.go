@@ -33,8 +33,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// edge is a test server: a collector on a real Redis. The directory contains a workspace,
-// a key for each mode and two codes.
+// edge is a collector with a real Redis. Its directory contains one workspace with one
+// public key in test mode, the active referral code anna and the inactive code paused.
 type edge struct {
 	t         testing.TB
 	collector *Collector
@@ -42,11 +42,11 @@ type edge struct {
 	writer    *directory.Writer
 	url       string
 
-	workspace affiliate.WorkspaceID
-	program   affiliate.ProgramID
-	key       affiliate.Key // test mode
-	signing   ed25519.PrivateKey
-	version   int64
+	workspace  affiliate.WorkspaceID
+	program    affiliate.ProgramID
+	key        affiliate.Key // the public key
+	signingKey ed25519.PrivateKey
+	version    int64
 }
 
 func newEdge(t testing.TB, url string, change ...func(*Config)) *edge {
@@ -65,23 +65,19 @@ func newEdgeWith(t testing.TB, url string, log *slog.Logger, registry *prometheu
 		c(&cfg)
 	}
 	c, err := Open(cfg, log, registry)
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	client, err := clickstream.Connect(clickstream.Endpoint{URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	check(t, err)
 	e := &edge{
 		t: t, collector: c, client: client, writer: directory.NewWriter(client), url: url,
 		workspace: affiliate.NewID[affiliate.Workspace](time.Now()),
 		program:   affiliate.NewID[affiliate.Program](time.Now()),
 		key:       affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest),
 	}
-	_, e.signing, _ = ed25519.GenerateKey(nil)
+	_, e.signingKey, _ = ed25519.GenerateKey(nil)
 	t.Cleanup(func() {
 		if err := c.Shutdown(context.Background()); err != nil {
-			t.Error(err)
+			t.Errorf("Shutdown: %v", err)
 		}
 		for _, closer := range c.closers {
 			_ = closer.Close()
@@ -92,7 +88,8 @@ func newEdgeWith(t testing.TB, url string, log *slog.Logger, registry *prometheu
 	return e
 }
 
-// fillDirectory writes the directory as the core does, also after a loss of its data.
+// fillDirectory writes the directory as the core does at its start and after Redis has
+// lost its data.
 func (e *edge) fillDirectory() {
 	e.t.Helper()
 	e.version++
@@ -110,10 +107,10 @@ func (e *edge) fillDirectory() {
 	paused := proto.Clone(code).(*edgev1.ReferralCodeEntry)
 	paused.Active = false
 	batch.PutReferralCode(e.version, e.scope(), "paused", paused)
-	batch.PutSigningKeys(e.version, &edgev1.SigningKeys{Keys: []*edgev1.SigningKey{{Kid: "k1", Ed25519PublicKey: e.signing.Public().(ed25519.PublicKey)}}})
+	batch.PutSigningKeys(e.version, &edgev1.SigningKeys{Keys: []*edgev1.SigningKey{{Kid: "k1", Ed25519PublicKey: e.signingKey.Public().(ed25519.PublicKey)}}})
 	check(e.t, batch.Flush(ctx))
 	if done, err := e.writer.MarkComplete(ctx, rebuild); err != nil || !done {
-		e.t.Fatal(done, err)
+		e.t.Fatalf("MarkComplete = %v, %v; want true", done, err)
 	}
 }
 
@@ -121,11 +118,12 @@ func (e *edge) scope() affiliate.Scope {
 	return affiliate.Scope{Workspace: e.workspace, Mode: affiliate.ModeTest}
 }
 
+// token returns a signed access token. change can modify the token before it is signed.
 func (e *edge) token(change func(*jwt.Token)) string {
 	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.RegisteredClaims{ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour))})
 	token.Header["kid"] = "k1"
 	change(token)
-	signed, err := token.SignedString(e.signing)
+	signed, err := token.SignedString(e.signingKey)
 	check(e.t, err)
 	return signed
 }
@@ -146,8 +144,8 @@ func (e *edge) send(method, path, body string, headers ...string) clickResponse 
 	return e.serveRequest(httptest.NewRequest(method, path, reader), headers...)
 }
 
-// serveRequest sets the headers of the request, serves it and returns the response. The
-// header "peer" sets the client's address instead.
+// serveRequest serves a request and returns the response. headers contains names and
+// values of headers in turn. The name "peer" stands for the client's address.
 func (e *edge) serveRequest(r *http.Request, headers ...string) clickResponse {
 	e.t.Helper()
 	r.RemoteAddr = "203.0.113.9:4711"
@@ -160,14 +158,16 @@ func (e *edge) serveRequest(r *http.Request, headers ...string) clickResponse {
 	}
 	w := httptest.NewRecorder()
 	e.collector.Handler().ServeHTTP(w, r)
-	a := clickResponse{status: w.Code, header: w.Header(), text: w.Body.String()}
-	if a.text != "" {
-		if err := json.Unmarshal(w.Body.Bytes(), &a.body); err != nil {
-			e.t.Fatalf("%s %s: %v in %q", r.Method, r.URL.Path, err, a.text)
+	response := clickResponse{status: w.Code, header: w.Header(), text: w.Body.String()}
+	if response.text != "" {
+		if err := json.Unmarshal(w.Body.Bytes(), &response.body); err != nil {
+			e.t.Fatalf("%s %s: the response %q is not JSON: %v", r.Method, r.URL.Path, response.text, err)
 		}
 	}
-	return a
+	return response
 }
+
+// click sends a click with the public key.
 
 func (e *edge) click(body string, headers ...string) clickResponse {
 	e.t.Helper()
@@ -184,17 +184,18 @@ func (e *edge) storedClicks() []*edgev1.Click {
 		var batch edgev1.ClickBatch
 		check(e.t, proto.Unmarshal([]byte(message.Values["b"].(string)), &batch))
 		if strconv.Itoa(len(batch.Clicks)) != message.Values["n"] {
-			e.t.Errorf("an entry of %d clicks has the number %v", len(batch.Clicks), message.Values["n"])
+			e.t.Errorf("a stream entry with %d clicks has n = %v", len(batch.Clicks), message.Values["n"])
 		}
 		clicks = append(clicks, batch.Clicks...)
 	}
 	return clicks
 }
 
+// check requires that err is nil.
 func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 }
 
@@ -205,23 +206,23 @@ func TestClick_IsStoredBeforeResponse(t *testing.T) {
 		"utm":{"source":"mail","campaign":"spring"},"consent":"granted","screen":"1920x1080","language":"de-DE","occurred_at":"2026-01-02T03:04:05Z"}`,
 		"User-Agent", "test agent")
 	if got.status != 201 {
-		t.Fatalf("%d %s", got.status, got.text)
+		t.Fatalf("status %d, want 201: %s", got.status, got.text)
 	}
 	id, ok := affiliate.ParseID[affiliate.Click](got.body["click_id"].(string))
-	minted, isV7 := id.Time()
-	if !ok || !isV7 || minted.Before(before) || minted.After(time.Now()) {
-		t.Errorf("click id %s of %s", id, minted)
+	idTime, isV7 := id.Time()
+	if !ok || !isV7 || idTime.Before(before) || idTime.After(time.Now()) {
+		t.Errorf("click id %s with the time %s, want a UUIDv7 of this moment", id, idTime)
 	}
 	expires, err := time.Parse("2006-01-02T15:04:05.000Z", got.body["expires_at"].(string))
 	check(t, err)
 	want := fmt.Sprintf(`{"click_id":"%s","program_id":"%s","mode":"test","recorded":true,"deduplicated":false,"expires_at":"%s","attribution_window_days":30,"cookie_max_age":2592000,"attribution_model":"last_click","discount":null}`+"\n",
 		id, e.program, got.body["expires_at"])
 	if got.text != want {
-		t.Errorf("got  %s\nwant %s", got.text, want)
+		t.Errorf("response:\ngot  %s\nwant %s", got.text, want)
 	}
 	clicks := e.storedClicks()
 	if len(clicks) != 1 {
-		t.Fatalf("%d stored", len(clicks))
+		t.Fatalf("%d clicks stored, want 1", len(clicks))
 	}
 	click := clicks[0]
 	if !bytes.Equal(click.Id, id.UUID[:]) || !bytes.Equal(click.WorkspaceId, e.workspace.UUID[:]) || !bytes.Equal(click.ProgramId, e.program.UUID[:]) ||
@@ -229,21 +230,21 @@ func TestClick_IsStoredBeforeResponse(t *testing.T) {
 		click.SubId != "s1" || click.UtmSource != "mail" || click.UtmCampaign != "spring" || click.Consent != edgev1.Consent_CONSENT_GRANTED ||
 		click.Screen != "1920x1080" || click.Language != "de-DE" || click.AttributionWindowDays != 30 || click.Mode != edgev1.Mode_MODE_TEST || click.IsBot ||
 		click.OccurredAtMs != 1767323045000 || len(click.IpHash) != 16 || len(click.UaHash) != 16 || click.IpPrefix != "203.0.113.0/24" {
-		t.Errorf("%v", click)
+		t.Errorf("the stored click %v does not have the values of the request", click)
 	}
-	if got := time.UnixMilli(click.ReceivedAtMs).Add(30 * 24 * time.Hour); !got.Equal(expires) {
-		t.Errorf("expires_at is %s, want time of receipt plus window %s", expires, got)
+	if want := time.UnixMilli(click.ReceivedAtMs).Add(30 * 24 * time.Hour); !expires.Equal(want) {
+		t.Errorf("expires_at is %s, want the time of receipt plus 30 days: %s", expires, want)
 	}
 }
 
 func TestClick_WithoutConsentHasNoPersonalData(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	if got := e.click(`{"referral_code":"anna","consent":"denied","screen":"1920x1080","language":"de-DE"}`, "User-Agent", "x"); got.status != 201 {
-		t.Fatal(got)
+		t.Fatalf("status %d, want 201: %s", got.status, got.text)
 	}
 	click := e.storedClicks()[0]
 	if click.IpHash != nil || click.IpPrefix != "" || click.UaHash != nil || click.Screen != "" || click.Language != "" || click.Consent != edgev1.Consent_CONSENT_DENIED {
-		t.Errorf("%v", click)
+		t.Errorf("stored %v, want denied consent and no personal data", click)
 	}
 }
 
@@ -253,11 +254,11 @@ func TestClick_ResponsesByRequest(t *testing.T) {
 	bearer := func(s string) []string { return []string{"Authorization", "Bearer " + s} }
 	publicKey := e.key.Reveal()
 	secret := affiliate.NewKey(affiliate.SecretKey, affiliate.ModeTest).Reveal()
-	stranger := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
-	genuine := e.token(func(*jwt.Token) {})
-	none := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.RegisteredClaims{ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour))})
-	none.Header["kid"] = "k1"
-	algNone, err := none.SignedString(jwt.UnsafeAllowNoneSignatureType)
+	unknownKey := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
+	validToken := e.token(func(*jwt.Token) {})
+	unsigned := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.RegisteredClaims{ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour))})
+	unsigned.Header["kid"] = "k1"
+	unsignedToken, err := unsigned.SignedString(jwt.UnsafeAllowNoneSignatureType)
 	check(t, err)
 
 	cases := []struct {
@@ -277,10 +278,10 @@ func TestClick_ResponsesByRequest(t *testing.T) {
 		{name: "JSON with a charset", body: ok, headers: append(bearer(publicKey), "Content-Type", "Application/JSON; charset=utf-8"), status: 201},
 
 		{name: "no key", body: ok, status: 401, code: "INVALID_PUBLIC_KEY"},
-		{name: "unknown key", body: ok, headers: bearer(stranger), status: 401, code: "INVALID_PUBLIC_KEY"},
+		{name: "unknown key", body: ok, headers: bearer(unknownKey), status: 401, code: "INVALID_PUBLIC_KEY"},
 		{name: "mistyped key", body: ok, headers: bearer(publicKey[:len(publicKey)-1] + "!"), status: 401, code: "INVALID_PUBLIC_KEY"},
 		{name: "another scheme", body: ok, headers: []string{"Authorization", "Basic " + publicKey}, status: 401, code: "INVALID_PUBLIC_KEY"},
-		{name: "the key in the header takes precedence", body: `{"referral_code":"anna","public_key":"` + publicKey + `"}`, headers: bearer(stranger), status: 401, code: "INVALID_PUBLIC_KEY"},
+		{name: "the key in the header takes precedence", body: `{"referral_code":"anna","public_key":"` + publicKey + `"}`, headers: bearer(unknownKey), status: 401, code: "INVALID_PUBLIC_KEY"},
 		{name: "no key and no body", status: 401, code: "INVALID_PUBLIC_KEY"},
 		{name: "mistyped secret key", body: ok, headers: bearer(secret[:len(secret)-1] + "!"), status: 401, code: "INVALID_PUBLIC_KEY"},
 		{name: "invalid token", body: ok, headers: bearer("a.b.c"), status: 401, code: "INVALID_PUBLIC_KEY"},
@@ -290,12 +291,12 @@ func TestClick_ResponsesByRequest(t *testing.T) {
 		{name: "token without an expiry time", body: ok, headers: bearer(e.token(func(tk *jwt.Token) { tk.Claims = jwt.RegisteredClaims{} })), status: 401, code: "INVALID_PUBLIC_KEY"},
 		{name: "token of an unknown kid", body: ok, headers: bearer(e.token(func(tk *jwt.Token) { tk.Header["kid"] = "k2" })), status: 401, code: "INVALID_PUBLIC_KEY"},
 		{name: "token with its own key in the header", body: ok, headers: bearer(e.token(func(tk *jwt.Token) { tk.Header["jku"] = "https://x" })), status: 401, code: "INVALID_PUBLIC_KEY"},
-		{name: "alg none", body: ok, headers: bearer(algNone), status: 401, code: "INVALID_PUBLIC_KEY"},
+		{name: "token with alg none", body: ok, headers: bearer(unsignedToken), status: 401, code: "INVALID_PUBLIC_KEY"},
 
 		{name: "secret key", body: ok, headers: bearer(secret), status: 403, code: "FORBIDDEN"},
-		{name: "access token", body: ok, headers: bearer(genuine), status: 403, code: "FORBIDDEN"},
-		{name: "access token and a bad body", body: `{`, headers: bearer(genuine), status: 403, code: "FORBIDDEN"},
-		{name: "unknown key and a bad body", body: `{`, headers: bearer(stranger), status: 401, code: "INVALID_PUBLIC_KEY"},
+		{name: "access token", body: ok, headers: bearer(validToken), status: 403, code: "FORBIDDEN"},
+		{name: "access token and a bad body", body: `{`, headers: bearer(validToken), status: 403, code: "FORBIDDEN"},
+		{name: "unknown key and a bad body", body: `{`, headers: bearer(unknownKey), status: 401, code: "INVALID_PUBLIC_KEY"},
 
 		{name: "empty body", headers: bearer(publicKey), status: 400, code: "VALIDATION_ERROR"},
 		{name: "no code", body: `{}`, headers: bearer(publicKey), status: 400, code: "VALIDATION_ERROR"},
@@ -309,8 +310,8 @@ func TestClick_ResponsesByRequest(t *testing.T) {
 		{name: "XML", body: ok, headers: []string{"Content-Type", "application/xml"}, status: 415, code: "UNSUPPORTED_MEDIA_TYPE"},
 		{name: "gzip", body: ok, headers: append(bearer(publicKey), "Content-Encoding", "gzip"), status: 415, code: "UNSUPPORTED_MEDIA_TYPE"},
 		{name: "too large, with a secret key", body: strings.Repeat(" ", 9<<10), headers: bearer(secret), status: 403, code: "FORBIDDEN"},
-		{name: "XML, with an unknown key", body: ok, headers: append(bearer(stranger), "Content-Type", "application/xml"), status: 401, code: "INVALID_PUBLIC_KEY"},
-		{name: "gzip, with an access token", body: ok, headers: append(bearer(genuine), "Content-Encoding", "gzip"), status: 403, code: "FORBIDDEN"},
+		{name: "XML, with an unknown key", body: ok, headers: append(bearer(unknownKey), "Content-Type", "application/xml"), status: 401, code: "INVALID_PUBLIC_KEY"},
+		{name: "gzip, with an access token", body: ok, headers: append(bearer(validToken), "Content-Encoding", "gzip"), status: 403, code: "FORBIDDEN"},
 
 		{name: "GET", method: "GET", status: 405, code: "METHOD_NOT_ALLOWED"},
 		{name: "PUT", method: "PUT", body: ok, headers: bearer(publicKey), status: 405, code: "METHOD_NOT_ALLOWED"},
@@ -334,37 +335,37 @@ func TestClick_ResponsesByRequest(t *testing.T) {
 			}
 			got := e.send(method, path, c.body, c.headers...)
 			if got.status != c.status {
-				t.Fatalf("%d %s, want %d", got.status, got.text, c.status)
+				t.Fatalf("status %d, want %d: %s", got.status, c.status, got.text)
 			}
 			if got.header.Get("Access-Control-Allow-Origin") != "*" || got.header.Get("X-Request-Id") == "" {
-				t.Errorf("headers %v", got.header)
+				t.Errorf("headers %v, want Access-Control-Allow-Origin: * and X-Request-Id", got.header)
 			}
 			if c.code == "" {
 				return
 			}
 			if got.body["code"] != c.code || got.body["statusCode"] != float64(c.status) || got.body["error"] != http.StatusText(c.status) || got.body["message"] == "" {
-				t.Errorf("envelope %s", got.text)
+				t.Errorf("error body %s, want the code %s, the status %d with its text, and a message", got.text, c.code, c.status)
 			}
-			details, given := got.body["details"].([]any)
-			if given != (c.status == 400) {
-				t.Errorf("only a 400 may have details: %s", got.text)
+			details, hasDetails := got.body["details"].([]any)
+			if hasDetails != (c.status == 400) {
+				t.Errorf("details in the body: %t, want %t: %s", hasDetails, c.status == 400, got.text)
 			}
-			for _, one := range details {
-				detail := one.(map[string]any)
+			for _, item := range details {
+				detail := item.(map[string]any)
 				field, message := detail["field"].(string), detail["message"].(string)
 				if message = strings.Replace(message, "The body ", "body ", 1); !strings.HasPrefix(message, field+" ") || !strings.HasSuffix(message, ".") {
-					t.Errorf("%s is not a sentence about %s", message, field)
+					t.Errorf("message %q, want a sentence that begins with the field %q", message, field)
 				}
 			}
 			if c.status == 405 && got.header.Get("Allow") == "" {
-				t.Error("405 without Allow")
+				t.Error("a response with the status 405 has no header Allow")
 			}
 		})
 	}
 	preflight := e.send("OPTIONS", "/v1/clicks", "", "Origin", "https://shop.example", "Access-Control-Request-Method", "POST")
 	if preflight.header.Get("Access-Control-Max-Age") != "86400" || !strings.Contains(preflight.header.Get("Access-Control-Allow-Headers"), "X-Public-Key") ||
 		preflight.header.Get("Access-Control-Allow-Credentials") != "" || preflight.text != "" {
-		t.Errorf("%+v", preflight)
+		t.Errorf("preflight response %+v, want a maximum age, the allowed headers, no credentials and no body", preflight)
 	}
 }
 
@@ -382,22 +383,22 @@ func TestPlainHTTP_IsRefused(t *testing.T) {
 		{"the proxy reports HTTPS", []string{"peer", "192.0.2.1:1", "X-Forwarded-Proto", "https"}, 201},
 	} {
 		if got := e.click(ok, c.headers...); got.status != c.status || c.status == 403 && got.body["code"] != "HTTPS_REQUIRED" {
-			t.Errorf("%s: %d %s", c.name, got.status, got.text)
+			t.Errorf("%s: status %d, want %d: %s", c.name, got.status, c.status, got.text)
 		}
 	}
 	if got := e.send("GET", "/v1/health", ""); got.status != 403 {
-		t.Errorf("health over plain HTTP: %d", got.status)
+		t.Errorf("GET /v1/health over plain HTTP: status %d, want 403", got.status)
 	}
 }
 
-func TestRequestID(t *testing.T) {
+func TestRequestID_IsTakenFromRequestOrCreated(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
-	if got := e.send("GET", "/nowhere", "", "X-Request-Id", "mine-1"); got.header.Get("X-Request-Id") != "mine-1" {
-		t.Error(got.header)
+	if got := e.send("GET", "/nowhere", "", "X-Request-Id", "mine-1").header.Get("X-Request-Id"); got != "mine-1" {
+		t.Errorf("X-Request-Id is %q, want the id of the request", got)
 	}
-	minted := e.send("GET", "/nowhere", "", "X-Request-Id", "two words").header.Get("X-Request-Id")
-	if id, ok := affiliate.ParseID[struct{}](minted); !ok || id.Version() != 7 {
-		t.Errorf("minted %q", minted)
+	created := e.send("GET", "/nowhere", "", "X-Request-Id", "two words").header.Get("X-Request-Id")
+	if id, ok := affiliate.ParseID[struct{}](created); !ok || id.Version() != 7 {
+		t.Errorf("X-Request-Id is %q, want a new UUIDv7 instead of an invalid id", created)
 	}
 }
 
@@ -422,31 +423,32 @@ func TestRateLimit_RefusesClickAfterThousandPerMinute(t *testing.T) {
 				}
 				if got.body["code"] != "RATE_LIMIT_EXCEEDED" || got.header.Get("Retry-After") == "" || got.header.Get("RateLimit-Policy") != `"tracking";q=1000;w=60` ||
 					got.header.Get("RateLimit") != `"tracking";r=0;t=`+got.header.Get("Retry-After") {
-					t.Errorf("%s %v", got.text, got.header)
+					t.Errorf("response %s with headers %v, want RATE_LIMIT_EXCEEDED and the headers of the limit", got.text, got.header)
 				}
 			}
 		})
 	}
 	group.Wait()
 	if statuses[429] != 100 || statuses[201]+statuses[404]+statuses[400] != 1000 || len(e.storedClicks()) != statuses[201] {
-		t.Errorf("%v, %d stored", statuses, len(e.storedClicks()))
+		t.Errorf("number of responses by status: %v, and %d clicks stored; want 100 with 429, 1000 others, and one stored click per 201", statuses, len(e.storedClicks()))
 	}
 	if got := e.send("POST", "/v1/clicks", "", "Authorization", "Bearer "+e.key.Reveal(), "Content-Encoding", "gzip"); got.status != 429 {
-		t.Errorf("an unread body of an exhausted key: %d", got.status)
+		t.Errorf("a request that is refused by its headers, over the limit: status %d, want 429", got.status)
 	}
-	// The limit of another key is not affected.
+	// Requests without a key do not count towards the limit of the key.
 	if got := e.send("POST", "/v1/clicks", `{}`); got.status != 401 {
-		t.Errorf("%d", got.status)
+		t.Errorf("a request without a key: status %d, want 401", got.status)
 	}
 }
 
-// Every request with a valid key counts, also one with an incomplete body. The response
-// to each counted request has the RateLimit headers.
+// Every request with a valid key counts, even if its body is incomplete. The responses to
+// all requests that count have the RateLimit headers.
 func TestRateLimit_CountsIncompleteRequests(t *testing.T) {
 	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = 5 })
 	first := e.click(plainClick)
 	if first.status != 201 || first.header.Get("RateLimit-Policy") != `"tracking";q=5;w=60` || !strings.HasPrefix(first.header.Get("RateLimit"), `"tracking";r=4;t=`) {
-		t.Errorf("%d, %q, %q", first.status, first.header.Get("RateLimit-Policy"), first.header.Get("RateLimit"))
+		t.Errorf("first request: status %d, RateLimit-Policy %q, RateLimit %q; want 201, a limit of 5 and 4 remaining",
+			first.status, first.header.Get("RateLimit-Policy"), first.header.Get("RateLimit"))
 	}
 	for range 4 {
 		w := httptest.NewRecorder()
@@ -454,32 +456,32 @@ func TestRateLimit_CountsIncompleteRequests(t *testing.T) {
 		r.Header.Set("X-Public-Key", e.key.Reveal())
 		e.collector.Handler().ServeHTTP(w, r)
 		if w.Code != 400 {
-			t.Fatalf("%d %s", w.Code, w.Body)
+			t.Fatalf("an incomplete body: status %d, want 400: %s", w.Code, w.Body)
 		}
 	}
 	if got := e.click(plainClick); got.status != 429 {
-		t.Errorf("the sixth request: %d", got.status)
+		t.Errorf("the sixth request: status %d, want 429", got.status)
 	}
 }
 
 func TestRateLimit_UnknownKeysCountPerAddress(t *testing.T) {
 	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = 5 })
-	junk := func(i int, addr string) int {
-		stranger := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
-		return e.send("POST", "/v1/clicks", `{}`, "X-Public-Key", stranger, "peer", "192.0.2.1:1", "X-Forwarded-For", addr).status
+	sendUnknownKey := func(addr string) int {
+		unknownKey := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
+		return e.send("POST", "/v1/clicks", `{}`, "X-Public-Key", unknownKey, "peer", "192.0.2.1:1", "X-Forwarded-For", addr).status
 	}
 	for i := range 5 {
-		if got := junk(i, fmt.Sprintf("2001:db8::%d", i)); got != 401 {
-			t.Fatal(got)
+		if got := sendUnknownKey(fmt.Sprintf("2001:db8::%d", i)); got != 401 {
+			t.Fatalf("unknown key %d: status %d, want 401", i, got)
 		}
 	}
-	if got := junk(5, "2001:db8::ffff"); got != 429 {
-		t.Errorf("the same /64: %d", got)
+	if got := sendUnknownKey("2001:db8::ffff"); got != 429 {
+		t.Errorf("an address in the same /64: status %d, want 429", got)
 	}
-	if got := junk(5, "2001:db8:0:1::"); got != 401 {
-		t.Errorf("another /64: %d", got)
+	if got := sendUnknownKey("2001:db8:0:1::"); got != 401 {
+		t.Errorf("an address in another /64: status %d, want 401", got)
 	}
 	if got := e.click(`{"referral_code":"anna"}`, "peer", "192.0.2.1:1", "X-Forwarded-For", "2001:db8::1"); got.status != 201 {
-		t.Errorf("a valid key from that address: %d", got.status)
+		t.Errorf("a valid key from an address over its limit: status %d, want 201", got.status)
 	}
 }

@@ -20,7 +20,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// placeRecord returns a record in the format of MaxMind's files, including the names.
+// placeRecord returns a record in the format of MaxMind's files. Like a real record, it
+// also contains names, which the collector does not use.
 func placeRecord(country string, subdivisions ...string) mmdbtype.Map {
 	names := mmdbtype.Map{}
 	for _, language := range []mmdbtype.String{"de", "en", "es", "fr", "ja", "pt-BR", "ru", "zh-CN"} {
@@ -44,7 +45,7 @@ func placeRecord(country string, subdivisions ...string) mmdbtype.Map {
 	return record
 }
 
-// mmdb returns a MaxMind file with the given networks.
+// mmdb returns the content of a MaxMind file with the given networks.
 func mmdb(t testing.TB, kind string, networks map[string]mmdbtype.Map) []byte {
 	t.Helper()
 	tree, err := mmdbwriter.New(mmdbwriter.Options{DatabaseType: kind, RecordSize: 28, IncludeReservedNetworks: true})
@@ -73,7 +74,7 @@ func TestCountries_PlaceOfAddress(t *testing.T) {
 	cities := countriesWith(t, "GeoLite2-City", map[string]mmdbtype.Map{
 		"203.0.113.0/24":    placeRecord("CH", "ZH"),
 		"198.51.100.0/25":   placeRecord("GB", "ENG", "LND"),
-		"198.51.100.128/25": placeRecord("", "XX"), // an address of no country
+		"198.51.100.128/25": placeRecord("", "XX"), // a network without a country
 		"2001:db8:1::/48":   placeRecord("DE", "BY"),
 		"2001:db8:2::/48":   placeRecord("VA"),
 		"192.0.2.0/24":      placeRecord("Switzerland", "ZH"),
@@ -81,7 +82,7 @@ func TestCountries_PlaceOfAddress(t *testing.T) {
 	})
 	plain := countriesWith(t, "GeoLite2-Country", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH")})
 	for _, c := range []struct {
-		of                    *countries
+		countries             *countries
 		addr, country, region string
 	}{
 		{cities, "203.0.113.9", "CH", "ZH"},
@@ -102,14 +103,14 @@ func TestCountries_PlaceOfAddress(t *testing.T) {
 		{nil, "203.0.113.9", "", ""},
 	} {
 		want := place{c.country, c.region}
-		for range 2 { // read, and remembered
-			if got := c.of.lookup(netip.MustParseAddr(c.addr)); got != want {
-				t.Errorf("%s: %q, want %q", c.addr, got, want)
+		for range 2 { // The second lookup reads from the cache.
+			if got := c.countries.lookup(netip.MustParseAddr(c.addr)); got != want {
+				t.Errorf("lookup(%s) = %q, want %q", c.addr, got, want)
 			}
 		}
 	}
 	if got := cities.lookup(netip.Addr{}); got != (place{}) {
-		t.Errorf("the zero address has the place %q", got)
+		t.Errorf("lookup of the zero address = %q, want no place", got)
 	}
 }
 
@@ -132,7 +133,7 @@ func TestOpenCountries_RejectsInvalidFile(t *testing.T) {
 			at := clickstream.Endpoint{URL: redis}
 			_, err := Open(Config{Stream: at, Cache: at, HashKey: bytes.Repeat([]byte("k"), 32), CountryDB: path}, discardLogger(), newRegistry())
 			if err == nil || !strings.HasPrefix(err.Error(), "TRIBUTARY_COUNTRY_DB: ") || strings.Contains(err.Error(), path) {
-				t.Errorf("%v", err)
+				t.Errorf("Open: error %v, want an error with the name of the setting and without the path", err)
 			}
 		})
 	}
@@ -168,7 +169,7 @@ func TestCountries_ReloadReplacedFile(t *testing.T) {
 				default:
 				}
 				if got := c.lookup(netip.MustParseAddr("203.0.113.9")); len(got.country) != 2 {
-					t.Errorf("%q", got)
+					t.Errorf("lookup during a replacement = %q, want a country", got)
 					return
 				}
 			}
@@ -178,14 +179,14 @@ func TestCountries_ReloadReplacedFile(t *testing.T) {
 
 	step := func(want, logged string) {
 		t.Helper()
-		for range 2 { // what was said once is not repeated
+		for range 2 { // The second call must not log again.
 			c.refresh()
 		}
 		if got := c.lookup(netip.MustParseAddr("203.0.113.9")).country; got != want {
 			t.Errorf("country %s, want %s", got, want)
 		}
 		if got := log.String(); strings.Count(got, "\n") != min(1, len(logged)) || !strings.Contains(got, logged) || strings.Contains(got, path) {
-			t.Errorf("logged %q, want %q", got, logged)
+			t.Errorf("logged %q, want one line with %q and without the path, or nothing if that is empty", got, logged)
 		}
 		log.Reset()
 	}
@@ -221,7 +222,7 @@ func TestClick_ContainsPlaceAndDevice(t *testing.T) {
 		{affiliate.ConsentUnknown, []string{"User-Agent", windows + "Chrome/121.0.0.0 Safari/537.36", "Sec-Purpose", "prefetch;prerender"}},
 	} {
 		if got := e.click(body(click.consent), click.headers...); got.status != 201 {
-			t.Fatal(got)
+			t.Fatalf("status %d, want 201: %s", got.status, got.text)
 		}
 	}
 	for n, want := range []struct{ country, region, device, browser, os, bot string }{
@@ -233,7 +234,7 @@ func TestClick_ContainsPlaceAndDevice(t *testing.T) {
 		got := e.storedClicks()[n]
 		if got.Country != want.country || got.Region != want.region || got.Device != want.device || got.Browser != want.browser || got.Os != want.os ||
 			got.IsBot != (want.bot != "") || got.BotReason != want.bot || got.PaidPlatform != "google" || strings.Contains(got.String(), "secret") {
-			t.Errorf("%d: %v", n, got)
+			t.Errorf("click %d is stored as %v, want %+v, the platform google and no part of the query", n, got, want)
 		}
 	}
 }

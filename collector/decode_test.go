@@ -16,7 +16,7 @@ func TestDecode_ReportsAllFaults(t *testing.T) {
 	long := strings.Repeat("x", 256)
 	for _, c := range []struct {
 		name, body string
-		wrong      []string // "field message"
+		violations []string // each is a field name, a space and the message
 	}{
 		{"fine", `{"referral_code":"a"}`, nil},
 		{"everything", `{"referral_code":"a","url":"https://x.y/z?q#f","referrer":"android-app://com.example","click_id":"0192f7b0-0000-7000-8000-000000000000","sub_id":"s","utm":{"source":"a","medium":"b","campaign":"c","term":"d","content":"e"},"consent":"unknown","screen":"1x1","language":"de","occurred_at":"2026-01-02T03:04:05.678+02:00","public_key":"pk"}`, nil},
@@ -59,13 +59,13 @@ func TestDecode_ReportsAllFaults(t *testing.T) {
 		{"8000 levels", strings.Repeat("[", 8000), []string{"body must not be nested deeper than 32 levels"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, wrong := decode([]byte(c.body))
+			_, violations := decode([]byte(c.body))
 			var got []string
-			for _, v := range wrong {
+			for _, v := range violations {
 				got = append(got, v.Field+" "+v.Message)
 			}
-			if !reflect.DeepEqual(got, c.wrong) {
-				t.Errorf("\ngot  %q\nwant %q", got, c.wrong)
+			if !reflect.DeepEqual(got, c.violations) {
+				t.Errorf("violations:\ngot  %q\nwant %q", got, c.violations)
 			}
 		})
 	}
@@ -75,8 +75,8 @@ func TestDecode_ReturnsKeyOfInvalidBody(t *testing.T) {
 	for _, body := range []string{
 		`{"public_key":"pk"}`, `{"public_key":"pk","referral_code":"a"`, `{"public_key":"pk"} x`, "{\"public_key\":\"pk\",\"sub_id\":\"\xff\"}",
 	} {
-		if b, wrong := decode([]byte(body)); b.text[fieldPublicKey] != "pk" || len(wrong) == 0 {
-			t.Errorf("%q: key %q, %d violations", body, b.text[fieldPublicKey], len(wrong))
+		if b, violations := decode([]byte(body)); b.text[fieldPublicKey] != "pk" || len(violations) == 0 {
+			t.Errorf("decode(%q): key %q and violations %v, want the key pk and at least one violation", body, b.text[fieldPublicKey], violations)
 		}
 	}
 }
@@ -92,22 +92,22 @@ func TestDecode_WhiteSpaceCountsAsAbsent(t *testing.T) {
 			if field == fieldReferralCode {
 				body, want = `{`+value+`}`, affiliate.Violations{{Field: name, Message: affiliate.IsRequired}}
 			}
-			b, wrong := decode([]byte(body))
-			if b.text[field] != "" || !slices.Equal(wrong, want) {
-				t.Errorf("%s: %q, %v", body, b.text[field], wrong)
+			b, violations := decode([]byte(body))
+			if b.text[field] != "" || !slices.Equal(violations, want) {
+				t.Errorf("decode(%s): %s is %q with the violations %v, want an empty text and %v", body, name, b.text[field], violations, want)
 			}
 		}
 	}
 	// Other text is not changed.
 	for _, text := range []string{" a ", "\u3000a", "\u200b", "ü"} {
-		b, wrong := decode([]byte(`{"referral_code":"a","sub_id":"` + text + `"}`))
-		if b.text[fieldSubID] != text || len(wrong) > 0 {
-			t.Errorf("%q: %q, %v", text, b.text[fieldSubID], wrong)
+		b, violations := decode([]byte(`{"referral_code":"a","sub_id":"` + text + `"}`))
+		if b.text[fieldSubID] != text || len(violations) > 0 {
+			t.Errorf("sub_id %q is decoded as %q with the violations %v, want no change and no violations", text, b.text[fieldSubID], violations)
 		}
 	}
 	for _, name := range []string{"click_id", "consent", "occurred_at", "url", "referrer"} {
-		if _, wrong := decode([]byte(`{"referral_code":"a","` + name + `":" x "}`)); len(wrong) != 1 || wrong[0].Field != name {
-			t.Errorf("%s with outer white space: %v", name, wrong)
+		if _, violations := decode([]byte(`{"referral_code":"a","` + name + `":" x "}`)); len(violations) != 1 || violations[0].Field != name {
+			t.Errorf("%s with white space around its value: violations %v, want one for this field", name, violations)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func TestLandingAndHost_RemovePersonalData(t *testing.T) {
 		"https://shop\x7f/":                  "",
 	} {
 		if got, ok := landingOf(in); got != want || ok != (want != "") {
-			t.Errorf("%s: got %q %v, want %q", in, got, ok, want)
+			t.Errorf("landingOf(%q) = %q, %t; want %q, %t", in, got, ok, want, want != "")
 		}
 	}
 	for in, want := range map[string]string{
@@ -143,7 +143,7 @@ func TestLandingAndHost_RemovePersonalData(t *testing.T) {
 		"https://bücher.example/übersicht": "bücher.example",
 	} {
 		if got, ok := hostOf(in); got != want || ok != (want != "") {
-			t.Errorf("%s: got %q %v, want %q", in, got, ok, want)
+			t.Errorf("hostOf(%q) = %q, %t; want %q, %t", in, got, ok, want, want != "")
 		}
 	}
 }
@@ -157,34 +157,34 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("{\"sub_id\":\"\xff\\u0000\"}"))
 	f.Add([]byte("{\"referral_code\":\"a\",\"sub_id\":\" \\t\\u3000\",\"utm\":{\"term\":\"\u00a0\"},\"screen\":\" x \"}"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		b, wrong := decode(raw)
-		isWrong := func(field string) bool {
-			return slices.ContainsFunc(wrong, func(v affiliate.Violation) bool { return v.Field == field })
+		b, violations := decode(raw)
+		isInvalid := func(field string) bool {
+			return slices.ContainsFunc(violations, func(v affiliate.Violation) bool { return v.Field == field })
 		}
-		if isWrong(affiliate.WholeBody) {
+		if isInvalid(affiliate.WholeBody) {
 			return
 		}
-		var read map[string]any
-		known := json.NewDecoder(bytes.NewReader(raw))
-		known.UseNumber() // which may be too large for a float64
-		if err := known.Decode(&read); err != nil {
-			t.Fatalf("%q was read: %v", raw, err)
+		var want map[string]any
+		standard := json.NewDecoder(bytes.NewReader(raw))
+		standard.UseNumber() // Numbers may be too large for a float64.
+		if err := standard.Decode(&want); err != nil {
+			t.Fatalf("decode accepts %q, but encoding/json reports %v", raw, err)
 		}
-		utm, _ := read["utm"].(map[string]any)
+		utm, _ := want["utm"].(map[string]any)
 		for field, name := range fieldNames {
-			value := read[name]
+			value := want[name]
 			if inUTM, ok := strings.CutPrefix(name, utmPrefix); ok {
 				value = utm[inUTM]
 			}
-			want, _ := value.(string)
-			if strings.TrimSpace(want) == "" {
-				want = "" // white space alone is absent
+			text, _ := value.(string)
+			if strings.TrimSpace(text) == "" {
+				text = "" // A text of only white space counts as absent.
 			}
-			if !isWrong(name) && !isWrong("utm") && b.text[field] != want {
-				t.Fatalf("%q: %s is %q, want %q", raw, name, b.text[field], want)
+			if !isInvalid(name) && !isInvalid("utm") && b.text[field] != text {
+				t.Fatalf("decode(%q): %s is %q, want %q", raw, name, b.text[field], text)
 			}
 			if strings.ContainsRune(b.text[field], 0) {
-				t.Fatalf("%q: NUL in %s", raw, name)
+				t.Fatalf("decode(%q): %s contains NUL", raw, name)
 			}
 		}
 	})

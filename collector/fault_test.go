@@ -27,22 +27,22 @@ import (
 
 const plainClick = `{"referral_code":"anna"}`
 
-// requireStored checks that each acknowledged id is in the stream. If exact is true, each
-// must be there exactly once and no other id may be there.
+// requireStored checks that clicks, the content of the stream, contains every
+// acknowledged id. If exact is true, it must contain every id once and no other ids.
 func requireStored(t *testing.T, clicks []*edgev1.Click, acknowledged []string, exact bool) {
 	t.Helper()
-	times := map[string]int{}
+	count := map[string]int{}
 	for _, click := range clicks {
 		id, _ := affiliate.IDFromBytes[affiliate.Click](click.Id)
-		times[id.String()]++
+		count[id.String()]++
 	}
 	for _, id := range acknowledged {
-		if n := times[id]; n == 0 || exact && n > 1 {
-			t.Errorf("%s is in the stream %d times", id, n)
+		if n := count[id]; n == 0 || exact && n > 1 {
+			t.Errorf("the acknowledged click %s is in the stream %d times", id, n)
 		}
 	}
-	if exact && len(times) != len(acknowledged) {
-		t.Errorf("%d stored, %d acknowledged", len(times), len(acknowledged))
+	if exact && len(count) != len(acknowledged) {
+		t.Errorf("%d different ids are in the stream, want the %d acknowledged ids", len(count), len(acknowledged))
 	}
 }
 
@@ -57,7 +57,7 @@ func TestConcurrentClicks_ShareBatchesAndAreStoredOnce(t *testing.T) {
 			<-start
 			got := e.click(plainClick)
 			if got.status != 201 {
-				t.Errorf("%d %s", got.status, got.text)
+				t.Errorf("status %d, want 201: %s", got.status, got.text)
 				return
 			}
 			mu.Lock()
@@ -69,12 +69,12 @@ func TestConcurrentClicks_ShareBatchesAndAreStoredOnce(t *testing.T) {
 	group.Wait()
 	requireStored(t, e.storedClicks(), ids, true)
 	if entries := e.client.XLen(t.Context(), clickstream.Key(0)).Val(); entries >= 100 {
-		t.Errorf("%d entries for 100 concurrent clicks: nothing was batched", entries)
+		t.Errorf("%d stream entries for 100 concurrent clicks, want fewer than 100", entries)
 	}
 }
 
-// Redis is killed under load and restarted. All responses are 201 or 503, and every click
-// with 201 is in the stream.
+// Redis is killed under load and restarted. Every response has the status 201 or 503.
+// Every click with the status 201 is in the stream.
 func TestRedisKilledUnderLoad_LosesNoAcknowledgedClick(t *testing.T) {
 	server := redistest.Start(t)
 	e := newEdge(t, server.URL, func(cfg *Config) { cfg.LimitTracking = 1_000_000 })
@@ -99,91 +99,88 @@ func TestRedisKilledUnderLoad_LosesNoAcknowledgedClick(t *testing.T) {
 					refused.Add(1)
 					retry := got.header.Get("Retry-After")
 					if got.body["code"] != "SERVICE_UNAVAILABLE" || len(retry) != 1 || retry < "1" || retry > "5" {
-						t.Errorf("%s, Retry-After %q", got.text, retry)
+						t.Errorf("refused with %s and Retry-After %q, want SERVICE_UNAVAILABLE and 1 to 5 seconds", got.text, retry)
 					}
-					time.Sleep(10 * time.Millisecond)
+					time.Sleep(10 * time.Millisecond) // Leave time for the other clients.
 				default:
-					t.Errorf("%d %s", got.status, got.text)
+					t.Errorf("status %d, want 201 or 503: %s", got.status, got.text)
 				}
 			}
 		})
 	}
-	time.Sleep(150 * time.Millisecond)
+	// A failed wait ends the test, so stop the clients even then.
+	stopClients := sync.OnceFunc(func() { stop.Store(true); group.Wait() })
+	defer stopClients()
+	waitFor(t, "50 clicks with the status 201", func() bool { mu.Lock(); defer mu.Unlock(); return len(acknowledged) >= 50 })
 	server.Kill9()
-	for deadline := time.Now().Add(10 * time.Second); refused.Load() == 0 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-	}
+	waitFor(t, "a refused click", func() bool { return refused.Load() > 0 })
 	if got := e.send("GET", "/v1/health/ready", ""); got.status != 503 || !strings.Contains(got.body["message"].(string), "redis") {
-		t.Errorf("readiness without Redis: %d %s", got.status, got.text)
+		t.Errorf("readiness without Redis: status %d, want 503 and a message about redis: %s", got.status, got.text)
 	}
 	if got := e.send("GET", "/v1/health", ""); got.status != 200 {
-		t.Errorf("liveness without Redis: %d", got.status)
+		t.Errorf("liveness without Redis: status %d, want 200", got.status)
 	}
 	server.Restart()
 	restarted.Store(true)
-	for deadline := time.Now().Add(10 * time.Second); afterRestart.Load() < 50 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-	}
-	stop.Store(true)
-	group.Wait()
-	if refused.Load() == 0 || afterRestart.Load() == 0 {
-		t.Fatalf("%d refused, %d after the restart", refused.Load(), afterRestart.Load())
-	}
+	waitFor(t, "50 clicks with the status 201 after the restart", func() bool { return afterRestart.Load() >= 50 })
+	stopClients()
 	requireStored(t, e.storedClicks(), acknowledged, false)
 }
 
-// While the directory is empty, clicks are accepted without a lookup of their codes.
-// After the core has filled the directory, codes are looked up again.
+// While the directory is empty, the collector accepts clicks without a lookup of their
+// codes. After the core has filled the directory, the collector looks up codes again.
 func TestLostDirectory_ClicksAreAccepted(t *testing.T) {
 	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = 10 })
 	check(t, e.client.FlushDB(t.Context()).Err())
 
-	stranger := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
-	got := e.send("POST", "/v1/clicks", `{"referral_code":"Nina"}`, "X-Public-Key", stranger.Reveal())
+	unknownKey := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
+	got := e.send("POST", "/v1/clicks", `{"referral_code":"Nina"}`, "X-Public-Key", unknownKey.Reveal())
 	if got.status != 201 {
-		t.Fatalf("%d %s", got.status, got.text)
+		t.Fatalf("status %d, want 201: %s", got.status, got.text)
 	}
 	for field, want := range map[string]any{
 		"program_id": nil, "expires_at": nil, "attribution_window_days": nil, "discount": nil, "attribution_model": nil,
 		"cookie_max_age": float64(2592000), "mode": "live", "recorded": true,
 	} {
-		if value, there := got.body[field]; !there || value != want {
-			t.Errorf("%s is %v", field, value)
+		if value, present := got.body[field]; !present || value != want {
+			t.Errorf("the response has %s = %v (present: %t), want %v", field, value, present, want)
 		}
 	}
 	click := e.storedClicks()[0]
-	if click.PublicKey != stranger.Reveal() || click.ReferralCode != "nina" || click.WorkspaceId != nil || click.Mode != edgev1.Mode_MODE_LIVE {
-		t.Errorf("%v", click)
+	if click.PublicKey != unknownKey.Reveal() || click.ReferralCode != "nina" || click.WorkspaceId != nil || click.Mode != edgev1.Mode_MODE_LIVE {
+		t.Errorf("stored %v, want the key and the code of the request, the live mode and no workspace", click)
 	}
-	other := "x"
-	if stranger.Reveal()[20] == 'x' {
-		other = "y"
+	changed := "x"
+	if unknownKey.Reveal()[20] == 'x' {
+		changed = "y"
 	}
 	for name, c := range map[string]struct {
 		key    string
 		status int
 	}{
-		"checksum wrong": {stranger.Reveal()[:20] + other + stranger.Reveal()[21:], 401},
+		"wrong checksum": {unknownKey.Reveal()[:20] + changed + unknownKey.Reveal()[21:], 401},
 		"secret key":     {affiliate.NewKey(affiliate.SecretKey, affiliate.ModeLive).Reveal(), 403},
 		"token":          {"a.b.c", 401},
 	} {
 		if got := e.send("POST", "/v1/clicks", plainClick, "X-Public-Key", c.key); got.status != c.status {
-			t.Errorf("%s: %d %s", name, got.status, got.text)
+			t.Errorf("%s: status %d, want %d: %s", name, got.status, c.status, got.text)
 		}
 	}
-	// Requests whose key cannot be looked up count per address.
+	// Requests whose key cannot be looked up count towards the limit of the address.
 	last := 0
 	for range 10 {
 		last = e.send("POST", "/v1/clicks", plainClick, "X-Public-Key", affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive).Reveal()).status
 	}
 	if last != 429 {
-		t.Errorf("the eleventh unresolved request: %d", last)
+		t.Errorf("the last of more than 10 requests with unknown keys: status %d, want 429", last)
 	}
 
 	e.fillDirectory()
 	if got := e.click(plainClick); got.status != 201 || got.body["program_id"] != e.program.String() {
-		t.Errorf("after the rebuild: %d %s", got.status, got.text)
+		t.Errorf("a known key after the rebuild: status %d, want 201 with the programme %s: %s", got.status, e.program, got.text)
 	}
-	if got := e.send("POST", "/v1/clicks", plainClick, "X-Public-Key", stranger.Reveal(), "peer", "198.51.100.1:1"); got.status != 401 {
-		t.Errorf("an unknown key after the rebuild: %d", got.status)
+	if got := e.send("POST", "/v1/clicks", plainClick, "X-Public-Key", unknownKey.Reveal(), "peer", "198.51.100.1:1"); got.status != 401 {
+		t.Errorf("an unknown key after the rebuild: status %d, want 401", got.status)
 	}
 }
 
@@ -226,25 +223,25 @@ func TestJournalUnusable_CollectorWorksWithRedis(t *testing.T) {
 			server, registry, log := redistest.Start(t), newRegistry(), &logBuffer{}
 			e := newEdgeWith(t, server.URL, slog.New(slog.NewTextHandler(log, nil)), registry, func(cfg *Config) { cfg.JournalDir = folder(t) })
 			if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "the journal cannot be used") {
-				t.Errorf("logged %q", log)
+				t.Errorf("logged %q, want a warning that the journal cannot be used", log)
 			}
 			broken := "# HELP tributary_collector_journal_broken 1 while the journal cannot store clicks because its disk failed or is full, or because its folder could not be used at the start.\n" +
 				"# TYPE tributary_collector_journal_broken gauge\ntributary_collector_journal_broken 1\n"
 			if err := testutil.GatherAndCompare(registry, strings.NewReader(broken), "tributary_collector_journal_broken"); err != nil {
-				t.Error(err)
+				t.Errorf("the metric of the journal: %v", err)
 			}
 			if click, ready := e.click(plainClick), e.send("GET", "/v1/health/ready", ""); click.status != 201 || ready.status != 200 {
-				t.Errorf("with Redis: click %d, ready %d", click.status, ready.status)
+				t.Errorf("with Redis: a click has the status %d and readiness %d, want 201 and 200", click.status, ready.status)
 			}
 			server.Kill9()
 			if click, ready := e.click(plainClick), e.send("GET", "/v1/health/ready", ""); click.status != 503 || ready.status != 503 {
-				t.Errorf("without Redis: click %d, ready %d", click.status, ready.status)
+				t.Errorf("without Redis: a click has the status %d and readiness %d, want 503 and 503", click.status, ready.status)
 			}
 		})
 	}
 }
 
-func TestProposedIDs(t *testing.T) {
+func TestProposedID_IdentifiesRepeatedRequest(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	fresh := func() string { return affiliate.NewID[affiliate.Click](time.Now()).String() }
 	send := func(id, code string) clickResponse {
@@ -254,38 +251,38 @@ func TestProposedIDs(t *testing.T) {
 	check(t, e.writer.PutReferralCode(t.Context(), e.version, e.scope(), "bert", &edgev1.ReferralCodeEntry{ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], Active: true, AttributionWindowDays: 7}))
 
 	id := fresh()
-	first, again := send(id, "anna"), send(id, "ANNA")
+	first, repeated := send(id, "anna"), send(id, "ANNA")
 	if first.status != 201 || first.body["click_id"] != id || first.body["deduplicated"] != false {
-		t.Fatalf("%d %s", first.status, first.text)
+		t.Fatalf("first request: status %d, want 201 with the proposed id %s: %s", first.status, id, first.text)
 	}
-	if again.status != 200 || again.body["click_id"] != id || again.body["deduplicated"] != true || again.body["expires_at"] != first.body["expires_at"] {
-		t.Errorf("%d %s", again.status, again.text)
+	if repeated.status != 200 || repeated.body["click_id"] != id || repeated.body["deduplicated"] != true || repeated.body["expires_at"] != first.body["expires_at"] {
+		t.Errorf("repeated request: status %d, want 200 with the same click as %s: %s", repeated.status, first.text, repeated.text)
 	}
-	other := send(id, "bert")
-	if other.status != 201 || other.body["click_id"] == id {
-		t.Errorf("another code got the same id: %d %s", other.status, other.text)
+	otherCode := send(id, "bert")
+	if otherCode.status != 201 || otherCode.body["click_id"] == id {
+		t.Errorf("the same id with another code: status %d, want 201 with a new id: %s", otherCode.status, otherCode.text)
 	}
-	if repeat := send(id, "bert"); repeat.status != 200 || repeat.body["click_id"] != other.body["click_id"] {
-		t.Errorf("%d %s", repeat.status, repeat.text)
+	if got := send(id, "bert"); got.status != 200 || got.body["click_id"] != otherCode.body["click_id"] {
+		t.Errorf("repeated request with another code: status %d, want 200 with the id %v: %s", got.status, otherCode.body["click_id"], got.text)
 	}
 	for name, proposed := range map[string]string{
-		"a version 4":  uuid.NewString(),
+		"a UUIDv4":     uuid.NewString(),
 		"an old id":    affiliate.NewID[affiliate.Click](time.Now().Add(-6 * time.Minute)).String(),
 		"a future id":  affiliate.NewID[affiliate.Click](time.Now().Add(6 * time.Minute)).String(),
 		"the nil UUID": uuid.Nil.String(),
 	} {
 		got := send(proposed, "anna")
 		if got.status != 201 || got.body["click_id"] == proposed {
-			t.Errorf("%s: %d %s", name, got.status, got.text)
+			t.Errorf("%s: status %d, want 201 with another id than %s: %s", name, got.status, proposed, got.text)
 		}
-		if repeat := send(proposed, "anna"); repeat.status != 200 || repeat.body["click_id"] != got.body["click_id"] {
-			t.Errorf("%s, again: %d %s", name, repeat.status, repeat.text)
+		if repeated := send(proposed, "anna"); repeated.status != 200 || repeated.body["click_id"] != got.body["click_id"] {
+			t.Errorf("%s, repeated: status %d, want 200 with the id %v: %s", name, repeated.status, got.body["click_id"], repeated.text)
 		}
 	}
-	for _, off := range []time.Duration{-4 * time.Minute, 4 * time.Minute} {
-		proposed := affiliate.NewID[affiliate.Click](time.Now().Add(off)).String()
+	for _, skew := range []time.Duration{-4 * time.Minute, 4 * time.Minute} {
+		proposed := affiliate.NewID[affiliate.Click](time.Now().Add(skew)).String()
 		if got := send(proposed, "anna"); got.body["click_id"] != proposed {
-			t.Errorf("%s off: %s", off, got.text)
+			t.Errorf("an id whose time is off by %s: response %s, want the proposed id %s", skew, got.text, proposed)
 		}
 	}
 	before := len(e.storedClicks())
@@ -299,68 +296,69 @@ func TestProposedIDs(t *testing.T) {
 				created.Add(1)
 			}
 			if got.body["click_id"] != id {
-				t.Errorf("%s", got.text)
+				t.Errorf("one of 30 equal requests: response %s, want the id %s", got.text, id)
 			}
 		})
 	}
 	group.Wait()
 	if created.Load() != 1 || len(e.storedClicks()) != before+1 {
-		t.Errorf("%d of 30 equal requests created, %d stored", created.Load(), len(e.storedClicks())-before)
+		t.Errorf("30 equal requests: %d have the status 201 and %d clicks are stored, want 1 and 1", created.Load(), len(e.storedClicks())-before)
 	}
 }
 
 func TestProposalCache_ExpiresAfterTenMinutes(t *testing.T) {
-	m, now := newProposalCache(), time.Now()
+	cache, now := newProposalCache(), time.Now()
 	p := proposal{id: affiliate.NewID[affiliate.Click](now).UUID, code: "anna"}
-	first := m.claim(p, now)
-	if m.claim(p, now.Add(10*time.Minute)) != first {
-		t.Error("the proposal expired too early")
+	first := cache.claim(p, now)
+	if cache.claim(p, now.Add(10*time.Minute)) != first {
+		t.Error("the proposal expired within ten minutes")
 	}
-	if m.claim(p, now.Add(10*time.Minute+time.Millisecond)) == first {
-		t.Error("the proposal did not expire")
+	if cache.claim(p, now.Add(10*time.Minute+time.Millisecond)) == first {
+		t.Error("the proposal did not expire after ten minutes")
 	}
 	for range 3 * maxProposals {
-		m.claim(proposal{id: affiliate.NewID[affiliate.Click](now).UUID}, now)
+		cache.claim(proposal{id: affiliate.NewID[affiliate.Click](now).UUID}, now)
 	}
-	if n := m.clicks.Len(); n != maxProposals || len(m.owners) != n {
-		t.Errorf("%d proposals and %d owners are stored", n, len(m.owners))
+	if n := cache.clicks.Len(); n != maxProposals || len(cache.owners) != n {
+		t.Errorf("the full cache has %d proposals and %d owners, want %d and %d", n, len(cache.owners), maxProposals, maxProposals)
 	}
-	m.claim(p, now.Add(11*time.Minute))
-	if n := m.clicks.Len(); n != 1 || len(m.owners) != n {
-		t.Errorf("%d proposals and %d owners are left after ten minutes", n, len(m.owners))
+	cache.claim(p, now.Add(11*time.Minute))
+	if n := cache.clicks.Len(); n != 1 || len(cache.owners) != n {
+		t.Errorf("after eleven minutes the cache has %d proposals and %d owners, want 1 and 1", n, len(cache.owners))
 	}
 }
 
-// A repeated request does not extend the ten minutes. A full cache evicts the oldest
-// proposal.
+// A full cache evicts the oldest proposal, even if the oldest proposal was repeated
+// recently.
 func TestProposalCache_EvictsOldestProposal(t *testing.T) {
-	m, now := newProposalCache(), time.Now()
-	propose := func(code string) proposal {
+	cache, now := newProposalCache(), time.Now()
+	newProposal := func(code string) proposal {
 		return proposal{id: affiliate.NewID[affiliate.Click](now).UUID, code: code}
 	}
-	oldest, second := propose("anna"), propose("ben")
-	first := m.claim(oldest, now)
-	kept := m.claim(second, now)
-	m.claim(oldest, now)
+	oldest, second := newProposal("anna"), newProposal("ben")
+	oldestClick := cache.claim(oldest, now)
+	secondClick := cache.claim(second, now)
+	cache.claim(oldest, now)
 	for range maxProposals - 1 {
-		m.claim(propose("flood"), now)
+		cache.claim(newProposal("other"), now)
 	}
-	if m.claim(second, now) != kept {
+	if cache.claim(second, now) != secondClick {
 		t.Error("the second oldest proposal was evicted")
 	}
-	if m.claim(oldest, now) == first {
+	if cache.claim(oldest, now) == oldestClick {
 		t.Error("the oldest proposal was not evicted")
 	}
 }
 
-// fakeSink is a Sink whose writes end when the test releases them.
-type fakeSink struct {
+// gatedSink is a Sink whose writes wait for the test. Each write returns a value from
+// gate.
+type gatedSink struct {
 	gate    chan error
 	batches atomic.Int64
 	largest atomic.Int64
 }
 
-func (s *fakeSink) Append(_ context.Context, _ int, batch []byte, n int) error {
+func (s *gatedSink) Append(_ context.Context, _ int, batch []byte, n int) error {
 	s.batches.Add(1)
 	s.largest.Store(max(s.largest.Load(), int64(n)))
 	if len(batch) > batchBytes || n > batchRecords {
@@ -370,7 +368,7 @@ func (s *fakeSink) Append(_ context.Context, _ int, batch []byte, n int) error {
 }
 
 func TestBatcher_FullQueueRefusesRecords(t *testing.T) {
-	sink := &fakeSink{gate: make(chan error)}
+	sink := &gatedSink{gate: make(chan error)}
 	b := newBatcher(sink, 1, newMetrics(newRegistry()))
 	record := make([]byte, 1000)
 	var accepted []*batch
@@ -378,26 +376,26 @@ func TestBatcher_FullQueueRefusesRecords(t *testing.T) {
 		batch, err := b.add(0, record)
 		if err != nil {
 			if !errors.Is(err, errOverloaded) {
-				t.Fatal(err)
+				t.Fatalf("add to a full queue: error %v, want errOverloaded", err)
 			}
 			break
 		}
 		accepted = append(accepted, batch)
 	}
 	if len(accepted) != queueRecords || !b.full() {
-		t.Errorf("%d records accepted", len(accepted))
+		t.Errorf("%d records accepted and full() = %t, want %d and true", len(accepted), b.full(), queueRecords)
 	}
 	close(sink.gate)
 	for _, batch := range accepted {
 		check(t, batch.wait())
 	}
 	if b.full() || b.records.Load() != 0 || b.bytes.Load() != 0 {
-		t.Errorf("%d records, %d bytes left", b.records.Load(), b.bytes.Load())
+		t.Errorf("after all writes: %d records and %d bytes, full() = %t; want 0, 0 and false", b.records.Load(), b.bytes.Load(), b.full())
 	}
 	b.close()
 
 	// The number of bytes is bounded too.
-	sink = &fakeSink{gate: make(chan error)}
+	sink = &gatedSink{gate: make(chan error)}
 	b = newBatcher(sink, 1, newMetrics(newRegistry()))
 	large, n := make([]byte, 8<<10), 0
 	for ; ; n++ {
@@ -406,23 +404,21 @@ func TestBatcher_FullQueueRefusesRecords(t *testing.T) {
 		}
 	}
 	if n*len(large) > queueBytes+len(large) {
-		t.Errorf("%d bytes accepted", n*len(large))
+		t.Errorf("%d bytes accepted, want about %d", n*len(large), queueBytes)
 	}
 	close(sink.gate)
 	b.close()
 }
 
 func TestBatcher_EachBatchHasItsOwnResult(t *testing.T) {
-	sink := &fakeSink{gate: make(chan error)}
+	sink := &gatedSink{gate: make(chan error)}
 	b := newBatcher(sink, 1, newMetrics(newRegistry()))
 	first, err := b.add(0, []byte("1"))
 	check(t, err)
-	for sink.batches.Load() == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	sink.gate <- errors.New("lost")
+	waitFor(t, "the write of the first batch", func() bool { return sink.batches.Load() > 0 })
+	sink.gate <- errors.New("write failed")
 	if first.wait() == nil {
-		t.Error("a failed batch succeeded")
+		t.Error("wait() = nil for the failed batch, want an error")
 	}
 	second, err := b.add(0, []byte("2"))
 	check(t, err)
@@ -430,13 +426,13 @@ func TestBatcher_EachBatchHasItsOwnResult(t *testing.T) {
 	check(t, second.wait())
 	b.close()
 	if _, err := b.add(0, []byte("3")); !errors.Is(err, errStopping) {
-		t.Error(err)
+		t.Errorf("add after close: error %v, want errStopping", err)
 	}
 }
 
 func TestShutdown_RespondsToAllRequests(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
-	sink := &fakeSink{gate: make(chan error)}
+	sink := &gatedSink{gate: make(chan error)}
 	e.collector.batches.sink = sink
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	check(t, err)
@@ -452,36 +448,32 @@ func TestShutdown_RespondsToAllRequests(t *testing.T) {
 		go func() {
 			r, _ := http.NewRequest(http.MethodPost, fmt.Sprintf("http://%s/v1/clicks", listener.Addr()), strings.NewReader(plainClick))
 			r.Header.Set("X-Public-Key", e.key.Reveal())
-			answer, err := (&http.Client{Transport: transport}).Do(r)
+			response, err := (&http.Client{Transport: transport}).Do(r)
 			if err != nil {
-				t.Error(err)
+				t.Errorf("sending a click: %v", err)
 				statuses <- 0
 				return
 			}
-			_ = answer.Body.Close()
-			statuses <- answer.StatusCode
+			_ = response.Body.Close()
+			statuses <- response.StatusCode
 		}()
 	}
-	for e.collector.batches.records.Load() < n {
-		time.Sleep(time.Millisecond)
-	}
+	waitFor(t, "all clicks in the queue", func() bool { return e.collector.batches.records.Load() >= n })
 	stop()
-	for e.collector.NotReady(t.Context()) == "" {
-		time.Sleep(time.Millisecond)
-	}
+	waitFor(t, "the start of the shutdown", func() bool { return e.collector.NotReady(t.Context()) != "" })
 	close(sink.gate)
 	for range n {
 		if status := <-statuses; status != 201 {
-			t.Errorf("status %d", status)
+			t.Errorf("a request during the shutdown: status %d, want 201", status)
 		}
 	}
 	check(t, <-ended)
 }
 
-func TestPanic_HasEnvelope(t *testing.T) {
+func TestPanic_RespondsWithInternalError(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	e.collector.limits = nil
 	if got := e.click(plainClick); got.status != 500 || got.body["code"] != "INTERNAL_ERROR" || got.header.Get("X-Request-Id") == "" {
-		t.Errorf("%d %s", got.status, got.text)
+		t.Errorf("status %d with the request id %q, want 500 with INTERNAL_ERROR and a request id: %s", got.status, got.header.Get("X-Request-Id"), got.text)
 	}
 }

@@ -27,19 +27,19 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// waitFor waits until a condition is true.
-func waitFor(t *testing.T, condition string, holds func() bool) {
+// waitFor waits until isTrue returns true. expected describes the condition.
+func waitFor(t *testing.T, expected string, isTrue func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !isTrue(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 20 s", condition)
+			t.Fatalf("waited 20 s for %s", expected)
 		}
 	}
 }
 
-// load sends clicks from several clients until stop is called. stop returns the
-// acknowledged ids and the numbers of the other responses, by status.
-func (e *edge) load(clients int) (stop func() (acknowledged []string, others map[int]int)) {
+// startLoad sends clicks from several clients until stop is called. stop returns the ids
+// of the clicks with the status 201, and the number of responses with each other status.
+func (e *edge) startLoad(clients int) (stop func() (acknowledged []string, others map[int]int)) {
 	var mu sync.Mutex
 	var ids []string
 	others := map[int]int{}
@@ -66,15 +66,15 @@ func (e *edge) load(clients int) (stop func() (acknowledged []string, others map
 	}
 }
 
-// requireAllStored stops a load. It checks that every click was acknowledged and, after
-// the replay of the journal, is in the stream.
+// requireAllStored stops the clients of startLoad. It checks that no click was refused,
+// and that every click is in the stream after the journal was replayed.
 func (e *edge) requireAllStored(t *testing.T, stop func() (acknowledged []string, others map[int]int)) {
 	t.Helper()
 	acknowledged, others := stop()
 	if len(others) > 0 {
-		t.Errorf("refused: %v", others)
+		t.Errorf("number of responses by status: %v; want only responses with the status 201", others)
 	}
-	waitFor(t, "the journal's end", func() bool { return e.journaledClicks() == 0 })
+	waitFor(t, "an empty journal", func() bool { return e.journaledClicks() == 0 })
 	requireStored(t, e.storedClicks(), acknowledged, false)
 }
 
@@ -91,61 +91,62 @@ func (e *edge) runBackground() {
 }
 
 // Redis is killed under load. No click is refused. After the restart of Redis, every
-// click with response 201 is in the stream.
+// click is in the stream.
 func TestJournal_RedisKilledRefusesNoClick(t *testing.T) {
 	server := redistest.Start(t)
 	e := newEdge(t, server.URL, func(cfg *Config) { cfg.LimitTracking, cfg.JournalDir = 1_000_000, t.TempDir() })
 	e.runBackground()
-	stop := e.load(8)
-	waitFor(t, "clicks in the stream", func() bool { return len(e.storedClicks()) > 50 })
+	stop := e.startLoad(8)
+	waitFor(t, "more than 50 clicks in the stream", func() bool { return len(e.storedClicks()) > 50 })
 	server.Kill9()
-	waitFor(t, "clicks in the journal", func() bool { return e.journaledClicks() > 50 })
+	waitFor(t, "more than 50 clicks in the journal", func() bool { return e.journaledClicks() > 50 })
 	if got := e.send("GET", "/v1/health/ready", ""); got.status != 200 {
-		t.Errorf("ready without Redis and with a journal: %d %s", got.status, got.text)
+		t.Errorf("/v1/health/ready without Redis and with a journal: status %d, want 200: %s", got.status, got.text)
 	}
 	if got := e.send("GET", "/v1/health/sink", ""); got.status != 503 || !strings.Contains(got.text, "redis") {
-		t.Errorf("sink without Redis: %d %s", got.status, got.text)
+		t.Errorf("/v1/health/sink without Redis: status %d, want 503 and a message about redis: %s", got.status, got.text)
 	}
 	server.Restart()
-	waitFor(t, "the stream's return", func() bool { return e.send("GET", "/v1/health/sink", "").status == 200 })
+	waitFor(t, "an available stream", func() bool { return e.send("GET", "/v1/health/sink", "").status == 200 })
 	e.requireAllStored(t, stop)
 }
 
-// When Redis hangs, the first clicks wait a second for it. Later clicks go to the disk at
-// once, and the queue stays short.
+// When Redis hangs, the first clicks wait one second for Redis and are then written to
+// the journal. Later clicks are written to the journal at once, so the queue stays short.
 func TestJournal_HangingRedisDelaysOnlyFirstClicks(t *testing.T) {
 	server := redistest.Start(t)
 	e := newEdge(t, server.URL, func(cfg *Config) { cfg.LimitTracking, cfg.JournalDir = 1_000_000, t.TempDir() })
 	e.click(plainClick)
 	e.runBackground()
 	server.Pause()
-	stop := e.load(16)
-	waitFor(t, "a thousand clicks in the journal", func() bool { return e.journaledClicks() > 1000 })
+	stop := e.startLoad(16)
+	waitFor(t, "more than 1000 clicks in the journal", func() bool { return e.journaledClicks() > 1000 })
 	server.Resume()
-	waitFor(t, "the journal's end", func() bool { return e.journaledClicks() == 0 && e.collector.SinkNotReady(t.Context()) == "" })
+	waitFor(t, "an empty journal and an available stream", func() bool { return e.journaledClicks() == 0 && e.collector.SinkNotReady(t.Context()) == "" })
 	e.requireAllStored(t, stop)
 }
 
-// If one shard accepts no batches, only the clicks of this shard are refused.
+// If the sink accepts no batches of one shard, only the clicks of this shard are refused.
 func TestBatcher_FailedShardRefusesOnlyItsOwnClicks(t *testing.T) {
 	b := newBatcher(failingShardSink{}, 3, newMetrics(newRegistry()))
 	defer b.close()
 	for range 4 * failuresBeforeRefusal {
-		if one, err := b.add(1, []byte("x")); err == nil && one.wait() == nil {
+		if batch, err := b.add(1, []byte("x")); err == nil && batch.wait() == nil {
 			t.Fatal("the failed shard accepted a click")
 		}
 	}
 	if _, err := b.add(1, []byte("x")); !errors.Is(err, errOverloaded) {
-		t.Errorf("the failed shard was called again at once: %v", err)
+		t.Errorf("add to the failed shard: error %v, want errOverloaded", err)
 	}
 	for _, shard := range []int{0, 2} {
-		one, err := b.add(shard, []byte("x"))
-		if err != nil || one.wait() != nil {
-			t.Errorf("shard %d: %v", shard, err)
+		batch, err := b.add(shard, []byte("x"))
+		check(t, err)
+		if err := batch.wait(); err != nil {
+			t.Errorf("a click of shard %d: %v", shard, err)
 		}
 	}
 	if b.full() {
-		t.Error("requests are refused before their bodies are read")
+		t.Error("full() = true although two shards accept clicks")
 	}
 }
 
@@ -158,18 +159,18 @@ func (failingShardSink) Append(_ context.Context, shard int, _ []byte, _ int) er
 	return nil
 }
 
-// After a restart, the collector moves the clicks of its journal to the stream. They keep
-// their ids and times of receipt.
+// After a restart, the collector moves the clicks of its journal to the stream. The
+// clicks keep their ids and times of receipt.
 func TestJournal_IsReplayedAfterStart(t *testing.T) {
 	server, dir := redistest.Start(t), t.TempDir()
 	first := newEdge(t, server.URL, func(cfg *Config) { cfg.JournalDir = dir })
-	known := first.click(plainClick)
+	inStream := first.click(plainClick)
 	server.Kill9()
 	var acknowledged []string
 	for range 20 {
 		got := first.click(plainClick)
 		if got.status != http.StatusCreated {
-			t.Fatalf("%d %s", got.status, got.text)
+			t.Fatalf("a click without Redis: status %d, want 201: %s", got.status, got.text)
 		}
 		acknowledged = append(acknowledged, got.body["click_id"].(string))
 	}
@@ -177,7 +178,7 @@ func TestJournal_IsReplayedAfterStart(t *testing.T) {
 	check(t, first.collector.Shutdown(t.Context()))
 	first.collector.journalSink.finalDrain(t.Context())
 	if n := first.journaledClicks(); n != 20 {
-		t.Fatalf("%d clicks stay in the journal", n)
+		t.Fatalf("after the shutdown the journal has %d clicks, want 20", n)
 	}
 	check(t, first.collector.journalSink.journal.Close())
 	first.collector.closers = first.collector.closers[:len(first.collector.closers)-1]
@@ -185,10 +186,10 @@ func TestJournal_IsReplayedAfterStart(t *testing.T) {
 
 	second := newEdge(t, server.URL, func(cfg *Config) { cfg.JournalDir, cfg.Shards = dir, 4 })
 	if n := second.journaledClicks(); n != 20 {
-		t.Errorf("%d clicks after the start", n)
+		t.Errorf("after the start the journal has %d clicks, want 20", n)
 	}
 	second.runBackground()
-	waitFor(t, "the journal's end", func() bool { return second.journaledClicks() == 0 })
+	waitFor(t, "an empty journal", func() bool { return second.journaledClicks() == 0 })
 	found := 0
 	for shard := range 4 {
 		for _, message := range second.client.XRange(t.Context(), clickstream.Key(shard), "-", "+").Val() {
@@ -196,42 +197,42 @@ func TestJournal_IsReplayedAfterStart(t *testing.T) {
 			check(t, proto.Unmarshal([]byte(message.Values["b"].(string)), &batch))
 			for _, click := range batch.Clicks {
 				id, _ := affiliate.IDFromBytes[affiliate.Click](click.Id)
-				if id.String() == known.body["click_id"] {
+				if id.String() == inStream.body["click_id"] {
 					continue
 				}
 				found++
-				if clickstream.Shard(id, 4) != shard {
-					t.Errorf("%s is in shard %d", id, shard)
+				if want := clickstream.Shard(id, 4); want != shard {
+					t.Errorf("click %s is in shard %d, want %d", id, shard, want)
 				}
 				if late := time.UnixMilli(click.ReceivedAtMs).Sub(received); late > time.Millisecond {
-					t.Errorf("%s has a time of receipt %v after its response", id, late)
+					t.Errorf("the time of receipt of click %s is %v after its response", id, late)
 				}
 			}
 		}
 	}
 	if found != len(acknowledged) {
-		t.Errorf("%d of %d clicks were replayed", found, len(acknowledged))
+		t.Errorf("%d clicks were replayed, want %d", found, len(acknowledged))
 	}
 }
 
-// During its shutdown a collector moves its journal to the stream, if the stream accepts
-// it.
+// During its shutdown, a collector moves the clicks of its journal to the stream if the
+// stream is available.
 func TestShutdown_ReplaysJournal(t *testing.T) {
 	server := redistest.Start(t)
 	e := newEdge(t, server.URL, func(cfg *Config) { cfg.JournalDir = t.TempDir() })
 	server.Kill9()
 	if got := e.click(plainClick); got.status != http.StatusCreated {
-		t.Fatalf("%d %s", got.status, got.text)
+		t.Fatalf("a click without Redis: status %d, want 201: %s", got.status, got.text)
 	}
 	server.Restart()
-	waitFor(t, "the stream's return", func() bool { return e.collector.SinkNotReady(t.Context()) == "" })
+	waitFor(t, "an available stream", func() bool { return e.collector.SinkNotReady(t.Context()) == "" })
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	check(t, e.collector.Shutdown(t.Context()))
-	e.collector.journalSink.run(ctx) // Run's background has ended
+	e.collector.journalSink.run(ctx) // The context has ended, so run replays nothing.
 	e.collector.journalSink.finalDrain(t.Context())
 	if e.journaledClicks() != 0 || len(e.storedClicks()) != 1 {
-		t.Errorf("%d clicks in the journal, %d in the stream", e.journaledClicks(), len(e.storedClicks()))
+		t.Errorf("%d clicks in the journal and %d in the stream, want 0 and 1", e.journaledClicks(), len(e.storedClicks()))
 	}
 }
 
@@ -240,16 +241,16 @@ type failingSink struct{ calls atomic.Int64 }
 
 func (s *failingSink) Append(context.Context, int, []byte, int) error {
 	s.calls.Add(1)
-	return errors.New("nobody is there")
+	return errors.New("the sink is not available")
 }
 
-// newEdgeWithSink returns a collector that writes to the given sink.
-func newEdgeWithSink(t *testing.T, sink Sink, disk *journal.Journal) *edge {
+// newEdgeWithSink returns a collector that writes to the given sink and journal.
+func newEdgeWithSink(t *testing.T, sink Sink, clickJournal *journal.Journal) *edge {
 	t.Helper()
 	e := newEdge(t, redistest.New(t))
 	c := e.collector
 	e.collector = New(Config{AllowHTTP: true, Shards: 1, LimitTracking: 1 << 40, HashKey: bytes.Repeat([]byte("k"), 32)},
-		Deps{Sink: sink, Journal: disk, Directory: c.directory, Limits: c.limits, MissingDependency: func(context.Context) string { return "redis" }})
+		Deps{Sink: sink, Journal: clickJournal, Directory: c.directory, Limits: c.limits, MissingDependency: func(context.Context) string { return "redis" }})
 	t.Cleanup(func() {
 		check(t, e.collector.Shutdown(context.Background()))
 		e.collector = c
@@ -265,70 +266,70 @@ func (u unreadableBody) Read([]byte) (int, error) {
 	return 0, errors.New("unread")
 }
 
-// While neither the stream nor the journal accepts clicks, requests are refused before
-// their bodies are read. The responses have a Retry-After header.
+// While neither the stream nor the journal accepts clicks, the collector refuses requests
+// before it reads their bodies. The responses have the header Retry-After.
 func TestJournal_FullRefusesRequestsBeforeReading(t *testing.T) {
-	disk, err := journal.Open(journal.Config{Dir: t.TempDir(), MaxBytes: 4 << 10, SegmentBytes: 1 << 10})
+	clickJournal, err := journal.Open(journal.Config{Dir: t.TempDir(), MaxBytes: 4 << 10, SegmentBytes: 1 << 10})
 	check(t, err)
-	t.Cleanup(func() { _ = disk.Close() })
+	t.Cleanup(func() { _ = clickJournal.Close() })
 	sink := &failingSink{}
-	e := newEdgeWithSink(t, sink, disk)
-	var taken int
+	e := newEdgeWithSink(t, sink, clickJournal)
+	var accepted int
 	waitFor(t, "a full journal", func() bool {
 		got := e.click(plainClick)
 		if got.status == http.StatusCreated {
-			taken++
+			accepted++
 		}
 		return got.status == http.StatusServiceUnavailable
 	})
-	if taken == 0 {
-		t.Error("the journal accepted no click")
+	if accepted == 0 {
+		t.Error("the journal accepted no click before it was full")
 	}
 	if missing := e.collector.NotReady(t.Context()); missing != "redis" {
-		t.Errorf("ready with a full journal: %q", missing)
+		t.Errorf("NotReady with a full journal = %q, want redis", missing)
 	}
-	waitFor(t, "refusals in a row", func() bool { e.click(plainClick); return e.collector.batches.full() })
-	tried := e.collector.batches.queues[0].failures.Load()
+	waitFor(t, "refusals before the body is read", func() bool { e.click(plainClick); return e.collector.batches.full() })
+	failures := e.collector.batches.queues[0].failures.Load()
 	r := httptest.NewRequest(http.MethodPost, "/v1/clicks", unreadableBody{t})
 	r.Header.Set("X-Public-Key", e.key.Reveal())
 	w := httptest.NewRecorder()
 	e.collector.Handler().ServeHTTP(w, r)
 	if retry := w.Header().Get("Retry-After"); w.Code != http.StatusServiceUnavailable || len(retry) != 1 || retry < "1" || retry > "5" ||
 		!strings.Contains(w.Body.String(), "SERVICE_UNAVAILABLE") {
-		t.Errorf("%d, Retry-After %q, %s", w.Code, retry, w.Body)
+		t.Errorf("status %d with Retry-After %q, want 503 SERVICE_UNAVAILABLE and 1 to 5 seconds: %s", w.Code, retry, w.Body)
 	}
-	if sink.calls.Load() != 1 {
-		t.Errorf("the stream was called %d times, want one call until it is checked again", sink.calls.Load())
+	if n := sink.calls.Load(); n != 1 {
+		t.Errorf("%d batches were sent to the stream, want 1, because only run checks whether the stream is available again", n)
 	}
-	// After refusalPeriod, requests are accepted again to find out whether the disk
-	// works.
-	waitFor(t, "another try", func() bool { e.click(plainClick); return e.collector.batches.queues[0].failures.Load() > tried })
+	// After refusalPeriod the batcher writes a batch again, to find out whether the
+	// journal accepts clicks.
+	waitFor(t, "another failed batch", func() bool { e.click(plainClick); return e.collector.batches.queues[0].failures.Load() > failures })
 }
 
-// A journal with a failed disk refuses clicks. When the disk works again, the journal
-// accepts clicks again. No click is used to check the disk.
+// A journal whose disk failed refuses clicks. When the disk works again, the journal
+// accepts clicks again, even if no click was sent in the meantime.
 func TestJournal_RecoversWithDisk(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "journal")
-	disk, err := journal.Open(journal.Config{Dir: dir})
+	clickJournal, err := journal.Open(journal.Config{Dir: dir})
 	check(t, err)
-	t.Cleanup(func() { _ = disk.Close() })
-	e := newEdgeWithSink(t, &failingSink{}, disk)
+	t.Cleanup(func() { _ = clickJournal.Close() })
+	e := newEdgeWithSink(t, &failingSink{}, clickJournal)
 	e.runBackground()
 	check(t, os.RemoveAll(dir))
 	if got := e.click(plainClick); got.status != http.StatusServiceUnavailable {
-		t.Fatalf("without a disk: %d %s", got.status, got.text)
+		t.Fatalf("a click without the folder of the journal: status %d, want 503: %s", got.status, got.text)
 	}
 	if missing := e.collector.NotReady(t.Context()); missing != "redis" {
-		t.Errorf("ready without a disk: %q", missing)
+		t.Errorf("NotReady without the folder of the journal = %q, want redis", missing)
 	}
 	check(t, os.Mkdir(dir, 0o700))
-	waitFor(t, "a whole journal", func() bool { return e.collector.NotReady(t.Context()) == "" })
+	waitFor(t, "a working journal", func() bool { return e.collector.NotReady(t.Context()) == "" })
 	if got := e.click(plainClick); got.status != http.StatusCreated {
-		t.Errorf("with a disk again: %d %s", got.status, got.text)
+		t.Errorf("a click after the folder was created again: status %d, want 201: %s", got.status, got.text)
 	}
 }
 
-// steppedSink is a Sink that accepts one batch for each value in turn.
+// steppedSink is a Sink that accepts one batch for each value that it receives from turn.
 type steppedSink struct{ turn chan struct{} }
 
 func (s steppedSink) Append(context.Context, int, []byte, int) error {
@@ -355,7 +356,7 @@ func TestBatcher_OverloadKeepsMemoryBounded(t *testing.T) {
 				if _, err := b.add(0, record); errors.Is(err, errOverloaded) {
 					refused++
 				} else if err != nil {
-					t.Fatal(err)
+					t.Fatalf("add: error %v, want nil or errOverloaded", err)
 				}
 			}
 			sink.turn <- struct{}{}
@@ -363,19 +364,19 @@ func TestBatcher_OverloadKeepsMemoryBounded(t *testing.T) {
 	}
 	overload(2 * queueRecords / batchRecords)
 	if refused == 0 || b.records.Load() < queueRecords/2 {
-		t.Fatalf("%d refused, %d in the queue", refused, b.records.Load())
+		t.Fatalf("%d records refused and %d in the queue, want at least 1 and %d", refused, b.records.Load(), queueRecords/2)
 	}
 	before := heap()
 	overload(10 * queueRecords / batchRecords)
 	if after := heap(); after > before+before/2+1<<20 {
-		t.Errorf("%d bytes after twice the queue, %d after twelve times", before, after)
+		t.Errorf("the heap grew from %d to %d bytes during the overload, want at most half more", before, after)
 	}
 	close(sink.turn)
 	b.close()
 }
 
-// Clients that close their connection after Connection: close see no broken connection.
-// Every click with response 201 is stored.
+// Clients that stop using a connection after a response with Connection: close get a
+// response to every request. Every click with the status 201 is stored.
 func TestShutdown_BreaksNoConnection(t *testing.T) {
 	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking, cfg.ShutdownDelay = 1_000_000, 300*time.Millisecond })
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -385,7 +386,7 @@ func TestShutdown_BreaksNoConnection(t *testing.T) {
 	go func() { ended <- e.collector.Run(ctx, listener, nil) }()
 
 	var group sync.WaitGroup
-	var answered, closed atomic.Int64
+	var responses, closed atomic.Int64
 	for range 16 {
 		group.Go(func() {
 			transport := &http.Transport{}
@@ -393,32 +394,32 @@ func TestShutdown_BreaksNoConnection(t *testing.T) {
 			for {
 				r, _ := http.NewRequest(http.MethodPost, fmt.Sprintf("http://%s/v1/clicks", listener.Addr()), strings.NewReader(plainClick))
 				r.Header.Set("X-Public-Key", e.key.Reveal())
-				answer, err := transport.RoundTrip(r)
+				response, err := transport.RoundTrip(r)
 				if err != nil {
 					t.Errorf("a connection broke: %v", err)
 					return
 				}
-				_ = answer.Body.Close()
-				if answer.StatusCode != http.StatusCreated {
-					t.Errorf("status %d", answer.StatusCode)
+				_ = response.Body.Close()
+				if response.StatusCode != http.StatusCreated {
+					t.Errorf("status %d, want 201", response.StatusCode)
 				}
-				answered.Add(1)
-				if answer.Close {
+				responses.Add(1)
+				if response.Close {
 					closed.Add(1)
 					return
 				}
 			}
 		})
 	}
-	waitFor(t, "answers", func() bool { return answered.Load() > 200 })
+	waitFor(t, "more than 200 responses", func() bool { return responses.Load() > 200 })
 	stop()
 	group.Wait()
 	check(t, <-ended)
 	if closed.Load() != 16 {
-		t.Errorf("%d of 16 clients got Connection: close", closed.Load())
+		t.Errorf("%d clients got a response with Connection: close, want all 16", closed.Load())
 	}
-	if stored := int64(len(e.storedClicks())); stored != answered.Load() {
-		t.Errorf("%d answered, %d stored", answered.Load(), stored)
+	if stored := int64(len(e.storedClicks())); stored != responses.Load() {
+		t.Errorf("%d clicks are stored, want one for each of the %d responses", stored, responses.Load())
 	}
 }
 
@@ -432,23 +433,23 @@ func TestJournalSink_SplitsBatchByShard(t *testing.T) {
 			id := affiliate.NewID[affiliate.Click](time.Now())
 			raw, err := proto.Marshal(&edgev1.Click{Id: id.UUID[:], ReferralCode: rapid.String().Draw(t, "code")})
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("marshalling a click: %v", err)
 			}
 			batch = frame(batch, raw)
 			want[clickstream.Shard(id, shards)]++
 		}
 		garbage := rapid.SliceOfN(rapid.Byte(), 0, 5).Draw(t, "garbage")
-		d := &journalSink{unavailable: make([]atomic.Bool, shards)}
-		parts := d.split(append(batch, garbage...), n)
+		sink := &journalSink{unavailable: make([]atomic.Bool, shards)}
+		parts := sink.split(append(batch, garbage...), n)
 		size := 0
 		for shard, part := range parts {
 			size += len(part.clicks)
 			if shard > 0 && part.n != want[shard] {
-				t.Fatalf("%d clicks in shard %d, want %d", part.n, shard, want[shard])
+				t.Fatalf("split returns %d clicks for shard %d, want %d", part.n, shard, want[shard])
 			}
 		}
 		if size != len(batch)+len(garbage) {
-			t.Fatalf("%d bytes of %d", size, len(batch)+len(garbage))
+			t.Fatalf("split returns %d bytes, want %d", size, len(batch)+len(garbage))
 		}
 	})
 }

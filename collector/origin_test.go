@@ -10,6 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
+// putKey writes the directory entry of the public key. change can set further fields.
 func (e *edge) putKey(change func(*edgev1.PublicKeyEntry)) {
 	e.t.Helper()
 	entry := &edgev1.PublicKeyEntry{WorkspaceId: e.workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST}
@@ -22,26 +23,26 @@ func TestOrigin_AllowedAndForeign(t *testing.T) {
 	list := []string{"https://shop.example", "https://*.shop.example"}
 	for _, c := range []struct {
 		name    string
-		list    []string
-		enforce bool
-		origin  string
-		foreign bool
+		allowed []string // the allowed origins of the workspace
+		enforce bool     // whether clicks of other origins are refused
+		origin  string   // the header Origin
+		foreign bool     // whether the origin counts as foreign
 	}{
-		{"no list", nil, true, "https://evil.example", false},
+		{"no allowed origins", nil, true, "https://evil.example", false},
 		{"no origin: a server", list, true, "", false},
-		{"the origin", list, true, "https://shop.example", false},
+		{"the allowed origin", list, true, "https://shop.example", false},
 		{"a subdomain", list, true, "https://a.b.shop.example", false},
 		{"another origin", list, true, "https://evil.example", true},
 		{"another scheme", list, true, "http://shop.example", true},
 		{"a lookalike", list, true, "https://evilshop.example", true},
 		{"hidden origin", list, true, "null", true},
-		{"not enforced: the origin", list, false, "https://shop.example", false},
+		{"not enforced: the allowed origin", list, false, "https://shop.example", false},
 		{"not enforced: another origin", list, false, "https://evil.example", true},
 		{"not enforced: hidden origin", list, false, "null", true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEdge(t, redistest.New(t))
-			e.putKey(func(entry *edgev1.PublicKeyEntry) { entry.AllowedOrigins, entry.EnforceOrigins = c.list, c.enforce })
+			e.putKey(func(entry *edgev1.PublicKeyEntry) { entry.AllowedOrigins, entry.EnforceOrigins = c.allowed, c.enforce })
 			var headers []string
 			if c.origin != "" {
 				headers = []string{"Origin", c.origin}
@@ -49,15 +50,15 @@ func TestOrigin_AllowedAndForeign(t *testing.T) {
 			got := e.click(plainClick, headers...)
 			if c.foreign && c.enforce {
 				if got.status != 403 || got.body["code"] != "ORIGIN_NOT_ALLOWED" || got.header.Get("Access-Control-Allow-Origin") != "*" || len(e.storedClicks()) != 0 {
-					t.Errorf("%d %s, %d stored", got.status, got.text, len(e.storedClicks()))
+					t.Errorf("status %d with %d clicks stored, want 403 ORIGIN_NOT_ALLOWED with CORS headers and none: %s", got.status, len(e.storedClicks()), got.text)
 				}
 				return
 			}
 			if got.status != 201 {
-				t.Fatalf("%d %s", got.status, got.text)
+				t.Fatalf("status %d, want 201: %s", got.status, got.text)
 			}
 			if click := e.storedClicks()[0]; click.ForeignOrigin != c.foreign {
-				t.Errorf("foreign: %v", click.ForeignOrigin)
+				t.Errorf("the stored click has foreign_origin %t, want %t", click.ForeignOrigin, c.foreign)
 			}
 		})
 	}
@@ -89,11 +90,11 @@ func TestOrigin_OrderOfChecks(t *testing.T) {
 			headers = append([]string{"X-Public-Key", c.key}, evil...)
 		}
 		if got := e.send("POST", "/v1/clicks", c.body, headers...); got.status != c.status || got.body["code"] != c.code {
-			t.Errorf("%s: %d %s", c.name, got.status, got.text)
+			t.Errorf("%s: status %d, want %d %s: %s", c.name, got.status, c.status, c.code, got.text)
 		}
 	}
 	if got := e.send("OPTIONS", "/v1/clicks", "", evil...); got.status != 204 {
-		t.Errorf("a preflight: %d", got.status)
+		t.Errorf("a preflight: status %d, want 204", got.status)
 	}
 }
 
@@ -102,7 +103,7 @@ func TestOrigin_IsNotCheckedWithoutDirectory(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	check(t, e.client.FlushDB(t.Context()).Err())
 	if got := e.click(plainClick, "Origin", "https://evil.example"); got.status != 201 || e.storedClicks()[0].ForeignOrigin {
-		t.Errorf("%d %s", got.status, got.text)
+		t.Errorf("status %d, want 201 and a click that is not marked as foreign: %s", got.status, got.text)
 	}
 }
 
@@ -115,11 +116,11 @@ func TestRolledKey_EndsAtExpiryTime(t *testing.T) {
 	clock := end.Add(-time.Nanosecond)
 	e.collector.now = func() time.Time { return clock }
 	if got := e.click(plainClick); got.status != 201 {
-		t.Fatalf("before: %d %s", got.status, got.text)
+		t.Fatalf("before the expiry time: status %d, want 201: %s", got.status, got.text)
 	}
 	clock = end
 	if got := e.click(plainClick); got.status != 401 || got.body["code"] != "INVALID_PUBLIC_KEY" {
-		t.Errorf("at the instant: %d %s", got.status, got.text)
+		t.Errorf("at the expiry time: status %d, want 401 INVALID_PUBLIC_KEY: %s", got.status, got.text)
 	}
 }
 
@@ -131,17 +132,17 @@ func TestResponse_ContainsDiscount(t *testing.T) {
 		discount *edgev1.Discount
 		want     string
 	}{
-		"none":           {nil, `null`},
-		"half a percent": {&edgev1.Discount{PromoCode: "anna10", Type: "percentage", Value: 1250}, `{"promo_code":"anna10","type":"percentage","value":12.5}`},
-		"a whole one":    {&edgev1.Discount{PromoCode: "anna10", Type: "percentage", Value: 1000}, `{"promo_code":"anna10","type":"percentage","value":10}`},
-		"a hundredth":    {&edgev1.Discount{PromoCode: "anna10", Type: "percentage", Value: 5}, `{"promo_code":"anna10","type":"percentage","value":0.05}`},
-		"money":          {&edgev1.Discount{PromoCode: "five", Type: "fixed", Value: 500, Currency: "EUR"}, `{"promo_code":"five","type":"fixed","value":500,"currency":"EUR"}`},
-		"quotes":         {&edgev1.Discount{PromoCode: "a\"\\\nü", Type: "fixed", Value: 1, Currency: "EUR"}, `{"promo_code":"a\"\\\nü","type":"fixed","value":1,"currency":"EUR"}`},
-		"the last instant": {
+		"none":         {nil, `null`},
+		"12.5 percent": {&edgev1.Discount{PromoCode: "anna10", Type: "percentage", Value: 1250}, `{"promo_code":"anna10","type":"percentage","value":12.5}`},
+		"10 percent":   {&edgev1.Discount{PromoCode: "anna10", Type: "percentage", Value: 1000}, `{"promo_code":"anna10","type":"percentage","value":10}`},
+		"0.05 percent": {&edgev1.Discount{PromoCode: "anna10", Type: "percentage", Value: 5}, `{"promo_code":"anna10","type":"percentage","value":0.05}`},
+		"5 euros":      {&edgev1.Discount{PromoCode: "five", Type: "fixed", Value: 500, Currency: "EUR"}, `{"promo_code":"five","type":"fixed","value":500,"currency":"EUR"}`},
+		"escapes":      {&edgev1.Discount{PromoCode: "a\"\\\nü", Type: "fixed", Value: 1, Currency: "EUR"}, `{"promo_code":"a\"\\\nü","type":"fixed","value":1,"currency":"EUR"}`},
+		"expires now": {
 			&edgev1.Discount{PromoCode: "a", Type: "percentage", Value: 100, ExpiresAtMs: now.UnixMilli()},
 			`{"promo_code":"a","type":"percentage","value":1}`,
 		},
-		"the instant after": {&edgev1.Discount{PromoCode: "a", Type: "percentage", Value: 100, ExpiresAtMs: now.UnixMilli() - 1}, `null`},
+		"expired": {&edgev1.Discount{PromoCode: "a", Type: "percentage", Value: 100, ExpiresAtMs: now.UnixMilli() - 1}, `null`},
 	} {
 		code := strings.ReplaceAll(name, " ", "-")
 		e.version++
@@ -150,7 +151,7 @@ func TestResponse_ContainsDiscount(t *testing.T) {
 		}))
 		got := e.click(`{"referral_code":"` + code + `"}`)
 		if got.status != 201 || !strings.HasSuffix(got.text, `,"attribution_model":"first_click","discount":`+c.want+"}\n") {
-			t.Errorf("%s: %d %s", name, got.status, got.text)
+			t.Errorf("%s: status %d, want 201 with the discount %s: %s", name, got.status, c.want, got.text)
 		}
 	}
 }

@@ -2,7 +2,7 @@ package collector
 
 import "testing"
 
-func TestPaidPlatforms(t *testing.T) {
+func TestPaidPlatform_IsRecognisedByParameterName(t *testing.T) {
 	for _, c := range []struct{ url, want string }{
 		{"https://shop.example/p?gclid=Cj0K", "google"},
 		{"https://shop.example/p?utm_source=x&gbraid=0AAA&b=c", "google"},
@@ -32,7 +32,7 @@ func TestPaidPlatforms(t *testing.T) {
 		{"https://shop.example/p?fbclid=IwAR", ""}, // a share, not an ad
 	} {
 		if got := paidPlatform(queryOf(c.url)); got != c.want {
-			t.Errorf("%s: %q, want %q", c.url, got, c.want)
+			t.Errorf("paidPlatform of %s = %q, want %q", c.url, got, c.want)
 		}
 	}
 }

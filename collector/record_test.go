@@ -15,7 +15,7 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
-// record does not use proto.Marshal, but must return the same bytes.
+// Method record does not use proto.Marshal, but must return the same bytes.
 func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 	at := time.Date(2026, 3, 31, 23, 59, 59, 999e6, time.UTC)
 	id := affiliate.NewID[affiliate.Click](at)
@@ -25,34 +25,34 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 		hashes: &hasher{key: []byte("deployment")}, agents: newAgentCache(),
 		countries: countriesWith(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")}),
 	}
-	hashed := func(month, kind, what string) []byte {
+	expectedHash := func(month, kind, value string) []byte {
 		sum := func(key []byte, text string) []byte {
 			mac := hmac.New(sha256.New, key)
 			mac.Write([]byte(text))
 			return mac.Sum(nil)
 		}
-		return sum(sum([]byte("deployment"), "clicks "+month), kind+"\x00"+what)[:16]
+		return sum(sum([]byte("deployment"), "clicks "+month), kind+"\x00"+value)[:16]
 	}
 
-	who := apiCaller{status: keyValid, parsedKey: newParsedKey(key), scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}}
-	target := &edgev1.ReferralCodeEntry{ProgramId: []byte("program"), ParticipantId: []byte("participant"), LinkId: []byte("link"), AttributionWindowDays: 300}
-	whole := &body{
+	caller := apiCaller{status: keyValid, parsedKey: newParsedKey(key), scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}}
+	codeEntry := &edgev1.ReferralCodeEntry{ProgramId: []byte("program"), ParticipantId: []byte("participant"), LinkId: []byte("link"), AttributionWindowDays: 300}
+	complete := &body{
 		code: "anna", landing: "https://shop.example/ü", referrer: "news.example",
 		consent: affiliate.ConsentGranted, occurredAt: time.UnixMilli(-5),
 	}
-	for field := range whole.text {
-		whole.text[field] = fieldNames[field]
+	for field := range complete.text {
+		complete.text[field] = fieldNames[field]
 	}
 	const phone = iphone + "Version/17.3.1 Mobile/15E148 Safari/604.1"
 	from := visitor{addr: netip.MustParseAddr("203.0.113.9"), agent: phone, paidPlatform: "google"}
 	message := func() *edgev1.Click {
 		return &edgev1.Click{
 			Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE,
-			WorkspaceId: workspace.UUID[:], ProgramId: target.ProgramId, ParticipantId: target.ParticipantId, LinkId: target.LinkId,
-			ReferralCode: "anna", ReceivedAtMs: at.UnixMilli(), LandingUrl: whole.landing, ReferrerDomain: whole.referrer,
+			WorkspaceId: workspace.UUID[:], ProgramId: codeEntry.ProgramId, ParticipantId: codeEntry.ParticipantId, LinkId: codeEntry.LinkId,
+			ReferralCode: "anna", ReceivedAtMs: at.UnixMilli(), LandingUrl: complete.landing, ReferrerDomain: complete.referrer,
 			UtmSource: "utm.source", UtmMedium: "utm.medium", UtmCampaign: "utm.campaign", UtmTerm: "utm.term", UtmContent: "utm.content",
 			SubId: "sub_id", Consent: edgev1.Consent_CONSENT_GRANTED, Language: "language", Screen: "screen",
-			IpHash: hashed("2026-03", "ip", "\xcb\x00\x71\x09"), IpPrefix: "203.0.113.0/24", UaHash: hashed("2026-03", "ua", phone),
+			IpHash: expectedHash("2026-03", "ip", "\xcb\x00\x71\x09"), IpPrefix: "203.0.113.0/24", UaHash: expectedHash("2026-03", "ua", phone),
 			OccurredAtMs: -5, AttributionWindowDays: 300, PaidPlatform: "google",
 			Country: "CH", Region: "ZH", Device: "mobile", Browser: "Safari", Os: "iOS",
 		}
@@ -64,49 +64,50 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 	denied := message()
 	denied.Consent, denied.IpHash, denied.IpPrefix, denied.UaHash = edgev1.Consent_CONSENT_DENIED, nil, "", nil
 	denied.Language, denied.Screen, denied.Country, denied.Region, denied.Browser, denied.Os = "", "", "", "", "", ""
-	refused := *whole
-	refused.consent = affiliate.ConsentDenied
+	withoutConsent := *complete
+	withoutConsent.consent = affiliate.ConsentDenied
 	nextMonth := message()
 	nextMonth.ReceivedAtMs++
-	nextMonth.IpHash, nextMonth.UaHash = hashed("2026-04", "ip", "\xcb\x00\x71\x09"), hashed("2026-04", "ua", phone)
-	crawled := proto.Clone(denied).(*edgev1.Click)
-	crawled.Device = ""
-	crawled.IsBot, crawled.BotReason = true, "library"
+	nextMonth.IpHash, nextMonth.UaHash = expectedHash("2026-04", "ip", "\xcb\x00\x71\x09"), expectedHash("2026-04", "ua", phone)
+	deniedBot := proto.Clone(denied).(*edgev1.Click)
+	deniedBot.Device = ""
+	deniedBot.IsBot, deniedBot.BotReason = true, "library"
 	prefetched := message()
 	prefetched.IsBot, prefetched.BotReason = true, "prefetch"
-	ahead := from
-	ahead.prefetched = true
+	prefetchingVisitor := from
+	prefetchingVisitor.prefetched = true
 	foreign := message()
 	foreign.ForeignOrigin = true
-	abroad := from
-	abroad.foreignOrigin = true
-	sparse := &edgev1.Click{Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ReferralCode: "a", ReceivedAtMs: at.UnixMilli(), Consent: edgev1.Consent_CONSENT_UNKNOWN, IsBot: true, BotReason: "no_agent"}
+	foreignVisitor := from
+	foreignVisitor.foreignOrigin = true
+	minimal := &edgev1.Click{Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ReferralCode: "a", ReceivedAtMs: at.UnixMilli(), Consent: edgev1.Consent_CONSENT_UNKNOWN, IsBot: true, BotReason: "no_agent"}
 
 	for _, r := range []struct {
-		name   string
-		want   *edgev1.Click
-		at     time.Time
-		target *edgev1.ReferralCodeEntry
-		body   *body
-		from   visitor
+		name      string
+		want      *edgev1.Click
+		at        time.Time
+		codeEntry *edgev1.ReferralCodeEntry
+		body      *body
+		from      visitor
 	}{
-		{"whole", message(), at, target, whole, from},
-		{"unresolved", unresolved, at, nil, whole, from},
-		{"consent denied", denied, at, target, &refused, from},
-		{"consent denied, a bot", crawled, at, target, &refused, visitor{addr: from.addr, agent: "curl/8.5.0", prefetched: true, paidPlatform: "google"}},
-		{"prefetched", prefetched, at, target, whole, ahead},
-		{"next month", nextMonth, at.Add(time.Millisecond), target, whole, from},
-		{"and back", message(), at, target, whole, from},
-		{"foreign origin", foreign, at, target, whole, abroad},
-		{"sparse", sparse, at, &edgev1.ReferralCodeEntry{}, &body{code: "a", consent: affiliate.ConsentUnknown}, visitor{}},
+		{"complete", message(), at, codeEntry, complete, from},
+		{"unresolved", unresolved, at, nil, complete, from},
+		{"consent denied", denied, at, codeEntry, &withoutConsent, from},
+		{"consent denied, a bot", deniedBot, at, codeEntry, &withoutConsent, visitor{addr: from.addr, agent: "curl/8.5.0", prefetched: true, paidPlatform: "google"}},
+		{"prefetched", prefetched, at, codeEntry, complete, prefetchingVisitor},
+		{"next month", nextMonth, at.Add(time.Millisecond), codeEntry, complete, from},
+		{"the first month again", message(), at, codeEntry, complete, from},
+		{"foreign origin", foreign, at, codeEntry, complete, foreignVisitor},
+		{"minimal", minimal, at, &edgev1.ReferralCodeEntry{}, &body{code: "a", consent: affiliate.ConsentUnknown}, visitor{}},
 	} {
 		t.Run(r.name, func(t *testing.T) {
-			got := frame(nil, c.record(nil, id, r.at, who, r.target, r.body, r.from))
+			got := frame(nil, c.record(nil, id, r.at, caller, r.codeEntry, r.body, r.from))
 			want, err := proto.MarshalOptions{Deterministic: true}.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{r.want}})
 			check(t, err)
 			if !bytes.Equal(got, want) {
 				var read edgev1.ClickBatch
-				t.Errorf("got  %x\nwant %x\nread %v (%v)", got, want, &read, proto.Unmarshal(got, &read))
+				err := proto.Unmarshal(got, &read)
+				t.Errorf("record:\ngot  %x\nwant %x\ngot is decoded as %v (error %v)", got, want, &read, err)
 			}
 		})
 	}

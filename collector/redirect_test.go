@@ -27,7 +27,7 @@ const (
 	inactiveKey = "Inactive00"
 )
 
-// annasLink is a link with the referral code anna.
+// annasLink returns the directory entry of a link with the referral code anna.
 func (e *edge) annasLink() *edgev1.LinkEntry {
 	return &edgev1.LinkEntry{
 		WorkspaceId: e.workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST, ProgramId: e.program.UUID[:],
@@ -37,6 +37,8 @@ func (e *edge) annasLink() *edgev1.LinkEntry {
 	}
 }
 
+// newLinkEdge returns an edge whose directory also contains an active and an inactive
+// link.
 func newLinkEdge(t *testing.T, url string, change ...func(*Config)) *edge {
 	t.Helper()
 	e := newEdge(t, url, change...)
@@ -53,14 +55,15 @@ func (e *edge) putLink(key string, entry *edgev1.LinkEntry) {
 	check(e.t, e.writer.PutLink(context.Background(), e.version, key, entry))
 }
 
-// linkResponse is the response to a visitor.
+// linkResponse is the response to a visitor who opens a link.
 type linkResponse struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// followLink sends the request of a visitor.
+// followLink sends the request of a visitor who opens a link. The header "peer" stands
+// for the visitor's address.
 func (e *edge) followLink(method, path string, headers ...string) linkResponse {
 	e.t.Helper()
 	r := httptest.NewRequestWithContext(context.Background(), method, path, nil)
@@ -77,13 +80,14 @@ func (e *edge) followLink(method, path string, headers ...string) linkResponse {
 	return linkResponse{w.Code, w.Header(), w.Body.String()}
 }
 
-// splitLocation splits the Location of a redirect into the target and the click id.
-func splitLocation(t *testing.T, answer linkResponse) (rest, click string) {
+// splitLocation splits the header Location of a redirect into the target URL and the
+// click id.
+func splitLocation(t *testing.T, response linkResponse) (target, clickID string) {
 	t.Helper()
-	u, err := url.Parse(answer.header.Get("Location"))
+	u, err := url.Parse(response.header.Get("Location"))
 	check(t, err)
-	click = u.Query().Get(affiliate.ClickIDParam)
-	return strings.NewReplacer("&aff_click_id="+click, "", "?aff_click_id="+click, "").Replace(u.String()), click
+	clickID = u.Query().Get(affiliate.ClickIDParam)
+	return strings.NewReplacer("&aff_click_id="+clickID, "", "?aff_click_id="+clickID, "").Replace(u.String()), clickID
 }
 
 const annasTarget = "https://shop.example/p/%C3%BC?color=red&via=anna&sub_id=s1&utm_source=mail#top"
@@ -95,13 +99,13 @@ func TestLink_ResponsesByRequest(t *testing.T) {
 		headers            []string
 		status             int
 		target             string
-		counted            bool
+		counted            bool // whether the request is a click
 	}{
 		{name: "a visitor", path: "/r/" + annasKey, status: 302, target: annasTarget, counted: true},
 		{name: "an escaped key", path: "/r/%41nna000key", status: 302, target: annasTarget, counted: true},
 		{name: "HEAD", method: "HEAD", path: "/r/" + annasKey, status: 302, target: annasTarget},
 		{name: "a prefetch", path: "/r/" + annasKey, headers: []string{"Sec-Purpose", "prefetch;prerender"}, status: 302, target: annasTarget},
-		{name: "an old prefetch", path: "/r/" + annasKey, headers: []string{"Purpose", "Prefetch"}, status: 302, target: annasTarget},
+		{name: "a prefetch of an old browser", path: "/r/" + annasKey, headers: []string{"Purpose", "Prefetch"}, status: 302, target: annasTarget},
 		{name: "a prerender", path: "/r/" + annasKey, headers: []string{"Sec-Purpose", "prerender"}, status: 302, target: annasTarget},
 		{name: "another purpose", path: "/r/" + annasKey, headers: []string{"Sec-Purpose", "other"}, status: 302, target: annasTarget, counted: true},
 
@@ -131,39 +135,43 @@ func TestLink_ResponsesByRequest(t *testing.T) {
 			got := e.followLink(method, c.path, c.headers...)
 			if got.status != c.status || got.header.Get("X-Request-Id") == "" || got.header.Get("Cache-Control") != "no-store" ||
 				got.header.Get("Access-Control-Allow-Origin") != "" {
-				t.Fatalf("%d %v", got.status, got.header)
+				t.Fatalf("status %d with headers %v, want %d with a request id, no-store and no CORS headers", got.status, got.header, c.status)
 			}
 			switch c.status {
 			case 302:
-				rest, click := splitLocation(t, got)
-				if rest != c.target || (click != "") != c.counted || len(got.body) > 0 {
-					t.Errorf("Location %s, body %q", got.header.Get("Location"), got.body)
+				target, clickID := splitLocation(t, got)
+				if target != c.target || (clickID != "") != c.counted || len(got.body) > 0 {
+					t.Errorf("Location %s and body %q; want the target %s, a click id: %t, and no body", got.header.Get("Location"), got.body, c.target, c.counted)
 				}
 			case 404:
 				if got.header.Get("Content-Type") != "text/html; charset=utf-8" || got.header.Get("X-Content-Type-Options") != "nosniff" ||
 					got.header.Get("Content-Security-Policy") != "default-src 'none'" || got.header.Get("Location") != "" ||
 					strings.Contains(got.body, "</html>") != (method != http.MethodHead) || len(got.body) > 1024 {
-					t.Errorf("%v %q", got.header, got.body)
+					t.Errorf("headers %v and body %q, want a short HTML page (no body after HEAD) without Location", got.header, got.body)
 				}
 			case 405:
 				if got.header.Get("Allow") != "GET, HEAD" {
-					t.Errorf("Allow %q", got.header.Get("Allow"))
+					t.Errorf("the header Allow is %q, want GET, HEAD", got.header.Get("Allow"))
 				}
 			}
-			if n := len(e.storedClicks()) - before; n != 0 && !c.counted || n != 1 && c.counted {
-				t.Errorf("%d clicks", n)
+			want := 0
+			if c.counted {
+				want = 1
+			}
+			if n := len(e.storedClicks()) - before; n != want {
+				t.Errorf("%d clicks were stored, want %d", n, want)
 			}
 		})
 	}
 	for outcome, want := range map[string]float64{redirectRecorded: 3, redirectUncounted: 4, redirectLimited: 0, redirectNotDurable: 0} {
 		if got := testutil.ToFloat64(e.collector.metrics.redirects.WithLabelValues(outcome)); got != want {
-			t.Errorf("%v %s, want %v", got, outcome, want)
+			t.Errorf("the metric of redirects with the outcome %s is %v, want %v", outcome, got, want)
 		}
 	}
 }
 
-// A click of a short link and a click of the script have equal records, except for values
-// that only one of them can have.
+// The collector stores a click of a short link with the same values as a click of the
+// script.
 func TestLink_RecordEqualsScriptRecord(t *testing.T) {
 	const agent = windows + "Chrome/121.0.0.0 Safari/537.36"
 	path := filepath.Join(t.TempDir(), "c.mmdb")
@@ -173,34 +181,35 @@ func TestLink_RecordEqualsScriptRecord(t *testing.T) {
 	check(t, e.writer.PutReferralCode(t.Context(), e.version, e.scope(), "anna", &edgev1.ReferralCodeEntry{
 		ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], LinkId: e.workspace.UUID[:], Active: true, AttributionWindowDays: 30,
 	}))
-	answer := e.followLink("GET", "/r/"+annasKey+"?utm_campaign=spring+sale&utm_source=&gclid=x",
+	response := e.followLink("GET", "/r/"+annasKey+"?utm_campaign=spring+sale&utm_source=&gclid=x",
 		"User-Agent", agent, "Referer", "https://News.Example:8443/secret?q")
-	_, id := splitLocation(t, answer)
+	_, id := splitLocation(t, response)
 	if got := e.click(`{"referral_code":"anna","url":"https://shop.example/p/ü?gclid=x","referrer":"https://news.example/","sub_id":"s1",
 		"utm":{"source":"mail","campaign":"spring sale"}}`, "User-Agent", agent); got.status != 201 {
-		t.Fatal(got.text)
+		t.Fatalf("a click of the script: status %d, want 201: %s", got.status, got.text)
 	}
 	clicks := e.storedClicks()
 	if len(clicks) != 2 {
-		t.Fatalf("%d clicks", len(clicks))
+		t.Fatalf("%d clicks stored, want 2", len(clicks))
 	}
-	if click, _ := affiliate.IDFromBytes[affiliate.Click](clicks[0].Id); click.String() != id {
-		t.Errorf("the click is %s, the visitor has %s", click, id)
+	if stored, _ := affiliate.IDFromBytes[affiliate.Click](clicks[0].Id); stored.String() != id {
+		t.Errorf("the stored click is %s, but the visitor got %s", stored, id)
 	}
 	for _, click := range clicks {
-		if minted, _ := (affiliate.ClickID{UUID: [16]byte(click.Id)}).Time(); minted.UnixMilli() != click.ReceivedAtMs || time.Since(minted) > time.Minute {
-			t.Errorf("minted %s, received at %d", minted, click.ReceivedAtMs)
+		if idTime, _ := (affiliate.ClickID{UUID: [16]byte(click.Id)}).Time(); idTime.UnixMilli() != click.ReceivedAtMs || time.Since(idTime) > time.Minute {
+			t.Errorf("the time in the click id is %s and the time of receipt %d ms, want the same recent time", idTime, click.ReceivedAtMs)
 		}
 		click.Id, click.ReceivedAtMs = nil, 0
 	}
 	if !proto.Equal(clicks[0], clicks[1]) || len(clicks[0].IpHash) == 0 || clicks[0].Country != "CH" || clicks[0].Region != "ZH" ||
 		clicks[0].Device != "desktop" || clicks[0].Browser != "Chrome" || clicks[0].Os != "Windows" || clicks[0].PaidPlatform != "google" || clicks[0].IsBot || clicks[0].Consent != edgev1.Consent_CONSENT_UNKNOWN {
-		t.Errorf("link   %v\nscript %v", clicks[0], clicks[1])
+		t.Errorf("the stored clicks differ or lack values:\nlink   %v\nscript %v", clicks[0], clicks[1])
 	}
 }
 
-// A visitor's query must not change the address of the target. Only six parameters are
-// passed to the target and the record. No value may break the Location header.
+// Only the parameters in linkParamNames are passed from the visitor's query to the target
+// URL and to the record. The query must not change anything else in the target URL, and
+// no value may break the header Location.
 func TestLink_QueryOfVisitor(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t))
 	long, tooLong := strings.Repeat("ü", 255), strings.Repeat("ü", 256)
@@ -234,60 +243,60 @@ func TestLink_QueryOfVisitor(t *testing.T) {
 			query := u.Query()
 			if got.status != 302 || id == "" || len(got.header["Location"]) != 1 || strings.ContainsAny(got.header.Get("Location"), "\r\n ") ||
 				u.Scheme != "https" || u.Host != "shop.example" || u.Path != "/p/ü" || u.Fragment != "top" || u.User != nil {
-				t.Fatalf("%d to %q", got.status, got.header.Get("Location"))
+				t.Fatalf("status %d with Location %q, want a redirect to https://shop.example/p/ü#top with a click id", got.status, got.header.Get("Location"))
 			}
 			for name, want := range map[string]string{"color": "red", "via": "anna", "sub_id": c.subID, "utm_source": c.source, "utm_term": c.term} {
 				if values := query[name]; query.Get(name) != want || len(values) > 1 {
-					t.Errorf("%s is %q in %s", name, values, target)
+					t.Errorf("%s is %q in %s, want one value %q", name, values, target, want)
 				}
 				query.Del(name)
 			}
 			if len(query) > 0 {
-				t.Errorf("the target contains other parameters: %v", query)
+				t.Errorf("the target URL has other parameters: %v", query)
 			}
 			for _, part := range c.inTarget {
 				if !strings.Contains(target, part) {
-					t.Errorf("no %s in %s", part, target)
+					t.Errorf("the target URL %s does not contain %s", target, part)
 				}
 			}
 			clicks := e.storedClicks()
 			click := clicks[len(clicks)-1]
 			if click.SubId != c.subID || click.UtmSource != c.source || click.UtmTerm != c.term || click.LandingUrl != "https://shop.example/p/%C3%BC" {
-				t.Errorf("%v", click)
+				t.Errorf("stored %v, want sub_id %q, utm_source %q, utm_term %q and the URL of the target", click, c.subID, c.source, c.term)
 			}
 		})
 	}
 }
 
-func TestLink_ReferrerOfVisitor(t *testing.T) {
+func TestLink_RecordsHostOfReferrer(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t))
 	for referrer, want := range map[string]string{
 		"": "", "https://News.example/a?b": "news.example", "android-app://com.example/": "com.example",
 		"about:blank": "", "/relative": "", "http://" + strings.Repeat("a.", 200) + "example/": "", "http://%00/": "",
 	} {
 		if got := e.followLink("GET", "/r/"+annasKey, "Referer", referrer); got.status != 302 {
-			t.Fatal(got.status)
+			t.Fatalf("referrer %q: status %d, want 302", referrer, got.status)
 		}
 		clicks := e.storedClicks()
 		if got := clicks[len(clicks)-1].ReferrerDomain; got != want {
-			t.Errorf("%q is %q", referrer, got)
+			t.Errorf("the referrer %q is stored as %q, want %q", referrer, got, want)
 		}
 	}
 }
 
-// The record contains the destination's own parameters, because the script would read
-// them on that page.
-func TestLink_RecordsParametersOfDestination(t *testing.T) {
+// The record contains the parameters of the target URL, because a click of the script on
+// the target page would contain them too.
+func TestLink_RecordsParametersOfTarget(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t))
 	entry := e.annasLink()
 	entry.TargetUrl, entry.SubId, entry.UtmSource = "https://shop.example/?utm_medium=page&utm_term=t&via=anna#utm_content=no", "", ""
 	e.putLink("0123456789", entry)
 	got := e.followLink("GET", "/r/0123456789?utm_term=mine")
 	if target, id := splitLocation(t, got); id == "" || target != "https://shop.example/?utm_medium=page&via=anna&utm_term=mine#utm_content=no" {
-		t.Errorf("%d to %s", got.status, got.header.Get("Location"))
+		t.Errorf("status %d with Location %s, want the target URL with the visitor's utm_term and a click id", got.status, got.header.Get("Location"))
 	}
 	if click := e.storedClicks()[0]; click.UtmMedium != "page" || click.UtmTerm != "mine" || click.UtmContent != "" || click.LandingUrl != "https://shop.example/" {
-		t.Errorf("%v", click)
+		t.Errorf("stored %v, want utm_medium page of the target and utm_term mine of the visitor", click)
 	}
 }
 
@@ -297,19 +306,19 @@ func TestLink_LiveModeNeedsHTTPS(t *testing.T) {
 	live.Mode = edgev1.Mode_MODE_LIVE
 	e.putLink("livelive00", live)
 	if got := e.followLink("GET", "/r/livelive00"); got.status != 403 || got.header.Get("Location") != "" {
-		t.Errorf("plain HTTP: %d", got.status)
+		t.Errorf("over plain HTTP: status %d with Location %q, want 403 without Location", got.status, got.header.Get("Location"))
 	}
 	got := e.followLink("GET", "/r/livelive00", "peer", "192.0.2.1:1", "X-Forwarded-Proto", "https", "X-Forwarded-For", "198.51.100.7", "X-Request-Id", "mine-1")
 	if got.status != 302 || got.header.Get("Strict-Transport-Security") == "" || got.header.Get("X-Request-Id") != "mine-1" {
-		t.Fatalf("%d %v", got.status, got.header)
+		t.Fatalf("over HTTPS: status %d with headers %v, want 302 with Strict-Transport-Security and the request id mine-1", got.status, got.header)
 	}
 	if click := e.storedClicks()[0]; click.Mode != edgev1.Mode_MODE_LIVE || click.IpPrefix != "198.51.100.0/24" {
-		t.Errorf("%v", click)
+		t.Errorf("stored %v, want the live mode and the network of the visitor's address", click)
 	}
 }
 
-// After the limit of an address is reached, visitors are still redirected, but without a
-// click. HEAD requests and prefetches do not count.
+// If an address is over its limit, the collector still redirects visitors, but registers
+// no clicks. HEAD requests and prefetches do not count towards the limit.
 func TestLink_RedirectsVisitorsOverLimit(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = 20 })
 	var withID atomic.Int64
@@ -322,7 +331,7 @@ func TestLink_RedirectsVisitorsOverLimit(t *testing.T) {
 				got := e.followLink("GET", "/r/"+annasKey)
 				target, id := splitLocation(t, got)
 				if got.status != 302 || target != annasTarget {
-					t.Errorf("%d to %s", got.status, target)
+					t.Errorf("status %d to %s, want 302 to %s", got.status, target, annasTarget)
 				}
 				if id != "" {
 					withID.Add(1)
@@ -333,10 +342,10 @@ func TestLink_RedirectsVisitorsOverLimit(t *testing.T) {
 	group.Wait()
 	limited := testutil.ToFloat64(e.collector.metrics.redirects.WithLabelValues(redirectLimited))
 	if withID.Load() != 20 || len(e.storedClicks()) != 20 || limited != 20 {
-		t.Errorf("%d of 40 with an id, %d stored, %v limited", withID.Load(), len(e.storedClicks()), limited)
+		t.Errorf("40 visits: %d with a click id, %d clicks stored, %v limited; want 20 of each", withID.Load(), len(e.storedClicks()), limited)
 	}
 	if _, id := splitLocation(t, e.followLink("GET", "/r/"+annasKey, "peer", "198.51.100.1:1")); id == "" {
-		t.Error("another address is limited too")
+		t.Error("a visit from another address has no click id")
 	}
 }
 
@@ -345,10 +354,10 @@ func TestLink_FullQueueRedirectsWithoutClick(t *testing.T) {
 	e.collector.batches.records.Add(queueRecords)
 	defer e.collector.batches.records.Add(-queueRecords)
 	if target, id := splitLocation(t, e.followLink("GET", "/r/"+annasKey)); id != "" || target != annasTarget {
-		t.Errorf("to %s with %q", target, id)
+		t.Errorf("redirect to %s with the click id %q, want %s without a click id", target, id, annasTarget)
 	}
 	if got := testutil.ToFloat64(e.collector.metrics.redirects.WithLabelValues(redirectNotDurable)); got != 1 {
-		t.Errorf("%v not durable", got)
+		t.Errorf("the metric of redirects with the outcome not_durable is %v, want 1", got)
 	}
 }
 
@@ -359,19 +368,19 @@ func TestLink_UnreadableDirectoryIsUnavailable(t *testing.T) {
 	retry := got.header.Get("Retry-After")
 	if got.status != 503 || len(retry) != 1 || retry < "1" || retry > "5" || got.header.Get("Content-Type") != "text/html; charset=utf-8" ||
 		got.header.Get("Content-Security-Policy") != "default-src 'none'" || got.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("%d %v", got.status, got.header)
+		t.Errorf("status %d with headers %v, want an HTML page with 503 and Retry-After of 1 to 5 seconds", got.status, got.header)
 	}
 	e.fillDirectory()
 	e.putLink(annasKey, e.annasLink())
 	if _, id := splitLocation(t, e.followLink("GET", "/r/"+annasKey)); id == "" {
-		t.Error("the link was not found after the rebuild")
+		t.Error("after the rebuild of the directory: the redirect has no click id")
 	}
 }
 
-// Redis is killed or hangs under load. Every visitor with a cached link is redirected. If
-// the target has a click id, the click is stored.
+// Redis is killed or hangs under load. Every visitor of a link that is cached is
+// redirected. If the redirect has a click id, the click is stored.
 func TestLink_LostRedisRedirectsVisitors(t *testing.T) {
-	for name, lose := range map[string]func(*redistest.Server) (back func()){
+	for name, stopRedis := range map[string]func(*redistest.Server) (restart func()){
 		"killed": func(s *redistest.Server) func() { s.Kill9(); return s.Restart },
 		"paused": func(s *redistest.Server) func() { s.Pause(); return s.Resume },
 	} {
@@ -380,12 +389,12 @@ func TestLink_LostRedisRedirectsVisitors(t *testing.T) {
 			e := newLinkEdge(t, server.URL, func(cfg *Config) { cfg.LimitTracking = 1_000_000 })
 			var mu sync.Mutex
 			var acknowledged []string
-			var without, afterwards atomic.Int64
-			var back, stop atomic.Bool
+			var withoutID, afterRestart atomic.Int64
+			var restarted, stop atomic.Bool
 			var group sync.WaitGroup
-			// The first visit fills the cache.
+			// The first visit puts the link into the cache of the directory reader.
 			if _, id := splitLocation(t, e.followLink("GET", "/r/"+annasKey)); id == "" {
-				t.Fatal("not recorded")
+				t.Fatal("the first redirect has no click id")
 			}
 			for range 8 {
 				group.Go(func() {
@@ -393,48 +402,42 @@ func TestLink_LostRedisRedirectsVisitors(t *testing.T) {
 						got := e.followLink("GET", "/r/"+annasKey)
 						target, id := splitLocation(t, got)
 						if got.status != 302 || target != annasTarget {
-							t.Errorf("%d to %s", got.status, target)
+							t.Errorf("status %d to %s, want 302 to %s", got.status, target, annasTarget)
 							return
 						}
 						if id == "" {
-							without.Add(1)
+							withoutID.Add(1)
 							continue
 						}
 						mu.Lock()
 						acknowledged = append(acknowledged, id)
 						mu.Unlock()
-						if back.Load() {
-							afterwards.Add(1)
+						if restarted.Load() {
+							afterRestart.Add(1)
 						}
 					}
 				})
 			}
-			until := func(what string, is func() bool) {
-				for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
-					if time.Now().After(deadline) {
-						t.Errorf("not in time: %s", what)
-						return
-					}
-				}
-			}
-			until("clicks before", func() bool { mu.Lock(); defer mu.Unlock(); return len(acknowledged) > 20 })
-			restore := lose(server)
-			until("visitors without a click", func() bool { return without.Load() > 0 })
+			// A failed wait ends the test, so stop the visitors even then.
+			stopVisitors := sync.OnceFunc(func() { stop.Store(true); group.Wait() })
+			defer stopVisitors()
+			waitFor(t, "more than 20 redirects with a click id", func() bool { mu.Lock(); defer mu.Unlock(); return len(acknowledged) > 20 })
+			restart := stopRedis(server)
+			waitFor(t, "a redirect without a click id", func() bool { return withoutID.Load() > 0 })
 			if got := e.followLink("GET", "/r/0000000000"); got.status != 503 {
-				t.Errorf("a link that is not cached: %d", got.status)
+				t.Errorf("a link that is not cached: status %d, want 503", got.status)
 			}
-			restore()
-			back.Store(true)
-			until("clicks again", func() bool { return afterwards.Load() > 20 })
-			stop.Store(true)
-			group.Wait()
+			restart()
+			restarted.Store(true)
+			waitFor(t, "more than 20 redirects with a click id after the restart", func() bool { return afterRestart.Load() > 20 })
+			stopVisitors()
 			requireStored(t, e.storedClicks(), acknowledged, false)
 		})
 	}
 }
 
-// The click id of an ad platform may be in the address of the short link or of its
-// target.
+// An ad platform may add its click id to the URL of the short link or to the target URL.
+// The record names the platform in both cases.
 func TestLink_RecordsAdPlatform(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t))
 	ad := e.annasLink()
@@ -442,12 +445,12 @@ func TestLink_RecordsAdPlatform(t *testing.T) {
 	e.putLink("Anna000ads", ad)
 	for _, path := range []string{"/r/Anna000ads", "/r/Anna000ads?gclid=g", "/r/" + annasKey + "?fbclid=f"} {
 		if got := e.followLink("GET", path); got.status != 302 || strings.Contains(got.header.Get("Location"), "gclid") {
-			t.Errorf("%s: %d %v", path, got.status, got.header)
+			t.Errorf("%s: status %d with Location %q, want 302 without gclid", path, got.status, got.header.Get("Location"))
 		}
 	}
 	for n, want := range []string{"microsoft", "google", ""} {
 		if got := e.storedClicks()[n]; got.PaidPlatform != want || got.BotReason != "no_agent" || !got.IsBot {
-			t.Errorf("%q, want %q: %v", got.PaidPlatform, want, got)
+			t.Errorf("click %d is stored with the platform %q, want %q and the bot reason no_agent: %v", n, got.PaidPlatform, want, got)
 		}
 	}
 }

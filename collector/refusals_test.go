@@ -30,7 +30,7 @@ type expected struct {
 	code   string
 }
 
-// refusedBodies are the bodies that are refused from a caller with a valid key.
+// refusedBodies are request bodies that the collector refuses even if the key is valid.
 var refusedBodies = []struct {
 	name    string
 	headers []string
@@ -68,11 +68,11 @@ var refusedBodies = []struct {
 	},
 }
 
-func TestOrderOfRefusals(t *testing.T) {
+func TestRegisterClick_ChecksInDocumentedOrder(t *testing.T) {
 	const limit = 10
-	strange := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
+	unknownKey := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
 	secret := affiliate.NewKey(affiliate.SecretKey, affiliate.ModeTest).Reveal()
-	useUp := func(e *edge, headers ...string) {
+	reachLimit := func(e *edge, headers ...string) {
 		for range limit {
 			e.send("POST", "/v1/clicks", "{}", headers...)
 		}
@@ -80,18 +80,18 @@ func TestOrderOfRefusals(t *testing.T) {
 	limited := expected{429, "RATE_LIMIT_EXCEEDED"}
 	for _, c := range []struct {
 		name string
-		// key is the one in the header. The default is the key of the edge.
+		// key is sent in the header. The default is the valid key of the edge.
 		key     string
-		noKey   bool
+		noKey   bool // sends no key in a header
 		headers []string
 		prepare func(*edge)
-		want    expected // the zero value stands for the refusal of the body
+		want    expected // if zero, the refusal that the body causes is expected
 	}{
 		{name: "a valid key"},
-		{name: "a valid key from an address over its limit", prepare: func(e *edge) { useUp(e) }},
-		{name: "a valid key over its limit", prepare: func(e *edge) { useUp(e, "X-Public-Key", e.key.Reveal()) }, want: limited},
-		{name: "an unknown key", key: strange, want: expected{401, "INVALID_PUBLIC_KEY"}},
-		{name: "an unknown key from an address over its limit", key: strange, prepare: func(e *edge) { useUp(e) }, want: limited},
+		{name: "a valid key from an address over its limit", prepare: func(e *edge) { reachLimit(e) }},
+		{name: "a valid key over its limit", prepare: func(e *edge) { reachLimit(e, "X-Public-Key", e.key.Reveal()) }, want: limited},
+		{name: "an unknown key", key: unknownKey, want: expected{401, "INVALID_PUBLIC_KEY"}},
+		{name: "an unknown key from an address over its limit", key: unknownKey, prepare: func(e *edge) { reachLimit(e) }, want: limited},
 		{name: "a secret key", key: secret, want: expected{403, "FORBIDDEN"}},
 		{
 			name: "an origin that is not allowed", headers: []string{"Origin", "https://evil.example"}, want: expected{403, "ORIGIN_NOT_ALLOWED"},
@@ -102,7 +102,7 @@ func TestOrderOfRefusals(t *testing.T) {
 			},
 		},
 		{name: "no key in a header", noKey: true},
-		{name: "no key in a header from an address over its limit", noKey: true, prepare: func(e *edge) { useUp(e) }, want: limited},
+		{name: "no key in a header from an address over its limit", noKey: true, prepare: func(e *edge) { reachLimit(e) }, want: limited},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = limit })
@@ -122,7 +122,7 @@ func TestOrderOfRefusals(t *testing.T) {
 				switch {
 				case want != expected{}:
 				case c.noKey && b.name == "not JSON":
-					want = expected{401, "INVALID_PUBLIC_KEY"} // the body was read and has no key
+					want = expected{401, "INVALID_PUBLIC_KEY"} // The collector has read the body and found no key.
 				default:
 					want = b.want
 				}
@@ -131,17 +131,19 @@ func TestOrderOfRefusals(t *testing.T) {
 				r.ContentLength = b.length
 				got := e.serveRequest(r, append(b.headers, headers...)...)
 				if got.status != want.status || got.body["code"] != want.code {
-					t.Errorf("%s: %d %s, want %v", b.name, got.status, got.text, want)
+					t.Errorf("%s: status %d, want %d %s: %s", b.name, got.status, want.status, want.code, got.text)
 				}
 				refusedByKey := !c.noKey && c.want != expected{}
-				if unread := body.reads == 0; unread != (b.unread || refusedByKey) {
-					t.Errorf("%s: the body was read %d times", b.name, body.reads)
+				wantUnread := b.unread || refusedByKey
+				if unread := body.reads == 0; unread != wantUnread {
+					t.Errorf("%s: Read of the body was called %d times, want an unread body: %t", b.name, body.reads, wantUnread)
 				}
-				if closes := got.header.Get("Connection") == "close"; closes != (b.incomplete && !refusedByKey) {
-					t.Errorf("%s: Connection is %q", b.name, got.header.Get("Connection"))
+				wantClose := b.incomplete && !refusedByKey
+				if closes := got.header.Get("Connection") == "close"; closes != wantClose {
+					t.Errorf("%s: the header Connection is %q, want close: %t", b.name, got.header.Get("Connection"), wantClose)
 				}
 				if got.header.Get("RateLimit") == "" {
-					t.Errorf("%s: no RateLimit header", b.name)
+					t.Errorf("%s: the response has no header RateLimit", b.name)
 				}
 			}
 		})
@@ -159,17 +161,17 @@ func TestRateLimit_BodiesWithoutHeaderKeyCountPerAddress(t *testing.T) {
 			}
 			for range 3 {
 				if got := send(); got.status == 429 {
-					t.Fatalf("within the limit: %d %s", got.status, got.text)
+					t.Fatalf("within the limit: status 429, want another status: %s", got.text)
 				}
 			}
 			if got := send(); got.status != 429 || got.body["code"] != "RATE_LIMIT_EXCEEDED" || got.header.Get("Retry-After") == "" {
-				t.Errorf("over the limit: %d %s %v", got.status, got.text, got.header)
+				t.Errorf("over the limit: status %d with headers %v, want 429 RATE_LIMIT_EXCEEDED and Retry-After: %s", got.status, got.header, got.text)
 			}
 			if got := send("peer", "203.0.113.10:1"); got.status == 429 {
-				t.Errorf("another address: %d %s", got.status, got.text)
+				t.Errorf("from another address: status 429, want another status: %s", got.text)
 			}
 			if got := e.click(plainClick); got.status != 201 {
-				t.Errorf("a valid key from the address: %d %s", got.status, got.text)
+				t.Errorf("a valid key from the address over its limit: status %d, want 201: %s", got.status, got.text)
 			}
 		})
 	}
@@ -179,8 +181,8 @@ func TestIgnoredFields_AreNotSentToRefusedCaller(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	for _, headers := range [][]string{nil, {"X-Public-Key", affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()}} {
 		got := e.send("POST", "/v1/clicks", `{"referral_code":"anna","colour":"red"}`, headers...)
-		if named := got.header.Get("Ignored-Fields"); got.status != 401 || named != "" {
-			t.Errorf("%d, Ignored-Fields is %q", got.status, named)
+		if ignored := got.header.Get("Ignored-Fields"); got.status != 401 || ignored != "" {
+			t.Errorf("status %d with Ignored-Fields %q, want 401 without this header", got.status, ignored)
 		}
 	}
 }
