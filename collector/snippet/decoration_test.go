@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// preventNavigation keeps the browser on the page when an element is clicked.
+// preventNavigation is HTML that keeps the browser on the page after clicks on links.
 const preventNavigation = `<script>addEventListener("click", e => e.preventDefault())</script>`
 
 func TestDecoration_AddsIDToStripeElements(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	release := make(chan struct{})
-	w.setFault(func(int, http.ResponseWriter, *http.Request) bool { w.hold(release); return false })
-	w.page("/", page{body: `
+	f.setFault(func(int, http.ResponseWriter, *http.Request) bool { f.waitUntil(release); return false })
+	f.page("/", page{body: `
 		<a id="plain" href="https://buy.stripe.com/test_1">buy</a>
 		<a id="query" href="https://buy.stripe.com/test_1?prefilled_email=a%40b.example&locale=de#top">buy</a>
 		<a id="own" href="https://buy.stripe.com/test_1?client_reference_id=order-7">buy</a>
@@ -24,11 +24,11 @@ func TestDecoration_AddsIDToStripeElements(t *testing.T) {
 		<stripe-buy-button id="button" buy-button-id="b"></stripe-buy-button>
 		<stripe-buy-button id="owned" client-reference-id="order-7"></stripe-buy-button>
 		<stripe-pricing-table id="table"></stripe-pricing-table>`})
-	b := w.visit(w.shop + "/?via=anna")
-	w.waitClicks(1)
+	b := f.visit(f.shop + "/?via=anna")
+	f.waitClicks(1)
 	before := js[string](b, `document.body.innerHTML`)
 	if strings.Count(before, "client_reference_id=") != 1 || strings.Count(before, "client-reference-id=") != 1 {
-		t.Errorf("decorated without an id: %s", before)
+		t.Errorf("before there is an id: body %s, want only the references of the page itself", before)
 	}
 	close(release)
 	id := b.waitCookie()
@@ -50,17 +50,17 @@ func TestDecoration_AddsIDToStripeElements(t *testing.T) {
 		"none":      "",
 	} {
 		if got := js[string](b, `document.getElementById("`+element+`").getAttribute("href") || ""`); got != want {
-			t.Errorf("%s: %q, want %q", element, got, want)
+			t.Errorf("the element %s has the href %q, want %q", element, got, want)
 		}
 	}
 	if got := js[string](b, `document.getElementById("owned").getAttribute("client-reference-id")`); got != "order-7" {
-		t.Errorf("the merchant's own reference became %q", got)
+		t.Errorf("the merchant's own reference became %q, want order-7", got)
 	}
 }
 
 func TestDecoration_AddsIDToElementsInsertedLater(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop + "/?via=anna")
+	f := newFixture(t)
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
 	b.do(`const box = document.createElement("section");
 		box.innerHTML = "<p><a href='https://buy.stripe.com/x'>buy</a></p><stripe-buy-button></stripe-buy-button><stripe-pricing-table></stripe-pricing-table>";
@@ -71,12 +71,12 @@ func TestDecoration_AddsIDToElementsInsertedLater(t *testing.T) {
 }
 
 // A framework may change the address of a link that is already in the page. The script
-// decorates such a link on the first user event. The test sets the address and sends the
-// event in one task, so that no other listener can decorate the link in between.
+// decorates such a link at the next user event. The test sets the address and sends the
+// event in one task of the browser, so that only the event can cause the decoration.
 func TestDecoration_RunsOnUserEvent(t *testing.T) {
-	w := newWorld(t)
-	w.page("/", page{head: preventNavigation, body: `<a><b>buy</b></a>`})
-	b := w.visit(w.shop + "/?via=anna")
+	f := newFixture(t)
+	f.page("/", page{head: preventNavigation, body: `<a><b>buy</b></a>`})
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
 	for _, event := range []string{
 		`new PointerEvent("pointerdown", {bubbles: true, composed: true})`,
@@ -84,36 +84,36 @@ func TestDecoration_RunsOnUserEvent(t *testing.T) {
 		`new MouseEvent("auxclick", {bubbles: true, composed: true, button: 1})`,
 	} {
 		got := js[string](b, `(() => { const a = document.querySelector("a"); a.href = "https://buy.stripe.com/x"; a.firstChild.dispatchEvent(`+event+`); return a.href })()`)
-		if got != "https://buy.stripe.com/x?client_reference_id="+id {
-			t.Errorf("%s: %s", event, got)
+		if want := "https://buy.stripe.com/x?client_reference_id=" + id; got != want {
+			t.Errorf("after %s: the link is %s, want %s", event, got, want)
 		}
 	}
 }
 
 func TestDecoration_WritesIDOnce(t *testing.T) {
-	w := newWorld(t)
-	w.page("/", page{head: preventNavigation, body: `<a href="https://buy.stripe.com/x">buy</a>`})
-	b := w.visit(w.shop + "/?via=anna")
+	f := newFixture(t)
+	f.page("/", page{head: preventNavigation, body: `<a href="https://buy.stripe.com/x">buy</a>`})
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
 	for range 3 {
 		b.do(`const a = document.querySelector("a"); a.dispatchEvent(new PointerEvent("pointerdown", {bubbles: true})); document.body.append(a); window.__tributary.decorate(a)`)
 		b.settle()
 	}
-	if got := js[string](b, `document.querySelector("a").href`); got != "https://buy.stripe.com/x?client_reference_id="+id {
-		t.Error(got)
+	if got, want := js[string](b, `document.querySelector("a").href`), "https://buy.stripe.com/x?client_reference_id="+id; got != want {
+		t.Errorf("the link is %s, want %s", got, want)
 	}
 }
 
 func TestDecoration_LinksToListedDomains(t *testing.T) {
-	w := newWorld(t)
-	w.page("/", page{
+	f := newFixture(t)
+	f.page("/", page{
 		attrs: `data-domains="www.checkout.example, *.pay.example"`, head: preventNavigation,
 		body: `<a></a>`,
 	})
-	b := w.visit(w.shop + "/?via=anna")
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
 	for href, decorated := range map[string]bool{
-		w.other + "/c?x=1#top":                 true,
+		f.other + "/c?x=1#top":                 true,
 		"https://eu.pay.example/":              true,
 		"https://a.b.pay.example/":             true,
 		"https://x.www.checkout.example/":      false,
@@ -122,98 +122,98 @@ func TestDecoration_LinksToListedDomains(t *testing.T) {
 		"https://eu.pay.example.evil.example/": false,
 		"https://elsewhere.example/":           false,
 		"mailto:a@eu.pay.example":              false,
-		w.shop + "/next":                       false,
+		f.shop + "/next":                       false,
 	} {
 		b.do(`const a = document.querySelector("a"); a.href = "` + href + `"; a.dispatchEvent(new PointerEvent("pointerdown", {bubbles: true})); a.click()`)
 		got := js[string](b, `document.querySelector("a").href`)
-		if carried := strings.Contains(got, "aff_click_id="+id); carried != decorated {
-			t.Errorf("%s became %s", href, got)
+		if hasID := strings.Contains(got, "aff_click_id="+id); hasID != decorated {
+			t.Errorf("the link to %s became %s, want an id: %t", href, got, decorated)
 		}
-		if decorated && strings.Contains(href, "#") && got != w.other+"/c?x=1&aff_click_id="+id+"#top" {
-			t.Errorf("%s became %s", href, got)
+		if want := f.other + "/c?x=1&aff_click_id=" + id + "#top"; decorated && strings.Contains(href, "#") && got != want {
+			t.Errorf("the link to %s became %s, want %s", href, got, want)
 		}
 	}
 }
 
-func TestHandOver_OtherSiteHasSameClick(t *testing.T) {
-	w := newWorld(t)
-	w.page("/", page{attrs: `data-domains="www.checkout.example"`, body: `<a href="` + w.other + `/cart">check out</a>`})
-	w.page("/cart", page{})
-	b := w.visit(w.shop + "/?via=anna")
+func TestDecoration_OtherSiteHasSameClick(t *testing.T) {
+	f := newFixture(t)
+	f.page("/", page{attrs: `data-domains="www.checkout.example"`, body: `<a href="` + f.other + `/cart">check out</a>`})
+	f.page("/cart", page{})
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
 	b.do(`document.querySelector("a").click()`)
 	b.wait(`location.hostname === "www.checkout.example" && document.readyState === "complete"`)
 	if got := b.waitCookie(); got != id {
-		t.Errorf("arrived with %q, want %q", got, id)
+		t.Errorf("on the other site: id %q, want %q", got, id)
 	}
 	b.settle()
 	if n := b.clicks(); n != 1 {
-		t.Errorf("%d clicks", n)
+		t.Errorf("%d clicks sent, want 1", n)
 	}
 }
 
 func TestDecoration_MarkedFormsSendID(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	form := `<form data-aff action="/thanks"><input name="q" value="1"></form><form id="plain" action="/thanks"><input name="q" value="2"></form>`
-	w.page("/", page{body: form})
-	w.page("/late", page{})
-	w.page("/thanks", page{})
-	b := w.visit(w.shop + "/?via=anna")
+	f.page("/", page{body: form})
+	f.page("/late", page{})
+	f.page("/thanks", page{})
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
 	b.do(`document.querySelector("form").requestSubmit()`)
 	b.wait(`location.pathname === "/thanks"`)
-	if got := js[string](b, `location.search`); got != "?q=1&aff_click_id="+id {
-		t.Errorf("sent %s", got)
+	if got, want := js[string](b, `location.search`), "?q=1&aff_click_id="+id; got != want {
+		t.Errorf("the form sent %s, want %s", got, want)
 	}
-	b.visit(w.shop + "/")
+	b.visit(f.shop + "/")
 	b.do(`document.getElementById("plain").requestSubmit()`)
 	b.wait(`location.search === "?q=2"`)
 
-	b.visit(w.shop + "/late")
+	b.visit(f.shop + "/late")
 	b.do("document.body.innerHTML = `<div>" + form + "</div>`")
 	b.settle()
 	b.do(`document.querySelector("form").requestSubmit()`)
 	b.wait(`location.pathname === "/thanks"`)
-	if got := js[string](b, `location.search`); got != "?q=1&aff_click_id="+id {
-		t.Errorf("a form that was inserted later sent %s", got)
+	if got, want := js[string](b, `location.search`), "?q=1&aff_click_id="+id; got != want {
+		t.Errorf("a form that was inserted later sent %s, want %s", got, want)
 	}
 }
 
 func TestDecoration_WithoutClickDoesNothing(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	body := `<a href="https://buy.stripe.com/x">buy</a><stripe-buy-button></stripe-buy-button><form data-aff="" action="/thanks"><input name="q" value="1"></form>`
-	w.page("/", page{attrs: `data-domains="www.checkout.example"`, head: preventNavigation, body: body})
-	w.page("/thanks", page{})
-	b := w.visit(w.shop + "/")
+	f.page("/", page{attrs: `data-domains="www.checkout.example"`, head: preventNavigation, body: body})
+	f.page("/thanks", page{})
+	b := f.visit(f.shop + "/")
 	b.settle()
 	b.do(`const a = document.querySelector("a"); a.dispatchEvent(new PointerEvent("pointerdown", {bubbles: true})); a.click(); window.__tributary.decorate(a)`)
 	b.settle()
 	if got := js[string](b, `document.body.innerHTML`); got != body {
-		t.Error(got)
+		t.Errorf("the body became %s, want %s", got, body)
 	}
 	b.do(`document.querySelector("form").requestSubmit()`)
 	b.wait(`location.pathname === "/thanks"`)
 	if got := js[string](b, `location.search`); got != "?q=1" {
-		t.Errorf("sent %s", got)
+		t.Errorf("the form sent %s, want ?q=1", got)
 	}
 }
 
 func TestDecorate_ReturnsAddressWithID(t *testing.T) {
-	w := newWorld(t)
-	w.page("/", page{attrs: `data-domains="www.checkout.example"`})
-	b := w.visit(w.shop + "/?via=anna")
+	f := newFixture(t)
+	f.page("/", page{attrs: `data-domains="www.checkout.example"`})
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
 	for url, want := range map[string]string{
 		"https://buy.stripe.com/x?a=1":                    "https://buy.stripe.com/x?a=1&client_reference_id=" + id,
 		"https://buy.stripe.com/x?client_reference_id=me": "https://buy.stripe.com/x?client_reference_id=me",
-		w.other + "/": w.other + "/?aff_click_id=" + id,
+		f.other + "/": f.other + "/?aff_click_id=" + id,
 	} {
 		if got := js[string](b, `window.__tributary.decorate("`+url+`")`); got != want {
-			t.Errorf("%s became %s, want %s", url, got, want)
+			t.Errorf("decorate(%q) = %s, want %s", url, got, want)
 		}
 	}
 	got := js[string](b, `(() => { const a = document.createElement("a"); a.href = "https://buy.stripe.com/x"; window.__tributary.decorate(a); return a.href })()`)
-	if got != "https://buy.stripe.com/x?client_reference_id="+id {
-		t.Error(got)
+	if want := "https://buy.stripe.com/x?client_reference_id=" + id; got != want {
+		t.Errorf("after decorate(element): the link is %s, want %s", got, want)
 	}
 }

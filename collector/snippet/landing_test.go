@@ -18,44 +18,44 @@ import (
 )
 
 func TestLanding_RegistersOneClickAndSetsCookie(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop + "/?via=anna")
+	f := newFixture(t)
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
 	b.settle()
 
-	sent := w.waitClicks(1)
-	if len(sent) != 1 || b.clicks() != 1 || slices.ContainsFunc(w.requests(), func(r request) bool { return r.method == http.MethodOptions }) {
-		t.Fatalf("want one request and no preflight: %+v", w.requests())
+	sent := f.waitClicks(1)
+	if len(sent) != 1 || b.clicks() != 1 || slices.ContainsFunc(f.requests(), func(r request) bool { return r.method == http.MethodOptions }) {
+		t.Fatalf("requests %+v, want one click and no preflight", f.requests())
 	}
 	click := sent[0]
 	if click.method != http.MethodPost || !strings.HasPrefix(click.header.Get("Content-Type"), "text/plain") || click.header.Get("Cookie") != "" ||
-		click.header.Get("Authorization") != "" || len(click.setCookie) != 0 || click.body["public_key"] != w.key.Reveal() || click.body["referral_code"] != "anna" {
-		t.Errorf("%v %s", click.header, click.text)
+		click.header.Get("Authorization") != "" || len(click.setCookie) != 0 || click.body["public_key"] != f.key.Reveal() || click.body["referral_code"] != "anna" {
+		t.Errorf("the script sent %s with headers %v, want a text/plain POST with the key in the body and without cookies", click.text, click.header)
 	}
 	if proposed, ok := affiliate.ParseID[affiliate.Click](click.clickID()); !ok || proposed.Version() != 7 || click.clickID() != id {
-		t.Errorf("proposed %q, kept %q", click.clickID(), id)
+		t.Errorf("the script proposed %q and has the id %q, want the same UUIDv7", click.clickID(), id)
 	}
-	stored := w.waitStored(1)
-	if got := stored[0]; idOf(got) != id || got.ReferralCode != "anna" || got.LandingUrl != w.shop+"/" || got.Consent == edgev1.Consent_CONSENT_DENIED || got.Language == "" {
-		t.Errorf("stored %v", got)
+	stored := f.waitStored(1)
+	if got := stored[0]; idOf(got) != id || got.ReferralCode != "anna" || got.LandingUrl != f.shop+"/" || got.Consent == edgev1.Consent_CONSENT_DENIED || got.Language == "" {
+		t.Errorf("stored %v, want the click %s of anna at %s/ with a language and without denied consent", got, id, f.shop)
 	}
 
 	cookies := b.cookies()
-	at := slices.IndexFunc(cookies, func(c *network.Cookie) bool { return c.Name == cookieName })
-	if at < 0 {
-		t.Fatalf("%v", cookies)
+	i := slices.IndexFunc(cookies, func(c *network.Cookie) bool { return c.Name == cookieName })
+	if i < 0 {
+		t.Fatalf("cookies %v, want %s", cookies, cookieName)
 	}
-	cookie := cookies[at]
-	life := time.Until(time.UnixMilli(int64(cookie.Expires * 1000)))
+	cookie := cookies[i]
+	remaining := time.Until(time.UnixMilli(int64(cookie.Expires * 1000)))
 	if cookie.Value != id || cookie.Path != "/" || cookie.SameSite != network.CookieSameSiteLax || cookie.Secure || cookie.HTTPOnly || cookie.Domain != ".shop.example" ||
-		math.Abs((life-windowDays*24*time.Hour).Minutes()) > 2 {
-		t.Errorf("cookie %+v, for %s", cookie, life)
+		math.Abs((remaining-windowDays*24*time.Hour).Minutes()) > 2 {
+		t.Errorf("cookie %+v that expires in %s, want the id %s on .shop.example for %d days", cookie, remaining, id, windowDays)
 	}
 }
 
 // The script sets the cookie on the widest domain that the browser accepts.
 func TestCookie_UsesRegistrableDomain(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	for _, c := range []struct{ name, host, attrs, domain string }{
 		{"a subdomain of a shop", "eu.www.shop.example", "", ".shop.example"},
 		{"the shop's apex", "shop.example", "", ".shop.example"},
@@ -64,12 +64,12 @@ func TestCookie_UsesRegistrableDomain(t *testing.T) {
 		{"a name of one label", "localhost", "", "localhost"},
 		{"the domain in data-cookie-domain", "a.b.shop.example", `data-cookie-domain="b.shop.example"`, ".b.shop.example"},
 	} {
-		w.page("/", page{attrs: c.attrs})
-		b := w.visit(w.origin(c.host) + "/?via=anna")
+		f.page("/", page{attrs: c.attrs})
+		b := f.visit(f.origin(c.host) + "/?via=anna")
 		id := b.waitCookie()
 		cookies := b.cookies()
 		if len(cookies) != 1 || cookies[0].Name != cookieName || cookies[0].Value != id {
-			t.Errorf("%s: %d cookies, want only the script's cookie", c.name, len(cookies))
+			t.Errorf("%s: cookies %v, want only the script's cookie", c.name, cookies)
 			continue
 		}
 		// Ignore the leading dot. For these hosts a cookie with the Domain attribute and
@@ -81,148 +81,148 @@ func TestCookie_UsesRegistrableDomain(t *testing.T) {
 }
 
 func TestCookie_IsReadOnEverySubdomain(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop + "/?via=anna")
+	f := newFixture(t)
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
-	b.visit(w.apex + "/")
+	b.visit(f.apex + "/")
 	b.settle()
 	if got := b.id(); got != id || b.clicks() != 1 {
-		t.Errorf("the apex has the id %q, want %q; %d clicks", got, id, b.clicks())
+		t.Errorf("on shop.example: id %q after %d clicks, want %q after 1", got, b.clicks(), id)
 	}
 }
 
 func TestCookie_IsRestoredFromLocalStorage(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop + "/?via=anna")
+	f := newFixture(t)
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
 	if !strings.Contains(js[string](b, `JSON.stringify(localStorage)`), id) {
-		t.Errorf("localStorage contains %s", js[string](b, `JSON.stringify(localStorage)`))
+		t.Errorf("localStorage contains %s, want the id %s", js[string](b, `JSON.stringify(localStorage)`), id)
 	}
 	b.deleteCookies()
-	b.visit(w.shop + "/")
+	b.visit(f.shop + "/")
 	if got := b.waitCookie(); got != id || b.cookie() != id {
-		t.Errorf("getClickId %q, cookie %q, want %q", got, b.cookie(), id)
+		t.Errorf("after the loss of the cookie: id %q, cookie %q, want %q", got, b.cookie(), id)
 	}
-	// A lost note in localStorage is restored from the cookie.
+	// If the note in localStorage is lost, the script restores it from the cookie.
 	b.do(`localStorage.clear()`)
-	b.visit(w.shop + "/")
+	b.visit(f.shop + "/")
 	b.settle()
 	if !strings.Contains(js[string](b, `JSON.stringify(localStorage)`), id) {
-		t.Errorf("localStorage contains %s", js[string](b, `JSON.stringify(localStorage)`))
+		t.Errorf("localStorage contains %s, want the id %s", js[string](b, `JSON.stringify(localStorage)`), id)
 	}
 	if n := b.clicks(); n != 1 {
-		t.Errorf("%d clicks", n)
+		t.Errorf("%d clicks sent, want 1", n)
 	}
 }
 
 func TestLanding_SendsSameCodeOnlyOnceInHalfHour(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop + "/?via=anna")
+	f := newFixture(t)
+	b := f.visit(f.shop + "/?via=anna")
 	first := b.waitCookie()
-	b.visit(w.shop + "/?via=anna")
+	b.visit(f.shop + "/?via=anna")
 	b.settle()
-	// Codes are compared without regard to upper and lower case.
-	b.visit(w.shop + "/?ref=ANNA")
+	// The script ignores upper and lower case when it compares codes.
+	b.visit(f.shop + "/?ref=ANNA")
 	b.settle()
 	if n := b.clicks(); n != 1 || b.id() != first {
-		t.Fatalf("%d clicks after two reloads, id %q", n, b.id())
+		t.Fatalf("after two more visits with the code: %d clicks sent, id %q; want 1 and %q", n, b.id(), first)
 	}
-	b.visit(w.shop + "/?via=ben")
-	w.waitClicks(2)
+	b.visit(f.shop + "/?via=ben")
+	f.waitClicks(2)
 	b.wait(`window.__tributary.getClickId() !== "` + first + `"`)
 	b.settle()
 	second := b.id()
-	if clicks := w.waitStored(2); clicks[1].ReferralCode != "ben" || idOf(clicks[1]) != second || b.cookie() != second {
-		t.Errorf("stored %v, id %q, cookie %q", clicks[1], second, b.cookie())
+	if clicks := f.waitStored(2); clicks[1].ReferralCode != "ben" || idOf(clicks[1]) != second || b.cookie() != second {
+		t.Errorf("stored %v, id %q, cookie %q; want a click of ben whose id is in the cookie", clicks[1], second, b.cookie())
 	}
 }
 
 func TestLanding_UnknownCodeStoresNothing(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop + "/?ref=somebody-elses")
-	until(t, "the refusal", func() bool { sent := w.clicks(); return len(sent) > 0 && sent[0].status != 0 })
+	f := newFixture(t)
+	b := f.visit(f.shop + "/?ref=somebody-elses")
+	waitFor(t, "the response to the click", func() bool { sent := f.clicks(); return len(sent) > 0 && sent[0].status != 0 })
 	b.settle()
-	if sent := w.clicks(); b.clicks() != 1 || sent[0].status != http.StatusNotFound {
-		t.Errorf("%+v", sent)
+	if sent := f.clicks(); b.clicks() != 1 || sent[0].status != http.StatusNotFound {
+		t.Errorf("the script sent %+v, want one click with the response 404", sent)
 	}
 	if got := b.storage(); got != emptyStorage || b.id() != "" {
-		t.Errorf("kept %q, id %q", got, b.id())
+		t.Errorf("stored %q, id %q; want neither", got, b.id())
 	}
 }
 
 func TestLanding_UnknownCodeKeepsExistingClick(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop + "/?via=anna")
+	f := newFixture(t)
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
-	b.visit(w.shop + "/?ref=somebody-elses")
-	until(t, "the refusal", func() bool { sent := w.clicks(); return len(sent) > 1 && sent[1].status == http.StatusNotFound })
+	b.visit(f.shop + "/?ref=somebody-elses")
+	waitFor(t, "the response 404 to the second click", func() bool { sent := f.clicks(); return len(sent) > 1 && sent[1].status == http.StatusNotFound })
 	b.settle()
 	if b.id() != id || b.cookie() != id {
-		t.Errorf("id %q, cookie %q, want %q", b.id(), b.cookie(), id)
+		t.Errorf("after the unknown code: id %q, cookie %q, want %q", b.id(), b.cookie(), id)
 	}
 }
 
 func TestLanding_WithoutCodeDoesNothing(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop + "/?utm_source=mail&gclid=abc#via=anna")
+	f := newFixture(t)
+	b := f.visit(f.shop + "/?utm_source=mail&gclid=abc#via=anna")
 	b.settle()
 	b.do(`history.pushState(null, "", "/p?q=1"); document.body.insertAdjacentHTML("beforeend", "<a href='https://buy.stripe.com/x'>buy</a>")`)
 	b.settle()
-	want := []string{"GET " + w.shop + "/?utm_source=mail&gclid=abc", "GET " + w.cdn + "/v1/script.js"}
+	want := []string{"GET " + f.shop + "/?utm_source=mail&gclid=abc", "GET " + f.cdn + "/v1/script.js"}
 	if got := b.requests(); !slices.Equal(got, want) {
-		t.Errorf("requests %q", got)
+		t.Errorf("the page sent the requests %q, want %q", got, want)
 	}
 	if got := b.storage(); got != emptyStorage || b.id() != "" {
-		t.Errorf("kept %q, id %q", got, b.id())
+		t.Errorf("stored %q, id %q; want neither", got, b.id())
 	}
 	if got := js[string](b, `document.querySelector("a").href`); got != "https://buy.stripe.com/x" {
-		t.Errorf("the link became %s", got)
+		t.Errorf("the link became %s, want no change", got)
 	}
 }
 
 func TestLanding_SendsRequestsOnlyToCollector(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop + "/?via=anna")
+	f := newFixture(t)
+	b := f.visit(f.shop + "/?via=anna")
 	b.waitCookie()
 	b.settle()
-	want := []string{"GET " + w.shop + "/?via=anna", "GET " + w.cdn + "/v1/script.js", "POST " + w.cdn + clicksPath}
+	want := []string{"GET " + f.shop + "/?via=anna", "GET " + f.cdn + "/v1/script.js", "POST " + f.cdn + clicksPath}
 	if got := b.requests(); !slices.Equal(got, want) {
-		t.Errorf("requests %q", got)
+		t.Errorf("the page sent the requests %q, want %q", got, want)
 	}
 }
 
 // The click must not contain personal data from the page's address.
 func TestLanding_SendsNoPersonalData(t *testing.T) {
-	w := newWorld(t)
-	w.page("/from", page{script: "none", body: `<a href="` + w.shop + `/p/shoes?via=anna&email=eve@mail.example&token=s3cret&utm_source=news&utm_medium=mail&utm_campaign=spring&utm_term=t&utm_content=c&sub_id=s-1&gclid=Cj0secret&fbclid=IwARsecret#frag-secret">x</a>`})
-	w.page("/p/shoes", page{})
-	b := w.visit(w.other + "/from?query=secret")
+	f := newFixture(t)
+	f.page("/from", page{script: "none", body: `<a href="` + f.shop + `/p/shoes?via=anna&email=eve@mail.example&token=s3cret&utm_source=news&utm_medium=mail&utm_campaign=spring&utm_term=t&utm_content=c&sub_id=s-1&gclid=Cj0secret&fbclid=IwARsecret#frag-secret">x</a>`})
+	f.page("/p/shoes", page{})
+	b := f.visit(f.other + "/from?query=secret")
 	b.do(`document.querySelector("a").click()`)
 	b.waitCookie()
-	click := w.waitClicks(1)[0]
+	click := f.waitClicks(1)[0]
 	for _, private := range []string{"eve", "secret", "s3cret", "Cj0", "IwAR", "frag", "email", "token"} {
 		if strings.Contains(click.text, private) {
-			t.Errorf("%q was sent: %s", private, click.text)
+			t.Errorf("the click contains %q: %s", private, click.text)
 		}
 	}
 	utm, _ := json.Marshal(click.body["utm"])
 	if click.body["sub_id"] != "s-1" || string(utm) != `{"campaign":"spring","content":"c","medium":"mail","source":"news","term":"t"}` {
-		t.Errorf("%s", click.text)
+		t.Errorf("the script sent %s, want sub_id s-1 and the five utm values", click.text)
 	}
 	// The click contains the names of ad click ids, but not their values.
-	if got, _ := click.body["url"].(string); !regexp.MustCompile(`^` + regexp.QuoteMeta(w.shop) + `/p/shoes\?(gclid=1&fbclid=1|fbclid=1&gclid=1)$`).MatchString(got) {
-		t.Errorf("url %q", got)
+	if got, _ := click.body["url"].(string); !regexp.MustCompile(`^` + regexp.QuoteMeta(f.shop) + `/p/shoes\?(gclid=1&fbclid=1|fbclid=1&gclid=1)$`).MatchString(got) {
+		t.Errorf("the click has the url %q, want %s/p/shoes with the names of the ad parameters", got, f.shop)
 	}
-	if got := w.waitStored(1)[0]; got.ReferrerDomain != "www.checkout.example" || got.SubId != "s-1" || got.UtmCampaign != "spring" || got.LandingUrl != w.shop+"/p/shoes" {
-		t.Errorf("%v", got)
+	if got := f.waitStored(1)[0]; got.ReferrerDomain != "www.checkout.example" || got.SubId != "s-1" || got.UtmCampaign != "spring" || got.LandingUrl != f.shop+"/p/shoes" {
+		t.Errorf("stored %v, want the referrer www.checkout.example, sub_id s-1, utm_campaign spring and %s/p/shoes", got, f.shop)
 	}
 }
 
 func TestLanding_ReadsCodeFromConfiguredParameters(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	want := 0
 	for _, c := range []struct {
-		attrs, query, code string // without a code, no click must be sent
+		attrs, query, code string // if code is "", the script must send no click
 	}{
 		{"", "via=anna", "anna"},
 		{"", "ref=anna", "anna"},
@@ -239,61 +239,62 @@ func TestLanding_ReadsCodeFromConfiguredParameters(t *testing.T) {
 		{`data-params="partner, p"`, "p=anna", "anna"},
 		{`data-params="partner, p"`, "via=anna", "anna"},
 	} {
-		w.page("/", page{attrs: c.attrs})
-		b := w.visit(w.shop + "/?" + c.query)
+		f.page("/", page{attrs: c.attrs})
+		b := f.visit(f.shop + "/?" + c.query)
 		b.settle()
 		if c.code != "" {
 			want++
 			if b.clicks() != 1 {
-				t.Errorf("%s ?%s: %d clicks", c.attrs, c.query, b.clicks())
+				t.Errorf("%s ?%s: %d clicks sent, want 1", c.attrs, c.query, b.clicks())
 				continue
 			}
-			sent := w.waitClicks(want)
+			sent := f.waitClicks(want)
 			if got := sent[want-1].body["referral_code"]; got != c.code {
-				t.Errorf("%s ?%s: sent %q", c.attrs, c.query, got)
+				t.Errorf("%s ?%s: the script sent the code %q, want %q", c.attrs, c.query, got, c.code)
 			}
-		} else if b.clicks() != 0 {
-			t.Errorf("%s ?%s: sent a click", c.attrs, c.query)
+		} else if n := b.clicks(); n != 0 {
+			t.Errorf("%s ?%s: %d clicks sent, want 0", c.attrs, c.query, n)
 		}
 	}
 }
 
-// A link on one site of the merchant passes the click id to another site in the address.
-func TestHandOver_AdoptsIDWithoutRequest(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop + "/?via=anna")
+// A link from one site of the merchant to another site passes the click id in the
+// address.
+func TestIDInAddress_IsAdoptedWithoutRequest(t *testing.T) {
+	f := newFixture(t)
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
-	b.visit(w.other + "/?aff_click_id=" + id)
+	b.visit(f.other + "/?aff_click_id=" + id)
 	if got := b.waitCookie(); got != id || b.cookie() != id {
-		t.Errorf("adopted %q, cookie %q, want %q", got, b.cookie(), id)
+		t.Errorf("on the other site: id %q, cookie %q, want %q", got, b.cookie(), id)
 	}
 	b.settle()
-	b.visit(w.other + "/")
+	b.visit(f.other + "/")
 	b.settle()
 	if got := b.id(); got != id || b.clicks() != 1 {
-		t.Errorf("the next page has the id %q, %d clicks", got, b.clicks())
+		t.Errorf("the next page has the id %q after %d clicks, want %q after 1", got, b.clicks(), id)
 	}
 	for _, junk := range []string{
 		"x", "%3Cscript%3E", id + "0", strings.Repeat("a", 36), "",
 		"6f1a3a52-9c0b-4d6e-8f00-0123456789ab", "00000000-0000-0000-0000-000000000000",
 	} {
-		b := w.visit(w.other + "/?aff_click_id=" + junk)
+		b := f.visit(f.other + "/?aff_click_id=" + junk)
 		b.settle()
 		if got := b.storage(); got != emptyStorage || b.id() != "" || b.clicks() != 0 {
-			t.Errorf("adopted %q: %q, %d clicks", junk, got, b.clicks())
+			t.Errorf("after the invalid id %q: id %q, stored %q, %d clicks sent; want none", junk, b.id(), got, b.clicks())
 		}
 	}
 }
 
 // A short link redirects to an address with the code and the click id. A visitor may
-// share or bookmark this address. The id is therefore accepted only for an hour. Later
-// visitors get a new click for the code.
-func TestHandOver_AdoptsIDNextToCodeForOneHour(t *testing.T) {
-	w := newWorld(t)
+// share or bookmark this address. The script therefore accepts the id only for one hour.
+// After that, it ignores the id and registers a new click for the code.
+func TestIDInAddress_WithCodeIsAdoptedForOneHour(t *testing.T) {
+	f := newFixture(t)
 	fresh := affiliate.NewID[affiliate.Click](time.Now()).String()
-	b := w.visit(w.shop + "/?via=anna&aff_click_id=" + fresh)
+	b := f.visit(f.shop + "/?via=anna&aff_click_id=" + fresh)
 	if got := b.waitCookie(); got != fresh || b.clicks() != 0 {
-		t.Errorf("adopted %q, want %q; %d clicks", got, fresh, b.clicks())
+		t.Errorf("after a recent id: id %q and %d clicks sent, want %q and 0", got, b.clicks(), fresh)
 	}
 	for n, stale := range []string{
 		affiliate.NewID[affiliate.Click](time.Now().Add(-61 * time.Minute)).String(),
@@ -301,103 +302,105 @@ func TestHandOver_AdoptsIDNextToCodeForOneHour(t *testing.T) {
 		"6f1a3a52-9c0b-4d6e-8f00-0123456789ab",
 		"00000000-0000-0000-0000-000000000000",
 	} {
-		b := w.visit(w.shop + "/?via=ben&aff_click_id=" + stale)
+		b := f.visit(f.shop + "/?via=ben&aff_click_id=" + stale)
 		id := b.waitCookie()
-		if stored := w.waitStored(n + 1)[n]; id == stale || idOf(stored) != id || stored.ReferralCode != "ben" {
-			t.Errorf("%s: kept %s, stored %v", stale, id, stored)
+		if stored := f.waitStored(n + 1)[n]; id == stale || idOf(stored) != id || stored.ReferralCode != "ben" {
+			t.Errorf("after the old id %s: id %s, stored %v; want a new click of ben", stale, id, stored)
 		}
 	}
 }
 
-// Without a code, the handed-over id may be as old as the cookie of the other site.
-func TestHandOver_AdoptsOldIDWithoutCode(t *testing.T) {
-	w := newWorld(t)
+// An id in an address without a code may be as old as the cookie of the merchant's other
+// site.
+func TestIDInAddress_WithoutCodeIsAdoptedAtAnyAge(t *testing.T) {
+	f := newFixture(t)
 	id := affiliate.NewID[affiliate.Click](time.Now().AddDate(0, 0, -3)).String()
-	b := w.visit(w.other + "/?aff_click_id=" + id)
+	b := f.visit(f.other + "/?aff_click_id=" + id)
 	if got := b.waitCookie(); got != id {
-		t.Errorf("adopted %q, want %q", got, id)
+		t.Errorf("id %q, want %q from the address", got, id)
 	}
 }
 
 // Other services use the same parameter names. The script tries each code in the address
 // until the collector accepts one.
 func TestLanding_TriesNextCodeAfterUnknownCode(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop + "/?ref=producthunt&aff=producthunt&fpr=ben&fp_ref=anna")
+	f := newFixture(t)
+	b := f.visit(f.shop + "/?ref=producthunt&aff=producthunt&fpr=ben&fp_ref=anna")
 	b.waitCookie()
 	b.settle()
-	sent := w.waitClicks(2)
+	sent := f.waitClicks(2)
 	if len(sent) != 2 || sent[0].body["referral_code"] != "producthunt" || sent[1].body["referral_code"] != "ben" || sent[0].clickID() == sent[1].clickID() {
-		t.Errorf("sent %+v", sent)
+		t.Errorf("the script sent %+v, want the codes producthunt and ben with different ids", sent)
 	}
-	if stored := w.waitStored(1)[0]; stored.ReferralCode != "ben" || idOf(stored) != js[string](b, `window.__tributary.whenClickId()`) {
-		t.Errorf("stored %v", stored)
+	if stored, id := f.waitStored(1)[0], js[string](b, `window.__tributary.whenClickId()`); stored.ReferralCode != "ben" || idOf(stored) != id {
+		t.Errorf("stored %v, want a click of ben with the id %s", stored, id)
 	}
 }
 
-// Two links that are opened at the same time may cause two clicks. The tabs may use
-// different clicks at first, but from the next page on they use the same click.
+// If a visitor opens a link in two tabs at the same time, the script may register two
+// clicks. The tabs may have different clicks at first. From the next page on, both tabs
+// have the same click.
 func TestLanding_ConcurrentTabsAgreeOnOneClick(t *testing.T) {
-	w := newWorld(t)
-	v := w.visitor()
+	f := newFixture(t)
+	v := f.visitor()
 	tabs := []*tab{v.tab(), v.tab()}
-	for _, b := range tabs { // start both without waiting for the pages
-		b.do(`setTimeout(() => location = "` + w.shop + `/?via=anna")`)
+	for _, b := range tabs { // Navigate in both tabs without waiting for the pages.
+		b.do(`setTimeout(() => location = "` + f.shop + `/?via=anna")`)
 	}
 	for _, b := range tabs {
 		b.waitCookie()
-		if id := js[string](b, `window.__tributary.whenClickId()`); !slices.ContainsFunc(w.stored(), func(c *edgev1.Click) bool { return idOf(c) == id }) {
-			t.Errorf("a tab has the id %q, which is not among %d stored clicks", id, len(w.stored()))
+		if id := js[string](b, `window.__tributary.whenClickId()`); !slices.ContainsFunc(f.storedClicks(), func(c *edgev1.Click) bool { return idOf(c) == id }) {
+			t.Errorf("a tab has the id %q, which is not the id of a stored click", id)
 		}
 	}
-	again := func() int {
+	visitInBothTabs := func() int {
 		for _, b := range tabs {
-			b.visit(w.shop + "/?via=anna")
+			b.visit(f.shop + "/?via=anna")
 			b.settle()
 		}
 		return tabs[0].clicks() + tabs[1].clicks()
 	}
-	sent := again()
-	if n := again(); n != sent {
-		t.Errorf("%d clicks, then %d", sent, n)
+	sent := visitInBothTabs()
+	if n := visitInBothTabs(); n != sent {
+		t.Errorf("after the second visit in both tabs: %d clicks sent, want %d as before", n, sent)
 	}
-	kept := tabs[0].cookie()
+	id := tabs[0].cookie()
 	for _, b := range tabs {
-		if b.id() != kept || b.cookie() != kept || !slices.ContainsFunc(w.stored(), func(c *edgev1.Click) bool { return idOf(c) == kept }) {
-			t.Errorf("id %q, cookie %q, want %q", b.id(), b.cookie(), kept)
+		if b.id() != id || b.cookie() != id || !slices.ContainsFunc(f.storedClicks(), func(c *edgev1.Click) bool { return idOf(c) == id }) {
+			t.Errorf("a tab has the id %q and the cookie %q, want the id %q of a stored click", b.id(), b.cookie(), id)
 		}
 	}
 }
 
-// shiftClock is JavaScript that shifts the page's clock by one hour. Its argument is "+"
-// or "-".
+// shiftClock is a format for JavaScript that shifts the page's clock by one hour. The
+// argument of the format is "+" or "-".
 const shiftClock = `{ const now = Date.now; Date.now = () => now() %s 3600000 }`
 
 func TestLanding_SendsSameCodeAgainAfterHalfHour(t *testing.T) {
-	w := newWorld(t)
-	v := w.visitor()
+	f := newFixture(t)
+	v := f.visitor()
 	first := v.tab()
-	first.visit(w.shop + "/?via=anna")
+	first.visit(f.shop + "/?via=anna")
 	before := first.waitCookie()
 	v.initScripts = append(v.initScripts, fmt.Sprintf(shiftClock, "+"))
 	b := v.tab()
-	b.visit(w.shop + "/?via=anna")
+	b.visit(f.shop + "/?via=anna")
 	b.wait(`window.__tributary.getClickId() !== "` + before + `"`)
-	if stored := w.waitStored(2); idOf(stored[1]) != b.id() || b.cookie() != b.id() {
-		t.Errorf("stored %s, id %q, cookie %q", idOf(stored[1]), b.id(), b.cookie())
+	if stored := f.waitStored(2); idOf(stored[1]) != b.id() || b.cookie() != b.id() {
+		t.Errorf("stored click %s, id %q, cookie %q; want the same id", idOf(stored[1]), b.id(), b.cookie())
 	}
 }
 
 // The collector rejects a proposed id with a wrong time and returns an id of its own. The
 // script must use the returned id.
 func TestLanding_UsesIDFromResponse(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop+"/?via=anna", fmt.Sprintf(shiftClock, "-"))
+	f := newFixture(t)
+	b := f.visit(f.shop+"/?via=anna", fmt.Sprintf(shiftClock, "-"))
 	id := b.waitCookie()
-	if proposed := w.waitClicks(1)[0].clickID(); proposed == "" || proposed == id {
-		t.Errorf("proposed %q, kept %q", proposed, id)
+	if proposed := f.waitClicks(1)[0].clickID(); proposed == "" || proposed == id {
+		t.Errorf("the script proposed %q and has the id %q, want different ids", proposed, id)
 	}
-	if stored := w.waitStored(1); idOf(stored[0]) != id || b.cookie() != id {
-		t.Errorf("stored %s, id %q, cookie %q", idOf(stored[0]), id, b.cookie())
+	if stored := f.waitStored(1); idOf(stored[0]) != id || b.cookie() != id {
+		t.Errorf("stored click %s, id %q, cookie %q; want the same id", idOf(stored[0]), id, b.cookie())
 	}
 }

@@ -12,55 +12,56 @@ import (
 	"github.com/tributary-hq/tributary/storage/directory"
 )
 
-// firstClick changes the programme of the only stored click to the first_click model.
-func (w *world) firstClick(codes ...string) {
-	w.t.Helper()
-	writer := directory.NewWriter(w.client)
-	known := w.waitStored(1)[0]
+// useFirstClickModel changes the attribution model of the programme to first_click, for
+// the given codes. Exactly one click must be stored. Its programme is used.
+func (f *fixture) useFirstClickModel(codes ...string) {
+	f.t.Helper()
+	writer := directory.NewWriter(f.client)
+	known := f.waitStored(1)[0]
 	workspace, _ := affiliate.IDFromBytes[affiliate.Workspace](known.WorkspaceId)
 	for _, code := range codes {
-		check(w.t, writer.PutReferralCode(w.t.Context(), 2, affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeTest}, code, &edgev1.ReferralCodeEntry{
+		check(f.t, writer.PutReferralCode(f.t.Context(), 2, affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeTest}, code, &edgev1.ReferralCodeEntry{
 			ProgramId: known.ProgramId, ParticipantId: known.ParticipantId, Active: true,
 			AttributionWindowDays: windowDays, AttributionModel: "first_click",
 		}))
 	}
 }
 
-// In a programme with the first_click model, later clicks are registered but do not
-// replace the cookie. This also holds for a click id that was handed over in the address.
+// In a programme with the model first_click, later clicks are registered but do not
+// replace the cookie. A click id in the address does not replace the cookie either.
 func TestFirstClickModel_LaterClicksDoNotReplaceCookie(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop + "/?via=anna")
+	f := newFixture(t)
+	b := f.visit(f.shop + "/?via=anna")
 	b.waitCookie()
-	w.firstClick("anna", "ben")
-	b = w.visit(w.shop + "/?via=anna")
+	f.useFirstClickModel("anna", "ben")
+	b = f.visit(f.shop + "/?via=anna")
 	first := b.waitCookie()
-	w.waitStored(2)
+	f.waitStored(2)
 	for range 2 { // a reload sends no further click
-		b.visit(w.shop + "/?via=ben")
-		w.waitStored(3)
+		b.visit(f.shop + "/?via=ben")
+		f.waitStored(3)
 		js[string](b, `window.__tributary.whenClickId()`)
 		b.settle()
 		if b.id() != first || b.cookie() != first || b.clicks() != 2 {
-			t.Errorf("id %q, cookie %q, want %q; %d clicks", b.id(), b.cookie(), first, b.clicks())
+			t.Errorf("after a later click: id %q, cookie %q and %d clicks; want %q, %q and 2", b.id(), b.cookie(), b.clicks(), first, first)
 		}
 	}
-	b.visit(w.shop + "/?aff_click_id=" + affiliate.NewID[affiliate.Click](time.Now()).String())
+	b.visit(f.shop + "/?aff_click_id=" + affiliate.NewID[affiliate.Click](time.Now()).String())
 	b.settle()
 	if b.id() != first || b.cookie() != first {
-		t.Errorf("after a hand-over: id %q, cookie %q, want %q", b.id(), b.cookie(), first)
+		t.Errorf("after an address with another id: id %q, cookie %q, want %q", b.id(), b.cookie(), first)
 	}
 }
 
 // A router removes the code from the address before the script is loaded.
 func TestScript_FindsCodeRemovedByRouter(t *testing.T) {
-	w := newWorld(t)
-	w.page("/p", page{head: `<script>history.replaceState(null, "", "/home")</script>`})
-	b := w.visit(w.shop + "/p?via=anna&sub_id=s-1")
+	f := newFixture(t)
+	f.page("/p", page{head: `<script>history.replaceState(null, "", "/home")</script>`})
+	b := f.visit(f.shop + "/p?via=anna&sub_id=s-1")
 	b.waitCookie()
 	b.settle()
-	if got := w.waitStored(1)[0]; got.LandingUrl != w.shop+"/p" || got.SubId != "s-1" || b.clicks() != 1 {
-		t.Errorf("%v, %d clicks", got, b.clicks())
+	if got := f.waitStored(1)[0]; got.LandingUrl != f.shop+"/p" || got.SubId != "s-1" || b.clicks() != 1 {
+		t.Errorf("stored %v after %d clicks, want the address %s/p and sub_id s-1 after one click", got, b.clicks(), f.shop)
 	}
 }
 
@@ -72,127 +73,128 @@ func TestDocumentedStub_QueuesCalls(t *testing.T) {
 	if stub == nil {
 		t.Fatal("docs/merchant/script.md has no stub")
 	}
-	w := newWorld(t)
-	w.page("/", page{attrs: `data-consent="required"`, head: string(stub) + `<script>
+	f := newFixture(t)
+	f.page("/", page{attrs: `data-consent="required"`, head: string(stub) + `<script>
 		const early = window.__tributary;
 		window.results = [early.getClickId()];
 		early.consent("granted");
 		early.ready(id => results.push(id));
 		early.whenClickId().then(id => results.push(id))</script>`})
-	b := w.visit(w.shop + "/?via=anna")
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
 	b.wait(`results.length === 3`)
-	if got := js[bool](b, `results[0] === null && results[1] === "`+id+`" && results[2] === "`+id+`" && early.getClickId() === "`+id+`"`); !got || w.waitClicks(1)[0].body["consent"] != "granted" {
-		t.Errorf("results %v, sent %s", js[[]any](b, `results`), w.clicks()[0].text)
+	if got := js[bool](b, `results[0] === null && results[1] === "`+id+`" && results[2] === "`+id+`" && early.getClickId() === "`+id+`"`); !got || f.waitClicks(1)[0].body["consent"] != "granted" {
+		t.Errorf("results %v and sent click %s; want [null, %s, %s] and granted consent", js[[]any](b, `results`), f.clicks()[0].text, id, id)
 	}
 }
 
-// Payment Links may use a domain of the merchant.
+// Stripe's Payment Links may use a domain of the merchant.
 func TestDecoration_PaymentLinksOnMerchantDomain(t *testing.T) {
-	w := newWorld(t)
-	w.page("/", page{
+	f := newFixture(t)
+	f.page("/", page{
 		attrs: `data-checkout="pay.shop.example, *.checkouts.example"`,
 		body:  `<a href="https://pay.shop.example/x">1</a><a href="https://a.checkouts.example/x">2</a><a href="https://checkouts.example/x">3</a>`,
 	})
-	b := w.visit(w.shop + "/?via=anna")
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
 	b.wait(`document.querySelectorAll("a")[1].search`)
 	for n, want := range []string{"?client_reference_id=" + id, "?client_reference_id=" + id, ""} {
 		if got := js[string](b, `document.querySelectorAll("a")[`+string(rune('0'+n))+`].search`); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
+			t.Errorf("the query of link %d is %q, want %q", n+1, got, want)
 		}
 	}
 }
 
 // The script stores a click when Google's consent mode grants consent later.
 func TestConsentMode_LaterGrantStoresClick(t *testing.T) {
-	w := newWorld(t)
-	w.page("/", page{head: consentMode + `<script>gtag("consent", "default", {ad_storage: "denied"})</script>`})
-	b := w.visit(w.shop + "/?via=anna")
+	f := newFixture(t)
+	f.page("/", page{head: consentMode + `<script>gtag("consent", "default", {ad_storage: "denied"})</script>`})
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitID()
 	if got := b.storage(); got != emptyStorage {
-		t.Fatalf("kept %s", got)
+		t.Fatalf("stored before consent was granted: %s, want nothing", got)
 	}
 	b.do(`gtag("consent", "update", {ad_storage: "granted"}); document.body.dispatchEvent(new PointerEvent("pointerdown", {bubbles: true}))`)
 	if b.cookie() != id || b.clicks() != 1 {
-		t.Errorf("cookie %q, want %q; %d clicks", b.cookie(), id, b.clicks())
+		t.Errorf("after consent was granted: cookie %q and %d clicks, want %q and 1", b.cookie(), b.clicks(), id)
 	}
 }
 
-// Anyone can write an address with a click id. In a programme with the first_click model,
-// a click that this browser registers therefore replaces a handed-over click.
-func TestFirstClickModel_RegisteredClickReplacesHandedOver(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop + "/?via=anna")
+// Anyone can write an address with a click id. Even in a programme with the model
+// first_click, a click that this browser registers therefore replaces an id that came
+// from the address.
+func TestFirstClickModel_RegisteredClickReplacesIDFromAddress(t *testing.T) {
+	f := newFixture(t)
+	b := f.visit(f.shop + "/?via=anna")
 	b.waitCookie()
-	w.firstClick("anna", "ben")
-	handed := affiliate.NewID[affiliate.Click](time.Now()).String()
-	b = w.visit(w.shop + "/?aff_click_id=" + handed)
-	if got := b.waitCookie(); got != handed {
-		t.Fatalf("adopted %q, want %q", got, handed)
+	f.useFirstClickModel("anna", "ben")
+	fromAddress := affiliate.NewID[affiliate.Click](time.Now()).String()
+	b = f.visit(f.shop + "/?aff_click_id=" + fromAddress)
+	if got := b.waitCookie(); got != fromAddress {
+		t.Fatalf("the script has the id %q, want %q from the address", got, fromAddress)
 	}
-	b.visit(w.shop + "/?via=anna")
+	b.visit(f.shop + "/?via=anna")
 	first := js[string](b, `window.__tributary.whenClickId()`)
-	if stored := w.waitStored(2)[1]; idOf(stored) != first || first == handed || b.cookie() != first {
-		t.Fatalf("id %q, cookie %q, handed over %q, stored %s", first, b.cookie(), handed, idOf(stored))
+	if stored := f.waitStored(2)[1]; idOf(stored) != first || first == fromAddress || b.cookie() != first {
+		t.Fatalf("id %q, cookie %q, stored click %s; want the same id everywhere, and not %q from the address", first, b.cookie(), idOf(stored), fromAddress)
 	}
-	b.visit(w.shop + "/?via=ben")
-	w.waitStored(3)
+	b.visit(f.shop + "/?via=ben")
+	f.waitStored(3)
 	if got := js[string](b, `window.__tributary.whenClickId()`); got != first {
-		t.Errorf("a later click replaced the first: %q, want %q", got, first)
+		t.Errorf("after a later click: id %q, want %q", got, first)
 	}
 }
 
 // A collector that cannot look up the programme returns no attribution model. The script
 // then keeps the existing click.
 func TestUnknownModel_DoesNotReplaceClick(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop + "/?via=anna")
+	f := newFixture(t)
+	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
-	w.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool {
+	f.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool {
 		out.Header().Set("Access-Control-Allow-Origin", "*")
 		out.Header().Set("Content-Type", "application/json")
 		_, _ = out.Write([]byte(`{"click_id":"` + affiliate.NewID[affiliate.Click](time.Now()).String() + `","cookie_max_age":2592000,"attribution_model":null}`))
 		return true
 	})
-	b.visit(w.shop + "/?via=ben")
+	b.visit(f.shop + "/?via=ben")
 	if got := js[string](b, `window.__tributary.whenClickId()`); got != id || b.cookie() != id || b.clicks() != 2 {
-		t.Errorf("id %q, cookie %q, want %q; %d clicks", got, b.cookie(), id, b.clicks())
+		t.Errorf("after a click without a model: id %q, cookie %q and %d clicks; want %q, %q and 2", got, b.cookie(), b.clicks(), id, id)
 	}
 	// The existing click does not become a first click. The next click replaces it.
-	w.setFault(nil)
-	b.visit(w.shop + "/?via=anna")
+	f.setFault(nil)
+	b.visit(f.shop + "/?via=anna")
 	if got := js[string](b, `window.__tributary.whenClickId()`); got == id || got != b.cookie() {
-		t.Errorf("id %q, cookie %q", got, b.cookie())
+		t.Errorf("after the next click: id %q, cookie %q; want the same new id instead of %q", got, b.cookie(), id)
 	}
-	// Without an existing click, the new one is stored.
-	w.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool {
+	// If there is no existing click, the new click is stored.
+	f.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool {
 		out.Header().Set("Access-Control-Allow-Origin", "*")
 		_, _ = out.Write([]byte(`{"click_id":"` + id + `","cookie_max_age":2592000,"attribution_model":null}`))
 		return true
 	})
-	b = w.visit(w.shop + "/?via=ben")
+	b = f.visit(f.shop + "/?via=ben")
 	if got := b.waitCookie(); got != id {
-		t.Errorf("kept %q, want %q", got, id)
+		t.Errorf("without an existing click: id %q, want %q", got, id)
 	}
 }
 
-// A prerendered page sends no click until the visitor opens it.
+// A page that the browser prerenders sends no click until the visitor opens the page.
 func TestPrerenderedPage_WaitsUntilVisible(t *testing.T) {
-	w := newWorld(t)
-	w.page("/", page{head: `<script>
+	f := newFixture(t)
+	f.page("/", page{head: `<script>
 		window.results = [];
 		window.__tributary = {q: [["ready", id => results.push(id)]]}</script>`})
-	b := w.visit(w.shop+"/?via=anna", `window.hidden = true; Object.defineProperty(document, "prerendering", {get: () => window.hidden})`)
+	b := f.visit(f.shop+"/?via=anna", `window.hidden = true; Object.defineProperty(document, "prerendering", {get: () => window.hidden})`)
 	b.do(`window.__tributary.whenClickId().then(id => results.push(id))`)
 	b.settle()
 	if b.clicks() != 0 || js[int](b, `results.length`) != 0 || b.storage() != emptyStorage {
-		t.Fatalf("before the page is visible: %d clicks, results %v, kept %s", b.clicks(), js[[]any](b, `results`), b.storage())
+		t.Fatalf("before the visitor opens the page: %d clicks, results %v, stored %s; want none", b.clicks(), js[[]any](b, `results`), b.storage())
 	}
 	b.do(`hidden = false; document.dispatchEvent(new Event("prerenderingchange", {bubbles: true}))`)
 	id := b.waitCookie()
 	b.wait(`results.length === 2`)
-	if got := js[bool](b, `results[0] === "`+id+`" && results[1] === "`+id+`"`); !got || idOf(w.waitStored(1)[0]) != id {
-		t.Errorf("results %v, want %s", js[[]any](b, `results`), id)
+	if got := js[bool](b, `results[0] === "`+id+`" && results[1] === "`+id+`"`); !got || idOf(f.waitStored(1)[0]) != id {
+		t.Errorf("results %v, want twice the id %s of the stored click", js[[]any](b, `results`), id)
 	}
 }

@@ -11,78 +11,79 @@ const noStorage = `for (const name of ["localStorage", "sessionStorage"])
 	Object.defineProperty(window, name, {get() { throw new DOMException("blocked", "SecurityError") }})`
 
 func TestBlockedStorage_KeepsIDInMemory(t *testing.T) {
-	w := newWorld(t)
-	w.page("/", page{body: `<a href="https://buy.stripe.com/x">buy</a>`})
-	b := w.visitor(noStorage).tab()
+	f := newFixture(t)
+	f.page("/", page{body: `<a href="https://buy.stripe.com/x">buy</a>`})
+	b := f.visitor(noStorage).tab()
 	_, err := chromedp.Call(b.ctx, emulation.SetDocumentCookieDisabled, emulation.SetDocumentCookieDisabledParams{Disabled: true})
 	check(t, err)
-	b.visit(w.shop + "/?via=anna")
+	b.visit(f.shop + "/?via=anna")
 	id := b.waitID()
 	b.wait(`document.querySelector("a").href === "https://buy.stripe.com/x?client_reference_id=` + id + `"`)
-	if stored := w.waitStored(1); idOf(stored[0]) != id {
-		t.Errorf("stored %s, want %s", idOf(stored[0]), id)
+	if stored := f.waitStored(1); idOf(stored[0]) != id {
+		t.Errorf("stored click %s, want %s", idOf(stored[0]), id)
 	}
 	if cookies := b.cookies(); len(cookies) != 0 {
-		t.Errorf("%v", cookies)
+		t.Errorf("cookies %v, want none", cookies)
 	}
 }
 
 func TestBlockedLocalStorage_CookieIsEnough(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop+"/?via=anna", noStorage)
+	f := newFixture(t)
+	b := f.visit(f.shop+"/?via=anna", noStorage)
 	id := b.waitCookie()
-	b.visit(w.shop + "/")
+	b.visit(f.shop + "/")
 	b.settle()
 	if b.id() != id {
 		t.Errorf("the next page has the id %q, want %q", b.id(), id)
 	}
 }
 
-// In a sandboxed frame, the browser throws on access to cookies and on access to storage.
+// In a sandboxed frame, the browser throws an error when a script uses cookies or
+// storage.
 func TestSandboxedFrame_RegistersClick(t *testing.T) {
-	w := newWorld(t)
-	w.page("/frame", page{body: `<script>addEventListener("load", () => window.__tributary.whenClickId().then(id => parent.postMessage(id, "*")))</script>`})
-	w.page("/", page{
+	f := newFixture(t)
+	f.page("/frame", page{body: `<script>addEventListener("load", () => window.__tributary.whenClickId().then(id => parent.postMessage(id, "*")))</script>`})
+	f.page("/", page{
 		script: "none", head: `<script>addEventListener("message", e => window.received = e.data)</script>`,
 		body: `<iframe sandbox="allow-scripts" src="/frame?via=anna"></iframe>`,
 	})
-	b := w.visit(w.shop + "/")
+	b := f.visit(f.shop + "/")
 	b.wait(`window.received`)
-	if stored := w.waitStored(1); idOf(stored[0]) != js[string](b, `window.received`) {
-		t.Errorf("stored %s, the frame has %s", idOf(stored[0]), js[string](b, `window.received`))
+	if stored := f.waitStored(1); idOf(stored[0]) != js[string](b, `window.received`) {
+		t.Errorf("stored click %s, want %s as in the frame", idOf(stored[0]), js[string](b, `window.received`))
 	}
 }
 
 const watchPolicy = `window.violations = []; addEventListener("securitypolicyviolation", e => violations.push(e.violatedDirective + " " + e.blockedURI))`
 
 func TestStrictContentSecurityPolicy_IsNotViolated(t *testing.T) {
-	w := newWorld(t)
-	w.page("/", page{
-		csp:   "default-src 'none'; script-src " + w.cdn + "; connect-src " + w.cdn + "; img-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'",
+	f := newFixture(t)
+	f.page("/", page{
+		csp:   "default-src 'none'; script-src " + f.cdn + "; connect-src " + f.cdn + "; img-src 'self'; require-trusted-types-for 'script'; trusted-types 'none'",
 		attrs: `data-domains="www.checkout.example"`,
 		body:  `<a href="https://buy.stripe.com/x">buy</a><form data-aff></form><stripe-buy-button></stripe-buy-button>`,
 	})
-	b := w.visit(w.shop+"/?via=anna", watchPolicy)
+	b := f.visit(f.shop+"/?via=anna", watchPolicy)
 	id := b.waitCookie()
 	b.wait(`document.querySelector("a").href === "https://buy.stripe.com/x?client_reference_id=` + id + `"`)
 	b.do(`document.querySelector("a").dispatchEvent(new PointerEvent("pointerdown", {bubbles: true})); history.pushState(null, "", "/p")`)
-	// Violations are reported in order. This request is the test's own violation, so no
-	// earlier one may be in the list.
+	// The browser reports violations in order. This request of the test violates the
+	// policy, so its violation must be the first in the list.
 	b.do(`fetch("/probe").catch(() => {})`)
 	b.wait(`violations.length`)
-	if got := js[[]string](b, `violations`); len(got) != 1 || got[0] != "connect-src "+w.shop+"/probe" {
-		t.Errorf("violations %q", got)
+	if got := js[[]string](b, `violations`); len(got) != 1 || got[0] != "connect-src "+f.shop+"/probe" {
+		t.Errorf("violations %q, want only the one of the test's own request", got)
 	}
-	w.waitStored(1)
+	f.waitStored(1)
 }
 
-// Some pages change built-in objects. The script must still work or do nothing. The test
-// fails if it throws into the page.
+// Some pages change built-in objects of the browser. On such pages the script must work
+// or do nothing. It must not throw errors.
 func TestHostilePage_ScriptDoesNotThrow(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	for name, c := range map[string]struct {
-		hostility string
-		tracks    bool // whether a click is expected
+		change string // JavaScript of the page
+		works  bool   // whether the script can still register a click
 	}{
 		"Array.prototype is extended": {`Array.prototype.extra = function () { throw new Error("extra") }; Array.prototype.first = 1; Object.prototype.inherited = "x"`, true},
 		"another library's old Array.from": {
@@ -104,24 +105,24 @@ func TestHostilePage_ScriptDoesNotThrow(t *testing.T) {
 		"the global is in use":        {`window.__tributary = 42`, false},
 		"the global is frozen":        {`Object.defineProperty(window, "__tributary", {value: Object.freeze({}), writable: false})`, false},
 	} {
-		w.page("/", page{body: `<a href="https://buy.stripe.com/x">buy</a>`, head: `<script>` + c.hostility + `</script>`})
-		b := w.visit(w.shop + "/?via=anna")
-		if c.tracks {
+		f.page("/", page{body: `<a href="https://buy.stripe.com/x">buy</a>`, head: `<script>` + c.change + `</script>`})
+		b := f.visit(f.shop + "/?via=anna")
+		if c.works {
 			b.waitID()
 		}
 		b.do(`try { history.pushState(null, "", "/p?via=ben") } catch { /* frozen by the page */ } document.querySelector("a").dispatchEvent(new PointerEvent("pointerdown", {bubbles: true}))`)
 		b.wait(`document.readyState === "complete"`)
 		js[bool](b, `new Promise(done => setTimeout(() => setTimeout(() => done(true))))`)
 		if got := b.exceptions(); len(got) != 0 {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf("%s: the page has the uncaught errors %q, want none", name, got)
 		}
 	}
 }
 
 func TestMethods_NeverThrow(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	for _, query := range []string{"", "?via=anna"} {
-		b := w.visit(w.shop + "/" + query)
+		b := f.visit(f.shop + "/" + query)
 		b.settle()
 		got := js[[]string](b, `(async () => {
 			const faults = [], t = window.__tributary;
@@ -134,26 +135,26 @@ func TestMethods_NeverThrow(t *testing.T) {
 			return faults;
 		})()`)
 		if len(got) != 0 {
-			t.Errorf("%q", got)
+			t.Errorf("methods threw the errors %q, want none", got)
 		}
 		b.settle()
 	}
 }
 
 func TestReadyAndWhenClickId_WorkBeforeAndAfterClick(t *testing.T) {
-	w := newWorld(t)
-	b := w.visit(w.shop + "/?via=anna")
-	// The first call may come before the response to the click, the second comes after
-	// it.
+	f := newFixture(t)
+	b := f.visit(f.shop + "/?via=anna")
+	// The first call may run before the response to the click arrives. The second call
+	// runs after the response.
 	for range 2 {
 		id := js[string](b, `window.__tributary.whenClickId()`)
 		if id == "" || id != b.id() {
-			t.Errorf("whenClickId %q, getClickId %q", id, b.id())
+			t.Errorf("whenClickId returns %q and getClickId %q, want the same id", id, b.id())
 		}
 		js[bool](b, `new Promise(done => window.__tributary.ready(() => done(true)))`)
 	}
 	// A callback that throws does not stop the other callbacks.
-	b = w.visit(w.shop + "/?via=anna")
+	b = f.visit(f.shop + "/?via=anna")
 	js[bool](b, `new Promise(done => {
 		window.__tributary.ready(() => { throw new Error("the page's own") });
 		window.__tributary.ready(() => done(true));

@@ -4,10 +4,11 @@
 // The script detects a visitor who came through a partner's link, registers the click,
 // stores the click id in a cookie, and adds the id to elements that lead to the purchase.
 //
-// It guarantees that it never throws an error into a page and that it stores nothing
-// without consent. For a visitor without a referral code it sends no request and sets no
-// cookie. It does not guarantee that a click is registered, because the visitor may leave
-// the page or the network may fail. It stops after two attempts.
+// The script guarantees that it never throws an error into a page and that it stores
+// nothing while consent is denied. For a visitor without a referral code it sends no
+// request and sets no cookie. The script does not guarantee that a click is registered,
+// because the visitor may leave the page or the network may fail. It sends a click at
+// most twice.
 package snippet
 
 import _ "embed"

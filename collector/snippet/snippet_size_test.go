@@ -8,19 +8,19 @@ import (
 	"github.com/tributary-hq/tributary/collector/snippet"
 )
 
-// maxScriptSize is small because every page of a shop loads the script (DECISIONS.md
-// 15.1).
+// maxScriptSize is the maximum size with gzip. It is small because every page of a shop
+// loads the script (DECISIONS.md section 15.1).
 const maxScriptSize = 3 << 10
 
 func TestScript_FitsSizeLimit(t *testing.T) {
-	var packed bytes.Buffer
-	w, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	var compressed bytes.Buffer
+	w, err := gzip.NewWriterLevel(&compressed, gzip.BestCompression)
 	check(t, err)
 	_, err = w.Write(snippet.Script)
 	check(t, err)
 	check(t, w.Close())
-	if packed.Len() > maxScriptSize {
-		t.Errorf("%d bytes, %d with gzip: %d too many", len(snippet.Script), packed.Len(), packed.Len()-maxScriptSize)
+	if compressed.Len() > maxScriptSize {
+		t.Errorf("the script has %d bytes with gzip, want at most %d", compressed.Len(), maxScriptSize)
 	}
-	t.Logf("%d bytes, %d with gzip, %d below the limit", len(snippet.Script), packed.Len(), maxScriptSize-packed.Len())
+	t.Logf("the script has %d bytes, and %d of at most %d bytes with gzip", len(snippet.Script), compressed.Len(), maxScriptSize)
 }

@@ -17,54 +17,55 @@ import (
 	"github.com/tributary-hq/tributary/tools/browser"
 )
 
-// started is the browser that all tests share. The first test that needs it starts it.
-var started struct {
+// sharedBrowser is the browser of all tests. The first test that needs the browser starts
+// it.
+var sharedBrowser struct {
 	once sync.Once
 	ctx  context.Context
 	stop func()
 	err  error
 }
 
-func start() {
-	started.ctx, started.stop, started.err = browser.Start(context.Background()) //nolint:fatcontext // set once for all tests
+func startBrowser() {
+	sharedBrowser.ctx, sharedBrowser.stop, sharedBrowser.err = browser.Start(context.Background()) //nolint:fatcontext // set once for all tests
 }
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if started.stop != nil {
-		started.stop()
+	if sharedBrowser.stop != nil {
+		sharedBrowser.stop()
 	}
 	os.Exit(code)
 }
 
-// visitor is a browser profile with its own cookies and storage. A test fails if a page
-// in one of its tabs throws an error.
+// visitor is a browser profile with its own cookies and storage. The test fails if a page
+// in a tab of the visitor throws an error.
 type visitor struct {
-	w           *world
+	f           *fixture
 	ctx         context.Context // context of the first tab
 	close       func()
 	tabs        int
 	initScripts []string // JavaScript that runs before any script of a page
 }
 
-// visitor opens a new browser profile and closes the previous one, because every tab
+// visitor opens a new browser profile. It closes the previous profile, because every tab
 // needs processes of the browser.
-func (w *world) visitor(initial ...string) *visitor {
-	w.t.Helper()
-	started.once.Do(start)
-	if started.err != nil {
-		w.t.Fatal(started.err)
+func (f *fixture) visitor(initial ...string) *visitor {
+	f.t.Helper()
+	sharedBrowser.once.Do(startBrowser)
+	if sharedBrowser.err != nil {
+		f.t.Fatalf("starting the browser: %v", sharedBrowser.err)
 	}
-	if w.last != nil {
-		w.last.close()
+	if f.lastVisitor != nil {
+		f.lastVisitor.close()
 	}
-	ctx, closeProfile := chromedp.NewContext(started.ctx, chromedp.WithNewBrowserContext())
-	w.t.Cleanup(closeProfile)
-	w.last = &visitor{w: w, ctx: ctx, close: closeProfile, initScripts: append(initial, extendTimeout)}
-	if w.realTimeout {
-		w.last.initScripts = initial
+	ctx, closeProfile := chromedp.NewContext(sharedBrowser.ctx, chromedp.WithNewBrowserContext())
+	f.t.Cleanup(closeProfile)
+	f.lastVisitor = &visitor{f: f, ctx: ctx, close: closeProfile, initScripts: append(initial, extendTimeout)}
+	if f.keepRealTimeout {
+		f.lastVisitor.initScripts = initial
 	}
-	return w.last
+	return f.lastVisitor
 }
 
 // extendTimeout extends the script's response timeout from 3 s to 60 s, because the
@@ -73,18 +74,19 @@ const extendTimeout = `{ const wait = setTimeout; window.setTimeout = (run, ms, 
 
 // tab is one tab of a visitor. Its methods must not be called concurrently.
 type tab struct {
-	w   *world
+	f   *fixture
 	ctx context.Context
 
 	mu     sync.Mutex
-	sent   []string // method and URL of every request, in the order of their start
+	sent   []string // method and URL of every request, in the order in which they began
 	thrown []string
 }
 
+// tab opens a tab. The first tab of a visitor is the one that the profile begins with.
 func (v *visitor) tab() *tab {
-	t := v.w.t
+	t := v.f.t
 	t.Helper()
-	b := &tab{w: v.w, ctx: v.ctx}
+	b := &tab{f: v.f, ctx: v.ctx}
 	if v.tabs++; v.tabs > 1 {
 		var closeTab func()
 		b.ctx, closeTab = chromedp.NewContext(v.ctx)
@@ -92,7 +94,7 @@ func (v *visitor) tab() *tab {
 	}
 	t.Cleanup(func() {
 		for _, text := range b.exceptions() {
-			t.Errorf("a page threw: %s", text)
+			t.Errorf("a page threw an error: %s", text)
 		}
 	})
 	check(t, chromedp.Listen(b.ctx, b.watch))
@@ -109,9 +111,9 @@ func (v *visitor) tab() *tab {
 }
 
 // visit opens a page in a tab of a new visitor.
-func (w *world) visit(url string, initial ...string) *tab {
-	w.t.Helper()
-	b := w.visitor(initial...).tab()
+func (f *fixture) visit(url string, initial ...string) *tab {
+	f.t.Helper()
+	b := f.visitor(initial...).tab()
 	b.visit(url)
 	return b
 }
@@ -131,18 +133,18 @@ func (b *tab) watch(ev any) {
 	}
 }
 
-// visit returns after the load event, so the script has run.
+// visit opens a page in the tab. It returns after the load event, so the script has run.
 func (b *tab) visit(url string) {
-	b.w.t.Helper()
+	b.f.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, waitTimeout)
 	defer cancel()
 	if err := chromedp.Do(ctx, chromedp.Navigate(url)); err != nil {
-		b.w.t.Fatalf("%s: %v", url, err)
+		b.f.t.Fatalf("opening %s: %v", url, err)
 	}
 }
 
-// requests returns the requests that pages of this tab have started. It omits the test's
-// own probes and the browser's requests for the favicon.
+// requests returns the requests that pages of this tab have started. It omits requests of
+// the test itself (to /probe) and the browser's requests for the favicon.
 func (b *tab) requests() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -155,9 +157,9 @@ func (b *tab) requests() []string {
 	return requests
 }
 
-// clicks returns the number of clicks that pages of this tab have started to send. In
-// contrast to world.clicks, it also counts requests that have not reached the server.
-// It therefore needs no wait after settle.
+// clicks returns the number of clicks that pages of this tab have started to send. Unlike
+// fixture.clicks, it also counts requests that have not reached the server yet. After
+// settle, a test therefore need not wait for them.
 func (b *tab) clicks() int {
 	n := 0
 	for _, line := range b.requests() {
@@ -168,7 +170,8 @@ func (b *tab) clicks() int {
 	return n
 }
 
-// exceptions returns the uncaught exceptions of pages of this tab since its last call.
+// exceptions returns the uncaught exceptions of pages of this tab since the last call of
+// exceptions.
 func (b *tab) exceptions() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -177,28 +180,30 @@ func (b *tab) exceptions() []string {
 	return thrown
 }
 
-// js evaluates an expression. If the result is a promise, it waits for it.
+// js evaluates a JavaScript expression. If the value is a promise, js waits for the
+// result of the promise.
 func js[T any](b *tab, expression string) T {
-	b.w.t.Helper()
+	b.f.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, waitTimeout)
 	defer cancel()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
-		b.w.t.Fatalf("%s: %v", expression, err)
+		b.f.t.Fatalf("evaluating %s: %v", expression, err)
 	}
 	return value
 }
 
-// do runs statements.
+// do runs JavaScript statements.
 func (b *tab) do(statements string) {
-	b.w.t.Helper()
+	b.f.t.Helper()
 	js[bool](b, "(() => {"+statements+"; return true})()")
 }
 
-// wait waits until an expression is true, across navigations.
+// wait waits until a JavaScript expression is true. The tab may navigate to other pages
+// during the wait.
 func (b *tab) wait(expression string) {
-	b.w.t.Helper()
-	until(b.w.t, expression, func() bool {
+	b.f.t.Helper()
+	waitFor(b.f.t, expression, func() bool {
 		ctx, cancel := context.WithTimeout(b.ctx, waitTimeout)
 		defer cancel()
 		value, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("!!("+expression+")"))
@@ -207,53 +212,54 @@ func (b *tab) wait(expression string) {
 }
 
 // settle waits until the page has loaded and its timers have run. Then it sends a request
-// of its own and waits for the response. Every request that the script sends when the
-// page loads has started by then.
+// of its own and waits for the response. When settle returns, every request that the
+// script sends when the page loads has started.
 func (b *tab) settle() {
-	b.w.t.Helper()
+	b.f.t.Helper()
 	js[bool](b, `new Promise(done => {
 		const later = () => setTimeout(() => setTimeout(() => fetch("/probe", {cache: "no-store"}).then(() => done(true))));
 		document.readyState === "complete" ? later() : addEventListener("load", later);
 	})`)
 }
 
-// id returns the click id that the page gets from the script, or "".
+// id returns the click id that the script's method getClickId returns, or "".
 func (b *tab) id() string {
-	b.w.t.Helper()
+	b.f.t.Helper()
 	return js[string](b, `window.__tributary.getClickId() || ""`)
 }
 
 // waitID waits until the script has a click id and returns it.
 func (b *tab) waitID() string {
-	b.w.t.Helper()
+	b.f.t.Helper()
 	b.wait(`window.__tributary && window.__tributary.getClickId && window.__tributary.getClickId()`)
 	return b.id()
 }
 
-// waitCookie waits until the script's cookie is set and returns the click id.
+// waitCookie waits until the script's cookie is set. It returns the click id that the
+// script's method getClickId returns.
 func (b *tab) waitCookie() string {
-	b.w.t.Helper()
+	b.f.t.Helper()
 	b.wait(`document.cookie.includes("` + cookieName + `=")`)
 	return b.id()
 }
 
-// cookie returns the value of the script's cookie, read by the page, or "".
+// cookie returns the value of the script's cookie as the page reads it, or "".
 func (b *tab) cookie() string {
-	b.w.t.Helper()
+	b.f.t.Helper()
 	return js[string](b, `(document.cookie.split("; ").find(c => c.startsWith("`+cookieName+`=")) || "").slice(`+strconv.Itoa(len(cookieName)+1)+`)`)
 }
 
 // cookies returns all cookies that the browser has for the page of the tab.
 func (b *tab) cookies() []*network.Cookie {
-	b.w.t.Helper()
+	b.f.t.Helper()
 	got, err := chromedp.Call(b.ctx, network.GetCookies, network.GetCookiesParams{})
-	check(b.w.t, err)
+	check(b.f.t, err)
 	return got.Cookies
 }
 
 // storage returns the page's cookies, local storage and session storage as one text.
 func (b *tab) storage() string {
-	b.w.t.Helper()
+	b.f.t.Helper()
 	return js[string](b, `[document.cookie, JSON.stringify(localStorage), JSON.stringify(sessionStorage)].join(" ")`)
 }
 
@@ -261,12 +267,12 @@ const emptyStorage = " {} {}"
 
 // deleteCookies deletes all cookies of the page, as a visitor can do in the browser.
 func (b *tab) deleteCookies() {
-	b.w.t.Helper()
+	b.f.t.Helper()
 	for _, cookie := range b.cookies() {
 		_, err := chromedp.Call(b.ctx, network.DeleteCookies, network.DeleteCookiesParams{Name: cookie.Name, Domain: cookie.Domain, Path: cookie.Path})
-		check(b.w.t, err)
+		check(b.f.t, err)
 	}
 	if left := b.cookies(); len(left) != 0 {
-		b.w.t.Fatalf("cookies left: %v", left)
+		b.f.t.Fatalf("cookies after the deletion: %v, want none", left)
 	}
 }

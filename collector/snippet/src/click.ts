@@ -4,18 +4,26 @@
 import { consent } from "./consent";
 import { group, settings, split } from "./env";
 
-/** Click id parameters of ad platforms. The request contains their names, never their values. */
+/**
+ * Parameters in which ad platforms pass their click ids. The request contains the names
+ * of these parameters, but not their values.
+ */
 const adIDs = split("gclid gbraid wbraid dclid msclkid fbclid ttclid twclid li_fat_id epik rdt_cid ScCid yclid");
 
 const codeNames = split(settings.param || "via,ref,aff,fpr,fp_ref").concat(split(settings.params));
 
-/** Returns the possible referral codes of an address in lower case, without duplicates. */
+/**
+ * Returns the possible referral codes in a query, in lower case and without duplicates.
+ */
 export const codesOf = (query: URLSearchParams): string[] =>
   codeNames
     .map((name) => (query.get(name) || "").trim().toLowerCase())
     .filter((code, at, all) => code && !code[100] && all.indexOf(code) === at);
 
-/** Returns a parameter's value, cut to the characters and the length that the collector accepts. */
+/**
+ * Returns the first part of a parameter's value that the collector accepts: at most 255
+ * characters without control characters.
+ */
 const text = (query: URLSearchParams, name: string): string | undefined => group(/([^\0-\x1f]{1,255})/u, query.get(name) || "");
 
 /** The body of the request that registers a click. */
@@ -27,7 +35,8 @@ export const bodyOf = (code: string, url: URL): string => {
   return JSON.stringify({
     public_key: settings.merchant,
     referral_code: code,
-    // A UUIDv7: 12 hex digits of time, the version, 3 random digits, the variant, 15 random digits.
+    // A UUIDv7: 12 hex digits of the time, the version, 3 random digits, the variant and
+    // 15 random digits.
     click_id: crypto
       .getRandomValues(new Uint8Array(9))
       .reduce((digits, random) => digits + (random + 256).toString(16).slice(1), "0" + Date.now().toString(16))

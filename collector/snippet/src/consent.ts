@@ -5,6 +5,7 @@ import { settings } from "./env";
 
 type Word = "granted" | "denied";
 
+/** An entry of Google's dataLayer. */
 type Entry = { 0?: unknown; 1?: unknown; 2?: { ad_storage?: Word } };
 type Page = Window & { dataLayer?: ArrayLike<Entry | null> | null };
 
@@ -12,13 +13,14 @@ type Page = Window & { dataLayer?: ArrayLike<Entry | null> | null };
 export let choice: Word | undefined;
 
 /**
- * Returns the consent that a click is sent with. An argument sets the visitor's own
- * choice, which overrides every other source. The script stores nothing while consent is
- * denied.
+ * Returns the consent value that is sent with a click. The visitor's own choice overrides
+ * every other source. If stated is given, it becomes the visitor's own choice. The script
+ * stores nothing while consent is denied.
  *
- * In Google's consent mode, an update of ad_storage overrides the defaults. There may be
- * several defaults for different regions, and the page does not know the visitor's region.
- * Therefore one default that denies is enough to deny.
+ * In Google's consent mode, an update of ad_storage overrides the defaults. There may
+ * be several defaults for different regions, but the page does not know the visitor's
+ * region. If any default denies consent, the script therefore assumes that consent is
+ * denied.
  */
 export const consent = (stated?: Word): Word | "unknown" => {
   let byDefault: Word | undefined;

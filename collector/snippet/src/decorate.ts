@@ -5,15 +5,22 @@ import { attempt, clickID, guard, settings, split } from "./env";
 import { current } from "./store";
 
 const checkouts = split(settings.checkout).concat("buy.stripe.com");
+/** Hosts of the merchant's other sites. */
 const siblings = split(settings.domains);
 
 /** Selects the elements that are decorated as soon as they are in the page. */
 const selector = "stripe-buy-button,stripe-pricing-table,form[data-aff]" + checkouts.map((host) => ',a[href*="' + host.replace("*", "") + '"]').join("");
 
-/** The ids that this script wrote into the page. Only these may be replaced or removed. */
+/**
+ * The ids that this script wrote into the page. It may replace or remove only these
+ * ids.
+ */
 const written: Record<string, unknown> = {};
 
-/** Calls write with the current id, or with "" if there is no click, but never replaces an id that this script did not write. */
+/**
+ * Calls write with the current id, or with "" if there is no click. old is the id that
+ * the element has now. If this script did not write old, write is not called.
+ */
 const rewrite = (old: string | null, write: (id: string) => void): void => {
   const id = current() || "";
   if (old ? old !== id && written[old] : id) {
@@ -22,37 +29,43 @@ const rewrite = (old: string | null, write: (id: string) => void): void => {
   }
 };
 
-/** Reports whether a list contains a host. An entry that begins with "*." matches all subdomains. */
+/**
+ * Reports whether a list contains a host. An entry that begins with "*." matches all
+ * subdomains.
+ */
 const matches = (list: string[], host: string): boolean => list.some((entry) => entry === host || (entry[0] === "*" && host.endsWith(entry.slice(1))));
 
-/** Returns the address with the id, or undefined if the address does not change. With any, the host need not be in the merchant's lists. */
-const decorateAddress = (address: string, any?: boolean): string | undefined => {
+/**
+ * Returns the address with the id, or undefined if the address does not change. Addresses
+ * of hosts that are not in the merchant's lists change only if anyHost is true.
+ */
+const decorateAddress = (address: string, anyHost?: boolean): string | undefined => {
   const url = new URL(address, location.href);
   const host = url.hostname;
   let name = clickID;
   let changed: string | undefined;
   if (matches(checkouts, host)) name = "client_reference_id";
-  else if (!host || !(any || (host !== location.hostname && matches(siblings, host)))) return;
+  else if (!host || !(anyHost || (host !== location.hostname && matches(siblings, host)))) return;
   rewrite(url.searchParams.get(name), (id) => {
-    // Replace text, because URLSearchParams would rewrite the rest of the query.
+    // Edit the query as text, because URLSearchParams would rewrite all of it.
     url.search = (url.search.replace("?", "&").replace(RegExp("&" + name + "=[^&]*"), "") + (id && "&" + name + "=" + id)).slice(1);
     changed = url.href;
   });
   return changed;
 };
 
-const decorateElement = (element: HTMLAnchorElement, any?: boolean): void => {
+const decorateElement = (element: HTMLAnchorElement, anyHost?: boolean): void => {
   const reference = "client-reference-id";
   if (element.matches("form")) {
     const field =
       element.querySelector<HTMLInputElement>("[name=" + clickID + "]") || Object.assign(document.createElement("input"), { type: "hidden", name: clickID });
     rewrite(field.value, (id) => {
       if (!field.form) element.append(field);
-      // A form does not send a disabled field.
+      // Without an id, disable the field, so that the form does not send it.
       field.disabled = !(field.value = id);
     });
   } else if (element.href) {
-    const address = decorateAddress(element.href, any);
+    const address = decorateAddress(element.href, anyHost);
     if (address) element.href = address;
   } else if (element.matches(selector))
     rewrite(element.getAttribute(reference), (id) => (id ? element.setAttribute(reference, id) : element.removeAttribute(reference)));
@@ -75,7 +88,10 @@ const observer = new MutationObserver(
   ),
 );
 
-/** Decorates the page and all elements that are added later. Without a click, removes the ids that this script wrote. */
+/**
+ * Decorates the page and all elements that are added later. If there is no click, it
+ * removes the ids that this script wrote.
+ */
 export const decorateAll = (): void => {
   decorateBelow(document);
   // A second observe of the same document has no effect.
@@ -88,6 +104,9 @@ export const decorateTarget = (event: Event): void =>
     if (element.matches && element.matches("[href]," + selector)) decorateElement(element);
   });
 
-/** Decorates an address or an element that the page passes. Returns the new address, or the argument if it is an element or an unchanged address. */
+/**
+ * Decorates an address or an element that the page passes. It returns the new address. If
+ * the argument is an element or an address that does not change, it returns the argument.
+ */
 export const decorate = (value: unknown): unknown =>
   attempt(() => (typeof value === "string" ? decorateAddress(value, true) : decorateElement(value as HTMLAnchorElement, true))) || value;

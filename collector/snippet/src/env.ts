@@ -1,12 +1,18 @@
 // The settings from the script's element, and helpers for the other files.
 
-/** The element that loaded this script. If a tag manager inserted it, currentScript is not set. */
+/**
+ * The element that loaded this script. If a tag manager inserted the element,
+ * currentScript is not set.
+ */
 const element = (document.currentScript || document.querySelector("script[data-merchant]")) as HTMLScriptElement;
 
 /** The settings: the data- attributes of the element. */
 export const settings = element.dataset;
 
-/** The address for clicks: at the origin of the script, or at the first-party proxy in data-api. */
+/**
+ * The address to which clicks are sent. It is at the origin of the script, or at the
+ * first-party proxy in data-api.
+ */
 export const endpoint = new URL((settings.api || new URL(element.src).origin).replace(/\/?$/, "/v1/clicks"), location.href).href;
 
 export const debug = (value: unknown): void => {
@@ -30,13 +36,19 @@ export const attempt = <R>(run: () => R): R | undefined => guard(run)();
 /** Splits a list at commas and spaces. */
 export const split = (list = ""): string[] => list.match(/[^\s,]+/g) || [];
 
-/** Adds a listener that runs before the page's own listeners, because it captures. */
+/**
+ * Adds a listener for events. It runs in the capture phase, before the page's own
+ * listeners.
+ */
 export const on = (names: string, run: (event: Event) => void): void => split(names).forEach((name) => addEventListener(name, guard(run), true));
 
 /** Returns the first group of a match, or undefined. */
 export const group = (form: RegExp, text: string): string | undefined => (form.exec(text) || [])[1];
 
-/** The name of the cookie, of the localStorage item, of the hand-over parameter and of the form field. */
+/**
+ * The name under which the script stores and passes on the click id: the name of the
+ * cookie, the localStorage item, the query parameter and the form field.
+ */
 export const clickID = "aff_click_id";
 
 /** Reports whether a text is a UUIDv7. All click ids are UUIDv7. */

@@ -14,23 +14,29 @@ type Page = Window & { __tributary?: Record<string, Method> & { q?: unknown[][] 
 /** Resolves after start has run. */
 let started: Promise<unknown>;
 
-/** Resolves after the page's last click was registered or refused, or has failed. */
+/** Resolves after the registration of the page's last click has succeeded or failed. */
 let registration: unknown;
 
-/** The numbers of the last click sent and of the last click saved. A response to an older click than the last saved one is ignored. */
+/**
+ * Clicks are numbered in the order in which they are sent. lastSent and saved are the
+ * numbers of the last click that was sent and of the last click that was saved. The
+ * script ignores a response if a later click has already been saved.
+ */
 let lastSent = 0;
 let saved = 0;
 
 /** The last address that was read. */
 let lastAddress = "";
-/** The codes that were sent last. */
+/** The codes of the last address from which a click was sent, separated by commas. */
 let tried = "";
 
 /** Durations in milliseconds. */
 const enum Time {
-  /** The same code is not registered again within this time. */
+  /** Within this time, the same code is not registered again. */
   halfHour = 1800000,
-  /** An id next to a code is accepted if it was created within this time. */
+  /**
+   * If an address has a code and an id, the id must have been created within this time.
+   */
   hour = 3600000,
 }
 
@@ -42,8 +48,8 @@ const read = (href: string): void => {
   const codes = codesOf(query);
   const all = codes + "";
   const handedID = query.get(clickID);
-  // If an address has a code and an id, it may have been shared or bookmarked. An old id
-  // is ignored then, and the code is registered as a new click.
+  // An address with a code and an id may have been shared or bookmarked. If its id is
+  // old, the script ignores the id and registers a new click for the code.
   if (isID(handedID) && (!all || Math.abs(Date.now() - parseInt(handedID.replace("-", ""), 16)) < Time.hour)) {
     if (handedID !== current() && field(At.rank) != Rank.first) {
       saved = ++lastSent;
@@ -59,7 +65,7 @@ const read = (href: string): void => {
       return send(bodyOf(code, url)).then(
         guard((reply) => {
           if (number < saved) return;
-          // The code is unknown. It may belong to another service, so try the next one.
+          // The code is unknown. It may belong to another service, so try the next code.
           if (reply === 404) return post();
           if (!(reply > 0)) tried = "";
           const id = (reply as Reply).click_id;
@@ -85,7 +91,8 @@ const methods: Record<string, Method> = {
   ready: (run) => void whenClickId().then(guard(run)),
   consent: (value) => {
     if (value === "denied") {
-      // A click that was denied from the start was never stored. It stays in memory.
+      // If consent was already denied when the click was registered, the click was never
+      // stored. Such a click stays in memory. Any other click is deleted.
       if (consent() !== value || cookie() === current()) clear();
     } else if (value !== "granted") return;
     consent(value);
@@ -103,10 +110,11 @@ const methods: Record<string, Method> = {
 
 const start = (): void => {
   restore();
-  // A router may have changed the address before this script ran.
+  // A router may have changed the address before this script ran, so read the original
+  // address too.
   attempt(() => read(performance.getEntriesByType("navigation")[0]!.name));
   readPage();
-  // Read the address after each change by the page.
+  // Read the address whenever the page changes it.
   for (const name of ["pushState", "replaceState"] as const) {
     const original = history[name];
     history[name] = (...state) => {
@@ -117,7 +125,8 @@ const start = (): void => {
   }
   on("popstate", readPage);
   on("pagehide,pointerdown,keydown,auxclick,click,submit", (event) => {
-    // Google's consent mode sends no event when the visitor agrees, so check here.
+    // Google's consent mode sends no event when the visitor agrees, so check the consent
+    // whenever the visitor uses the page.
     store(true);
     decorateTarget(event);
   });
@@ -125,13 +134,14 @@ const start = (): void => {
 
 guard(() => {
   const global = (window as Page).__tributary || ({} as NonNullable<Page["__tributary"]>);
-  // A second copy of the script finds the first one's methods and no queue.
+  // If another copy of the script has already run, there are methods and there is no
+  // queue.
   if (global.reset && !global.q) return;
   const queue = global.q || [];
   delete global.q;
   (window as Page).__tributary = global;
   Object.keys(methods).forEach((name) => (global[name] = guard(methods[name]!)));
-  // A prerendered page is not a click until the visitor opens it.
+  // If the browser prerenders the page, wait until the visitor opens it.
   started = new Promise((shown: (event?: unknown) => void) => {
     if ((document as { prerendering?: boolean }).prerendering) on("prerenderingchange", shown);
     else shown();

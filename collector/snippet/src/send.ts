@@ -1,8 +1,9 @@
-// Sends one request per click. Its content type is text/plain, so that the browser sends no
-// preflight request.
+// Sends one request per click. The content type of the request is text/plain, so that the
+// browser sends no preflight request.
 
 import { endpoint, debug, on } from "./env";
 
+/** The part of the collector's response that the script uses. */
 export interface Reply {
   click_id?: unknown;
   cookie_max_age?: number;
@@ -17,8 +18,8 @@ const enum Wait {
   again = 1000,
 }
 
-// fetch sends cookies only to the page's own origin, because credentials is "same-origin" by
-// default. sendBeacon would send them to any origin.
+// fetch sends cookies only to the page's own origin, because its option credentials is
+// "same-origin" by default. sendBeacon would send cookies to any origin.
 const post = (body: string, signal?: AbortSignal): Promise<Response> => fetch(endpoint, { method: "POST", body, keepalive: true, signal });
 
 const request = (body: string): Promise<Reply | number> => {
@@ -26,16 +27,21 @@ const request = (body: string): Promise<Reply | number> => {
   setTimeout(() => controller.abort(), Wait.response);
   return post(body, controller.signal).then((response) => {
     debug(response.status);
-    // Retry after 429 (too many requests) and server errors.
+    // Throw an error after 429 (too many requests) and server errors, so that send
+    // retries.
     if (response.status > 428) throw 0;
     return response.ok ? response.json() : response.status;
   });
 };
 
-/** Sends a click at most twice, with the same id. Resolves to the reply, to the status if the click was refused, or to 0 if there was no response. */
+/**
+ * Sends a click at most twice, with the same id. The promise resolves to the collector's
+ * reply, to the status if the click was refused, or to 0 if both attempts failed.
+ */
 export const send = (body: string): Promise<Reply | number> => {
   let waiting = 1;
-  // If the visitor leaves the page before the response, send the click once more with the same id.
+  // If the visitor leaves the page before the response arrives, send the click once more
+  // with the same id.
   on("pagehide", () => {
     if (waiting) post(body).catch(() => 0);
     waiting = 0;

@@ -7,11 +7,14 @@ import { attempt, clickID, group, isID, settings } from "./env";
 import type { Reply } from "./send";
 
 const enum Time {
-  /** The cookie's age in seconds if the attribution window is not known. The collector sends at most 400 days, the limit of browsers. */
+  /**
+   * The age of the cookie in seconds if the collector has not sent one. The collector
+   * sends at most 400 days, because browsers accept no longer age.
+   */
   month = 2592000,
 }
 
-/** The fields of a note, in their order. Times are Unix milliseconds. */
+/** The indexes of the fields of a note. Times are Unix milliseconds. */
 export const enum At {
   id,
   /** The time at which the cookie expires. */
@@ -23,18 +26,24 @@ export const enum At {
   code,
 }
 
-/** Must be compared only with == and <, because it is a string in a note that was read from localStorage. */
+/**
+ * Says which later clicks replace a click. In a note that was read from localStorage, a
+ * rank is a string, so compare ranks only with == and <.
+ */
 export const enum Rank {
-  /** The next click replaces this one. */
+  /** Any later click replaces this click. */
   newest,
-  /** This is the first click in a programme that keeps the first click. */
+  /** The programme keeps the first click, and this is the first click. */
   first,
-  /** The id came from an address, which anyone can write. A click that this browser registers replaces it. */
+  /**
+   * The id came from an address, which anyone can write. Any click that this browser
+   * registers replaces this click.
+   */
   handed,
 }
 type Note = ArrayLike<string | number>;
 
-/** The click in memory. It is set if the click could not be stored or must not be stored. */
+/** The click, while it could not be stored or must not be stored. */
 let unstored: Note | undefined | "" | false;
 
 /** The consent at the last attempt to store the click. */
@@ -85,20 +94,20 @@ export const field = (which: At): string | number | undefined => (click() || [])
 export const current = (): string | null => (field(At.id) as string) || null;
 
 /**
- * Stores the click in memory if consent is not denied. Deletes the stored click if the
- * visitor has denied consent. With again, it does nothing if consent has not changed since
- * the last attempt.
+ * Stores the click that is only in memory, unless consent is denied. If the visitor's own
+ * choice denies consent, it deletes the stored click. If onlyAfterChange is true, it does
+ * nothing unless consent has changed since the last attempt.
  */
-export const store = (again?: boolean): void => {
-  if (!unstored || (again && checked === consent())) return;
+export const store = (onlyAfterChange?: boolean): void => {
+  if (!unstored || (onlyAfterChange && checked === consent())) return;
   checked = consent();
   if (checked !== "denied") {
     const before = cookie();
     const id = unstored[At.id] as string;
     const age = (((unstored[At.ends] as number) - Date.now()) / 1000) | 0;
     setCookie(id, age);
-    // Delete the old cookie only if it prevents the new one. Another tab may be reading it,
-    // or may have just written its own.
+    // Delete the old cookie only if it prevents the new cookie from being set. Another
+    // tab may be reading the old cookie, or may have just set a cookie of its own.
     if (cookie() === before && before !== id) {
       erase();
       setCookie(id, age);
@@ -116,9 +125,9 @@ export const restore = (): void => {
 };
 
 /**
- * Saves a click. A click without a reply was handed over by an address. The existing click
- * stays if the programme keeps the first click. It also stays if the attribution model is
- * null, which means that the collector could not look up the programme.
+ * Saves a click. The reply is absent if the id came from an address. The existing click
+ * stays if the programme keeps the first click. The existing click also stays if the
+ * attribution model is null, because the collector could not look up the programme.
  */
 export const adopt = (id: string, code: string, { cookie_max_age: age = Time.month as number, attribution_model: model }: Reply = {}): void => {
   const now = Date.now();
