@@ -15,39 +15,42 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// call is one HTTP request and its response. The context carries it to the
-// middlewares, the decoder, the response options and the error handlers, because
-// grpc-gateway calls them one by one. It is also the ResponseWriter of the
-// generated handlers, which only know status 200.
+// call is the state of one HTTP request and its response. grpc-gateway calls the
+// middlewares, the decoder, the response options and the error handlers separately, so
+// they get the call from the context. call is also the ResponseWriter of the generated
+// handlers. These handlers set no status, so call sets the status of the response.
 type call struct {
 	http.ResponseWriter
-	// outer is the server's own writer, which http.MaxBytesReader and write
-	// deadlines need.
-	outer http.ResponseWriter
-	// request is the request of the client. The mux gets a copy without headers.
+	// serverWriter is the writer that net/http passed to the gateway.
+	// http.MaxBytesReader and write deadlines need it.
+	serverWriter http.ResponseWriter
+	// request is the request of the client. The mux gets a request without headers,
+	// query and body.
 	request *http.Request
 	id      string
-	// probe is true for a call by methods, which only finds the route.
+	// probe is true if method methods created this call to find out whether the path has
+	// a route. Nothing is executed and no response is written.
 	probe bool
 	// route is nil until the mux has found one.
 	route *route
 	// faults collects the faults of the query and the body.
 	faults violations
-	// ignored contains the paths of the body's unknown keys that the route ignores.
+	// ignored contains the paths of unknown keys in the body that the route ignores.
 	ignored []string
-	// decoded is the request message with the fields of path and query that could be
-	// decoded. It is nil without a query.
+	// decoded is the request message with those fields of the path and the query that
+	// could be decoded. It is nil if the request has no query.
 	decoded protoreflect.Message
-	// written contains the client's spelling of each query parameter, by field.
-	written map[protoreflect.Name]string
-	// success is the status of a response that sets no other status.
-	success int
-	// status is the status that was sent. It is 0 before that.
+	// spellings contains the name with which the client sent each query parameter, by
+	// field.
+	spellings map[protoreflect.Name]string
+	// successStatus is the status of a response without an error.
+	successStatus int
+	// status is the status that was sent, or 0 if none was sent yet.
 	status int
-	// streaming means that the response is written in pieces.
+	// streaming is true if the response is written in several pieces.
 	streaming bool
-	// closed means that the response is complete: further writes are dropped.
-	closed bool
+	// complete is true if the response is complete. Further writes have no effect.
+	complete bool
 }
 
 type callKey struct{}
@@ -57,23 +60,23 @@ func callFrom(ctx context.Context) *call {
 	return c
 }
 
-// ServeHTTP creates the call of a request and passes it to the mux. The request for the
-// mux has only a method and a path, because grpc-gateway would forward Authorization,
-// X-Forwarded-* and Grpc-Timeout to the core. The list of forwarded headers is in
-// headers.go.
+// ServeHTTP creates the call of a request and passes a request without headers to the
+// mux, because grpc-gateway would forward Authorization, X-Forwarded-* and Grpc-Timeout
+// to the core. The gateway forwards only the headers in forwardedHeaders.
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	c := &call{outer: w, request: r, success: http.StatusOK}
+	c := &call{serverWriter: w, request: r, successStatus: http.StatusOK}
 	c.id = httpedge.RequestID(r, func() string { return affiliate.NewID[call](g.Now()).String() })
 	method := r.Method
 	if method == http.MethodHead {
 		// net/http does not send the body of a response to HEAD.
 		method = http.MethodGet
 	}
-	g.guarded.ServeHTTP(w, bare(r.Context(), c, method, r.URL))
+	g.handler.ServeHTTP(w, emptyRequest(r.Context(), c, method, r.URL))
 }
 
-// bare returns a request without headers, query and body.
-func bare(ctx context.Context, c *call, method string, u *url.URL) *http.Request {
+// emptyRequest returns a request with the call in its context and without headers, query
+// and body.
+func emptyRequest(ctx context.Context, c *call, method string, u *url.URL) *http.Request {
 	var empty http.Request
 	r := empty.WithContext(context.WithValue(ctx, callKey{}, c))
 	r.Method = method
@@ -95,7 +98,7 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 		path = r.URL.RawPath
 	}
 	switch {
-	// The mux accepts an empty segment as a parameter.
+	// Refuse empty path segments here, because the mux would accept them as parameters.
 	case !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || strings.Contains(path, "//"):
 		g.refuse(c, refusal{reason: affiliate.ReasonNotFound})
 	case r.Method == http.MethodOptions:
@@ -105,16 +108,16 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// verbs are the HTTP methods that routes have.
+// verbs are the HTTP methods that routes can have.
 var verbs = []string{http.MethodDelete, http.MethodGet, http.MethodPatch, http.MethodPost, http.MethodPut}
 
-// methods returns the methods that the call's path accepts, or none if the path is
-// unknown. Only the mux can match paths, so methods calls it once with every verb.
+// methods returns the HTTP methods that the path of the call accepts, or none if the path
+// is unknown. Only the mux can match paths, so methods calls the mux once per verb.
 func (g *gateway) methods(c *call) []string {
 	var found []string
 	for _, verb := range verbs {
 		probe := &call{probe: true}
-		g.mux.ServeHTTP(probe, bare(c.request.Context(), probe, verb, c.request.URL))
+		g.mux.ServeHTTP(probe, emptyRequest(c.request.Context(), probe, verb, c.request.URL))
 		if probe.route == nil {
 			continue
 		}
@@ -130,8 +133,8 @@ func (g *gateway) methods(c *call) []string {
 	return found
 }
 
-// WriteHeader sends the status once. A response with 204 has no body, so WriteHeader
-// removes the headers that describe a body.
+// WriteHeader sends the status. Only the first call has an effect. For 204, which has no
+// body, WriteHeader removes the headers that describe a body.
 func (c *call) WriteHeader(status int) {
 	if c.status != 0 {
 		return
@@ -145,16 +148,17 @@ func (c *call) WriteHeader(status int) {
 	c.ResponseWriter.WriteHeader(status)
 }
 
-// streamWrite bounds how long a client takes to read one piece of a stream. The
-// server's write timeout bounds whole responses, which a stream may exceed.
-const streamWrite = 30 * time.Second
+// streamWriteTimeout bounds the time in which a client must read one piece of a stream.
+// It replaces the write timeout of the server, because a whole stream may take longer
+// than that timeout.
+const streamWriteTimeout = 30 * time.Second
 
 func (c *call) Write(b []byte) (int, error) {
-	if c.closed || len(b) == 0 {
+	if c.complete || len(b) == 0 {
 		return len(b), nil
 	}
 	if c.status == 0 {
-		c.WriteHeader(c.success)
+		c.WriteHeader(c.successStatus)
 	}
 	if c.status == http.StatusNoContent {
 		return len(b), nil
@@ -162,20 +166,21 @@ func (c *call) Write(b []byte) (int, error) {
 	if !c.streaming {
 		return c.ResponseWriter.Write(b)
 	}
-	c.setWriteDeadline(time.Now().Add(streamWrite))
+	c.setWriteDeadline(time.Now().Add(streamWriteTimeout))
 	n, err := c.ResponseWriter.Write(b)
 	if err != nil {
-		// The client has left or reads too slowly. grpc-gateway would log that.
+		// The client has closed the connection or reads too slowly. Panic, because
+		// grpc-gateway would log a returned error.
 		panic(http.ErrAbortHandler)
 	}
 	return n, nil
 }
 
-// FlushError ends a piece of a stream. It removes the write deadline until the next
-// piece, because over HTTP/2 an expired deadline resets the stream even if nothing is
-// being written.
+// FlushError sends the piece of a stream that was written. Then it removes the write
+// deadline until the next piece, because over HTTP/2 an expired deadline resets the
+// stream even if nothing is being written.
 func (c *call) FlushError() error {
-	if c.closed {
+	if c.complete {
 		return nil
 	}
 	err := http.NewResponseController(c.ResponseWriter).Flush()
@@ -186,7 +191,7 @@ func (c *call) FlushError() error {
 }
 
 func (c *call) setWriteDeadline(at time.Time) {
-	// Ignore the error of a writer without deadlines, as in tests. It has no timeout
-	// either.
-	_ = http.NewResponseController(c.outer).SetWriteDeadline(at)
+	// Ignore the error. Some writers, for example in tests, support no deadlines. They
+	// have no timeouts either.
+	_ = http.NewResponseController(c.serverWriter).SetWriteDeadline(at)
 }

@@ -18,12 +18,13 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// The JSON dialect of a message follows from its descriptor:
+// The JSON dialect defines the JSON form of every message by the descriptor of the
+// message:
 //
-//   - A response contains every field by its json_name, also zero values.
+//   - A response contains every field under its json_name, even if the value is zero.
 //   - 64-bit integers are numbers.
-//   - Enums are the lower-case words of contract.EnumNames. An unspecified value, or one that
-//     this build does not know, is null.
+//   - Enum values are names in lower case, from contract.EnumNames. The unspecified value
+//     and values that this version does not know are null.
 //   - Timestamps are RFC 3339 in UTC with three decimals.
 //   - An absent message or optional scalar is null.
 //   - Lists and maps are always present.
@@ -32,8 +33,8 @@ import (
 // Requests have the same form (decode.go).
 //
 // planFor fails for types that the dialect does not support: bytes, Any, Duration, and
-// maps whose keys are not strings. A gateway that starts can therefore encode and decode
-// the messages of all its routes.
+// maps whose keys are not strings. New calls planFor for all routes, so a gateway that
+// runs can encode and decode all messages of its routes.
 
 // form is the JSON form of a message.
 type form uint8
@@ -51,8 +52,8 @@ type messagePlan struct {
 	form   form
 	fields []fieldPlan
 	names  map[string]*fieldPlan
-	// size is the length of the last encoded message. It is the estimate for the next
-	// one.
+	// size is the length of the last encoded message. It is the estimate for the length
+	// of the next message.
 	size atomic.Int64
 }
 
@@ -62,17 +63,16 @@ type fieldPlan struct {
 	kind protoreflect.Kind
 	// index is the index of the field in messagePlan.fields.
 	index int
-	// name is the JSON name.
-	name string
-	// key is the JSON name with quotes and a colon.
-	key string
-	// list is true for a repeated field, and dict for a map with string keys.
-	list, dict bool
-	// item describes the values of a map.
-	item *fieldPlan
+	// name is the JSON name, and key is the JSON name with quotes and a colon.
+	name, key string
+	// isList is true for a repeated field. isMap is true for a map.
+	isList, isMap bool
+	// mapValue describes the values of a map.
+	mapValue *fieldPlan
 	// nullable is true if an absent value is encoded as null.
 	nullable bool
-	// oneof is set for members of a real oneof.
+	// oneof is the oneof that contains the field. It is nil for other fields, also for
+	// optional fields, which protobuf stores in a oneof of their own.
 	oneof   protoreflect.OneofDescriptor
 	message *messagePlan
 	enum    *enumPlan
@@ -80,15 +80,16 @@ type fieldPlan struct {
 
 // enumPlan contains precomputed data about an enum for the codec.
 type enumPlan struct {
-	// quoted contains the words in quotes, by number.
+	// quoted contains the names in quotes, by number.
 	quoted map[protoreflect.EnumNumber]string
-	words  map[string]protoreflect.EnumNumber
-	// choices lists all words. It is part of the message about an unknown word.
+	// numbers contains the numbers by name.
+	numbers map[string]protoreflect.EnumNumber
+	// choices lists all names, for the message about an unknown name.
 	choices string
 }
 
 // plans contains every messagePlan by descriptor. Entries are never removed, because
-// descriptors exist as long as the process.
+// descriptors exist until the process ends.
 var plans sync.Map
 
 // planFor returns the plan of a message type. It creates the plan on the first call.
@@ -96,25 +97,25 @@ func planFor(desc protoreflect.MessageDescriptor) (*messagePlan, error) {
 	if plan, ok := plans.Load(desc); ok {
 		return plan.(*messagePlan), nil
 	}
-	made := make(map[protoreflect.MessageDescriptor]*messagePlan)
-	plan, err := makePlan(desc, made)
+	built := make(map[protoreflect.MessageDescriptor]*messagePlan)
+	plan, err := makePlan(desc, built)
 	if err != nil {
 		return nil, err
 	}
-	// Store the plans only when all are complete, so that no goroutine uses an incomplete
-	// plan.
-	for d, p := range made {
+	// Store the plans after all of them are complete, so that no goroutine uses an
+	// incomplete plan.
+	for d, p := range built {
 		plans.LoadOrStore(d, p)
 	}
 	return plan, nil
 }
 
-func makePlan(desc protoreflect.MessageDescriptor, made map[protoreflect.MessageDescriptor]*messagePlan) (*messagePlan, error) {
-	if plan, ok := made[desc]; ok {
+func makePlan(desc protoreflect.MessageDescriptor, built map[protoreflect.MessageDescriptor]*messagePlan) (*messagePlan, error) {
+	if plan, ok := built[desc]; ok {
 		return plan, nil
 	}
 	plan := &messagePlan{desc: desc}
-	made[desc] = plan
+	built[desc] = plan
 	switch desc.FullName() {
 	case "google.protobuf.Timestamp":
 		plan.form = formTimestamp
@@ -134,7 +135,7 @@ func makePlan(desc protoreflect.MessageDescriptor, made map[protoreflect.Message
 	plan.names = make(map[string]*fieldPlan, fields.Len())
 	for i := range plan.fields {
 		field := &plan.fields[i]
-		if err := field.fill(fields.Get(i), made); err != nil {
+		if err := field.fill(fields.Get(i), built); err != nil {
 			return nil, err
 		}
 		field.index = i
@@ -143,28 +144,28 @@ func makePlan(desc protoreflect.MessageDescriptor, made map[protoreflect.Message
 	return plan, nil
 }
 
-func (f *fieldPlan) fill(fd protoreflect.FieldDescriptor, made map[protoreflect.MessageDescriptor]*messagePlan) error {
+func (f *fieldPlan) fill(fd protoreflect.FieldDescriptor, built map[protoreflect.MessageDescriptor]*messagePlan) error {
 	f.fd, f.kind, f.name = fd, fd.Kind(), fd.JSONName()
 	f.key = string(appendString(nil, f.name)) + ":"
-	f.list, f.dict = fd.IsList(), fd.IsMap()
+	f.isList, f.isMap = fd.IsList(), fd.IsMap()
 	f.nullable = fd.HasPresence()
 	if oneof := fd.ContainingOneof(); oneof != nil && !oneof.IsSynthetic() {
 		f.oneof = oneof
 	}
 	var err error
 	switch {
-	case f.dict:
+	case f.isMap:
 		if fd.MapKey().Kind() != protoreflect.StringKind {
 			return fmt.Errorf("%s: map keys must be strings", fd.FullName())
 		}
-		f.item = &fieldPlan{}
-		return f.item.fill(fd.MapValue(), made)
+		f.mapValue = &fieldPlan{}
+		return f.mapValue.fill(fd.MapValue(), built)
 	case f.kind == protoreflect.BytesKind || f.kind == protoreflect.GroupKind:
 		return fmt.Errorf("%s: %s is not supported in the JSON dialect", fd.FullName(), f.kind)
 	case f.kind == protoreflect.EnumKind:
 		f.enum, err = makeEnumPlan(fd.Enum())
 	case f.kind == protoreflect.MessageKind:
-		if f.message, err = makePlan(fd.Message(), made); err == nil && f.message.form == formMask && fd.Name() != contract.UpdateMask {
+		if f.message, err = makePlan(fd.Message(), built); err == nil && f.message.form == formMask && fd.Name() != contract.UpdateMask {
 			err = fmt.Errorf("%s: a field mask can only be %s", fd.FullName(), contract.UpdateMask)
 		}
 	}
@@ -172,26 +173,26 @@ func (f *fieldPlan) fill(fd protoreflect.FieldDescriptor, made map[protoreflect.
 }
 
 func makeEnumPlan(desc protoreflect.EnumDescriptor) (*enumPlan, error) {
-	words, err := contract.EnumNames(desc)
+	names, err := contract.EnumNames(desc)
 	if err != nil {
 		return nil, err
 	}
 	plan := &enumPlan{
-		quoted: make(map[protoreflect.EnumNumber]string, len(words)),
-		words:  make(map[string]protoreflect.EnumNumber, len(words)),
+		quoted:  make(map[protoreflect.EnumNumber]string, len(names)),
+		numbers: make(map[string]protoreflect.EnumNumber, len(names)),
 	}
 	var choices []string
-	for _, word := range words {
-		plan.quoted[word.Number] = string(appendString(nil, word.Text))
-		plan.words[word.Text] = word.Number
-		choices = append(choices, word.Text)
+	for _, name := range names {
+		plan.quoted[name.Number] = string(appendString(nil, name.Text))
+		plan.numbers[name.Text] = name.Number
+		choices = append(choices, name.Text)
 	}
 	plan.choices = strings.Join(choices, ", ")
 	return plan, nil
 }
 
-// marshaler is the codec of the generated handlers. It uses the JSON dialect for
-// messages. It writes the data of google.api.HttpBody unchanged.
+// marshaler encodes and decodes messages for the generated handlers. It uses the JSON
+// dialect, except that it writes the data of a google.api.HttpBody unchanged.
 type marshaler struct{}
 
 var (
@@ -219,8 +220,8 @@ func (marshaler) Marshal(v any) ([]byte, error) {
 	case *httpbody.HttpBody:
 		return v.GetData(), nil
 	case map[string]proto.Message:
-		// This is grpc-gateway's own error of a stream. handleStreamError has already
-		// written the error response.
+		// This is the error that grpc-gateway writes after a failed stream.
+		// handleStreamError has already written the error response.
 		return nil, nil
 	case proto.Message:
 		plan, err := planFor(v.ProtoReflect().Descriptor())
@@ -254,21 +255,22 @@ type requestBody struct {
 	data []byte
 }
 
-// errInvalid ends a generated handler whose request cannot be decoded. The faults are in
-// the call.
+// errInvalid makes a generated handler stop if its request cannot be decoded. The faults
+// are in the call.
 var errInvalid = errors.New("the request is not valid")
 
 // Read always returns io.EOF, because the decoder uses data directly.
 func (*requestBody) Read([]byte) (int, error) { return 0, io.EOF }
 
-// WriteTo saves io.Copy the allocation of a buffer when a generated handler drains the
-// body.
+// WriteTo writes nothing. io.Copy uses it and then needs no buffer when a generated
+// handler reads the rest of the body.
 func (*requestBody) WriteTo(io.Writer) (int64, error) { return 0, nil }
 
 // Close implements io.Closer.
 func (*requestBody) Close() error { return nil }
 
-// NewDecoder implements runtime.Marshaler for the bodies of readBody.
+// NewDecoder implements runtime.Marshaler. For a requestBody, the decoder applies the
+// settings of the route and adds the faults to the call.
 func (m marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
 		body, ok := r.(*requestBody)
@@ -300,7 +302,7 @@ func (c *call) decode(data []byte, m protoreflect.Message) {
 	if c.route.lenient {
 		ignored = &c.ignored
 	}
-	d := decoder{found: &c.faults, mask: mask, ignored: ignored, items: c.route.items}
+	d := decoder{faults: &c.faults, mask: mask, ignored: ignored, items: c.route.items}
 	d.body(data, c.route.body, m)
 	if mask != nil {
 		m.Set(c.route.mask, protoreflect.ValueOfMessage((&fieldmaskpb.FieldMask{Paths: *mask}).ProtoReflect()))

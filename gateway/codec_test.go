@@ -380,7 +380,7 @@ func TestUpdateMask_ContainsKeysOfBody(t *testing.T) {
 		}
 		var found violations
 		var mask []string
-		(&decoder{found: &found, mask: &mask}).body([]byte(body), plan.names, m.ProtoReflect())
+		(&decoder{faults: &found, mask: &mask}).body([]byte(body), plan.names, m.ProtoReflect())
 		if got := strings.Join(mask, ","); got != want || len(found.list) > 0 {
 			t.Errorf("%s: %s %v", body, got, found.list)
 		}
@@ -405,7 +405,7 @@ func FuzzDecode(f *testing.F) {
 		m := &affiliatev1.ReportConversionRequest{}
 		var found violations
 		var mask []string
-		(&decoder{found: &found, mask: &mask}).body(body, plan.names, m.ProtoReflect())
+		(&decoder{faults: &found, mask: &mask}).body(body, plan.names, m.ProtoReflect())
 		var lines []string
 		for _, v := range found.list {
 			lines = append(lines, v.Field+v.Message)

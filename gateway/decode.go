@@ -14,8 +14,9 @@ import (
 // maxDepth bounds the nesting of objects and arrays in a body.
 const maxDepth = 32
 
-// maxViolations and maxFieldName bound an error response, because the client
-// chooses the names. maxIgnored bounds the ignored keys for the same reason.
+// The names of fields in a response come from the client, so the size of the response is
+// bounded. maxViolations is the maximum number of violations, maxFieldName the maximum
+// length of a name in bytes, and maxIgnored the maximum number of ignored keys.
 const (
 	maxViolations = 100
 	maxFieldName  = 200
@@ -27,22 +28,23 @@ const (
 // after the field name.
 type violations struct {
 	list []affiliate.Violation
-	// ofItem is true for the faults of an item. Then add keeps only the first faults, and
-	// the decoder reads on, because other items follow.
+	// ofItem is true for the faults of one item of a bulk request. In this case, add
+	// ignores all but the first faults, and the decoder continues, because other items
+	// follow.
 	ofItem bool
 }
 
 func (v *violations) add(field, message string) {
-	// The core reports up to affiliate.MaxItemViolations faults of an item. One more
-	// fault shows the core that there are more.
+	// The core reports up to affiliate.MaxItemViolations faults of an item. Keep one more
+	// fault, which shows the core that there are others.
 	if v.ofItem && len(v.list) > affiliate.MaxItemViolations {
 		return
 	}
 	v.addLast(field, message)
 }
 
-// addLast adds the fault that ends the decoding. It adds the fault even if the item
-// already has the maximum number of faults.
+// addLast adds a fault after which the decoder stops. Unlike add, it adds the fault even
+// if the item already has the maximum number of faults.
 func (v *violations) addLast(field, message string) {
 	if len(v.list) >= maxViolations {
 		return
@@ -53,52 +55,54 @@ func (v *violations) addLast(field, message string) {
 	v.list = append(v.list, affiliate.Violation{Field: strings.ToValidUTF8(field, "\ufffd"), Message: message})
 }
 
-// names reports whether a field has a fault.
-func (v *violations) names(field string) bool {
+// hasField reports whether a field has a fault.
+func (v *violations) hasField(field string) bool {
 	return slices.ContainsFunc(v.list, func(fault affiliate.Violation) bool { return fault.Field == field })
 }
 
-// full reports whether the list cannot take more faults, so that the decoder can stop.
+// full reports whether no more faults can be added. In that case the decoder can stop.
 func (v *violations) full() bool { return !v.ofItem && len(v.list) >= maxViolations }
 
-// decoder decodes one body into one message and collects every fault. It stops early only
-// if the text is not JSON, nests too deep, or has maxViolations faults.
+// decoder decodes one body into one message and collects all faults of the body. It stops
+// early only if the text is not valid JSON, is nested too deeply, or has maxViolations
+// faults. Methods with a result ok return false if the decoder has stopped.
 type decoder struct {
 	jsonscan.Scanner
-	depth int
-	path  []step
-	found *violations
-	// mask collects the proto paths of the keys in the body. It is nil if the request has
-	// no update_mask.
+	depth  int
+	path   []step
+	faults *violations
+	// mask collects the paths of the fields that the body sets, for the update_mask of
+	// the request. It is nil if the request has no update_mask.
 	mask *[]string
 	// ignored collects the paths of unknown keys. If it is nil, unknown keys are faults.
 	ignored *[]string
-	// items is the list whose items fail separately. It is nil for most requests.
+	// items describes the list of a bulk request. It is nil for other requests.
 	items *itemList
 }
 
-// itemList is the list of a bulk request. Each item has its own result (DECISIONS.md
-// section 17.7). The decoder adds the faults of an item to the field faults of the same
-// message, for the core. They do not refuse the request.
+// itemList describes the list of a bulk request. Each item has its own result
+// (DECISIONS.md section 17.7), so faults of an item do not refuse the request. list is
+// the field with the items. The decoder writes the faults of the items into the field
+// faults of the same message, for the core.
 type itemList struct {
 	list, faults *fieldPlan
 }
 
-// step is one part of the JSON path: a key when isKey is set, else an index.
+// step is one part of a JSON path: a key if isKey is true, and otherwise an index.
 type step struct {
 	key   string
 	isKey bool
 	index int
 }
 
-// decodeBody decodes a body into m, without an update mask. It accepts the keys in names.
-// All other keys are faults. An empty body counts as an empty object.
+// decodeBody decodes a body into m, without an update mask. names contains the accepted
+// keys. All other keys are faults. An empty body counts as an empty object.
 func decodeBody(body []byte, names map[string]*fieldPlan, m protoreflect.Message, found *violations) {
-	d := decoder{found: found}
+	d := decoder{faults: found}
 	d.body(body, names, m)
 }
 
-// body decodes a body into m with the settings of the decoder.
+// body decodes a body into m. names contains the accepted keys.
 func (d *decoder) body(body []byte, names map[string]*fieldPlan, m protoreflect.Message) {
 	d.Scanner = jsonscan.Scanner{Data: string(body)}
 	if d.Space(); d.Pos == len(body) {
@@ -107,7 +111,7 @@ func (d *decoder) body(body []byte, names map[string]*fieldPlan, m protoreflect.
 	if d.Space() != '{' {
 		if d.skip() {
 			d.end()
-			d.fault("must be a JSON object")
+			d.addFault("must be a JSON object")
 		}
 		return
 	}
@@ -116,18 +120,18 @@ func (d *decoder) body(body []byte, names map[string]*fieldPlan, m protoreflect.
 	}
 }
 
-// end adds a fault if other text follows the value.
+// end adds a fault if the text continues after the object.
 func (d *decoder) end() {
 	if d.Space(); d.Pos < len(d.Data) {
-		d.found.add(affiliate.WholeBody, "must not continue after the JSON object")
+		d.faults.add(affiliate.WholeBody, "must not continue after the JSON object")
 	}
 }
 
-// fault adds a violation at the current path.
-func (d *decoder) fault(message string) { d.found.add(d.where(), message) }
+// addFault adds a fault of the current value.
+func (d *decoder) addFault(message string) { d.faults.add(d.currentPath(), message) }
 
-// where returns the current path in the spelling of the client.
-func (d *decoder) where() string {
+// currentPath returns the path of the current value, as the client spelled the keys.
+func (d *decoder) currentPath() string {
 	if len(d.path) == 0 {
 		return affiliate.WholeBody
 	}
@@ -145,119 +149,122 @@ func (d *decoder) where() string {
 	return b.String()
 }
 
-// broken adds the fault that the text is not JSON. It returns false, which ends the
-// decoding.
-func (d *decoder) broken() bool {
-	d.found.addLast(affiliate.WholeBody, "is not valid JSON at byte "+strconv.Itoa(d.Pos))
+// invalidJSON adds the fault that the text at Pos is not valid JSON. It returns false,
+// because the decoder must stop.
+func (d *decoder) invalidJSON() bool {
+	d.faults.addLast(affiliate.WholeBody, "is not valid JSON at byte "+strconv.Itoa(d.Pos))
 	return false
 }
 
+// enter moves past an opening bracket. It returns false if the nesting is too deep.
 func (d *decoder) enter() bool {
 	d.Pos++
 	if d.depth++; d.depth > maxDepth {
-		d.found.addLast(d.where(), "must not be nested deeper than "+strconv.Itoa(maxDepth)+" levels")
+		d.faults.addLast(d.currentPath(), "must not be nested deeper than "+strconv.Itoa(maxDepth)+" levels")
 		return false
 	}
 	return true
 }
 
-// progress is the state of reading an object or array.
+// progress is the state of the decoder inside an object or array.
 type progress uint8
 
 const (
-	stop progress = iota // the decoding has ended
-	item                 // Pos is on a value
-	done                 // Pos is after the closing bracket
+	stopped  progress = iota // the decoder must stop
+	atItem                   // Pos is at a value, or at a key of an object
+	finished                 // Pos is after the closing bracket
 )
 
-// open enters an object or array whose bracket is at Pos.
+// open enters the object or array whose opening bracket is at Pos.
 func (d *decoder) open(closing byte) progress {
 	if !d.enter() {
-		return stop
+		return stopped
 	}
 	d.path = append(d.path, step{index: -1})
 	if d.Take(closing) {
 		return d.close()
 	}
-	return item
+	return atItem
 }
 
-// next moves from the end of a value to the next value or past the closing bracket.
+// next moves from the end of a value to the next item or past the closing bracket.
 func (d *decoder) next(closing byte) progress {
 	switch {
-	case d.found.full():
-		return stop
+	case d.faults.full():
+		return stopped
 	case d.Take(','):
-		return item
+		return atItem
 	case d.Take(closing):
 		return d.close()
 	}
-	d.broken()
-	return stop
+	d.invalidJSON()
+	return stopped
 }
 
+// close leaves an object or array after its closing bracket.
 func (d *decoder) close() progress {
 	d.path = d.path[:len(d.path)-1]
 	d.depth--
-	return done
+	return finished
 }
 
-// member reads a key and the colon after it. flaw is the message of a fault if the key
-// cannot be used.
-func (d *decoder) member() (key, flaw string, ok bool) {
+// member reads a key of an object and the colon after the key. If the key contains text
+// that cannot be stored, fault is the message.
+func (d *decoder) member() (key, fault string, ok bool) {
 	if d.Space() != '"' {
-		return "", "", d.broken()
+		return "", "", d.invalidJSON()
 	}
-	key, flaw, ok = d.Text()
+	key, fault, ok = d.Text()
 	if !ok || !d.Take(':') {
-		return "", "", d.broken()
+		return "", "", d.invalidJSON()
 	}
 	d.path[len(d.path)-1] = step{key: key, isKey: true}
-	if flaw != "" {
-		flaw = flaw + " in its name"
+	if fault != "" {
+		fault = fault + " in its name"
 	}
-	return key, flaw, true
+	return key, fault, true
 }
 
-// nextIndex moves the path to the next index of an array.
+// nextIndex changes the path to the next index of the array.
 func (d *decoder) nextIndex() { d.path[len(d.path)-1].index++ }
 
-// skip skips a value. It checks only that the value is JSON and not nested too deep.
+// skip skips a value. It only checks that the value is valid JSON and is not nested too
+// deeply.
 func (d *decoder) skip() bool {
 	switch c := d.Space(); {
 	case c == '{':
 		t := d.open('}')
-		for ; t == item; t = d.next('}') {
+		for ; t == atItem; t = d.next('}') {
 			if _, _, ok := d.member(); !ok || !d.skip() {
 				return false
 			}
 		}
-		return t == done
+		return t == finished
 	case c == '[':
 		t := d.open(']')
-		for ; t == item; t = d.next(']') {
+		for ; t == atItem; t = d.next(']') {
 			if d.nextIndex(); !d.skip() {
 				return false
 			}
 		}
-		return t == done
+		return t == finished
 	case c == '"':
 		if _, _, ok := d.Text(); !ok {
-			return d.broken()
+			return d.invalidJSON()
 		}
 	case c == '-' || c >= '0' && c <= '9':
 		if _, _, ok := d.Number(); !ok {
-			return d.broken()
+			return d.invalidJSON()
 		}
 	case !d.Literal("true") && !d.Literal("false") && !d.Literal("null"):
-		return d.broken()
+		return d.invalidJSON()
 	}
 	return true
 }
 
-// refuse adds a fault for the value at Pos and skips the value.
-func (d *decoder) refuse(message string) bool {
-	d.fault(message)
+// rejectValue adds a fault for the value at Pos and skips the value.
+func (d *decoder) rejectValue(message string) bool {
+	d.addFault(message)
 	return d.skip()
 }
 
@@ -271,9 +278,9 @@ type keySet struct {
 // testAndAdd reports whether the key was read before and adds it to the set.
 func (s *keySet) testAndAdd(key string, field *fieldPlan) bool {
 	if field != nil && field.index < 64*len(s.fields) {
-		word, bit := &s.fields[field.index/64], uint64(1)<<(field.index%64)
-		repeated := *word&bit != 0
-		*word |= bit
+		bits, bit := &s.fields[field.index/64], uint64(1)<<(field.index%64)
+		repeated := *bits&bit != 0
+		*bits |= bit
 		return repeated
 	}
 	if s.others == nil {
@@ -284,25 +291,26 @@ func (s *keySet) testAndAdd(key string, field *fieldPlan) bool {
 	return repeated
 }
 
-// object decodes an object into m. prefix is the proto path of m for the update mask.
+// object decodes an object into m. prefix is the path of m in the update mask, followed
+// by a dot if it is not empty.
 func (d *decoder) object(names map[string]*fieldPlan, m protoreflect.Message, prefix string) bool {
 	var keys keySet
 	t := d.open('}')
-	for ; t == item; t = d.next('}') {
-		key, flaw, ok := d.member()
+	for ; t == atItem; t = d.next('}') {
+		key, fault, ok := d.member()
 		if !ok {
 			return false
 		}
 		field := names[key]
 		switch {
-		case flaw != "":
-			ok = d.refuse(flaw)
+		case fault != "":
+			ok = d.rejectValue(fault)
 		case field == nil && d.ignored != nil:
 			ok = d.ignore(keys.testAndAdd(key, nil))
 		case keys.testAndAdd(key, field):
-			ok = d.refuse(givenTwice)
+			ok = d.rejectValue(givenTwice)
 		case field == nil:
-			ok = d.refuse(unknownField)
+			ok = d.rejectValue(unknownField)
 		default:
 			ok = d.field(field, m, prefix)
 		}
@@ -310,43 +318,45 @@ func (d *decoder) object(names map[string]*fieldPlan, m protoreflect.Message, pr
 			return false
 		}
 	}
-	return t == done
+	return t == finished
 }
 
-// ignore skips the value of an unknown key. It adds the key to the ignored keys unless
-// the key is repeated.
+// ignore skips the value of an unknown key. If the key is not repeated, it adds the path
+// of the key to d.ignored.
 func (d *decoder) ignore(repeated bool) bool {
 	if !repeated && len(*d.ignored) < maxIgnored {
-		*d.ignored = append(*d.ignored, d.where())
+		*d.ignored = append(*d.ignored, d.currentPath())
 	}
 	return d.skip()
 }
 
+// field decodes the value of a field and sets it in m. A null leaves the field unset.
 func (d *decoder) field(f *fieldPlan, m protoreflect.Message, prefix string) bool {
 	c := d.Space()
-	// An object changes only the fields that it contains, so the mask gets its keys. null
-	// and all other values replace the whole field.
-	merges := c == '{' && f.message != nil && f.message.form == formObject && !f.list && !f.dict
+	// An object changes only the fields that it contains, so the mask gets the paths of
+	// these fields. null and all other values replace the whole field, so the mask gets
+	// the path of the field itself.
+	merges := c == '{' && f.message != nil && f.message.form == formObject && !f.isList && !f.isMap
 	if d.mask != nil && !merges {
 		*d.mask = append(*d.mask, prefix+string(f.fd.Name()))
 	}
 	if c == 'n' {
 		if !d.Literal("null") {
-			return d.broken()
+			return d.invalidJSON()
 		}
 		return true
 	}
 	if f.oneof != nil {
 		if other := m.WhichOneof(f.oneof); other != nil {
-			object := strings.TrimSuffix(d.where(), d.path[len(d.path)-1].key)
-			return d.refuse(mustNotBeWith + object + other.JSONName())
+			object := strings.TrimSuffix(d.currentPath(), d.path[len(d.path)-1].key)
+			return d.rejectValue(mustNotBeWith + object + other.JSONName())
 		}
 	}
 	switch {
-	case f.list:
-		return d.list(f, m)
-	case f.dict:
-		return d.dict(f, m)
+	case f.isList:
+		return d.listField(f, m)
+	case f.isMap:
+		return d.mapField(f, m)
 	case f.message != nil:
 		if d.mask != nil {
 			prefix += string(f.fd.Name()) + "."
@@ -360,17 +370,17 @@ func (d *decoder) field(f *fieldPlan, m protoreflect.Message, prefix string) boo
 	return ok
 }
 
-// list decodes an array. The mask contains the list as a whole and no keys of its
-// elements.
-func (d *decoder) list(f *fieldPlan, m protoreflect.Message) bool {
+// listField decodes an array. The mask already contains the path of the list, so no paths
+// inside its elements are added.
+func (d *decoder) listField(f *fieldPlan, m protoreflect.Message) bool {
 	if d.Space() != '[' {
-		return d.refuse(mustBeArray)
+		return d.rejectValue(mustBeArray)
 	}
 	mask := d.mask
 	d.mask = nil
 	list := m.Mutable(f.fd).List()
 	t := d.open(']')
-	for ; t == item; t = d.next(']') {
+	for ; t == atItem; t = d.next(']') {
 		d.nextIndex()
 		var value protoreflect.Value
 		var usable, ok bool
@@ -387,31 +397,31 @@ func (d *decoder) list(f *fieldPlan, m protoreflect.Message) bool {
 		}
 	}
 	d.mask = mask
-	return t == done
+	return t == finished
 }
 
 // batchItem decodes an item of a bulk request. If the item has faults, batchItem adds
-// them to the list of item faults in m and returns an empty item. Faults that end the
-// decoding become faults of the request.
+// them to the list of item faults in m and returns an empty item. If the decoder must
+// stop, the faults become faults of the request.
 func (d *decoder) batchItem(f *fieldPlan, newValue func() protoreflect.Value, m protoreflect.Message) (value protoreflect.Value, usable, ok bool) {
-	ofRequest, ofItem := d.found, violations{ofItem: true}
-	d.found = &ofItem
+	requestViolations, itemViolations := d.faults, violations{ofItem: true}
+	d.faults = &itemViolations
 	value, usable, ok = d.element(f, newValue)
-	d.found = ofRequest
+	d.faults = requestViolations
 	switch {
 	case !ok:
-		room := min(len(ofItem.list), maxViolations-len(ofRequest.list))
-		ofRequest.list = append(ofRequest.list, ofItem.list[:room]...)
-	case len(ofItem.list) > 0:
-		d.failItem(m, ofItem.list)
+		n := min(len(itemViolations.list), maxViolations-len(requestViolations.list))
+		requestViolations.list = append(requestViolations.list, itemViolations.list[:n]...)
+	case len(itemViolations.list) > 0:
+		d.failItem(m, itemViolations.list)
 		value = newValue()
 	}
 	return value, usable, ok
 }
 
-// failItem appends the faults of the current item to the list of item faults.
+// failItem appends the faults of the current item to the list of item faults in m.
 func (d *decoder) failItem(m protoreflect.Message, found []affiliate.Violation) {
-	item := d.where()
+	item := d.currentPath()
 	plan := d.items.faults
 	faults := m.Mutable(plan.fd).List()
 	for _, fault := range found {
@@ -424,28 +434,29 @@ func (d *decoder) failItem(m protoreflect.Message, found []affiliate.Violation) 
 	}
 }
 
-// dict decodes a map. The mask contains the map as a whole and none of its keys.
-func (d *decoder) dict(f *fieldPlan, m protoreflect.Message) bool {
+// mapField decodes a map. The mask already contains the path of the map, so no keys of
+// the map are added.
+func (d *decoder) mapField(f *fieldPlan, m protoreflect.Message) bool {
 	if d.Space() != '{' {
-		return d.refuse(mustBeObject)
+		return d.rejectValue(mustBeObject)
 	}
 	mask := d.mask
 	d.mask = nil
 	dict := m.Mutable(f.fd).Map()
 	var keys keySet
 	t := d.open('}')
-	for ; t == item; t = d.next('}') {
-		key, flaw, ok := d.member()
+	for ; t == atItem; t = d.next('}') {
+		key, fault, ok := d.member()
 		switch {
 		case !ok:
-		case flaw != "":
-			ok = d.refuse(flaw)
+		case fault != "":
+			ok = d.rejectValue(fault)
 		case keys.testAndAdd(key, nil):
-			ok = d.refuse(givenTwice)
+			ok = d.rejectValue(givenTwice)
 		default:
 			var value protoreflect.Value
 			var usable bool
-			if value, usable, ok = d.element(f.item, dict.NewValue); usable {
+			if value, usable, ok = d.element(f.mapValue, dict.NewValue); usable {
 				dict.Set(protoreflect.ValueOfString(key).MapKey(), value)
 			}
 		}
@@ -454,7 +465,7 @@ func (d *decoder) dict(f *fieldPlan, m protoreflect.Message) bool {
 		}
 	}
 	d.mask = mask
-	return t == done
+	return t == finished
 }
 
 // element decodes an element of a list or a value of a map. newValue returns a new
@@ -462,9 +473,9 @@ func (d *decoder) dict(f *fieldPlan, m protoreflect.Message) bool {
 func (d *decoder) element(f *fieldPlan, newValue func() protoreflect.Value) (value protoreflect.Value, usable, ok bool) {
 	if d.Space() == 'n' {
 		if !d.Literal("null") {
-			return value, false, d.broken()
+			return value, false, d.invalidJSON()
 		}
-		d.fault(mustNotBeNull)
+		d.addFault(mustNotBeNull)
 		return value, false, true
 	}
 	if f.message == nil {
@@ -475,38 +486,39 @@ func (d *decoder) element(f *fieldPlan, newValue func() protoreflect.Value) (val
 	return value, ok, ok
 }
 
+// message decodes a value into the message m.
 func (d *decoder) message(plan *messagePlan, m protoreflect.Message, prefix string) bool {
 	switch plan.form {
 	case formTimestamp:
 		if d.Space() != '"' {
-			return d.refuse(mustBeTimestamp)
+			return d.rejectValue(mustBeTimestamp)
 		}
 		text, usable, ok := d.plainText()
 		if usable {
-			if wrong := parseTimestamp(text, m); wrong != "" {
-				d.fault(wrong)
+			if fault := parseTimestamp(text, m); fault != "" {
+				d.addFault(fault)
 			}
 		}
 		return ok
 	case formStruct:
-		return d.dynamic(m)
+		return d.structMessage(m)
 	default:
 		if d.Space() != '{' {
-			return d.refuse(mustBeObject)
+			return d.rejectValue(mustBeObject)
 		}
 		return d.object(plan.names, m, prefix)
 	}
 }
 
-// plainText reads a string. If it contains characters that cannot be stored, plainText
-// adds a fault and returns usable == false.
+// plainText decodes a string. If the string contains characters that cannot be stored,
+// plainText adds a fault and usable is false.
 func (d *decoder) plainText() (text string, usable, ok bool) {
-	text, flaw, ok := d.Text()
+	text, fault, ok := d.Text()
 	switch {
 	case !ok:
-		return "", false, d.broken()
-	case flaw != "":
-		d.fault(flaw)
+		return "", false, d.invalidJSON()
+	case fault != "":
+		d.addFault(fault)
 		return "", false, true
 	}
 	return text, true, true

@@ -5,69 +5,69 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// dynamic reads a google.protobuf.Struct, which is JSON without a schema. The general
-// rules of the dialect apply here too: repeated keys, depth, characters and large
-// integers.
-func (d *decoder) dynamic(m protoreflect.Message) bool {
+// structMessage decodes a google.protobuf.Struct, which is JSON without a schema. The
+// rules of the JSON dialect about repeated keys, nesting, characters and large integers
+// apply here too.
+func (d *decoder) structMessage(m protoreflect.Message) bool {
 	if d.Space() != '{' {
-		return d.refuse(mustBeObject)
+		return d.rejectValue(mustBeObject)
 	}
-	value, ok := d.structure()
+	value, ok := d.structValue()
 	target, known := m.Interface().(*structpb.Struct)
 	if !known {
-		d.fault("cannot be read by this server")
+		d.addFault("cannot be read by this server")
 		return ok
 	}
 	target.Fields = value.GetFields()
 	return ok
 }
 
-func (d *decoder) structure() (*structpb.Struct, bool) {
+func (d *decoder) structValue() (*structpb.Struct, bool) {
 	fields := make(map[string]*structpb.Value)
 	t := d.open('}')
-	for ; t == item; t = d.next('}') {
-		key, flaw, ok := d.member()
+	for ; t == atItem; t = d.next('}') {
+		key, fault, ok := d.member()
 		_, repeated := fields[key]
 		switch {
 		case !ok:
-		case flaw != "":
-			ok = d.refuse(flaw)
+		case fault != "":
+			ok = d.rejectValue(fault)
 		case repeated:
-			ok = d.refuse(givenTwice)
+			ok = d.rejectValue(givenTwice)
 		default:
-			fields[key], ok = d.anything()
+			fields[key], ok = d.anyValue()
 		}
 		if !ok {
 			return nil, false
 		}
 	}
-	return &structpb.Struct{Fields: fields}, t == done
+	return &structpb.Struct{Fields: fields}, t == finished
 }
 
-func (d *decoder) series() (*structpb.ListValue, bool) {
+func (d *decoder) listValue() (*structpb.ListValue, bool) {
 	var values []*structpb.Value
 	t := d.open(']')
-	for ; t == item; t = d.next(']') {
+	for ; t == atItem; t = d.next(']') {
 		d.nextIndex()
-		value, ok := d.anything()
+		value, ok := d.anyValue()
 		if !ok {
 			return nil, false
 		}
 		values = append(values, value)
 	}
-	return &structpb.ListValue{Values: values}, t == done
+	return &structpb.ListValue{Values: values}, t == finished
 }
 
-// anything reads a value of any type. For an invalid value, it adds a fault and returns
-// null.
-func (d *decoder) anything() (*structpb.Value, bool) {
+// anyValue decodes a value of any type. If the value is invalid, it adds a fault and
+// returns null.
+func (d *decoder) anyValue() (*structpb.Value, bool) {
 	null := structpb.NewNullValue()
 	switch c := d.Space(); {
 	case c == '{':
-		value, ok := d.structure()
+		value, ok := d.structValue()
 		return structpb.NewStructValue(value), ok
 	case c == '[':
-		value, ok := d.series()
+		value, ok := d.listValue()
 		return structpb.NewListValue(value), ok
 	case c == '"':
 		text, usable, ok := d.plainText()
@@ -78,14 +78,14 @@ func (d *decoder) anything() (*structpb.Value, bool) {
 	case c == '-' || c >= '0' && c <= '9':
 		literal, whole, ok := d.Number()
 		if !ok {
-			return null, d.broken()
+			return null, d.invalidJSON()
 		}
-		value, wrong := float(literal, protoreflect.DoubleKind)
-		if whole && wrong == "" {
-			_, wrong = integer(literal, protoreflect.Int64Kind)
+		value, fault := float(literal, protoreflect.DoubleKind)
+		if whole && fault == "" {
+			_, fault = integer(literal, protoreflect.Int64Kind)
 		}
-		if wrong != "" {
-			d.fault(wrong)
+		if fault != "" {
+			d.addFault(fault)
 			return null, true
 		}
 		return structpb.NewNumberValue(value.Float()), true
@@ -96,5 +96,5 @@ func (d *decoder) anything() (*structpb.Value, bool) {
 	case d.Literal("null"):
 		return null, true
 	}
-	return null, d.broken()
+	return null, d.invalidJSON()
 }

@@ -50,10 +50,10 @@ func (p *messagePlan) appendObject(b []byte, m protoreflect.Message) ([]byte, er
 		field := &p.fields[i]
 		b = append(b, field.key...)
 		switch {
-		case field.list:
+		case field.isList:
 			b, err = field.appendList(b, m.Get(field.fd).List())
-		case field.dict:
-			b, err = field.appendDict(b, m.Get(field.fd).Map())
+		case field.isMap:
+			b, err = field.appendMap(b, m.Get(field.fd).Map())
 		case field.nullable && !m.Has(field.fd):
 			b = append(b, "null"...)
 		default:
@@ -80,8 +80,8 @@ func (f *fieldPlan) appendList(b []byte, list protoreflect.List) ([]byte, error)
 	return append(b, ']'), nil
 }
 
-// appendDict sorts the keys, so that equal messages have equal texts.
-func (f *fieldPlan) appendDict(b []byte, dict protoreflect.Map) ([]byte, error) {
+// appendMap appends a map. It sorts the keys, so that equal messages give equal JSON.
+func (f *fieldPlan) appendMap(b []byte, dict protoreflect.Map) ([]byte, error) {
 	keys := make([]string, 0, dict.Len())
 	dict.Range(func(key protoreflect.MapKey, _ protoreflect.Value) bool {
 		keys = append(keys, key.String())
@@ -96,7 +96,7 @@ func (f *fieldPlan) appendDict(b []byte, dict protoreflect.Map) ([]byte, error) 
 		}
 		b = append(appendString(b, key), ':')
 		value := dict.Get(protoreflect.ValueOfString(key).MapKey())
-		if b, err = f.item.appendValue(b, value); err != nil {
+		if b, err = f.mapValue.appendValue(b, value); err != nil {
 			return nil, err
 		}
 	}
@@ -110,11 +110,11 @@ func (f *fieldPlan) appendValue(b []byte, v protoreflect.Value) ([]byte, error) 
 	case protoreflect.BoolKind:
 		return strconv.AppendBool(b, v.Bool()), nil
 	case protoreflect.EnumKind:
-		word, ok := f.enum.quoted[v.Enum()]
+		name, ok := f.enum.quoted[v.Enum()]
 		if !ok {
-			word = "null"
+			name = "null"
 		}
-		return append(b, word...), nil
+		return append(b, name...), nil
 	case protoreflect.MessageKind:
 		return f.message.append(b, v.Message())
 	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
@@ -139,8 +139,8 @@ func appendFloat(b []byte, f float64, bits int) ([]byte, error) {
 	return strconv.AppendFloat(b, f, format, -1, bits), nil
 }
 
-// appendTimestamp truncates to milliseconds. It does not round, because the result must
-// not be later than the stored time.
+// appendTimestamp appends a timestamp, truncated to milliseconds. It does not round,
+// because the result must not be later than the stored time.
 func appendTimestamp(b []byte, m protoreflect.Message) ([]byte, error) {
 	ts, ok := m.Interface().(*timestamppb.Timestamp)
 	if !ok {

@@ -24,15 +24,15 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
 
-// errorDomain is the domain in the google.rpc.ErrorInfo of the core's errors.
+// errorDomain is the domain in the google.rpc.ErrorInfo of errors that the core returns.
 const errorDomain = "tributary"
 
-// refusal is an error response before it is written. An empty message means the
-// standard sentence of the reason.
+// refusal contains the values of an error response. If message is empty, the response has
+// the standard message of the reason.
 type refusal struct {
 	reason  affiliate.Reason
 	message string
-	// violations name their fields as the client wrote them.
+	// violations contain field names in the spelling of the client.
 	violations []affiliate.Violation
 	retryAfter string
 	// results contains the results of the items of a bulk request. It is nil for other
@@ -40,7 +40,7 @@ type refusal struct {
 	results proto.Message
 }
 
-// refuse writes the envelope.
+// refuse writes an error response.
 func (g *gateway) refuse(c *call, r refusal) {
 	spec := errorspec.Of(r.reason)
 	message := r.message
@@ -56,7 +56,7 @@ func (g *gateway) refuse(c *call, r refusal) {
 		h.Set("Retry-After", "1")
 	}
 	if spec.HTTPStatus == http.StatusUnauthorized {
-		// RFC 9110 section 15.5.2 requires it with every 401.
+		// RFC 9110 section 15.5.2 requires this header in every response with 401.
 		h.Set("WWW-Authenticate", "Bearer")
 	}
 	if r.results != nil {
@@ -68,18 +68,18 @@ func (g *gateway) refuse(c *call, r refusal) {
 	httpedge.WriteError(c, spec.HTTPStatus, r.reason, message, r.violations...)
 }
 
-// reject refuses a request that cannot be decoded. It first calls the core to check the
-// caller, so that a caller without access gets 401, 429 or 403 without details. The core
-// also validates the fields of a query that could be decoded. The response then contains
-// all faults of the query.
-func (g *gateway) reject(c *call, reason affiliate.Reason) {
+// refuseAfterAdmit refuses a request that cannot be decoded. It first calls the core to
+// check the caller. A caller without access gets 401, 429 or 403 and no details of the
+// request. If the request has a query, the core also validates the fields that could be
+// decoded, so that the response contains all faults of the query.
+func (g *gateway) refuseAfterAdmit(c *call, reason affiliate.Reason) {
 	// net/http cancels the context of a request whose body ends early.
 	ctx := context.WithValue(context.WithoutCancel(c.request.Context()), callKey{}, c)
-	ctx, cancel := g.bounded(metadata.NewOutgoingContext(ctx, g.outgoing(ctx, nil)))
+	ctx, cancel := g.withTimeout(metadata.NewOutgoingContext(ctx, g.outgoingMetadata(ctx, nil)))
 	defer cancel()
 	admit := &affiliatev1.AdmitRequest{Method: c.route.FullMethod}
 	if c.decoded != nil && !c.route.HasBody && reason == affiliate.ReasonValidation {
-		// New cannot fail, because the message is a known type.
+		// New cannot fail, because the type of the message is registered.
 		admit.Request, _ = anypb.New(c.decoded.Interface())
 	}
 	var md metadata.MD
@@ -90,7 +90,7 @@ func (g *gateway) reject(c *call, reason affiliate.Reason) {
 		return
 	}
 	for _, v := range admitted.GetViolations() {
-		if violation := c.clientViolation(v); !c.faults.names(violation.Field) {
+		if violation := c.clientViolation(v); !c.faults.hasField(violation.Field) {
 			c.faults.add(violation.Field, violation.Message)
 		}
 	}
@@ -110,8 +110,8 @@ func (g *gateway) refuseStatus(c *call, err error) {
 	g.refuse(c, r)
 }
 
-// refusalOf returns the refusal in a status of the core. ok is false if the status has no
-// ErrorInfo of this service with a reason that this build knows.
+// refusalOf returns the refusal that a status of the core describes. ok is false if the
+// status has no ErrorInfo of this service, or if this version does not know the reason.
 func (c *call) refusalOf(st *status.Status) (r refusal, ok bool) {
 	for _, detail := range st.Details() {
 		switch d := detail.(type) {
@@ -134,8 +134,8 @@ func (c *call) refusalOf(st *status.Status) (r refusal, ok bool) {
 	return r, ok
 }
 
-// resultsOf returns the response message of the route from the details of a status, or
-// nil.
+// resultsOf returns the results of a bulk request: the response message of the route in
+// the details of a status. It returns nil if there is none.
 func resultsOf(st *status.Status, r *route) proto.Message {
 	for _, detail := range st.Details() {
 		if m, ok := detail.(proto.Message); ok && m.ProtoReflect().Descriptor().FullName() == r.RPC.Output().FullName() {
@@ -146,8 +146,8 @@ func resultsOf(st *status.Status, r *route) proto.Message {
 }
 
 // refusalWithoutReason returns the refusal for a status without an ErrorInfo of this
-// service. The transport or a core of another version created the status. Its text is
-// logged and not sent to the client.
+// service. Such a status comes from the transport or from a core of another version. The
+// message of the status is logged and is not sent to the client.
 func (g *gateway) refusalWithoutReason(c *call, st *status.Status) refusal {
 	var r refusal
 	switch st.Code() {
@@ -178,8 +178,9 @@ func (g *gateway) refusalWithoutReason(c *call, st *status.Status) refusal {
 	return r
 }
 
-// handleError writes the error of a generated handler. The request could not be decoded,
-// the core returned an error, or the response could not be encoded.
+// handleError writes the error response after a generated handler failed. Either the
+// request could not be decoded, or the core returned an error, or the response could not
+// be encoded.
 func (g *gateway) handleError(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, _ http.ResponseWriter, _ *http.Request, err error) {
 	c := callFrom(ctx)
 	var routing *runtime.HTTPStatusError
@@ -188,7 +189,7 @@ func (g *gateway) handleError(ctx context.Context, _ *runtime.ServeMux, _ runtim
 	case errors.As(err, &routing) || c.route == nil:
 		g.refuse(c, refusal{reason: affiliate.ReasonNotFound})
 	case len(c.faults.list) > 0:
-		g.reject(c, affiliate.ReasonValidation)
+		g.refuseAfterAdmit(c, affiliate.ReasonValidation)
 	default:
 		if md, ok := runtime.ServerMetadataFromContext(ctx); ok {
 			copyHeaders(c, md.HeaderMD)
@@ -197,6 +198,7 @@ func (g *gateway) handleError(ctx context.Context, _ *runtime.ServeMux, _ runtim
 	}
 }
 
+// handleRoutingError writes the error response if the mux found no route.
 func (g *gateway) handleRoutingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, _ http.ResponseWriter, r *http.Request, code int) {
 	c := callFrom(r.Context())
 	switch {
@@ -208,12 +210,13 @@ func (g *gateway) handleRoutingError(_ context.Context, _ *runtime.ServeMux, _ r
 	}
 }
 
-// refuseMethod writes 405 with the methods that the path accepts.
+// refuseMethod writes a response with 405 and the methods that the path accepts.
 func (g *gateway) refuseMethod(c *call) {
 	c.Header().Set("Allow", strings.Join(g.methods(c), ", "))
 	g.refuse(c, refusal{reason: affiliate.ReasonMethodNotAllowed})
 }
 
+// copyHeaders sets the response headers from the metadata of the core's response.
 func copyHeaders(c *call, md metadata.MD) {
 	for key, header := range responseHeaders {
 		if values := md.Get(key); len(values) > 0 {
@@ -222,28 +225,28 @@ func copyHeaders(c *call, md metadata.MD) {
 	}
 }
 
-// clientViolation returns a violation of the core with field names in the client's
-// spelling.
+// clientViolation converts a violation that the core returned. In the result, field names
+// have the spelling of the client.
 func (c *call) clientViolation(v *affiliatev1.AdmitViolation) affiliate.Violation {
 	return affiliate.Violation{Field: v.GetField(), Message: v.GetMessage()}.WithFieldNames(c.fieldName)
 }
 
-// fieldName returns the client's spelling of the proto path of a violation. The empty
-// path of the core means the whole body.
+// fieldName converts the proto path of a violation to the spelling of the client. The
+// empty path stands for the whole body.
 func (c *call) fieldName(path string) string {
 	if path == "" {
 		return affiliate.WholeBody
 	}
-	if spelling, ok := c.written[protoreflect.Name(path)]; ok {
+	if spelling, ok := c.spellings[protoreflect.Name(path)]; ok {
 		return spelling
 	}
 	return clientPath(c.route.input.Descriptor(), path, c.route.SnakeCase())
 }
 
-// clientPath returns the client's spelling of a proto path such as
-// commission_rules.percentage, line_items[0].amount_cents or answers[color]. A name that
-// is not a field of the message is a header, or a field of the stored object that the
-// request changes.
+// clientPath converts a proto path, such as commission_rules.percentage,
+// line_items[0].amount_cents or answers[color], to the spelling of the REST API. A name
+// that is not a field of the message is the name of a header, or of a field of the stored
+// object that the request changes.
 func clientPath(desc protoreflect.MessageDescriptor, path string, snakeCase bool) string {
 	var b strings.Builder
 	for path != "" {

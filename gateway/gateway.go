@@ -1,22 +1,28 @@
-// Package gateway is the REST surface of the service. It is grpc-gateway,
-// configured through its own extension points:
+// Package gateway serves the REST API. It translates each REST request into a gRPC call
+// of the core, and the result of the call into a REST response. It is built on grpc-
+// gateway and uses only the extension points of grpc-gateway. A request passes through
+// these steps:
 //
-//	request  → panic guard → headers, HTTPS, CORS (call.go, headers.go)
-//	         → runtime.ServeMux → middlewares: route, query, body, timeout (route.go)
-//	         → generated handler → runtime.Marshaler (codec.go, decode.go) → core
-//	response ← runtime.Marshaler (encode.go) ← response options (response.go),
-//	           or the envelope from the error handlers (errors.go)
+//  1. recover from panics
+//  2. set common headers, require HTTPS, respond to OPTIONS (call.go, headers.go)
+//  3. find the route (runtime.ServeMux)
+//  4. middlewares: validate the query, read the body, limit the time (route.go)
+//  5. decode the request (codec.go, decode.go, query.go)
+//  6. call the core (a generated handler)
+//  7. encode the response (encode.go, response.go) or the error (errors.go)
 //
-// Guarantees: every request that reaches a handler of net/http gets a response that the
-// contract describes. Requests and responses use the same JSON dialect (codec.go). Every
-// error response has the envelope of SPEC.md section 7, also after a panic or if the core
-// is not reachable. Before the gateway refuses a request that cannot be decoded, it calls
-// the core to check the caller (GateService.Admit). Therefore 401, 429 and 403 precede
-// 415, 413 and 400. The core gets the decoded message and a fixed list of headers.
+// Guarantees: every request that reaches a handler of net/http gets a response that
+// package contract describes. Requests and responses use the same JSON dialect
+// (codec.go). Every error response has the error format of SPEC.md section 7, even
+// after a panic or if the core cannot be reached. Before the gateway refuses a request
+// that it cannot decode, it calls the core to check the caller (GateService.Admit). A
+// caller without access therefore gets 401, 429 or 403, and not 415, 413 or 400. The
+// core gets only the decoded message and a fixed list of headers.
 //
-// The gateway makes no decisions about callers, limits or values beyond their
-// type; the core does. Requests that net/http refuses before any handler runs (a
-// malformed request line, headers over the limit) get net/http's own response.
+// The gateway checks only the form of a request and the types of its values. The core
+// decides about callers, limits and values. If net/http refuses a request before any
+// handler runs (because of a malformed request line or too large headers), the client
+// gets net/http's own response.
 package gateway
 
 import (
@@ -35,23 +41,25 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// Config is the configuration of New. Conn is required; the zero values of the
-// other fields are the strict choices.
+// Config configures a gateway. Conn is required. The zero values of the other fields are
+// the most restrictive settings.
 type Config struct {
-	// Conn is the connection to the core: a network connection, or a channel inside the
-	// process that runs the same interceptors.
+	// Conn is the connection to the core. It is a network connection, or a connection
+	// inside the process that runs the same interceptors.
 	Conn grpc.ClientConnInterface
 	// TrustedProxies are the proxies whose headers may set the client's address and
 	// report that the client used HTTPS. Default: no trusted proxies.
 	TrustedProxies []netip.Prefix
-	// AllowHTTP also serves plain HTTP, for development.
+	// AllowHTTP makes the gateway accept requests over plain HTTP. It is meant for
+	// development.
 	AllowHTTP bool
 	// AllowedOrigins are the web origins (https://app.example) whose scripts may
 	// read responses. Default: none.
 	AllowedOrigins []string
-	// Timeout bounds one call of the core; the client gets 503 after it. The
-	// default of 25 s is shorter than the server's write timeout. A negative value
-	// means no timeout, for a core in the same process, which has its own deadline.
+	// Timeout bounds one call of the core. If the call takes longer, the client gets 503.
+	// The default, 25 s, is shorter than the write timeout of the server. A negative
+	// value means no timeout. It is for a core in the same process, which has deadlines
+	// of its own.
 	Timeout time.Duration
 	// Log receives panics, unexpected errors of the core and failed connections to it.
 	// Default: no log.
@@ -65,17 +73,19 @@ const defaultTimeout = 25 * time.Second
 type gateway struct {
 	Config
 	origins map[string]bool
-	// routes contains every route by verb and pattern.
+	// routes contains every route. A key is the HTTP method, a space and the pattern that
+	// the mux has for the route.
 	routes  map[string]*route
 	mux     *runtime.ServeMux
 	gate    affiliatev1.GateServiceClient
-	guarded http.Handler
+	handler http.Handler // calls serve and recovers from panics
 }
 
 // services contains a registration function for every service that has routes. The mux
-// tries the routes that were registered last first, so the routes with the most requests
-// come last. The generated RegisterXHandlerServer functions are not used, because they
-// would bypass the interceptors.
+// compares a request first with the routes that were registered last, so the services
+// with the most requests are at the end of the list. The generated functions with names
+// like RegisterXHandlerServer are not used, because they would bypass the interceptors of
+// the core.
 var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error{
 	registrar(affiliatev1.NewWebhookServiceClient, affiliatev1.RegisterWebhookServiceHandlerClient),
 	registrar(affiliatev1.NewFraudServiceClient, affiliatev1.RegisterFraudServiceHandlerClient),
@@ -94,16 +104,18 @@ var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterfa
 	registrar(affiliatev1.NewConversionServiceClient, affiliatev1.RegisterConversionServiceHandlerClient),
 }
 
+// registrar returns a function that creates the client of a service and registers the
+// routes of the service.
 func registrar[C any](
-	client func(grpc.ClientConnInterface) C, register func(context.Context, *runtime.ServeMux, C) error,
+	newClient func(grpc.ClientConnInterface) C, register func(context.Context, *runtime.ServeMux, C) error,
 ) func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error {
 	return func(ctx context.Context, mux *runtime.ServeMux, conn grpc.ClientConnInterface) error {
-		return register(ctx, mux, client(conn))
+		return register(ctx, mux, newClient(conn))
 	}
 }
 
-// New returns the handler of the REST API. It fails if the config is invalid or if a
-// message of a route cannot be written in the JSON dialect.
+// New returns the handler of the REST API. It fails if the config is invalid, or if the
+// JSON dialect does not support a message of a route.
 func New(config Config) (http.Handler, error) {
 	if config.Conn == nil {
 		return nil, fmt.Errorf("gateway: Conn is missing")
@@ -129,7 +141,7 @@ func New(config Config) (http.Handler, error) {
 	g.mux = runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, marshaler{}),
 		runtime.WithMiddlewares(g.matchRoute, g.readQuery, g.readBody, g.limitTime),
-		runtime.WithMetadata(g.outgoing),
+		runtime.WithMetadata(g.outgoingMetadata),
 		runtime.WithErrorHandler(g.handleError),
 		runtime.WithStreamErrorHandler(g.handleStreamError),
 		runtime.WithRoutingErrorHandler(g.handleRoutingError),
@@ -150,7 +162,7 @@ func New(config Config) (http.Handler, error) {
 	if err := g.handleDocuments(); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	g.guarded = httpedge.RecoverPanics(http.HandlerFunc(g.serve), g.reportPanic)
+	g.handler = httpedge.RecoverPanics(http.HandlerFunc(g.serve), g.reportPanic)
 	return g, nil
 }
 

@@ -15,16 +15,17 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// forwarded lists the request headers that the gateway forwards to the core, with their
-// metadata keys. The gateway itself adds x-client-ip and x-request-id.
-var forwarded = []struct{ header, key string }{
+// forwardedHeaders lists the request headers that the gateway forwards to the core, with
+// their keys in the gRPC metadata. The gateway also sets x-client-ip and x-request-id.
+var forwardedHeaders = []struct{ header, key string }{
 	{"Authorization", "authorization"},
 	{"X-Mode", "x-mode"},
 	{"Idempotency-Key", "idempotency-key"},
 	{"User-Agent", "x-user-agent"},
 }
 
-// responseHeaders maps response metadata of the core to response headers for the client.
+// responseHeaders maps metadata keys of the core's response to the response headers that
+// the client gets.
 var responseHeaders = map[string]string{
 	"ratelimit-policy":    "Ratelimit-Policy",
 	"ratelimit":           "Ratelimit",
@@ -38,8 +39,8 @@ func responseHeader(key string) (string, bool) {
 	return header, ok
 }
 
-// commonHeaders are the headers of every response. Responses share the values, so a
-// handler may replace a value but must not change it in place.
+// commonHeaders are the headers of every response. All responses share the slices, so a
+// handler may replace a slice but must not change its elements.
 var commonHeaders = http.Header{
 	"X-Content-Type-Options": {"nosniff"},
 	"Cache-Control":          {"no-store"},
@@ -55,8 +56,8 @@ const (
 	corsMaxAge = "600"
 )
 
-// setHeaders sets the headers of every response. It returns the request's origin
-// if its scripts may read the response, otherwise "".
+// setHeaders sets the headers that do not depend on the route. It returns the origin of
+// the request if scripts of that origin may read the response, and otherwise "".
 func (g *gateway) setHeaders(c *call) (origin string) {
 	h := c.Header()
 	maps.Copy(h, commonHeaders)
@@ -95,8 +96,8 @@ func (g *gateway) options(c *call, origin string) {
 	c.WriteHeader(http.StatusNoContent)
 }
 
-// originSet returns the origins as a set. It fails if an origin is not in the form in
-// which browsers send it.
+// originSet returns the origins as a set. It fails if an origin does not have the form
+// that browsers use in the header Origin.
 func originSet(origins []string) (map[string]bool, error) {
 	set := make(map[string]bool, len(origins))
 	for _, origin := range origins {
@@ -110,12 +111,12 @@ func originSet(origins []string) (map[string]bool, error) {
 	return set, nil
 }
 
-// outgoing returns the metadata for a call of the core.
-func (g *gateway) outgoing(ctx context.Context, _ *http.Request) metadata.MD {
+// outgoingMetadata returns the metadata for a call of the core.
+func (g *gateway) outgoingMetadata(ctx context.Context, _ *http.Request) metadata.MD {
 	c := callFrom(ctx)
-	md := make(metadata.MD, len(forwarded)+2)
+	md := make(metadata.MD, len(forwardedHeaders)+2)
 	// All values share one array, which saves allocations.
-	values := make([]string, 0, len(forwarded)+2)
+	values := make([]string, 0, len(forwardedHeaders)+2)
 	set := func(key, value string) {
 		values = append(values, value)
 		md[key] = values[len(values)-1 : len(values) : len(values)]
@@ -124,18 +125,18 @@ func (g *gateway) outgoing(ctx context.Context, _ *http.Request) metadata.MD {
 	if addr := httpedge.ClientAddr(c.request, g.TrustedProxies); addr.IsValid() {
 		set("x-client-ip", addr.String())
 	}
-	for _, p := range forwarded {
+	for _, p := range forwardedHeaders {
 		if lines := c.request.Header[p.header]; len(lines) > 0 {
-			set(p.key, metadataText(lines))
+			set(p.key, metadataValue(lines))
 		}
 	}
 	return md
 }
 
-// metadataText joins the lines of a header as in RFC 9110 section 5.3. It replaces bytes
-// that gRPC metadata cannot contain. It does not drop such a header, because the core
-// would then treat an invalid X-Mode as a missing one.
-func metadataText(lines []string) string {
+// metadataValue joins the lines of a header as in RFC 9110 section 5.3. It replaces bytes
+// that gRPC metadata cannot contain by question marks. It does not omit such a header,
+// because the core would then handle an invalid X-Mode like an absent X-Mode.
+func metadataValue(lines []string) string {
 	text := lines[0]
 	if len(lines) > 1 {
 		text = strings.Join(lines, ", ")

@@ -22,7 +22,7 @@ func (g *gateway) handleDocuments() error {
 	}
 	for path, handler := range handlers {
 		r := contract.Route{Verb: http.MethodGet, Template: path}
-		g.routes[r.Verb+" "+path] = &route{Route: r, success: http.StatusOK}
+		g.routes[r.Verb+" "+path] = &route{Route: r, successStatus: http.StatusOK}
 		serve := func(w http.ResponseWriter, r *http.Request, _ map[string]string) { handler(w, r) }
 		if err := g.mux.HandlePath(r.Verb, path, serve); err != nil {
 			return err
@@ -31,8 +31,8 @@ func (g *gateway) handleDocuments() error {
 	return nil
 }
 
-// serveOpenAPI serves the OpenAPI document to any client. The document changes only with
-// a new version of the gateway, so caches may keep it.
+// serveOpenAPI serves the OpenAPI document. Caches may store the document, because it
+// changes only with a new version of the gateway.
 func serveOpenAPI(w http.ResponseWriter, _ *http.Request, _ map[string]string) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

@@ -14,15 +14,15 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-// parseQuery validates a query string. names contains the parameters of the route, by
-// every spelling. parseQuery returns the values by JSON name, and the client's spelling
-// of each field. An empty value counts as absent.
+// parseQuery validates a query string. names contains the parameters of the route, with
+// one entry for each accepted spelling. parseQuery returns the values by JSON name, and
+// for each field the spelling that the client used. An empty value counts as absent.
 //
-// It adds every fault to found: unknown parameters, repeated parameters, parameters in
-// two spellings and invalid values. scratch is a message of the route's input type, which
-// receives the valid values.
+// parseQuery adds every fault to found: unknown parameters, repeated parameters,
+// parameters in two spellings and invalid values. It sets the valid values in scratch,
+// which is a message of the route's input type.
 func parseQuery(raw string, names map[string]*fieldPlan, scratch protoreflect.Message, found *violations) (url.Values, map[protoreflect.Name]string) {
-	form, written := make(url.Values), make(map[protoreflect.Name]string)
+	form, spellings := make(url.Values), make(map[protoreflect.Name]string)
 	for raw != "" && !found.full() {
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
@@ -45,14 +45,14 @@ func parseQuery(raw string, names map[string]*fieldPlan, scratch protoreflect.Me
 			found.add(name, "is not a parameter of this route")
 			continue
 		}
-		earlier, repeated := written[field.fd.Name()]
+		earlier, repeated := spellings[field.fd.Name()]
 		switch {
 		case !repeated:
-			written[field.fd.Name()] = name
+			spellings[field.fd.Name()] = name
 		case earlier != name:
 			found.add(name, mustNotBeWith+earlier+", which is the same parameter")
 			continue
-		case !field.list:
+		case !field.isList:
 			found.add(name, givenTwice)
 			continue
 		}
@@ -65,21 +65,22 @@ func parseQuery(raw string, names map[string]*fieldPlan, scratch protoreflect.Me
 			found.add(name, jsonscan.ContainsNUL)
 		case value == "":
 		default:
-			if wrong := field.setText(scratch, value); wrong != "" {
-				found.add(name, wrong)
+			if fault := field.setText(scratch, value); fault != "" {
+				found.add(name, fault)
 				continue
 			}
 			form[field.name] = append(form[field.name], value)
 		}
 	}
-	return form, written
+	return form, spellings
 }
 
 // queryParser sets the fields of a request from the values that parseQuery returned.
 type queryParser struct{}
 
-// useQueryParser installs queryParser. grpc-gateway has one parser for the whole process,
-// so the parser is set once and cannot depend on a gateway or a route.
+// useQueryParser installs queryParser in grpc-gateway. grpc-gateway has one parser for
+// the whole process, so useQueryParser installs it only once, and the parser cannot
+// depend on a gateway or a route.
 var useQueryParser = sync.OnceFunc(func() { runtime.NewServeMux(runtime.SetQueryParameterParser(queryParser{})) })
 
 // Parse implements runtime.QueryParameterParser.
@@ -94,7 +95,7 @@ func (queryParser) Parse(message proto.Message, values url.Values, _ *utilities.
 	}
 	for name, texts := range values {
 		for _, text := range texts {
-			if wrong := plan.names[name].setText(m, text); wrong != "" {
+			if fault := plan.names[name].setText(m, text); fault != "" {
 				return errInvalid
 			}
 		}
@@ -104,44 +105,44 @@ func (queryParser) Parse(message proto.Message, values url.Values, _ *utilities.
 
 // inQuery reports whether a field can be a query parameter.
 func (f *fieldPlan) inQuery() bool {
-	return !f.dict && (f.message == nil || f.message.form == formTimestamp)
+	return !f.isMap && (f.message == nil || f.message.form == formTimestamp)
 }
 
-// setText sets the field to a value of the query. It appends the value to a list. If the
-// text is invalid, it returns the message of the fault.
-func (f *fieldPlan) setText(m protoreflect.Message, text string) (wrong string) {
+// setText sets the field to a value of the query. If the field is a list, it appends the
+// value. If the text is invalid, it returns the message of the fault.
+func (f *fieldPlan) setText(m protoreflect.Message, text string) (fault string) {
 	var value protoreflect.Value
 	switch {
 	case f.message != nil:
-		if f.list {
+		if f.isList {
 			value = m.Mutable(f.fd).List().NewElement()
 		} else {
 			value = m.NewField(f.fd)
 		}
-		wrong = parseTimestamp(text, value.Message())
+		fault = parseTimestamp(text, value.Message())
 	case f.kind == protoreflect.StringKind:
 		value = protoreflect.ValueOfString(text)
 	case f.kind == protoreflect.EnumKind:
-		value, wrong = f.enum.parse(text)
+		value, fault = f.enum.parse(text)
 	case f.kind == protoreflect.BoolKind:
 		if text != "true" && text != "false" {
 			return mustBeBool
 		}
 		value = protoreflect.ValueOfBool(text == "true")
 	default:
-		value, wrong = f.parseNumber(text)
+		value, fault = f.parseNumber(text)
 	}
 	switch {
-	case wrong != "":
-	case f.list:
+	case fault != "":
+	case f.isList:
 		m.Mutable(f.fd).List().Append(value)
 	default:
 		m.Set(f.fd, value)
 	}
-	return wrong
+	return fault
 }
 
-func (f *fieldPlan) parseNumber(text string) (value protoreflect.Value, wrong string) {
+func (f *fieldPlan) parseNumber(text string) (value protoreflect.Value, fault string) {
 	s := jsonscan.Scanner{Data: text}
 	literal, whole, ok := s.Number()
 	ok = ok && s.Pos == len(text)

@@ -16,31 +16,32 @@ import (
 // one response.
 const statusMetadata = "x-http-code"
 
-// errHead ends the stream of a HEAD request at its first piece.
+// errHead ends a stream before its first piece is written, if the request is a HEAD
+// request.
 var errHead = errors.New("the response to HEAD has no body")
 
-// setSuccess sets the status of a success. It is the status of the route, unless the core
-// sent another 2xx status.
+// setSuccess sets the status of a response without an error. The core can replace the
+// status of the route by another 2xx status.
 func setSuccess(ctx context.Context, w http.ResponseWriter, message proto.Message) error {
 	c := callFrom(ctx)
 	md, _ := runtime.ServerMetadataFromContext(ctx)
 	if values := md.HeaderMD[statusMetadata]; len(values) > 0 {
 		if code, err := strconv.Atoi(values[0]); err == nil && code >= 200 && code <= 299 {
-			c.success = code
+			c.successStatus = code
 		}
 	}
 	if piece, ok := message.(*httpbody.HttpBody); ok && c.request.Method == http.MethodHead {
 		w.Header().Set("Content-Type", piece.GetContentType())
-		w.WriteHeader(c.success)
+		w.WriteHeader(c.successStatus)
 		return errHead
 	}
 	return nil
 }
 
-// handleStreamError ends a stream that failed. If no piece was sent, it writes the
-// envelope. Otherwise it closes the connection, because a truncated file must not look
-// complete. After handleStreamError returns, grpc-gateway writes its own error. The
-// closed call drops it.
+// handleStreamError ends a stream that failed. If no piece was sent, it writes an error
+// response. Otherwise it closes the connection, because a truncated file must not look
+// complete. After handleStreamError returns, grpc-gateway writes an error of its own,
+// which has no effect because the call is complete.
 func (g *gateway) handleStreamError(ctx context.Context, err error) *status.Status {
 	c := callFrom(ctx)
 	switch {
@@ -53,6 +54,6 @@ func (g *gateway) handleStreamError(ctx context.Context, err error) *status.Stat
 		}
 		panic(http.ErrAbortHandler)
 	}
-	c.closed = true
+	c.complete = true
 	return status.Convert(err)
 }

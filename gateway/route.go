@@ -20,21 +20,20 @@ import (
 	"github.com/tributary-hq/tributary/gateway/contract"
 )
 
-// route is a contract.Route with data that is computed once for serving it.
+// route is a contract.Route with precomputed data for serving requests.
 type route struct {
 	contract.Route
 	input protoreflect.MessageType
-	// body contains the accepted keys of the body, and query the accepted parameters. A
-	// field with several spellings has an entry for each spelling.
+	// body contains the accepted keys of the body, and query the accepted query
+	// parameters. A field with several spellings has one entry per spelling.
 	body, query map[string]*fieldPlan
-	mask        protoreflect.FieldDescriptor
-	// limit is the largest body in bytes.
-	limit   int64
-	success int
-	// lenient means that unknown keys of a body are ignored.
+	mask        protoreflect.FieldDescriptor // the update_mask of the request, or nil
+	// limit is the maximum size of a body in bytes.
+	limit         int64
+	successStatus int
+	// lenient is true if the route ignores unknown keys of a body.
 	lenient bool
-	// items is the list of a bulk request whose items fail separately. It is nil for
-	// other routes.
+	// items describes the list of a bulk request. It is nil for other routes.
 	items *itemList
 }
 
@@ -42,7 +41,8 @@ type route struct {
 // items.
 const itemFaults = "item_faults"
 
-// readRoutes returns the routes by verb and by the pattern's name in the mux.
+// readRoutes returns all routes. A key of the map is the HTTP method, a space and the
+// pattern in the form of the mux.
 func readRoutes(files []protoreflect.FileDescriptor) (map[string]*route, error) {
 	routes, err := contract.Routes(files)
 	if err != nil {
@@ -50,21 +50,21 @@ func readRoutes(files []protoreflect.FileDescriptor) (map[string]*route, error) 
 	}
 	table := make(map[string]*route, len(routes))
 	for _, r := range routes {
-		made, err := newRoute(r)
+		prepared, err := newRoute(r)
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", r.Verb, r.Template, err)
 		}
-		table[r.Verb+" "+strings.ReplaceAll(r.Template, "}", "=*}")] = made
+		table[r.Verb+" "+strings.ReplaceAll(r.Template, "}", "=*}")] = prepared
 	}
 	return table, nil
 }
 
 func newRoute(r contract.Route) (*route, error) {
-	made := &route{Route: r, mask: r.Mask(), success: http.StatusOK}
+	made := &route{Route: r, mask: r.Mask(), successStatus: http.StatusOK}
 	if r.RPC == nil {
 		return made, nil
 	}
-	made.limit, made.success = contract.BodyLimit(r.FullMethod), contract.SuccessStatus(r.FullMethod)
+	made.limit, made.successStatus = contract.BodyLimit(r.FullMethod), contract.SuccessStatus(r.FullMethod)
 	made.lenient = contract.IgnoresUnknownKeys(r.FullMethod)
 	var err error
 	if made.input, err = protoregistry.GlobalTypes.FindMessageByName(r.RPC.Input().FullName()); err != nil {
@@ -80,7 +80,7 @@ func newRoute(r contract.Route) (*route, error) {
 		return nil, err
 	}
 	if faults, ok := plan.names[itemFaults]; ok && contract.SetByGateway(faults.fd) {
-		list := slices.IndexFunc(plan.fields, func(f fieldPlan) bool { return f.list && f.message != nil })
+		list := slices.IndexFunc(plan.fields, func(f fieldPlan) bool { return f.isList && f.message != nil })
 		made.items = &itemList{list: &plan.fields[list], faults: faults}
 	}
 	made.body, made.query = make(map[string]*fieldPlan), make(map[string]*fieldPlan)
@@ -98,8 +98,9 @@ func newRoute(r contract.Route) (*route, error) {
 	return made, nil
 }
 
-// matchRoute sets the route of the call. The mux calls matchRoute once for the handler of
-// each pattern. The context of each request contains the pattern.
+// matchRoute sets the route of the call. The mux calls matchRoute once per pattern. The
+// pattern is known only from the context of a request, so the first request looks up the
+// route.
 func (g *gateway) matchRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	var once sync.Once
 	var found *route
@@ -109,27 +110,28 @@ func (g *gateway) matchRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 			found = g.routes[r.Method+" "+pattern.String()]
 		})
 		c := callFrom(r.Context())
-		c.route, c.success = found, found.success
+		c.route, c.successStatus = found, found.successStatus
 		switch {
 		case c.probe:
 		case c.request.Method == http.MethodHead && contract.ChangesData(found.FullMethod):
 			g.refuseMethod(c)
 		default:
 			for name, value := range params {
-				params[name] = usableUTF8(value)
+				params[name] = replaceUnusable(value)
 			}
 			next(w, r, params)
 		}
 	}
 }
 
-// readQuery validates the query and passes it to the next handler with canonical names.
+// readQuery validates the query. It passes the values to the next handler by JSON name,
+// whichever spelling the client used.
 func (g *gateway) readQuery(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		c := callFrom(r.Context())
 		if raw := c.request.URL.RawQuery; raw != "" && c.route.RPC != nil {
 			c.decoded = c.route.input.New()
-			r.Form, c.written = parseQuery(raw, c.route.query, c.decoded, &c.faults)
+			r.Form, c.spellings = parseQuery(raw, c.route.query, c.decoded, &c.faults)
 			for _, field := range c.route.PathFields {
 				c.decoded.Set(field, protoreflect.ValueOfString(params[string(field.Name())]))
 			}
@@ -138,8 +140,8 @@ func (g *gateway) readQuery(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// readBody reads the body. If the route has a body, the decoder decodes it later. Every
-// other route accepts only an empty body or an empty object.
+// readBody reads the body. If the route has a body, NewDecoder decodes it later. All
+// other routes accept only an empty body or an empty object.
 func (g *gateway) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		c := callFrom(r.Context())
@@ -149,7 +151,7 @@ func (g *gateway) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 		}
 		data, reason := c.readBody()
 		if reason != "" {
-			g.reject(c, reason)
+			g.refuseAfterAdmit(c, reason)
 			return
 		}
 		if c.route.HasBody {
@@ -157,7 +159,7 @@ func (g *gateway) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 		} else {
 			decodeBody(data, c.route.body, c.route.input.New(), &c.faults)
 			if len(c.faults.list) > 0 {
-				g.reject(c, affiliate.ReasonValidation)
+				g.refuseAfterAdmit(c, affiliate.ReasonValidation)
 				return
 			}
 		}
@@ -165,9 +167,9 @@ func (g *gateway) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// readBody returns the whole body, or the reason why the route refuses it. If a body ends
-// early or arrives too slowly, readBody adds a fault and closes the connection, because
-// the start of the next request is not known.
+// readBody returns the whole body, or the reason why the route refuses the body. If the
+// body ends early or arrives too slowly, readBody adds a fault to the call and closes the
+// connection, because the start of the next request is not known.
 func (c *call) readBody() (data []byte, refused affiliate.Reason) {
 	length := c.request.ContentLength
 	if length == 0 {
@@ -181,7 +183,7 @@ func (c *call) readBody() (data []byte, refused affiliate.Reason) {
 		data = make([]byte, length)
 		_, err = io.ReadFull(c.request.Body, data)
 	} else {
-		data, err = io.ReadAll(http.MaxBytesReader(c.outer, c.request.Body, c.route.limit))
+		data, err = io.ReadAll(http.MaxBytesReader(c.serverWriter, c.request.Body, c.route.limit))
 	}
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -191,15 +193,15 @@ func (c *call) readBody() (data []byte, refused affiliate.Reason) {
 		c.Header().Set("Connection", "close")
 		c.faults.add(affiliate.WholeBody, "could not be read to its end")
 		return nil, ""
-	case len(data) > 0 && !plainJSON(c.request.Header):
+	case len(data) > 0 && !isPlainJSON(c.request.Header):
 		return nil, affiliate.ReasonUnsupportedMediaType
 	}
 	return data, ""
 }
 
-// plainJSON reports whether the headers of a body say JSON in UTF-8 without
-// compression. A missing Content-Type counts as JSON.
-func plainJSON(h http.Header) bool {
+// isPlainJSON reports whether the headers declare the body as JSON in UTF-8 without
+// compression. If there is no Content-Type, the body counts as JSON.
+func isPlainJSON(h http.Header) bool {
 	for _, encoding := range h["Content-Encoding"] {
 		if !strings.EqualFold(strings.TrimSpace(encoding), "identity") {
 			return false
@@ -216,12 +218,13 @@ func plainJSON(h http.Header) bool {
 	if err != nil || len(types) > 1 || media != "application/json" {
 		return false
 	}
-	charset, given := parameters["charset"]
-	return !given || strings.EqualFold(charset, "utf-8")
+	charset, hasCharset := parameters["charset"]
+	return !hasCharset || strings.EqualFold(charset, "utf-8")
 }
 
-// limitTime cancels a call of the core after the timeout. A stream has no timeout and no
-// deadline for the whole response, because it lasts as long as its client reads.
+// limitTime cancels a call of the core after the timeout. A stream has neither a timeout
+// nor a write deadline for the whole response, because its duration depends on how fast
+// the client reads.
 func (g *gateway) limitTime(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		c := callFrom(r.Context())
@@ -231,7 +234,7 @@ func (g *gateway) limitTime(next runtime.HandlerFunc) runtime.HandlerFunc {
 			next(w, r, params)
 			return
 		}
-		ctx, cancel := g.bounded(r.Context())
+		ctx, cancel := g.withTimeout(r.Context())
 		defer cancel()
 		if ctx != r.Context() {
 			r = r.WithContext(ctx)
@@ -240,7 +243,8 @@ func (g *gateway) limitTime(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-func (g *gateway) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout returns a context that ends after the timeout of the gateway.
+func (g *gateway) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if g.Timeout < 0 {
 		return ctx, func() {}
 	}

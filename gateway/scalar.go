@@ -30,12 +30,12 @@ const (
 	mustNotBeWith = "must not be given together with "
 )
 
-// maxInteger is the largest integer that every JSON reader represents exactly. A
-// larger one may have been changed before it arrived.
+// maxInteger is the largest integer that every JSON parser represents exactly. A larger
+// integer may have been changed before the gateway received it.
 const maxInteger = 1 << 53
 
 // integer parses the literal of a JSON integer for a field of the given kind.
-func integer(literal string, kind protoreflect.Kind) (value protoreflect.Value, wrong string) {
+func integer(literal string, kind protoreflect.Kind) (value protoreflect.Value, fault string) {
 	var lowest, highest int64
 	switch kind {
 	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
@@ -79,16 +79,17 @@ func float(literal string, kind protoreflect.Kind) (protoreflect.Value, string) 
 	return protoreflect.ValueOfFloat64(f), ""
 }
 
-func (p *enumPlan) parse(word string) (protoreflect.Value, string) {
-	number, ok := p.words[word]
+// parse returns the enum value with the given name.
+func (p *enumPlan) parse(name string) (protoreflect.Value, string) {
+	number, ok := p.numbers[name]
 	if !ok {
 		return protoreflect.Value{}, "must be one of " + p.choices
 	}
 	return protoreflect.ValueOfEnum(number), ""
 }
 
-// parseTimestamp sets m from an RFC 3339 text. Package time also accepts one-digit hours
-// and fractions after a comma. The check of the separators' positions excludes them.
+// parseTimestamp sets m from an RFC 3339 text. Package time also accepts hours with one
+// digit and a comma before the fraction, so parseTimestamp first checks for both.
 func parseTimestamp(text string, m protoreflect.Message) string {
 	if len(text) < len("2006-01-02T15:04:05Z") || text[13] != ':' || text[19] == ',' {
 		return mustBeTimestamp
@@ -123,15 +124,15 @@ func isInteger(kind protoreflect.Kind) bool {
 	}
 }
 
-// scalar reads a value that is neither a message nor null. usable is true if the value is
-// valid for the field. ok is true if the decoder can read on.
+// scalar decodes a value that is neither a message nor null. usable is true if the value
+// is valid for the field. ok is true if the decoder can continue.
 func (d *decoder) scalar(f *fieldPlan) (value protoreflect.Value, usable, ok bool) {
 	c := d.Space()
-	var wrong string
+	var fault string
 	switch {
 	case f.kind == protoreflect.StringKind || f.kind == protoreflect.EnumKind:
 		if c != '"' {
-			return value, false, d.refuse(mustBeString)
+			return value, false, d.rejectValue(mustBeString)
 		}
 		text, usable, ok := d.plainText()
 		if !usable {
@@ -140,42 +141,43 @@ func (d *decoder) scalar(f *fieldPlan) (value protoreflect.Value, usable, ok boo
 		if f.kind == protoreflect.StringKind {
 			return protoreflect.ValueOfString(text), true, true
 		}
-		value, wrong = f.enum.parse(text)
+		value, fault = f.enum.parse(text)
 	case f.kind == protoreflect.BoolKind:
 		isTrue := c == 't'
 		if c != 't' && c != 'f' {
-			return value, false, d.refuse(mustBeBool)
+			return value, false, d.rejectValue(mustBeBool)
 		}
 		if !d.Literal(strconv.FormatBool(isTrue)) {
-			return value, false, d.broken()
+			return value, false, d.invalidJSON()
 		}
 		return protoreflect.ValueOfBool(isTrue), true, true
 	case c == '-' || c >= '0' && c <= '9':
 		literal, whole, ok := d.Number()
 		switch {
 		case !ok:
-			return value, false, d.broken()
+			return value, false, d.invalidJSON()
 		case !isInteger(f.kind):
-			value, wrong = float(literal, f.kind)
+			value, fault = float(literal, f.kind)
 		case whole:
-			value, wrong = integer(literal, f.kind)
+			value, fault = integer(literal, f.kind)
 		default:
-			wrong = mustBeInteger
+			fault = mustBeInteger
 		}
 	case isInteger(f.kind):
-		return value, false, d.refuse(mustBeInteger)
+		return value, false, d.rejectValue(mustBeInteger)
 	default:
-		return value, false, d.refuse(mustBeNumber)
+		return value, false, d.rejectValue(mustBeNumber)
 	}
-	if wrong != "" {
-		d.fault(wrong)
+	if fault != "" {
+		d.addFault(fault)
 	}
-	return value, wrong == "", true
+	return value, fault == "", true
 }
 
-// usableUTF8 replaces bytes of a path parameter that a proto string or Postgres cannot
-// store. A parameter with the replacement character cannot equal an existing id.
-func usableUTF8(s string) string {
+// replaceUnusable replaces bytes of a path parameter that a proto string or Postgres
+// cannot store. Ids never contain the replacement character, so the result is an unknown
+// id.
+func replaceUnusable(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s
 	}

@@ -74,8 +74,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// file returns a proto file with one service, one message {id, n} and one enum.
-func file(t *testing.T, rule *annotations.HttpRule, values ...string) protoreflect.FileDescriptor {
+// buildFile returns a proto file with one service, one message {id, n} and one enum.
+func buildFile(t *testing.T, rule *annotations.HttpRule, values ...string) protoreflect.FileDescriptor {
 	t.Helper()
 	options := &descriptorpb.MethodOptions{}
 	if rule != nil {
@@ -118,19 +118,19 @@ func TestRoutesAndWords_RejectUnsupportedProtos(t *testing.T) {
 		"response body":     response,
 		"custom method":     {Pattern: &annotations.HttpRule_Custom{Custom: &annotations.CustomHttpPattern{Kind: "BREW", Path: "/a"}}},
 	} {
-		if routes, err := Routes([]protoreflect.FileDescriptor{file(t, rule, "E_UNSPECIFIED")}); err == nil {
+		if routes, err := Routes([]protoreflect.FileDescriptor{buildFile(t, rule, "E_UNSPECIFIED")}); err == nil {
 			t.Errorf("%s: %+v", name, routes)
 		}
 	}
 	for verb, rule := range map[string]*annotations.HttpRule{
 		"GET": get("/a/{id}"), "PUT": {Pattern: &annotations.HttpRule_Put{Put: "/a"}}, "DELETE": {Pattern: &annotations.HttpRule_Delete{Delete: "/a"}},
 	} {
-		routes, err := Routes([]protoreflect.FileDescriptor{file(t, rule, "E_UNSPECIFIED")})
+		routes, err := Routes([]protoreflect.FileDescriptor{buildFile(t, rule, "E_UNSPECIFIED")})
 		if err != nil || len(routes) != 2 || routes[1].Verb != verb {
 			t.Errorf("%s: %+v %v", verb, routes, err)
 		}
 	}
-	if routes, err := Routes([]protoreflect.FileDescriptor{file(t, nil, "E_UNSPECIFIED")}); err != nil || len(routes) != 1 {
+	if routes, err := Routes([]protoreflect.FileDescriptor{buildFile(t, nil, "E_UNSPECIFIED")}); err != nil || len(routes) != 1 {
 		t.Errorf("an RPC without annotation: %+v %v", routes, err)
 	}
 	for name, values := range map[string][]string{
@@ -138,7 +138,7 @@ func TestRoutesAndWords_RejectUnsupportedProtos(t *testing.T) {
 		"missing prefix":               {"E_UNSPECIFIED", "A"},
 		"nothing after the prefix":     {"E_UNSPECIFIED", "E_"},
 	} {
-		if words, err := EnumNames(file(t, nil, values...).Enums().Get(0)); err == nil {
+		if words, err := EnumNames(buildFile(t, nil, values...).Enums().Get(0)); err == nil {
 			t.Errorf("%s: %v", name, words)
 		}
 	}

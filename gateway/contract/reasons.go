@@ -5,10 +5,10 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// refusals lists the error reasons that are specific to each RPC. It omits the reasons
-// that many RPCs share: a bad credential, a limit, an invalid request or an unknown id in
-// the path.
-var refusals = map[string][]affiliate.Reason{
+// specificReasons lists the error reasons that are specific to each RPC. It omits the
+// reasons that many RPCs share: an invalid credential, a rate limit, an invalid request
+// or an unknown id in the path.
+var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.HealthService_CheckReadiness_FullMethodName: {affiliate.ReasonServiceUnavailable},
 
 	affiliatev1.AccountService_RegisterMerchant_FullMethodName:       {affiliate.ReasonEmailTaken},
@@ -96,4 +96,4 @@ var createLinkReasons = []affiliate.Reason{
 
 // ErrorReasons returns the error reasons that are specific to an RPC. The caller must not
 // change the list.
-func ErrorReasons(fullMethod string) []affiliate.Reason { return refusals[fullMethod] }
+func ErrorReasons(fullMethod string) []affiliate.Reason { return specificReasons[fullMethod] }

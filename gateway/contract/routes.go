@@ -1,9 +1,10 @@
 // Package contract describes the REST API: the routes, their success statuses and body
 // limits, and the JSON values of enums. It reads routes and enums from the protos. The
-// gateway and tools/openapi both use it, so the documentation matches the API.
+// gateway and tools/openapi both use this package, so the documentation matches the API.
 //
-// A construct that the gateway does not support, such as a wildcard path or a body that
-// is one field, is an error. The package does not serve requests.
+// The package returns an error if the protos contain a construct that the gateway does
+// not support, such as a path with a wildcard or a body that is one field of the message.
+// The package does not serve requests.
 package contract
 
 import (
@@ -20,13 +21,14 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// OpenAPIPath is the path of the OpenAPI document. It is the only route without an RPC.
+// OpenAPIPath is the path of the OpenAPI document. In the result of Routes, it is the
+// only route without an RPC.
 const OpenAPIPath = "/api/v1/openapi.json"
 
-// UpdateMask is the field that contains the keys present in a PATCH body.
+// UpdateMask is the name of the field that contains the keys of a PATCH body.
 const UpdateMask protoreflect.Name = "update_mask"
 
-// Route is one HTTP binding of an RPC. An RPC may have several.
+// Route is one HTTP binding of an RPC. An RPC may have several bindings.
 type Route struct {
 	// Verb is the HTTP method.
 	Verb string
@@ -46,8 +48,8 @@ type Route struct {
 	PathFields []protoreflect.FieldDescriptor
 }
 
-// snakeCase lists the services for merchants' servers. Their REST API uses snake_case.
-// The other services use camelCase.
+// snakeCase lists the services whose REST API uses snake_case. They are for the servers
+// of merchants. The REST API of all other services uses camelCase.
 var snakeCase = []protoreflect.FullName{"affiliate.v1.ConversionService", "affiliate.v1.AttributionService"}
 
 // Files returns the protos of the public API, ordered by path.
@@ -81,6 +83,7 @@ func Routes(files []protoreflect.FileDescriptor) ([]Route, error) {
 	return routes, nil
 }
 
+// bindings returns the routes of an RPC.
 func bindings(rpc protoreflect.MethodDescriptor) ([]Route, error) {
 	if !proto.HasExtension(rpc.Options(), annotations.E_Http) {
 		return nil, nil
@@ -120,7 +123,7 @@ func bindings(rpc protoreflect.MethodDescriptor) ([]Route, error) {
 	return routes, nil
 }
 
-// pathFields returns the fields that the parameters of a template name.
+// pathFields returns the fields of the parameters in a path template.
 func pathFields(input protoreflect.MessageDescriptor, template string) ([]protoreflect.FieldDescriptor, error) {
 	var fields []protoreflect.FieldDescriptor
 	for part := range strings.SplitSeq(strings.TrimPrefix(template, "/"), "/") {
@@ -162,8 +165,8 @@ func (r Route) InPath(field protoreflect.FieldDescriptor) bool {
 	return slices.ContainsFunc(r.PathFields, func(f protoreflect.FieldDescriptor) bool { return f.Number() == field.Number() })
 }
 
-// Download reports whether the response is a stream of google.api.HttpBody instead of
-// JSON.
+// Download reports whether the response is not JSON but a file, which the core sends as a
+// stream of google.api.HttpBody.
 func (r Route) Download() bool {
 	return r.RPC != nil && r.RPC.IsStreamingServer() && r.RPC.Output().FullName() == "google.api.HttpBody"
 }
@@ -191,9 +194,9 @@ func (r Route) Mask() protoreflect.FieldDescriptor {
 // limitAlias is the second name of page_size.
 const limitAlias = "limit"
 
-// QueryNames returns the accepted spellings of a query parameter, the preferred one
-// first. A camelCase route accepts the JSON name. A snake_case route accepts snake_case
-// and camelCase. Both accept limit for page_size.
+// QueryNames returns the accepted spellings of a query parameter. The first spelling is
+// the preferred one. A camelCase route accepts the JSON name. A snake_case route accepts
+// snake_case and camelCase. All routes also accept limit for page_size.
 func QueryNames(r Route, field protoreflect.FieldDescriptor) []string {
 	names := []string{field.JSONName()}
 	if snake := string(field.Name()); r.SnakeCase() {
@@ -208,8 +211,8 @@ func QueryNames(r Route, field protoreflect.FieldDescriptor) []string {
 	return names
 }
 
-// CamelCase returns the default JSON name of a field. The option json_name may replace
-// it.
+// CamelCase converts snake_case to camelCase. The result is the JSON name of a field
+// unless the option json_name sets another name.
 func CamelCase(snake string) string {
 	var b strings.Builder
 	for i, part := range strings.Split(snake, "_") {

@@ -6,7 +6,8 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// created, queued and empty list the RPCs whose success status is 201, 202 and 204.
+// created, queued and empty list the RPCs whose success status is 201, 202 or 204,
+// respectively.
 var (
 	created = map[string]bool{
 		affiliatev1.AccountService_RegisterMerchant_FullMethodName:            true,
@@ -46,10 +47,10 @@ var (
 	}
 )
 
-// SuccessStatus returns the success status of an RPC. It is 201 if the RPC creates an
-// object, 202 if the work is done later, 204 if the response is empty, and otherwise 200.
-// For a single response, the core can set another status (202 or 207) in the metadata
-// x-http-code.
+// SuccessStatus returns the success status of an RPC: 201 if the RPC creates an object,
+// 202 if the work is done later, 204 if the response is empty, and otherwise 200. With
+// the metadata x-http-code, the core can set another status (202 or 207) for one
+// response.
 func SuccessStatus(fullMethod string) int {
 	switch {
 	case created[fullMethod]:
@@ -72,11 +73,13 @@ var bulk = map[string]bool{
 	affiliatev1.ConversionService_ReportConversions_FullMethodName:        true,
 }
 
-// Bulk reports whether an RPC is a bulk request. It responds with 207 if some items
-// failed. If all failed, it responds with the error BULK_ALL_FAILED and the results.
+// Bulk reports whether an RPC is a bulk request. If some items fail, the status of the
+// response is 207. If all items fail, the response is the error BULK_ALL_FAILED with the
+// results of the items.
 func Bulk(fullMethod string) bool { return bulk[fullMethod] }
 
-// accepted lists the RPCs that may accept a request and execute it later.
+// accepted lists the RPCs that may accept a request and execute it later, depending on
+// the request.
 var accepted = map[string]bool{
 	affiliatev1.ConversionService_RefundConversion_FullMethodName: true,
 }
@@ -84,12 +87,13 @@ var accepted = map[string]bool{
 // MayBeAccepted reports whether an RPC may respond with 202.
 func MayBeAccepted(fullMethod string) bool { return accepted[fullMethod] }
 
-// changing lists the RPCs whose GET changes data.
+// changing lists the RPCs whose GET request changes data.
 var changing = map[string]bool{
 	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName: true,
 }
 
-// ChangesData reports whether the GET of an RPC changes data. Its route does not accept HEAD.
+// ChangesData reports whether the GET request of an RPC changes data. The route of such
+// an RPC does not accept HEAD.
 func ChangesData(fullMethod string) bool { return changing[fullMethod] }
 
 // IdempotencyKeyPattern is the pattern of a valid Idempotency-Key (SPEC.md section 8).
@@ -113,13 +117,13 @@ func IdempotencyKey(fullMethod string) (required, accepted bool) {
 // defaultBodyLimit bounds a request body in bytes (RELIABILITY.md 6.6).
 const defaultBodyLimit = 64 << 10
 
-// bodyLimits lists the RPCs with another limit.
+// bodyLimits contains the limits of the RPCs for which defaultBodyLimit does not apply.
 var bodyLimits = map[string]int64{
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: 4 << 20,
 }
 
-// BodyLimit returns the largest body of the RPC in bytes. A larger body is refused with
-// 413.
+// BodyLimit returns the maximum size of a request body in bytes. The gateway refuses a
+// larger body with 413.
 func BodyLimit(fullMethod string) int64 {
 	if limit, ok := bodyLimits[fullMethod]; ok {
 		return limit
@@ -127,14 +131,15 @@ func BodyLimit(fullMethod string) int64 {
 	return defaultBodyLimit
 }
 
-// lenient lists the RPCs that ignore unknown keys of a body. Their clients are servers of
-// merchants, which may send fields of newer versions of the API.
+// lenient lists the RPCs that ignore unknown keys of a body. The clients of these RPCs
+// are servers of merchants, which may send fields of newer versions of the API.
 var lenient = map[string]bool{
 	affiliatev1.ConversionService_ReportConversion_FullMethodName:  true,
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: true,
 	affiliatev1.ConversionService_RefundConversion_FullMethodName:  true,
 }
 
-// IgnoresUnknownKeys reports whether an RPC ignores unknown keys of a body and lists them
-// in the header Ignored-Fields. Other RPCs refuse them with 400.
+// IgnoresUnknownKeys reports whether an RPC ignores unknown keys of a body. The response
+// then lists these keys in the header Ignored-Fields. For other RPCs, the gateway refuses
+// a body with unknown keys with 400.
 func IgnoresUnknownKeys(fullMethod string) bool { return lenient[fullMethod] }

@@ -1,8 +1,9 @@
-// Package reference serves the API reference, a page on which Redoc renders the OpenAPI
-// document.
+// Package reference serves the API reference, a page on which the JavaScript library
+// Redoc displays the OpenAPI document.
 //
-// The page loads nothing from other hosts: its Content-Security-Policy forbids it, and
-// Redoc's bundle is embedded. `make reference` fetches the bundle from npm.
+// The page loads nothing from other hosts. Its Content-Security-Policy forbids such
+// requests, and Redoc is embedded in this package. `make reference` downloads Redoc from
+// npm.
 package reference
 
 import (
@@ -11,17 +12,18 @@ import (
 	"strconv"
 )
 
-// Path is the address of the page. The addresses of its files start with it.
+// Path is the path of the page. The paths of the files that the page needs begin with
+// Path.
 const Path = "/docs"
 
 //go:embed index.html reference.js redoc-*.js
 var files embed.FS
 
-// policy is the Content-Security-Policy of the page. Redoc needs inline styles, and a
+// policy is the Content-Security-Policy of the page. Redoc needs inline styles, and a web
 // worker for its search.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src blob:"
 
-// Handlers returns a handler for each address.
+// Handlers returns the handlers of the page and its files, by path.
 func Handlers() (map[string]http.HandlerFunc, error) {
 	entries, err := files.ReadDir(".")
 	if err != nil {
@@ -42,8 +44,9 @@ func Handlers() (map[string]http.HandlerFunc, error) {
 	return handlers, nil
 }
 
-// serve returns a handler that responds with content. Caches may keep it for five
-// minutes, like the OpenAPI document, so that page and document change together.
+// serve returns a handler that responds with content. Caches may store the response for
+// five minutes. This is the same time as for the OpenAPI document, so that the page and
+// the document change at about the same time.
 func serve(content []byte, contentType string) http.HandlerFunc {
 	length := strconv.Itoa(len(content))
 	return func(w http.ResponseWriter, _ *http.Request) {

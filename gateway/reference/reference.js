@@ -1,10 +1,10 @@
 "use strict";
 
-// Redoc renders the OpenAPI document of this gateway.
+// Let Redoc display the OpenAPI document of this gateway.
 Redoc.init(
   "/api/v1/openapi.json",
   {
-    // System fonts, because the page must not load fonts from other hosts.
+    // Use system fonts, because the page must not load fonts from other hosts.
     theme: {
       typography: {
         fontFamily: "system-ui, sans-serif",

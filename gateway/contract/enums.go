@@ -13,9 +13,10 @@ type EnumName struct {
 	Text   string
 }
 
-// EnumNames returns the values of an enum in lower case and without their prefix:
-// COMMISSION_STATUS_PENDING becomes pending. The prefix is the name of the zero value
-// without UNSPECIFIED. The zero value has no word, because the API writes it as null.
+// EnumNames returns the values of an enum with their names in the REST API. These names
+// are in lower case and have no prefix: COMMISSION_STATUS_PENDING becomes pending. The
+// prefix is the name of the zero value without UNSPECIFIED. The result does not contain
+// the zero value, which is null in the REST API.
 func EnumNames(enum protoreflect.EnumDescriptor) ([]EnumName, error) {
 	values := enum.Values()
 	zero := values.ByNumber(0)
@@ -26,7 +27,7 @@ func EnumNames(enum protoreflect.EnumDescriptor) ([]EnumName, error) {
 	if !ok {
 		return nil, fmt.Errorf("enum %s: the zero value must end in UNSPECIFIED", enum.FullName())
 	}
-	words := make([]EnumName, 0, values.Len()-1)
+	names := make([]EnumName, 0, values.Len()-1)
 	for i := range values.Len() {
 		value := values.Get(i)
 		if value.Number() == 0 {
@@ -36,7 +37,7 @@ func EnumNames(enum protoreflect.EnumDescriptor) ([]EnumName, error) {
 		if !ok || text == "" {
 			return nil, fmt.Errorf("enum value %s lacks the prefix %s", value.FullName(), prefix)
 		}
-		words = append(words, EnumName{value.Number(), strings.ToLower(text)})
+		names = append(names, EnumName{value.Number(), strings.ToLower(text)})
 	}
-	return words, nil
+	return names, nil
 }
