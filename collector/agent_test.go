@@ -17,8 +17,8 @@ const (
 	ipad      = "Mozilla/5.0 (iPad; CPU OS 17_3 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) "
 )
 
-// The agents are those of real browsers. An empty device or os means that the collector
-// does not recognise the device or the system.
+// The agents come from real browsers. An empty device or os means that the collector does
+// not recognise the device or the system.
 func TestAgent_DeviceBrowserAndSystem(t *testing.T) {
 	type want struct{ name, agent, device, browser, os string }
 	for group, agents := range map[string][]want{

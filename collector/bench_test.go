@@ -150,7 +150,7 @@ func BenchmarkServed(b *testing.B) {
 		b.Helper()
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			b.Fatal(err)
+			b.Fatalf("unexpected error: %v", err)
 		}
 		go func() { _ = server.Serve(listener) }()
 		defer func() { _ = server.Close() }()
@@ -161,7 +161,7 @@ func BenchmarkServed(b *testing.B) {
 		for range connections {
 			conn, err := net.Dial("tcp", listener.Addr().String())
 			if err != nil {
-				b.Fatal(err)
+				b.Fatalf("unexpected error: %v", err)
 			}
 			group.Go(func() {
 				defer func() { _ = conn.Close() }()

@@ -74,8 +74,8 @@ type visitor struct {
 
 // record appends the record of a click, a marshalled edge.v1.Click. If the visitor denied
 // consent, the record contains no data that could identify the visitor. In that case it
-// contains nothing that is derived from the address, not even the country. Of the user
-// agent and the screen size, it contains only the kind of device and the bot reason.
+// contains nothing that is derived from the address, not even the country. The kind of
+// device and the bot reason are the only values from the user agent and the screen size.
 //
 // record does not use proto.Marshal, because its reflection would take longer than
 // everything else that record does. It writes the fields in the same order as

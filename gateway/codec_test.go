@@ -21,14 +21,15 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
+// encode returns the JSON of a message and checks that the JSON is valid.
 func encode(t testing.TB, m proto.Message) string {
 	t.Helper()
 	b, err := appendJSON(nil, m.ProtoReflect())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	if !json.Valid(b) {
-		t.Fatalf("not JSON: %s", b)
+		t.Fatalf("appendJSON returns %s, which is not valid JSON", b)
 	}
 	return string(b)
 }
@@ -39,7 +40,7 @@ func decode(t testing.TB, body string, m proto.Message) string {
 	t.Helper()
 	plan, err := planFor(m.ProtoReflect().Descriptor())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	var found violations
 	decodeBody([]byte(body), plan.names, m.ProtoReflect(), &found)
@@ -52,7 +53,7 @@ func decode(t testing.TB, body string, m proto.Message) string {
 
 func ptr[T any](v T) *T { return &v }
 
-func TestEncode(t *testing.T) {
+func TestEncode_WritesDialect(t *testing.T) {
 	at := timestamppb.New(time.Date(2026, 1, 2, 3, 4, 5, 6_999_999, time.UTC))
 	cases := []struct {
 		name    string
@@ -60,16 +61,16 @@ func TestEncode(t *testing.T) {
 		want    string
 	}{
 		{
-			"zero values, null for what is absent",
+			"zero values, and null for absent values",
 			&affiliatev1.ApiKey{},
 			`{"id":"","name":"","prefix":"","last4":"","createdAt":null,"lastUsedAt":null,"expiresAt":null}`,
 		},
 		{
-			"lists and maps are always there, enums null when unspecified",
+			"an empty list, and null for an unspecified enum",
 			&affiliatev1.ApiKeys{}, `{"mode":null,"publicKey":"","secretKeys":[],"publicKeyId":""}`,
 		},
 		{
-			"enum words",
+			"the name of an enum value",
 			&affiliatev1.ApiKeys{Mode: affiliatev1.Mode_MODE_LIVE}, `{"mode":"live","publicKey":"","secretKeys":[],"publicKeyId":""}`,
 		},
 		{
@@ -77,16 +78,16 @@ func TestEncode(t *testing.T) {
 			&affiliatev1.ApiKeys{Mode: 99}, `{"mode":null,"publicKey":"","secretKeys":[],"publicKeyId":""}`,
 		},
 		{
-			"words of several parts, optional scalars set to zero",
+			"an enum name of several words, and optional scalars that are zero",
 			&affiliatev1.CommissionRules{CommissionType: affiliatev1.CommissionType_COMMISSION_TYPE_FLAT, Percentage: ptr(12.5), FlatAmountCents: ptr(int64(0)), AutoApproval: ptr(false), NetBasis: affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING},
 			`{"commissionType":"flat","percentage":12.5,"flatAmountCents":0,"holdPeriodDays":null,"autoApproval":false,"netBasis":"net_of_tax_shipping","recurring":null,"laterPercentage":null,"minOrderCents":null,"capCents":null,"tiers":[],"products":[],"events":[]}`,
 		},
 		{
-			"timestamps are cut to milliseconds",
+			"a timestamp truncated to milliseconds",
 			&affiliatev1.Workspace{CreatedAt: at}, `{"id":"","name":"","currency":"","timezone":"","createdAt":"2026-01-02T03:04:05.006Z","allowedOrigins":[],"originPolicy":null,"testMailRedirect":null,"updatedAt":null}`,
 		},
 		{
-			"snake case where json_name says so, exact 64-bit numbers",
+			"snake_case from json_name, and an exact 64-bit number",
 			&affiliatev1.ConversionCommission{AmountCents: math.MaxInt64, Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING},
 			`{"id":"","status":"pending","amount_cents":9223372036854775807,"currency":"","hold_until":null,"needs_review":false}`,
 		},
@@ -99,12 +100,12 @@ func TestEncode(t *testing.T) {
 			"strings",
 			&affiliatev1.HealthStatus{Status: "\"\\\n\t\r\x01\x7f<é😀\u2028"}, `{"status":"\"\\\n\t\r\u0001` + "\x7f<é😀\u2028" + `"}`,
 		},
-		{"what is no UTF-8 is replaced", &affiliatev1.HealthStatus{Status: "a\xffb"}, `{"status":"a` + "\ufffd" + `b"}`},
+		{"invalid UTF-8 is replaced", &affiliatev1.HealthStatus{Status: "a\xffb"}, `{"status":"a` + "\ufffd" + `b"}`},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			if got := encode(t, c.message); got != c.want {
-				t.Errorf("got  %s\nwant %s", got, c.want)
+				t.Errorf("encoded:\ngot  %s\nwant %s", got, c.want)
 			}
 		})
 	}
@@ -112,36 +113,36 @@ func TestEncode(t *testing.T) {
 
 func TestEncode_SortsMapKeys(t *testing.T) {
 	m := &affiliatev1.Participant{ApplicationAnswers: map[string]string{"b": "2", "a": "1", "c": "3"}}
-	if got := encode(t, m); !strings.Contains(got, `"applicationAnswers":{"a":"1","b":"2","c":"3"}`) {
-		t.Error(got)
+	if got, want := encode(t, m), `"applicationAnswers":{"a":"1","b":"2","c":"3"}`; !strings.Contains(got, want) {
+		t.Errorf("encoded as %s, want it to contain %s", got, want)
 	}
-	if got := encode(t, &affiliatev1.Participant{}); !strings.Contains(got, `"applicationAnswers":{}`) {
-		t.Error(got)
+	if got, want := encode(t, &affiliatev1.Participant{}), `"applicationAnswers":{}`; !strings.Contains(got, want) {
+		t.Errorf("encoded as %s, want it to contain %s", got, want)
 	}
 }
 
 func TestEncode_StructIsObject(t *testing.T) {
 	s, err := structpb.NewStruct(map[string]any{"n": 1.5, "i": 7, "s": "x", "b": true, "z": nil, "l": []any{1, "a", map[string]any{}}, "o": map[string]any{"k": -1}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	got := encode(t, &affiliatev1.ReportConversionRequest{Metadata: s})
 	if want := `"metadata":{"b":true,"i":7,"l":[1,"a",{}],"n":1.5,"o":{"k":-1},"s":"x","z":null}`; !strings.Contains(got, want) {
-		t.Errorf("got %s", got)
+		t.Errorf("encoded as %s, want it to contain %s", got, want)
 	}
 }
 
 func TestEncode_RejectsValuesWithoutJSONForm(t *testing.T) {
 	for name, m := range map[string]proto.Message{
-		"NaN":                     &affiliatev1.CommissionRules{Percentage: ptr(math.NaN())},
-		"infinity":                &affiliatev1.CommissionRules{Percentage: ptr(math.Inf(1))},
-		"a year beyond 9999":      &affiliatev1.Workspace{CreatedAt: &timestamppb.Timestamp{Seconds: 1 << 40}},
-		"an update mask":          &affiliatev1.UpdateProgramRequest{UpdateMask: &fieldmaskpb.FieldMask{}},
-		"a type without a form":   structpb.NewNullValue(),
-		"another type without it": dynamicpb.NewMessage((&descriptorpb.FieldOptions{}).ProtoReflect().Descriptor()),
+		"NaN":                      &affiliatev1.CommissionRules{Percentage: ptr(math.NaN())},
+		"infinity":                 &affiliatev1.CommissionRules{Percentage: ptr(math.Inf(1))},
+		"a year beyond 9999":       &affiliatev1.Workspace{CreatedAt: &timestamppb.Timestamp{Seconds: 1 << 40}},
+		"an update mask":           &affiliatev1.UpdateProgramRequest{UpdateMask: &fieldmaskpb.FieldMask{}},
+		"an unsupported type":      structpb.NewNullValue(),
+		"another unsupported type": dynamicpb.NewMessage((&descriptorpb.FieldOptions{}).ProtoReflect().Descriptor()),
 	} {
 		if b, err := appendJSON(nil, m.ProtoReflect()); err == nil {
-			t.Errorf("%s: encoded as %s", name, b)
+			t.Errorf("%s was encoded as %s, want an error", name, b)
 		}
 	}
 }
@@ -152,8 +153,8 @@ func TestDecode_AcceptsDialect(t *testing.T) {
 		"line_items":[{"product_id":"p","quantity":2,"amount_cents":5},{}], "is_recurring":false,
 		"metadata":{"a":1.5e3,"b":[true,null,"x",{"c":{}}],"d":null} } `
 	var got affiliatev1.ReportConversionRequest
-	if found := decode(t, body, &got); found != "" {
-		t.Fatal(found)
+	if faults := decode(t, body, &got); faults != "" {
+		t.Fatalf("decode reports %s, want no faults", faults)
 	}
 	metadata, _ := structpb.NewStruct(map[string]any{"a": 1500, "b": []any{true, nil, "x", map[string]any{"c": map[string]any{}}}, "d": nil})
 	want := &affiliatev1.ReportConversionRequest{
@@ -163,12 +164,12 @@ func TestDecode_AcceptsDialect(t *testing.T) {
 		IsRecurring: ptr(false), Metadata: metadata,
 	}
 	if !proto.Equal(&got, want) {
-		t.Errorf("got  %v\nwant %v", &got, want)
+		t.Errorf("decoded:\ngot  %v\nwant %v", &got, want)
 	}
 	for _, empty := range []string{"", " \n", "{}", `{"metadata":null,"line_items":null,"product_ids":null,"event_type":null}`} {
 		var m affiliatev1.ReportConversionRequest
-		if found := decode(t, empty, &m); found != "" || !proto.Equal(&m, &affiliatev1.ReportConversionRequest{}) {
-			t.Errorf("%q: %s %v", empty, found, &m)
+		if faults := decode(t, empty, &m); faults != "" || !proto.Equal(&m, &affiliatev1.ReportConversionRequest{}) {
+			t.Errorf("decode(%q): message %v with the faults %q, want an empty message and no faults", empty, &m, faults)
 		}
 	}
 }
@@ -192,7 +193,7 @@ func TestDecode_RejectsInvalidBodies(t *testing.T) {
 		{"object for list", `{"product_ids":{}}`, "product_ids=" + mustBeArray},
 		{"string for list element", `{"line_items":["x"]}`, "line_items[0]=" + mustBeObject},
 		{"list for struct", `{"metadata":[]}`, "metadata=" + mustBeObject},
-		{"unknown enum word", `{"event_type":"refund"}`, "event_type=must be one of purchase, renewal, signup, lead, trial, custom"},
+		{"unknown enum name", `{"event_type":"refund"}`, "event_type=must be one of purchase, renewal, signup, lead, trial, custom"},
 		{"enum by its proto name", `{"event_type":"EVENT_TYPE_PURCHASE"}`, "event_type=must be one of purchase, renewal, signup, lead, trial, custom"},
 		{"enum by number", `{"event_type":1}`, "event_type=" + mustBeString},
 		{"unspecified", `{"event_type":"unspecified"}`, "event_type=must be one of purchase, renewal, signup, lead, trial, custom"},
@@ -220,7 +221,7 @@ func TestDecode_RejectsInvalidBodies(t *testing.T) {
 		{"overlong UTF-8", "{\"currency\":\"\xc0\x80\"}", "currency=" + jsonscan.NotUTF8},
 		{"surrogate as UTF-8", "{\"currency\":\"\xed\xa0\x80\"}", "currency=" + jsonscan.NotUTF8},
 		{"bad key", "{\"\xff\":1}", "\ufffd=must be valid UTF-8 in its name"},
-		{"number a struct cannot hold", `{"metadata":{"a":9007199254740993,"b":1e999}}`, "metadata.a=must be from -9007199254740992 to 9007199254740992\nmetadata.b=must fit in a 64-bit floating-point number"},
+		{"number that a struct cannot contain", `{"metadata":{"a":9007199254740993,"b":1e999}}`, "metadata.a=must be from -9007199254740992 to 9007199254740992\nmetadata.b=must fit in a 64-bit floating-point number"},
 		{"not an object", `[1,2]`, "body=must be a JSON object"},
 		{"null", `null`, "body=must be a JSON object"},
 		{"trailing data", `{} {}`, "body=must not continue after the JSON object"},
@@ -247,23 +248,23 @@ func TestDecode_RejectsInvalidBodies(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			if got := decode(t, c.body, &affiliatev1.ReportConversionRequest{}); got != c.want {
-				t.Errorf("got  %q\nwant %q", got, c.want)
+				t.Errorf("faults:\ngot  %q\nwant %q", got, c.want)
 			}
 		})
 	}
 	if got := decode(t, `{"metadata":{"a":`+deep(30)+`}}`, &affiliatev1.ReportConversionRequest{}); got != "" {
-		t.Errorf("32 levels: %s", got)
+		t.Errorf("a body with 32 levels has the faults %s, want none", got)
 	}
 }
 
-func TestDecode_Maps(t *testing.T) {
+func TestDecode_AcceptsMapOfStrings(t *testing.T) {
 	var m affiliatev1.ApplyRequest
 	if got := decode(t, `{"answers":{"a":"1","b":""}}`, &m); got != "" || len(m.GetAnswers()) != 2 || m.GetAnswers()["a"] != "1" {
-		t.Errorf("%s %v", got, &m)
+		t.Errorf("decoded as %v with the faults %q, want two answers and no faults", &m, got)
 	}
 	want := "answers.a=" + givenTwice + "\nanswers.n=" + mustBeString + "\nanswers.z=" + mustNotBeNull
 	if got := decode(t, `{"answers":{"a":"1","a":"1","n":5,"z":null}}`, &affiliatev1.ApplyRequest{}); got != want {
-		t.Error(got)
+		t.Errorf("faults:\ngot  %q\nwant %q", got, want)
 	}
 }
 
@@ -273,20 +274,20 @@ func TestDecode_ReportsAtMostHundredFaults(t *testing.T) {
 	m := &affiliatev1.ReportConversionRequest{}
 	plan, err := planFor(m.ProtoReflect().Descriptor())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	decodeBody([]byte(body), plan.names, m.ProtoReflect(), &found)
 	if len(found.list) != maxViolations {
-		t.Errorf("%d violations", len(found.list))
+		t.Errorf("decodeBody reports %d faults, want %d", len(found.list), maxViolations)
 	}
 	if got := decode(t, `{"`+strings.Repeat("k", 5000)+`":1}`, m); len(got) > 300 {
-		t.Errorf("the violation has a field name of %d bytes", len(got))
+		t.Errorf("the fault of a long key has %d bytes, want at most 300", len(got))
 	}
 }
 
-// everyKind returns a message type with kinds of fields that the contract's protos do not
-// have.
-func everyKind(t testing.TB) protoreflect.MessageDescriptor {
+// messageWithEveryKind returns a message type with kinds of fields that the messages of
+// the API do not have.
+func messageWithEveryKind(t testing.TB) protoreflect.MessageDescriptor {
 	t.Helper()
 	field := func(number int32, name string, kind descriptorpb.FieldDescriptorProto_Type, change ...func(*descriptorpb.FieldDescriptorProto)) *descriptorpb.FieldDescriptorProto {
 		f := &descriptorpb.FieldDescriptorProto{Name: &name, Number: &number, Type: &kind, Label: descriptorpb.FieldDescriptorProto_LABEL_OPTIONAL.Enum()}
@@ -333,22 +334,22 @@ func everyKind(t testing.TB) protoreflect.MessageDescriptor {
 	}
 	fd, err := protodesc.NewFile(file, protoregistry.GlobalFiles)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	return fd.Messages().ByName("Kinds")
 }
 
 func TestCodec_EveryKindRoundTrips(t *testing.T) {
-	kinds := everyKind(t)
+	kinds := messageWithEveryKind(t)
 	body := `{"u32":4294967295,"u64":9007199254740992,"s32":-2147483648,"f32":0.1,"colours":["deep_red"],` +
 		`"times":["2026-01-02T03:04:05.000Z"],"self":{"u32":0,"u64":0,"s32":0,"f32":1e-7,"colours":[],"times":[],"self":null,"byName":{},"either":null,"or":0},` +
 		`"byName":{"x":{"u32":1,"u64":0,"s32":0,"f32":0,"colours":[],"times":[],"self":null,"byName":{},"either":null,"or":null}},"either":"","or":null}`
 	m := dynamicpb.NewMessage(kinds)
-	if found := decode(t, body, m); found != "" {
-		t.Fatal(found)
+	if faults := decode(t, body, m); faults != "" {
+		t.Fatalf("decode reports %s, want no faults", faults)
 	}
-	if got := encode(t, m); got != strings.Replace(body, "1e-7", "1e-07", 1) {
-		t.Errorf("got  %s\nwant %s", got, body)
+	if got, want := encode(t, m), strings.Replace(body, "1e-7", "1e-07", 1); got != want {
+		t.Errorf("encoded:\ngot  %s\nwant %s", got, want)
 	}
 
 	want := strings.Join([]string{
@@ -359,7 +360,7 @@ func TestCodec_EveryKindRoundTrips(t *testing.T) {
 	}, "\n")
 	got := decode(t, `{"u32":-1,"s32":2147483648,"u64":-1,"f32":1e39,"colours":["red"],"times":["x"],"byName":{"x":{"u32":""}},"either":"a","or":1}`, dynamicpb.NewMessage(kinds))
 	if got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
+		t.Errorf("faults:\ngot\n%s\nwant\n%s", got, want)
 	}
 }
 
@@ -376,19 +377,20 @@ func TestUpdateMask_ContainsKeysOfBody(t *testing.T) {
 		m := &affiliatev1.UpdateProgramRequest{}
 		plan, err := planFor(m.ProtoReflect().Descriptor())
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("unexpected error: %v", err)
 		}
 		var found violations
 		var mask []string
 		(&decoder{faults: &found, mask: &mask}).body([]byte(body), plan.names, m.ProtoReflect())
 		if got := strings.Join(mask, ","); got != want || len(found.list) > 0 {
-			t.Errorf("%s: %s %v", body, got, found.list)
+			t.Errorf("%s: update mask %s with the faults %v, want %s and no faults", body, got, found.list, want)
 		}
 	}
 }
 
-// FuzzDecode checks that no input causes a panic. If a body is accepted, its encoded
-// message must be accepted too and must encode to the same text.
+// FuzzDecode checks that no body causes a panic. If a body is accepted and its message is
+// encoded, the result must be accepted too and must not change when it is decoded and
+// encoded again.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		`{"event_type":"purchase","external_transaction_id":"x","amount_cents":100,"currency":"EUR","metadata":{"a":[1,null,{"b":"c"}]}}`,
@@ -399,7 +401,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	plan, err := planFor((&affiliatev1.ReportConversionRequest{}).ProtoReflect().Descriptor())
 	if err != nil {
-		f.Fatal(err)
+		f.Fatalf("unexpected error: %v", err)
 	}
 	read := func(body []byte) (*affiliatev1.ReportConversionRequest, []string) {
 		m := &affiliatev1.ReportConversionRequest{}
@@ -415,21 +417,21 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		m, found := read(body)
 		if len(found) > maxViolations {
-			t.Fatalf("%d violations", len(found))
+			t.Fatalf("%d faults, want at most %d", len(found), maxViolations)
 		}
 		if found != nil {
 			return
 		}
 		if len(strings.TrimSpace(string(body))) > 0 && !json.Valid(body) {
-			t.Fatalf("accepted a body that is not JSON: %q", body)
+			t.Fatalf("the body %q is accepted but is not valid JSON", body)
 		}
 		once := encode(t, m)
 		again, found := read([]byte(once))
 		if found != nil {
-			t.Fatalf("%q\nis encoded as %s\nwhich is refused: %v", body, once, found)
+			t.Fatalf("the body %q\nis encoded as %s\nwhich has the faults %v", body, once, found)
 		}
 		if twice := encode(t, again); twice != once {
-			t.Fatalf("%s\nbecomes\n%s", once, twice)
+			t.Fatalf("the encoded message\n%s\nis encoded again as\n%s", once, twice)
 		}
 	})
 }

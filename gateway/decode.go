@@ -29,8 +29,7 @@ const (
 type violations struct {
 	list []affiliate.Violation
 	// ofItem is true for the faults of one item of a bulk request. In this case, add
-	// ignores all but the first faults, and the decoder continues, because other items
-	// follow.
+	// keeps only the first faults, and the decoder continues, because other items follow.
 	ofItem bool
 }
 

@@ -146,8 +146,8 @@ func resultsOf(st *status.Status, r *route) proto.Message {
 }
 
 // refusalWithoutReason returns the refusal for a status without an ErrorInfo of this
-// service. Such a status comes from the transport or from a core of another version. The
-// message of the status is logged and is not sent to the client.
+// service. The status then comes from the transport or from a core of another version.
+// The message of the status is logged and is not sent to the client.
 func (g *gateway) refusalWithoutReason(c *call, st *status.Status) refusal {
 	var r refusal
 	switch st.Code() {

@@ -21,15 +21,15 @@ func allRoutes(t testing.TB) []contract.Route {
 	t.Helper()
 	routes, err := contract.Routes(contract.Files())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	if len(routes) < 30 {
-		t.Fatalf("only %d routes", len(routes))
+		t.Fatalf("Routes returns %d routes, want at least 30", len(routes))
 	}
 	return routes
 }
 
-// fillPath replaces each parameter of the path with a different value.
+// fillPath returns the path of a route with values instead of parameters.
 func fillPath(r contract.Route) string {
 	path := r.Template
 	for _, field := range r.PathFields {
@@ -38,37 +38,40 @@ func fillPath(r contract.Route) string {
 	return path
 }
 
-// Each route calls its own RPC and sets the fields of its path parameters. This also
-// holds for a literal such as /stats where another route has a parameter such as
-// /{commission_id}.
+// Each route calls its own RPC and sets the fields of its path parameters. This must also
+// hold if one route has a literal, such as /stats, where another route has a parameter,
+// such as /{commission_id}.
 func TestRoutes_CallTheirRPC(t *testing.T) {
-	r := newRig(t, nil)
+	f := newFixture(t, nil)
 	for _, route := range allRoutes(t) {
 		t.Run(route.Verb+" "+route.Template, func(t *testing.T) {
-			response := r.do(route.Verb, fillPath(route), "")
+			response := f.do(route.Verb, fillPath(route), "")
 			if route.RPC == nil {
-				if response.status != 200 || len(r.core.takeCalls()) != 0 {
-					t.Errorf("%d %s", response.status, response.body)
+				if response.status != 200 || len(f.core.takeCalls()) != 0 {
+					t.Errorf("status %d, want 200 without a call of the core: %s", response.status, response.body)
 				}
 				return
 			}
 			if want := contract.SuccessStatus(route.FullMethod); response.status != want {
-				t.Errorf("%d %s, want %d", response.status, response.body, want)
+				t.Errorf("status %d, want %d: %s", response.status, want, response.body)
 			}
-			call := onlyCall(t, r.core, route.FullMethod)
+			call := requireOneCall(t, f.core, route.FullMethod)
 			for _, field := range route.PathFields {
-				if got := call.request.ProtoReflect().Get(field).String(); got != "id-of-"+string(field.Name()) {
-					t.Errorf("%s is %q", field.Name(), got)
+				if got, want := call.request.ProtoReflect().Get(field).String(), "id-of-"+string(field.Name()); got != want {
+					t.Errorf("the request of the core has %s = %q, want %q", field.Name(), got, want)
 				}
 			}
-			if response.status != http.StatusNoContent && !route.Download() && response.body != encode(t, emptyReply(route.FullMethod)) {
-				t.Errorf("body %s", response.body)
+			if response.status == http.StatusNoContent || route.Download() {
+				return
+			}
+			if want := encode(t, emptyResponse(route.FullMethod)); response.body != want {
+				t.Errorf("body %s, want %s", response.body, want)
 			}
 		})
 	}
 }
 
-// Every RPC has a route, except those of GateService, which clients must not call.
+// Every RPC has a route, except the RPCs of GateService, which clients must not call.
 func TestRoutes_CoverEveryService(t *testing.T) {
 	routed := map[protoreflect.FullName]bool{}
 	for _, route := range allRoutes(t) {
@@ -81,18 +84,18 @@ func TestRoutes_CoverEveryService(t *testing.T) {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {
 				name := methods.Get(j).FullName()
-				if routed[name] == (methods.Get(j).Parent().Name() == "GateService") {
-					t.Errorf("%s has a route: %v", name, routed[name])
+				if want := methods.Get(j).Parent().Name() != "GateService"; routed[name] != want {
+					t.Errorf("%s has a route: %t, want %t", name, routed[name], want)
 				}
 			}
 		}
 	}
-	r := newRig(t, nil)
-	r.do("POST", "/affiliate.v1.GateService/Admit", `{}`).requireError(t, 404, "NOT_FOUND")
+	f := newFixture(t, nil)
+	f.do("POST", "/affiliate.v1.GateService/Admit", `{}`).requireError(t, 404, "NOT_FOUND")
 }
 
-func TestSuccessStatuses(t *testing.T) {
-	r := newRig(t, func(ctx context.Context, method string, _ proto.Message) (proto.Message, error) {
+func TestResponse_HasSuccessStatusOfRoute(t *testing.T) {
+	f := newFixture(t, func(ctx context.Context, method string, _ proto.Message) (proto.Message, error) {
 		if method == affiliatev1.ProgramService_PauseProgram_FullMethodName {
 			return nil, grpc.SetHeader(ctx, metadata.Pairs("x-http-code", "202"))
 		}
@@ -118,31 +121,31 @@ func TestSuccessStatuses(t *testing.T) {
 		{"POST", "/api/v1/programs/p/pause", 202},
 		{"POST", "/api/v1/programs/p/archive", 200},
 	} {
-		response := r.do(c.verb, c.path, "")
+		response := f.do(c.verb, c.path, "")
 		if response.status != c.want {
-			t.Errorf("%s %s: %d, want %d", c.verb, c.path, response.status, c.want)
+			t.Errorf("%s %s: status %d, want %d", c.verb, c.path, response.status, c.want)
 		}
 		if response.header.Get("X-Http-Code") != "" {
-			t.Error("the response contains the status metadata")
+			t.Errorf("%s %s: the response contains the metadata x-http-code of the core", c.verb, c.path)
 		}
 	}
 	for _, path := range []string{"/api/v1/auth/logout", "/api/v1/auth/merchant/logout", "/api/v1/auth/partner/logout"} {
-		response := r.do("POST", path, `{"refreshToken":"x"}`)
+		response := f.do("POST", path, `{"refreshToken":"x"}`)
 		if response.status != 204 || response.body != "" || response.header.Get("Content-Type") != "" || response.header.Get("Content-Length") != "" {
-			t.Errorf("%s: %d %q %v", path, response.status, response.body, response.header)
+			t.Errorf("%s: status %d, body %q, headers %v; want 204 without a body", path, response.status, response.body, response.header)
 		}
 	}
 }
 
-func TestUnknownPathsAndMethods(t *testing.T) {
-	r := newRig(t, nil)
+func TestUnknownPathsAndMethods_AreRefused(t *testing.T) {
+	f := newFixture(t, nil)
 	for _, path := range []string{
 		"/", "/api", "/api/v1/nothing", "/api/v1/programs/", "/api/v1/programs//commissions", "/api/v1//programs", "//api/v1/programs",
 		"/api/v1/programs/p/activate/", "/api/v1/health/", "/api/v1/%70rograms", "/api/v1/programs%2fp",
 		"/v1/clicks", "/api/v1/openapi.json/", "/api/v2/programs", "/API/v1/programs",
 	} {
 		for _, verb := range []string{"GET", "POST", "OPTIONS"} {
-			r.do(verb, path, "").requireError(t, 404, "NOT_FOUND")
+			f.do(verb, path, "").requireError(t, 404, "NOT_FOUND")
 		}
 	}
 	for _, c := range []struct{ verb, path, allow string }{
@@ -151,31 +154,31 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		{"DELETE", "/api/v1/conversions", "GET, HEAD, OPTIONS, POST"},
 		{"GET", "/api/v1/attribution/simulate", "OPTIONS, POST"},
 		{"HEAD", "/api/v1/programs/p/activate", "OPTIONS, POST"},
-		// The export marks the payouts as sent, so HEAD is not allowed.
+		// The export changes the payouts, so HEAD is not allowed.
 		{"HEAD", "/api/v1/payouts/batches/b/export", "GET, OPTIONS"},
 		{"BREW", "/api/v1/health", "GET, HEAD, OPTIONS"},
 		{"POST", "/api/v1/openapi.json", "GET, HEAD, OPTIONS"},
 		{"TRACE", "/api/v1/programs/a%2Fb", "GET, HEAD, OPTIONS, PATCH"},
 	} {
-		response := r.do(c.verb, c.path, "")
+		response := f.do(c.verb, c.path, "")
 		if c.verb == "HEAD" {
 			if response.status != 405 || response.body != "" {
-				t.Errorf("HEAD: %d %q", response.status, response.body)
+				t.Errorf("HEAD %s: status %d with the body %q, want 405 without a body", c.path, response.status, response.body)
 			}
 		} else {
 			response.requireError(t, 405, "METHOD_NOT_ALLOWED")
 		}
 		if got := response.header.Get("Allow"); got != c.allow {
-			t.Errorf("%s %s allows %q, want %q", c.verb, c.path, got, c.allow)
+			t.Errorf("%s %s: the header Allow is %q, want %q", c.verb, c.path, got, c.allow)
 		}
 	}
-	r.do("POST", "/api/v1/programs", `{"name":"x"}`, "X-HTTP-Method-Override", "DELETE")
-	onlyCall(t, r.core, affiliatev1.ProgramService_CreateProgram_FullMethodName)
-	r.do("POST", "/api/v1/commissions", "page=1", "Content-Type", "application/x-www-form-urlencoded").requireError(t, 405, "METHOD_NOT_ALLOWED")
+	f.do("POST", "/api/v1/programs", `{"name":"x"}`, "X-HTTP-Method-Override", "DELETE")
+	requireOneCall(t, f.core, affiliatev1.ProgramService_CreateProgram_FullMethodName)
+	f.do("POST", "/api/v1/commissions", "page=1", "Content-Type", "application/x-www-form-urlencoded").requireError(t, 405, "METHOD_NOT_ALLOWED")
 }
 
 func TestPathParameters_MatchWholeSegments(t *testing.T) {
-	r := newRig(t, nil)
+	f := newFixture(t, nil)
 	for path, want := range map[string]string{
 		"/api/v1/programs/a%2Fb":        "a/b",
 		"/api/v1/programs/x%2Factivate": "x/activate",
@@ -185,57 +188,58 @@ func TestPathParameters_MatchWholeSegments(t *testing.T) {
 		"/api/v1/programs/a:b":          "a:b",
 		"/api/v1/programs/a%20b%2525":   "a b%25",
 	} {
-		if response := r.do("GET", path, ""); response.status != 200 {
-			t.Errorf("%s: %d %s", path, response.status, response.body)
+		if response := f.do("GET", path, ""); response.status != 200 {
+			t.Errorf("%s: status %d, want 200: %s", path, response.status, response.body)
 			continue
 		}
-		call := onlyCall(t, r.core, affiliatev1.ProgramService_GetProgram_FullMethodName)
+		call := requireOneCall(t, f.core, affiliatev1.ProgramService_GetProgram_FullMethodName)
 		if got := call.request.(*affiliatev1.GetProgramRequest).GetProgramId(); got != want {
-			t.Errorf("%s: %q, want %q", path, got, want)
+			t.Errorf("%s: the core got the id %q, want %q", path, got, want)
 		}
 	}
 }
 
 func TestHEAD_RespondsLikeGETWithoutBody(t *testing.T) {
-	r := newRig(t, nil)
-	get, head := r.do("GET", "/api/v1/programs", ""), r.do("HEAD", "/api/v1/programs", "")
+	f := newFixture(t, nil)
+	get, head := f.do("GET", "/api/v1/programs", ""), f.do("HEAD", "/api/v1/programs", "")
 	if head.status != 200 || head.body != "" || head.header.Get("Content-Length") != get.header.Get("Content-Length") || get.header.Get("Content-Length") == "" {
-		t.Errorf("GET %v\nHEAD %d %q %v", get.header, head.status, head.body, head.header)
+		t.Errorf("GET has the headers %v\nHEAD has the status %d, the body %q and the headers %v, want 200, no body and the same Content-Length", get.header, head.status, head.body, head.header)
 	}
 }
 
 func TestNew_RejectsInvalidConfig(t *testing.T) {
 	if _, err := New(Config{}); err == nil {
-		t.Error("a config without a connection was accepted")
+		t.Error("New accepted a config without a connection, want an error")
 	}
 	for _, origin := range []string{"*", "app.example", "https://app.example/", "https://app.example/x", "https://*.example", "ftp://app.example", "HTTPS://app.example", "null", ""} {
-		if _, err := New(Config{Conn: refusing{}, AllowedOrigins: []string{origin}}); err == nil {
-			t.Errorf("%q was accepted as an origin", origin)
+		if _, err := New(Config{Conn: unreachableCore{}, AllowedOrigins: []string{origin}}); err == nil {
+			t.Errorf("New accepted the origin %q, want an error", origin)
 		}
 	}
 }
 
-func TestPanic_HasEnvelope(t *testing.T) {
-	log := &syncBuffer{}
-	handler, err := New(Config{Conn: panicking{}, AllowHTTP: true, Log: slog.New(slog.NewTextHandler(log, nil))})
+func TestPanic_RespondsWithInternalError(t *testing.T) {
+	log := &logBuffer{}
+	handler, err := New(Config{Conn: panickingCore{}, AllowHTTP: true, Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	server := httptest.NewServer(handler)
 	defer server.Close()
-	r := &rig{t: t, url: server.URL}
-	response := r.do("GET", "/api/v1/programs", "", "X-Request-Id", "panic-1")
+	f := &fixture{t: t, url: server.URL}
+	response := f.do("GET", "/api/v1/programs", "", "X-Request-Id", "panic-1")
 	e := response.requireError(t, 500, "INTERNAL_ERROR")
 	if strings.Contains(e.Message, "secret") || response.header.Get("X-Request-Id") != "panic-1" {
-		t.Errorf("%v %v", e, response.header)
+		t.Errorf("response %v with headers %v, want the request id panic-1 and no text of the panic", e, response.header)
 	}
 	if text := log.String(); !strings.Contains(text, "panic-1") || !strings.Contains(text, "secret detail") {
-		t.Errorf("log: %s", text)
+		t.Errorf("logged %q, want the request id and the text of the panic", text)
 	}
 }
 
-type panicking struct{ refusing }
+// panickingCore is a connection to a core whose calls panic.
+type panickingCore struct{ unreachableCore }
 
-func (panicking) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
+func (panickingCore) Invoke(context.Context, string, any, any, ...grpc.CallOption) error {
 	panic("secret detail")
 }

@@ -70,33 +70,34 @@ func readDocument(t *testing.T, text string) document {
 	t.Helper()
 	var d document
 	if err := json.Unmarshal([]byte(text), &d); err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	return d
 }
 
 func TestOpenAPI_IsServedWithoutCredential(t *testing.T) {
-	r := newRig(t, nil)
-	response := r.do("GET", contract.OpenAPIPath, "")
+	f := newFixture(t, nil)
+	response := f.do("GET", contract.OpenAPIPath, "")
 	if response.status != 200 || response.body != openapi.Document || response.header.Get("Content-Type") != "application/json" || strings.Contains(response.header.Get("Cache-Control"), "no-store") {
-		t.Errorf("%d %v", response.status, response.header)
+		t.Errorf("status %d with headers %v, want 200 with the document as JSON that caches may store", response.status, response.header)
 	}
-	if len(r.core.takeCalls()) > 0 {
-		t.Error("the core was called")
+	if calls := f.core.takeCalls(); len(calls) > 0 {
+		t.Errorf("the core received the calls %v, want none", calls)
 	}
 	d := readDocument(t, response.body)
 	if d.OpenAPI != "3.0.3" || d.Info.Title != "Tributary API" || d.Info.Version == "" {
-		t.Errorf("%s %v", d.OpenAPI, d.Info)
+		t.Errorf("OpenAPI %s with the info %+v, want 3.0.3 with the title Tributary API and a version", d.OpenAPI, d.Info)
 	}
 }
 
-// Each paged list documents the limit of its total. Two lists have no limit, because they
-// cannot become long: the numbered versions of rules, and the at most ten webhook
-// endpoints.
+// The total of a paged list has a limit. The description of the total must mention the
+// header Total-Capped, which tells clients that the limit is reached. The totals of two
+// lists have no limit, because these lists cannot become long: versions of programme
+// rules, and webhook endpoints, of which there are at most ten.
 func TestOpenAPI_DocumentsCappedTotals(t *testing.T) {
 	d := readDocument(t, openapi.Document)
-	never := []string{"ListProgramRulesResponse", "ListWebhooksResponse"}
-	found := map[bool]int{}
+	unlimited := []string{"ListProgramRulesResponse", "ListWebhooksResponse"}
+	count := map[bool]int{}
 	for path, verbs := range d.Paths {
 		operation := verbs["get"]
 		if !slices.ContainsFunc(operation.Parameters, func(p parameterDoc) bool { return p.Name == "page" }) {
@@ -104,22 +105,24 @@ func TestOpenAPI_DocumentsCappedTotals(t *testing.T) {
 		}
 		name := strings.TrimPrefix(operation.Responses["200"].Content["application/json"].Schema.Ref, "#/components/schemas/")
 		capped := strings.Contains(d.Components.Schemas[name].Properties["total"].Description, `Total-Capped`)
-		if found[capped]++; capped == slices.Contains(never, name) {
-			t.Errorf("%s: the total of %s mentions Total-Capped: %v", path, name, capped)
+		count[capped]++
+		if want := !slices.Contains(unlimited, name); capped != want {
+			t.Errorf("%s: the total of %s mentions Total-Capped: %t, want %t", path, name, capped, want)
 		}
 	}
-	if found[true] < 15 || found[false] != len(never) {
-		t.Errorf("lists: %v", found)
+	if count[true] < 15 || count[false] != len(unlimited) {
+		t.Errorf("%d lists mention Total-Capped and %d do not, want at least 15 and %d", count[true], count[false], len(unlimited))
 	}
-	if stats := d.Components.Schemas["CommissionStats"].Properties["totalCount"].Description; !strings.Contains(stats, `Total-Capped`) {
-		t.Errorf("stats: %s", stats)
+	if description := d.Components.Schemas["CommissionStats"].Properties["totalCount"].Description; !strings.Contains(description, `Total-Capped`) {
+		t.Errorf("the description of CommissionStats.totalCount is %q, want Total-Capped in it", description)
 	}
 }
 
-// The document contains exactly the routes that the gateway serves.
+// The document contains exactly the routes that the gateway serves, and the clicks of the
+// collector.
 func TestOpenAPI_DocumentsAllRoutes(t *testing.T) {
 	d := readDocument(t, openapi.Document)
-	r := newRig(t, nil)
+	f := newFixture(t, nil)
 	served := map[string]bool{}
 	for _, route := range allRoutes(t) {
 		key := strings.ToLower(route.Verb) + " " + route.Path()
@@ -135,35 +138,35 @@ func TestOpenAPI_DocumentsAllRoutes(t *testing.T) {
 		}
 		success, ok := operation.Responses[want]
 		if !ok || (len(success.Content) == 0) != (want == "204") {
-			t.Errorf("%s: success %s is wrong: %v", key, want, operation.Responses)
+			t.Errorf("%s: documented responses %v, want %s with a body unless it is 204", key, operation.Responses, want)
 		}
 		for status, response := range operation.Responses {
 			if status >= "400" && d.Components.Responses[strings.TrimPrefix(response.Ref, "#/components/responses/")].Content == nil && response.Content == nil {
-				t.Errorf("%s: the error %s has no body", key, status)
+				t.Errorf("%s: the documented error %s has no body", key, status)
 			}
 		}
 		if _, ok := operation.Responses["403"]; !ok {
-			t.Errorf("%s: HTTPS_REQUIRED is missing", key)
+			t.Errorf("%s: the error 403, which every route has, is not documented", key)
 		}
-		if (operation.RequestBody != nil) != route.HasBody {
-			t.Errorf("%s: body documented %v, accepted %v", key, operation.RequestBody != nil, route.HasBody)
+		if got := operation.RequestBody != nil; got != route.HasBody {
+			t.Errorf("%s: a request body is documented: %t, want %t", key, got, route.HasBody)
 		}
 	}
 	ids := map[string]bool{}
 	for path, verbs := range d.Paths {
 		for verb, operation := range verbs {
 			if path == "/v1/clicks" {
-				continue // served by the collector
+				continue // The collector serves this path.
 			}
 			if !served[verb+" "+path] {
 				t.Errorf("%s %s is documented but has no route", verb, path)
 			}
-			probe := strings.NewReplacer("{", "", "}", "").Replace(path)
-			if response := r.do(strings.ToUpper(verb), probe, ""); response.status == 404 || response.status == 405 {
-				t.Errorf("%s %s is documented and answers %d", verb, path, response.status)
+			filledPath := strings.NewReplacer("{", "", "}", "").Replace(path)
+			if response := f.do(strings.ToUpper(verb), filledPath, ""); response.status == 404 || response.status == 405 {
+				t.Errorf("%s %s is documented, but the gateway responds with %d", verb, path, response.status)
 			}
 			if ids[operation.OperationID] || operation.OperationID == "" {
-				t.Errorf("operation id %q", operation.OperationID)
+				t.Errorf("%s %s: the operation id %q is empty or is used twice", verb, path, operation.OperationID)
 			}
 			ids[operation.OperationID] = true
 		}
@@ -175,7 +178,7 @@ func TestOpenAPI_DocumentsAcceptedFields(t *testing.T) {
 	d := readDocument(t, openapi.Document)
 	routes, err := readRoutes(contract.Files())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	for _, route := range routes {
 		if route.RPC == nil {
@@ -191,7 +194,7 @@ func TestOpenAPI_DocumentsAcceptedFields(t *testing.T) {
 			case "path":
 				path = append(path, p.Name)
 				if !p.Required {
-					t.Errorf("%s: %s must be required", where, p.Name)
+					t.Errorf("%s: the path parameter %s is not required", where, p.Name)
 				}
 			default:
 				header = append(header, d.Components.Parameters[strings.TrimPrefix(p.Ref, "#/components/parameters/")].Name)
@@ -200,39 +203,43 @@ func TestOpenAPI_DocumentsAcceptedFields(t *testing.T) {
 		want := slices.Sorted(maps.Keys(route.query))
 		slices.Sort(query)
 		if !slices.Equal(query, want) {
-			t.Errorf("%s: query %v, want %v", where, query, want)
+			t.Errorf("%s: documented query parameters %v, want %v", where, query, want)
 		}
 		for _, field := range route.PathFields {
 			if !slices.Contains(path, field.JSONName()) || !strings.Contains(route.Path(), "{"+field.JSONName()+"}") {
-				t.Errorf("%s: path %v", where, path)
+				t.Errorf("%s: documented path parameters %v, want %s among them", where, path, field.JSONName())
 			}
 		}
-		dashboard := slices.ContainsFunc(operation.Security, func(s map[string][]string) bool { return s["bearerAuth"] != nil })
-		if dashboard != slices.Contains(header, "X-Mode") {
-			t.Errorf("%s: headers %v with security %v", where, header, operation.Security)
+		isDashboard := slices.ContainsFunc(operation.Security, func(s map[string][]string) bool { return s["bearerAuth"] != nil })
+		if isDashboard != slices.Contains(header, "X-Mode") {
+			t.Errorf("%s: documented headers %v with security %v, want X-Mode exactly for bearerAuth", where, header, operation.Security)
 		}
-		if strings.Contains(route.Template, "/auth/") && len(operation.Security) != 0 || strings.HasSuffix(route.Template, "/conversions") && operation.Security[0]["secretKey"] == nil {
-			t.Errorf("%s: security %v", where, operation.Security)
+		if strings.Contains(route.Template, "/auth/") && len(operation.Security) != 0 {
+			t.Errorf("%s: documented security %v, want none", where, operation.Security)
+		}
+		if strings.HasSuffix(route.Template, "/conversions") && operation.Security[0]["secretKey"] == nil {
+			t.Errorf("%s: documented security %v, want secretKey first", where, operation.Security)
 		}
 		if !route.HasBody {
 			continue
 		}
 		body := d.resolve(t, operation.RequestBody.Content["application/json"].Schema)
-		got, taken := slices.Sorted(maps.Keys(body.Properties)), slices.Sorted(maps.Keys(route.body))
-		if !slices.Equal(got, taken) || body.AdditionalProperties != false {
-			t.Errorf("%s: body %v, want %v", where, got, taken)
+		got, accepted := slices.Sorted(maps.Keys(body.Properties)), slices.Sorted(maps.Keys(route.body))
+		if !slices.Equal(got, accepted) || body.AdditionalProperties != false {
+			t.Errorf("%s: documented body %v with additional properties %v, want %v with false", where, got, body.AdditionalProperties, accepted)
 		}
 		if route.mask != nil && (len(body.Required) > 0 || operation.RequestBody.Required) {
-			t.Errorf("%s: a PATCH requires %v", where, body.Required)
+			t.Errorf("%s: documented required fields of a PATCH %v (body required: %t), want none", where, body.Required, operation.RequestBody.Required)
 		}
 		for name, property := range body.Properties {
-			if property.Nullable == slices.Contains(body.Required, name) {
-				t.Errorf("%s: %s nullable %v", where, name, property.Nullable)
+			if want := !slices.Contains(body.Required, name); property.Nullable != want {
+				t.Errorf("%s: the field %s is documented as nullable: %t, want %t", where, name, property.Nullable, want)
 			}
 		}
 	}
 }
 
+// resolve returns the schema that s refers to, or s itself if it is not a reference.
 func (d document) resolve(t *testing.T, s schemaDoc) schemaDoc {
 	t.Helper()
 	if s.Ref == "" {
@@ -240,7 +247,7 @@ func (d document) resolve(t *testing.T, s schemaDoc) schemaDoc {
 	}
 	found, ok := d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")]
 	if !ok {
-		t.Errorf("%s does not exist", s.Ref)
+		t.Errorf("the schema %s does not exist", s.Ref)
 	}
 	return found
 }
@@ -255,7 +262,7 @@ func TestOpenAPI_SchemasMatchCodec(t *testing.T) {
 		operation := d.Paths[route.Path()][strings.ToLower(route.Verb)]
 		if route.Download() {
 			if _, ok := operation.Responses["200"].Content["text/csv"]; !ok {
-				t.Errorf("%s is not documented as CSV", route.Path())
+				t.Errorf("%s: the documented response is not text/csv", route.Path())
 			}
 			continue
 		}
@@ -265,16 +272,18 @@ func TestOpenAPI_SchemasMatchCodec(t *testing.T) {
 	for name, schema := range d.Components.Schemas {
 		for property, s := range schema.Properties {
 			if s.Format == "int64" && s.Type != "integer" {
-				t.Errorf("%s.%s: int64 is a %s", name, property, s.Type)
+				t.Errorf("%s.%s: the type of the int64 is %s, want integer", name, property, s.Type)
 			}
 		}
 	}
-	reasons := affiliatev1.ErrorReason(0).Descriptor().Values().Len() - 1 // without the unspecified one
+	reasons := affiliatev1.ErrorReason(0).Descriptor().Values().Len() - 1 // without the zero value
 	if codes := d.Components.Schemas["Error"].Properties["code"].Enum; len(codes) != reasons || !slices.Contains(codes, any("VALIDATION_ERROR")) {
-		t.Errorf("codes %v", codes)
+		t.Errorf("documented error codes %v, want %d codes with VALIDATION_ERROR among them", codes, reasons)
 	}
 }
 
+// compare checks that schema describes the JSON of the message desc. seen contains the
+// messages that were already checked.
 func (d document) compare(t *testing.T, where string, schema schemaDoc, desc protoreflect.MessageDescriptor, seen map[protoreflect.FullName]bool) {
 	t.Helper()
 	if seen[desc.FullName()] {
@@ -282,27 +291,27 @@ func (d document) compare(t *testing.T, where string, schema schemaDoc, desc pro
 	}
 	seen[desc.FullName()] = true
 	if desc.FullName() == "google.protobuf.Struct" {
-		return // an object of any content
+		return // A Struct has no schema.
 	}
 	schema = d.resolve(t, schema)
 	if len(schema.Properties) != desc.Fields().Len() || len(schema.Required) != desc.Fields().Len() {
-		t.Errorf("%s: %d properties, %d required, want %d", where, len(schema.Properties), len(schema.Required), desc.Fields().Len())
+		t.Errorf("%s: %d documented properties, %d of them required; want %d, all required", where, len(schema.Properties), len(schema.Required), desc.Fields().Len())
 	}
 	for i := range desc.Fields().Len() {
 		field := desc.Fields().Get(i)
 		property, ok := schema.Properties[field.JSONName()]
-		at := fmt.Sprintf("%s.%s", where, field.JSONName())
+		path := fmt.Sprintf("%s.%s", where, field.JSONName())
 		if !ok {
-			t.Errorf("%s is not documented", at)
+			t.Errorf("%s is not documented", path)
 			continue
 		}
-		nulls := field.HasPresence() || field.Kind() == protoreflect.EnumKind && !field.IsList()
-		if property.Nullable != nulls {
-			t.Errorf("%s: nullable %v", at, property.Nullable)
+		nullable := field.HasPresence() || field.Kind() == protoreflect.EnumKind && !field.IsList()
+		if property.Nullable != nullable {
+			t.Errorf("%s is documented as nullable: %t, want %t", path, property.Nullable, nullable)
 		}
 		if field.IsList() {
 			if property.Type != "array" || property.Items == nil {
-				t.Errorf("%s: %v", at, property)
+				t.Errorf("%s is documented as %+v, want an array with items", path, property)
 				continue
 			}
 			property = *property.Items
@@ -310,29 +319,29 @@ func (d document) compare(t *testing.T, where string, schema schemaDoc, desc pro
 		switch {
 		case field.IsMap():
 			if property.Type != "object" {
-				t.Errorf("%s: %v", at, property)
+				t.Errorf("%s is documented as %+v, want an object", path, property)
 			}
 		case field.Kind() == protoreflect.MessageKind && field.Message().FullName() == "google.protobuf.Timestamp":
 			if property.Type != "string" || property.Format != "date-time" {
-				t.Errorf("%s: %v", at, property)
+				t.Errorf("%s is documented as %+v, want a string with the format date-time", path, property)
 			}
 		case field.Kind() == protoreflect.MessageKind:
 			if len(property.AllOf) == 1 {
 				property = property.AllOf[0]
 			}
-			d.compare(t, at, property, field.Message(), seen)
+			d.compare(t, path, property, field.Message(), seen)
 		case field.Kind() == protoreflect.EnumKind:
-			words, err := contract.EnumNames(field.Enum())
+			names, err := contract.EnumNames(field.Enum())
 			if err != nil {
-				t.Fatal(err)
+				t.Fatalf("unexpected error: %v", err)
 			}
-			for _, word := range words {
-				if !slices.Contains(property.Enum, any(word.Text)) {
-					t.Errorf("%s: %v lacks %s", at, property.Enum, word.Text)
+			for _, name := range names {
+				if !slices.Contains(property.Enum, any(name.Text)) {
+					t.Errorf("%s: the documented values %v do not contain %s", path, property.Enum, name.Text)
 				}
 			}
 			if property.Nullable && !slices.Contains(property.Enum, nil) {
-				t.Errorf("%s: null is not among %v", at, property.Enum)
+				t.Errorf("%s: the documented values %v do not contain null", path, property.Enum)
 			}
 		default:
 			want := map[protoreflect.Kind]string{protoreflect.StringKind: "string", protoreflect.BoolKind: "boolean", protoreflect.DoubleKind: "number"}[field.Kind()]
@@ -340,7 +349,7 @@ func (d document) compare(t *testing.T, where string, schema schemaDoc, desc pro
 				want = "integer"
 			}
 			if property.Type != want {
-				t.Errorf("%s: %s, want %s", at, property.Type, want)
+				t.Errorf("%s has the documented type %s, want %s", path, property.Type, want)
 			}
 		}
 	}

@@ -18,37 +18,37 @@ import (
 const referencePolicy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src blob:"
 
 func TestReferencePage_IsServedWithItsPolicy(t *testing.T) {
-	r := newRig(t, nil)
-	page := r.do("GET", "/docs", "")
+	f := newFixture(t, nil)
+	page := f.do("GET", "/docs", "")
 	if page.status != 200 || page.header.Get("Content-Type") != "text/html; charset=utf-8" || page.header.Get("Content-Security-Policy") != referencePolicy {
-		t.Fatalf("got %d %v", page.status, page.header)
+		t.Fatalf("GET /docs: status %d with headers %v, want 200 with HTML and the policy", page.status, page.header)
 	}
 	for _, path := range []string{"/docs/redoc-2.5.4.js", "/docs/reference.js"} {
 		if !strings.Contains(page.body, `src="`+path+`"`) {
 			t.Errorf("the page does not load %s: %s", path, page.body)
 		}
-		script := r.do("GET", path, "")
+		script := f.do("GET", path, "")
 		if script.status != 200 || script.header.Get("Content-Type") != "text/javascript; charset=utf-8" || script.header.Get("Cache-Control") != "public, max-age=300" {
-			t.Errorf("%s: got %d %v", path, script.status, script.header)
+			t.Errorf("GET %s: status %d with headers %v, want 200 with JavaScript and max-age=300", path, script.status, script.header)
 		}
 	}
 	for _, path := range []string{"/docs/", "/docs/index.html", "/docs/reference.go"} {
-		if got := r.do("GET", path, ""); got.status != 404 {
-			t.Errorf("%s: got status %d, want 404", path, got.status)
+		if got := f.do("GET", path, ""); got.status != 404 {
+			t.Errorf("GET %s: status %d, want 404", path, got.status)
 		}
 	}
-	if got := r.do("POST", "/docs", "{}"); got.status != 405 || got.header.Get("Allow") != "GET, HEAD, OPTIONS" {
-		t.Errorf("POST /docs: got %d %v", got.status, got.header)
+	if got := f.do("POST", "/docs", "{}"); got.status != 405 || got.header.Get("Allow") != "GET, HEAD, OPTIONS" {
+		t.Errorf("POST /docs: status %d with Allow %q, want 405 with GET, HEAD, OPTIONS", got.status, got.header.Get("Allow"))
 	}
 }
 
-// The page lists every operation of the OpenAPI document, on a wide and on a narrow
-// screen, and requests nothing from other hosts.
+// On a wide and on a narrow screen, the page lists every operation of the OpenAPI
+// document. It requests nothing from other hosts.
 func TestReferencePage_ShowsEveryOperation(t *testing.T) {
-	r := newRig(t, nil)
+	f := newFixture(t, nil)
 	ctx, stop, err := browser.Start(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	defer stop()
 
@@ -61,19 +61,20 @@ func TestReferencePage_ShowsEveryOperation(t *testing.T) {
 		case *network.EventRequestWillBeSent:
 			requested[event.RequestID] = event.Request.URL
 		case *network.EventLoadingFailed:
-			// The policy blocks Redoc's logo before the browser sends anything.
+			// The policy blocks the logo of Redoc, so the browser does not send this
+			// request.
 			if event.BlockedReason == network.BlockedReasonCsp {
 				delete(requested, event.RequestID)
 			}
 		}
 	})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	for name, width := range map[string]int64{"desktop": 1440, "phone": 390} {
 		t.Run(name, func(t *testing.T) {
-			if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate(r.url+"/docs")); err != nil {
-				t.Fatal(err)
+			if err := chromedp.Do(ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate(f.url+"/docs")); err != nil {
+				t.Fatalf("unexpected error: %v", err)
 			}
 			operations := documentedOperations(t)
 			var shown []string
@@ -82,27 +83,28 @@ func TestReferencePage_ShowsEveryOperation(t *testing.T) {
 			}
 			slices.Sort(shown)
 			if !slices.Equal(slices.Compact(shown), operations) {
-				t.Errorf("shown: %q\nwant: %q", shown, operations)
+				t.Errorf("the page shows the operations:\ngot  %q\nwant %q", shown, operations)
 			}
-			if wide := evaluate[int64](ctx, t, `document.documentElement.scrollWidth`); wide > width {
-				t.Errorf("the page is %d pixels wide on a screen of %d", wide, width)
+			if got := evaluate[int64](ctx, t, `document.documentElement.scrollWidth`); got > width {
+				t.Errorf("the page has a width of %d pixels, want at most the %d of the screen", got, width)
 			}
 		})
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	for _, url := range requested {
-		if !strings.HasPrefix(url, r.url) && !strings.HasPrefix(url, "data:") && !strings.HasPrefix(url, "blob:") {
-			t.Errorf("the page requested %s", url)
+		if !strings.HasPrefix(url, f.url) && !strings.HasPrefix(url, "data:") && !strings.HasPrefix(url, "blob:") {
+			t.Errorf("the page requested %s, want requests only to %s", url, f.url)
 		}
 	}
 }
 
+// evaluate returns the value of a JavaScript expression in the page.
 func evaluate[T any](ctx context.Context, t *testing.T, expression string) T {
 	t.Helper()
 	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	return value
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-func TestBody_TypeAndSize(t *testing.T) {
-	r := newRig(t, nil)
+func TestBody_WrongTypeOrSizeIsRefused(t *testing.T) {
+	f := newFixture(t, nil)
 	const body = `{"name":"x"}`
 	for _, c := range []struct {
 		name    string
@@ -37,44 +37,44 @@ func TestBody_TypeAndSize(t *testing.T) {
 		{"nonsense", []string{"Content-Type", ";;"}, 415},
 		{"gzip", []string{"Content-Encoding", "gzip"}, 415},
 	} {
-		response := r.do("POST", "/api/v1/programs", body, c.headers...)
+		response := f.do("POST", "/api/v1/programs", body, c.headers...)
 		if c.status == 415 {
 			response.requireError(t, 415, "UNSUPPORTED_MEDIA_TYPE")
-			onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
+			requireOneCall(t, f.core, affiliatev1.GateService_Admit_FullMethodName)
 			continue
 		}
 		if response.status != c.status {
-			t.Errorf("%s: %d %s", c.name, response.status, response.body)
+			t.Errorf("%s: status %d, want %d: %s", c.name, response.status, c.status, response.body)
 		}
-		if call := onlyCall(t, r.core, affiliatev1.ProgramService_CreateProgram_FullMethodName); call.request.(*affiliatev1.CreateProgramRequest).GetName() != "x" {
-			t.Errorf("%s: %v", c.name, call.request)
+		if call := requireOneCall(t, f.core, affiliatev1.ProgramService_CreateProgram_FullMethodName); call.request.(*affiliatev1.CreateProgramRequest).GetName() != "x" {
+			t.Errorf("%s: the core got %v, want the name x", c.name, call.request)
 		}
 	}
-	if response := r.do("GET", "/api/v1/programs", "", "Content-Type", "text/plain"); response.status != 200 {
-		t.Errorf("a request without body and type: %d", response.status)
+	if response := f.do("GET", "/api/v1/programs", "", "Content-Type", "text/plain"); response.status != 200 {
+		t.Errorf("a Content-Type without a body: status %d, want 200", response.status)
 	}
-	r.core.takeCalls()
+	f.core.takeCalls()
 
 	fits := `{"name":"` + strings.Repeat("a", 10) + `"}` + strings.Repeat(" ", 64<<10-21)
-	if response := r.do("POST", "/api/v1/programs", fits); len(fits) != 64<<10 || response.status != 201 {
-		t.Errorf("64 KiB (%d): %d", len(fits), response.status)
+	if response := f.do("POST", "/api/v1/programs", fits); len(fits) != 64<<10 || response.status != 201 {
+		t.Errorf("a body of %d bytes: status %d, want 201 with 64 KiB", len(fits), response.status)
 	}
-	r.core.takeCalls()
-	r.do("POST", "/api/v1/programs", fits+" ").requireError(t, 413, "PAYLOAD_TOO_LARGE")
-	chunked, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/api/v1/programs", io.MultiReader(strings.NewReader(fits), strings.NewReader(" ")))
+	f.core.takeCalls()
+	f.do("POST", "/api/v1/programs", fits+" ").requireError(t, 413, "PAYLOAD_TOO_LARGE")
+	chunked, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+"/api/v1/programs", io.MultiReader(strings.NewReader(fits), strings.NewReader(" ")))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
-	r.send(chunked).requireError(t, 413, "PAYLOAD_TOO_LARGE")
-	for _, call := range r.core.takeCalls() {
+	f.send(chunked).requireError(t, 413, "PAYLOAD_TOO_LARGE")
+	for _, call := range f.core.takeCalls() {
 		if call.method != affiliatev1.GateService_Admit_FullMethodName {
 			t.Errorf("%s was called with a body that is too large", call.method)
 		}
 	}
 }
 
-func TestBodyRules(t *testing.T) {
-	r := newRig(t, nil)
+func TestBody_UnknownAndUnsettableFieldsAreFaults(t *testing.T) {
+	f := newFixture(t, nil)
 	for _, c := range []struct{ name, verb, path, body, want string }{
 		{"path parameter", "PATCH", "/api/v1/programs/p", `{"programId":"q"}`, "programId=" + unknownField},
 		{"path parameter by its proto name", "PATCH", "/api/v1/programs/p", `{"program_id":"q"}`, "program_id=" + unknownField},
@@ -87,25 +87,25 @@ func TestBodyRules(t *testing.T) {
 		{"body of a GET", "GET", "/api/v1/programs?page=x", `{"page":1}`, "page=" + mustBeInteger + "\npage=" + unknownField},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			e := r.do(c.verb, c.path, c.body).requireError(t, 400, "VALIDATION_ERROR")
+			e := f.do(c.verb, c.path, c.body).requireError(t, 400, "VALIDATION_ERROR")
 			if e.fields() != c.want {
-				t.Errorf("got\n%s\nwant\n%s", e.fields(), c.want)
+				t.Errorf("details:\ngot\n%s\nwant\n%s", e.fields(), c.want)
 			}
-			onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
+			requireOneCall(t, f.core, affiliatev1.GateService_Admit_FullMethodName)
 		})
 	}
 	for _, verb := range []string{"GET", "POST"} {
 		path := map[string]string{"GET": "/api/v1/programs", "POST": "/api/v1/programs/p/activate"}[verb]
 		for _, body := range []string{"", " ", "{}"} {
-			if response := r.do(verb, path, body); response.status != 200 {
-				t.Errorf("%s with %q: %d %s", verb, body, response.status, response.body)
+			if response := f.do(verb, path, body); response.status != 200 {
+				t.Errorf("%s with the body %q: status %d, want 200: %s", verb, body, response.status, response.body)
 			}
 		}
 	}
 }
 
 func TestPatch_SendsUpdateMask(t *testing.T) {
-	r := newRig(t, nil)
+	f := newFixture(t, nil)
 	for body, want := range map[string]*affiliatev1.UpdateProgramRequest{
 		"":   {ProgramId: "p", UpdateMask: &fieldmaskpb.FieldMask{}},
 		"{}": {ProgramId: "p", UpdateMask: &fieldmaskpb.FieldMask{}},
@@ -114,19 +114,19 @@ func TestPatch_SendsUpdateMask(t *testing.T) {
 			UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name", "website_url", "commission_rules.hold_period_days", "commission_rules.percentage", "allowed_domains"}},
 		},
 	} {
-		if response := r.do("PATCH", "/api/v1/programs/p", body); response.status != 200 {
-			t.Errorf("%s: %d %s", body, response.status, response.body)
+		if response := f.do("PATCH", "/api/v1/programs/p", body); response.status != 200 {
+			t.Errorf("PATCH %s: status %d, want 200: %s", body, response.status, response.body)
 			continue
 		}
-		call := onlyCall(t, r.core, affiliatev1.ProgramService_UpdateProgram_FullMethodName)
+		call := requireOneCall(t, f.core, affiliatev1.ProgramService_UpdateProgram_FullMethodName)
 		if !proto.Equal(call.request, want) {
-			t.Errorf("%s:\ngot  %v\nwant %v", body, call.request, want)
+			t.Errorf("PATCH %s: request of the core:\ngot  %v\nwant %v", body, call.request, want)
 		}
 	}
 }
 
-func TestQueries(t *testing.T) {
-	r := newRig(t, nil)
+func TestQuery_IsDecodedOrRefused(t *testing.T) {
+	f := newFixture(t, nil)
 	const path = "/api/v1/commissions"
 	ok := map[string]*affiliatev1.ListCommissionsRequest{
 		"": {},
@@ -136,12 +136,12 @@ func TestQueries(t *testing.T) {
 		"?page=&status=&search=&&":    {},
 	}
 	for query, want := range ok {
-		if response := r.do("GET", path+query, ""); response.status != 200 {
-			t.Errorf("%s: %d %s", query, response.status, response.body)
+		if response := f.do("GET", path+query, ""); response.status != 200 {
+			t.Errorf("%s: status %d, want 200: %s", query, response.status, response.body)
 			continue
 		}
-		if call := onlyCall(t, r.core, affiliatev1.CommissionService_ListCommissions_FullMethodName); !proto.Equal(call.request, want) {
-			t.Errorf("%s:\ngot  %v\nwant %v", query, call.request, want)
+		if call := requireOneCall(t, f.core, affiliatev1.CommissionService_ListCommissions_FullMethodName); !proto.Equal(call.request, want) {
+			t.Errorf("%s: request of the core:\ngot  %v\nwant %v", query, call.request, want)
 		}
 	}
 	for query, want := range map[string]string{
@@ -171,27 +171,27 @@ func TestQueries(t *testing.T) {
 		"?page=x&status=y&z=1": "page=" + mustBeInteger + "\nstatus=must be one of pending, approved, rejected, paid, refunded\nz=is not a parameter of this route",
 		"?=1":                  "=must not have a parameter without a name",
 	} {
-		e := r.do("GET", path+query, "").requireError(t, 400, "VALIDATION_ERROR")
+		e := f.do("GET", path+query, "").requireError(t, 400, "VALIDATION_ERROR")
 		if e.fields() != want {
-			t.Errorf("%s:\ngot  %s\nwant %s", query, e.fields(), want)
+			t.Errorf("%s: details:\ngot  %s\nwant %s", query, e.fields(), want)
 		}
-		call := onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
+		call := requireOneCall(t, f.core, affiliatev1.GateService_Admit_FullMethodName)
 		if got := call.request.(*affiliatev1.AdmitRequest).GetMethod(); got != affiliatev1.CommissionService_ListCommissions_FullMethodName {
-			t.Errorf("Admit was called for %s", got)
+			t.Errorf("%s: Admit was called for %s, want ListCommissions", query, got)
 		}
 	}
 	for _, path := range []string{"/api/v1/programs/p/commissions?programId=q", "/api/v1/programs/p/commissions?program_id=q", "/api/v1/programs/p?x=1", "/api/v1/health?x"} {
-		r.do("GET", path, "").requireError(t, 400, "VALIDATION_ERROR")
+		f.do("GET", path, "").requireError(t, 400, "VALIDATION_ERROR")
 	}
 }
 
-// The contract has no lists, timestamps or numbers in queries, so the test uses its own
-// message type.
-func TestQuery_OtherKinds(t *testing.T) {
-	kinds := everyKind(t)
+// No route has lists, timestamps or floating-point numbers in its query, so the test uses
+// a message type of its own.
+func TestQuery_SupportsListsTimestampsAndNumbers(t *testing.T) {
+	kinds := messageWithEveryKind(t)
 	plan, err := planFor(kinds)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	for query, want := range map[string]string{
 		"colours=deep_red&colours=&colours=deep_red": "",
@@ -206,16 +206,18 @@ func TestQuery_OtherKinds(t *testing.T) {
 			got = append(got, v.Field+"="+v.Message)
 		}
 		if strings.Join(got, ",") != want {
-			t.Errorf("%s: %v", query, got)
+			t.Errorf("%s: faults %v, want %s", query, got, want)
 		}
 	}
-	if plan.names["self"].inQuery() || plan.names["byName"].inQuery() || !plan.names["times"].inQuery() {
-		t.Error("messages and maps must not be parameters")
+	for name, want := range map[string]bool{"self": false, "byName": false, "times": true} {
+		if got := plan.names[name].inQuery(); got != want {
+			t.Errorf("the field %s can be a parameter: %t, want %t", name, got, want)
+		}
 	}
 }
 
 func TestQuery_SnakeCaseRoutesAcceptBothSpellings(t *testing.T) {
-	r := newRig(t, nil)
+	f := newFixture(t, nil)
 	const program = "01a2054f-5d99-7814-8b20-58149f603a41"
 	want := &affiliatev1.ListConversionsRequest{PageSize: ptr(int32(5)), DateFrom: ptr("2026-01-01"), ProgramId: ptr(program)}
 	for _, query := range []string{
@@ -223,12 +225,12 @@ func TestQuery_SnakeCaseRoutesAcceptBothSpellings(t *testing.T) {
 		"pageSize=5&dateFrom=2026-01-01&programId=" + program,
 		"limit=5&dateFrom=2026-01-01&program_id=" + program,
 	} {
-		if response := r.do("GET", "/api/v1/conversions?"+query, ""); response.status != 200 {
-			t.Errorf("%s: %d %s", query, response.status, response.body)
+		if response := f.do("GET", "/api/v1/conversions?"+query, ""); response.status != 200 {
+			t.Errorf("%s: status %d, want 200: %s", query, response.status, response.body)
 			continue
 		}
-		if call := onlyCall(t, r.core, affiliatev1.ConversionService_ListConversions_FullMethodName); !proto.Equal(call.request, want) {
-			t.Errorf("%s: %v", query, call.request)
+		if call := requireOneCall(t, f.core, affiliatev1.ConversionService_ListConversions_FullMethodName); !proto.Equal(call.request, want) {
+			t.Errorf("%s: the core got %v, want %v", query, call.request, want)
 		}
 	}
 	for query, want := range map[string]string{
@@ -238,106 +240,107 @@ func TestQuery_SnakeCaseRoutesAcceptBothSpellings(t *testing.T) {
 		"PageSize=5&event_type=x&attributed=1": "PageSize=is not a parameter of this route\n" +
 			"event_type=must be one of purchase, renewal, signup, lead, trial, custom\nattributed=" + mustBeBool,
 	} {
-		e := r.do("GET", "/api/v1/conversions?"+query, "").requireError(t, 400, "VALIDATION_ERROR")
+		e := f.do("GET", "/api/v1/conversions?"+query, "").requireError(t, 400, "VALIDATION_ERROR")
 		if e.fields() != want {
-			t.Errorf("%s:\ngot  %s\nwant %s", query, e.fields(), want)
+			t.Errorf("%s: details:\ngot  %s\nwant %s", query, e.fields(), want)
 		}
-		onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName)
+		requireOneCall(t, f.core, affiliatev1.GateService_Admit_FullMethodName)
 	}
-	r.do("GET", "/api/v1/programs?page_size=5", "").requireError(t, 400, "VALIDATION_ERROR")
+	f.do("GET", "/api/v1/programs?page_size=5", "").requireError(t, 400, "VALIDATION_ERROR")
 }
 
 func TestBody_ConversionRoutesIgnoreUnknownKeys(t *testing.T) {
-	r := newRig(t, nil)
+	f := newFixture(t, nil)
 	for _, c := range []struct{ path, body, ignored string }{
 		{"", `{"event_type":"lead","plan":{"a":[1]},"plan":2,"line_items":[{"product_id":"p","colour":null}]}`, "plan, line_items[0].colour"},
 		{"/batch", `{"conversions":[{"event_type":"lead"},{"event_type":"lead","x y":1}],"é":1}`, "conversions[1].x%20y, %C3%A9"},
 		{"/refunds", `{"external_refund_id":"r","eventType":"x"}`, "eventType"},
 		{"", `{"event_type":"lead","metadata":{"any":1}}`, ""},
 	} {
-		response := r.do("POST", "/api/v1/conversions"+c.path, c.body)
+		response := f.do("POST", "/api/v1/conversions"+c.path, c.body)
 		if response.status >= 300 || response.header.Get("Ignored-Fields") != c.ignored {
-			t.Errorf("%s: %d, ignored %q, want %q", c.body, response.status, response.header.Get("Ignored-Fields"), c.ignored)
+			t.Errorf("%s: status %d with Ignored-Fields %q, want a success with %q", c.body, response.status, response.header.Get("Ignored-Fields"), c.ignored)
 		}
 	}
 	// Other faults of the body are still reported.
-	e := r.do("POST", "/api/v1/conversions", `{"x":1,"amount_cents":"5","currency":"EUR","currency":"EUR"}`).requireError(t, 400, "VALIDATION_ERROR")
+	e := f.do("POST", "/api/v1/conversions", `{"x":1,"amount_cents":"5","currency":"EUR","currency":"EUR"}`).requireError(t, 400, "VALIDATION_ERROR")
 	if want := "amount_cents=" + mustBeInteger + "\ncurrency=" + givenTwice; e.fields() != want {
-		t.Errorf("got %s", e.fields())
+		t.Errorf("details %s, want %s", e.fields(), want)
 	}
-	long := r.do("POST", "/api/v1/conversions", `{"event_type":"lead","`+strings.Repeat("k", 3000)+`":1,"a":2}`)
+	long := f.do("POST", "/api/v1/conversions", `{"event_type":"lead","`+strings.Repeat("k", 3000)+`":1,"a":2}`)
 	if got := long.header.Get("Ignored-Fields"); long.status != 201 || len(got) > 1100 || !strings.HasSuffix(got, "...") {
-		t.Errorf("%d, a header of %d bytes", long.status, len(got))
+		t.Errorf("a long unknown key: status %d with Ignored-Fields of %d bytes, want 201 with at most 1100 bytes that end with dots", long.status, len(got))
 	}
-	r.do("POST", "/api/v1/attribution/simulate", `{"x":1}`).requireError(t, 400, "VALIDATION_ERROR")
+	f.do("POST", "/api/v1/attribution/simulate", `{"x":1}`).requireError(t, 400, "VALIDATION_ERROR")
 }
 
 func TestBulkRequest_FaultsOfItemsAreSentToCore(t *testing.T) {
-	r := newRig(t, nil)
-	response := r.do("POST", "/api/v1/conversions/batch", `{"conversions":[
+	f := newFixture(t, nil)
+	response := f.do("POST", "/api/v1/conversions/batch", `{"conversions":[
 		{"event_type":"lead","external_transaction_id":"a"},
 		{"event_type":"sale","amount_cents":"5","line_items":[{"quantity":1.5}]},
 		{"event_type":"lead","external_transaction_id":"c"}]}`)
 	if response.status >= 300 {
-		t.Fatalf("%d: %s", response.status, response.body)
+		t.Fatalf("status %d, want a success: %s", response.status, response.body)
 	}
-	request := onlyCall(t, r.core, affiliatev1.ConversionService_ReportConversions_FullMethodName).request.(*affiliatev1.ReportConversionsRequest)
+	request := requireOneCall(t, f.core, affiliatev1.ConversionService_ReportConversions_FullMethodName).request.(*affiliatev1.ReportConversionsRequest)
 	var got []string
 	for _, item := range request.GetConversions() {
 		got = append(got, item.GetExternalTransactionId())
 	}
 	if want := []string{"a", "", "c"}; !slices.Equal(got, want) {
-		t.Errorf("items %q, want %q", got, want)
+		t.Errorf("transaction ids of the items: %q, want %q", got, want)
 	}
 	got = nil
 	for _, fault := range request.GetItemFaults() {
 		got = append(got, fmt.Sprint(fault.GetIndex(), " ", fault.GetField()))
 	}
 	if want := []string{"1 event_type", "1 amount_cents", "1 line_items[0].quantity"}; !slices.Equal(got, want) {
-		t.Errorf("faults %q, want %q", got, want)
+		t.Errorf("item faults %q, want %q", got, want)
 	}
 
 	for _, body := range []string{
 		`[]`, `{"conversions":{}}`, `{"conversions":[1]}`, `{"conversions":[null]}`, `{"conversions":[{"event_type":"lead"]}`,
 	} {
-		r.do("POST", "/api/v1/conversions/batch", body).requireError(t, 400, "VALIDATION_ERROR")
+		f.do("POST", "/api/v1/conversions/batch", body).requireError(t, 400, "VALIDATION_ERROR")
 	}
 	// Clients cannot set the field that the gateway fills.
-	response = r.do("POST", "/api/v1/conversions/batch", `{"conversions":[{"event_type":"lead"}],"item_faults":[{"index":0}]}`)
+	response = f.do("POST", "/api/v1/conversions/batch", `{"conversions":[{"event_type":"lead"}],"item_faults":[{"index":0}]}`)
 	if response.header.Get("Ignored-Fields") != "item_faults" {
-		t.Errorf("%d: ignored %q", response.status, response.header.Get("Ignored-Fields"))
+		t.Errorf("status %d with Ignored-Fields %q, want item_faults", response.status, response.header.Get("Ignored-Fields"))
 	}
 }
 
 // An item with many faults does not affect the items after it.
 func TestBulkRequest_ManyFaultsOfItemKeepOtherItems(t *testing.T) {
-	r := newRig(t, nil)
-	many := func(then string) string {
-		return `{"conversions":[{"line_items":[` + strings.Repeat(`{"quantity":1.5},`, 150) + then + `{"quantity":1}]},{"external_transaction_id":"b"}]}`
+	f := newFixture(t, nil)
+	bodyWithFaults := func(invalidJSON string) string {
+		return `{"conversions":[{"line_items":[` + strings.Repeat(`{"quantity":1.5},`, 150) + invalidJSON + `{"quantity":1}]},{"external_transaction_id":"b"}]}`
 	}
-	if response := r.do("POST", "/api/v1/conversions/batch", many("")); response.status >= 300 {
-		t.Fatalf("%d: %s", response.status, response.body)
+	if response := f.do("POST", "/api/v1/conversions/batch", bodyWithFaults("")); response.status >= 300 {
+		t.Fatalf("status %d, want a success: %s", response.status, response.body)
 	}
-	request := onlyCall(t, r.core, affiliatev1.ConversionService_ReportConversions_FullMethodName).request.(*affiliatev1.ReportConversionsRequest)
+	request := requireOneCall(t, f.core, affiliatev1.ConversionService_ReportConversions_FullMethodName).request.(*affiliatev1.ReportConversionsRequest)
 	if items := request.GetConversions(); len(items) != 2 || items[1].GetExternalTransactionId() != "b" {
-		t.Errorf("items %v", items)
+		t.Errorf("the core got the items %v, want 2 items, the second with the transaction id b", items)
 	}
 	faults := request.GetItemFaults()
 	if len(faults) != affiliate.MaxItemViolations+1 || faults[0].GetIndex() != 0 || faults[0].GetField() != "line_items[0].quantity" {
-		t.Errorf("%d faults: %v", len(faults), faults)
+		t.Errorf("the core got %d item faults: %v; want %d, the first about line_items[0].quantity", len(faults), faults, affiliate.MaxItemViolations+1)
 	}
-	// The fault that ends the decoding is always reported.
-	for _, broken := range []string{`}`, strings.Repeat("[", 40)} {
-		refused := r.do("POST", "/api/v1/conversions/batch", many(broken))
-		refused.requireError(t, 400, "VALIDATION_ERROR")
-		if !strings.Contains(refused.body, "not valid JSON") && !strings.Contains(refused.body, "nested deeper") {
-			t.Errorf("%s", refused.body)
+	// A fault after which the decoder stops must be reported even after many other
+	// faults.
+	for _, invalidJSON := range []string{`}`, strings.Repeat("[", 40)} {
+		response := f.do("POST", "/api/v1/conversions/batch", bodyWithFaults(invalidJSON))
+		response.requireError(t, 400, "VALIDATION_ERROR")
+		if !strings.Contains(response.body, "not valid JSON") && !strings.Contains(response.body, "nested deeper") {
+			t.Errorf("response %s, want a fault about invalid JSON or nesting", response.body)
 		}
 	}
 }
 
-func TestQuery_FaultsIncludeThoseOfCore(t *testing.T) {
-	r := newRig(t, func(_ context.Context, method string, _ proto.Message) (proto.Message, error) {
+func TestQuery_FaultsOfGatewayAndCoreAreReported(t *testing.T) {
+	f := newFixture(t, func(_ context.Context, method string, _ proto.Message) (proto.Message, error) {
 		if method != affiliatev1.GateService_Admit_FullMethodName {
 			return nil, nil
 		}
@@ -345,17 +348,17 @@ func TestQuery_FaultsIncludeThoseOfCore(t *testing.T) {
 			{Field: "page", Message: "must be larger"}, {Field: "status", Message: "must be known"}, {Field: "page_size", Message: "must be smaller"},
 		}}, nil
 	})
-	e := r.do("GET", "/api/v1/programs/p/commissions?page=0&status=x&limit=1000&colour=red", "").requireError(t, 400, "VALIDATION_ERROR")
+	e := f.do("GET", "/api/v1/programs/p/commissions?page=0&status=x&limit=1000&colour=red", "").requireError(t, 400, "VALIDATION_ERROR")
 	want := "status=must be one of pending, approved, rejected, paid, refunded\ncolour=is not a parameter of this route\npage=must be larger\nlimit=must be smaller"
 	if e.fields() != want {
-		t.Errorf("got\n%s\nwant\n%s", e.fields(), want)
+		t.Errorf("details:\ngot\n%s\nwant\n%s", e.fields(), want)
 	}
-	admit := onlyCall(t, r.core, affiliatev1.GateService_Admit_FullMethodName).request.(*affiliatev1.AdmitRequest)
+	admit := requireOneCall(t, f.core, affiliatev1.GateService_Admit_FullMethodName).request.(*affiliatev1.AdmitRequest)
 	var decoded affiliatev1.ListProgramCommissionsRequest
 	if err := admit.GetRequest().UnmarshalTo(&decoded); err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
-	if !proto.Equal(&decoded, &affiliatev1.ListProgramCommissionsRequest{ProgramId: "p", Page: ptr(int32(0)), PageSize: ptr(int32(1000))}) {
-		t.Errorf("the core validated %v", &decoded)
+	if want := (&affiliatev1.ListProgramCommissionsRequest{ProgramId: "p", Page: ptr(int32(0)), PageSize: ptr(int32(1000))}); !proto.Equal(&decoded, want) {
+		t.Errorf("the core validated %v, want %v", &decoded, want)
 	}
 }

@@ -13,40 +13,40 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-func TestRoutes(t *testing.T) {
+func TestRoutes_ReadsBindingsOfProtos(t *testing.T) {
 	routes, err := Routes(Files())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	byPath := map[string]Route{}
 	for _, r := range routes {
 		key := r.Verb + " " + r.Path()
-		if _, twice := byPath[key]; twice {
-			t.Errorf("%s has two routes", key)
+		if _, exists := byPath[key]; exists {
+			t.Errorf("Routes returns two routes for %s", key)
 		}
 		byPath[key] = r
 	}
 	r := byPath["PATCH /api/v1/programs/{programId}/partners/{participantId}/approve"]
 	if r.FullMethod != affiliatev1.ParticipantService_ApproveParticipant_FullMethodName || !r.HasBody || len(r.PathFields) != 2 || r.Mask() != nil {
-		t.Errorf("%+v", r)
+		t.Errorf("route %+v, want ApproveParticipant with a body, two path fields and no mask", r)
 	}
 	r = byPath["PATCH /api/v1/programs/{programId}"]
 	if r.Mask() == nil || !r.InPath(r.RPC.Input().Fields().ByName("program_id")) || r.InPath(r.RPC.Input().Fields().ByName("name")) {
-		t.Errorf("%+v", r)
+		t.Errorf("route %+v, want a mask and program_id as the only path field", r)
 	}
 	if r = byPath["POST /api/v1/auth/partner/logout"]; r.Binding != 2 || SuccessStatus(r.FullMethod) != 204 || BodyLimit(r.FullMethod) != 64<<10 {
-		t.Errorf("%+v", r)
+		t.Errorf("route %+v, want the binding 2 of an RPC with the status 204 and a body limit of 64 KiB", r)
 	}
 	if r = byPath["GET "+OpenAPIPath]; r.RPC != nil || r.Mask() != nil {
-		t.Errorf("%+v", r)
+		t.Errorf("route %+v, want no RPC and no mask", r)
 	}
 }
 
-// Every RPC in the tables of status.go has a route.
+// Every RPC in the maps created and empty has a route.
 func TestStatusTables_ContainOnlyRoutedRPCs(t *testing.T) {
 	routes, err := Routes(Files())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	routed := map[string]bool{}
 	for _, r := range routes {
@@ -54,27 +54,28 @@ func TestStatusTables_ContainOnlyRoutedRPCs(t *testing.T) {
 	}
 	for method := range created {
 		if !routed[method] {
-			t.Errorf("%s has no route", method)
+			t.Errorf("the map created contains %s, which has no route", method)
 		}
 	}
 	for method := range empty {
 		if !routed[method] {
-			t.Errorf("%s has no route", method)
+			t.Errorf("the map empty contains %s, which has no route", method)
 		}
 	}
 }
 
-func TestWords(t *testing.T) {
-	words, err := EnumNames(affiliatev1.NetBasis(0).Descriptor())
+func TestEnumNames_RemovesPrefix(t *testing.T) {
+	names, err := EnumNames(affiliatev1.NetBasis(0).Descriptor())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
-	if len(words) != 4 || words[2].Text != "net_of_tax_shipping" || words[2].Number != protoreflect.EnumNumber(affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING) {
-		t.Errorf("%v", words)
+	if len(names) != 4 || names[2].Text != "net_of_tax_shipping" || names[2].Number != protoreflect.EnumNumber(affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING) {
+		t.Errorf("EnumNames of NetBasis = %v, want 4 names with net_of_tax_shipping as the third", names)
 	}
 }
 
-// buildFile returns a proto file with one service, one message {id, n} and one enum.
+// buildFile returns a proto file with one message with the fields id and n, one RPC with
+// the given HTTP rule, and one enum with the given values.
 func buildFile(t *testing.T, rule *annotations.HttpRule, values ...string) protoreflect.FileDescriptor {
 	t.Helper()
 	options := &descriptorpb.MethodOptions{}
@@ -95,14 +96,14 @@ func buildFile(t *testing.T, rule *annotations.HttpRule, values ...string) proto
 			{Name: proto.String("R"), InputType: proto.String(".t.M"), OutputType: proto.String(".t.M"), Options: options},
 		}}},
 	}
-	made, err := protodesc.NewFile(fd, protoregistry.GlobalFiles)
+	file, err := protodesc.NewFile(fd, protoregistry.GlobalFiles)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
-	return made
+	return file
 }
 
-func TestRoutesAndWords_RejectUnsupportedProtos(t *testing.T) {
+func TestRoutesAndEnumNames_RejectUnsupportedProtos(t *testing.T) {
 	get := func(path string) *annotations.HttpRule {
 		return &annotations.HttpRule{Pattern: &annotations.HttpRule_Get{Get: path}}
 	}
@@ -119,7 +120,7 @@ func TestRoutesAndWords_RejectUnsupportedProtos(t *testing.T) {
 		"custom method":     {Pattern: &annotations.HttpRule_Custom{Custom: &annotations.CustomHttpPattern{Kind: "BREW", Path: "/a"}}},
 	} {
 		if routes, err := Routes([]protoreflect.FileDescriptor{buildFile(t, rule, "E_UNSPECIFIED")}); err == nil {
-			t.Errorf("%s: %+v", name, routes)
+			t.Errorf("%s: Routes returns %+v, want an error", name, routes)
 		}
 	}
 	for verb, rule := range map[string]*annotations.HttpRule{
@@ -127,19 +128,19 @@ func TestRoutesAndWords_RejectUnsupportedProtos(t *testing.T) {
 	} {
 		routes, err := Routes([]protoreflect.FileDescriptor{buildFile(t, rule, "E_UNSPECIFIED")})
 		if err != nil || len(routes) != 2 || routes[1].Verb != verb {
-			t.Errorf("%s: %+v %v", verb, routes, err)
+			t.Errorf("Routes = %+v, %v; want the OpenAPI document and one route with %s", routes, err, verb)
 		}
 	}
 	if routes, err := Routes([]protoreflect.FileDescriptor{buildFile(t, nil, "E_UNSPECIFIED")}); err != nil || len(routes) != 1 {
-		t.Errorf("an RPC without annotation: %+v %v", routes, err)
+		t.Errorf("an RPC without an annotation: Routes = %+v, %v; want only the OpenAPI document", routes, err)
 	}
 	for name, values := range map[string][]string{
 		"zero value with another name": {"E_NONE", "E_A"},
 		"missing prefix":               {"E_UNSPECIFIED", "A"},
 		"nothing after the prefix":     {"E_UNSPECIFIED", "E_"},
 	} {
-		if words, err := EnumNames(buildFile(t, nil, values...).Enums().Get(0)); err == nil {
-			t.Errorf("%s: %v", name, words)
+		if names, err := EnumNames(buildFile(t, nil, values...).Enums().Get(0)); err == nil {
+			t.Errorf("%s: EnumNames returns %v, want an error", name, names)
 		}
 	}
 }

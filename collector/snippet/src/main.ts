@@ -92,7 +92,7 @@ const methods: Record<string, Method> = {
   consent: (value) => {
     if (value === "denied") {
       // If consent was already denied when the click was registered, the click was never
-      // stored. Such a click stays in memory. Any other click is deleted.
+      // stored and stays in memory. Any other click is deleted.
       if (consent() !== value || cookie() === current()) clear();
     } else if (value !== "granted") return;
     consent(value);

@@ -29,8 +29,8 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// coreFunc is the behaviour of the fake core. If it returns neither a message nor an
-// error, the fake core responds with an empty message.
+// coreFunc returns the response of the fake core to one call. If it returns neither a
+// message nor an error, the fake core responds with an empty message.
 type coreFunc func(ctx context.Context, method string, request proto.Message) (proto.Message, error)
 
 // received is one call that the fake core received.
@@ -40,14 +40,15 @@ type received struct {
 	metadata metadata.MD
 }
 
-// fakeCore is a gRPC server with every service of the contract. Its interceptor records
-// each call and responds with the result of respond, or with an empty message.
+// fakeCore is a gRPC server with all services of the API. It records each call and
+// responds with the result of respond. If respond is nil, it responds with an empty
+// message.
 type fakeCore struct {
 	mu      sync.Mutex
 	calls   []received
 	respond coreFunc
-	// pieces, failure and header are the content, the error and the metadata of a
-	// download.
+	// pieces is the content of a download, header its metadata, and failure the error
+	// after the last piece.
 	pieces  []string
 	failure error
 	header  metadata.MD
@@ -58,19 +59,19 @@ func (f *fakeCore) intercept(ctx context.Context, request any, info *grpc.UnaryS
 	message := request.(proto.Message)
 	f.mu.Lock()
 	f.calls = append(f.calls, received{info.FullMethod, proto.Clone(message), md.Copy()})
-	answer := f.respond
+	respond := f.respond
 	f.mu.Unlock()
-	if answer != nil {
-		reply, err := answer(ctx, info.FullMethod, message)
-		if reply != nil || err != nil {
-			return reply, err
+	if respond != nil {
+		response, err := respond(ctx, info.FullMethod, message)
+		if response != nil || err != nil {
+			return response, err
 		}
 	}
-	return emptyReply(info.FullMethod), nil
+	return emptyResponse(info.FullMethod), nil
 }
 
-// interceptStream is intercept for downloads. It sends pieces, or one empty piece, and
-// then returns the error of respond or failure.
+// interceptStream records the call of a download. It sends header and pieces and then
+// returns failure.
 func (f *fakeCore) interceptStream(_ any, stream grpc.ServerStream, info *grpc.StreamServerInfo, _ grpc.StreamHandler) error {
 	request := emptyMessage(methodOf(info.FullMethod).Input())
 	if err := stream.RecvMsg(request); err != nil {
@@ -92,7 +93,7 @@ func (f *fakeCore) interceptStream(_ any, stream grpc.ServerStream, info *grpc.S
 	return failure
 }
 
-func emptyReply(method string) proto.Message { return emptyMessage(methodOf(method).Output()) }
+func emptyResponse(method string) proto.Message { return emptyMessage(methodOf(method).Output()) }
 
 func methodOf(fullMethod string) protoreflect.MethodDescriptor {
 	name := strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", ".")
@@ -103,15 +104,15 @@ func methodOf(fullMethod string) protoreflect.MethodDescriptor {
 	return d.(protoreflect.MethodDescriptor)
 }
 
-func emptyMessage(of protoreflect.MessageDescriptor) proto.Message {
-	kind, err := protoregistry.GlobalTypes.FindMessageByName(of.FullName())
+func emptyMessage(desc protoreflect.MessageDescriptor) proto.Message {
+	messageType, err := protoregistry.GlobalTypes.FindMessageByName(desc.FullName())
 	if err != nil {
 		panic(err)
 	}
-	return kind.New().Interface()
+	return messageType.New().Interface()
 }
 
-// takeCalls returns the calls since its last call.
+// takeCalls returns the calls that the fake core received since the last takeCalls.
 func (f *fakeCore) takeCalls() []received {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,61 +140,62 @@ func (f *fakeCore) register(server grpc.ServiceRegistrar) {
 	affiliatev1.RegisterGateServiceServer(server, affiliatev1.UnimplementedGateServiceServer{})
 }
 
-// rig is a test server: a gateway on a real listener, connected to a fake core over gRPC.
-type rig struct {
+// fixture is a gateway on a real listener that calls a fake core over gRPC.
+type fixture struct {
 	t    *testing.T
 	core *fakeCore
 	url  string
-	log  *syncBuffer
-	grpc *grpc.Server
+	log  *logBuffer
+	grpc *grpc.Server // serves the fake core
 	// server serves the gateway.
 	server *httptest.Server
 }
 
-type syncBuffer struct {
+// logBuffer collects what the gateway logs.
+type logBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder
 }
 
-func (s *syncBuffer) Write(p []byte) (int, error) {
+func (s *logBuffer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.Write(p)
 }
 
-func (s *syncBuffer) String() string {
+func (s *logBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
 }
 
-func newRig(t *testing.T, answer coreFunc, adjust ...func(*Config)) *rig {
+func newFixture(t *testing.T, respond coreFunc, adjust ...func(*Config)) *fixture {
 	t.Helper()
-	r := &rig{t: t, core: &fakeCore{respond: answer}, log: &syncBuffer{}}
+	f := &fixture{t: t, core: &fakeCore{respond: respond}, log: &logBuffer{}}
 	listener := bufconn.Listen(1 << 20)
-	r.grpc = grpc.NewServer(grpc.UnaryInterceptor(r.core.intercept), grpc.StreamInterceptor(r.core.interceptStream), grpc.MaxRecvMsgSize(32<<10))
-	r.core.register(r.grpc)
-	go func() { _ = r.grpc.Serve(listener) }()
-	t.Cleanup(r.grpc.Stop)
+	f.grpc = grpc.NewServer(grpc.UnaryInterceptor(f.core.intercept), grpc.StreamInterceptor(f.core.interceptStream), grpc.MaxRecvMsgSize(32<<10))
+	f.core.register(f.grpc)
+	go func() { _ = f.grpc.Serve(listener) }()
+	t.Cleanup(f.grpc.Stop)
 	conn, err := grpc.NewClient("passthrough:///core",
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	config := Config{Conn: conn, AllowHTTP: true, Log: slog.New(slog.NewTextHandler(r.log, nil))}
+	config := Config{Conn: conn, AllowHTTP: true, Log: slog.New(slog.NewTextHandler(f.log, nil))}
 	for _, a := range adjust {
 		a(&config)
 	}
 	handler, err := New(config)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("unexpected error: %v", err)
 	}
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	r.url, r.server = server.URL, server
-	return r
+	f.url, f.server = server.URL, server
+	return f
 }
 
 // httpResponse is an HTTP response whose body has been read.
@@ -203,7 +205,8 @@ type httpResponse struct {
 	body   string
 }
 
-type envelope struct {
+// errorBody is the body of an error response.
+type errorBody struct {
 	StatusCode int    `json:"statusCode"`
 	Message    string `json:"message"`
 	Error      string `json:"error"`
@@ -214,68 +217,68 @@ type envelope struct {
 	} `json:"details"`
 }
 
-// do sends a request. headers alternates names and values.
-func (r *rig) do(verb, path, body string, headers ...string) httpResponse {
-	r.t.Helper()
+// do sends a request. headers contains names and values of headers in turn.
+func (f *fixture) do(verb, path, body string, headers ...string) httpResponse {
+	f.t.Helper()
 	var reader io.Reader
 	if body != "" {
 		reader = strings.NewReader(body)
 	}
-	request, err := http.NewRequestWithContext(r.t.Context(), verb, r.url+path, reader)
+	request, err := http.NewRequestWithContext(f.t.Context(), verb, f.url+path, reader)
 	if err != nil {
-		r.t.Fatal(err)
+		f.t.Fatalf("unexpected error: %v", err)
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
 		request.Header.Add(headers[i], headers[i+1])
 	}
-	return r.send(request)
+	return f.send(request)
 }
 
-func (r *rig) send(request *http.Request) httpResponse {
-	r.t.Helper()
+func (f *fixture) send(request *http.Request) httpResponse {
+	f.t.Helper()
 	client := &http.Client{Timeout: 20 * time.Second, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(request)
 	if err != nil {
-		r.t.Fatal(err)
+		f.t.Fatalf("unexpected error: %v", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		r.t.Fatal(err)
+		f.t.Fatalf("unexpected error: %v", err)
 	}
 	return httpResponse{response.StatusCode, response.Header, string(text)}
 }
 
 // requireError checks that the response is an error with the given status and code. It
-// returns the envelope.
-func (a httpResponse) requireError(t *testing.T, status int, code string) envelope {
+// returns the body of the response.
+func (r httpResponse) requireError(t *testing.T, status int, code string) errorBody {
 	t.Helper()
-	var e envelope
-	decoder := json.NewDecoder(strings.NewReader(a.body))
+	var e errorBody
+	decoder := json.NewDecoder(strings.NewReader(r.body))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&e); err != nil {
-		t.Fatalf("no envelope: %v in %q", err, a.body)
+		t.Fatalf("the response %q is not an error of the API: %v", r.body, err)
 	}
-	if a.status != status || e.StatusCode != status || e.Code != code || e.Error != http.StatusText(status) || e.Message == "" {
-		t.Errorf("got %d %s, want %d %s", a.status, strings.TrimSpace(a.body), status, code)
+	if r.status != status || e.StatusCode != status || e.Code != code || e.Error != http.StatusText(status) || e.Message == "" {
+		t.Errorf("status %d, want %d %s: %s", r.status, status, code, strings.TrimSpace(r.body))
 	}
-	if got := a.header.Get("Content-Type"); got != "application/json" {
-		t.Errorf("content type %q", got)
+	if got := r.header.Get("Content-Type"); got != "application/json" {
+		t.Errorf("the error has the Content-Type %q, want application/json", got)
 	}
-	if (e.Details != nil) != (code == "VALIDATION_ERROR") {
-		t.Errorf("details of %s: %v", code, e.Details)
+	if isValidation := code == "VALIDATION_ERROR"; (e.Details != nil) != isValidation {
+		t.Errorf("the error %s has the details %v, want details: %t", code, e.Details, isValidation)
 	}
 	return e
 }
 
-// fields returns the details as field=message lines. It removes the field name and the
-// full stop from each sentence.
-func (e envelope) fields() string {
+// fields returns one line field=message for each detail. From each message it removes the
+// field name at the beginning and the full stop.
+func (e errorBody) fields() string {
 	var lines []string
 	for _, d := range e.Details {
 		message := d.Message
-		subject, special := map[string]string{"": "The request", "body": "The body"}[d.Field]
-		if !special {
+		subject, isWhole := map[string]string{"": "The request", "body": "The body"}[d.Field]
+		if !isWhole {
 			subject = d.Field
 		}
 		if rest, ok := strings.CutPrefix(message, subject+" "); ok && strings.HasSuffix(rest, ".") {
@@ -286,16 +289,17 @@ func (e envelope) fields() string {
 	return strings.Join(lines, "\n")
 }
 
-// coreError returns an error as the core's error interceptor creates it.
+// coreError returns an error like those of the core. fields contains field names and
+// messages of violations in turn.
 func coreError(code codes.Code, reason, message string, info map[string]string, fields ...string) error {
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{Reason: reason, Domain: "tributary", Metadata: info}}
 	if len(fields) > 0 {
-		bad, spellable := &errdetails.BadRequest{}, &affiliatev1.SpellableViolations{}
+		badRequest, violations := &errdetails.BadRequest{}, &affiliatev1.SpellableViolations{}
 		for i := 0; i+1 < len(fields); i += 2 {
-			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: fields[i], Description: "For gRPC callers."})
-			spellable.Violations = append(spellable.Violations, &affiliatev1.AdmitViolation{Field: fields[i], Message: fields[i+1]})
+			badRequest.FieldViolations = append(badRequest.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: fields[i], Description: "For gRPC clients."})
+			violations.Violations = append(violations.Violations, &affiliatev1.AdmitViolation{Field: fields[i], Message: fields[i+1]})
 		}
-		details = append(details, bad, protoadapt.MessageV1Of(spellable))
+		details = append(details, badRequest, protoadapt.MessageV1Of(violations))
 	}
 	st, err := status.New(code, message).WithDetails(details...)
 	if err != nil {
@@ -304,22 +308,24 @@ func coreError(code codes.Code, reason, message string, info map[string]string, 
 	return st.Err()
 }
 
-// admitWith returns a coreFunc that responds to Admit with the given error. All other
-// calls get an empty message.
-func admitWith(verdict error) coreFunc {
+// respondToAdmit returns a coreFunc that responds to Admit with the given error. All
+// other calls get an empty message.
+func respondToAdmit(err error) coreFunc {
 	return func(_ context.Context, method string, _ proto.Message) (proto.Message, error) {
 		if method == affiliatev1.GateService_Admit_FullMethodName {
-			return nil, verdict
+			return nil, err
 		}
 		return nil, nil
 	}
 }
 
-func onlyCall(t *testing.T, f *fakeCore, method string) received {
+// requireOneCall requires that the fake core received exactly one call, of the given
+// method, since the last takeCalls. It returns the call.
+func requireOneCall(t *testing.T, f *fakeCore, method string) received {
 	t.Helper()
 	calls := f.takeCalls()
 	if len(calls) != 1 || calls[0].method != method {
-		t.Fatalf("the core was called %d times: %v", len(calls), calls)
+		t.Fatalf("the core received the calls %v, want one call of %s", calls, method)
 	}
 	return calls[0]
 }
