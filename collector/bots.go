@@ -41,7 +41,7 @@ var (
 	headless = []string{
 		"headless", "phantomjs", "slimerjs", "puppeteer", "playwright", "selenium", "webdriver", "cypress/", "htmlunit", "jsdom",
 	}
-	// libraryParts are parts of the agents of libraries that begin with Mozilla.
+	// libraryParts are parts of agents that begin with Mozilla but come from libraries.
 	libraryParts = []string{"windowspowershell/", "winhttp", "google-apps-script"}
 	crawlers     = []string{
 		"crawl", "spider", "slurp", "scrapy", "mediapartners-google", "apis-google", "google-inspectiontool", "googleother",

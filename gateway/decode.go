@@ -81,8 +81,8 @@ type decoder struct {
 
 // itemList describes the list of a bulk request. Each item has its own result
 // (DECISIONS.md section 17.7), so faults of an item do not refuse the request. list is
-// the field with the items. The decoder writes the faults of the items into the field
-// faults of the same message, for the core.
+// the field that contains the items. The decoder writes the faults of the items, for the
+// core, into the field that faults describes.
 type itemList struct {
 	list, faults *fieldPlan
 }
