@@ -1,7 +1,6 @@
 package conversion_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -15,330 +14,299 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func batchOf(items ...*affiliatev1.ReportConversionRequest) *affiliatev1.ReportConversionsRequest {
+func batchOf(items ...*reportRequest) *affiliatev1.ReportConversionsRequest {
 	return &affiliatev1.ReportConversionsRequest{Conversions: items}
 }
 
-func (w *world) batch(items ...*affiliatev1.ReportConversionRequest) (*affiliatev1.ReportConversionsResponse, *call, error) {
-	return w.batchKeyed("", items...)
-}
-
-func (w *world) batchKeyed(key string, items ...*affiliatev1.ReportConversionRequest) (*affiliatev1.ReportConversionsResponse, *call, error) {
-	ctx := as(w.scope)
-	call := &call{}
-	if key != "" {
-		ctx, call = keyed(ctx, key)
+// purchases returns the reports of order-0, order-1 and so on, with the same click.
+func purchases(n int, click affiliate.ClickID) []*reportRequest {
+	items := make([]*reportRequest, n)
+	for i := range items {
+		items[i] = purchase(fmt.Sprint("order-", i), click)
 	}
-	response, err := w.service.ReportConversions(ctx, batchOf(items...))
-	return response, call, err
+	return items
 }
 
-// outcomes returns "ok" for each item that succeeded and the error code for each other.
-func outcomes(r *affiliatev1.ReportConversionsResponse) []string {
-	var out []string
+// reportBatch reports a batch without an Idempotency-Key.
+func (f *fixture) reportBatch(items ...*reportRequest) (*affiliatev1.ReportConversionsResponse, error) {
+	return f.service.ReportConversions(f.asKey(), batchOf(items...))
+}
+
+// reportBatchWithKey reports a batch with an Idempotency-Key. The second result says
+// whether the response is the stored response to an earlier call.
+func (f *fixture) reportBatchWithKey(key string, items ...*reportRequest) (*affiliatev1.ReportConversionsResponse, bool, error) {
+	ctx, transport := withTransport(f.asKey(), key)
+	response, err := f.service.ReportConversions(ctx, batchOf(items...))
+	return response, transport.replayed(), err
+}
+
+// itemCodes returns the error code of each item, and "ok" for each item that succeeded.
+func itemCodes(t *testing.T, r *affiliatev1.ReportConversionsResponse) []string {
+	t.Helper()
+	codes := make([]string, len(r.GetResults()))
 	for i, result := range r.GetResults() {
 		if int(result.GetIndex()) != i {
-			out = append(out, fmt.Sprintf("index %d", result.GetIndex()))
+			t.Errorf("result %d has the index %d", i, result.GetIndex())
 		}
-		if result.GetSuccess() {
-			out = append(out, "ok")
-		} else {
-			out = append(out, result.GetCode())
+		if codes[i] = result.GetCode(); result.GetSuccess() {
+			codes[i] = "ok"
 		}
 	}
-	return out
+	return codes
 }
 
 func TestBatch_ReturnsResultPerItem(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	live := w.click()
-	live.Scope.Mode = affiliate.ModeLive
-	live.Program = w.newProgram(live.Scope)
-	live.Participant, _ = w.newParticipant(live.Scope, live.Program)
-	w.storeClick(live)
-	w.mustReport(purchase("order-0", click.ID))
-	silent := purchase("order-3", click.ID)
-	silent.ClickId = nil
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	live := f.NewClick(f.InOtherMode(rules()).Join("Lia"))
+	f.mustReport(purchase("order-0", click.ID))
+	withoutSignal := purchase("order-3", click.ID)
+	withoutSignal.ClickId = nil
 	second := purchase("order-1", click.ID)
-	second.AmountCents = ptr(int64(1))
+	second.AmountCents = new(int64(1))
 
-	r, _, err := w.batch(
+	r, err := f.reportBatch(
 		purchase("order-1", click.ID),
 		purchase("order-0", click.ID),
 		second,
-		silent,
+		withoutSignal,
 		purchase("order-4", live.ID),
-		purchase("order-2", affiliate.NewID[affiliate.Click](time.Now().Add(-time.Hour))),
+		purchase("order-2", f.unknownClick()),
 	)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"ok", "CONVERSION_DUPLICATE", "CONVERSION_DUPLICATE", "NO_ATTRIBUTION_SIGNAL", "MODE_MISMATCH", "ok"}
-	if got := outcomes(r); !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+	if got := itemCodes(t, r); !slices.Equal(got, want) {
+		t.Errorf("the items have the codes %q, want %q", got, want)
 	}
-	if s := r.GetSummary(); s.GetTotal() != 6 || s.GetSucceeded() != 2 || s.GetFailed() != 4 {
-		t.Errorf("%v", s)
+	if want := (&affiliatev1.BulkSummary{Total: 6, Succeeded: 2, Failed: 4}); !proto.Equal(r.GetSummary(), want) {
+		t.Errorf("the summary is %v, want %v", r.GetSummary(), want)
 	}
-	first, repeat, none := r.GetResults()[0], r.GetResults()[2], r.GetResults()[3]
-	if c := first.GetConversion(); first.GetStatusCode() != http.StatusCreated || first.GetId() != c.GetId() || first.Code != nil ||
-		first.GetExternalTransactionId() != "order-1" || c.GetAmountCents() != 10_000 || c.GetCommission().GetAmountCents() != 3_000 {
-		t.Errorf("%v", first)
+	recorded, duplicate := r.GetResults()[0], r.GetResults()[2]
+	servertest.WantFields(t, "recorded item", recorded, &affiliatev1.ReportConversionResult{
+		StatusCode: http.StatusCreated, ExternalTransactionId: "order-1", Id: new(recorded.GetConversion().GetId()),
+		Conversion: &affiliatev1.ReportConversionResponse{
+			AmountCents: 10_000, Commission: &affiliatev1.ConversionCommission{AmountCents: 3_000},
+		},
+	})
+	if duplicate.Id != nil || duplicate.Conversion != nil || duplicate.GetMessage() == "" {
+		t.Errorf("the result of a duplicate is %v, want a message and no conversion", duplicate)
 	}
-	if repeat.GetStatusCode() != http.StatusConflict || repeat.Id != nil || repeat.Conversion != nil || repeat.GetMessage() == "" {
-		t.Errorf("%v", repeat)
+	for i, want := range []int32{http.StatusCreated, http.StatusConflict, http.StatusConflict, http.StatusUnprocessableEntity} {
+		if got := r.GetResults()[i].GetStatusCode(); got != want {
+			t.Errorf("item %d has the status %d, want %d", i, got, want)
+		}
 	}
-	if none.GetStatusCode() != http.StatusUnprocessableEntity {
-		t.Errorf("%v", none)
-	}
-	w.wantCount(3, `conversions`)
-	w.wantCount(1, `conversions where external_transaction_id = 'order-1' and amount_cents = 10000`)
-	w.wantCount(0, `idempotency_keys`)
+	f.wantRows(3, `conversions`)
+	f.wantRows(1, `conversions where external_transaction_id = 'order-1' and amount_cents = 10000`)
+	f.wantRows(0, `idempotency_keys`)
 }
 
 func TestBatch_FailsIfNoItemIsRecorded(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	w.mustReport(purchase("order-1", click.ID))
-	_, _, err := w.batchKeyed("k-1", purchase("order-1", click.ID), purchase("order-1", click.ID))
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	f.mustReport(purchase("order-1", click.ID))
+	_, _, err := f.reportBatchWithKey("k-1", purchase("order-1", click.ID), purchase("order-1", click.ID))
 	if err == nil || err.Error() != string(affiliate.ReasonBulkAllFailed) {
-		t.Fatal(err)
+		t.Fatalf("a batch of duplicates returned %v, want %s", err, affiliate.ReasonBulkAllFailed)
 	}
 	// The key can be used again for the corrected batch.
-	if _, call, err := w.batchKeyed("k-1", purchase("order-2", click.ID)); err != nil || call.replayed() {
-		t.Error(call.replayed(), err)
+	if _, replayed, err := f.reportBatchWithKey("k-1", purchase("order-2", click.ID)); err != nil || replayed {
+		t.Errorf("the corrected batch returned %v, replayed %t", err, replayed)
 	}
 }
 
-// If several items of a batch have the same external id, the first one is recorded.
 func TestBatch_RecordsFirstDuplicate(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	var items []*affiliatev1.ReportConversionRequest
-	for i := range 60 {
-		item := purchase(fmt.Sprintf("order-%d", i%6), click.ID)
-		item.AmountCents = ptr(int64(1000 + i))
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	const orders, repeats = 6, 10
+	var items []*reportRequest
+	var want []string
+	for i := range orders * repeats {
+		item := purchase(fmt.Sprint("order-", i%orders), click.ID)
+		item.AmountCents = new(int64(1000 + i))
 		items = append(items, item)
+		want = append(want, map[bool]string{true: "ok", false: "CONVERSION_DUPLICATE"}[i < orders])
 	}
-	r, _, err := w.batch(items...)
+	r, err := f.reportBatch(items...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, got := range outcomes(r) {
-		want := "CONVERSION_DUPLICATE"
-		if i < 6 {
-			want = "ok"
-		}
-		if got != want {
-			t.Errorf("item %d: %s", i, got)
-		}
+	if got := itemCodes(t, r); !slices.Equal(got, want) {
+		t.Errorf("the items have the codes %q, want %q", got, want)
 	}
-	w.wantCount(6, `conversions where amount_cents between 1000 and 1005`)
-	w.wantCount(6, `conversions`)
+	f.wantRows(orders, `conversions where amount_cents between 1000 and 1005`)
+	f.wantRows(orders, `conversions`)
 }
 
 func TestBatch_RepeatedAfterInternalErrorIsCompleted(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	var items []*affiliatev1.ReportConversionRequest
-	for i := range 40 {
-		items = append(items, purchase(fmt.Sprintf("order-%d", i), click.ID))
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	items := append(purchases(40, click.ID), purchase("order-0", click.ID))
+	f.observed.breakAfter(20)
+	if _, _, err := f.reportBatchWithKey("k-1", items...); !errors.Is(err, errDatabase) {
+		t.Fatalf("the batch returned %v, want %v", err, errDatabase)
 	}
-	items = append(items, purchase("order-0", click.ID))
-	w.store.breakAfter(20)
-	if _, _, err := w.batchKeyed("k-1", items...); !errors.Is(err, errDatabase) {
-		t.Fatal(err)
-	}
-	before := w.Texts(`select id::text from conversions`)
+	before := f.Texts(`select id::text from conversions`)
 	if len(before) == 0 || len(before) == 40 {
-		t.Fatalf("%d were recorded before the internal error", len(before))
+		t.Fatalf("%d conversions were recorded before the internal error, want some of 40", len(before))
 	}
-	w.store.repair()
+	f.observed.repair()
 
-	second, call, err := w.batchKeyed("k-1", items...)
-	if err != nil || call.replayed() {
-		t.Fatal(call.replayed(), err)
+	second, replayed, err := f.reportBatchWithKey("k-1", items...)
+	if err != nil || replayed {
+		t.Fatalf("the repeated batch returned %v, replayed %t", err, replayed)
 	}
-	if s := second.GetSummary(); s.GetSucceeded() != 40 || outcomes(second)[40] != "CONVERSION_DUPLICATE" {
-		t.Errorf("%v", s)
+	if n, last := second.GetSummary().GetSucceeded(), second.GetResults()[40].GetCode(); n != 40 || last != "CONVERSION_DUPLICATE" {
+		t.Errorf("%d items succeeded and the last one has the code %q, want 40 and CONVERSION_DUPLICATE", n, last)
 	}
-	w.wantCount(40, `conversions`)
+	f.wantRows(40, `conversions`)
 	var ids []string
 	for _, result := range second.GetResults()[:40] {
 		ids = append(ids, result.GetId())
 	}
 	for _, id := range before {
 		if !slices.Contains(ids, id) {
-			t.Errorf("%s was recorded before and is not in the response", id)
+			t.Errorf("conversion %s was recorded before and is not in the response", id)
 		}
 	}
 
-	third, call, err := w.batchKeyed("k-1", items...)
-	if err != nil || !call.replayed() || !proto.Equal(second, third) {
-		t.Errorf("%v, %v", call.replayed(), err)
+	third, replayed, err := f.reportBatchWithKey("k-1", items...)
+	if err != nil || !replayed || !proto.Equal(second, third) {
+		t.Errorf("the third batch returned %v, %v, replayed %t; want the response %v, replayed", third, err, replayed, second)
 	}
-	_, _, err = w.batchKeyed("k-1", items[:40]...)
+	_, _, err = f.reportBatchWithKey("k-1", items[:40]...)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyReused)
 }
 
 // The key of a batch can expire before the keys of its items. A new batch with the same
 // key does not get the results of the old items.
 func TestBatch_KeyExpiresAfterADay(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	w.store.breakAfter(0)
-	if _, _, err := w.batchKeyed("k-1", purchase("order-1", click.ID)); !errors.Is(err, errDatabase) {
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	f.observed.breakAfter(0)
+	if _, _, err := f.reportBatchWithKey("k-1", purchase("order-1", click.ID)); !errors.Is(err, errDatabase) {
+		t.Fatalf("the batch returned %v, want %v", err, errDatabase)
+	}
+	f.observed.repair()
+	f.clock.Advance(time.Hour)
+	if _, _, err := f.reportBatchWithKey("k-1", purchase("order-1", click.ID)); err != nil {
 		t.Fatal(err)
 	}
-	w.store.repair()
-	w.offset.Store(int64(time.Hour))
-	if _, _, err := w.batchKeyed("k-1", purchase("order-1", click.ID)); err != nil {
-		t.Fatal(err)
-	}
-	// The batch's key has expired, but the item's key has not.
-	w.offset.Store(int64(24*time.Hour + time.Minute))
-	w.wantCount(1, `idempotency_keys where expires_at > $1`, w.now())
-	if r, call, err := w.batchKeyed("k-1", purchase("order-2", click.ID)); err != nil || call.replayed() || r.GetSummary().GetSucceeded() != 1 {
-		t.Error(r, call.replayed(), err)
+	// 24 hours after the first call, the batch's key has expired, but the item's key has not.
+	f.clock.Advance(day - time.Hour + time.Minute)
+	f.wantRows(1, `idempotency_keys where expires_at > $1`, f.clock.Now())
+	r, replayed, err := f.reportBatchWithKey("k-1", purchase("order-2", click.ID))
+	if err != nil || replayed || r.GetSummary().GetSucceeded() != 1 {
+		t.Errorf("a new batch with the expired key returned %v, %v, replayed %t; want one new item", r, err, replayed)
 	}
 }
 
 func TestBatch_ParallelRepeatsRecordOnce(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	var items []*affiliatev1.ReportConversionRequest
-	for i := range 20 {
-		items = append(items, purchase(fmt.Sprintf("order-%d", i), click.ID))
-	}
-	const twins = 6
-	responses, errs := make([]*affiliatev1.ReportConversionsResponse, twins), make([]error, twins)
+	f := newFixture(t)
+	items := purchases(20, f.NewClick(f.pat).ID)
+	const repeats = 6
+	responses, errs := make([]*affiliatev1.ReportConversionsResponse, repeats), make([]error, repeats)
 	var group sync.WaitGroup
-	for i := range twins {
-		group.Go(func() { responses[i], _, errs[i] = w.batchKeyed("k-1", items...) })
+	for i := range repeats {
+		group.Go(func() { responses[i], _, errs[i] = f.reportBatchWithKey("k-1", items...) })
 	}
 	group.Wait()
-	for i := range twins {
-		if errs[i] != nil || !proto.Equal(responses[i], responses[0]) {
-			t.Errorf("%v, %v", errs[i], responses[i].GetSummary())
+	for i := range repeats {
+		if errs[i] != nil || responses[i].GetSummary().GetSucceeded() != 20 || !proto.Equal(responses[i], responses[0]) {
+			t.Errorf("repeat %d returned %v, %v; want 20 recorded items and the response %v", i, responses[i], errs[i], responses[0])
 		}
 	}
-	w.wantCount(20, `conversions`)
+	f.wantRows(20, `conversions`)
 }
 
 // A batch waits for clicks that are being ingested as long as a single report does, not
 // once for each of its items.
 func TestBatch_WaitsOnceForClicks(t *testing.T) {
-	w := newWorld(t)
-	var items []*affiliatev1.ReportConversionRequest
-	for i := range 200 {
-		items = append(items, purchase(fmt.Sprintf("order-%d", i), w.click().ID))
+	f := newFixture(t)
+	// The service looks up the clicks of up to 64 items at the same time. The look-ups that
+	// wait make 6 queries each, the others 1.
+	const reports, concurrent, retries = 200, 64, 5
+	var items []*reportRequest
+	for i := range reports {
+		items = append(items, purchase(fmt.Sprint("order-", i), f.UnstoredClick(f.pat).ID))
 	}
-	r, _, err := w.batch(items...)
-	if err != nil || r.GetSummary().GetSucceeded() != 200 {
-		t.Fatal(r.GetSummary(), err)
+	r, err := f.reportBatch(items...)
+	if err != nil || r.GetSummary().GetSucceeded() != reports {
+		t.Fatalf("the batch returned %v, %v; want %d recorded items", r.GetSummary(), err, reports)
 	}
-	// Items that wait look up their click six times, the others once.
-	if n := w.store.looks.Load(); n > 200+5*64 {
-		t.Errorf("%d look-ups in Postgres", n)
+	if n := f.observed.clickQueries.Load(); n > reports+retries*concurrent {
+		t.Errorf("the service made %d queries for clicks, want at most %d", n, reports+retries*concurrent)
 	}
-	if n := w.tail.looks.Load(); n != 200 {
-		t.Errorf("%d look-ups in the tail", n)
+	if n := f.stream.reads.Load(); n != reports {
+		t.Errorf("the service read the tail %d times, want %d", n, reports)
 	}
-	w.wantCount(200, `awaited_clicks`)
+	f.wantRows(reports, `awaited_clicks`)
 }
 
 func TestBatch_PanicIsInternalError(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	w.store.panics.Store(true)
-	_, _, err := w.batch(purchase("order-1", click.ID), purchase("order-2", click.ID))
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	f.observed.panics.Store(true)
+	_, err := f.reportBatch(purchase("order-1", click.ID), purchase("order-2", click.ID))
 	var refusal *affiliate.Error
 	if err == nil || errors.As(err, &refusal) {
-		t.Errorf("%v", err)
+		t.Errorf("a batch that panics returned %v, want an error without an error code", err)
 	}
 }
 
 func TestBatch_ChecksItemsOneByOne(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	bad := purchase("order-2", click.ID)
-	bad.Currency, bad.ClickId = ptr("XXY"), ptr("none")
-	if found := w.service.Check(batchOf(purchase("order-1", click.ID), bad)); len(found) > 0 {
-		t.Errorf("the batch as a whole: %v", found)
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	invalid := purchase("order-2", click.ID)
+	invalid.Currency, invalid.ClickId = new("XXY"), new("none")
+	if err := servertest.Check(f.service, batchOf(purchase("order-1", click.ID), invalid)); err != nil {
+		t.Errorf("the check of the whole batch returned %v", err)
 	}
-	got, _, err := w.batch(purchase("order-1", click.ID), bad)
+	r, err := f.reportBatch(purchase("order-1", click.ID), invalid)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if got, want := itemCodes(t, r), []string{"ok", "VALIDATION_ERROR"}; !slices.Equal(got, want) {
+		t.Errorf("the items have the codes %q, want %q", got, want)
+	}
+	if got := r.GetResults()[1].GetStatusCode(); got != http.StatusBadRequest {
+		t.Errorf("the invalid item has the status %d, want 400", got)
 	}
 	var fields []string
-	for _, fault := range got.Results[1].GetDetails() {
-		fields = append(fields, fault.GetField())
+	for _, violation := range r.GetResults()[1].GetDetails() {
+		fields = append(fields, violation.GetField())
 	}
 	if want := []string{"conversions[1].currency", "conversions[1].click_id"}; !slices.Equal(fields, want) {
-		t.Errorf("%v, want %v", fields, want)
-	}
-	if !got.Results[0].GetSuccess() || got.Results[1].GetStatusCode() != 400 || got.Results[1].GetCode() != string(affiliate.ReasonValidation) {
-		t.Errorf("%v", got.Results)
+		t.Errorf("the violations are in the fields %q, want %q", fields, want)
 	}
 }
 
-func TestBatch_BoundsTheFaultsOfAnItem(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	bad := purchase("order-2", click.ID)
+func TestBatch_LimitsViolationsOfItem(t *testing.T) {
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	invalid := purchase("order-2", click.ID)
 	for range affiliate.MaxItemViolations + 1 {
-		bad.LineItems = append(bad.LineItems, &affiliatev1.LineItem{ProductId: "p", AmountCents: -1})
+		invalid.LineItems = append(invalid.LineItems, &affiliatev1.LineItem{ProductId: "p", AmountCents: -1})
 	}
-	got, _, err := w.batch(purchase("order-1", click.ID), bad)
+	r, err := f.reportBatch(purchase("order-1", click.ID), invalid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	details := got.Results[1].GetDetails()
-	if len(details) != affiliate.MaxItemViolations+1 || details[0].GetField() != "conversions[1].line_items[0].amount_cents" {
-		t.Fatalf("%d faults: %v", len(details), details)
+	details := r.GetResults()[1].GetDetails()
+	if want := affiliate.MaxItemViolations + 1; len(details) != want {
+		t.Fatalf("the item has %d violations, want %d", len(details), want)
 	}
-	if last := details[affiliate.MaxItemViolations]; last.GetField() != "conversions[1]" || !strings.Contains(last.GetMessage(), "more faults") {
-		t.Errorf("the last: %v", last)
+	if got, want := details[0].GetField(), "conversions[1].line_items[0].amount_cents"; got != want {
+		t.Errorf("the first violation is in %s, want %s", got, want)
 	}
-}
-
-// errDatabase is the internal error that a broken store returns.
-var errDatabase = errors.New("the database is not available")
-
-// breakAfter makes the store fail after n more reports. The failing calls wait until
-// these n reports are recorded, because the first internal error ends the request.
-func (s *countingStore) breakAfter(n int64) {
-	s.left.Store(n)
-	s.through.Store(n)
-	s.broken.Store(true)
-}
-
-// repair ends the effect of breakAfter.
-func (s *countingStore) repair() { s.broken.Store(false) }
-
-func (s *countingStore) RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.ReportResult, error) {
-	if s.panics.Load() {
-		panic("a bug")
+	last := details[affiliate.MaxItemViolations]
+	if last.GetField() != "conversions[1]" || !strings.Contains(last.GetMessage(), "more faults") {
+		t.Errorf(`the last violation is %v, want "more faults" in conversions[1]`, last)
 	}
-	if s.broken.Load() {
-		if s.left.Add(-1) < 0 {
-			for s.through.Load() > 0 {
-				time.Sleep(time.Millisecond)
-			}
-			return affiliate.ReportResult{}, errDatabase
-		}
-		defer s.through.Add(-1)
-	}
-	if s.failing.Add(-1) >= 0 {
-		decide := r.Decide
-		r.Decide = func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
-			d, commission, err := decide(found)
-			return d, commission, errors.Join(err, errDatabase)
-		}
-	}
-	return s.Store.RecordConversion(ctx, r)
 }

@@ -1,268 +1,228 @@
 package conversion_test
 
 import (
-	"context"
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// clickOf stores and returns a click of a participant in the world's programme.
-func (w *world) clickOf(participant affiliate.ParticipantID) affiliate.Click {
-	w.Helper()
-	c := w.click()
-	c.Participant = participant
-	return w.storeClick(c)
-}
-
-// buy returns the report of a purchase by a customer after a click.
-func buy(external, customer string, click affiliate.ClickID) *affiliatev1.ReportConversionRequest {
-	r := purchase(external, click)
-	r.CustomerId = &customer
-	return r
-}
-
 func TestCustomer_IsBoundByFirstAttributedEvent(t *testing.T) {
-	w := newWorld(t)
-	unknown := buy("order-0", "ann", w.clickAt(w.now().Add(-time.Hour)).ID)
-	if w.mustReport(unknown).GetAttributed() {
-		t.Fatal("attributed")
-	}
-	w.wantCount(1, `customers where program_id is null and bound_at is null`)
+	f := newFixture(t)
+	f.reportUnattributed(purchaseBy("ann", "order-0", f.unknownClick()))
+	f.wantRows(1, `customers where program_id is null and bound_at is null`)
 
-	first := buy("order-1", "ann", w.clickOf(w.participant).ID)
-	first.OccurredAt = timestamppb.New(w.now().Add(2 * time.Minute))
-	r := w.mustReport(first)
-	w.wantCount(1, `customers c join conversions v on v.id = c.conversion_id
+	first := purchaseBy("ann", "order-1", f.NewClick(f.pat).ID)
+	first.OccurredAt = timestamppb.New(f.clock.Now().Add(2 * time.Minute))
+	r := f.mustReport(first)
+	f.wantRows(1, `customers c join conversions v on v.id = c.conversion_id
 		where v.id = $1 and c.mode = 'test' and c.program_id = $2 and c.participant_id = $3
-			and c.bound_at = v.occurred_at and c.window_ends_at = v.occurred_at + interval '720 hours'`, r.GetId(), w.program, w.participant)
+			and c.bound_at = v.occurred_at and c.window_ends_at = v.occurred_at + interval '720 hours'`, r.GetId(), f.Program, f.pat.ID)
 
-	other, _ := w.newParticipant(w.scope, w.program)
-	if a := w.mustReport(buy("order-2", "ann", w.clickOf(other).ID)).GetAttribution(); a.GetReasonCode() != "CLICK_MATCHED" || a.GetParticipantId() != other.String() {
-		t.Errorf("%v", a)
-	}
-	w.wantCount(1, `customers where participant_id = $1`, w.participant)
-	w.wantCount(1, `customer_payments where payments = 2`)
+	other := f.Join("Olga")
+	f.wantAttribution(f.mustReport(purchaseBy("ann", "order-2", f.NewClick(other).ID)), "CLICK_MATCHED", other)
+	f.wantRows(1, `customers where participant_id = $1`, f.pat.ID)
+	f.wantRows(1, `customer_payments where payments = 2`)
 }
 
 func TestCustomer_ParallelFirstEventsBindOnce(t *testing.T) {
-	w := newWorld(t)
-	other, _ := w.newParticipant(w.scope, w.program)
+	f := newFixture(t)
+	participants := []pgtest.Participant{f.pat, f.Join("Olga")}
 	const customers = 25
-	var wg sync.WaitGroup
+	calls := f.parallelCalls()
 	for i := range customers {
+		customer := fmt.Sprint("customer-", i)
 		if i%2 == 0 {
 			// Half of the customers have a row already, but are not bound.
-			earlier := withCode(fmt.Sprint("earlier-", i), "unknown")
-			earlier.CustomerId = ptr(fmt.Sprint("customer-", i))
-			w.mustReport(earlier)
+			earlier := purchaseWithCode(fmt.Sprint("earlier-", i), "unknown")
+			earlier.CustomerId = &customer
+			f.mustReport(earlier)
 		}
-		for n, participant := range []affiliate.ParticipantID{w.participant, other} {
-			click := w.clickOf(participant)
-			wg.Go(func() {
-				if _, err := w.report(buy(fmt.Sprint("order-", i, "-", n), fmt.Sprint("customer-", i), click.ID)); err != nil {
-					t.Error(err)
-				}
+		for n, participant := range participants {
+			click := f.NewClick(participant)
+			calls.start("report", func() error {
+				_, err := f.report(purchaseBy(customer, fmt.Sprint("order-", i, "-", n), click.ID))
+				return err
 			})
 		}
 	}
-	wg.Wait()
-	w.wantCount(2*customers, `conversions where reason_code = 'CLICK_MATCHED'`)
+	calls.want(map[string]int{"report": 2 * customers})
+	f.wantRows(2*customers, `conversions where reason_code = 'CLICK_MATCHED'`)
 	// The conversion that was decided first is the first payment and binds the customer.
-	w.wantCount(customers, `customers c join conversions v on v.id = c.conversion_id and v.customer_ref = c.ref
+	f.wantRows(customers, `customers c join conversions v on v.id = c.conversion_id and v.customer_ref = c.ref
 		where v.recurring_index = 1 and v.participant_id = c.participant_id`)
-	w.wantCount(customers, `conversions where recurring_index = 2`)
+	f.wantRows(customers, `conversions where recurring_index = 2`)
 }
 
 func TestRenewal_UsesBindingAfterWindow(t *testing.T) {
-	w := newWorld(t)
-	click := w.clickOf(w.participant)
-	w.mustReport(buy("order-1", "ann", click.ID))
-	w.offset.Store(int64(80 * 24 * time.Hour))
-	renewal := buy("order-2", "ann", click.ID)
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	f.mustReport(purchaseBy("ann", "order-1", click.ID))
+	f.clock.Advance(80 * day)
+	renewal := purchaseBy("ann", "order-2", click.ID)
 	renewal.EventType = affiliatev1.EventType_EVENT_TYPE_RENEWAL
-	r := w.mustReport(renewal)
-	a := r.GetAttribution()
-	if a.GetReasonCode() != "CUSTOMER_BOUND" || a.GetMethod() != "customer" || a.GetParticipantId() != w.participant.String() ||
-		a.GetClickId() != click.ID.String() || r.GetCommission().GetAmountCents() != 3_000 {
-		t.Errorf("%v", r)
-	}
-	w.wantCount(1, `commissions where id = $1 and recurring_index = 2 and click_id is null`, r.GetCommission().GetId())
-	candidates := w.trace(a.GetDecisionId()).Candidates
+	r := f.mustReport(renewal)
+	servertest.WantFields(t, "renewal", r, &affiliatev1.ReportConversionResponse{
+		Attribution: &affiliatev1.ConversionAttribution{
+			ReasonCode: "CUSTOMER_BOUND", Method: new("customer"), ParticipantId: new(f.pat.ID.String()), ClickId: new(click.ID.String()),
+		},
+		Commission: &affiliatev1.ConversionCommission{AmountCents: 3_000},
+	})
+	f.wantRows(1, `commissions where id = $1 and recurring_index = 2 and click_id is null`, r.GetCommission().GetId())
+	candidates := f.trace(r.GetAttribution().GetDecisionId()).Candidates
 	if len(candidates) != 2 || *candidates[0].RejectedBecause != affiliate.WhyClickExpired || !candidates[1].Eligible {
-		t.Errorf("candidates %+v", candidates)
+		t.Errorf("the candidates are %+v, want an expired click and an eligible binding", candidates)
 	}
 
 	// Another customer, another mode and another workspace have no binding.
-	if a := w.mustReport(buy("order-3", "ben", click.ID)).GetAttribution(); a.GetReasonCode() != "CLICK_EXPIRED" {
-		t.Errorf("%v", a)
-	}
-	code := func(external string) *affiliatev1.ReportConversionRequest {
-		r := withCode(external, "unknown")
-		r.CustomerId = ptr("ann")
+	f.wantReason(f.mustReport(purchaseBy("ben", "order-3", click.ID)), "CLICK_EXPIRED")
+	withCode := func(external string) *reportRequest {
+		r := purchaseWithCode(external, "unknown")
+		r.CustomerId = new("ann")
 		return r
 	}
-	if a := w.mustReport(code("order-4")).GetAttribution(); a.GetReasonCode() != "CUSTOMER_BOUND" {
-		t.Errorf("%v", a)
-	}
-	for _, scope := range []affiliate.Scope{
-		{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}, {Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest},
-	} {
-		if r, err := w.service.ReportConversion(as(scope), code("order-4")); err != nil || r.GetAttributed() {
-			t.Errorf("%v: %v, %v", scope, r, err)
+	f.wantReason(f.mustReport(withCode("order-4")), "CUSTOMER_BOUND")
+	for name, shop := range map[string]*pgtest.Shop{"the other mode": f.InOtherMode(), "another workspace": f.NewShop(affiliate.ModeTest)} {
+		r, err := f.service.ReportConversion(servertest.AsSecretKey(t, shop.Scope), withCode("order-4"))
+		if err != nil || r.GetAttributed() {
+			t.Errorf("ReportConversion in %s returned %v, %v; want no attribution", name, r, err)
 		}
 	}
 }
 
 func TestCustomer_ModelRanksBindingAndLaterClick(t *testing.T) {
 	for _, tc := range []struct {
-		model  string
-		later  time.Duration
+		model  affiliate.AttributionModel
+		later  time.Duration // from the binding to the second click
 		reason string
 	}{
-		{"first_click", 10 * 24 * time.Hour, "CUSTOMER_BOUND"},
-		{"first_click", 31 * 24 * time.Hour, "CLICK_MATCHED"},
-		{"last_click", 10 * 24 * time.Hour, "CLICK_MATCHED"},
+		{affiliate.FirstClick, 10 * day, "CUSTOMER_BOUND"},
+		{affiliate.FirstClick, 31 * day, "CLICK_MATCHED"},
+		{affiliate.LastClick, 10 * day, "CLICK_MATCHED"},
 	} {
 		t.Run(fmt.Sprint(tc.model, " after ", tc.later), func(t *testing.T) {
-			w := newWorld(t)
-			w.Exec(`update programs set attribution_model = $1`, tc.model)
-			other, _ := w.newParticipant(w.scope, w.program)
-			w.mustReport(buy("order-1", "ann", w.clickOf(w.participant).ID))
-			w.offset.Store(int64(tc.later))
-			a := w.mustReport(buy("order-2", "ann", w.clickOf(other).ID)).GetAttribution()
-			want := map[string]string{"CUSTOMER_BOUND": w.participant.String(), "CLICK_MATCHED": other.String()}[tc.reason]
-			if a.GetReasonCode() != tc.reason || a.GetParticipantId() != want {
-				t.Errorf("%v", a)
-			}
-			w.wantCount(1, `customers where participant_id = $1`, w.participant)
+			f := newFixture(t, pgtest.Row{"attribution_model": tc.model})
+			other := f.Join("Olga")
+			f.mustReport(purchaseBy("ann", "order-1", f.NewClick(f.pat).ID))
+			f.clock.Advance(tc.later)
+			winner := map[string]pgtest.Participant{"CUSTOMER_BOUND": f.pat, "CLICK_MATCHED": other}[tc.reason]
+			f.wantAttribution(f.mustReport(purchaseBy("ann", "order-2", f.NewClick(other).ID)), tc.reason, winner)
+			f.wantRows(1, `customers where participant_id = $1`, f.pat.ID)
 		})
 	}
 }
 
 func TestRenewal_ParallelRenewalsAreNumberedOnce(t *testing.T) {
-	w := newWorld(t)
-	w.Exec(`update programs set rules = rules || '{"recurring":{"max_payments":12}}'`)
-	click := w.clickOf(w.participant)
-	const renewals = 30
-	var wg sync.WaitGroup
+	f := newFixture(t, rules(func(r *affiliate.Rules) { r.Recurring.MaxPayments = new(12) }))
+	click := f.NewClick(f.pat)
+	const renewals, earning = 30, 12
+	calls := f.parallelCalls()
 	for i := range renewals {
-		wg.Go(func() {
-			req := buy(fmt.Sprint("order-", i), "ann", click.ID)
+		calls.start("report", func() error {
+			req := purchaseBy("ann", fmt.Sprint("order-", i), click.ID)
 			req.EventType = affiliatev1.EventType_EVENT_TYPE_RENEWAL
-			if _, err := w.report(req); err != nil {
-				t.Error(err)
-			}
+			_, err := f.report(req)
+			return err
 		})
 	}
-	wg.Wait()
-	rows, _ := w.SQL.Query(t.Context(), `select recurring_index from conversions order by recurring_index`)
-	got, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	want := make([]int, renewals)
-	for i := range want {
-		want[i] = i + 1
-	}
-	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v, %v", got, err)
-	}
-	w.wantCount(12, `commissions m join conversions c on c.id = m.conversion_id and c.recurring_index = m.recurring_index where m.recurring_index <= 12`)
-	w.wantCount(12, `commissions`)
-	w.wantCount(18, `conversions where reason_code = 'RECURRING_LIMIT_REACHED' and attributed and recurring_index > 12`)
-	w.wantCount(1, `customer_payments p join conversions c on c.customer_ref = p.ref
-		where c.recurring_index = 1 and p.payments = 30 and p.first_at = (select min(occurred_at) from conversions)`)
+	calls.want(map[string]int{"report": renewals})
+	f.wantRows(renewals, `generate_series(1, $1::int) n join conversions c on c.recurring_index = n`, renewals)
+	f.wantRows(earning, `commissions m join conversions c on c.id = m.conversion_id and c.recurring_index = m.recurring_index
+		where m.recurring_index <= $1`, earning)
+	f.wantRows(earning, `commissions`)
+	f.wantRows(renewals-earning, `conversions where reason_code = 'RECURRING_LIMIT_REACHED' and attributed and recurring_index > $1`, earning)
+	f.wantRows(1, `customer_payments p join conversions c on c.customer_ref = p.ref
+		where c.recurring_index = 1 and p.payments = $1 and p.first_at = (select min(occurred_at) from conversions)`, renewals)
 }
 
 func TestRenewal_EarnsUntilMonthLimit(t *testing.T) {
-	w := newWorld(t)
-	w.Exec(`update programs set rules = rules || '{"recurring":{"max_months":1},"later_rate_bps":1000}', attribution_window_days = 365`)
-	at := func(external string, day int) *affiliatev1.ReportConversionResponse {
-		req := buy(external, "ann", w.clickOf(w.participant).ID)
-		req.OccurredAt = timestamppb.New(w.now().Add(time.Duration(day) * 24 * time.Hour))
-		return w.mustReport(req)
+	f := newFixture(t, pgtest.Row{"attribution_window_days": 365}, rules(func(r *affiliate.Rules) {
+		r.Recurring.MaxMonths, r.LaterRateBps = new(1), new(int64(1000))
+	}))
+	now, old, fresh := f.clock.Now(), f.NewClick(f.pat, f.ago(60*day)), f.NewClick(f.pat)
+	pay := func(external string, click affiliate.Click, age time.Duration) *affiliatev1.ReportConversionResponse {
+		req := purchaseBy("ann", external, click.ID)
+		req.OccurredAt = timestamppb.New(now.Add(-age))
+		return f.mustReport(req)
 	}
-	first := buy("order-1", "ann", w.storeClick(w.clickAt(w.now().Add(-60*24*time.Hour))).ID)
-	first.OccurredAt = timestamppb.New(w.now().Add(-50 * 24 * time.Hour))
-	if c := w.mustReport(first).GetCommission(); c.GetAmountCents() != 3_000 {
-		t.Errorf("first: %v", c)
+	if got := pay("order-1", old, 50*day).GetCommission().GetAmountCents(); got != 3_000 {
+		t.Errorf("the first payment earns %d, want 3000", got)
 	}
-	second := buy("order-2", "ann", w.storeClick(w.clickAt(w.now().Add(-60*24*time.Hour))).ID)
-	second.OccurredAt = timestamppb.New(w.now().Add(-31 * 24 * time.Hour))
-	if c := w.mustReport(second).GetCommission(); c.GetAmountCents() != 1_000 {
-		t.Errorf("second: %v", c)
+	if got := pay("order-2", old, 31*day).GetCommission().GetAmountCents(); got != 1_000 {
+		t.Errorf("the second payment earns %d, want 1000", got)
 	}
-	if r := at("order-3", 0); r.GetAttribution().GetReasonCode() != "RECURRING_LIMIT_REACHED" || r.GetCommission() != nil || !r.GetAttributed() {
-		t.Errorf("third: %v", r)
+	third := pay("order-3", fresh, -time.Minute)
+	f.wantAttribution(third, "RECURRING_LIMIT_REACHED", f.pat)
+	if third.GetCommission() != nil || !third.GetAttributed() {
+		t.Errorf("the payment after the limit is attributed: %t, and earns %v; want an attribution without a commission",
+			third.GetAttributed(), third.GetCommission())
 	}
-	w.wantCount(1, `customer_payments where payments = 3`)
+	f.wantRows(1, `customer_payments where payments = 3`)
 }
 
 func TestTrial_BindsWithoutPaymentNumber(t *testing.T) {
-	w := newWorld(t)
-	trial := buy("trial-1", "ann", w.clickOf(w.participant).ID)
+	f := newFixture(t)
+	trial := purchaseBy("ann", "trial-1", f.NewClick(f.pat).ID)
 	trial.EventType, trial.AmountCents, trial.Currency = affiliatev1.EventType_EVENT_TYPE_TRIAL, nil, nil
-	if r := w.mustReport(trial); r.GetAttribution().GetReasonCode() != "RULE_NOT_APPLICABLE" || !r.GetAttributed() {
-		t.Errorf("%v", r)
-	}
-	w.wantCount(1, `customers where participant_id = $1`, w.participant)
-	w.wantCount(0, `customer_payments`)
-	w.wantCount(1, `conversions where recurring_index is null`)
+	f.wantAttribution(f.mustReport(trial), "RULE_NOT_APPLICABLE", f.pat)
+	f.wantRows(1, `customers where participant_id = $1`, f.pat.ID)
+	f.wantRows(0, `customer_payments`)
+	f.wantRows(1, `conversions where attributed and recurring_index is null`)
 }
 
 // A late click has the same effects as a click that was stored before the report.
 func TestLateClick_BindsAndCounts(t *testing.T) {
-	w := newWorld(t)
-	w.code(w.scope, w.program, w.participant, "spring10", `active = false`)
-	click := w.clickAt(w.now().Add(-10 * time.Minute))
-	req := buy("order-1", "ann", click.ID)
-	req.PromoCode, req.ProductIds = ptr("spring10"), []string{"a"}
+	f := newFixture(t)
+	f.NewPromoCode(f.pat, "spring10", func(c *affiliate.PromoCode) { c.MaxRedemptions = new(int64(1)) })
+	f.Exec(`update promo_codes set active = false`)
+	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
+	req := purchaseBy("ann", "order-1", click.ID)
+	req.PromoCode, req.ProductIds = new("spring10"), []string{"a"}
 	req.LineItems = []*affiliatev1.LineItem{{ProductId: "a", AmountCents: 10_000}}
-	w.mustReport(req)
-	w.wantCount(0, `stats_deltas`)
-	w.wantCount(1, `customers where participant_id is null`)
+	f.reportUnattributed(req)
+	f.wantRows(0, `stats_deltas`)
+	f.wantRows(1, `customers where participant_id is null`)
 
 	// The promo code becomes usable before the click arrives.
-	w.Exec(`update promo_codes set active = true, max_redemptions = 1`)
-	w.Exec(`update programs set rules = rules || '{"products":[{"product_id":"a","rate_bps":5000}]}'`)
-	w.storeClick(click)
+	f.Exec(`update promo_codes set active = true`)
+	f.setRules(func(r *affiliate.Rules) {
+		r.Products = []affiliate.ProductRate{{ProductID: "a", Rate: affiliate.Rate{Bps: new(int64(5000))}}}
+	})
+	jobs := f.CountJobs("sync_directory")
+	late := f.storeLate(click)
 	for range 2 {
-		if err := w.service.AttributeAwaited(context.Background(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
-			t.Fatal(err)
-		}
+		f.attribute(late)
 	}
-	w.wantCount(1, `conversions c join links l on l.id = c.link_id where c.attributed and c.recurring_index = 1 and l.participant_id = $1`, w.participant)
-	w.wantCount(1, `customers where participant_id = $1`, w.participant)
-	w.wantCount(1, `customer_payments where payments = 1`)
-	w.wantCount(1, `promo_codes where redemptions = 1`)
-	w.wantCount(1, `commissions where recurring_index = 1 and amount_cents = 5000`)
-	w.wantCount(1, `river.river_job where kind = 'sync_directory'`)
-	w.wantStats(w.participant, "EUR", stats{conversions: 1, revenue: 10_000, commission: 5_000})
+	f.wantRows(1, `conversions c join links l on l.id = c.link_id
+		where c.attributed and c.recurring_index = 1 and l.participant_id = $1`, f.pat.ID)
+	f.wantRows(1, `customers where participant_id = $1`, f.pat.ID)
+	f.wantRows(1, `customer_payments where payments = 1`)
+	f.wantRows(1, `promo_codes where redemptions = 1`)
+	f.wantRows(1, `commissions where recurring_index = 1 and amount_cents = 5000`)
+	if got := f.CountJobs("sync_directory") - jobs; got != 1 {
+		t.Errorf("the redemption enqueued %d jobs that update the edge directory, want 1", got)
+	}
+	f.wantStats(f.pat, "EUR", stats{conversions: 1, revenue: 10_000, commission: 5_000})
 }
 
 func TestLateClick_KeepsExistingAttribution(t *testing.T) {
-	w := newWorld(t)
-	other, _ := w.newParticipant(w.scope, w.program)
-	w.code(w.scope, w.program, other, "spring10", "")
-	click := w.clickAt(w.now().Add(-10 * time.Minute))
-	req := buy("order-1", "ann", click.ID)
-	req.PromoCode = ptr("spring10")
-	if a := w.mustReport(req).GetAttribution(); a.GetReasonCode() != "PROMO_CODE_MATCHED" {
-		t.Fatalf("%v", a)
-	}
-	w.wantCount(1, `awaited_clicks`)
-	w.storeClick(click)
-	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
-		t.Fatal(err)
-	}
-	w.wantCount(1, `conversions where participant_id = $1 and version = 1 and link_id is null`, other)
-	w.wantCount(1, `promo_codes where redemptions = 1`)
-	w.wantCount(1, `customer_payments where payments = 1`)
-	w.wantCount(0, `awaited_clicks`)
+	f := newFixture(t)
+	other := f.Join("Olga")
+	f.NewPromoCode(other, "spring10")
+	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
+	req := purchaseBy("ann", "order-1", click.ID)
+	req.PromoCode = new("spring10")
+	f.wantAttribution(f.mustReport(req), "PROMO_CODE_MATCHED", other)
+	f.wantRows(1, `awaited_clicks`)
+	f.attribute(f.storeLate(click))
+	f.wantRows(1, `conversions where participant_id = $1 and version = 1 and link_id is null`, other.ID)
+	f.wantRows(1, `promo_codes where redemptions = 1`)
+	f.wantRows(1, `customer_payments where payments = 1`)
+	f.wantRows(0, `awaited_clicks`)
 }

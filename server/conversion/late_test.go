@@ -3,6 +3,7 @@ package conversion_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -11,313 +12,269 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
+// The service makes 1 query for an old click. For a fresh click, which may still be
+// ingested, it repeats the query after 5 pauses.
+const queriesForFreshClick = 6
+
 func TestReport_FindsFreshClickInTail(t *testing.T) {
-	w := newWorld(t)
-	click := w.click()
-	w.tail.clicks = append(w.tail.clicks, click)
-	r := w.mustReport(purchase("order-1", click.ID))
-	if r.GetAttribution().GetReasonCode() != "CLICK_MATCHED" || r.GetCommission().GetAmountCents() != 3_000 ||
-		!r.GetAttribution().GetExpiresAt().AsTime().Equal(click.ExpiresAt) {
-		t.Errorf("%v", r)
+	f := newFixture(t)
+	click := f.UnstoredClick(f.pat)
+	f.stream.tail = []affiliate.Click{click}
+	r := f.mustReport(purchase("order-1", click.ID))
+	f.wantAttribution(r, "CLICK_MATCHED", f.pat)
+	if got := r.GetCommission().GetAmountCents(); got != 3_000 {
+		t.Errorf("the conversion earns %d, want 3000", got)
 	}
-	if n := w.store.looks.Load(); n != 6 {
-		t.Errorf("%d look-ups in Postgres", n)
+	if got := r.GetAttribution().GetExpiresAt().AsTime(); !got.Equal(click.ExpiresAt) {
+		t.Errorf("the click expires at %v, want %v", got, click.ExpiresAt)
 	}
-	w.wantCount(0, `awaited_clicks`)
+	f.wantLookups(queriesForFreshClick, 1)
+	f.wantRows(0, `awaited_clicks`)
 }
 
 func TestReport_WaitsForIngestion(t *testing.T) {
-	w := newWorld(t)
-	click := w.click()
-	go func() {
-		for w.store.looks.Load() == 0 {
-			time.Sleep(time.Millisecond)
-		}
-		w.storeClick(click)
-	}()
-	if r := w.mustReport(purchase("order-1", click.ID)); r.GetAttribution().GetReasonCode() != "CLICK_MATCHED" {
-		t.Errorf("%v", r)
-	}
-	if w.tail.looks.Load() != 0 {
-		t.Error("the tail was read for a stored click")
-	}
+	f := newFixture(t)
+	click := f.UnstoredClick(f.pat)
+	f.observed.afterClickQuery = sync.OnceFunc(func() { f.storeLate(click) })
+	f.wantAttribution(f.mustReport(purchase("order-1", click.ID)), "CLICK_MATCHED", f.pat)
+	f.wantLookups(2, 0)
 }
 
 func TestReport_LooksUpOldClickInTailWithoutWait(t *testing.T) {
-	w := newWorld(t)
-	click := w.clickAt(time.Now().Add(-10 * time.Minute))
-	w.tail.clicks = append(w.tail.clicks, click)
-	if r := w.mustReport(purchase("order-1", click.ID)); r.GetAttribution().GetReasonCode() != "CLICK_MATCHED" {
-		t.Errorf("%v", r)
-	}
-	if n := w.store.looks.Load(); n != 1 {
-		t.Errorf("%d look-ups in Postgres", n)
-	}
+	f := newFixture(t)
+	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
+	f.stream.tail = []affiliate.Click{click}
+	f.wantAttribution(f.mustReport(purchase("order-1", click.ID)), "CLICK_MATCHED", f.pat)
+	f.wantLookups(1, 1)
 }
 
 func TestReport_AwaitsClickThatTailDoesNotHave(t *testing.T) {
-	for name, set := range map[string]func(*world, affiliate.Click){
-		"empty":                  func(*world, affiliate.Click) {},
-		"Redis is not available": func(w *world, _ affiliate.Click) { w.tail.err = errors.New("connection refused") },
-		"unresolved record": func(w *world, c affiliate.Click) {
-			w.tail.clicks = []affiliate.Click{{ID: c.ID, ReceivedAt: c.ReceivedAt}}
+	for name, prepare := range map[string]func(*fixture, affiliate.Click){
+		"empty tail":             func(*fixture, affiliate.Click) {},
+		"Redis is not available": func(f *fixture, _ affiliate.Click) { f.stream.err = errors.New("connection refused") },
+		"unresolved click": func(f *fixture, c affiliate.Click) {
+			f.stream.tail = []affiliate.Click{{ID: c.ID, ReceivedAt: c.ReceivedAt}}
 		},
-		"another workspace": func(w *world, c affiliate.Click) {
-			c.Scope.Workspace = w.NewWorkspace()
-			w.tail.clicks = []affiliate.Click{c}
+		"click of another workspace": func(f *fixture, c affiliate.Click) {
+			c.Scope.Workspace = f.NewWorkspace()
+			f.stream.tail = []affiliate.Click{c}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			click := w.click()
-			set(w, click)
-			r := w.mustReport(purchase("order-1", click.ID))
-			if r.GetAttributed() || r.GetAttribution().GetReasonCode() != "CLICK_UNKNOWN" {
-				t.Errorf("%v", r)
-			}
-			w.wantCount(1, `awaited_clicks where click_id = $1`, click.ID)
+			f := newFixture(t)
+			click := f.UnstoredClick(f.pat)
+			prepare(f, click)
+			f.wantReason(f.reportUnattributed(purchase("order-1", click.ID)), "CLICK_UNKNOWN")
+			f.wantRows(1, `awaited_clicks where click_id = $1`, click.ID)
 		})
 	}
 }
 
 func TestReport_StopsWaitingWhenContextEnds(t *testing.T) {
-	w := newWorld(t)
-	ctx, cancel := context.WithTimeout(as(w.scope), 30*time.Millisecond)
-	defer cancel()
-	_, err := w.service.ReportConversion(ctx, purchase("order-1", w.click().ID))
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
+	f := newFixture(t)
+	ctx, cancel := context.WithCancel(f.asKey())
+	f.observed.afterClickQuery = cancel
+	_, err := f.service.ReportConversion(ctx, purchase("order-1", f.UnstoredClick(f.pat).ID))
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("ReportConversion returned %v, want %v", err, context.Canceled)
 	}
-	w.wantCount(0, `conversions`)
-}
-
-// lateConversion reports a purchase with an unknown click and then stores the click.
-func (w *world) lateConversion(external string) affiliate.AttributeLateClick {
-	w.Helper()
-	click := w.clickAt(w.now().Add(-10 * time.Minute))
-	if r := w.mustReport(purchase(external, click.ID)); r.GetAttributed() {
-		w.Fatalf("%v", r)
-	}
-	w.storeClick(click)
-	return affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}
+	f.wantLookups(1, 0)
+	f.wantRows(0, `conversions`)
 }
 
 func TestLateClick_ParallelJobsAndSweepsAttributeOnce(t *testing.T) {
-	w := newWorld(t)
-	const conversions = 5
+	f := newFixture(t)
+	const conversions, repeats = 5, 8
 	var late []affiliate.AttributeLateClick
 	for i := range conversions {
-		late = append(late, w.lateConversion("order-"+string(rune('a'+i))))
+		late = append(late, f.lateConversion(fmt.Sprint("order-", i)))
 	}
-	var wg sync.WaitGroup
-	for range 8 {
+	calls := f.parallelCalls()
+	for range repeats {
 		for _, args := range late {
-			wg.Go(func() {
-				if err := w.service.AttributeAwaited(context.Background(), args); err != nil {
-					t.Error(err)
-				}
-			})
+			calls.start("job", func() error { return f.service.AttributeAwaited(t.Context(), args) })
 		}
-		wg.Go(func() {
-			if _, err := w.service.SweepAwaited(context.Background(), affiliate.AttributeLateClick{}); err != nil {
-				t.Error(err)
-			}
+		calls.start("sweep", func() error {
+			_, err := f.service.SweepAwaited(t.Context(), affiliate.AttributeLateClick{})
+			return err
 		})
 	}
-	wg.Wait()
+	calls.want(map[string]int{"job": repeats * conversions, "sweep": repeats})
 
-	w.wantCount(conversions, `conversions where attributed and reason_code = 'CLICK_MATCHED' and version = 2 and participant_id = $1`, w.participant)
-	w.wantCount(2*conversions, `attribution_decisions`)
-	w.wantCount(conversions, `attribution_decisions d join conversions c on c.decision_id = d.id
+	f.wantRows(conversions, `conversions where attributed and reason_code = 'CLICK_MATCHED' and version = 2 and participant_id = $1`, f.pat.ID)
+	f.wantRows(2*conversions, `attribution_decisions`)
+	f.wantRows(conversions, `attribution_decisions d join conversions c on c.decision_id = d.id
 		join attribution_decisions first on first.id = d.supersedes and first.conversion_id = c.id and not first.attributed`)
-	w.wantCount(conversions, `commissions m join conversions c on c.decision_id = m.decision_id where m.amount_cents = 3000`)
-	w.wantCount(conversions, `commission_history`)
-	w.wantCount(0, `awaited_clicks`)
-	w.wantCount(conversions, `events where type = 'conversion.reattributed'`)
-	w.wantCount(conversions, `events where type = 'commission.created'`)
-	w.wantCount(3*conversions, `events`)
+	f.wantRows(conversions, `commissions m join conversions c on c.decision_id = m.decision_id where m.amount_cents = 3000`)
+	f.wantRows(conversions, `commission_history`)
+	f.wantRows(0, `awaited_clicks`)
+	f.wantRows(conversions, `events where type = 'conversion.reattributed'`)
+	f.wantRows(conversions, `events where type = 'commission.created'`)
+	f.wantRows(3*conversions, `events`)
 
-	types, objects := w.Events()
+	types, objects := f.Events()
 	first := slices.Index(types, "conversion.reattributed")
-	if types[first+1] != "commission.created" || objects[first]["attributed"] != true || objects[first]["version"] != 2.0 {
-		t.Errorf("events: %v %v", types, objects[first])
+	if first < 0 || types[first+1] != "commission.created" {
+		t.Fatalf("the events are %q, want commission.created after conversion.reattributed", types)
 	}
+	f.wantAttributes(types[first], objects[first], pgtest.Row{"attributed": true, "version": 2})
 }
 
 func TestLateClick_AttributesSeveralConversions(t *testing.T) {
-	w := newWorld(t)
-	click := w.clickAt(w.now().Add(-10 * time.Minute))
+	f := newFixture(t)
+	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
 	const conversions = 130 // more than one batch
 	for i := range conversions {
-		w.mustReport(purchase("order-"+string(rune('!'+i)), click.ID))
+		f.mustReport(purchase(fmt.Sprint("order-", i), click.ID))
 	}
-	w.storeClick(click)
-	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
-		t.Fatal(err)
-	}
-	w.wantCount(conversions, `commissions`)
-	w.wantCount(0, `awaited_clicks`)
+	f.attribute(f.storeLate(click))
+	f.wantRows(conversions, `commissions`)
+	f.wantRows(0, `awaited_clicks`)
 }
 
 func TestLateClick_WithoutCommission(t *testing.T) {
 	for name, tc := range map[string]struct {
-		change     func(*world)
+		change     []string // statements that run before the job
 		reason     string
 		attributed bool
 		decisions  int
 		events     int
 	}{
 		"programme paused before the click arrives": {
-			func(w *world) { w.Exec(`update programs set status = 'paused'`) }, "PROGRAM_INACTIVE", false, 2, 1,
+			[]string{`update programs set status = 'paused'`}, "PROGRAM_INACTIVE", false, 2, 1,
 		},
 		"participant suspended before the click arrives": {
-			func(w *world) { w.Exec(`update participants set status = 'suspended'`) }, "PARTICIPANT_NOT_APPROVED", true, 2, 2,
+			[]string{`update participants set status = 'suspended'`}, "PARTICIPANT_NOT_APPROVED", true, 2, 2,
 		},
 		"click of the other mode": {
-			func(w *world) {
-				w.Exec(`update clicks set mode = 'live'`)
-				w.Exec(`update programs set mode = 'live'`)
-				w.Exec(`update participants set mode = 'live'`)
-			}, "CLICK_UNKNOWN", false, 1, 1,
+			[]string{`update clicks set mode = 'live'`, `update programs set mode = 'live'`, `update participants set mode = 'live'`},
+			"CLICK_UNKNOWN", false, 1, 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			args := w.lateConversion("order-1")
-			tc.change(w)
-			for range 2 {
-				if err := w.service.AttributeAwaited(t.Context(), args); err != nil {
-					t.Fatal(err)
-				}
+			f := newFixture(t)
+			late := f.lateConversion("order-1")
+			for _, statement := range tc.change {
+				f.Exec(statement)
 			}
-			w.wantCount(1, `conversions where reason_code = $1 and attributed = $2`, tc.reason, tc.attributed)
-			w.wantCount(tc.decisions, `attribution_decisions`)
-			w.wantCount(tc.events, `events`)
-			w.wantCount(0, `commissions`)
-			w.wantCount(0, `awaited_clicks`)
+			for range 2 {
+				f.attribute(late)
+			}
+			f.wantRows(1, `conversions where reason_code = $1 and attributed = $2`, tc.reason, tc.attributed)
+			f.wantRows(tc.decisions, `attribution_decisions`)
+			f.wantRows(tc.events, `events`)
+			f.wantRows(0, `commissions`)
+			f.wantRows(0, `awaited_clicks`)
 		})
 	}
 }
 
 func TestLateClick_FailedConversionDoesNotBlockOthers(t *testing.T) {
-	w := newWorld(t)
-	click := w.clickAt(w.now().Add(-10 * time.Minute))
-	for _, external := range []string{"order-1", "poison", "order-2"} {
-		w.mustReport(purchase(external, click.ID))
+	f := newFixture(t)
+	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
+	for _, external := range []string{"order-1", "failing", "order-2"} {
+		f.mustReport(purchase(external, click.ID))
 	}
-	w.storeClick(click)
-	w.lateConversion("order-3")
-	w.mustReport(purchase("order-4", w.clickAt(w.now().Add(-time.Hour)).ID))
-	w.Exec(`update awaited_clicks set expires_at = created_at where conversion_id = (select id from conversions where external_transaction_id = 'order-4')`)
-	w.Exec(`alter table commissions add constraint poison check (external_transaction_id <> 'poison')`)
-	if _, err := w.service.SweepAwaited(t.Context(), affiliate.AttributeLateClick{}); err == nil {
-		t.Error("the sweep returned no error")
+	f.storeLate(click)
+	f.lateConversion("order-3")
+	f.mustReport(purchase("expired", f.unknownClick()))
+	f.Exec(`update awaited_clicks set expires_at = created_at
+		where conversion_id = (select id from conversions where external_transaction_id = 'expired')`)
+	f.Exec(`alter table commissions add constraint broken check (external_transaction_id <> 'failing')`)
+	if _, err := f.service.SweepAwaited(t.Context(), affiliate.AttributeLateClick{}); err == nil {
+		t.Error("SweepAwaited returned no error although a conversion failed")
 	}
-	w.wantCount(3, `commissions`)
-	w.wantCount(1, `awaited_clicks`)
-	w.Exec(`alter table commissions drop constraint poison`)
-	if _, err := w.service.SweepAwaited(t.Context(), affiliate.AttributeLateClick{}); err != nil {
-		t.Error(err)
+	f.wantRows(3, `commissions`)
+	f.wantRows(1, `awaited_clicks`)
+	f.Exec(`alter table commissions drop constraint broken`)
+	if _, err := f.service.SweepAwaited(t.Context(), affiliate.AttributeLateClick{}); err != nil {
+		t.Errorf("SweepAwaited after the repair: %v", err)
 	}
-	w.wantCount(4, `commissions`)
-	w.wantCount(0, `awaited_clicks`)
+	f.wantRows(4, `commissions`)
+	f.wantRows(0, `awaited_clicks`)
 }
 
 // If a person reattributes a conversion while a late attribution runs, the person's
 // decision stays in force.
 func TestLateClick_DoesNotReplacePersonsDecision(t *testing.T) {
-	w := newWorld(t)
-	click := w.clickAt(w.now().Add(-10 * time.Minute))
-	other, _ := w.newParticipant(w.scope, w.program)
-	r := w.mustReport(purchase("order-1", click.ID))
-	w.storeClick(click)
-	w.store.found = func() {
-		w.store.found = nil
-		w.mustReattribute(r.GetId(), other)
+	f := newFixture(t)
+	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
+	other := f.Join("Olga")
+	r := f.mustReport(purchase("order-1", click.ID))
+	late := f.storeLate(click)
+	reattributed := false
+	f.observed.afterClickQuery = func() {
+		f.observed.afterClickQuery = nil
+		f.mustReattribute(r.GetId(), other)
+		reattributed = true
 	}
-	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
-		t.Fatal(err)
+	f.attribute(late)
+	if !reattributed {
+		t.Fatal("AttributeAwaited did not look up the click")
 	}
-	if w.store.found != nil {
-		t.Fatal("the click was not looked up")
-	}
-	w.wantCount(1, `conversions where id = $1 and participant_id = $2 and version = 2`, r.GetId(), other)
-	w.wantCount(2, `attribution_decisions`)
-	w.wantCount(1, `commissions where participant_id = $1`, other)
-	w.wantCount(1, `commissions`)
+	f.wantRows(1, `conversions where id = $1 and participant_id = $2 and version = 2`, r.GetId(), other.ID)
+	f.wantRows(2, `attribution_decisions`)
+	f.wantRows(1, `commissions where participant_id = $1`, other.ID)
+	f.wantRows(1, `commissions`)
 }
 
 func TestLateClick_JobBeforeClickChangesNothing(t *testing.T) {
-	w := newWorld(t)
-	click := w.clickAt(time.Now().Add(-10 * time.Minute))
-	w.mustReport(purchase("order-1", click.ID))
-	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
-		t.Fatal(err)
-	}
-	w.wantCount(1, `awaited_clicks`)
-	w.wantCount(1, `attribution_decisions`)
+	f := newFixture(t)
+	click := f.unknownClick()
+	f.mustReport(purchase("order-1", click))
+	f.attribute(affiliate.AttributeLateClick{Workspace: f.Scope.Workspace, Click: click})
+	f.wantRows(1, `awaited_clicks`)
+	f.wantRows(1, `attribution_decisions`)
 }
 
 func TestSweep_EndsWaitAfterADay(t *testing.T) {
-	w := newWorld(t)
-	w.mustReport(purchase("order-1", w.clickAt(time.Now().Add(-time.Hour)).ID))
+	f := newFixture(t)
+	f.mustReport(purchase("order-1", f.unknownClick()))
 	for _, step := range []struct {
-		after time.Duration
-		left  int
-	}{{24*time.Hour - time.Minute, 1}, {24*time.Hour + time.Minute, 0}} {
-		w.offset.Store(int64(step.after))
-		cursor, err := w.service.SweepAwaited(t.Context(), affiliate.AttributeLateClick{})
+		advance time.Duration
+		waiting int
+	}{{day - time.Minute, 1}, {2 * time.Minute, 0}} {
+		f.clock.Advance(step.advance)
+		cursor, err := f.service.SweepAwaited(t.Context(), affiliate.AttributeLateClick{})
 		if err != nil || cursor != (affiliate.AttributeLateClick{}) {
-			t.Fatal(cursor, err)
+			t.Fatalf("SweepAwaited returned %v, %v; want the zero cursor", cursor, err)
 		}
-		w.wantCount(step.left, `awaited_clicks`)
+		f.wantRows(step.waiting, `awaited_clicks`)
 	}
-	w.wantCount(1, `conversions where not attributed`)
+	f.wantRows(1, `conversions where not attributed`)
 }
 
 // A late click earns a commission through its job alone, and through the sweep alone.
 func TestLateClick_EarnsThroughJobOrSweep(t *testing.T) {
-	for name, tc := range map[string]struct {
-		arrive   func(*world, affiliate.Click) error
-		periodic func(*world) []*river.PeriodicJob
-	}{
-		"by its job": {
-			func(w *world, c affiliate.Click) error {
-				return w.Store.StoreClicks(context.Background(), []affiliate.Click{c})
-			},
-			func(*world) []*river.PeriodicJob { return nil },
-		},
-		"by the sweep": {
-			func(w *world, c affiliate.Click) error { w.storeClick(c); return nil },
-			func(w *world) []*river.PeriodicJob { return w.service.PeriodicJobs() },
+	for name, prepare := range map[string]func(*fixture) []*river.PeriodicJob{
+		"job": func(*fixture) []*river.PeriodicJob { return nil },
+		"sweep": func(f *fixture) []*river.PeriodicJob {
+			f.Exec(`delete from river.river_job`)
+			return f.service.PeriodicJobs()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			click := w.clickAt(w.now().Add(-10 * time.Minute))
-			w.mustReport(purchase("order-1", click.ID))
-			if err := tc.arrive(w, click); err != nil {
-				t.Fatal(err)
-			}
-			w.work(tc.periodic(w))
-			deadline := time.Now().Add(20 * time.Second)
-			for w.count(`commissions`) == 0 && time.Now().Before(deadline) {
-				time.Sleep(50 * time.Millisecond)
-			}
-			w.wantCount(1, `commissions`)
-			w.wantCount(0, `awaited_clicks`)
+			f := newFixture(t)
+			f.lateConversion("order-1")
+			f.startWorkers(prepare(f))
+			pgtest.Eventually(t, "the late click earns a commission", func() bool {
+				return f.Count(`select count(*) from commissions`) > 0
+			})
+			f.wantRows(1, `commissions`)
+			f.wantRows(0, `awaited_clicks`)
 		})
 	}
 }
 
-// work runs the package's workers until the test ends.
-func (w *world) work(periodic []*river.PeriodicJob) {
-	w.Helper()
+// startWorkers runs the package's workers until the test ends.
+func (f *fixture) startWorkers(periodic []*river.PeriodicJob) {
+	f.Helper()
 	workers := river.NewWorkers()
-	w.service.AddWorkers(workers)
-	w.StartWorkers(&river.Config{
+	f.service.AddWorkers(workers)
+	f.StartWorkers(&river.Config{
 		Queues:            map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2}},
 		Workers:           workers,
 		PeriodicJobs:      periodic,

@@ -1,11 +1,8 @@
 package conversion_test
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"sync"
+	"maps"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,277 +11,250 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// code stores a usable promo code and then applies change, which is the set clause of an
-// SQL update.
-func (w *world) code(scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID, code, change string) affiliate.PromoCodeID {
-	w.Helper()
-	id := affiliate.NewID[affiliate.PromoCode](w.now())
-	w.Exec(`
-		insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value,
-			active, sync_to_processor, sync_status, created_at, updated_at)
-		values ($1, $2, $3, $4, $5, $6, 'percentage', 1000, true, false, 'none', $7, $7)`,
-		scope.Workspace, id, program, participant, scope.Mode, code, w.now())
-	if change != "" {
-		w.Exec(`update promo_codes set `+change+` where id = $1`, id)
-	}
-	return id
-}
-
-// sale returns a report of 100 EUR without a click or promo code, after change.
-func sale(external string, change func(*affiliatev1.ReportConversionRequest)) *affiliatev1.ReportConversionRequest {
-	r := purchase(external, affiliate.ClickID{})
-	r.ClickId = nil
-	change(r)
-	return r
-}
-
-func withCode(external, code string) *affiliatev1.ReportConversionRequest {
-	return sale(external, func(r *affiliatev1.ReportConversionRequest) { r.PromoCode = &code })
-}
-
-func (w *world) trace(decision string) (trace affiliate.Trace) {
-	w.Helper()
-	var stored []byte
-	if err := w.SQL.QueryRow(context.Background(), `select trace from attribution_decisions where id = $1`, decision).Scan(&stored); err != nil {
-		w.Fatal(err)
-	}
-	if err := json.Unmarshal(stored, &trace); err != nil {
-		w.Fatal(err)
-	}
-	return trace
+func maxRedemptions(n int64) func(*affiliate.PromoCode) {
+	return func(c *affiliate.PromoCode) { c.MaxRedemptions = &n }
 }
 
 func TestPromoCode_PrecedenceOfProgramme(t *testing.T) {
-	w := newWorld(t)
-	other, _ := w.newParticipant(w.scope, w.program)
-	w.code(w.scope, w.program, other, "spring10", "")
 	for _, tc := range []struct {
 		precedence, reason, method string
-		winner                     affiliate.ParticipantID
+		codeWins                   bool
 	}{
-		{"click_first", "CLICK_MATCHED", "click", w.participant},
-		{"promo_code_first", "PROMO_CODE_MATCHED", "promo_code", other},
+		{"click_first", "CLICK_MATCHED", "click", false},
+		{"promo_code_first", "PROMO_CODE_MATCHED", "promo_code", true},
 	} {
-		w.Exec(`update programs set signal_precedence = $1`, tc.precedence)
-		click := w.storeClick(w.click())
-		req := purchase(tc.precedence, click.ID)
-		req.PromoCode = ptr("SPRING10")
-		r := w.mustReport(req)
-		a := r.GetAttribution()
-		if a.GetReasonCode() != tc.reason || a.GetMethod() != tc.method || a.GetParticipantId() != tc.winner.String() ||
-			a.GetClickId() != click.ID.String() || a.GetPromoCode() != "spring10" || r.GetCommission().GetAmountCents() != 3_000 {
-			t.Errorf("%s: %v", tc.precedence, r)
-		}
-		candidates := w.trace(a.GetDecisionId()).Candidates
-		if len(candidates) != 2 || string(candidates[0].Type) != tc.method || !candidates[0].Eligible ||
-			candidates[1].Eligible || *candidates[1].RejectedBecause != "OUTRANKED" || *candidates[1].Participant == tc.winner {
-			t.Errorf("%s: candidates %+v", tc.precedence, candidates)
-		}
+		t.Run(tc.precedence, func(t *testing.T) {
+			f := newFixture(t, pgtest.Row{"signal_precedence": tc.precedence})
+			other := f.Join("Olga")
+			f.NewPromoCode(other, "spring10")
+			audits, jobs := f.Count(`select count(*) from audit_log`), f.CountJobs("sync_directory")
+			winner := f.pat
+			if tc.codeWins {
+				winner = other
+			}
+			click := f.NewClick(f.pat)
+			req := purchase("order-1", click.ID)
+			req.PromoCode = new("SPRING10")
+			r := f.mustReport(req)
+			servertest.WantFields(t, "response", r, &affiliatev1.ReportConversionResponse{
+				Attribution: &affiliatev1.ConversionAttribution{
+					ReasonCode: tc.reason, Method: &tc.method, ParticipantId: new(winner.ID.String()),
+					ClickId: new(click.ID.String()), PromoCode: new("spring10"),
+				},
+				Commission: &affiliatev1.ConversionCommission{AmountCents: 3_000},
+			})
+			candidates := f.trace(r.GetAttribution().GetDecisionId()).Candidates
+			if len(candidates) != 2 || string(candidates[0].Type) != tc.method || !candidates[0].Eligible ||
+				candidates[1].Eligible || *candidates[1].RejectedBecause != "OUTRANKED" || *candidates[1].Participant == winner.ID {
+				t.Errorf("the candidates are %+v, want an eligible %s and an outranked one of the other participant", candidates, tc.method)
+			}
+			f.wantRows(1, `commissions where participant_id = $1 and (promo_code is not null) = $2 and (click_id is not null) = not $2`,
+				winner.ID, tc.codeWins)
+			// The order redeems the promo code, even if it is attributed to its click.
+			f.wantRows(1, `promo_codes where redemptions = 1 and version = 1`)
+			f.wantRows(audits, `audit_log`)
+			if got := f.CountJobs("sync_directory") - jobs; got != 0 {
+				t.Errorf("the redemption enqueued %d jobs that update the edge directory, want none", got)
+			}
+		})
 	}
-	// Both orders redeem the promo code, although the first is attributed to its click.
-	w.wantCount(1, `promo_codes where redemptions = 2 and version = 1`)
-	w.wantCount(1, `commissions where promo_code = 'spring10' and click_id is null and participant_id = $1`, other)
-	w.wantCount(1, `commissions where promo_code is null and click_id is not null and participant_id = $1`, w.participant)
-	w.wantCount(0, `audit_log`)
-	w.wantCount(0, `river.river_job where kind = 'sync_directory'`)
 }
 
 func TestPromoCode_NotUsable(t *testing.T) {
-	w := newWorld(t)
-	w.Exec(`update programs set signal_precedence = 'promo_code_first'`)
-	yesterday := w.now().Add(-24 * time.Hour)
-	w.code(w.scope, w.program, w.participant, "expired", fmt.Sprintf(`expires_at = '%s'`, yesterday.Format(time.RFC3339)))
-	w.code(w.scope, w.program, w.participant, "inactive", `active = false`)
-	w.code(w.scope, w.program, w.participant, "used-up", `max_redemptions = 3, redemptions = 3`)
+	f := newFixture(t, pgtest.Row{"signal_precedence": "promo_code_first"})
+	yesterday := f.clock.Now().Add(-day)
+	f.NewPromoCode(f.pat, "expired", func(c *affiliate.PromoCode) { c.ExpiresAt = &yesterday })
+	f.NewPromoCode(f.pat, "inactive")
+	f.Exec(`update promo_codes set active = false where code = 'inactive'`)
+	f.NewPromoCode(f.pat, "used-up", maxRedemptions(1))
+	f.wantReason(f.mustReport(purchaseWithCode("last redemption", "used-up")), "PROMO_CODE_MATCHED")
 	for _, code := range []string{"Expired", "INACTIVE", "used-up"} {
-		if r := w.mustReport(withCode(code, code)); r.GetAttributed() || r.GetAttribution().GetReasonCode() != "PROMO_CODE_INACTIVE" {
-			t.Errorf("%s: %v", code, r)
-		}
-		req := purchase(code+" and a click", w.storeClick(w.click()).ID)
-		req.PromoCode = &code
-		if r := w.mustReport(req); r.GetAttribution().GetReasonCode() != "CLICK_MATCHED" {
-			t.Errorf("%s and a click: %v", code, r)
-		}
+		f.wantReason(f.reportUnattributed(purchaseWithCode(code, code)), "PROMO_CODE_INACTIVE")
+		withClick := purchase(code+" and a click", f.NewClick(f.pat).ID)
+		withClick.PromoCode = &code
+		f.wantReason(f.mustReport(withClick), "CLICK_MATCHED")
 	}
-	w.wantCount(1, `promo_codes where redemptions > 0`)
-	w.wantCount(0, `promo_codes where redemptions > 3`)
+	f.wantRows(1, `promo_codes where redemptions > 0`)
+	f.wantRows(0, `promo_codes where redemptions > 1`)
 
-	before := withCode("before its end", "expired")
-	before.OccurredAt = timestamppb.New(yesterday.Add(-time.Hour))
-	if r := w.mustReport(before); r.GetAttribution().GetReasonCode() != "PROMO_CODE_MATCHED" {
-		t.Errorf("%v", r)
-	}
+	earlier := purchaseWithCode("before the code expired", "expired")
+	earlier.OccurredAt = timestamppb.New(yesterday.Add(-time.Hour))
+	f.wantReason(f.mustReport(earlier), "PROMO_CODE_MATCHED")
 }
 
 func TestPromoCode_ParallelConversionsRespectMaxRedemptions(t *testing.T) {
-	w := newWorld(t)
-	w.code(w.scope, w.program, w.participant, "spring10", `max_redemptions = 10`)
-	var wg sync.WaitGroup
-	var matched, inactive atomic.Int64
-	for i := range 50 {
-		wg.Go(func() {
-			req := withCode(fmt.Sprint("order-", i), "Spring10")
-			if i%2 == 0 {
-				req.CustomerId = ptr(fmt.Sprint("customer-", i%6))
+	const orders, limit = 50, 10
+	for name, customers := range map[string]int{"no customers": 0, "half of the orders are of 3 customers": 3} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.NewPromoCode(f.pat, "spring10", maxRedemptions(limit))
+			f.Exec(`delete from river.river_job`)
+			var matched, inactive, bound atomic.Int64
+			calls := f.parallelCalls()
+			for i := range orders {
+				calls.start("report", func() error {
+					req := purchaseWithCode(fmt.Sprint("order-", i), "Spring10")
+					if customers > 0 && i%2 == 0 {
+						req.CustomerId = new(fmt.Sprint("customer-", i/2%customers))
+					}
+					r, err := f.report(req)
+					if err != nil {
+						return err
+					}
+					counter, earns := &inactive, false
+					switch r.GetAttribution().GetReasonCode() {
+					case "PROMO_CODE_MATCHED":
+						counter, earns = &matched, true
+					case "CUSTOMER_BOUND": // the code was used up, and an earlier order had bound the customer
+						counter, earns = &bound, true
+					default:
+						f.wantReason(r, "PROMO_CODE_INACTIVE")
+					}
+					counter.Add(1)
+					if got := r.GetCommission() != nil; got != earns || r.GetAttributed() != earns {
+						t.Errorf("%v: attributed is %t and it earns %t, want %t", r, r.GetAttributed(), got, earns)
+					}
+					return nil
+				})
 			}
-			r, err := w.report(req)
-			switch {
-			case err != nil:
-				t.Error(err)
-			case r.GetAttribution().GetReasonCode() == "PROMO_CODE_MATCHED" && r.GetCommission() != nil:
-				matched.Add(1)
-			case r.GetAttribution().GetReasonCode() == "PROMO_CODE_INACTIVE":
-				inactive.Add(1)
-			case r.GetAttribution().GetReasonCode() == "CUSTOMER_BOUND":
-				inactive.Add(1) // the code was used up, and an earlier order had bound the customer
-			default:
-				t.Errorf("%v", r)
+			calls.want(map[string]int{"report": orders})
+			if matched.Load() != limit || matched.Load()+inactive.Load()+bound.Load() != orders || customers == 0 && bound.Load() > 0 {
+				t.Errorf("%d of %d orders are attributed to the code, %d to a customer and %d to nothing, want %d to the code",
+					matched.Load(), orders, bound.Load(), inactive.Load(), limit)
 			}
+			f.wantRows(1, `promo_codes where redemptions = $1`, limit)
+			f.wantRows(limit, `conversions where reason_code = 'PROMO_CODE_MATCHED' and attributed`)
+			f.wantRows(int(inactive.Load()), `conversions where reason_code = 'PROMO_CODE_INACTIVE' and not attributed`)
+			earning := matched.Load() + bound.Load()
+			f.wantRows(int(earning), `commissions`)
+			f.wantStats(f.pat, "EUR", stats{conversions: earning, revenue: 10_000 * earning, commission: 3_000 * earning})
+			f.wantRows(1, `river.river_job where kind = 'sync_directory' and args->>'participant' = $1 and queue = 'directory'`, f.pat.ID.String())
 		})
 	}
-	wg.Wait()
-	if matched.Load() != 10 || inactive.Load() != 40 {
-		t.Errorf("%d matched, %d not", matched.Load(), inactive.Load())
-	}
-	w.wantCount(1, `promo_codes where redemptions = 10 and max_redemptions = 10`)
-	w.wantCount(10, `conversions where reason_code = 'PROMO_CODE_MATCHED'`)
-	w.wantCount(1, `river.river_job where kind = 'sync_directory' and args->>'participant' = $1 and queue = 'directory'`, w.participant.String())
-}
-
-func TestPromoCode_ParallelConversionsWithoutCustomers(t *testing.T) {
-	w := newWorld(t)
-	w.code(w.scope, w.program, w.participant, "spring10", `max_redemptions = 10`)
-	var wg sync.WaitGroup
-	for i := range 50 {
-		wg.Go(func() {
-			if _, err := w.report(withCode(fmt.Sprint("order-", i), "SPRING10")); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	w.wantCount(10, `conversions where reason_code = 'PROMO_CODE_MATCHED' and attributed`)
-	w.wantCount(40, `conversions where reason_code = 'PROMO_CODE_INACTIVE' and not attributed`)
-	w.wantCount(10, `commissions`)
-	w.wantCount(10, `stats_deltas where conversions = 1 and commission_cents = 3000`)
-	w.wantCount(1, `promo_codes where redemptions = 10`)
 }
 
 func TestPromoCode_DuplicateReportStoresNothing(t *testing.T) {
-	w := newWorld(t)
-	w.code(w.scope, w.program, w.participant, "spring10", "")
-	req := withCode("order-1", "spring10")
-	req.CustomerId = ptr("ann")
-	w.mustReport(req)
-	var wg sync.WaitGroup
+	f := newFixture(t)
+	f.NewPromoCode(f.pat, "spring10")
+	before := f.Count(`select count(*) from events`)
+	withCustomer := func(customer string) *reportRequest {
+		r := purchaseWithCode("order-1", "spring10")
+		r.CustomerId = &customer
+		return r
+	}
+	f.mustReport(withCustomer("ann"))
+	calls := f.parallelCalls()
 	for i := range 20 {
-		wg.Go(func() {
-			again := withCode("order-1", "spring10")
-			again.CustomerId = ptr([]string{"ann", "ben", "cem"}[i%3])
-			if _, err := w.report(again); !refused(err, affiliate.ReasonConversionDuplicate) {
-				t.Error(err)
-			}
+		calls.start("report", func() error {
+			_, err := f.report(withCustomer([]string{"ann", "ben", "cem"}[i%3]))
+			return err
 		})
 	}
-	wg.Wait()
-	for table, want := range map[string]int{
+	calls.want(map[string]int{"report CONVERSION_DUPLICATE": 20})
+	for from, want := range map[string]int{
 		"promo_codes where redemptions = 1": 1, "customers": 1, "customer_payments where payments = 1": 1, "customer_payments": 1,
-		"stats_deltas": 1, "conversions": 1, "commissions": 1, "attribution_decisions": 1, "events": 2,
+		"stats_deltas": 1, "conversions": 1, "commissions": 1, "attribution_decisions": 1, "events": before + 2,
 	} {
-		w.wantCount(want, table)
+		f.wantRows(want, from)
 	}
 }
 
 func TestPromoCode_OfOtherModeIsRejected(t *testing.T) {
-	w := newWorld(t)
-	live := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}
-	program := w.newProgram(live)
-	participant, _ := w.newParticipant(live, program)
-	w.code(live, program, participant, "live-only", "")
-	w.code(live, program, participant, "both", "")
-	w.code(w.scope, w.program, w.participant, "both", "")
+	f := newFixture(t)
+	live := f.InOtherMode(rules())
+	lia := live.Join("Lia")
+	f.NewPromoCode(lia, "live-only")
+	f.NewPromoCode(lia, "both")
+	f.NewPromoCode(f.pat, "both")
 
-	w.mustReport(purchase("order-1", w.storeClick(w.click()).ID))
-	clicked := purchase("order-2", w.storeClick(w.click()).ID)
-	clicked.PromoCode, clicked.CustomerId = ptr("live-only"), ptr("ann")
-	for name, req := range map[string]*affiliatev1.ReportConversionRequest{
-		"before the duplicate": withCode("order-1", "Live-Only"), "alone": withCode("order-2", "LIVE-ONLY"), "beside a good click": clicked,
+	f.mustReport(purchase("order-1", f.NewClick(f.pat).ID))
+	withClick := purchaseBy("ann", "order-2", f.NewClick(f.pat).ID)
+	withClick.PromoCode = new("live-only")
+	for name, req := range map[string]*reportRequest{
+		"duplicate":      purchaseWithCode("order-1", "Live-Only"),
+		"only the code":  purchaseWithCode("order-2", "LIVE-ONLY"),
+		"code and click": withClick,
 	} {
-		if _, err := w.report(req); !refused(err, affiliate.ReasonModeMismatch) {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, err := f.report(req)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonModeMismatch)
+		})
 	}
-	w.wantCount(1, `conversions`)
-	w.wantCount(0, `customers`)
-	if a := w.mustReport(withCode("order-3", "both")).GetAttribution(); a.GetParticipantId() != w.participant.String() {
-		t.Errorf("%v", a)
+	f.wantRows(1, `conversions`)
+	f.wantRows(0, `customers`)
+	f.wantAttribution(f.mustReport(purchaseWithCode("order-3", "both")), "PROMO_CODE_MATCHED", f.pat)
+	r, err := f.service.ReportConversion(servertest.AsSecretKey(t, live.Scope), purchaseWithCode("order-3", "both"))
+	if err != nil {
+		t.Fatalf("ReportConversion in live mode: %v", err)
 	}
-	if r, err := w.service.ReportConversion(as(live), withCode("order-3", "both")); err != nil || r.GetAttribution().GetParticipantId() != participant.String() {
-		t.Errorf("%v, %v", r, err)
-	}
+	f.wantAttribution(r, "PROMO_CODE_MATCHED", lia)
 
-	stranger := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: w.scope.Mode}
-	if r, err := w.service.ReportConversion(as(stranger), withCode("order-4", "both")); err != nil || r.GetAttribution().GetReasonCode() != "PROMO_CODE_UNKNOWN" {
-		t.Errorf("%v, %v", r, err)
+	elsewhere := f.NewShop(affiliate.ModeTest)
+	r, err = f.service.ReportConversion(servertest.AsSecretKey(t, elsewhere.Scope), purchaseWithCode("order-4", "both"))
+	if err != nil {
+		t.Fatalf("ReportConversion in another workspace: %v", err)
 	}
-	w.wantCount(2, `promo_codes where redemptions = 1`)
+	f.wantReason(r, "PROMO_CODE_UNKNOWN")
+	f.wantRows(2, `promo_codes where redemptions = 1`)
 }
 
 // Parallel conversions use the same customers and promo codes in different combinations,
 // together with reattributions and duplicates. No transactions may deadlock.
 func TestReport_MixedLoadDoesNotDeadlock(t *testing.T) {
-	w := newWorld(t)
-	other, _ := w.newParticipant(w.scope, w.program)
-	participants := []affiliate.ParticipantID{w.participant, other}
-	const codes, customers = 3, 4
+	f := newFixture(t)
+	participants := []pgtest.Participant{f.pat, f.Join("Olga")}
+	const codes, customers, orders, duplicates = 3, 4, 100, 20
 	for i := range codes {
-		w.code(w.scope, w.program, participants[i%2], fmt.Sprint("code-", i), `max_redemptions = 40`)
+		f.NewPromoCode(participants[i%2], fmt.Sprint("code-", i), maxRedemptions(40))
 	}
-	var wg sync.WaitGroup
-	for i := range 120 {
-		click := w.storeClick(w.click())
-		wg.Go(func() {
-			req := withCode(fmt.Sprint("order-", i%100), fmt.Sprint("code-", i%codes))
-			req.CustomerId = ptr(fmt.Sprint("customer-", (i/2)%customers))
+	calls := f.parallelCalls()
+	for i := range orders + duplicates {
+		click := f.NewClick(f.pat)
+		calls.start("report", func() error {
+			req := purchaseWithCode(fmt.Sprint("order-", i%orders), fmt.Sprint("code-", i%codes))
+			req.CustomerId = new(fmt.Sprint("customer-", (i/2)%customers))
 			if i%4 == 0 {
-				req.ClickId = ptr(click.ID.String())
+				req.ClickId = new(click.ID.String())
 			}
-			r, err := w.report(req)
-			if refused(err, affiliate.ReasonConversionDuplicate) {
-				return
+			r, err := f.report(req)
+			if err == nil && i%3 == 0 {
+				calls.start("reattribute", func() error {
+					_, err := f.reattribute(r.GetId(), participants[i%2])
+					return err
+				})
 			}
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if i%3 != 0 {
-				return
-			}
-			_, err = w.reattribute(r.GetId(), participants[i%2])
-			var refusal *affiliate.Error
-			if err != nil && !errors.As(err, &refusal) {
-				t.Error(err)
-			}
+			return err
 		})
 	}
-	wg.Wait()
-	w.wantCount(100, `conversions`)
-	w.wantCount(customers, `customers c join conversions v on v.customer_ref = c.ref and v.id = c.conversion_id where c.program_id is not null`)
-	w.wantCount(0, `promo_codes where redemptions > max_redemptions`)
-	w.wantCount(100, `(select distinct customer_ref, recurring_index from conversions where recurring_index is not null) x`)
-	w.wantCount(100, `commissions where status <> 'rejected'`)
+	// A reattribution to the current participant is rejected.
+	results := calls.wait()
+	moved, kept := results["reattribute"], results["reattribute VALIDATION_ERROR"]
+	want := map[string]int{
+		"report": orders, "report CONVERSION_DUPLICATE": duplicates, "reattribute": moved, "reattribute VALIDATION_ERROR": kept,
+	}
+	if !maps.Equal(results, want) || moved == 0 || kept == 0 {
+		t.Errorf("the calls had the results %v, want %v with both results of reattributions", results, want)
+	}
+	f.wantRows(orders, `conversions`)
+	f.wantRows(customers, `customers c join conversions v on v.customer_ref = c.ref and v.id = c.conversion_id where c.program_id is not null`)
+	f.wantRows(0, `promo_codes where redemptions > max_redemptions`)
+	f.wantRows(orders, `(select distinct customer_ref, recurring_index from conversions where recurring_index is not null) x`)
+	f.wantRows(orders, `commissions where status <> 'rejected'`)
+	f.wantNoDeadlocks()
+}
 
+// wantNoDeadlocks closes the store and checks that no transaction has deadlocked.
+func (f *fixture) wantNoDeadlocks() {
+	f.Helper()
 	// A session adds its deadlocks to the statistics when it ends. Before that, a deadlock
 	// whose transaction was retried might not be counted yet.
-	w.Store.Close()
-	deadline := time.Now().Add(20 * time.Second)
-	for w.count(`pg_stat_activity where datname = current_database() and application_name = 'tributary'`) > 0 {
-		if time.Now().After(deadline) {
-			t.Fatal("the store's sessions have not ended after 20 s")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	w.wantCount(0, `pg_stat_database where datname = current_database() and deadlocks > 0`)
+	f.Store.Close()
+	pgtest.Eventually(f, "the sessions of the store have ended", func() bool {
+		return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and application_name = 'tributary'`) == 0
+	})
+	f.wantRows(0, `pg_stat_database where datname = current_database() and deadlocks > 0`)
 }

@@ -2,7 +2,6 @@ package conversion_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -12,233 +11,258 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// asViewer returns the context of a call by a member with the role viewer.
-func asViewer(scope affiliate.Scope) context.Context {
-	return server.WithPrincipal(context.Background(), server.Principal{
-		Kind: server.MerchantToken, Workspace: scope.Workspace, Mode: scope.Mode, Role: affiliate.RoleViewer,
-	})
-}
-
-func (w *world) list(req *affiliatev1.ListConversionsRequest) *affiliatev1.ListConversionsResponse {
-	w.Helper()
-	r, err := w.service.ListConversions(as(w.scope), req)
+func (f *fixture) list(req *affiliatev1.ListConversionsRequest) *affiliatev1.ListConversionsResponse {
+	f.Helper()
+	r, err := f.service.ListConversions(f.asKey(), req)
 	if err != nil {
-		w.Fatal(err)
+		f.Fatalf("ListConversions(%v): %v", req, err)
 	}
 	return r
 }
 
-func (w *world) get(ctx context.Context, id string) (*affiliatev1.Conversion, error) {
-	return w.service.GetConversion(ctx, &affiliatev1.GetConversionRequest{ConversionId: id})
+// onlyListed returns the only conversion of the shop from the list.
+func (f *fixture) onlyListed() *affiliatev1.ConversionListItem {
+	f.Helper()
+	items := f.list(&affiliatev1.ListConversionsRequest{}).GetData()
+	if len(items) != 1 {
+		f.Fatalf("ListConversions returned %v, want one conversion", items)
+	}
+	return items[0]
+}
+
+func (f *fixture) get(ctx context.Context, id string) (*affiliatev1.Conversion, error) {
+	return f.service.GetConversion(ctx, &affiliatev1.GetConversionRequest{ConversionId: id})
+}
+
+func (f *fixture) mustGet(id string) *affiliatev1.Conversion {
+	f.Helper()
+	conversion, err := f.get(f.asKey(), id)
+	if err != nil {
+		f.Fatalf("GetConversion(%s): %v", id, err)
+	}
+	return conversion
 }
 
 func TestGetConversion_ReturnsAllReportedFields(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
 	metadata, err := structpb.NewStruct(map[string]any{"plan": "pro", "seats": 3.0, "tags": []any{"a", nil}, "nested": map[string]any{"x": true}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	req := purchase("order-1", click.ID)
-	req.PromoCode, req.CustomerId, req.SubscriptionId, req.SubId = ptr("SPRING"), ptr("c-1"), ptr("sub-1"), ptr("s-1")
-	req.TaxCents, req.ShippingCents, req.FeeCents, req.DiscountCents = ptr(int64(1)), ptr(int64(2)), ptr(int64(3)), ptr(int64(4))
-	req.ProductIds, req.IsRecurring, req.Metadata = []string{"p-1", "p-2"}, ptr(true), metadata
-	req.LineItems = []*affiliatev1.LineItem{{ProductId: "p-1", Quantity: ptr(int64(2)), AmountCents: 9_000}, {ProductId: "p-2", AmountCents: 1_000}}
-	reported := w.mustReport(req)
-	for i, refund := range []struct {
-		id      string
-		cents   int64
-		applied bool
-	}{{"r-late", 700, true}, {"r-early", 300, true}, {"r-parked", 0, false}} {
-		row := pgtest.Row{
-			"workspace_id": w.scope.Workspace, "id": affiliate.NewID[affiliate.Refund](w.now()), "mode": w.scope.Mode,
-			"external_refund_id": refund.id, "external_transaction_id": "order-1", "created_at": w.now().Add(-time.Duration(i) * time.Minute),
-			"expires_at": w.now(), "reason": "damaged",
-		}
-		if refund.applied {
-			row["conversion_id"], row["amount_cents"], row["applied_at"] = reported.GetId(), refund.cents, w.now()
-		}
-		w.Insert("refunds", row)
+	req := purchaseBy("c-1", "order-1", click.ID)
+	req.PromoCode, req.SubscriptionId, req.SubId = new("SPRING"), new("sub-1"), new("s-1")
+	req.TaxCents, req.ShippingCents, req.FeeCents, req.DiscountCents = new(int64(1)), new(int64(2)), new(int64(3)), new(int64(4))
+	req.ProductIds, req.IsRecurring, req.Metadata = []string{"p-1", "p-2"}, new(true), metadata
+	req.LineItems = []*affiliatev1.LineItem{
+		{ProductId: "p-1", Quantity: new(int64(2)), AmountCents: 9_000}, {ProductId: "p-2", AmountCents: 1_000},
 	}
-	w.Exec(`update conversions set refunded_amount_cents = 1000, status = 'partially_refunded'`)
+	reported := f.mustReport(req)
 
-	got, err := w.get(as(w.scope), reported.GetId())
-	if err != nil {
-		t.Fatal(err)
+	want := &affiliatev1.Conversion{
+		Id: reported.GetId(), WorkspaceId: f.Scope.Workspace.String(), Mode: affiliatev1.Mode_MODE_TEST,
+		ExternalTransactionId: "order-1", EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, AmountCents: 10_000, Currency: new("EUR"),
+		TaxCents: 1, ShippingCents: 2, FeeCents: 3, DiscountCents: 4,
+		Status: affiliatev1.ConversionStatus_CONVERSION_STATUS_RECORDED, Source: affiliatev1.ConversionSource_CONVERSION_SOURCE_API,
+		OccurredAt: reported.GetOccurredAt(), CreatedAt: reported.GetCreatedAt(),
+		Attributed: true, Attribution: reported.GetAttribution(), Commission: reported.GetCommission(), Fraud: reported.GetFraud(),
+		FraudScore: int32(f.Count(`select fraud_score from conversions`)),
+		ProgramId:  new(f.Program.String()), ParticipantId: new(f.pat.ID.String()), LinkId: new(f.pat.Link.String()),
+		ClickId: new(click.ID.String()), PromoCode: new("spring"), SubscriptionId: new("sub-1"), SubId: new("s-1"),
+		CustomerRef: new(f.Texts(`select customer_ref from conversions`)[0]),
+		IsRecurring: true, RecurringIndex: new(int32(1)),
+		ProductIds: req.GetProductIds(), Metadata: metadata,
+		LineItems: []*affiliatev1.LineItem{
+			{ProductId: "p-1", Quantity: new(int64(2)), AmountCents: 9_000}, {ProductId: "p-2", Quantity: new(int64(1)), AmountCents: 1_000},
+		},
 	}
-	if got.GetWorkspaceId() != w.scope.Workspace.String() || got.GetMode() != affiliatev1.Mode_MODE_TEST || got.GetCurrency() != "EUR" ||
-		got.GetEventType() != affiliatev1.EventType_EVENT_TYPE_PURCHASE || got.GetAmountCents() != 10_000 ||
-		got.GetTaxCents() != 1 || got.GetShippingCents() != 2 || got.GetFeeCents() != 3 || got.GetDiscountCents() != 4 ||
-		got.GetRefundedAmountCents() != 1_000 || got.GetStatus() != affiliatev1.ConversionStatus_CONVERSION_STATUS_PARTIALLY_REFUNDED ||
-		got.GetSource() != affiliatev1.ConversionSource_CONVERSION_SOURCE_API || got.GetClickId() != click.ID.String() ||
-		got.GetPromoCode() != "spring" || len(got.GetCustomerRef()) != 64 || got.GetSubscriptionId() != "sub-1" || got.GetSubId() != "s-1" ||
-		!got.GetIsRecurring() || got.GetRecurringIndex() != 1 || got.GetProgramId() != w.program.String() || got.GetParticipantId() != w.participant.String() ||
-		got.GetLinkId() == "" || int(got.GetFraudScore()) != w.Count(`select fraud_score from conversions`) {
-		t.Errorf("%v", got)
+	if got := f.mustGet(reported.GetId()); !proto.Equal(got, want) {
+		t.Errorf("GetConversion returned\n%v, want\n%v", got, want)
 	}
-	if !proto.Equal(got.GetAttribution(), reported.GetAttribution()) || !proto.Equal(got.GetCommission(), reported.GetCommission()) ||
-		!proto.Equal(got.GetFraud(), reported.GetFraud()) || !proto.Equal(got.GetCreatedAt(), reported.GetCreatedAt()) || !got.GetAttributed() {
-		t.Errorf("%v\nwas reported as\n%v", got, reported)
-	}
-	if !proto.Equal(got.GetMetadata(), metadata) {
-		t.Errorf("%v", got.GetMetadata())
-	}
-	if lines := got.GetLineItems(); !slices.Equal(got.GetProductIds(), req.GetProductIds()) || len(lines) != 2 ||
-		!proto.Equal(lines[0], req.GetLineItems()[0]) || lines[1].GetQuantity() != 1 {
-		t.Errorf("%v, %v", got.GetProductIds(), lines)
-	}
-	if r := got.GetRefunds(); len(r) != 2 || r[0].GetExternalRefundId() != "r-early" || r[0].GetAmountCents() != 300 || r[0].GetReason() != "damaged" ||
-		r[0].GetCreatedAt() == nil || r[0].GetId() == "" || r[1].GetExternalRefundId() != "r-late" {
-		t.Errorf("%v", r)
-	}
-	listed := w.list(&affiliatev1.ListConversionsRequest{}).GetData()
-	if len(listed) != 1 || !proto.Equal(listed[0].GetAttribution(), got.GetAttribution()) || listed[0].GetRecurringIndex() != 1 || listed[0].GetRefundedAmountCents() != 1_000 {
-		t.Errorf("%v", listed)
-	}
-}
-
-func TestGetConversion_OfMinimalEvent(t *testing.T) {
-	w := newWorld(t)
-	reported := w.mustReport(&affiliatev1.ReportConversionRequest{
-		EventType: affiliatev1.EventType_EVENT_TYPE_LEAD, ExternalTransactionId: "lead-1",
-		ClickId: ptr(affiliate.NewID[affiliate.Click](time.Now().Add(-time.Hour)).String()),
+	servertest.WantFields(t, "list item", f.onlyListed(), &affiliatev1.ConversionListItem{
+		Id: want.GetId(), Attribution: want.GetAttribution(), RecurringIndex: want.RecurringIndex,
 	})
-	got, err := w.get(asViewer(w.scope), reported.GetId())
+}
+
+func TestGetConversion_ReturnsRefundsOldestFirst(t *testing.T) {
+	f := newFixture(t)
+	reported := f.mustReport(purchase("order-1", f.NewClick(f.pat).ID))
+	newer := f.mustRefund("order-1", "refund-1", 700)
+	f.clock.Advance(-time.Minute)
+	older, err := f.service.RefundConversion(f.asKey(), &affiliatev1.RefundConversionRequest{
+		ExternalTransactionId: "order-1", ExternalRefundId: "refund-2", AmountCents: new(int64(300)), Reason: new("damaged"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Currency != nil || got.GetAttributed() || got.GetAttribution().GetReasonCode() != "CLICK_UNKNOWN" || got.GetCommission() != nil ||
-		got.ProgramId != nil || got.ParticipantId != nil || got.Metadata != nil || got.RecurringIndex != nil || len(got.GetRefunds()) != 0 {
-		t.Errorf("%v", got)
+	f.mustRefund("order-2", "parked", 0)
+	// A refund that was parked has no conversion until it is applied.
+	f.Exec(`update refunds set external_transaction_id = 'order-1' where external_refund_id = 'parked'`)
+
+	got := f.mustGet(reported.GetId())
+	servertest.WantFields(t, "conversion", got, &affiliatev1.Conversion{
+		RefundedAmountCents: 1_000, Status: affiliatev1.ConversionStatus_CONVERSION_STATUS_PARTIALLY_REFUNDED,
+	})
+	want := []*affiliatev1.ConversionRefund{
+		{Id: older.GetId(), ExternalRefundId: "refund-2", AmountCents: 300, CreatedAt: older.GetCreatedAt(), Reason: new("damaged")},
+		{Id: newer.GetId(), ExternalRefundId: "refund-1", AmountCents: 700, CreatedAt: newer.GetCreatedAt()},
+	}
+	if !slices.EqualFunc(got.GetRefunds(), want, func(a, b *affiliatev1.ConversionRefund) bool { return proto.Equal(a, b) }) {
+		t.Errorf("GetConversion returned the refunds %v, want %v", got.GetRefunds(), want)
+	}
+	if got := f.onlyListed().GetRefundedAmountCents(); got != 1_000 {
+		t.Errorf("the list item has the refunded amount %d, want 1000", got)
 	}
 }
 
-// After a reattribution, the detail shows the new participant and the new commission.
+func TestGetConversion_OfUnattributedLead(t *testing.T) {
+	f := newFixture(t)
+	reported := f.mustReport(lead("lead-1", f.unknownClick()))
+	got, err := f.get(servertest.AsMember(t, f.Scope, f.Owner, affiliate.RoleViewer), reported.GetId())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.GetAttribution().GetReasonCode() != "CLICK_UNKNOWN" || got.GetAttributed() {
+		t.Errorf("the lead has the attribution %v, want CLICK_UNKNOWN", got.GetAttribution())
+	}
+	for _, name := range []string{"currency", "commission", "program_id", "participant_id", "metadata", "recurring_index", "refunds"} {
+		fields := got.ProtoReflect()
+		field := fields.Descriptor().Fields().ByTextName(name)
+		if field == nil {
+			t.Fatalf("a conversion has no field %s", name)
+		}
+		if fields.Has(field) {
+			t.Errorf("%s of the lead is %v, want no value", name, fields.Get(field))
+		}
+	}
+}
+
+// After a reattribution, the detail and the list show the new participant and the new
+// commission.
 func TestGetConversion_ReturnsDecisionInForce(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	reported := w.mustReport(purchase("order-1", click.ID))
-	to, _ := w.newParticipant(w.scope, w.program)
-	moved, err := w.service.ReattributeConversion(as(w.scope), &affiliatev1.ReattributeConversionRequest{
-		ConversionId: reported.GetId(), ParticipantId: to.String(), Reason: "theirs",
+	f := newFixture(t)
+	reported := f.mustReport(purchase("order-1", f.NewClick(f.pat).ID))
+	other := f.Join("Olga")
+	moved := f.mustReattribute(reported.GetId(), other)
+	servertest.WantFields(t, "conversion", f.mustGet(reported.GetId()), &affiliatev1.Conversion{
+		ParticipantId: new(other.ID.String()), Attribution: moved.GetAttribution(),
+		Commission: &affiliatev1.ConversionCommission{Id: moved.GetCommission().GetId()},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := w.get(as(w.scope), reported.GetId())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.GetParticipantId() != to.String() || !proto.Equal(got.GetAttribution(), moved.GetAttribution()) || got.GetCommission().GetId() != moved.GetCommission().GetId() {
-		t.Errorf("%v, want %v", got, moved)
-	}
-	if listed := w.list(&affiliatev1.ListConversionsRequest{}).GetData(); len(listed) != 1 || listed[0].GetCommission().GetId() != moved.GetCommission().GetId() {
-		t.Errorf("%v", listed)
-	}
+	servertest.WantFields(t, "list item", f.onlyListed(), &affiliatev1.ConversionListItem{
+		Commission: &affiliatev1.ConversionCommission{Id: moved.GetCommission().GetId()},
+	})
 }
 
 func TestReads_AreLimitedToScope(t *testing.T) {
-	w := newWorld(t)
-	id := w.mustReport(purchase("order-1", w.storeClick(w.click()).ID)).GetId()
-	live := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}
-	elsewhere := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: w.scope.Mode}
-	for name, scope := range map[string]affiliate.Scope{"mode": live, "workspace": elsewhere} {
-		for _, ctx := range []context.Context{as(scope), asViewer(scope)} {
-			_, err := w.get(ctx, id)
-			pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			r, err := w.service.ListConversions(ctx, &affiliatev1.ListConversionsRequest{})
-			if err != nil || len(r.GetData()) != 0 || r.GetTotal() != 0 {
-				t.Error(name, r, err)
-			}
-			for _, req := range []*affiliatev1.ListConversionsRequest{{ProgramId: ptr(w.program.String())}, {ParticipantId: ptr(w.participant.String())}} {
-				_, err = w.service.ListConversions(ctx, req)
+	f := newFixture(t)
+	id := f.mustReport(purchase("order-1", f.NewClick(f.pat).ID)).GetId()
+	elsewhere := f.NewShop(affiliate.ModeTest)
+	for name, shop := range map[string]*pgtest.Shop{"the other mode": f.InOtherMode(), "another workspace": elsewhere} {
+		for caller, ctx := range map[string]context.Context{
+			"a key":    servertest.AsSecretKey(t, shop.Scope),
+			"a viewer": servertest.AsMember(t, shop.Scope, shop.Owner, affiliate.RoleViewer),
+		} {
+			t.Run(caller+" of "+name, func(t *testing.T) {
+				_, err := f.get(ctx, id)
 				pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-			}
+				r, err := f.service.ListConversions(ctx, &affiliatev1.ListConversionsRequest{})
+				if err != nil || len(r.GetData()) != 0 || r.GetTotal() != 0 {
+					t.Errorf("ListConversions returned %v, %v; want an empty list", r, err)
+				}
+				for _, req := range []*affiliatev1.ListConversionsRequest{{ProgramId: new(f.Program.String())}, {ParticipantId: new(f.pat.ID.String())}} {
+					_, err = f.service.ListConversions(ctx, req)
+					pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+				}
+			})
 		}
 	}
-	for _, unknown := range []string{"", "order-1", affiliate.NewID[affiliate.Conversion](w.now()).String()} {
-		_, err := w.get(as(w.scope), unknown)
+	for _, unknown := range []string{"", "order-1", affiliate.NewID[affiliate.Conversion](f.clock.Now()).String()} {
+		_, err := f.get(f.asKey(), unknown)
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 }
 
 func TestListConversions_Filters(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	other := w.newProgram(w.scope)
-	otherParticipant, _ := w.newParticipant(w.scope, other)
-	foreign := w.click()
-	foreign.Program, foreign.Participant = other, otherParticipant
-	w.storeClick(foreign)
-
-	w.mustReport(purchase("order-1", click.ID))
-	w.mustReport(purchase("order-2", foreign.ID))
-	w.mustReport(purchase("order-3", affiliate.NewID[affiliate.Click](w.now().Add(-time.Hour))))
-	lead := purchase("lead-4", click.ID)
-	lead.EventType = affiliatev1.EventType_EVENT_TYPE_LEAD
-	w.mustReport(lead)
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	other := f.NewParticipant(f.Scope, f.NewProgram(f.Scope, rules()), f.NewPartner("Olga"))
+	f.mustReport(purchase("order-1", click.ID))
+	f.mustReport(purchase("order-2", f.NewClick(other).ID))
+	f.mustReport(purchase("order-3", f.unknownClick()))
+	f.mustReport(lead("lead-4", click.ID))
 	for i, external := range []string{"order-1", "order-2", "order-3", "lead-4"} {
-		w.Exec(`update conversions set created_at = $2 where external_transaction_id = $1`, external, time.Date(2026, 3, 1+i, 23, 30, 0, 0, time.UTC))
+		f.Exec(`update conversions set created_at = $2 where external_transaction_id = $1`, external, time.Date(2026, 3, 1+i, 23, 30, 0, 0, time.UTC))
 	}
 	type request = affiliatev1.ListConversionsRequest
+	all := []string{"lead-4", "order-3", "order-2", "order-1"}
 	for name, tc := range map[string]struct {
 		req  *request
-		want string
+		want []string
 	}{
-		"none":              {&request{}, "[lead-4 order-3 order-2 order-1]"},
-		"attributed":        {&request{Attributed: ptr(true)}, "[lead-4 order-2 order-1]"},
-		"not attributed":    {&request{Attributed: ptr(false)}, "[order-3]"},
-		"event":             {&request{EventType: affiliatev1.EventType_EVENT_TYPE_LEAD}, "[lead-4]"},
-		"external id":       {&request{ExternalTransactionId: ptr("order-2")}, "[order-2]"},
-		"external id, case": {&request{ExternalTransactionId: ptr("Order-2")}, "[]"},
-		"programme":         {&request{ProgramId: ptr(other.String())}, "[order-2]"},
-		"participant":       {&request{ParticipantId: ptr(w.participant.String())}, "[lead-4 order-1]"},
-		"all at once": {&request{
-			ParticipantId: ptr(w.participant.String()), ProgramId: ptr(w.program.String()), Attributed: ptr(true),
-			EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, DateFrom: ptr("2026-03-01"),
-		}, "[order-1]"},
-		"one day":           {&request{DateFrom: ptr("2026-03-02"), DateTo: ptr("2026-03-02")}, "[order-2]"},
-		"one day in Berlin": {&request{DateFrom: ptr("2026-03-02"), DateTo: ptr("2026-03-02"), Timezone: ptr("Europe/Berlin")}, "[order-1]"},
-		"an instant":        {&request{DateFrom: ptr("2026-03-03T23:30:00Z"), DateTo: ptr("2026-03-03T23:30:00Z")}, "[order-3]"},
-		"second page":       {&request{Page: ptr(int32(2)), PageSize: ptr(int32(3))}, "[order-1]"},
-		"beyond the end":    {&request{Page: ptr(int32(9)), PageSize: ptr(int32(3))}, "[]"},
+		"no filter":                 {&request{}, all},
+		"attributed":                {&request{Attributed: new(true)}, []string{"lead-4", "order-2", "order-1"}},
+		"not attributed":            {&request{Attributed: new(false)}, []string{"order-3"}},
+		"event type":                {&request{EventType: affiliatev1.EventType_EVENT_TYPE_LEAD}, []string{"lead-4"}},
+		"external id":               {&request{ExternalTransactionId: new("order-2")}, []string{"order-2"}},
+		"external id in other case": {&request{ExternalTransactionId: new("Order-2")}, nil},
+		"programme":                 {&request{ProgramId: new(other.Program.String())}, []string{"order-2"}},
+		"participant":               {&request{ParticipantId: new(f.pat.ID.String())}, []string{"lead-4", "order-1"}},
+		"several filters": {&request{
+			ParticipantId: new(f.pat.ID.String()), ProgramId: new(f.Program.String()), Attributed: new(true),
+			EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, DateFrom: new("2026-03-01"),
+		}, []string{"order-1"}},
+		"one day": {&request{DateFrom: new("2026-03-02"), DateTo: new("2026-03-02")}, []string{"order-2"}},
+		"one day in Berlin": {
+			&request{DateFrom: new("2026-03-02"), DateTo: new("2026-03-02"), Timezone: new("Europe/Berlin")}, []string{"order-1"},
+		},
+		"one instant": {&request{DateFrom: new("2026-03-03T23:30:00Z"), DateTo: new("2026-03-03T23:30:00Z")}, []string{"order-3"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := w.list(tc.req)
-			got := []string{}
-			for _, item := range r.GetData() {
-				got = append(got, item.GetExternalTransactionId())
-			}
-			if fmt.Sprint(got) != tc.want {
-				t.Errorf("%v, want %s", got, tc.want)
-			}
-			if want := int64(len(got)); tc.req.Page == nil && (r.GetTotal() != want || r.GetPage() != 1 || r.GetLimit() != 20) ||
-				tc.req.Page != nil && (r.GetTotal() != 4 || r.GetLimit() != 3) {
-				t.Errorf("total %d, page %d of %d", r.GetTotal(), r.GetPage(), r.GetLimit())
+			r := f.list(tc.req)
+			f.wantListed(r, tc.want)
+			if r.GetTotal() != int64(len(tc.want)) || r.GetPage() != 1 || r.GetLimit() != 20 {
+				t.Errorf("the list has the total %d, page %d and limit %d, want %d, 1 and 20", r.GetTotal(), r.GetPage(), r.GetLimit(), len(tc.want))
 			}
 		})
 	}
-	backwards := &request{DateFrom: ptr("2026-03-02"), DateTo: ptr("2026-03-01")}
-	if found := w.service.Check(backwards); len(found) != 1 || found[0].Field != "date_to" {
-		t.Errorf("%v", found)
+	for page, want := range map[int32][]string{1: all[:3], 2: all[3:], 9: nil} {
+		r := f.list(&request{Page: &page, PageSize: new(int32(3))})
+		f.wantListed(r, want)
+		if r.GetTotal() != 4 || r.GetPage() != page || r.GetLimit() != 3 {
+			t.Errorf("page %d has the total %d, page %d and limit %d, want 4, %d and 3", page, r.GetTotal(), r.GetPage(), r.GetLimit(), page)
+		}
 	}
-	_, err := w.service.ListConversions(as(w.scope), backwards)
+	backwards := &request{DateFrom: new("2026-03-02"), DateTo: new("2026-03-01")}
+	pgtest.RequireRefusal(t, servertest.Check(f.service, backwards), affiliate.ReasonValidation, "date_to")
+	_, err := f.service.ListConversions(f.asKey(), backwards)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "date_to")
+}
+
+// wantListed compares the external ids of the listed conversions.
+func (f *fixture) wantListed(r *affiliatev1.ListConversionsResponse, want []string) {
+	f.Helper()
+	var got []string
+	for _, item := range r.GetData() {
+		got = append(got, item.GetExternalTransactionId())
+	}
+	if !slices.Equal(got, want) {
+		f.Errorf("ListConversions returned %q, want %q", got, want)
+	}
 }
 
 func TestListItem_HasFieldsOfDetail(t *testing.T) {
 	item := (&affiliatev1.ConversionListItem{}).ProtoReflect().Descriptor().Fields()
-	full := (&affiliatev1.Conversion{}).ProtoReflect().Descriptor().Fields()
+	detail := (&affiliatev1.Conversion{}).ProtoReflect().Descriptor().Fields()
 	for i := range item.Len() {
 		a := item.Get(i)
-		b := full.ByNumber(a.Number())
+		b := detail.ByNumber(a.Number())
 		if b == nil || a.Name() != b.Name() || a.JSONName() != b.JSONName() || a.Kind() != b.Kind() || a.Cardinality() != b.Cardinality() ||
 			a.HasPresence() != b.HasPresence() || a.Enum() != b.Enum() || a.Message() != b.Message() {
-			t.Errorf("field %d: %v in the list, %v in the detail", a.Number(), a, b)
+			t.Errorf("field %d is %v in the list and %v in the detail", a.Number(), a, b)
 		}
 	}
 }

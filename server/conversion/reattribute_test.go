@@ -1,328 +1,299 @@
 package conversion_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server"
-	commissionservice "github.com/tributary-hq/tributary/server/commission"
+	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-var merchant = affiliate.NewID[affiliate.User](time.Now())
-
-// asMerchant returns the context of a call with a merchant's token.
-func asMerchant(scope affiliate.Scope) context.Context {
-	return server.WithPrincipal(context.Background(), server.Principal{
-		Kind: server.MerchantToken, User: merchant, Workspace: scope.Workspace, Mode: scope.Mode, Role: affiliate.RoleOwner,
+func (f *fixture) reattribute(conversion string, to pgtest.Participant) (*affiliatev1.ReportConversionResponse, error) {
+	return f.service.ReattributeConversion(f.asOwner(), &affiliatev1.ReattributeConversionRequest{
+		ConversionId: conversion, ParticipantId: to.ID.String(), Reason: "They called.",
 	})
 }
 
-func (w *world) reattribute(conversion string, to affiliate.ParticipantID) (*affiliatev1.ReportConversionResponse, error) {
-	return w.service.ReattributeConversion(asMerchant(w.scope), &affiliatev1.ReattributeConversionRequest{
-		ConversionId: conversion, ParticipantId: to.String(), Reason: "They called.",
-	})
-}
-
-func (w *world) mustReattribute(conversion string, to affiliate.ParticipantID) *affiliatev1.ReportConversionResponse {
-	w.Helper()
-	r, err := w.reattribute(conversion, to)
+func (f *fixture) mustReattribute(conversion string, to pgtest.Participant) *affiliatev1.ReportConversionResponse {
+	f.Helper()
+	r, err := f.reattribute(conversion, to)
 	if err != nil {
-		w.Fatal(err)
+		f.Fatalf("ReattributeConversion: %v", err)
 	}
 	return r
 }
 
+// conversionID returns the id of a conversion by its external id.
+func (f *fixture) conversionID(external string) string {
+	f.Helper()
+	ids := f.Texts(`select id::text from conversions where external_transaction_id = $1`, external)
+	if len(ids) != 1 {
+		f.Fatalf("%d conversions have the external id %s, want 1", len(ids), external)
+	}
+	return ids[0]
+}
+
+// wantLastEvents compares the types of the last events and returns their objects.
+func (f *fixture) wantLastEvents(want ...string) []map[string]any {
+	f.Helper()
+	types, objects := f.Events()
+	from := max(len(types)-len(want), 0)
+	if !slices.Equal(types[from:], want) {
+		f.Fatalf("the events are %q, want %q at the end", types, want)
+	}
+	return objects[from:]
+}
+
 func TestReattribute_MovesAllEffects(t *testing.T) {
-	w := newWorld(t)
-	other, otherPartner := w.newParticipant(w.scope, w.program)
-	w.mustReport(buy("order-0", "ann", w.clickOf(w.participant).ID))
-	click := w.clickOf(w.participant)
-	before := w.mustReport(buy("order-1", "ann", click.ID))
-	w.Exec(`update programs set rules = rules || '{"rate_bps":1000}', rules_version = 5`)
+	f := newFixture(t)
+	other := f.Join("Olga")
+	f.mustReport(purchaseBy("ann", "order-0", f.NewClick(f.pat).ID))
+	click := f.NewClick(f.pat)
+	before := f.mustReport(purchaseBy("ann", "order-1", click.ID))
+	f.setRules(func(r *affiliate.Rules) { r.RateBps = new(int64(1000)) })
 
-	r := w.mustReattribute(before.GetId(), other)
-	a := r.GetAttribution()
-	if r.GetId() != before.GetId() || !r.GetAttributed() || a.GetMethod() != "manual" || a.GetReasonCode() != "MANUALLY_REASSIGNED" ||
-		a.GetParticipantId() != other.String() || a.GetProgramId() != w.program.String() || a.GetClickId() != click.ID.String() ||
-		a.GetExplanation() == "" || a.GetDecisionId() == before.GetAttribution().GetDecisionId() || r.GetExternalTransactionId() != "order-1" ||
-		r.GetAmountCents() != 10_000 || r.GetCurrency() != "EUR" || !r.GetCreatedAt().AsTime().Equal(before.GetCreatedAt().AsTime()) {
-		t.Errorf("%v", r)
-	}
-	c := r.GetCommission()
-	if c.GetAmountCents() != 1_000 || c.GetStatus() != affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING || c.GetId() == before.GetCommission().GetId() {
-		t.Errorf("%v", c)
+	r := f.mustReattribute(before.GetId(), other)
+	servertest.WantFields(t, "response", r, &affiliatev1.ReportConversionResponse{
+		Id: before.GetId(), ExternalTransactionId: "order-1", AmountCents: 10_000, Currency: new("EUR"), CreatedAt: before.GetCreatedAt(),
+		Attributed: true,
+		Attribution: &affiliatev1.ConversionAttribution{
+			Method: new("manual"), ReasonCode: "MANUALLY_REASSIGNED", ClickId: new(click.ID.String()),
+			ProgramId: new(f.Program.String()), ParticipantId: new(other.ID.String()),
+		},
+		Commission: &affiliatev1.ConversionCommission{AmountCents: 1_000, Status: pending},
+	})
+	decision, commission := r.GetAttribution().GetDecisionId(), r.GetCommission().GetId()
+	oldDecision, oldCommission := before.GetAttribution().GetDecisionId(), before.GetCommission().GetId()
+	if decision == oldDecision || commission == oldCommission || r.GetAttribution().GetExplanation() == "" {
+		t.Errorf("ReattributeConversion returned %v, want a new decision with an explanation and a new commission", r)
 	}
 
-	w.wantCount(1, `conversions where id = $1 and attributed and participant_id = $2 and program_id = $3 and reason_code = 'MANUALLY_REASSIGNED'
-		and version = 2 and link_id is null and recurring_index = 2 and decision_id = $4`, r.GetId(), other, w.program, a.GetDecisionId())
-	w.wantCount(1, `attribution_decisions where id = $1 and supersedes = $2 and decided_by = $3 and method = 'manual' and participant_id = $4`,
-		a.GetDecisionId(), before.GetAttribution().GetDecisionId(), merchant, other)
-	w.wantCount(1, `commissions where id = $1 and status = 'rejected' and rejection_reason = 'reattributed' and version = 2`, before.GetCommission().GetId())
-	w.wantCount(1, `commission_history where commission_id = $1 and to_status = 'rejected' and reason = 'They called.' and actor = $2`,
-		before.GetCommission().GetId(), merchant.String())
-	w.wantCount(1, `commissions where id = $1 and participant_id = $2 and partner_id = $3 and recurring_index = 2 and (rule_snapshot->>'version')::int = 5
-		and hold_until > created_at + interval '29 days' and decision_id = $4`, c.GetId(), other, otherPartner, a.GetDecisionId())
-	w.wantCount(1, `commission_history where commission_id = $1 and to_status = 'pending' and actor = $2`, c.GetId(), merchant.String())
-	w.wantCount(1, `audit_log where action = 'conversion.reattribute' and resource_id = $1::uuid and actor = $2 and mode = 'test'
+	f.wantRows(1, `conversions where id = $1 and attributed and participant_id = $2 and program_id = $3 and reason_code = 'MANUALLY_REASSIGNED'
+		and version = 2 and link_id is null and recurring_index = 2 and decision_id = $4`, r.GetId(), other.ID, f.Program, decision)
+	f.wantRows(1, `attribution_decisions where id = $1 and supersedes = $2 and decided_by = $3 and method = 'manual' and participant_id = $4`,
+		decision, oldDecision, f.Owner, other.ID)
+	f.wantRows(1, `commissions where id = $1 and status = 'rejected' and rejection_reason = 'reattributed' and version = 2`, oldCommission)
+	f.wantRows(1, `commission_history where commission_id = $1 and to_status = 'rejected' and reason = 'They called.' and actor = $2`,
+		oldCommission, f.Owner.String())
+	f.wantRows(1, `commissions where id = $1 and participant_id = $2 and partner_id = $3 and recurring_index = 2
+		and (rule_snapshot->>'version')::int = 5 and hold_until > created_at + interval '29 days' and decision_id = $4`,
+		commission, other.ID, other.Partner, decision)
+	f.wantRows(1, `commission_history where commission_id = $1 and to_status = 'pending' and actor = $2`, commission, f.Owner.String())
+	f.wantRows(1, `audit_log where action = 'conversion.reattribute' and resource_id = $1::uuid and actor = $2 and mode = 'test'
 		and before = jsonb_build_object('program_id', $3::text, 'participant_id', $4::text)
 		and after = jsonb_build_object('program_id', $3::text, 'participant_id', $5::text, 'reason', 'They called.')`,
-		r.GetId(), merchant.String(), w.program.String(), w.participant.String(), other.String())
-	w.wantCount(1, `audit_log`)
-	w.wantCount(1, `customers c join conversions v on v.external_transaction_id = 'order-0' where c.participant_id = $1 and c.bound_at = v.occurred_at
-		and c.window_ends_at = v.occurred_at + interval '720 hours'`, other)
-	w.wantCount(1, `customer_payments where payments = 2`)
-	w.wantStats(w.participant, "EUR", stats{conversions: 1, revenue: 10_000, commission: 3_000})
-	w.wantStats(other, "EUR", stats{conversions: 1, revenue: 10_000, commission: 1_000})
-	w.wantCount(1, `(select link_id from stats_deltas where link_id is not null group by link_id having sum(conversions) = 1) x`)
+		r.GetId(), f.Owner.String(), f.Program.String(), f.pat.ID.String(), other.ID.String())
+	f.wantRows(1, `audit_log`)
+	f.wantRows(1, `customers c join conversions v on v.external_transaction_id = 'order-0'
+		where c.participant_id = $1 and c.bound_at = v.occurred_at and c.window_ends_at = v.occurred_at + interval '720 hours'`, other.ID)
+	f.wantRows(1, `customer_payments where payments = 2`)
+	f.wantStats(f.pat, "EUR", stats{conversions: 1, revenue: 10_000, commission: 3_000})
+	f.wantStats(other, "EUR", stats{conversions: 1, revenue: 10_000, commission: 1_000})
+	f.wantRows(1, `(select link_id from stats_deltas where link_id is not null group by link_id having sum(conversions) = 1) x`)
 
-	types, objects := w.Events()
-	if want := []string{"conversion.reattributed", "commission.rejected", "commission.created"}; !slices.Equal(types[4:], want) {
-		t.Fatalf("events: %v", types[4:])
-	}
-	if objects[4]["version"] != 2.0 || objects[4]["participant_id"] != other.String() || objects[5]["id"] != before.GetCommission().GetId() ||
-		objects[5]["status"] != "rejected" || objects[6]["id"] != c.GetId() {
-		t.Errorf("%v", objects[4:])
-	}
+	objects := f.wantLastEvents("conversion.reattributed", "commission.rejected", "commission.created")
+	f.wantAttributes("conversion.reattributed", objects[0], pgtest.Row{"version": 2, "participant_id": other.ID.String()})
+	f.wantAttributes("commission.rejected", objects[1], pgtest.Row{"id": oldCommission, "status": "rejected"})
+	f.wantAttributes("commission.created", objects[2], pgtest.Row{"id": commission})
 
 	// After a move back to the first participant, rejected commissions stay rejected.
-	w.mustReattribute(before.GetId(), w.participant)
-	w.wantCount(2, `commissions where conversion_id = $1 and status = 'rejected'`, r.GetId())
-	w.wantCount(1, `commissions where conversion_id = $1 and status = 'pending' and participant_id = $2`, r.GetId(), w.participant)
-	w.wantStats(other, "EUR", stats{})
-	w.wantStats(w.participant, "EUR", stats{conversions: 2, revenue: 20_000, commission: 4_000})
+	f.mustReattribute(before.GetId(), f.pat)
+	f.wantRows(2, `commissions where conversion_id = $1 and status = 'rejected'`, r.GetId())
+	f.wantRows(1, `commissions where conversion_id = $1 and status = 'pending' and participant_id = $2`, r.GetId(), f.pat.ID)
+	f.wantStats(other, "EUR", stats{})
+	f.wantStats(f.pat, "EUR", stats{conversions: 2, revenue: 20_000, commission: 4_000})
 }
 
 func TestReattribute_ToOtherProgrammeMovesPayment(t *testing.T) {
-	w := newWorld(t)
-	program := w.newProgram(w.scope)
-	w.Exec(`update programs set attribution_window_days = 7 where id = $1`, program)
-	other, _ := w.newParticipant(w.scope, program)
-	first := w.mustReport(buy("order-1", "ann", w.clickOf(w.participant).ID))
-	w.mustReport(buy("order-2", "ann", w.clickOf(w.participant).ID))
+	f := newFixture(t)
+	program := f.NewProgram(f.Scope, rules(), pgtest.Row{"attribution_window_days": 7})
+	other := f.NewParticipant(f.Scope, program, f.NewPartner("Olga"))
+	first := f.mustReport(purchaseBy("ann", "order-1", f.NewClick(f.pat).ID))
+	second := f.mustReport(purchaseBy("ann", "order-2", f.NewClick(f.pat).ID))
 
-	r := w.mustReattribute(first.GetId(), other)
-	if r.GetAttribution().GetProgramId() != program.String() {
-		t.Errorf("%v", r)
+	moved := f.mustReattribute(first.GetId(), other)
+	if got := moved.GetAttribution().GetProgramId(); got != program.String() {
+		t.Errorf("the conversion belongs to the programme %s, want %s", got, program)
 	}
-	w.wantCount(1, `customer_payments p join conversions c on c.external_transaction_id = 'order-2' where p.program_id = $1 and p.payments = 1 and p.first_at = c.occurred_at`, w.program)
-	w.wantCount(1, `customer_payments p join conversions c on c.external_transaction_id = 'order-1' where p.program_id = $1 and p.payments = 1 and p.first_at = c.occurred_at`, program)
-	w.wantCount(1, `customers where program_id = $1 and participant_id = $2 and window_ends_at = bound_at + interval '168 hours'`, program, other)
-	w.wantCount(1, `conversions where external_transaction_id = 'order-1' and recurring_index = 1`)
+	const payment = `customer_payments p join conversions c on c.external_transaction_id = $1
+		where p.program_id = $2 and p.payments = 1 and p.first_at = c.occurred_at`
+	f.wantRows(1, payment, "order-2", f.Program)
+	f.wantRows(1, payment, "order-1", program)
+	f.wantRows(1, `customers where program_id = $1 and participant_id = $2 and window_ends_at = bound_at + interval '168 hours'`, program, other.ID)
+	f.wantRows(1, `conversions where external_transaction_id = 'order-1' and recurring_index = 1`)
 
-	second := w.mustReattribute(w.id(`select id from conversions where external_transaction_id = 'order-2'`), other)
-	w.wantCount(1, `commissions where id = $1 and recurring_index = 2`, second.GetCommission().GetId())
-	w.wantCount(0, `customer_payments where program_id = $1`, w.program)
-	w.wantCount(1, `customer_payments where program_id = $1 and payments = 2`, program)
-}
-
-func (w *world) id(sql string, args ...any) (id string) {
-	w.Helper()
-	if err := w.SQL.QueryRow(context.Background(), sql, args...).Scan(&id); err != nil {
-		w.Fatal(err)
-	}
-	return id
+	moved = f.mustReattribute(second.GetId(), other)
+	f.wantRows(1, `commissions where id = $1 and recurring_index = 2`, moved.GetCommission().GetId())
+	f.wantRows(0, `customer_payments where program_id = $1`, f.Program)
+	f.wantRows(1, `customer_payments where program_id = $1 and payments = 2`, program)
 }
 
 func TestReattribute_OfUnattributedConversion(t *testing.T) {
-	w := newWorld(t)
-	click := w.clickAt(w.now().Add(-10 * time.Minute))
-	other, _ := w.newParticipant(w.scope, w.program)
-	before := w.mustReport(buy("order-1", "ann", click.ID))
-	if before.GetAttributed() {
-		t.Fatal("attributed")
+	f := newFixture(t)
+	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
+	other := f.Join("Olga")
+	before := f.reportUnattributed(purchaseBy("ann", "order-1", click.ID))
+	if got := f.mustReattribute(before.GetId(), other).GetCommission().GetAmountCents(); got != 3_000 {
+		t.Errorf("the reattributed conversion earns %d, want 3000", got)
 	}
-	if r := w.mustReattribute(before.GetId(), other); r.GetCommission().GetAmountCents() != 3_000 {
-		t.Errorf("%v", r)
-	}
-	w.wantCount(1, `customers c join conversions v on v.id = c.conversion_id where c.participant_id = $1 and c.bound_at = v.occurred_at`, other)
-	w.wantCount(1, `customer_payments where payments = 1`)
-	w.wantStats(other, "EUR", stats{conversions: 1, revenue: 10_000, commission: 3_000})
-	w.wantCount(0, `awaited_clicks`)
+	f.wantRows(1, `customers c join conversions v on v.id = c.conversion_id where c.participant_id = $1 and c.bound_at = v.occurred_at`, other.ID)
+	f.wantRows(1, `customer_payments where payments = 1`)
+	f.wantStats(other, "EUR", stats{conversions: 1, revenue: 10_000, commission: 3_000})
+	f.wantRows(0, `awaited_clicks`)
 
 	// A click that arrives later does not change a person's decision.
-	w.storeClick(click)
-	if err := w.service.AttributeAwaited(t.Context(), affiliate.AttributeLateClick{Workspace: w.scope.Workspace, Click: click.ID}); err != nil {
-		t.Fatal(err)
-	}
-	w.wantCount(1, `conversions where participant_id = $1 and version = 2`, other)
-	w.wantCount(1, `audit_log where before = '{"program_id":null,"participant_id":null}'`)
+	f.attribute(f.storeLate(click))
+	f.wantRows(1, `conversions where participant_id = $1 and version = 2`, other.ID)
+	f.wantRows(1, `audit_log where before = '{"program_id":null,"participant_id":null}'`)
 }
 
 func TestReattribute_Errors(t *testing.T) {
-	w := newWorld(t)
-	other, _ := w.newParticipant(w.scope, w.program)
-	erased, _ := w.newParticipant(w.scope, w.program)
-	w.Exec(`update participants set erased_at = now() where id = $1`, erased)
-	live := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}
-	ofLive, _ := w.newParticipant(live, w.newProgram(live))
-	stranger := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest}
-	ofStranger, _ := w.newParticipant(stranger, w.newProgram(stranger))
-	r := w.mustReport(buy("order-1", "ann", w.clickOf(w.participant).ID))
-	rows := func() (counts []int) {
-		for _, table := range []string{"attribution_decisions", "commissions", "commission_history", "events", "audit_log", "stats_deltas", "customers", "conversions where version = 1"} {
-			counts = append(counts, w.count(table))
-		}
-		return counts
+	f := newFixture(t)
+	live, elsewhere := f.InOtherMode(rules()), f.NewShop(affiliate.ModeTest, rules())
+	other, erased := f.Join("Olga"), f.Join("Eve", pgtest.Row{"erased_at": f.clock.Now()})
+	inLive, inElsewhere := live.Join("Lia"), elsewhere.Join("Pia")
+	unknown := pgtest.Participant{ID: affiliate.NewID[affiliate.Participant](f.clock.Now())}
+	recorded := f.mustReport(purchaseBy("ann", "order-1", f.NewClick(f.pat).ID)).GetId()
+	unknownConversion := affiliate.NewID[affiliate.Conversion](f.clock.Now()).String()
+	tables := []string{
+		"attribution_decisions", "commissions", "commission_history", "events", "audit_log", "stats_deltas", "customers", "conversions where version = 1",
 	}
-	before := rows()
+	before := f.counts(tables)
 
 	for name, tc := range map[string]struct {
-		scope        affiliate.Scope
-		conversion   string
-		to           affiliate.ParticipantID
-		want         affiliate.Reason
-		wantsInvalid bool
+		shop       *pgtest.Shop
+		conversion string
+		to         pgtest.Participant
+		want       affiliate.Reason
+		field      string
 	}{
-		"no UUID":                        {w.scope, "order-1", other, affiliate.ReasonNotFound, false},
-		"unknown":                        {w.scope, affiliate.NewID[affiliate.Conversion](w.now()).String(), other, affiliate.ReasonNotFound, false},
-		"of the other mode":              {live, r.GetId(), ofLive, affiliate.ReasonNotFound, false},
-		"of another workspace":           {stranger, r.GetId(), ofStranger, affiliate.ReasonNotFound, false},
-		"to its current participant":     {w.scope, r.GetId(), w.participant, affiliate.ReasonValidation, true},
-		"to an unknown participant":      {w.scope, r.GetId(), affiliate.NewID[affiliate.Participant](w.now()), affiliate.ReasonValidation, true},
-		"to a participant in other mode": {w.scope, r.GetId(), ofLive, affiliate.ReasonValidation, true},
-		"to another workspace":           {w.scope, r.GetId(), ofStranger, affiliate.ReasonValidation, true},
-		"to an erased participant":       {w.scope, r.GetId(), erased, affiliate.ReasonParticipantErased, false},
-		"unknown, to another workspace":  {w.scope, affiliate.NewID[affiliate.Conversion](w.now()).String(), ofStranger, affiliate.ReasonNotFound, false},
+		"conversion id is no UUID":           {f.Shop, "order-1", other, affiliate.ReasonNotFound, ""},
+		"unknown conversion":                 {f.Shop, unknownConversion, other, affiliate.ReasonNotFound, ""},
+		"conversion of the other mode":       {live, recorded, inLive, affiliate.ReasonNotFound, ""},
+		"conversion of another workspace":    {elsewhere, recorded, inElsewhere, affiliate.ReasonNotFound, ""},
+		"current participant":                {f.Shop, recorded, f.pat, affiliate.ReasonValidation, "participant_id"},
+		"unknown participant":                {f.Shop, recorded, unknown, affiliate.ReasonValidation, "participant_id"},
+		"participant of the other mode":      {f.Shop, recorded, inLive, affiliate.ReasonValidation, "participant_id"},
+		"participant of another workspace":   {f.Shop, recorded, inElsewhere, affiliate.ReasonValidation, "participant_id"},
+		"erased participant":                 {f.Shop, recorded, erased, affiliate.ReasonParticipantErased, ""},
+		"unknown conversion and participant": {f.Shop, unknownConversion, inElsewhere, affiliate.ReasonNotFound, ""},
 	} {
-		_, err := w.service.ReattributeConversion(asMerchant(tc.scope), &affiliatev1.ReattributeConversionRequest{
-			ConversionId: tc.conversion, ParticipantId: tc.to.String(), Reason: "They called.",
+		t.Run(name, func(t *testing.T) {
+			ctx := servertest.AsMember(t, tc.shop.Scope, tc.shop.Owner, affiliate.RoleOwner)
+			_, err := f.service.ReattributeConversion(ctx, &affiliatev1.ReattributeConversionRequest{
+				ConversionId: tc.conversion, ParticipantId: tc.to.ID.String(), Reason: "They called.",
+			})
+			pgtest.RequireRefusal(t, err, tc.want, tc.field)
 		})
-		var refusal *affiliate.Error
-		if !errors.As(err, &refusal) || refusal.Reason != tc.want ||
-			tc.wantsInvalid && (len(refusal.Violations) != 1 || refusal.Violations[0].Field != "participant_id") {
-			t.Errorf("%s: %v, want %s", name, err, tc.want)
-		}
 	}
-	if after := rows(); !slices.Equal(after, before) {
-		t.Errorf("before %v, after %v", before, after)
+	if after := f.counts(tables); !slices.Equal(after, before) {
+		t.Errorf("after rejected calls, the numbers of rows of %q are %v, want %v", tables, after, before)
 	}
+}
+
+// counts returns the numbers of rows of several from clauses.
+func (f *fixture) counts(from []string) (counts []int) {
+	f.Helper()
+	for _, clause := range from {
+		counts = append(counts, f.Count(`select count(*) from `+clause))
+	}
+	return counts
 }
 
 // The reattribution of a paid conversion claws the amount back from the first
 // participant. The commission keeps its payout id.
 func TestReattribute_OfPaidConversionClawsBack(t *testing.T) {
-	w := newWorld(t)
-	other, _ := w.newParticipant(w.scope, w.program)
-	before := w.mustReport(buy("order-1", "ann", w.clickOf(w.participant).ID))
-	w.pay(before)
+	f := newFixture(t)
+	other := f.Join("Olga")
+	before := f.mustReport(purchaseBy("ann", "order-1", f.NewClick(f.pat).ID))
+	f.pay(before)
 
-	after := w.mustReattribute(before.GetId(), other)
-	w.wantCount(1, `commissions where id = $1 and status = 'refunded' and amount_cents = 0 and payout_id is not null and paid_at is not null
+	after := f.mustReattribute(before.GetId(), other)
+	f.wantRows(1, `commissions where id = $1 and status = 'refunded' and amount_cents = 0 and payout_id is not null and paid_at is not null
 		and refunded_at is not null`, before.GetCommission().GetId())
-	w.wantCount(1, `ledger_entries where commission_id = $1 and participant_id = $2 and type = 'clawback' and amount_cents = -3000 and created_by = $3`,
-		before.GetCommission().GetId(), w.participant, merchant.String())
-	w.wantCount(1, `commission_history where commission_id = $1 and from_status = 'paid' and to_status = 'refunded' and reason = 'They called.'`,
+	f.wantRows(1, `ledger_entries where commission_id = $1 and participant_id = $2 and type = 'clawback' and amount_cents = -3000 and created_by = $3`,
+		before.GetCommission().GetId(), f.pat.ID, f.Owner.String())
+	f.wantRows(1, `commission_history where commission_id = $1 and from_status = 'paid' and to_status = 'refunded' and reason = 'They called.'`,
 		before.GetCommission().GetId())
-	w.wantCount(1, `commissions where id = $1 and status = 'pending' and participant_id = $2`, after.GetCommission().GetId(), other)
-	w.wantStats(w.participant, "EUR", stats{})
-	w.wantStats(other, "EUR", stats{conversions: 1, revenue: 10_000, commission: 3_000})
-	types, objects := w.Events()
-	if want := []string{"conversion.reattributed", "commission.refunded", "commission.created"}; !slices.Equal(types[len(types)-3:], want) {
-		t.Fatalf("events: %v", types)
-	}
-	refund, _ := objects[len(objects)-2]["refund"].(map[string]any)
-	if refund["type"] != "full" || refund["reason"] != "reattributed" || refund["clawback_cents"] != 3_000.0 {
-		t.Errorf("%v", refund)
-	}
-}
-
-// pay approves and pays the commission of a conversion.
-func (w *world) pay(r *affiliatev1.ReportConversionResponse) {
-	w.Helper()
-	id, _ := affiliate.ParseID[affiliate.Commission](r.GetCommission().GetId())
-	if _, err := commissionservice.Move(w.Context(), stores.Commission(w.Store), affiliate.CommissionTransition{
-		Scope: w.scope, Program: w.program, Commission: id, Move: affiliate.MoveOverride, Actor: affiliate.Actor{User: &merchant}, At: w.now(),
-		Reason: ptr("They asked."),
-	}); err != nil {
-		w.Fatal(err)
-	}
-	payout := affiliate.NewID[affiliate.Payout](w.now())
-	if _, err := commissionservice.Move(w.Context(), stores.Commission(w.Store), affiliate.CommissionTransition{
-		Scope: w.scope, Program: w.program, Commission: id, Move: affiliate.MovePay, Actor: affiliate.System, At: w.now(),
-		PaidAt: w.now(), Payout: &payout,
-	}); err != nil {
-		w.Fatal(err)
-	}
+	f.wantRows(1, `commissions where id = $1 and status = 'pending' and participant_id = $2`, after.GetCommission().GetId(), other.ID)
+	f.wantStats(f.pat, "EUR", stats{})
+	f.wantStats(other, "EUR", stats{conversions: 1, revenue: 10_000, commission: 3_000})
+	objects := f.wantLastEvents("conversion.reattributed", "commission.refunded", "commission.created")
+	refund, _ := objects[1]["refund"].(map[string]any)
+	f.wantAttributes("refund in commission.refunded", refund, pgtest.Row{"type": "full", "reason": "reattributed", "clawback_cents": 3_000})
 }
 
 func TestReattribute_ToSuspendedParticipant(t *testing.T) {
-	w := newWorld(t)
-	other, _ := w.newParticipant(w.scope, w.program)
-	w.Exec(`update participants set status = 'suspended' where id = $1`, other)
-	w.Exec(`update programs set rules = jsonb_set(rules, '{hold_period_days}', '0')`)
-	before := w.mustReport(purchase("order-1", w.clickOf(w.participant).ID))
-	if before.GetCommission().GetStatus() != affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED {
-		t.Fatalf("%v", before)
+	f := newFixture(t, rules(withoutHoldPeriod))
+	other := f.Join("Olga", pgtest.Row{"status": "suspended"})
+	before := f.mustReport(purchase("order-1", f.NewClick(f.pat).ID))
+	if got := before.GetCommission().GetStatus(); got != approved {
+		t.Fatalf("the commission is %s, want %s", got, approved)
 	}
-	r := w.mustReattribute(before.GetId(), other)
-	if r.GetCommission() != nil || !r.GetAttributed() || r.GetAttribution().GetReasonCode() != "PARTICIPANT_NOT_APPROVED" {
-		t.Errorf("%v", r)
+	r := f.mustReattribute(before.GetId(), other)
+	f.wantAttribution(r, "PARTICIPANT_NOT_APPROVED", other)
+	if r.GetCommission() != nil || !r.GetAttributed() {
+		t.Errorf("ReattributeConversion returned %v, want an attribution without a commission", r)
 	}
-	w.wantCount(1, `commissions where status = 'rejected'`)
-	w.wantCount(1, `commissions`)
-	w.wantStats(w.participant, "EUR", stats{})
-	w.wantStats(other, "EUR", stats{conversions: 1, revenue: 10_000})
+	f.wantRows(1, `commissions where status = 'rejected'`)
+	f.wantRows(1, `commissions`)
+	f.wantStats(f.pat, "EUR", stats{})
+	f.wantStats(other, "EUR", stats{conversions: 1, revenue: 10_000})
 
 	// The next reattribution has no commission to reject.
-	w.mustReattribute(before.GetId(), w.participant)
-	w.wantCount(1, `commissions where status = 'approved' and participant_id = $1`, w.participant)
-	w.wantCount(1, `commissions where status = 'rejected'`)
-	w.wantCount(1, `events where type = 'commission.rejected'`)
+	f.mustReattribute(before.GetId(), f.pat)
+	f.wantRows(1, `commissions where status = 'approved' and participant_id = $1`, f.pat.ID)
+	f.wantRows(1, `commissions where status = 'rejected'`)
+	f.wantRows(1, `events where type = 'commission.rejected'`)
 }
 
 func TestReattribute_ParallelCallsLeaveOneCommission(t *testing.T) {
 	for name, customer := range map[string]string{"with a customer": "ann", "without a customer": ""} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			participants := []affiliate.ParticipantID{w.participant}
+			f := newFixture(t)
+			participants := []pgtest.Participant{f.pat}
 			for range 4 {
-				p, _ := w.newParticipant(w.scope, w.program)
-				participants = append(participants, p)
+				participants = append(participants, f.Join("Olga"))
 			}
-			r := w.mustReport(buy("order-1", customer, w.clickOf(w.participant).ID))
-			var wg sync.WaitGroup
-			var done atomic.Int64
-			for i := range 100 {
-				wg.Go(func() {
-					switch _, err := w.reattribute(r.GetId(), participants[i%len(participants)]); {
-					case err == nil:
-						done.Add(1)
-					case !refused(err, affiliate.ReasonValidation): // the participant has it already
-						t.Error(err)
-					}
+			r := f.mustReport(purchaseBy(customer, "order-1", f.NewClick(f.pat).ID))
+			const attempts = 100
+			calls := f.parallelCalls()
+			for i := range attempts {
+				calls.start("reattribute", func() error {
+					_, err := f.reattribute(r.GetId(), participants[i%len(participants)])
+					return err
 				})
 			}
-			wg.Wait()
-			n := int(done.Load())
-			w.wantCount(1, `conversions where version = $1`, n+1)
-			w.wantCount(1, `commissions m join conversions c on c.decision_id = m.decision_id and c.participant_id = m.participant_id where m.status = 'pending'`)
-			w.wantCount(n, `commissions where status = 'rejected'`)
-			w.wantCount(n+1, `attribution_decisions`)
-			w.wantCount(n, `(select distinct supersedes from attribution_decisions where supersedes is not null) x`)
-			w.wantCount(n, `audit_log`)
-			w.wantCount(n, `events where type = 'conversion.reattributed'`)
-			owner := w.id(`select participant_id from conversions`)
+			// A reattribution to the current participant is rejected. The first one to each
+			// of the other participants succeeds.
+			results := calls.wait()
+			moved, kept := results["reattribute"], results["reattribute VALIDATION_ERROR"]
+			if moved+kept != attempts || moved < len(participants)-1 {
+				t.Errorf("the calls had the results %v, want at least %d reattributions and VALIDATION_ERROR for the others", results, len(participants)-1)
+			}
+			f.wantRows(1, `conversions where version = $1`, moved+1)
+			f.wantRows(1, `commissions m join conversions c on c.decision_id = m.decision_id and c.participant_id = m.participant_id
+				where m.status = 'pending'`)
+			f.wantRows(moved, `commissions where status = 'rejected'`)
+			f.wantRows(moved+1, `attribution_decisions`)
+			f.wantRows(moved, `(select distinct supersedes from attribution_decisions where supersedes is not null) x`)
+			f.wantRows(moved, `audit_log`)
+			f.wantRows(moved, `events where type = 'conversion.reattributed'`)
+			owner := f.Texts(`select participant_id::text from conversions`)[0]
 			for _, p := range participants {
 				want := stats{}
-				if p.String() == owner {
+				if p.ID.String() == owner {
 					want = stats{conversions: 1, revenue: 10_000, commission: 3_000}
 				}
-				w.wantStats(p, "EUR", want)
+				f.wantStats(p, "EUR", want)
 			}
 			if customer != "" {
-				w.wantCount(1, `customers where participant_id = $1`, owner)
-				w.wantCount(1, `customer_payments where payments = 1`)
+				f.wantRows(1, `customers where participant_id = $1`, owner)
+				f.wantRows(1, `customer_payments where payments = 1`)
 			}
 		})
 	}
@@ -331,64 +302,78 @@ func TestReattribute_ParallelCallsLeaveOneCommission(t *testing.T) {
 // If a merchant rejects a commission while its conversion is reattributed, the commission
 // is rejected once and subtracted from the statistics once.
 func TestReattribute_ParallelToReject(t *testing.T) {
-	w := newWorld(t)
-	other, _ := w.newParticipant(w.scope, w.program)
+	f := newFixture(t)
+	other := f.Join("Olga")
 	const conversions = 20
-	var wg sync.WaitGroup
+	calls := f.parallelCalls()
 	for i := range conversions {
-		r := w.mustReport(purchase(fmt.Sprint("order-", i), w.clickOf(w.participant).ID))
-		id, _ := affiliate.ParseID[affiliate.Commission](r.GetCommission().GetId())
-		wg.Go(func() {
-			if _, err := w.reattribute(r.GetId(), other); err != nil {
-				t.Error(err)
+		r := f.mustReport(purchase(fmt.Sprint("order-", i), f.NewClick(f.pat).ID))
+		reject := func() error { return f.moveCommission(r, affiliate.MoveReject) }
+		// Half of the rejections start after the reattribution, so that both orders occur.
+		after := i%2 == 0
+		if !after {
+			calls.start("reject", reject)
+		}
+		calls.start("reattribute", func() error {
+			_, err := f.reattribute(r.GetId(), other)
+			if after {
+				calls.start("reject", reject)
 			}
-		})
-		wg.Go(func() {
-			_, err := commissionservice.Move(context.Background(), stores.Commission(w.Store), affiliate.CommissionTransition{
-				Scope: w.scope, Program: w.program, Commission: id, Move: affiliate.MoveReject, Actor: affiliate.Actor{User: &merchant}, At: w.now(),
-			})
-			if err != nil && !refused(err, affiliate.ReasonCommissionTerminal) {
-				t.Error(err)
-			}
+			return err
 		})
 	}
-	wg.Wait()
-	w.wantCount(conversions, `commission_history where to_status = 'rejected'`)
-	w.wantCount(conversions, `commissions where status = 'pending' and participant_id = $1`, other)
-	w.wantStats(w.participant, "EUR", stats{})
-	w.wantStats(other, "EUR", stats{conversions: conversions, revenue: 10_000 * conversions, commission: 3_000 * conversions})
+	results := calls.wait()
+	first, late := results["reject"], results["reject COMMISSION_TERMINAL"]
+	if results["reattribute"] != conversions || first+late != conversions || first == 0 || late == 0 {
+		t.Errorf("the calls had the results %v, want %d reattributions and %d rejections, some with COMMISSION_TERMINAL",
+			results, conversions, conversions)
+	}
+	f.wantRows(conversions, `commission_history where to_status = 'rejected'`)
+	f.wantRows(conversions, `commissions where status = 'pending' and participant_id = $1`, other.ID)
+	f.wantStats(f.pat, "EUR", stats{})
+	f.wantStats(other, "EUR", stats{conversions: conversions, revenue: 10_000 * conversions, commission: 3_000 * conversions})
 }
 
 // If a late click and a person's reattribution run in parallel, in either order, the
 // conversion is counted once, for the participant that the person chose.
 func TestReattribute_ParallelToLateClick(t *testing.T) {
-	w := newWorld(t)
-	other, _ := w.newParticipant(w.scope, w.program)
+	f := newFixture(t)
+	other := f.Join("Olga")
 	const conversions = 20
-	var wg sync.WaitGroup
+	calls := f.parallelCalls()
 	for i := range conversions {
-		late := w.lateConversion(fmt.Sprint("order-", i))
-		id := w.id(`select id from conversions where click_id = $1`, late.Click)
-		wg.Go(func() {
-			if _, err := w.reattribute(id, other); err != nil {
-				t.Error(err)
+		external := fmt.Sprint("order-", i)
+		late := f.lateConversion(external)
+		id := f.conversionID(external)
+		reattribute := func() error {
+			_, err := f.reattribute(id, other)
+			return err
+		}
+		// Half of the reattributions start after the late attribution, so that both orders
+		// occur.
+		after := i%2 == 0
+		if !after {
+			calls.start("reattribute", reattribute)
+		}
+		calls.start("attribute", func() error {
+			err := f.service.AttributeAwaited(t.Context(), late)
+			if after {
+				calls.start("reattribute", reattribute)
 			}
-		})
-		wg.Go(func() {
-			if err := w.service.AttributeAwaited(context.Background(), late); err != nil {
-				t.Error(err)
-			}
+			return err
 		})
 	}
-	wg.Wait()
-	w.wantCount(conversions, `conversions where participant_id = $1`, other)
-	w.wantCount(conversions, `commissions where status = 'pending' and participant_id = $1`, other)
-	w.wantCount(0, `commissions where status <> 'rejected' and participant_id <> $1`, other)
-	w.wantStats(w.participant, "EUR", stats{})
-	w.wantStats(other, "EUR", stats{conversions: conversions, revenue: 10_000 * conversions, commission: 3_000 * conversions})
-	rows, _ := w.SQL.Query(t.Context(), `select count(*) from attribution_decisions group by conversion_id`)
-	counts, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	if err != nil || len(counts) != conversions || slices.Min(counts) < 2 || slices.Max(counts) > 3 {
-		t.Errorf("%v, %v", counts, err)
+	calls.want(map[string]int{"reattribute": conversions, "attribute": conversions})
+	// The report makes the first decision about a conversion. The late attribution makes
+	// another one only before the reattribution.
+	const byDecisions = `select count(*) from (select from attribution_decisions group by conversion_id having count(*) = $1) x`
+	two, three := f.Count(byDecisions, 2), f.Count(byDecisions, 3)
+	if two+three != conversions || two == 0 || three == 0 {
+		t.Errorf("%d conversions have 2 decisions and %d have 3, want some of both and %d in all", two, three, conversions)
 	}
+	f.wantRows(conversions, `conversions where participant_id = $1`, other.ID)
+	f.wantRows(conversions, `commissions where status = 'pending' and participant_id = $1`, other.ID)
+	f.wantRows(0, `commissions where status <> 'rejected' and participant_id <> $1`, other.ID)
+	f.wantStats(f.pat, "EUR", stats{})
+	f.wantStats(other, "EUR", stats{conversions: conversions, revenue: 10_000 * conversions, commission: 3_000 * conversions})
 }

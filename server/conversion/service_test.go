@@ -1,12 +1,9 @@
 package conversion_test
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,326 +13,310 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestReport_PurchaseAfterClickEarns(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	r := w.mustReport(purchase("order-1", click.ID))
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	r := f.mustReport(purchase("order-1", click.ID))
 
-	a := r.GetAttribution()
-	if !r.GetAttributed() || a.GetReasonCode() != "CLICK_MATCHED" || a.GetMethod() != "click" ||
-		a.GetClickId() != click.ID.String() || a.GetProgramId() != w.program.String() || a.GetParticipantId() != w.participant.String() ||
-		!a.GetClickedAt().AsTime().Equal(click.ReceivedAt) || !a.GetExpiresAt().AsTime().Equal(click.ExpiresAt) || a.GetExplanation() == "" {
-		t.Errorf("attribution: %v", a)
-	}
-	if r.GetAmountCents() != 10_000 || r.GetCurrency() != "EUR" || r.GetMode() != affiliatev1.Mode_MODE_TEST || r.GetFraud() == nil {
-		t.Errorf("response: %v", r)
-	}
-	c := r.GetCommission()
-	if c.GetAmountCents() != 3_000 || c.GetCurrency() != "EUR" || c.GetStatus() != affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING ||
-		c.GetHoldUntil().AsTime() != r.GetCreatedAt().AsTime().Add(30*24*time.Hour) {
-		t.Errorf("commission: %v", c)
-	}
-
-	w.wantCount(1, `conversions where attributed and reason_code = 'CLICK_MATCHED' and program_id = $1 and participant_id = $2 and version = 1`, w.program, w.participant)
-	w.wantCount(1, `attribution_decisions d join conversions c on c.decision_id = d.id where d.id = $1 and d.method = 'click' and d.supersedes is null`, a.GetDecisionId())
-	w.wantCount(1, `commissions where id = $1 and partner_id = $2 and amount_cents = 3000 and (rule_snapshot->>'version')::int = 4 and auto_approve_at = hold_until`, c.GetId(), w.partner)
-	w.wantCount(1, `commission_history where commission_id = $1 and to_status = 'pending' and actor = 'system'`, c.GetId())
-	w.wantCount(0, `awaited_clicks`)
-	w.wantCount(0, `river.river_job`)
-
-	types, objects := w.Events()
-	if !slices.Equal(types, []string{"conversion.created", "commission.created"}) {
-		t.Fatalf("events: %v", types)
-	}
-	if objects[0]["id"] != r.GetId() || objects[0]["attributed"] != true || objects[0]["refunded_amount_cents"] != 0.0 || objects[0]["version"] != 1.0 {
-		t.Errorf("conversion.created: %v", objects[0])
-	}
-	if objects[1]["id"] != c.GetId() || objects[1]["conversion_id"] != r.GetId() || objects[1]["amount_cents"] != 3_000.0 {
-		t.Errorf("commission.created: %v", objects[1])
+	servertest.WantFields(t, "response", r, &affiliatev1.ReportConversionResponse{
+		Attributed: true, AmountCents: 10_000, Currency: new("EUR"), Mode: affiliatev1.Mode_MODE_TEST,
+		Attribution: &affiliatev1.ConversionAttribution{
+			ReasonCode: "CLICK_MATCHED", Method: new("click"), ClickId: new(click.ID.String()),
+			ProgramId: new(f.Program.String()), ParticipantId: new(f.pat.ID.String()),
+			ClickedAt: timestamppb.New(click.ReceivedAt), ExpiresAt: timestamppb.New(click.ExpiresAt),
+		},
+		Commission: &affiliatev1.ConversionCommission{
+			AmountCents: 3_000, Currency: "EUR", Status: pending,
+			HoldUntil: timestamppb.New(r.GetCreatedAt().AsTime().Add(30 * day)),
+		},
+		Fraud: &affiliatev1.FraudVerdict{},
+	})
+	if r.GetAttribution().GetExplanation() == "" {
+		t.Error("the attribution has no explanation")
 	}
 
-	var trace affiliate.Trace
-	var stored []byte
-	if err := w.SQL.QueryRow(t.Context(), `select trace from attribution_decisions`).Scan(&stored); err != nil {
-		t.Fatal(err)
+	decision, commission := r.GetAttribution().GetDecisionId(), r.GetCommission().GetId()
+	f.wantRows(1, `conversions where attributed and reason_code = 'CLICK_MATCHED' and program_id = $1 and participant_id = $2 and version = 1`,
+		f.Program, f.pat.ID)
+	f.wantRows(1, `attribution_decisions d join conversions c on c.decision_id = d.id
+		where d.id = $1 and d.method = 'click' and d.supersedes is null`, decision)
+	f.wantRows(1, `commissions where id = $1 and partner_id = $2 and amount_cents = 3000 and (rule_snapshot->>'version')::int = 4
+		and auto_approve_at = hold_until`, commission, f.pat.Partner)
+	f.wantRows(1, `commission_history where commission_id = $1 and to_status = 'pending' and actor = 'system'`, commission)
+	f.wantRows(0, `awaited_clicks`)
+	f.wantRows(0, `river.river_job`)
+
+	types, objects := f.Events()
+	if want := []string{"conversion.created", "commission.created"}; !slices.Equal(types, want) {
+		t.Fatalf("the report sent the events %q, want %q", types, want)
 	}
-	if err := json.Unmarshal(stored, &trace); err != nil {
-		t.Fatal(err)
+	f.wantAttributes(types[0], objects[0], pgtest.Row{"id": r.GetId(), "attributed": true, "refunded_amount_cents": 0, "version": 1})
+	f.wantAttributes(types[1], objects[1], pgtest.Row{"id": commission, "conversion_id": r.GetId(), "amount_cents": 3_000})
+
+	trace := f.trace(decision)
+	if trace.Program.Model != affiliate.LastClick || trace.Program.WindowDays != 30 {
+		t.Errorf("the trace has the model %s and a window of %d days, want last_click and 30", trace.Program.Model, trace.Program.WindowDays)
 	}
-	if trace.Program.Model != affiliate.LastClick || trace.Program.WindowDays != 30 || len(trace.Candidates) != 1 ||
-		trace.Calculation.AmountCents != 3_000 || trace.Rule.Version != 4 || len(trace.Steps) == 0 {
-		t.Errorf("trace: %s", stored)
+	if trace.Calculation.AmountCents != 3_000 || trace.Rule.Version != 4 {
+		t.Errorf("the trace has the amount %d and version %d of the rules, want 3000 and 4", trace.Calculation.AmountCents, trace.Rule.Version)
+	}
+	if len(trace.Candidates) != 1 || len(trace.Steps) == 0 {
+		t.Errorf("the trace has %d candidates and %d steps, want 1 and some", len(trace.Candidates), len(trace.Steps))
 	}
 }
 
 func TestReport_ReturnsEachReasonCode(t *testing.T) {
-	w := newWorld(t)
-	now := time.Now()
-	foreign := w.click()
-	foreign.Scope.Workspace = w.NewWorkspace()
-	foreign.Program = w.newProgram(foreign.Scope)
-	foreign.Participant, _ = w.newParticipant(foreign.Scope, foreign.Program)
-
-	program := func(status string) func() affiliate.Click {
-		return func() affiliate.Click {
-			c := w.click()
-			c.Program = w.newProgram(w.scope)
-			c.Participant, _ = w.newParticipant(w.scope, c.Program)
-			w.Exec(`update programs set status = $2 where id = $1`, c.Program, status)
-			return c
-		}
+	f := newFixture(t)
+	now := f.clock.Now()
+	elsewhere := f.NewShop(affiliate.ModeTest, rules())
+	inProgram := func(status affiliate.ProgramStatus) affiliate.ClickID {
+		program := f.NewProgram(f.Scope, rules(), pgtest.Row{"status": status})
+		return f.NewClick(f.NewParticipant(f.Scope, program, f.NewPartner("Pam"))).ID
 	}
-	participant := func(change string) func() affiliate.Click {
-		return func() affiliate.Click {
-			c := w.click()
-			c.Participant, _ = w.newParticipant(w.scope, w.newProgram(w.scope))
-			w.Exec(`update participants set program_id = $2, `+change+` where id = $1`, c.Participant, c.Program)
-			return c
-		}
+	of := func(changes pgtest.Row) affiliate.ClickID { return f.NewClick(f.Join("Pip", changes)).ID }
+	fresh := func() affiliate.ClickID { return f.NewClick(f.pat).ID }
+	old := f.NewClick(f.pat, f.ago(40*day))
+	occurredAt := func(instant time.Time) func(*reportRequest) {
+		return func(r *reportRequest) { r.OccurredAt = timestamppb.New(instant) }
 	}
-	at := func(when time.Time) func(*affiliatev1.ReportConversionRequest) {
-		return func(r *affiliatev1.ReportConversionRequest) { r.OccurredAt = timestamppb.New(when) }
-	}
-	same := func(*affiliatev1.ReportConversionRequest) {}
-	old := w.clickAt(now.Add(-40 * 24 * time.Hour))
 
 	for name, tc := range map[string]struct {
-		click      func() affiliate.Click
-		unstored   bool
-		change     func(*affiliatev1.ReportConversionRequest)
+		click      affiliate.ClickID
+		change     func(*reportRequest)
 		reason     string
 		attributed bool
-		commission bool
-		awaited    int
+		earns      bool
+		awaits     int // clicks that the conversion waits for
 	}{
-		"matched":          {w.click, false, same, "CLICK_MATCHED", true, true, 0},
-		"unknown":          {func() affiliate.Click { return w.clickAt(now.Add(-time.Hour)) }, true, same, "CLICK_UNKNOWN", false, false, 1},
-		"other version":    {func() affiliate.Click { c := w.click(); c.ID.UUID = uuid.New(); return c }, true, same, "CLICK_UNKNOWN", false, false, 0},
-		"from the future":  {func() affiliate.Click { return w.clickAt(now.Add(time.Hour)) }, true, same, "CLICK_UNKNOWN", false, false, 0},
-		"other workspace":  {func() affiliate.Click { return foreign }, false, same, "CLICK_UNKNOWN", false, false, 1},
-		"window's end":     {func() affiliate.Click { return old }, false, at(old.ExpiresAt), "CLICK_MATCHED", true, true, 0},
-		"1 ms too late":    {func() affiliate.Click { return w.clickAt(old.ReceivedAt) }, false, at(old.ExpiresAt.Add(time.Millisecond)), "CLICK_EXPIRED", false, false, 0},
-		"long expired":     {func() affiliate.Click { return w.clickAt(old.ReceivedAt) }, false, same, "CLICK_EXPIRED", false, false, 0},
-		"before its click": {w.click, false, at(now.Add(-time.Hour)), "CLICK_AFTER_CONVERSION", false, false, 0},
-		"paused":           {program("paused"), false, same, "PROGRAM_INACTIVE", false, false, 0},
-		"archived":         {program("archived"), false, same, "PROGRAM_INACTIVE", false, false, 0},
-		"erased":           {participant(`erased_at = now()`), false, same, "PARTICIPANT_ERASED", false, false, 0},
-		"pending":          {participant(`status = 'pending'`), false, same, "PARTICIPANT_NOT_APPROVED", true, false, 0},
-		"rejected":         {participant(`status = 'rejected'`), false, same, "PARTICIPANT_NOT_APPROVED", true, false, 0},
-		"suspended":        {participant(`status = 'suspended'`), false, same, "PARTICIPANT_NOT_APPROVED", true, false, 0},
-		"lead": {w.click, false, func(r *affiliatev1.ReportConversionRequest) {
-			r.EventType, r.AmountCents, r.Currency = affiliatev1.EventType_EVENT_TYPE_LEAD, nil, nil
-		}, "RULE_NOT_APPLICABLE", true, false, 0},
-		"promo code alone": {w.click, true, func(r *affiliatev1.ReportConversionRequest) {
-			r.ClickId, r.PromoCode = ptr(""), ptr("SPRING10")
-		}, "PROMO_CODE_UNKNOWN", false, false, 0},
-		"click and promo code": {w.click, false, func(r *affiliatev1.ReportConversionRequest) { r.PromoCode = ptr("SPRING10") }, "CLICK_MATCHED", true, true, 0},
+		"click":                       {click: fresh(), reason: "CLICK_MATCHED", attributed: true, earns: true},
+		"unknown click":               {click: f.unknownClick(), reason: "CLICK_UNKNOWN", awaits: 1},
+		"click id without a time":     {click: affiliate.ClickID{UUID: uuid.New()}, reason: "CLICK_UNKNOWN"},
+		"click id from the future":    {click: f.UnstoredClick(f.pat, f.ago(-time.Hour)).ID, reason: "CLICK_UNKNOWN"},
+		"click of another workspace":  {click: f.NewClick(elsewhere.Join("Pia")).ID, reason: "CLICK_UNKNOWN", awaits: 1},
+		"end of the window":           {click: old.ID, change: occurredAt(old.ExpiresAt), reason: "CLICK_MATCHED", attributed: true, earns: true},
+		"1 ms after the window":       {click: old.ID, change: occurredAt(old.ExpiresAt.Add(time.Millisecond)), reason: "CLICK_EXPIRED"},
+		"10 days after the window":    {click: old.ID, reason: "CLICK_EXPIRED"},
+		"conversion before the click": {click: fresh(), change: occurredAt(now.Add(-time.Hour)), reason: "CLICK_AFTER_CONVERSION"},
+		"paused programme":            {click: inProgram(affiliate.ProgramPaused), reason: "PROGRAM_INACTIVE"},
+		"archived programme":          {click: inProgram(affiliate.ProgramArchived), reason: "PROGRAM_INACTIVE"},
+		"erased participant":          {click: of(pgtest.Row{"erased_at": now}), reason: "PARTICIPANT_ERASED"},
+		"participant with a pending application": {
+			click: of(pgtest.Row{"status": "pending"}), reason: "PARTICIPANT_NOT_APPROVED", attributed: true,
+		},
+		"rejected participant":  {click: of(pgtest.Row{"status": "rejected"}), reason: "PARTICIPANT_NOT_APPROVED", attributed: true},
+		"suspended participant": {click: of(pgtest.Row{"status": "suspended"}), reason: "PARTICIPANT_NOT_APPROVED", attributed: true},
+		"lead": {
+			click: fresh(), reason: "RULE_NOT_APPLICABLE", attributed: true,
+			change: func(r *reportRequest) {
+				r.EventType, r.AmountCents, r.Currency = affiliatev1.EventType_EVENT_TYPE_LEAD, nil, nil
+			},
+		},
+		"unknown promo code": {
+			reason: "PROMO_CODE_UNKNOWN",
+			change: func(r *reportRequest) { r.ClickId, r.PromoCode = new(""), new("SPRING10") },
+		},
+		"click and unknown promo code": {
+			click: fresh(), reason: "CLICK_MATCHED", attributed: true, earns: true,
+			change: func(r *reportRequest) { r.PromoCode = new("SPRING10") },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			click := tc.click()
-			if !tc.unstored {
-				w.storeClick(click)
+			req := purchase(name, tc.click)
+			if tc.change != nil {
+				tc.change(req)
 			}
-			req := purchase(name, click.ID)
-			tc.change(req)
-			if found := w.service.Check(req); len(found) > 0 {
-				t.Fatalf("not valid: %v", found)
+			if err := servertest.Check(f.service, req); err != nil {
+				t.Fatalf("the request is not valid: %v", err)
 			}
-			r := w.mustReport(req)
+			r := f.mustReport(req)
 			a := r.GetAttribution()
-			if a.GetReasonCode() != tc.reason || r.GetAttributed() != tc.attributed || (r.GetCommission() != nil) != tc.commission {
-				t.Errorf("%v", r)
+			if a.GetReasonCode() != tc.reason || r.GetAttributed() != tc.attributed {
+				t.Errorf("the reason is %s and attributed is %t, want %s and %t", a.GetReasonCode(), r.GetAttributed(), tc.reason, tc.attributed)
 			}
-			if a.GetExplanation() == "" || tc.attributed != (a.Method != nil && a.ProgramId != nil && a.ParticipantId != nil) {
-				t.Errorf("attribution: %v", a)
+			if earns := r.GetCommission() != nil; earns != tc.earns {
+				t.Errorf("the conversion earns a commission: %t, want %t", earns, tc.earns)
 			}
-			w.wantCount(tc.awaited, `awaited_clicks where conversion_id = $1 and expires_at = created_at + interval '24 hours'`, r.GetId())
-			w.wantCount(1, `conversions c join attribution_decisions d on d.id = c.decision_id where c.id = $1 and c.reason_code = $2 and d.reason_code = $2`, r.GetId(), tc.reason)
-			w.wantCount(map[bool]int{true: 1}[tc.commission], `commissions where conversion_id = $1`, r.GetId())
+			if a.GetExplanation() == "" {
+				t.Error("the attribution has no explanation")
+			}
+			if complete := a.Method != nil && a.ProgramId != nil && a.ParticipantId != nil; complete != tc.attributed {
+				t.Errorf("the attribution has a method, programme and participant: %t, want %t: %v", complete, tc.attributed, a)
+			}
+			f.wantRows(tc.awaits, `awaited_clicks where conversion_id = $1 and expires_at = created_at + interval '24 hours'`, r.GetId())
+			f.wantRows(1, `conversions c join attribution_decisions d on d.id = c.decision_id
+				where c.id = $1 and c.reason_code = $2 and d.reason_code = $2`, r.GetId(), tc.reason)
+			f.wantRows(map[bool]int{true: 1}[tc.earns], `commissions where conversion_id = $1`, r.GetId())
 		})
 	}
 }
 
-func TestReport_OrderOfErrors(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	w.mustReport(purchase("order-1", click.ID))
+func TestReport_ReturnsMostImportantError(t *testing.T) {
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	f.mustReport(purchase("order-1", click.ID))
 
-	live := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}
-	other := w.click()
-	other.Scope = live
-	other.Program = w.newProgram(live)
-	other.Participant, _ = w.newParticipant(live, other.Program)
-	w.storeClick(other)
-	inTail := other
-	inTail.ID = affiliate.NewID[affiliate.Click](time.Now())
-	w.tail.clicks = append(w.tail.clicks, inTail)
+	live := f.InOtherMode(rules())
+	lia := live.Join("Lia")
+	stored, unstored := f.NewClick(lia), f.UnstoredClick(lia)
+	f.stream.tail = append(f.stream.tail, unstored)
 
-	noSignal := purchase("order-1", click.ID)
-	noSignal.ClickId, noSignal.PromoCode = ptr(""), ptr("")
+	withoutSignal := purchase("order-1", click.ID)
+	withoutSignal.ClickId, withoutSignal.PromoCode = new(""), new("")
 	for name, tc := range map[string]struct {
-		req  *affiliatev1.ReportConversionRequest
+		req  *reportRequest
 		want affiliate.Reason
 	}{
-		"no signal, before the duplicate":  {noSignal, affiliate.ReasonNoAttributionSignal},
-		"other mode, before the duplicate": {purchase("order-1", other.ID), affiliate.ReasonModeMismatch},
-		"other mode":                       {purchase("order-2", other.ID), affiliate.ReasonModeMismatch},
-		"other mode, not stored yet":       {purchase("order-2", inTail.ID), affiliate.ReasonModeMismatch},
-		"duplicate":                        {purchase("order-1", click.ID), affiliate.ReasonConversionDuplicate},
-		"duplicate that is not attributed": {purchase("order-1", w.clickAt(time.Now().Add(-time.Hour)).ID), affiliate.ReasonConversionDuplicate},
+		"duplicate without a signal":              {withoutSignal, affiliate.ReasonNoAttributionSignal},
+		"duplicate with a click of another mode":  {purchase("order-1", stored.ID), affiliate.ReasonModeMismatch},
+		"click of another mode":                   {purchase("order-2", stored.ID), affiliate.ReasonModeMismatch},
+		"click of another mode, only in the tail": {purchase("order-2", unstored.ID), affiliate.ReasonModeMismatch},
+		"duplicate":                       {purchase("order-1", click.ID), affiliate.ReasonConversionDuplicate},
+		"duplicate with an unknown click": {purchase("order-1", f.unknownClick()), affiliate.ReasonConversionDuplicate},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := w.report(tc.req); !refused(err, tc.want) {
-				t.Errorf("%v, want %s", err, tc.want)
-			}
+			_, err := f.report(tc.req)
+			pgtest.RequireRefusal(t, err, tc.want)
 		})
 	}
 	// A rejected report stores nothing.
-	w.wantCount(1, `conversions`)
-	w.wantCount(1, `attribution_decisions`)
-	w.wantCount(1, `commissions`)
-	w.wantCount(2, `events`)
-	w.wantCount(0, `awaited_clicks`)
+	f.wantRows(1, `conversions`)
+	f.wantRows(1, `attribution_decisions`)
+	f.wantRows(1, `commissions`)
+	f.wantRows(2, `events`)
+	f.wantRows(0, `awaited_clicks`)
 
 	t.Run("the same external id can be used in the other mode", func(t *testing.T) {
-		if _, err := w.service.ReportConversion(as(live), purchase("order-1", other.ID)); err != nil {
-			t.Error(err)
+		if _, err := f.service.ReportConversion(servertest.AsSecretKey(t, live.Scope), purchase("order-1", stored.ID)); err != nil {
+			t.Errorf("ReportConversion in live mode: %v", err)
 		}
 	})
 }
 
 func TestReport_ParallelDuplicatesRecordOne(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	var recorded, duplicates atomic.Int64
-	var wg sync.WaitGroup
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	calls := f.parallelCalls()
 	for range 100 {
-		wg.Go(func() {
-			switch _, err := w.report(purchase("order-1", click.ID)); {
-			case err == nil:
-				recorded.Add(1)
-			case refused(err, affiliate.ReasonConversionDuplicate):
-				duplicates.Add(1)
-			default:
-				t.Error(err)
-			}
+		calls.start("report", func() error {
+			_, err := f.report(purchase("order-1", click.ID))
+			return err
 		})
 	}
-	wg.Wait()
-	if recorded.Load() != 1 || duplicates.Load() != 99 {
-		t.Errorf("%d recorded, %d duplicates", recorded.Load(), duplicates.Load())
-	}
-	w.wantCount(1, `conversions`)
-	w.wantCount(1, `attribution_decisions`)
-	w.wantCount(1, `commissions`)
-	w.wantCount(2, `events`)
+	calls.want(map[string]int{"report": 1, "report CONVERSION_DUPLICATE": 99})
+	f.wantRows(1, `conversions`)
+	f.wantRows(1, `attribution_decisions`)
+	f.wantRows(1, `commissions`)
+	f.wantRows(2, `events`)
 }
 
 func TestReport_CommissionKeepsItsRules(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	first := w.mustReport(purchase("order-1", click.ID)).GetCommission()
-	w.Exec(`update programs set rules_version = 5, rules = '{"commission_type":"flat","flat_amount_cents":700,"hold_period_days":0,"auto_approval":true,"net_basis":"gross"}'`)
-	second := w.mustReport(purchase("order-2", click.ID)).GetCommission()
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	first := f.mustReport(purchase("order-1", click.ID)).GetCommission()
+	f.setRules(func(r *affiliate.Rules) {
+		r.Type, r.RateBps, r.FlatCents, r.HoldDays = affiliate.Flat, nil, new(int64(700)), 0
+	})
+	second := f.mustReport(purchase("order-2", click.ID)).GetCommission()
 
-	if second.GetAmountCents() != 700 || second.GetStatus() != affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED || second.GetHoldUntil() != nil {
-		t.Errorf("under the new rules: %v", second)
+	servertest.WantFields(t, "commission under the new rules", second, &affiliatev1.ConversionCommission{AmountCents: 700, Status: approved})
+	if second.GetHoldUntil() != nil {
+		t.Errorf("the commission without a hold period is held until %v", second.GetHoldUntil())
 	}
-	w.wantCount(1, `commissions where id = $1 and amount_cents = 3000 and rate_bps = 3000 and (rule_snapshot->>'version')::int = 4 and rule_snapshot->'rules'->>'rate_bps' = '3000'`, first.GetId())
-	w.wantCount(1, `commissions where id = $1 and status = 'approved' and approved_by = 'system' and flat_amount_cents = 700 and (rule_snapshot->>'version')::int = 5`, second.GetId())
-	w.wantCount(1, `attribution_decisions where conversion_id = (select conversion_id from commissions where id = $1) and trace->'calculation'->>'rate_bps' = '3000'`, first.GetId())
-	types, _ := w.Events()
-	if want := []string{"conversion.created", "commission.created", "conversion.created", "commission.created", "commission.approved"}; !slices.Equal(types, want) {
-		t.Errorf("events: %v", types)
+	f.wantRows(1, `commissions where id = $1 and amount_cents = 3000 and rate_bps = 3000
+		and (rule_snapshot->>'version')::int = 4 and rule_snapshot->'rules'->>'rate_bps' = '3000'`, first.GetId())
+	f.wantRows(1, `commissions where id = $1 and status = 'approved' and approved_by = 'system' and flat_amount_cents = 700
+		and (rule_snapshot->>'version')::int = 5`, second.GetId())
+	f.wantRows(1, `attribution_decisions where conversion_id = (select conversion_id from commissions where id = $1)
+		and trace->'calculation'->>'rate_bps' = '3000'`, first.GetId())
+	types, _ := f.Events()
+	want := []string{"conversion.created", "commission.created", "conversion.created", "commission.created", "commission.approved"}
+	if !slices.Equal(types, want) {
+		t.Errorf("the reports sent the events %q, want %q", types, want)
 	}
 }
 
 func TestReport_FlagsCurrencyWithoutRate(t *testing.T) {
-	w := newWorld(t)
-	w.Exec(`update programs set rules = jsonb_set(rules, '{hold_period_days}', '0')`)
-	click := w.storeClick(w.click())
-	req := purchase("order-1", click.ID)
-	req.Currency = ptr("usd")
-	c := w.mustReport(req).GetCommission()
-	if c.GetCurrency() != "USD" || c.GetAmountCents() != 3_000 || !c.GetNeedsReview() || c.GetStatus() != affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING {
-		t.Errorf("commission: %v", c)
-	}
-	w.wantCount(1, `commissions where review_reasons = '{fx_rate_missing}' and sale_currency = 'USD' and fx_rate is null and auto_approve_at = created_at and hold_until is null`)
+	f := newFixture(t, rules(withoutHoldPeriod))
+	req := purchase("order-1", f.NewClick(f.pat).ID)
+	req.Currency = new("usd")
+	servertest.WantFields(t, "commission", f.mustReport(req).GetCommission(), &affiliatev1.ConversionCommission{
+		Currency: "USD", AmountCents: 3_000, NeedsReview: true, Status: pending,
+	})
+	f.wantRows(1, `commissions where review_reasons = '{fx_rate_missing}' and sale_currency = 'USD' and fx_rate is null
+		and auto_approve_at = created_at and hold_until is null`)
 }
 
 func TestReport_StoresBuyerAsHashes(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
 	metadata, err := structpb.NewStruct(map[string]any{"plan": "pro", "seats": 3.0})
 	if err != nil {
 		t.Fatal(err)
 	}
-	full := func(external, email string) *affiliatev1.ReportConversionRequest {
-		r := purchase(external, click.ID)
-		r.CustomerId, r.CustomerEmail = ptr("customer-77"), ptr(email)
-		r.CustomerIp, r.CustomerUserAgent = ptr("203.0.113.77"), ptr("Browser/77")
-		r.TaxCents, r.ShippingCents, r.FeeCents, r.DiscountCents = ptr(int64(1)), ptr(int64(2)), ptr(int64(3)), ptr(int64(4))
-		r.SubscriptionId, r.SubId, r.IsRecurring = ptr("sub-1"), ptr("banner"), ptr(true)
+	withAllFields := func(external, email string) *reportRequest {
+		r := purchaseBy("customer-77", external, click.ID)
+		r.CustomerEmail, r.CustomerIp, r.CustomerUserAgent = new(email), new("203.0.113.77"), new("Browser/77")
+		r.TaxCents, r.ShippingCents, r.FeeCents, r.DiscountCents = new(int64(1)), new(int64(2)), new(int64(3)), new(int64(4))
+		r.SubscriptionId, r.SubId, r.IsRecurring = new("sub-1"), new("banner"), new(true)
 		r.ProductIds = []string{"a", "b"}
 		r.LineItems = []*affiliatev1.LineItem{{ProductId: "a", AmountCents: 5}}
 		r.Metadata = metadata
 		return r
 	}
-	w.mustReport(full("order-1", "Ann+shop@Example.com"))
-	w.mustReport(full("order-2", "ann@example.com"))
+	f.mustReport(withAllFields("order-1", "Ann+shop@Example.com"))
+	f.mustReport(withAllFields("order-2", "ann@example.com"))
 
-	w.wantCount(2, `conversions where customer_email_domain = 'example.com' and length(customer_email_hash) = 32 and length(customer_ref) = 64
+	f.wantRows(2, `conversions where customer_email_domain = 'example.com' and length(customer_email_hash) = 32 and length(customer_ref) = 64
 		and length(customer_ip_hash) = 32 and length(customer_ua_hash) = 16
-		and tax_cents = 1 and shipping_cents = 2 and fee_cents = 3 and discount_cents = 4 and is_recurring and subscription_id = 'sub-1' and sub_id = 'banner'
+		and tax_cents = 1 and shipping_cents = 2 and fee_cents = 3 and discount_cents = 4
+		and is_recurring and subscription_id = 'sub-1' and sub_id = 'banner'
 		and product_ids = '{a,b}' and line_items = '[{"product_id":"a","quantity":1,"amount_cents":5}]' and metadata = '{"plan":"pro","seats":3}'`)
-	w.wantCount(1, `(select distinct customer_email_hash, customer_ref from conversions) x`)
-	w.wantCount(2, `commissions where customer_ref = (select distinct customer_ref from conversions)`)
+	f.wantRows(1, `(select distinct customer_email_hash, customer_ref from conversions) x`)
+	f.wantRows(2, `commissions where customer_ref = (select distinct customer_ref from conversions)`)
 
-	var everything string
-	if err := w.SQL.QueryRow(t.Context(), `
-		select string_agg(x, ' ') from (
-			select c::text as x from conversions c union all select d::text from attribution_decisions d
-			union all select m::text from commissions m union all select convert_from(body, 'utf8') from events) as rows`).Scan(&everything); err != nil {
-		t.Fatal(err)
-	}
-	for _, secret := range []string{"customer-77", "Ann", "ann@", "203.0.113.77", "Browser/77"} {
-		if strings.Contains(everything, secret) {
-			t.Errorf("%q is stored", secret)
+	rows := f.Texts(`
+		select c::text from conversions c union all select d::text from attribution_decisions d
+		union all select m::text from commissions m union all select convert_from(body, 'utf8') from events`)
+	for _, row := range rows {
+		for _, secret := range []string{"customer-77", "Ann", "ann@", "203.0.113.77", "Browser/77"} {
+			if strings.Contains(row, secret) {
+				t.Errorf("%q is stored in %s", secret, row)
+			}
 		}
 	}
 }
 
 func TestReport_LooksUpStoredClickOnce(t *testing.T) {
-	w := newWorld(t)
-	w.mustReport(purchase("order-1", w.storeClick(w.click()).ID))
-	if n, m := w.store.looks.Load(), w.tail.looks.Load(); n != 1 || m != 0 {
-		t.Errorf("%d look-ups in Postgres, %d in the tail", n, m)
-	}
+	f := newFixture(t)
+	f.mustReport(purchase("order-1", f.NewClick(f.pat).ID))
+	f.wantLookups(1, 0)
 }
 
 func TestReport_TruncatesTimesToMilliseconds(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
 	req := purchase("order-1", click.ID)
 	req.OccurredAt = timestamppb.New(click.ReceivedAt.Add(1500 * time.Microsecond))
-	r := w.mustReport(req)
-	if got := r.GetOccurredAt().AsTime(); !got.Equal(click.ReceivedAt.Add(time.Millisecond)) {
-		t.Errorf("occurred at %v", got)
+	r := f.mustReport(req)
+	if got, want := r.GetOccurredAt().AsTime(), click.ReceivedAt.Add(time.Millisecond); !got.Equal(want) {
+		t.Errorf("occurred_at is %v, want %v", got, want)
 	}
-	if ns := r.GetCreatedAt().AsTime().Nanosecond(); ns%int(time.Millisecond) != 0 {
-		t.Errorf("created at has %d ns", ns)
+	if created := r.GetCreatedAt().AsTime(); !created.Equal(created.Truncate(time.Millisecond)) {
+		t.Errorf("created_at is %v, want full milliseconds", created)
 	}
 }
 
 func TestReport_LostDatabaseIsInternalError(t *testing.T) {
-	w := newWorld(t)
-	click := w.storeClick(w.click())
-	w.Store.Close()
-	_, err := w.report(purchase("order-1", click.ID))
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	f.Store.Close()
+	_, err := f.report(purchase("order-1", click.ID))
 	var refusal *affiliate.Error
 	if err == nil || errors.As(err, &refusal) {
-		t.Errorf("%v", err)
+		t.Errorf("ReportConversion without a database returned %v, want an error without an error code", err)
 	}
 }

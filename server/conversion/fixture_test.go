@@ -1,0 +1,468 @@
+package conversion_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/commission"
+	"github.com/tributary-hq/tributary/server/conversion"
+	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+type reportRequest = affiliatev1.ReportConversionRequest
+
+const (
+	pending  = affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING
+	approved = affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED
+	rejected = affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED
+	refunded = affiliatev1.CommissionStatus_COMMISSION_STATUS_REFUNDED
+)
+
+const (
+	day          = 24 * time.Hour
+	hashKey      = "key of the tests"
+	partnerEmail = "pat@corp.example"
+)
+
+// fixture is a shop in test mode with the service under test. Its programme pays 30
+// percent. Pat is an approved participant with the email address partnerEmail.
+type fixture struct {
+	*pgtest.Shop
+	service  *conversion.Service
+	observed *observedStore
+	stream   *clickStream
+	clock    *pgtest.Clock
+	pat      pgtest.Participant
+}
+
+// newFixture returns a fixture. program changes the columns of the programme.
+func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
+	t.Helper()
+	clock := pgtest.NewRunningClock()
+	program = append([]pgtest.Row{rules()}, program...)
+	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest, program...), stream: &clickStream{}, clock: clock}
+	f.observed = &observedStore{Store: stores.Conversion(f.Store)}
+	f.service = conversion.New(conversion.Config{
+		Store: f.observed, Tail: f.stream, HashKey: []byte(hashKey), Now: clock.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	f.pat = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Pat", pgtest.Row{"email": partnerEmail}))
+	return f
+}
+
+// rules returns the columns for the rules of a programme: 30 percent of the amount, with
+// a hold period of 30 days. change changes the rules.
+func rules(change ...func(*affiliate.Rules)) pgtest.Row {
+	r := affiliate.DefaultRules()
+	r.RateBps = new(int64(3000))
+	for _, c := range change {
+		c(&r)
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
+	return pgtest.Row{"rules": string(text), "rules_version": 4}
+}
+
+func withoutHoldPeriod(r *affiliate.Rules) { r.HoldDays = 0 }
+
+// setRules replaces the rules of the shop's programme.
+func (f *fixture) setRules(change func(*affiliate.Rules)) {
+	f.Helper()
+	f.Exec(`update programs set rules = $2, rules_version = rules_version + 1 where id = $1`, f.Program, rules(change)["rules"])
+}
+
+// ago makes a click some time old.
+func (f *fixture) ago(age time.Duration) func(*affiliate.Click) {
+	return receivedAt(f.clock.Now().Add(-age))
+}
+
+func receivedAt(received time.Time) func(*affiliate.Click) {
+	return func(c *affiliate.Click) {
+		received = received.UTC().Truncate(time.Millisecond)
+		c.ID = affiliate.NewID[affiliate.Click](received)
+		c.ClickedAt, c.ReceivedAt, c.CreatedAt, c.ExpiresAt = received, received, received, affiliate.WindowEnd(received, 30)
+	}
+}
+
+// unknownClick returns the id of a click that is not stored. The click is an hour old, so
+// a report does not wait for its ingestion.
+func (f *fixture) unknownClick() affiliate.ClickID {
+	return f.UnstoredClick(f.pat, f.ago(time.Hour)).ID
+}
+
+// purchase returns the report of a purchase of 100 EUR with a click.
+func purchase(external string, click affiliate.ClickID) *reportRequest {
+	return &reportRequest{
+		EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: external,
+		AmountCents: new(int64(10_000)), Currency: new("eur"), ClickId: new(click.String()),
+	}
+}
+
+// purchaseBy returns the report of a customer's purchase with a click.
+func purchaseBy(customer, external string, click affiliate.ClickID) *reportRequest {
+	r := purchase(external, click)
+	r.CustomerId = &customer
+	return r
+}
+
+// purchaseWithCode returns the report of a purchase with a promo code, without a click.
+func purchaseWithCode(external, code string) *reportRequest {
+	r := purchase(external, affiliate.ClickID{})
+	r.ClickId, r.PromoCode = nil, &code
+	return r
+}
+
+// lead returns the report of a lead, which has no amount.
+func lead(external string, click affiliate.ClickID) *reportRequest {
+	r := purchase(external, click)
+	r.EventType, r.AmountCents, r.Currency = affiliatev1.EventType_EVENT_TYPE_LEAD, nil, nil
+	return r
+}
+
+// asOwner returns the context of a call by the shop's owner.
+func (f *fixture) asOwner() context.Context {
+	return servertest.AsMember(f, f.Scope, f.Owner, affiliate.RoleOwner)
+}
+
+// asKey returns the context of a call with a secret key of the shop.
+func (f *fixture) asKey() context.Context { return servertest.AsSecretKey(f, f.Scope) }
+
+func (f *fixture) report(req *reportRequest) (*affiliatev1.ReportConversionResponse, error) {
+	return f.service.ReportConversion(f.asKey(), req)
+}
+
+// mustReport reports a conversion and ends the test if the report is rejected.
+func (f *fixture) mustReport(req *reportRequest) *affiliatev1.ReportConversionResponse {
+	f.Helper()
+	response, err := f.report(req)
+	if err != nil {
+		f.Fatalf("ReportConversion(%v): %v", req, err)
+	}
+	return response
+}
+
+// reportUnattributed reports a conversion and ends the test if it is attributed.
+func (f *fixture) reportUnattributed(req *reportRequest) *affiliatev1.ReportConversionResponse {
+	f.Helper()
+	response := f.mustReport(req)
+	if response.GetAttributed() {
+		f.Fatalf("the conversion is attributed: %v", response)
+	}
+	return response
+}
+
+// lateConversion reports a purchase with an unknown click, stores the click and returns
+// the arguments of the job that attributes the purchase.
+func (f *fixture) lateConversion(external string) affiliate.AttributeLateClick {
+	f.Helper()
+	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
+	f.reportUnattributed(purchase(external, click.ID))
+	return f.storeLate(click)
+}
+
+// storeLate stores a click and returns the arguments of the job that attributes the
+// conversions that wait for it.
+func (f *fixture) storeLate(click affiliate.Click) affiliate.AttributeLateClick {
+	f.Helper()
+	if err := f.Store.StoreClicks(f.Context(), []affiliate.Click{click}); err != nil {
+		f.Fatal(err)
+	}
+	return affiliate.AttributeLateClick{Workspace: click.Scope.Workspace, Click: click.ID}
+}
+
+// attribute runs the job that attributes the conversions that wait for a click.
+func (f *fixture) attribute(args affiliate.AttributeLateClick) {
+	f.Helper()
+	if err := f.service.AttributeAwaited(f.Context(), args); err != nil {
+		f.Fatalf("AttributeAwaited: %v", err)
+	}
+}
+
+// moveCommission moves the commission of a conversion as the shop's owner.
+func (f *fixture) moveCommission(
+	r *affiliatev1.ReportConversionResponse, move affiliate.CommissionMove, change ...func(*affiliate.CommissionTransition),
+) error {
+	id, ok := affiliate.ParseID[affiliate.Commission](r.GetCommission().GetId())
+	if !ok {
+		return fmt.Errorf("no commission in %v", r)
+	}
+	transition := affiliate.CommissionTransition{
+		Scope: f.Scope, Program: f.Program, Commission: id, Move: move, Actor: affiliate.Actor{User: &f.Owner}, At: f.clock.Now(),
+	}
+	for _, c := range change {
+		c(&transition)
+	}
+	_, err := commission.Move(f.Context(), stores.Commission(f.Store), transition)
+	return err
+}
+
+// pay approves and pays the commission of a conversion.
+func (f *fixture) pay(r *affiliatev1.ReportConversionResponse) {
+	f.Helper()
+	err := f.moveCommission(r, affiliate.MoveOverride, func(t *affiliate.CommissionTransition) { t.Reason = new("They asked.") })
+	if err != nil {
+		f.Fatalf("approving the commission: %v", err)
+	}
+	err = f.moveCommission(r, affiliate.MovePay, func(t *affiliate.CommissionTransition) {
+		t.Actor, t.PaidAt, t.Payout = affiliate.System, t.At, new(affiliate.NewID[affiliate.Payout](t.At))
+	})
+	if err != nil {
+		f.Fatalf("paying the commission: %v", err)
+	}
+}
+
+// wantRows compares the number of rows that a from clause selects.
+func (f *fixture) wantRows(want int, from string, args ...any) {
+	f.Helper()
+	if got := f.Count(`select count(*) from `+from, args...); got != want {
+		f.Errorf("%d rows of %s (arguments %v), want %d", got, from, args, want)
+	}
+}
+
+// wantAttributes compares the attributes in want with those of the object of an event.
+func (f *fixture) wantAttributes(event string, object map[string]any, want pgtest.Row) {
+	f.Helper()
+	for name, value := range want {
+		if n, ok := value.(int); ok {
+			value = float64(n)
+		}
+		if object[name] != value {
+			f.Errorf("%s of %s is %v, want %v", name, event, object[name], value)
+		}
+	}
+}
+
+// wantAttribution compares the reason and the participant of an attribution.
+func (f *fixture) wantAttribution(r *affiliatev1.ReportConversionResponse, reason string, to pgtest.Participant) {
+	f.Helper()
+	servertest.WantFields(f, "attribution of "+r.GetExternalTransactionId(), r.GetAttribution(), &affiliatev1.ConversionAttribution{
+		ReasonCode: reason, ParticipantId: new(to.ID.String()),
+	})
+}
+
+// wantReason compares the reason of an attribution.
+func (f *fixture) wantReason(r *affiliatev1.ReportConversionResponse, want string) {
+	f.Helper()
+	if got := r.GetAttribution().GetReasonCode(); got != want {
+		f.Errorf("the reason for %s is %s, want %s", r.GetExternalTransactionId(), got, want)
+	}
+}
+
+// wantLookups compares the numbers of queries for clicks and of reads of the tail of the
+// click stream.
+func (f *fixture) wantLookups(queries, reads int64) {
+	f.Helper()
+	if q, r := f.observed.clickQueries.Load(), f.stream.reads.Load(); q != queries || r != reads {
+		f.Errorf("the service made %d queries for clicks and %d reads of the tail, want %d and %d", q, r, queries, reads)
+	}
+}
+
+// stats are the sums of the statistics of one participant in one currency.
+type stats struct{ conversions, signups, revenue, commission int64 }
+
+func (f *fixture) wantStats(p pgtest.Participant, currency string, want stats) {
+	f.Helper()
+	var got stats
+	err := f.SQL.QueryRow(f.Context(), `
+		select coalesce(sum(conversions), 0)::bigint, coalesce(sum(signups), 0)::bigint,
+			coalesce(sum(revenue_cents), 0)::bigint, coalesce(sum(commission_cents), 0)::bigint
+		from stats_deltas d
+		join participants p on p.workspace_id = d.workspace_id and p.mode = d.mode and p.program_id = d.program_id and p.id = d.participant_id
+		where d.participant_id = $1 and d.currency = $2`, p.ID, currency).
+		Scan(&got.conversions, &got.signups, &got.revenue, &got.commission)
+	if err != nil {
+		f.Fatal(err)
+	}
+	if got != want {
+		f.Errorf("the statistics in %q are %+v, want %+v", currency, got, want)
+	}
+}
+
+// trace returns the stored trace of a decision.
+func (f *fixture) trace(decision string) (trace affiliate.Trace) {
+	f.Helper()
+	stored := f.Texts(`select trace::text from attribution_decisions where id::text = $1`, decision)
+	if len(stored) != 1 {
+		f.Fatalf("%d decisions have the id %s, want 1", len(stored), decision)
+	}
+	if err := json.Unmarshal([]byte(stored[0]), &trace); err != nil {
+		f.Fatal(err)
+	}
+	return trace
+}
+
+// parallelCalls runs calls in parallel and counts their results.
+type parallelCalls struct {
+	testing.TB
+	group  sync.WaitGroup
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (f *fixture) parallelCalls() *parallelCalls {
+	return &parallelCalls{TB: f, counts: map[string]int{}}
+}
+
+// start starts a call, which may start further calls. An error without an error code
+// fails the test.
+func (c *parallelCalls) start(name string, call func() error) {
+	c.group.Go(func() {
+		err := call()
+		var refusal *affiliate.Error
+		switch {
+		case errors.As(err, &refusal):
+			c.count(name + " " + string(refusal.Reason))
+		case err != nil:
+			c.Errorf("%s: %v", name, err)
+		default:
+			c.count(name)
+		}
+	})
+}
+
+func (c *parallelCalls) count(result string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counts[result]++
+}
+
+// wait waits until all calls have ended. It returns the numbers of their results. The
+// result of a call is its name, followed by the error code if the call was rejected.
+func (c *parallelCalls) wait() map[string]int {
+	c.group.Wait()
+	return c.counts
+}
+
+// want waits until all calls have ended, and compares the numbers of their results.
+func (c *parallelCalls) want(want map[string]int) {
+	c.Helper()
+	if got := c.wait(); !maps.Equal(got, want) {
+		c.Errorf("the parallel calls had the results %v, want %v", got, want)
+	}
+}
+
+// transport is the transport of one call. It records the response header.
+type transport struct {
+	grpc.ServerTransportStream
+	mu     sync.Mutex
+	header metadata.MD
+}
+
+// withTransport returns the context of a call with a transport. If key is not empty, the
+// call has this Idempotency-Key.
+func withTransport(ctx context.Context, key ...string) (context.Context, *transport) {
+	t := &transport{}
+	for _, k := range key {
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("idempotency-key", k))
+	}
+	return grpc.NewContextWithServerTransportStream(ctx, t), t
+}
+
+func (t *transport) SetHeader(md metadata.MD) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.header = metadata.Join(t.header, md)
+	return nil
+}
+
+// replayed reports whether the response is the stored response to an earlier call.
+func (t *transport) replayed() bool { return len(t.header.Get("idempotent-replayed")) > 0 }
+
+// status returns the HTTP status that the service has set, or an empty string.
+func (t *transport) status() string {
+	if values := t.header.Get("x-http-code"); len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}
+
+// errDatabase is the internal error that observedStore returns.
+var errDatabase = errors.New("the database is not available")
+
+// observedStore is the real store. It counts the queries for clicks, and a test can make
+// its RecordConversion fail.
+type observedStore struct {
+	conversion.Store
+	clickQueries    atomic.Int64
+	afterClickQuery func()       // nil if the test does not use it
+	failInDecision  atomic.Int64 // number of reports that fail in their transaction
+	panics          atomic.Bool  // RecordConversion panics
+
+	broken    atomic.Bool  // all reports fail except the next remaining ones
+	remaining atomic.Int64 // see breakAfter
+	recording sync.WaitGroup
+}
+
+func (s *observedStore) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
+	s.clickQueries.Add(1)
+	if s.afterClickQuery != nil {
+		defer s.afterClickQuery()
+	}
+	return s.Store.FindClick(ctx, workspace, id)
+}
+
+// breakAfter makes the store fail after n more reports. The failing calls wait until
+// these n reports are recorded, because the first internal error ends the request.
+func (s *observedStore) breakAfter(n int) {
+	s.remaining.Store(int64(n))
+	s.recording.Add(n)
+	s.broken.Store(true)
+}
+
+// repair ends the effect of breakAfter.
+func (s *observedStore) repair() { s.broken.Store(false) }
+
+func (s *observedStore) RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.ReportResult, error) {
+	if s.panics.Load() {
+		panic("a bug")
+	}
+	if s.broken.Load() {
+		if s.remaining.Add(-1) < 0 {
+			s.recording.Wait()
+			return affiliate.ReportResult{}, errDatabase
+		}
+		defer s.recording.Done()
+	}
+	if s.failInDecision.Add(-1) >= 0 {
+		decide := r.Decide
+		r.Decide = func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+			d, commission, err := decide(found)
+			return d, commission, errors.Join(err, errDatabase)
+		}
+	}
+	return s.Store.RecordConversion(ctx, r)
+}
+
+// clickStream is a click stream whose tail contains the clicks that a test sets. If a
+// click is not in the tail, it returns err.
+type clickStream struct {
+	tail  []affiliate.Click
+	err   error
+	reads atomic.Int64
+}
+
+func (s *clickStream) Find(_ context.Context, id affiliate.ClickID) (affiliate.Click, bool, error) {
+	s.reads.Add(1)
+	for _, c := range s.tail {
+		if c.ID == id {
+			return c, true, nil
+		}
+	}
+	return affiliate.Click{}, false, s.err
+}
