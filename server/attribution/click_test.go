@@ -12,87 +12,101 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (w *world) see(click affiliate.ClickID) *affiliatev1.AttributedClick {
-	w.Helper()
-	c, err := w.service.GetAttributedClick(as(w.scope), &affiliatev1.GetAttributedClickRequest{ClickId: click.String()})
+// attributedClick returns a click as the API shows it.
+func (f *fixture) attributedClick(id affiliate.ClickID) *affiliatev1.AttributedClick {
+	f.Helper()
+	c, err := f.service.GetAttributedClick(f.asKey(), &affiliatev1.GetAttributedClickRequest{ClickId: id.String()})
 	if err != nil {
-		w.Fatal(err)
+		f.Fatalf("GetAttributedClick(%s): %v", id, err)
 	}
 	return c
 }
 
 func TestGetAttributedClick_HidesVisitor(t *testing.T) {
-	w := newWorld(t)
-	link := affiliate.NewID[affiliate.Link](w.now())
-	full := w.clickIn(w.scope, w.program, w.participant, pgtest.Row{
-		"link_id": link, "landing_url": "https://shop.example/a", "referrer_domain": "blog.example", "utm_source": "s", "utm_medium": "m",
-		"utm_campaign": "c", "utm_term": "t", "utm_content": "n", "sub_id": "sub", "language": "de", "is_bot": true, "bot_reason": "agent",
-		"country": "DE", "region": "BE", "device": "mobile", "browser": "Firefox", "os": "Android", "is_unique": true, "paid_platform": "google",
+	f := newFixture(t)
+	withVisitor := func(c *affiliate.Click) {
+		c.IPHash, c.IPPrefix, c.UAHash = []byte("hash"), "203.0.113.0/24", []byte("agent")
+		c.CreatedAt = c.ReceivedAt.Add(time.Second)
+	}
+	click := f.NewClick(f.pat, withVisitor, func(c *affiliate.Click) {
+		c.LandingURL, c.ReferrerDomain, c.SubID, c.Language = "https://shop.example/a", "blog.example", "sub", "de"
+		c.UTM = affiliate.UTM{Source: "s", Medium: "m", Campaign: "c", Term: "t", Content: "n"}
+		c.IsBot, c.BotReason, c.Unique, c.PaidPlatform = true, "agent", true, "google"
+		c.Country, c.Region, c.Device, c.Browser, c.OS = "DE", "BE", "mobile", "Firefox", "Android"
 	})
-	got := w.see(full)
-	received, _ := full.Time()
+	got := f.attributedClick(click.ID)
 	want := &affiliatev1.AttributedClick{
-		Id: full.String(), WorkspaceId: w.scope.Workspace.String(), ProgramId: w.program.String(), ParticipantId: w.participant.String(),
-		LinkId: ptr(link.String()), ReferralCode: "pat", Mode: affiliatev1.Mode_MODE_TEST, LandingUrl: ptr("https://shop.example/a"),
-		ReferrerDomain: ptr("blog.example"), UtmSource: ptr("s"), UtmMedium: ptr("m"), UtmCampaign: ptr("c"), UtmTerm: ptr("t"), UtmContent: ptr("n"),
-		SubId: ptr("sub"), Language: ptr("de"), IsBot: true, BotReason: ptr("agent"), Consent: "granted",
-		Country: ptr("DE"), Region: ptr("BE"), Device: ptr("mobile"), Browser: ptr("Firefox"), Os: ptr("Android"), IsUnique: true, PaidPlatform: ptr("google"),
-		ReceivedAt: server.Timestamp(received), CreatedAt: server.Timestamp(received.Add(time.Second)),
-		ExpiresAt: server.Timestamp(affiliate.WindowEnd(received, 30)),
+		Id: click.ID.String(), WorkspaceId: f.Scope.Workspace.String(), ProgramId: f.Program.String(), ParticipantId: f.pat.ID.String(),
+		LinkId: new(f.pat.Link.String()), ReferralCode: f.pat.Code, Mode: affiliatev1.Mode_MODE_TEST,
+		LandingUrl: new("https://shop.example/a"), ReferrerDomain: new("blog.example"), SubId: new("sub"), Language: new("de"),
+		UtmSource: new("s"), UtmMedium: new("m"), UtmCampaign: new("c"), UtmTerm: new("t"), UtmContent: new("n"),
+		IsBot: true, BotReason: new("agent"), IsUnique: true, PaidPlatform: new("google"), Consent: "granted",
+		Country: new("DE"), Region: new("BE"), Device: new("mobile"), Browser: new("Firefox"), Os: new("Android"),
+		ReceivedAt: server.Timestamp(click.ReceivedAt), CreatedAt: server.Timestamp(click.CreatedAt), ExpiresAt: server.Timestamp(click.ExpiresAt),
 	}
 	if !proto.Equal(got, want) {
-		t.Errorf("\n got %v\nwant %v", got, want)
+		t.Errorf("GetAttributedClick returned\n%v, want\n%v", got, want)
 	}
 	text, err := protojson.Marshal(got)
 	if err != nil || strings.Contains(string(text), "203.0.113") {
-		t.Errorf("%s, %v", text, err)
+		t.Errorf("the click is %s, %v; want no data of the visitor", text, err)
 	}
 
-	bare := w.see(w.click())
-	if bare.LinkId != nil || bare.LandingUrl != nil || bare.ReferrerDomain != nil || bare.UtmSource != nil || bare.UtmMedium != nil || bare.UtmCampaign != nil ||
-		bare.UtmTerm != nil || bare.UtmContent != nil || bare.SubId != nil || bare.Language != nil || bare.BotReason != nil || bare.GetIsBot() ||
-		bare.Country != nil || bare.Region != nil || bare.Device != nil || bare.Browser != nil || bare.Os != nil || bare.PaidPlatform != nil ||
-		bare.GetIsUnique() || bare.GetConvertedAt() != nil {
-		t.Errorf("an unknown field is not null: %v", bare)
+	click = f.NewClick(f.pat, withVisitor, func(c *affiliate.Click) { c.Link = affiliate.LinkID{} })
+	want = &affiliatev1.AttributedClick{
+		Id: click.ID.String(), WorkspaceId: f.Scope.Workspace.String(), ProgramId: f.Program.String(), ParticipantId: f.pat.ID.String(),
+		ReferralCode: f.pat.Code, Mode: affiliatev1.Mode_MODE_TEST, Consent: "granted",
+		ReceivedAt: server.Timestamp(click.ReceivedAt), CreatedAt: server.Timestamp(click.CreatedAt), ExpiresAt: server.Timestamp(click.ExpiresAt),
+	}
+	if got := f.attributedClick(click.ID); !proto.Equal(got, want) {
+		t.Errorf("GetAttributedClick of a click without optional data returned\n%v, want\n%v", got, want)
 	}
 }
 
 func TestGetAttributedClick_ListsConversionsOldestFirst(t *testing.T) {
-	w := newWorld(t)
-	click := w.click()
-	w.report(named("elsewhere", w.click()))
-	var wanted []*affiliatev1.ReportConversionResponse
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	f.report(saleWithClick("order of another click", f.NewClick(f.pat).ID))
+	var reported []*affiliatev1.ReportConversionResponse
 	for i := range affiliate.MaxClickConversions + 1 {
-		w.offset += time.Second
-		wanted = append(wanted, w.report(named(fmt.Sprint("order-", i), click)))
+		f.clock.Advance(time.Second)
+		reported = append(reported, f.report(saleWithClick(fmt.Sprint("order-", i), click.ID)))
 	}
-	w.Exec(`update programs set status = 'paused'`)
-	seen := w.see(click)
-	got := seen.GetConversions()
-	if !seen.GetConvertedAt().AsTime().Equal(wanted[0].GetCreatedAt().AsTime()) {
-		t.Errorf("converted at %v, want %v", seen.GetConvertedAt(), wanted[0].GetCreatedAt())
+	// Later changes of the programme do not change its decisions.
+	f.Exec(`update programs set status = 'paused'`)
+	got := f.attributedClick(click.ID)
+	if !proto.Equal(got.GetConvertedAt(), reported[0].GetCreatedAt()) {
+		t.Errorf("the click converted at %v, want %v", got.GetConvertedAt(), reported[0].GetCreatedAt())
 	}
-	if len(got) != affiliate.MaxClickConversions {
-		t.Fatalf("%d conversions", len(got))
+	if n := len(got.GetConversions()); n != affiliate.MaxClickConversions {
+		t.Fatalf("the click has %d conversions, want %d", n, affiliate.MaxClickConversions)
 	}
-	for i, c := range got {
-		if want := wanted[i]; c.GetId() != want.GetId() || c.GetExternalTransactionId() != want.GetExternalTransactionId() || !c.GetAttributed() ||
-			c.GetReasonCode() != "CLICK_MATCHED" || c.GetDecisionId() != want.GetAttribution().GetDecisionId() ||
-			!c.GetCreatedAt().AsTime().Equal(want.GetCreatedAt().AsTime()) {
-			t.Errorf("%d: %v", i, c)
+	for i, c := range got.GetConversions() {
+		want := &affiliatev1.ClickConversion{
+			Id: reported[i].GetId(), ExternalTransactionId: reported[i].GetExternalTransactionId(), Attributed: true,
+			ReasonCode: "CLICK_MATCHED", DecisionId: reported[i].GetAttribution().GetDecisionId(), CreatedAt: reported[i].GetCreatedAt(),
+		}
+		if !proto.Equal(c, want) {
+			t.Errorf("conversion %d of the click is %v, want %v", i, c, want)
 		}
 	}
+}
 
-	// The conversions of a click show their decisions in force.
-	expired := w.clickIn(w.scope, w.program, w.participant, pgtest.Row{"expires_at": w.now().Add(-time.Hour)})
-	r := w.report(named("late", expired))
-	if at := w.see(expired).GetConvertedAt(); at != nil {
-		t.Errorf("a click that attributes nothing converted at %v", at)
+func TestGetAttributedClick_OfExpiredClickHasNotConverted(t *testing.T) {
+	f := newFixture(t)
+	click := f.NewClick(f.pat, f.expired)
+	r := f.report(saleWithClick("order-1", click.ID))
+	got := f.attributedClick(click.ID)
+	if got.GetConvertedAt() != nil {
+		t.Errorf("the expired click converted at %v, want no time", got.GetConvertedAt())
 	}
-	if c := w.see(expired).GetConversions(); len(c) != 1 || c[0].GetAttributed() || c[0].GetReasonCode() != "CLICK_EXPIRED" || c[0].GetDecisionId() != r.GetAttribution().GetDecisionId() {
-		t.Errorf("%v", c)
+	want := &affiliatev1.ClickConversion{
+		Id: r.GetId(), ExternalTransactionId: "order-1", ReasonCode: "CLICK_EXPIRED",
+		DecisionId: r.GetAttribution().GetDecisionId(), CreatedAt: r.GetCreatedAt(),
+	}
+	if c := got.GetConversions(); len(c) != 1 || !proto.Equal(c[0], want) {
+		t.Errorf("the conversions of the expired click are %v, want %v", c, want)
 	}
 }

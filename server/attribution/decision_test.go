@@ -1,7 +1,6 @@
 package attribution_test
 
 import (
-	"context"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -13,351 +12,390 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func TestGetDecision_ReturnsAllDetails(t *testing.T) {
-	w := newWorld(t)
-	winner := w.newParticipant(w.scope, w.program)
-	w.code(w.scope, w.program, winner, "spring10")
-	click := w.click()
-	req := named("order-1", click)
-	req.PromoCode = ptr("SPRING10")
-	r := w.report(req)
-	d := w.decision(r.GetId())
+// find returns the decision in force about a conversion with an external id.
+func (f *fixture) find(external string) *affiliatev1.Decision {
+	f.Helper()
+	d, err := f.service.FindDecision(f.asKey(), &affiliatev1.FindDecisionRequest{ExternalTransactionId: external})
+	if err != nil {
+		f.Fatalf("FindDecision(%s): %v", external, err)
+	}
+	return d
+}
 
-	if d.GetDecisionId() != r.GetAttribution().GetDecisionId() || d.GetConversionId() != r.GetId() || !d.GetAttributed() ||
-		d.GetMethod() != "promo_code" || d.GetReasonCode() != "PROMO_CODE_MATCHED" || d.GetExplanation() != r.GetAttribution().GetExplanation() ||
-		d.GetEngineVersion() != affiliate.EngineVersion || !d.GetDecidedAt().AsTime().Equal(r.GetCreatedAt().AsTime()) ||
-		d.Supersedes != nil || d.SupersededBy != nil {
-		t.Errorf("%v", d)
+// decisionForDashboard returns the decision in force with the call of the dashboard.
+func (f *fixture) decisionForDashboard(conversion string) *affiliatev1.Decision {
+	f.Helper()
+	d, err := f.service.GetConversionAttribution(f.asViewer(), &affiliatev1.GetConversionAttributionRequest{ConversionId: conversion})
+	if err != nil {
+		f.Fatalf("GetConversionAttribution(%s): %v", conversion, err)
 	}
-	wantInputs := &affiliatev1.DecisionInputs{
-		Mode: affiliatev1.Mode_MODE_TEST, EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, OccurredAt: r.GetOccurredAt(),
-		AmountCents: 11_900, Currency: ptr("EUR"), TaxCents: 1_900, ClickId: ptr(click.String()), PromoCode: ptr("spring10"),
+	return d
+}
+
+// equalMessages reports whether two lists contain equal messages.
+func equalMessages[M proto.Message](a, b []M) bool {
+	return slices.EqualFunc(a, b, func(a, b M) bool { return proto.Equal(a, b) })
+}
+
+func TestGetDecision_ReturnsAllDetails(t *testing.T) {
+	f := newFixture(t)
+	winner := f.Join("Wanda")
+	f.NewPromoCode(winner, "spring10")
+	click := f.NewClick(f.pat)
+	req := saleWithClick("order-1", click.ID)
+	req.PromoCode = new("SPRING10")
+	r := f.report(req)
+	got := f.decision(r.GetId())
+
+	want := &affiliatev1.Decision{
+		DecisionId: new(r.GetAttribution().GetDecisionId()), ConversionId: new(r.GetId()), Attributed: true,
+		Method: new("promo_code"), ReasonCode: "PROMO_CODE_MATCHED", Explanation: r.GetAttribution().GetExplanation(),
+		EngineVersion: affiliate.EngineVersion, DecidedAt: r.GetCreatedAt(),
+		Inputs: &affiliatev1.DecisionInputs{
+			Mode: affiliatev1.Mode_MODE_TEST, EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, OccurredAt: r.GetOccurredAt(),
+			AmountCents: 11_900, Currency: new("EUR"), TaxCents: 1_900, ClickId: new(click.ID.String()), PromoCode: new("spring10"),
+		},
+		Program: &affiliatev1.DecisionProgram{
+			Id: f.Program.String(), WindowDays: 30, Model: affiliatev1.AttributionModel_ATTRIBUTION_MODEL_LAST_CLICK,
+			Precedence: affiliatev1.SignalPrecedence_SIGNAL_PRECEDENCE_PROMO_CODE_FIRST,
+		},
+		Candidates: []*affiliatev1.DecisionCandidate{
+			{Type: "promo_code", PromoCode: new("spring10"), ParticipantId: new(winner.ID.String()), Eligible: true},
+			{
+				Type: "click", ClickId: new(click.ID.String()), ParticipantId: new(f.pat.ID.String()), RejectedBecause: new("OUTRANKED"),
+				At: server.Timestamp(click.ReceivedAt), ExpiresAt: server.Timestamp(click.ExpiresAt),
+			},
+		},
+		Calculation: &affiliatev1.DecisionCalculation{
+			BaseAmountCents: 10_000, BaseCurrency: "EUR", NetBasis: "net_of_tax", Source: "program", RateBps: new(int64(3_000)),
+			Rounding: affiliate.RoundingHalfUp, AmountCents: 3_000, Currency: "EUR",
+		},
+		Steps: got.GetSteps(), Rule: got.GetRule(), Fraud: got.GetFraud(), // see below and the next tests
 	}
-	if !proto.Equal(d.GetInputs(), wantInputs) {
-		t.Errorf("inputs %v, want %v", d.GetInputs(), wantInputs)
+	if !proto.Equal(got, want) {
+		t.Errorf("GetDecision returned\n%v, want\n%v", got, want)
 	}
-	wantProgram := &affiliatev1.DecisionProgram{
-		Id: w.program.String(), WindowDays: 30, Model: affiliatev1.AttributionModel_ATTRIBUTION_MODEL_LAST_CLICK,
-		Precedence: affiliatev1.SignalPrecedence_SIGNAL_PRECEDENCE_PROMO_CODE_FIRST,
-	}
-	if !proto.Equal(d.GetProgram(), wantProgram) {
-		t.Errorf("programme %v, want %v", d.GetProgram(), wantProgram)
-	}
-	if c := d.GetCandidates(); len(c) != 2 ||
-		!proto.Equal(c[0], &affiliatev1.DecisionCandidate{Type: "promo_code", PromoCode: ptr("spring10"), ParticipantId: ptr(winner.String()), Eligible: true}) ||
-		c[1].GetType() != "click" || c[1].GetClickId() != click.String() || c[1].GetParticipantId() != w.participant.String() || c[1].GetEligible() ||
-		c[1].GetRejectedBecause() != "OUTRANKED" || c[1].GetExpiresAt().AsTime().Sub(c[1].GetAt().AsTime()) != 30*24*time.Hour {
-		t.Errorf("candidates %v", c)
-	}
-	for i, step := range d.GetSteps() {
+	for i, step := range got.GetSteps() {
 		if step.GetOrder() != int32(i+1) || step.GetOutcome() != "passed" || step.GetCheck() == "" || step.GetDetail() == "" {
-			t.Errorf("step %d: %v", i, step)
+			t.Errorf("step %d is %v, want the order %d, a passed check and a detail", i, step, i+1)
 		}
 	}
-	if len(d.GetSteps()) < 5 || d.GetSteps()[0].GetCheck() != "promo_code.known" {
-		t.Errorf("steps %v", d.GetSteps())
+	if len(got.GetSteps()) < 5 || got.GetSteps()[0].GetCheck() != "promo_code.known" {
+		t.Errorf("the steps are %v, want at least 5 and promo_code.known first", got.GetSteps())
 	}
-	c := d.GetCalculation()
-	if c.GetBaseAmountCents() != 10_000 || c.GetBaseCurrency() != "EUR" || c.GetNetBasis() != "net_of_tax" || c.GetSource() != "program" ||
-		c.GetRateBps() != 3_000 || c.FlatAmountCents != nil || c.GetRounding() != affiliate.RoundingHalfUp || c.GetCappedAtBase() || c.GetCappedAtOrderCap() ||
-		c.GetAmountCents() != 3_000 || c.GetCurrency() != "EUR" || c.FxRate != nil || c.FxDate != nil {
-		t.Errorf("calculation %v", c)
+	if found := f.find("order-1"); !proto.Equal(found, got) {
+		t.Errorf("FindDecision returned\n%v, want\n%v", found, got)
 	}
-
-	byExternal, err := w.service.FindDecision(as(w.scope), &affiliatev1.FindDecisionRequest{ExternalTransactionId: "order-1"})
-	if err != nil || !proto.Equal(byExternal, d) {
-		t.Errorf("by the merchant's id: %v, %v", byExternal, err)
-	}
-	twin, err := w.service.GetConversionAttribution(w.asMerchant(), &affiliatev1.GetConversionAttributionRequest{ConversionId: r.GetId()})
-	if err != nil || !proto.Equal(twin, d) {
-		t.Errorf("for the dashboard: %v, %v", twin, err)
+	if shown := f.decisionForDashboard(r.GetId()); !proto.Equal(shown, got) {
+		t.Errorf("GetConversionAttribution returned\n%v, want\n%v", shown, got)
 	}
 }
 
 // A decision shows the rules as they were stored with it. Later changes of the programme
-// do not change them, and fields that the current version does not know are kept.
+// do not change them, and fields that the current version does not have are kept.
 func TestGetDecision_ReturnsRulesAsStored(t *testing.T) {
-	w := newWorld(t)
-	r := w.report(named("order-1", w.click()))
-	const stored = `{"version": 4, "rules": {"rate_bps": 3000, "cap_cents": 1000000000000, "retired": [1, null, "x", {"y": true}]}, "source": "program"}`
-	w.Exec(`update attribution_decisions set trace = jsonb_set(trace, '{rule}', $1)`, stored)
-	w.Exec(`update programs set rules = rules || '{"rate_bps":1}'`)
-	d := w.decision(r.GetId())
-	shown, err := json.Marshal(d.GetRule().AsMap())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got, want any
-	if err := json.Unmarshal(shown, &got); err != nil {
-		t.Fatal(err)
-	}
+	f := newFixture(t)
+	r := f.report(saleWithClick("order-1", f.NewClick(f.pat).ID))
+	const stored = `{
+		"version": 4,
+		"rules": {"rate_bps": 3000, "cap_cents": 1000000000000, "retired": [1, null, "x", {"y": true}]},
+		"source": "program"
+	}`
+	f.Exec(`update attribution_decisions set trace = jsonb_set(trace, '{rule}', $1)`, stored)
+	f.Exec(`update programs set rules = rules || '{"rate_bps":1}'`)
+	var want map[string]any
 	if err := json.Unmarshal([]byte(stored), &want); err != nil {
 		t.Fatal(err)
 	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("%s, want %s", shown, stored)
+	if got := f.decision(r.GetId()).GetRule().AsMap(); !reflect.DeepEqual(got, want) {
+		t.Errorf("the rules of the decision are %v, want %v", got, want)
 	}
 }
 
-func TestGetDecision_ReturnsPartsAndFraudSignals(t *testing.T) {
-	w := newWorld(t)
-	w.Exec(`update programs set rules = rules || '{"products":[{"product_id":"book","rate_bps":500}]}'`)
-	req := named("order-1", w.click())
+func TestGetDecision_ReturnsPartsOfCalculation(t *testing.T) {
+	f := newFixture(t, rules(func(r *affiliate.Rules) {
+		r.Products = []affiliate.ProductRate{{ProductID: "book", Rate: affiliate.Rate{Bps: new(int64(500))}}}
+	}))
+	req := saleWithClick("order-1", f.NewClick(f.pat).ID)
 	req.LineItems = []*affiliatev1.LineItem{
-		{ProductId: "book", Quantity: ptr(int64(2)), AmountCents: 6_000}, {ProductId: "film", AmountCents: 4_000},
+		{ProductId: "book", Quantity: new(int64(2)), AmountCents: 6_000}, {ProductId: "film", AmountCents: 4_000},
 	}
-	r := w.report(req)
-	w.Exec(`update attribution_decisions set trace = jsonb_set(trace, '{fraud}', '[{"rule":"bot_click","score":70,"evidence":"E"}]')`)
-	d := w.decision(r.GetId())
-	wantParts := []*affiliatev1.DecisionCalculationPart{
-		{ProductId: "book", AmountCents: 6_000, Quantity: 2, RateBps: ptr(int64(500)), Source: "product"},
-		{ProductId: "film", AmountCents: 4_000, Quantity: 1, RateBps: ptr(int64(3_000)), Source: "program"},
+	got := f.decision(f.report(req).GetId()).GetCalculation()
+	servertest.WantFields(t, "calculation", got, &affiliatev1.DecisionCalculation{Source: "mixed", AmountCents: 1_500})
+	want := []*affiliatev1.DecisionCalculationPart{
+		{ProductId: "book", AmountCents: 6_000, Quantity: 2, RateBps: new(int64(500)), Source: "product"},
+		{ProductId: "film", AmountCents: 4_000, Quantity: 1, RateBps: new(int64(3_000)), Source: "program"},
 	}
-	if !slices.EqualFunc(d.GetCalculation().GetParts(), wantParts, func(a, b *affiliatev1.DecisionCalculationPart) bool { return proto.Equal(a, b) }) ||
-		d.GetCalculation().GetSource() != "mixed" || d.GetCalculation().GetAmountCents() != 1_500 {
-		t.Errorf("%v", d.GetCalculation())
+	if !equalMessages(got.GetParts(), want) {
+		t.Errorf("the parts of the calculation are %v, want %v", got.GetParts(), want)
 	}
-	if f := d.GetFraud(); len(f) != 1 || !proto.Equal(f[0], &affiliatev1.FraudSignal{Rule: "bot_click", Score: 70, Evidence: "E"}) {
-		t.Errorf("%v", f)
+}
+
+func TestGetDecision_ReturnsFraudSignals(t *testing.T) {
+	f := newFixture(t, pgtest.Row{"fraud_policy": affiliate.FraudObserve})
+	click := f.NewClick(f.pat, func(c *affiliate.Click) { c.IsBot = true })
+	r := f.report(saleWithClick("order-1", click.ID))
+	got := f.decision(r.GetId()).GetFraud()
+	if !equalMessages(got, r.GetFraud().GetSignals()) {
+		t.Errorf("the fraud signals of the decision are %v, want those of the report, %v", got, r.GetFraud().GetSignals())
+	}
+	want := &affiliatev1.FraudSignal{Rule: "bot_click", Score: 70, Evidence: "The click was made by a bot."}
+	if !slices.ContainsFunc(got, func(s *affiliatev1.FraudSignal) bool { return proto.Equal(s, want) }) {
+		t.Errorf("the fraud signals of the decision are %v, want %v among them", got, want)
 	}
 }
 
 // A candidate that comes from the customer's binding has the same customer reference as
 // the conversion.
-func TestDecision_NamesTheCustomerOfACandidate(t *testing.T) {
-	w := newWorld(t)
-	first := named("order-1", w.click())
-	first.CustomerId = ptr("ann")
-	w.report(first)
-	renewal := named("order-2", w.click())
-	renewal.EventType, renewal.CustomerId = affiliatev1.EventType_EVENT_TYPE_RENEWAL, ptr("ann")
-	simulated := w.simulate(renewal)
-	made := w.report(renewal)
-	ref := w.Texts(`select customer_ref from conversions where id = $1`, made.GetId())[0]
-
-	listed := w.list(w.scope, &affiliatev1.ListDecisionsRequest{}).GetData()
-	found, err := w.service.FindDecision(as(w.scope), &affiliatev1.FindDecisionRequest{ExternalTransactionId: "order-2"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ofConversion, err := w.service.GetConversionAttribution(w.asMerchant(), &affiliatev1.GetConversionAttributionRequest{ConversionId: made.GetId()})
-	if err != nil {
-		t.Fatal(err)
+func TestDecision_CandidateHasCustomerReference(t *testing.T) {
+	f := newFixture(t)
+	first := saleWithClick("order-1", f.NewClick(f.pat).ID)
+	first.CustomerId = new("ann")
+	f.report(first)
+	renewal := saleWithClick("order-2", f.NewClick(f.pat).ID)
+	renewal.EventType, renewal.CustomerId = affiliatev1.EventType_EVENT_TYPE_RENEWAL, new("ann")
+	simulated := f.simulate(renewal)
+	conversion := f.report(renewal).GetId()
+	reference := f.Texts(`select customer_ref from conversions where id::text = $1`, conversion)[0]
+	if len(reference) != 64 {
+		t.Fatalf("the customer reference is %q, want 64 digits", reference)
 	}
 	for name, d := range map[string]*affiliatev1.Decision{
-		"simulated": simulated, "read": w.decision(made.GetId()), "listed": listed[0], "found": found, "of the conversion": ofConversion,
+		"SimulateAttribution":      simulated,
+		"GetDecision":              f.decision(conversion),
+		"ListDecisions":            f.list(f.Scope, &affiliatev1.ListDecisionsRequest{}).GetData()[0],
+		"FindDecision":             f.find("order-2"),
+		"GetConversionAttribution": f.decisionForDashboard(conversion),
 	} {
-		bound := 0
+		got := map[string]string{}
 		for _, candidate := range d.GetCandidates() {
-			want := ""
-			if candidate.GetType() == string(affiliate.ByCustomer) {
-				want = ref
-				bound++
-			}
-			if candidate.GetCustomerId() != want {
-				t.Errorf("%s: %s names the customer %q, want %q", name, candidate.GetType(), candidate.GetCustomerId(), want)
-			}
+			got[candidate.GetType()] = candidate.GetCustomerId()
 		}
-		if bound != 1 || len(d.GetCandidates()) < 2 || len(ref) != 64 {
-			t.Errorf("%s: %v", name, d.GetCandidates())
+		if want := map[string]string{"click": "", "customer": reference}; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s returned candidates with the customers %v, want %v", name, got, want)
 		}
 	}
 }
 
 func TestGetDecision_WithoutAttribution(t *testing.T) {
-	w := newWorld(t)
-	r := w.report(named("order-1", affiliate.NewID[affiliate.Click](w.now().Add(-time.Hour))))
-	d := w.decision(r.GetId())
-	if d.GetAttributed() || d.Method != nil || d.GetReasonCode() != "CLICK_UNKNOWN" || d.GetProgram() != nil || d.GetRule() != nil || d.GetCalculation() != nil ||
-		len(d.GetCandidates()) != 1 || d.GetCandidates()[0].ParticipantId != nil || d.GetCandidates()[0].GetRejectedBecause() != "CLICK_UNKNOWN" ||
-		len(d.GetSteps()) != 1 || d.GetSteps()[0].GetOutcome() != "failed" {
-		t.Errorf("%v", d)
+	f := newFixture(t)
+	click := f.unknownClick()
+	r := f.report(saleWithClick("order-1", click))
+	d := f.decision(r.GetId())
+	if d.GetAttributed() || d.Method != nil || d.GetReasonCode() != "CLICK_UNKNOWN" {
+		t.Errorf("the decision is %v, want CLICK_UNKNOWN without an attribution", d)
+	}
+	if d.GetProgram() != nil || d.GetRule() != nil || d.GetCalculation() != nil {
+		t.Errorf("the decision has the programme %v, rules %v and calculation %v, want none", d.GetProgram(), d.GetRule(), d.GetCalculation())
+	}
+	want := []*affiliatev1.DecisionCandidate{{Type: "click", ClickId: new(click.String()), RejectedBecause: new("CLICK_UNKNOWN")}}
+	if !equalMessages(d.GetCandidates(), want) {
+		t.Errorf("the candidates are %v, want %v", d.GetCandidates(), want)
+	}
+	if steps := d.GetSteps(); len(steps) != 1 || steps[0].GetOutcome() != "failed" {
+		t.Errorf("the steps are %v, want one failed check", steps)
 	}
 }
 
 func TestListDecisions_LinksSupersededDecisions(t *testing.T) {
-	w := newWorld(t)
-	r := w.report(named("order-1", w.click()))
-	first := w.decision(r.GetId())
-	chain := []string{first.GetDecisionId()}
+	f := newFixture(t)
+	r := f.report(saleWithClick("order-1", f.NewClick(f.pat).ID))
+	first := f.decision(r.GetId())
+	chain := []string{first.GetDecisionId()} // oldest first
 	for range 2 {
-		w.offset += time.Second
-		to := w.newParticipant(w.scope, w.program)
-		moved, err := w.conversions.ReattributeConversion(w.asMerchant(), &affiliatev1.ReattributeConversionRequest{
-			ConversionId: r.GetId(), ParticipantId: to.String(), Reason: "They called.",
-		})
+		f.clock.Advance(time.Second)
+		moved, err := f.conversions.ReattributeConversion(
+			servertest.AsMember(t, f.Scope, f.Owner, affiliate.RoleOwner),
+			&affiliatev1.ReattributeConversionRequest{
+				ConversionId: r.GetId(), ParticipantId: f.Join("Olga").ID.String(), Reason: "They called.",
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
 		chain = append(chain, moved.GetAttribution().GetDecisionId())
 	}
-	inForce := w.decision(r.GetId())
-	if inForce.GetDecisionId() != chain[2] || inForce.GetMethod() != "manual" || inForce.GetReasonCode() != "MANUALLY_REASSIGNED" {
-		t.Errorf("in force: %v", inForce)
+	servertest.WantFields(t, "decision in force", f.decision(r.GetId()), &affiliatev1.Decision{
+		DecisionId: &chain[2], Method: new("manual"), ReasonCode: "MANUALLY_REASSIGNED",
+	})
+	list := f.list(f.Scope, &affiliatev1.ListDecisionsRequest{})
+	if list.GetTotal() != 3 || len(list.GetData()) != 3 {
+		t.Fatalf("ListDecisions returned %v, want 3 decisions", list)
 	}
-	list := w.list(w.scope, &affiliatev1.ListDecisionsRequest{})
-	if list.GetTotal() != 3 {
-		t.Fatalf("%v", list)
-	}
-	for i, d := range list.GetData() {
-		at := len(chain) - 1 - i // newest first
-		var before, after *string
-		if at > 0 {
-			before = &chain[at-1]
-		}
-		if at+1 < len(chain) {
-			after = &chain[at+1]
-		}
-		if d.GetDecisionId() != chain[at] || d.GetConversionId() != r.GetId() || !reflect.DeepEqual(d.Supersedes, before) || !reflect.DeepEqual(d.SupersededBy, after) {
-			t.Errorf("%s supersedes %v, superseded by %v", d.GetDecisionId(), d.Supersedes, d.SupersededBy)
+	for i, want := range []*affiliatev1.Decision{
+		{DecisionId: &chain[2], Supersedes: &chain[1]},
+		{DecisionId: &chain[1], Supersedes: &chain[0], SupersededBy: &chain[2]},
+		{DecisionId: &chain[0], SupersededBy: &chain[1]},
+	} {
+		d := list.GetData()[i]
+		got := &affiliatev1.Decision{DecisionId: d.DecisionId, Supersedes: d.Supersedes, SupersededBy: d.SupersededBy}
+		if !proto.Equal(got, want) || d.GetConversionId() != r.GetId() {
+			t.Errorf("decision %d of the list is about %s and has the ids %v, want %s and %v", i, d.GetConversionId(), got, r.GetId(), want)
 		}
 	}
 	first.SupersededBy = &chain[1]
-	if !proto.Equal(list.GetData()[2], first) {
-		t.Errorf("the first decision has changed: %v", list.GetData()[2])
+	if got := list.GetData()[2]; !proto.Equal(got, first) {
+		t.Errorf("the first decision is now\n%v, want\n%v", got, first)
 	}
 }
 
 func TestListDecisions_Filters(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	day := time.Date(2026, 3, 10, 0, 0, 0, 0, time.UTC)
-	other := w.newProgram(w.scope)
-	pausedPartner := w.newParticipant(w.scope, other)
-	at := func(instant time.Time, req *affiliatev1.ReportConversionRequest) {
-		t.Helper()
-		r := w.report(req)
-		w.Exec(`update attribution_decisions set decided_at = $2 where conversion_id = $1`, r.GetId(), instant)
+	other := f.NewParticipant(f.Scope, f.NewProgram(f.Scope, rules()), f.NewPartner("Olga"))
+	inPausedProgram := f.NewClick(other).ID
+	f.Exec(`update programs set status = 'paused' where id = $1`, other.Program)
+	for _, report := range []struct {
+		external  string
+		click     affiliate.ClickID
+		decidedAt time.Time
+	}{
+		{"evening before", f.NewClick(f.pat).ID, day.Add(-time.Millisecond)},
+		{"first of the day", f.NewClick(f.pat).ID, day},
+		{"last of the day", f.unknownClick(), day.Add(24*time.Hour - time.Millisecond)},
+		{"next day", inPausedProgram, day.Add(24 * time.Hour)},
+	} {
+		r := f.report(saleWithClick(report.external, report.click))
+		f.Exec(`update attribution_decisions set decided_at = $2 where conversion_id = $1`, r.GetId(), report.decidedAt)
 	}
-	at(day.Add(-time.Millisecond), named("eve", w.click()))
-	at(day, named("first", w.click()))
-	at(day.Add(24*time.Hour-time.Millisecond), named("unknown", affiliate.NewID[affiliate.Click](w.now().Add(-time.Hour))))
-	click := w.clickIn(w.scope, other, pausedPartner)
-	w.Exec(`update programs set status = 'paused' where id = $1`, other)
-	at(day.Add(24*time.Hour), named("paused", click))
 
 	type request = affiliatev1.ListDecisionsRequest
+	all := []string{"next day", "last of the day", "first of the day", "evening before"}
 	for name, tc := range map[string]struct {
 		req  *request
 		want []string
 	}{
-		"all":                        {&request{}, []string{"paused", "unknown", "first", "eve"}},
-		"attributed":                 {&request{Attributed: ptr(true)}, []string{"first", "eve"}},
-		"not attributed":             {&request{Attributed: ptr(false)}, []string{"paused", "unknown"}},
-		"a reason":                   {&request{ReasonCode: ptr("CLICK_UNKNOWN")}, []string{"unknown"}},
-		"a reason without decisions": {&request{ReasonCode: ptr("FRAUD_BLOCKED")}, []string{}},
-		"a programme":                {&request{ProgramId: ptr(w.program.String())}, []string{"first", "eve"}},
-		"a paused programme":         {&request{ProgramId: ptr(other.String())}, []string{"paused"}},
-		"a day":                      {&request{From: ptr("2026-03-10"), To: ptr("2026-03-10")}, []string{"unknown", "first"}},
-		"from a day":                 {&request{From: ptr("2026-03-11")}, []string{"paused"}},
-		"to an instant":              {&request{To: ptr("2026-03-10T00:00:00Z")}, []string{"first", "eve"}},
-		"from an instant elsewhere":  {&request{From: ptr("2026-03-10T01:00:00+01:00")}, []string{"paused", "unknown", "first"}},
-		"all at once": {
-			&request{From: ptr("2026-03-10"), Attributed: ptr(false), ReasonCode: ptr("PROGRAM_INACTIVE"), ProgramId: ptr(other.String())},
-			[]string{"paused"},
+		"no filter":                         {&request{}, all},
+		"empty filters":                     {&request{From: new(""), ReasonCode: new(""), ProgramId: new("")}, all},
+		"attributed":                        {&request{Attributed: new(true)}, all[2:]},
+		"not attributed":                    {&request{Attributed: new(false)}, all[:2]},
+		"reason":                            {&request{ReasonCode: new("CLICK_UNKNOWN")}, []string{"last of the day"}},
+		"reason without decisions":          {&request{ReasonCode: new("FRAUD_BLOCKED")}, nil},
+		"programme":                         {&request{ProgramId: new(f.Program.String())}, all[2:]},
+		"paused programme":                  {&request{ProgramId: new(other.Program.String())}, []string{"next day"}},
+		"one day":                           {&request{From: new("2026-03-10"), To: new("2026-03-10")}, all[1:3]},
+		"from a day":                        {&request{From: new("2026-03-11")}, all[:1]},
+		"to an instant":                     {&request{To: new("2026-03-10T00:00:00Z")}, all[2:]},
+		"from an instant with a UTC offset": {&request{From: new("2026-03-10T01:00:00+01:00")}, all[:3]},
+		"several filters": {
+			&request{From: new("2026-03-10"), Attributed: new(false), ReasonCode: new("PROGRAM_INACTIVE"), ProgramId: new(other.Program.String())},
+			[]string{"next day"},
 		},
-		"empty ones":        {&request{From: ptr(""), ReasonCode: ptr(""), ProgramId: ptr("")}, []string{"paused", "unknown", "first", "eve"}},
-		"a page":            {&request{Page: ptr(int32(2)), PageSize: ptr(int32(3))}, []string{"eve"}},
-		"a page too far":    {&request{Page: ptr(int32(3)), PageSize: ptr(int32(2))}, []string{}},
-		"a page in between": {&request{Page: ptr(int32(2)), PageSize: ptr(int32(1))}, []string{"unknown"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			list := w.list(w.scope, tc.req)
-			got := []string{}
-			for _, d := range list.GetData() {
-				got = append(got, w.Texts(`select external_transaction_id from conversions where id = $1`, d.GetConversionId())...)
+			list := f.list(f.Scope, tc.req)
+			f.wantListed(list, tc.want)
+			if list.GetTotal() != int64(len(tc.want)) {
+				t.Errorf("the total is %d, want %d", list.GetTotal(), len(tc.want))
 			}
-			total := len(tc.want)
-			if tc.req.Page != nil {
-				total = 4
-			}
-			if !slices.Equal(got, tc.want) || list.GetTotal() != int64(total) {
-				t.Errorf("%v of %d, want %v of %d", got, list.GetTotal(), tc.want, total)
-			}
-			if tc.req.Page != nil && (list.GetPage() != tc.req.GetPage() || list.GetLimit() != tc.req.GetPageSize()) {
-				t.Errorf("page %d of %d", list.GetPage(), list.GetLimit())
+		})
+	}
+	for name, tc := range map[string]struct {
+		page, size int32
+		want       []string
+	}{
+		"last page":     {2, 3, all[3:]},
+		"after the end": {3, 2, nil},
+		"middle page":   {2, 1, all[1:2]},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := f.list(f.Scope, &request{Page: &tc.page, PageSize: &tc.size})
+			f.wantListed(list, tc.want)
+			if list.GetTotal() != 4 || list.GetPage() != tc.page || list.GetLimit() != tc.size {
+				t.Errorf("the list has the total %d, page %d and limit %d, want 4, %d and %d",
+					list.GetTotal(), list.GetPage(), list.GetLimit(), tc.page, tc.size)
 			}
 		})
 	}
 }
 
+// wantListed compares the external ids of the conversions of listed decisions.
+func (f *fixture) wantListed(list *affiliatev1.ListDecisionsResponse, want []string) {
+	f.Helper()
+	var got []string
+	for _, d := range list.GetData() {
+		got = append(got, f.Texts(`select external_transaction_id from conversions where id::text = $1`, d.GetConversionId())...)
+	}
+	if !slices.Equal(got, want) {
+		f.Errorf("ListDecisions returned the decisions about %q, want %q", got, want)
+	}
+}
+
 func TestListDecisions_RejectsInvalidFilters(t *testing.T) {
-	w := newWorld(t)
+	f := newFixture(t)
 	type request = affiliatev1.ListDecisionsRequest
 	for name, tc := range map[string]struct {
 		req    *request
 		fields []string
 	}{
-		"backwards":                 {&request{From: ptr("2026-03-11"), To: ptr("2026-03-10")}, []string{"to"}},
-		"no dates":                  {&request{From: ptr("March"), To: ptr("2026-13-01")}, []string{"from", "to"}},
-		"no reason":                 {&request{ReasonCode: ptr("click_unknown")}, []string{"reason_code"}},
-		"reason of candidates only": {&request{ReasonCode: ptr("OUTRANKED")}, []string{"reason_code"}},
-		"no id":                     {&request{ProgramId: ptr("P")}, []string{"program_id"}},
+		"end before start":          {&request{From: new("2026-03-11"), To: new("2026-03-10")}, []string{"to"}},
+		"invalid dates":             {&request{From: new("March"), To: new("2026-13-01")}, []string{"from", "to"}},
+		"reason in lower case":      {&request{ReasonCode: new("click_unknown")}, []string{"reason_code"}},
+		"reason of candidates only": {&request{ReasonCode: new("OUTRANKED")}, []string{"reason_code"}},
+		"programme id is no UUID":   {&request{ProgramId: new("P")}, []string{"program_id"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found := w.service.Check(tc.req)
-			fields := make([]string, len(found))
-			for i, v := range found {
-				fields[i] = v.Field
+			var fields []string
+			for _, v := range f.service.Check(tc.req) {
+				fields = append(fields, v.Field)
 				if strings.Contains(v.Message, "date_") {
-					t.Errorf("%q names a parameter that the request does not have", v.Message)
+					t.Errorf("the message %q contains a parameter that the request does not have", v.Message)
 				}
 			}
 			if !slices.Equal(fields, tc.fields) {
-				t.Errorf("%v, want %v", found, tc.fields)
+				t.Errorf("Check found violations of %q, want %q", fields, tc.fields)
 			}
-			_, err := w.service.ListDecisions(as(w.scope), tc.req)
+			_, err := f.service.ListDecisions(f.asKey(), tc.req)
 			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, tc.fields...)
 		})
 	}
 }
 
 func TestReads_DoNotFindOtherScopes(t *testing.T) {
-	w := newWorld(t)
-	click := w.click()
-	r := w.report(named("order-1", click))
+	f := newFixture(t)
+	click := f.NewClick(f.pat).ID.String()
+	conversion := f.report(saleWithClick("order-1", f.NewClick(f.pat).ID)).GetId()
 	for name, scope := range map[string]affiliate.Scope{
-		"the other mode":    {Workspace: w.scope.Workspace, Mode: affiliate.ModeLive},
-		"another workspace": {Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest},
+		"the other mode":    f.InOtherMode().Scope,
+		"another workspace": f.NewShop(affiliate.ModeTest).Scope,
 	} {
-		for call, do := range reads(w, r.GetId(), "order-1", click.String()) {
-			t.Run(name+", "+call, func(t *testing.T) { pgtest.RequireRefusal(t, do(as(scope)), affiliate.ReasonNotFound) })
-		}
-		if list := w.list(scope, &affiliatev1.ListDecisionsRequest{}); list.GetTotal() != 0 || len(list.GetData()) != 0 {
-			t.Errorf("%s lists %v", name, list)
+		f.wantNotFound(t, name, scope, conversion, "order-1", click)
+		if list := f.list(scope, &affiliatev1.ListDecisionsRequest{}); list.GetTotal() != 0 || len(list.GetData()) != 0 {
+			t.Errorf("ListDecisions in %s returned %v, want no decisions", name, list)
 		}
 	}
-	unknown := affiliate.NewID[affiliate.Conversion](w.now()).String()
-	for call, do := range reads(w, unknown, "order-2", unknown) {
-		t.Run("unknown, "+call, func(t *testing.T) { pgtest.RequireRefusal(t, do(as(w.scope)), affiliate.ReasonNotFound) })
-	}
-	for call, do := range reads(w, "1", "1", "00000000-0000-4000-8000-000000000000") {
-		t.Run("malformed id, "+call, func(t *testing.T) { pgtest.RequireRefusal(t, do(as(w.scope)), affiliate.ReasonNotFound) })
-	}
-	_, err := w.service.GetAttributedClick(as(w.scope), &affiliatev1.GetAttributedClickRequest{ClickId: "1"})
-	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+	unknown := affiliate.NewID[affiliate.Conversion](f.clock.Now()).String()
+	f.wantNotFound(t, "unknown ids", f.Scope, unknown, "order-2", unknown)
+	f.wantNotFound(t, "click id without a time", f.Scope, "1", "1", "00000000-0000-4000-8000-000000000000")
+	f.wantNotFound(t, "ids that are no UUIDs", f.Scope, "1", "1", "1")
 }
 
-// reads returns the calls that read one decision or click, by name.
-func reads(w *world, conversion, external, click string) map[string]func(context.Context) error {
-	return map[string]func(context.Context) error{
-		"decision": func(ctx context.Context) error {
-			_, err := w.service.GetDecision(ctx, &affiliatev1.GetDecisionRequest{ConversionId: conversion})
+// wantNotFound expects that the calls that read one decision or one click find nothing.
+func (f *fixture) wantNotFound(t *testing.T, name string, scope affiliate.Scope, conversion, external, click string) {
+	t.Helper()
+	ctx := servertest.AsSecretKey(t, scope)
+	for call, read := range map[string]func() error{
+		"GetDecision": func() error {
+			_, err := f.service.GetDecision(ctx, &affiliatev1.GetDecisionRequest{ConversionId: conversion})
 			return err
 		},
-		"for the dashboard": func(ctx context.Context) error {
-			_, err := w.service.GetConversionAttribution(ctx, &affiliatev1.GetConversionAttributionRequest{ConversionId: conversion})
+		"GetConversionAttribution": func() error {
+			_, err := f.service.GetConversionAttribution(ctx, &affiliatev1.GetConversionAttributionRequest{ConversionId: conversion})
 			return err
 		},
-		"by the merchant's id": func(ctx context.Context) error {
-			_, err := w.service.FindDecision(ctx, &affiliatev1.FindDecisionRequest{ExternalTransactionId: external})
+		"FindDecision": func() error {
+			_, err := f.service.FindDecision(ctx, &affiliatev1.FindDecisionRequest{ExternalTransactionId: external})
 			return err
 		},
-		"click": func(ctx context.Context) error {
-			_, err := w.service.GetAttributedClick(ctx, &affiliatev1.GetAttributedClickRequest{ClickId: click})
+		"GetAttributedClick": func() error {
+			_, err := f.service.GetAttributedClick(ctx, &affiliatev1.GetAttributedClickRequest{ClickId: click})
 			return err
 		},
+	} {
+		t.Run(call+", "+name, func(t *testing.T) { pgtest.RequireRefusal(t, read(), affiliate.ReasonNotFound) })
 	}
 }

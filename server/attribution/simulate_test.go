@@ -2,7 +2,6 @@ package attribution_test
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -15,11 +14,12 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // simulationOf returns the simulation request with the fields of a report.
-func simulationOf(t testing.TB, report *affiliatev1.ReportConversionRequest) *affiliatev1.SimulateAttributionRequest {
+func simulationOf(t testing.TB, report *reportRequest) *affiliatev1.SimulateAttributionRequest {
 	t.Helper()
 	wire, err := proto.Marshal(report)
 	if err != nil {
@@ -32,13 +32,21 @@ func simulationOf(t testing.TB, report *affiliatev1.ReportConversionRequest) *af
 	return simulation
 }
 
-func (w *world) simulate(report *affiliatev1.ReportConversionRequest) *affiliatev1.Decision {
-	w.Helper()
-	d, err := w.service.SimulateAttribution(as(w.scope), simulationOf(w.TB, report))
+func (f *fixture) simulate(report *reportRequest) *affiliatev1.Decision {
+	f.Helper()
+	d, err := f.service.SimulateAttribution(f.asKey(), simulationOf(f, report))
 	if err != nil {
-		w.Fatal(err)
+		f.Fatalf("SimulateAttribution(%v): %v", report, err)
 	}
 	return d
+}
+
+// wantReason compares the reason of a simulated decision.
+func (f *fixture) wantReason(d *affiliatev1.Decision, want string) {
+	f.Helper()
+	if d.GetReasonCode() != want {
+		f.Errorf("the simulated reason is %s (%s), want %s", d.GetReasonCode(), d.GetExplanation(), want)
+	}
 }
 
 // withoutIDs returns a copy of a decision without its ids and its time, which differ
@@ -49,58 +57,81 @@ func withoutIDs(d *affiliatev1.Decision) *affiliatev1.Decision {
 	return d
 }
 
-// For every reason code, a report gets the decision that was simulated just before.
+// For every reason code, a report gets the decision that was simulated just before. The
+// cases run in this order, because the reports change the state that later ones find.
 func TestSimulation_DecidesLikeReport(t *testing.T) {
-	w := newWorld(t)
-	other := w.newParticipant(w.scope, w.program)
-	w.code(w.scope, w.program, other, "spring10")
-	w.code(w.scope, w.program, other, "used", pgtest.Row{"max_redemptions": 1, "redemptions": 1})
-	w.code(w.scope, w.program, other, "last", pgtest.Row{"max_redemptions": 1})
-	w.Exec(`update programs set rules = rules || '{"tiers":[{"min_conversions":1,"rate_bps":3100}],"later_rate_bps":1000}'`)
-	unknown := affiliate.NewID[affiliate.Click](w.now().Add(-time.Hour))
-	expired := w.clickIn(w.scope, w.program, other, pgtest.Row{"expires_at": w.now().Add(-time.Hour)})
-	w.Exec(`update programs set fraud_policy = 'block'`)
-	mailbox := w.Texts(`select partner_email from participants where id = $1`, w.participant)[0]
-	w.Insert("fx_rates", pgtest.Row{"base": "USD", "quote": "EUR", "date": w.now().UTC().Add(-time.Minute), "rate": 0.9, "loaded_at": w.now()})
-	suspended := w.NewParticipant(w.scope, w.program, w.NewPartner("Sue"), pgtest.Row{"status": "suspended"}).ID
-	bound := named("bind", w.click())
-	bound.CustomerId = ptr("ann")
-	w.report(bound)
+	f := newFixture(t, pgtest.Row{"fraud_policy": affiliate.FraudBlock}, rules(func(r *affiliate.Rules) {
+		r.Tiers, r.LaterRateBps = []affiliate.Tier{{MinConversions: new(int64(1)), RateBps: 3100}}, new(int64(1000))
+	}))
+	other := f.Join("Olga")
+	f.NewPromoCode(other, "spring10")
+	f.NewPromoCode(other, "last", func(c *affiliate.PromoCode) { c.MaxRedemptions = new(int64(1)) })
+	f.NewPromoCode(f.Join("Uwe"), "used-up", func(c *affiliate.PromoCode) { c.MaxRedemptions = new(int64(1)) })
+	f.report(saleWithCode("only redemption", "used-up"))
+	fresh := func() affiliate.ClickID { return f.NewClick(f.pat).ID }
+	unknown, expired := f.unknownClick(), f.NewClick(other, f.expired).ID
+	f.Insert("fx_rates", pgtest.Row{
+		"base": "USD", "quote": "EUR", "date": f.clock.Now().UTC().Add(-time.Minute), "rate": 0.9, "loaded_at": f.clock.Now(),
+	})
+	suspended := f.NewClick(f.Join("Sue", pgtest.Row{"status": "suspended"})).ID
+	binding := saleWithClick("binding of a customer", fresh())
+	binding.CustomerId = new("ann")
+	f.report(binding)
 
-	happened := timestamppb.New(w.now().Add(-time.Minute).UTC().Truncate(time.Millisecond))
-	for i, tc := range []struct {
+	occurredAt := timestamppb.New(f.clock.Now().Add(-time.Minute).UTC().Truncate(time.Millisecond))
+	for _, tc := range []struct {
+		name   string
 		click  affiliate.ClickID
 		code   string
-		change func(*affiliatev1.ReportConversionRequest)
+		change func(*reportRequest)
 		reason string
 	}{
-		{click: w.click(), reason: "CLICK_MATCHED"},
-		{click: w.click(), code: "SPRING10", reason: "PROMO_CODE_MATCHED"},
-		{click: unknown, code: "Spring10", reason: "PROMO_CODE_MATCHED"},
-		{code: "last", reason: "PROMO_CODE_MATCHED"},
-		{code: "used", reason: "PROMO_CODE_INACTIVE"},
-		{code: "none", reason: "PROMO_CODE_UNKNOWN"},
-		{click: unknown, reason: "CLICK_UNKNOWN"},
-		{click: expired, reason: "CLICK_EXPIRED"},
-		{click: w.clickIn(w.scope, w.program, suspended), reason: "PARTICIPANT_NOT_APPROVED"},
-		{click: expired, reason: "CUSTOMER_BOUND", change: func(r *affiliatev1.ReportConversionRequest) { r.CustomerId = ptr("ann") }},
-		{click: unknown, reason: "CUSTOMER_BOUND", change: func(r *affiliatev1.ReportConversionRequest) {
-			r.EventType, r.CustomerId = affiliatev1.EventType_EVENT_TYPE_RENEWAL, ptr("ann")
-		}},
-		{click: w.click(), reason: "CLICK_MATCHED", change: func(r *affiliatev1.ReportConversionRequest) { r.CustomerId = ptr("ben") }},
-		{click: w.click(), reason: "RULE_NOT_APPLICABLE", change: func(r *affiliatev1.ReportConversionRequest) {
-			r.EventType, r.AmountCents, r.Currency, r.TaxCents = affiliatev1.EventType_EVENT_TYPE_LEAD, nil, nil, nil
-		}},
-		{click: w.click(), reason: "CLICK_MATCHED", change: func(r *affiliatev1.ReportConversionRequest) {
-			r.Currency, r.CustomerEmail, r.CustomerIp, r.CustomerUserAgent = ptr("usd"), ptr("ann@shop.example"), ptr("203.0.113.7"), ptr("agent")
-		}},
-		{click: w.click(), reason: "SELF_REFERRAL_BLOCKED", change: func(r *affiliatev1.ReportConversionRequest) { r.CustomerEmail = &mailbox }},
+		{name: "click", click: fresh(), reason: "CLICK_MATCHED"},
+		{name: "click and promo code", click: fresh(), code: "SPRING10", reason: "PROMO_CODE_MATCHED"},
+		{name: "unknown click and promo code", click: unknown, code: "Spring10", reason: "PROMO_CODE_MATCHED"},
+		{name: "last redemption", code: "last", reason: "PROMO_CODE_MATCHED"},
+		{name: "used-up code", code: "used-up", reason: "PROMO_CODE_INACTIVE"},
+		{name: "unknown code", code: "none", reason: "PROMO_CODE_UNKNOWN"},
+		{name: "unknown click", click: unknown, reason: "CLICK_UNKNOWN"},
+		{name: "expired click", click: expired, reason: "CLICK_EXPIRED"},
+		{name: "suspended participant", click: suspended, reason: "PARTICIPANT_NOT_APPROVED"},
+		{
+			name: "expired click of a bound customer", click: expired, reason: "CUSTOMER_BOUND",
+			change: func(r *reportRequest) { r.CustomerId = new("ann") },
+		},
+		{
+			name: "renewal with an unknown click", click: unknown, reason: "CUSTOMER_BOUND",
+			change: func(r *reportRequest) {
+				r.EventType, r.CustomerId = affiliatev1.EventType_EVENT_TYPE_RENEWAL, new("ann")
+			},
+		},
+		{
+			name: "new customer", click: fresh(), reason: "CLICK_MATCHED",
+			change: func(r *reportRequest) { r.CustomerId = new("ben") },
+		},
+		{
+			name: "lead", click: fresh(), reason: "RULE_NOT_APPLICABLE",
+			change: func(r *reportRequest) {
+				r.EventType, r.AmountCents, r.Currency, r.TaxCents = affiliatev1.EventType_EVENT_TYPE_LEAD, nil, nil, nil
+			},
+		},
+		{
+			name: "another currency and data of the buyer", click: fresh(), reason: "CLICK_MATCHED",
+			change: func(r *reportRequest) {
+				r.Currency, r.CustomerEmail = new("usd"), new("ann@shop.example")
+				r.CustomerIp, r.CustomerUserAgent = new("203.0.113.7"), new("agent")
+			},
+		},
+		{
+			name: "self-referral", click: fresh(), reason: "SELF_REFERRAL_BLOCKED",
+			change: func(r *reportRequest) { r.CustomerEmail = new(partnerEmail) },
+		},
 	} {
-		t.Run(fmt.Sprint(i, " ", tc.reason), func(t *testing.T) {
-			report := sale(fmt.Sprint("order-", i))
-			report.OccurredAt = happened
+		t.Run(tc.name, func(t *testing.T) {
+			report := sale(tc.name)
+			report.OccurredAt = occurredAt
 			if !tc.click.IsZero() {
-				report.ClickId = ptr(tc.click.String())
+				report.ClickId = new(tc.click.String())
 			}
 			if tc.code != "" {
 				report.PromoCode = &tc.code
@@ -108,72 +139,69 @@ func TestSimulation_DecidesLikeReport(t *testing.T) {
 			if tc.change != nil {
 				tc.change(report)
 			}
-			before := w.now().UTC().Truncate(time.Millisecond)
-			simulated := w.simulate(report)
+			before := f.clock.Now().UTC().Truncate(time.Millisecond)
+			simulated := f.simulate(report)
 			if simulated.DecisionId != nil || simulated.ConversionId != nil || simulated.Supersedes != nil || simulated.SupersededBy != nil {
-				t.Errorf("a simulation has the ids of a stored decision: %v", simulated)
+				t.Errorf("the simulation has the ids of a stored decision: %v", simulated)
 			}
-			if at := simulated.GetDecidedAt().AsTime(); at.Before(before) || at.After(w.now()) {
-				t.Errorf("decided at %s, called at %s", at, before)
+			if at, after := simulated.GetDecidedAt().AsTime(), f.clock.Now(); at.Before(before) || at.After(after) {
+				t.Errorf("decided_at of the simulation is %s, want a time between %s and %s", at, before, after)
 			}
-			if simulated.GetReasonCode() != tc.reason {
-				t.Errorf("%s: %s", simulated.GetReasonCode(), simulated.GetExplanation())
-			}
-			stored := w.decision(w.report(report).GetId())
+			f.wantReason(simulated, tc.reason)
+			stored := f.decision(f.report(report).GetId())
 			if !proto.Equal(withoutIDs(simulated), withoutIDs(stored)) {
-				t.Errorf("\nsimulated %v\n reported %v", simulated, stored)
+				t.Errorf("the report got the decision\n%v, want the simulated one\n%v", stored, simulated)
 			}
 		})
 	}
 }
 
-// snapshot returns all rows of all tables.
-func (w *world) snapshot() map[string][]string {
-	w.Helper()
+// snapshot returns all rows of all tables, by table.
+func (f *fixture) snapshot() map[string][]string {
+	f.Helper()
 	rows := map[string][]string{}
-	for _, table := range w.Texts(`
+	for _, table := range f.Texts(`
 		select quote_ident(schemaname) || '.' || quote_ident(tablename) from pg_tables where schemaname in ('public', 'river')`) {
-		rows[table] = w.Texts(`select xmin::text || ' ' || ctid || ' ' || t::text from ` + table + ` t order by 1`)
+		rows[table] = f.Texts(`select xmin::text || ' ' || ctid || ' ' || t::text from ` + table + ` t order by 1`)
 	}
 	return rows
 }
 
 func TestSimulation_StoresNothing(t *testing.T) {
-	w := newWorld(t)
-	w.code(w.scope, w.program, w.participant, "spring10", pgtest.Row{"max_redemptions": 5})
-	bound := named("bind", w.click())
-	bound.CustomerId = ptr("ann")
-	w.report(bound)
-	click := w.click()
-	before := w.snapshot()
-	for _, customer := range []string{"ann", "nobody yet"} {
-		for _, click := range []affiliate.ClickID{click, affiliate.NewID[affiliate.Click](w.now().Add(-time.Hour))} {
-			report := named("bind", click) // a simulation ignores that this external id exists
-			report.PromoCode, report.CustomerId, report.CustomerEmail = ptr("spring10"), &customer, ptr("ann@example.com")
-			if d := w.simulate(report); d.GetReasonCode() != "PROMO_CODE_MATCHED" {
-				t.Errorf("%v", d)
-			}
+	f := newFixture(t)
+	f.NewPromoCode(f.pat, "spring10", func(c *affiliate.PromoCode) { c.MaxRedemptions = new(int64(5)) })
+	binding := saleWithClick("order-1", f.NewClick(f.pat).ID)
+	binding.CustomerId = new("ann")
+	f.report(binding)
+	click := f.NewClick(f.pat)
+	before := f.snapshot()
+	for _, customer := range []string{"ann", "new customer"} {
+		for _, click := range []affiliate.ClickID{click.ID, f.unknownClick()} {
+			report := saleWithClick("order-1", click) // a simulation ignores that this external id exists
+			report.PromoCode, report.CustomerId, report.CustomerEmail = new("spring10"), &customer, new("ann@example.com")
+			f.wantReason(f.simulate(report), "PROMO_CODE_MATCHED")
 		}
 	}
-	after := w.snapshot()
+	after := f.snapshot()
 	if len(before) < 30 || len(before["public.promo_codes"]) != 1 || len(before["public.customers"]) != 1 {
-		t.Fatalf("the snapshot is not complete: %v", before)
+		t.Fatalf("the snapshot has %d tables, %d promo codes and %d customers, want at least 30, 1 and 1",
+			len(before), len(before["public.promo_codes"]), len(before["public.customers"]))
 	}
 	for table, rows := range after {
 		if !slices.Equal(rows, before[table]) {
-			t.Errorf("%s changed:\n%q\n%q", table, before[table], rows)
+			t.Errorf("the simulations changed the rows of %s to\n%q, want\n%q", table, rows, before[table])
 		}
 	}
 }
 
 // A simulation does not wait for the row locks that a report would wait for.
 func TestSimulation_WaitsForNoLocks(t *testing.T) {
-	w := newWorld(t)
-	w.code(w.scope, w.program, w.participant, "spring10")
-	bound := named("bind", w.click())
-	bound.CustomerId = ptr("ann")
-	w.report(bound)
-	tx, err := w.SQL.Begin(t.Context())
+	f := newFixture(t)
+	f.NewPromoCode(f.pat, "spring10")
+	binding := saleWithClick("binding of a customer", f.NewClick(f.pat).ID)
+	binding.CustomerId = new("ann")
+	f.report(binding)
+	tx, err := f.SQL.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,100 +211,92 @@ func TestSimulation_WaitsForNoLocks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	report := sale("order-1")
-	report.PromoCode, report.CustomerId = ptr("spring10"), ptr("ann")
-	if d := w.simulate(report); d.GetReasonCode() != "PROMO_CODE_MATCHED" || len(d.GetCandidates()) != 2 {
-		t.Errorf("%v", d)
+	report := saleWithCode("order-1", "spring10")
+	report.CustomerId = new("ann")
+	d := f.simulate(report)
+	f.wantReason(d, "PROMO_CODE_MATCHED")
+	if len(d.GetCandidates()) != 2 {
+		t.Errorf("the candidates are %v, want the promo code and the customer", d.GetCandidates())
 	}
 }
 
 func TestSimulation_LooksUpClickOnce(t *testing.T) {
-	w := newWorld(t)
-	at := w.now().UTC().Truncate(time.Millisecond)
-	id := affiliate.NewID[affiliate.Click](at)
-	if d := w.simulate(named("", id)); d.GetReasonCode() != "CLICK_UNKNOWN" || w.clicks.looks.Load() != 1 || w.clicks.tailLooks.Load() != 1 {
-		t.Errorf("%v after %d look-ups in Postgres and %d in the tail", d, w.clicks.looks.Load(), w.clicks.tailLooks.Load())
+	f := newFixture(t)
+	click := f.UnstoredClick(f.pat)
+	f.wantReason(f.simulate(saleWithClick("", click.ID)), "CLICK_UNKNOWN")
+	if queries, reads := f.clicks.queries.Load(), f.clicks.reads.Load(); queries != 1 || reads != 1 {
+		t.Errorf("the simulation made %d queries for clicks and %d reads of the tail, want 1 and 1", queries, reads)
 	}
-	w.clicks.inTail = []affiliate.Click{{
-		ID: id, Scope: w.scope, Program: w.program, Participant: w.participant, ReceivedAt: at, ExpiresAt: affiliate.WindowEnd(at, 30),
-	}}
-	if d := w.simulate(named("", id)); d.GetReasonCode() != "CLICK_MATCHED" || d.GetCalculation().GetAmountCents() != 3_000 {
-		t.Errorf("in the tail: %v", d)
+
+	f.clicks.tail = []affiliate.Click{click}
+	d := f.simulate(saleWithClick("", click.ID))
+	f.wantReason(d, "CLICK_MATCHED")
+	if got := d.GetCalculation().GetAmountCents(); got != 3_000 {
+		t.Errorf("the click in the tail earns %d, want 3000", got)
 	}
-	future := affiliate.NewID[affiliate.Click](at.Add(time.Hour))
-	w.clicks.inTail[0].ID = future
-	if d := w.simulate(named("", future)); d.GetReasonCode() != "CLICK_UNKNOWN" {
-		t.Errorf("from the future: %v", d)
-	}
+
+	click.ID = affiliate.NewID[affiliate.Click](f.clock.Now().Add(time.Hour))
+	f.clicks.tail = []affiliate.Click{click}
+	f.wantReason(f.simulate(saleWithClick("", click.ID)), "CLICK_UNKNOWN")
 }
 
 func TestSimulation_UsesExchangeRateOfTheDay(t *testing.T) {
-	w := newWorld(t)
-	day := w.now().UTC()
-	w.Insert("fx_rates", pgtest.Row{"base": "USD", "quote": "EUR", "date": day, "rate": "0.9", "loaded_at": day})
-	report := named("order-1", w.click())
-	report.Currency, report.OccurredAt = ptr("USD"), timestamppb.New(day)
-	c := w.simulate(report).GetCalculation()
-	if c.GetFxRate() != "0.9" || c.GetFxDate() != day.Format(time.DateOnly) || c.GetBaseCurrency() != "USD" || c.GetCurrency() != "EUR" || c.GetAmountCents() != 2_700 {
-		t.Errorf("%v", c)
-	}
+	f := newFixture(t)
+	now := f.clock.Now().UTC()
+	f.Insert("fx_rates", pgtest.Row{"base": "USD", "quote": "EUR", "date": now, "rate": "0.9", "loaded_at": now})
+	report := saleWithClick("order-1", f.NewClick(f.pat).ID)
+	report.Currency, report.OccurredAt = new("USD"), timestamppb.New(now)
+	servertest.WantFields(t, "calculation", f.simulate(report).GetCalculation(), &affiliatev1.DecisionCalculation{
+		FxRate: new("0.9"), FxDate: new(now.Format(time.DateOnly)), BaseCurrency: "USD", Currency: "EUR", AmountCents: 2_700,
+	})
 }
 
 func TestSimulation_RejectsLikeReport(t *testing.T) {
-	w := newWorld(t)
-	live := affiliate.Scope{Workspace: w.scope.Workspace, Mode: affiliate.ModeLive}
-	program := w.newProgram(live)
-	participant := w.newParticipant(live, program)
-	w.code(live, program, participant, "live10")
-	foreign := affiliate.Scope{Workspace: w.NewWorkspace(), Mode: affiliate.ModeTest}
-	foreignProgram := w.newProgram(foreign)
-	w.code(foreign, foreignProgram, w.newParticipant(foreign, foreignProgram), "theirs")
-	withCode := func(code string) *affiliatev1.ReportConversionRequest {
-		r := sale("order-1")
-		r.PromoCode = &code
-		return r
-	}
-	nothing := sale("order-1")
-	nothing.ClickId, nothing.PromoCode, nothing.CustomerId = ptr(""), ptr(""), ptr("ann")
+	f := newFixture(t)
+	lia := f.InOtherMode(rules()).Join("Lia")
+	f.NewPromoCode(lia, "live10")
+	f.NewPromoCode(f.NewShop(affiliate.ModeTest, rules()).Join("Pia"), "theirs")
+	withoutSignal := saleWithClick("order-1", affiliate.ClickID{})
+	withoutSignal.ClickId, withoutSignal.PromoCode, withoutSignal.CustomerId = new(""), new(""), new("ann")
 	for name, tc := range map[string]struct {
-		report *affiliatev1.ReportConversionRequest
+		report *reportRequest
 		want   affiliate.Reason
 	}{
-		"no signal":                 {nothing, affiliate.ReasonNoAttributionSignal},
-		"a click of the other mode": {named("order-1", w.clickIn(live, program, participant)), affiliate.ReasonModeMismatch},
-		"a code of the other mode":  {withCode("LIVE10"), affiliate.ReasonModeMismatch},
-		"another workspace's code":  {withCode("theirs"), ""},
+		"no signal":                       {withoutSignal, affiliate.ReasonNoAttributionSignal},
+		"click of the other mode":         {saleWithClick("order-1", f.NewClick(lia).ID), affiliate.ReasonModeMismatch},
+		"promo code of the other mode":    {saleWithCode("order-1", "LIVE10"), affiliate.ReasonModeMismatch},
+		"promo code of another workspace": {saleWithCode("order-1", "theirs"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d, err := w.service.SimulateAttribution(as(w.scope), simulationOf(t, tc.report))
+			d, err := f.service.SimulateAttribution(f.asKey(), simulationOf(t, tc.report))
 			if got := pgtest.ReasonOf(t, err); got != tc.want {
-				t.Errorf("%v, %s, want %s", d, got, tc.want)
+				t.Errorf("SimulateAttribution returned the error code %q, want %q", got, tc.want)
 			}
-			if tc.want == "" && d.GetReasonCode() != "PROMO_CODE_UNKNOWN" {
-				t.Errorf("%v", d)
+			if tc.want == "" {
+				f.wantReason(d, "PROMO_CODE_UNKNOWN")
 			}
-			_, err = w.conversions.ReportConversion(as(w.scope), tc.report)
+			_, err = f.conversions.ReportConversion(f.asKey(), tc.report)
 			if got := pgtest.ReasonOf(t, err); got != tc.want {
-				t.Errorf("a report gets %s", got)
+				t.Errorf("ReportConversion returned the error code %q, want %q", got, tc.want)
 			}
 		})
 	}
 }
 
 func TestSimulation_IsValidatedLikeReport(t *testing.T) {
-	w := newWorld(t)
-	good := named("order-1", affiliate.NewID[affiliate.Click](w.now()))
-	if found := w.service.Check(simulationOf(t, good)); len(found) != 0 {
-		t.Errorf("%v", found)
+	f := newFixture(t)
+	valid := saleWithClick("order-1", affiliate.NewID[affiliate.Click](f.clock.Now()))
+	if err := servertest.Check(f.service, simulationOf(t, valid)); err != nil {
+		t.Errorf("the check of a valid simulation returned %v", err)
 	}
-	bad := proto.CloneOf(good)
-	bad.AmountCents, bad.Currency, bad.ClickId = nil, ptr("ABC"), ptr("x")
-	bad.CustomerEmail, bad.CustomerIp = ptr("nobody"), ptr("here")
-	bad.OccurredAt = timestamppb.New(w.now().Add(time.Hour))
-	bad.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"k": structpb.NewStringValue("\x00")}}
-	found := w.service.Check(simulationOf(t, bad))
-	if want := w.conversions.Check(bad); len(found) < 7 || !reflect.DeepEqual(found, want) {
-		t.Errorf("%v, want %v", found, want)
+	invalid := proto.CloneOf(valid)
+	invalid.AmountCents, invalid.Currency, invalid.ClickId = nil, new("ABC"), new("x")
+	invalid.CustomerEmail, invalid.CustomerIp = new("nobody"), new("here")
+	invalid.OccurredAt = timestamppb.New(f.clock.Now().Add(time.Hour))
+	invalid.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"k": structpb.NewStringValue("\x00")}}
+	got, want := f.service.Check(simulationOf(t, invalid)), f.conversions.Check(invalid)
+	if len(want) < 7 || !reflect.DeepEqual(got, want) {
+		t.Errorf("the check of the simulation found %v, want at least 7 violations as in the report, %v", got, want)
 	}
 }
 
@@ -284,24 +304,22 @@ func TestSimulation_IsValidatedLikeReport(t *testing.T) {
 // have the same fields.
 func TestSimulation_HasFieldsOfReport(t *testing.T) {
 	simulation := (&affiliatev1.SimulateAttributionRequest{}).ProtoReflect().Descriptor().Fields()
-	report := (&affiliatev1.ReportConversionRequest{}).ProtoReflect().Descriptor().Fields()
+	report := (&reportRequest{}).ProtoReflect().Descriptor().Fields()
 	if simulation.Len() != report.Len() {
-		t.Errorf("%d fields and %d", simulation.Len(), report.Len())
+		t.Errorf("a simulation has %d fields and a report %d, want the same number", simulation.Len(), report.Len())
 	}
 	for i := range simulation.Len() {
-		field := simulation.Get(i)
-		twin := report.ByNumber(field.Number())
-		switch {
-		case twin == nil:
-			t.Errorf("a report has no field %d", field.Number())
-		case field.Name() != twin.Name(), field.JSONName() != twin.JSONName(), field.Kind() != twin.Kind(), field.Cardinality() != twin.Cardinality(),
-			typeOf(field) != typeOf(twin):
-			t.Errorf("%v is not %v", field, twin)
+		a := simulation.Get(i)
+		b := report.ByNumber(a.Number())
+		if b == nil || a.Name() != b.Name() || a.JSONName() != b.JSONName() || a.Kind() != b.Kind() || a.Cardinality() != b.Cardinality() ||
+			typeOf(a) != typeOf(b) {
+			t.Errorf("field %d is %v in a simulation and %v in a report", a.Number(), a, b)
 		}
 	}
 }
 
-// typeOf returns the name of a field's message or enum type, or "" for other kinds.
+// typeOf returns the name of a field's message or enum type, or an empty name for other
+// kinds.
 func typeOf(field protoreflect.FieldDescriptor) protoreflect.FullName {
 	switch {
 	case field.Message() != nil:
