@@ -17,14 +17,14 @@ import (
 // removed member, a changed role or a revoked key therefore takes effect on the next
 // request.
 type CredentialStore interface {
-	// LiveSession returns the user of a session. member has the workspace and the role
+	// ActiveSession returns the user of a session. member has the workspace and the role
 	// if the user is a merchant. ok is false if the session does not exist, has ended
 	// or was revoked.
-	LiveSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user affiliate.User, member *affiliate.Member, ok bool, err error)
-	// LiveKey returns the API key with that digest. ok is false if the key does not
-	// exist, was revoked or has expired. LiveKey stores the time of use, at most once a
+	ActiveSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user affiliate.User, member *affiliate.Member, ok bool, err error)
+	// ActiveKey returns the API key with that digest. ok is false if the key does not
+	// exist, was revoked or has expired. ActiveKey stores the time of use, at most once a
 	// minute.
-	LiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, ok bool, err error)
+	ActiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, ok bool, err error)
 }
 
 // fault is the reason why a credential was not accepted.
@@ -91,7 +91,7 @@ func (a *authenticator) identifyKey(ctx context.Context, id identity, text strin
 	if !ok {
 		return id, nil
 	}
-	key, ok, err := a.store.LiveKey(ctx, parsed.Digest(), a.now())
+	key, ok, err := a.store.ActiveKey(ctx, parsed.Digest(), a.now())
 	if err != nil {
 		return id, fmt.Errorf("look up key: %w", err)
 	}
@@ -119,7 +119,7 @@ func (a *authenticator) identifyToken(ctx context.Context, id identity, text str
 		}
 		return id, nil
 	}
-	user, member, ok, err := a.store.LiveSession(ctx, session, a.now())
+	user, member, ok, err := a.store.ActiveSession(ctx, session, a.now())
 	if err != nil {
 		return id, fmt.Errorf("look up session: %w", err)
 	}

@@ -77,8 +77,8 @@ func PathID[T any](text string) (affiliate.ID[T], error) {
 	return id, nil
 }
 
-// Optional converts an id that may be nil.
-func Optional[T any](id *affiliate.ID[T]) *string {
+// OptionalID converts an id that may be nil.
+func OptionalID[T any](id *affiliate.ID[T]) *string {
 	if id == nil {
 		return nil
 	}
@@ -127,9 +127,9 @@ func Rate(r *affiliate.Rate) *affiliatev1.CommissionRate {
 	return &affiliatev1.CommissionRate{Percentage: Percentage(r.Bps), FlatAmountCents: r.FlatCents}
 }
 
-// RateOf converts the rate in the field path. It adds a violation unless the rate has
+// ParseRate converts the rate in the field path. It adds a violation unless the rate has
 // either a percentage or a flat amount. It returns nil if r is nil.
-func RateOf(r *affiliatev1.CommissionRate, path string, found *affiliate.Violations) *affiliate.Rate {
+func ParseRate(r *affiliatev1.CommissionRate, path string, found *affiliate.Violations) *affiliate.Rate {
 	if r == nil {
 		return nil
 	}
@@ -211,8 +211,8 @@ func PageOf(req interface {
 	return page
 }
 
-// Present returns nil for the empty string and a pointer to s for any other.
-func Present(s string) *string {
+// OptionalString returns nil for the empty string and a pointer to s for any other.
+func OptionalString(s string) *string {
 	if s == "" {
 		return nil
 	}

@@ -44,7 +44,7 @@ func TestRates(t *testing.T) {
 		"too many decimals":  {&affiliatev1.CommissionRate{Percentage: proto.Float64(12.505)}, nil, "rate.percentage"},
 	} {
 		var found affiliate.Violations
-		got := server.RateOf(tc.message, "rate", &found)
+		got := server.ParseRate(tc.message, "rate", &found)
 		if tc.wrong != "" {
 			if len(found) != 1 || found[0].Field != tc.wrong {
 				t.Errorf("%s: %v", name, found)

@@ -5,9 +5,9 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// WorkspaceSeenBy returns the message of a workspace with the fields that a member with
+// WorkspaceForRole returns the message of a workspace with the fields that a member with
 // the role may read.
-func WorkspaceSeenBy(w affiliate.Workspace, role affiliate.Role) *affiliatev1.Workspace {
+func WorkspaceForRole(w affiliate.Workspace, role affiliate.Role) *affiliatev1.Workspace {
 	w = w.SeenBy(role)
 	return &affiliatev1.Workspace{
 		Id:               w.ID.String(),

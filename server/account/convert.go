@@ -32,7 +32,7 @@ func (s *Service) respond(
 	}
 	if workspace != nil {
 		resp.User.Role = server.EnumValue[affiliatev1.Role](account.Member.Role)
-		resp.Workspace = server.WorkspaceSeenBy(*workspace, account.Member.Role)
+		resp.Workspace = server.WorkspaceForRole(*workspace, account.Member.Role)
 	}
 	return resp, nil
 }

@@ -216,7 +216,7 @@ func TestAcceptInvite_ReusesAccountOfRemovedMember(t *testing.T) {
 	if n := f.Count(`select count(*) from members where user_id = $1`, ada.User.Id); succeeded != 1 || n != 1 {
 		t.Errorf("%d calls succeeded and %d memberships exist, want 1 and 1", succeeded, n)
 	}
-	if _, _, live, err := f.store.LiveSession(t.Context(), stale, f.Now()); err != nil || live {
+	if _, _, live, err := f.store.ActiveSession(t.Context(), stale, f.Now()); err != nil || live {
 		t.Errorf("the account's old session works: %v, %v, want false", live, err)
 	}
 	if n := f.Count(`select count(*) from users where id = $1 and name = 'Ada L.' and email_verified_at is null and version = 2`, ada.User.Id); n != 1 {

@@ -21,7 +21,7 @@ func TestRegisterMerchant_CreatesWorkspaceWithPublicKeys(t *testing.T) {
 	}
 	workspace, _ := affiliate.ParseID[affiliate.Workspace](resp.Workspace.Id)
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
-		keys, err := f.store.LiveKeys(t.Context(), affiliate.Scope{Workspace: workspace, Mode: mode}, f.Now())
+		keys, err := f.store.ActiveKeys(t.Context(), affiliate.Scope{Workspace: workspace, Mode: mode}, f.Now())
 		if err != nil || len(keys) != 1 {
 			t.Fatalf("%s mode has the keys %v, %v, want one public key", mode, keys, err)
 		}

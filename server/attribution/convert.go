@@ -97,18 +97,18 @@ func toProto(d affiliate.DecisionRecord) (*affiliatev1.Decision, error) {
 			TaxCents:      d.Inputs.TaxCents,
 			ShippingCents: d.Inputs.ShippingCents,
 			FeeCents:      d.Inputs.FeeCents,
-			ClickId:       server.Optional(d.Inputs.Click),
+			ClickId:       server.OptionalID(d.Inputs.Click),
 			PromoCode:     d.Inputs.PromoCode,
 		},
 		Candidates:   make([]*affiliatev1.DecisionCandidate, len(d.Candidates)),
 		Steps:        make([]*affiliatev1.DecisionStep, len(d.Steps)),
 		Calculation:  calculation(d.Calculation),
 		Fraud:        make([]*affiliatev1.FraudSignal, len(d.Fraud)),
-		Supersedes:   server.Optional(d.Supersedes),
-		SupersededBy: server.Optional(d.SupersededBy),
+		Supersedes:   server.OptionalID(d.Supersedes),
+		SupersededBy: server.OptionalID(d.SupersededBy),
 	}
 	if !d.ID.IsZero() {
-		out.DecisionId, out.ConversionId = server.Optional(&d.ID), server.Optional(&d.Conversion)
+		out.DecisionId, out.ConversionId = server.OptionalID(&d.ID), server.OptionalID(&d.Conversion)
 	}
 	if p := d.Trace.Program; p != nil {
 		out.Program = &affiliatev1.DecisionProgram{
@@ -121,9 +121,9 @@ func toProto(d affiliate.DecisionRecord) (*affiliatev1.Decision, error) {
 	for i, c := range d.Candidates {
 		out.Candidates[i] = &affiliatev1.DecisionCandidate{
 			Type:            string(c.Type),
-			ClickId:         server.Optional(c.Click),
+			ClickId:         server.OptionalID(c.Click),
 			PromoCode:       c.PromoCode,
-			ParticipantId:   server.Optional(c.Participant),
+			ParticipantId:   server.OptionalID(c.Participant),
 			At:              server.OptionalTimestamp(c.At),
 			ExpiresAt:       server.OptionalTimestamp(c.ExpiresAt),
 			Eligible:        c.Eligible,
@@ -198,24 +198,24 @@ func clickToProto(c affiliate.AttributedClick) *affiliatev1.AttributedClick {
 		ParticipantId:  c.Participant.String(),
 		ReferralCode:   c.ReferralCode,
 		Mode:           server.EnumValue[affiliatev1.Mode](c.Scope.Mode),
-		LandingUrl:     server.Present(c.LandingURL),
-		ReferrerDomain: server.Present(c.ReferrerDomain),
-		UtmSource:      server.Present(c.UTM.Source),
-		UtmMedium:      server.Present(c.UTM.Medium),
-		UtmCampaign:    server.Present(c.UTM.Campaign),
-		UtmTerm:        server.Present(c.UTM.Term),
-		UtmContent:     server.Present(c.UTM.Content),
-		SubId:          server.Present(c.SubID),
-		Language:       server.Present(c.Language),
-		Country:        server.Present(c.Country),
-		Region:         server.Present(c.Region),
-		Device:         server.Present(c.Device),
-		Browser:        server.Present(c.Browser),
-		Os:             server.Present(c.OS),
+		LandingUrl:     server.OptionalString(c.LandingURL),
+		ReferrerDomain: server.OptionalString(c.ReferrerDomain),
+		UtmSource:      server.OptionalString(c.UTM.Source),
+		UtmMedium:      server.OptionalString(c.UTM.Medium),
+		UtmCampaign:    server.OptionalString(c.UTM.Campaign),
+		UtmTerm:        server.OptionalString(c.UTM.Term),
+		UtmContent:     server.OptionalString(c.UTM.Content),
+		SubId:          server.OptionalString(c.SubID),
+		Language:       server.OptionalString(c.Language),
+		Country:        server.OptionalString(c.Country),
+		Region:         server.OptionalString(c.Region),
+		Device:         server.OptionalString(c.Device),
+		Browser:        server.OptionalString(c.Browser),
+		Os:             server.OptionalString(c.OS),
 		IsBot:          c.IsBot,
-		BotReason:      server.Present(c.BotReason),
+		BotReason:      server.OptionalString(c.BotReason),
 		IsUnique:       c.Unique,
-		PaidPlatform:   server.Present(c.PaidPlatform),
+		PaidPlatform:   server.OptionalString(c.PaidPlatform),
 		Consent:        string(c.Consent),
 		ReceivedAt:     server.Timestamp(c.ReceivedAt),
 		CreatedAt:      server.Timestamp(c.CreatedAt),
@@ -224,7 +224,7 @@ func clickToProto(c affiliate.AttributedClick) *affiliatev1.AttributedClick {
 		Conversions:    make([]*affiliatev1.ClickConversion, len(c.Conversions)),
 	}
 	if !c.Link.IsZero() {
-		out.LinkId = server.Optional(&c.Link)
+		out.LinkId = server.OptionalID(&c.Link)
 	}
 	for i, conversion := range c.Conversions {
 		out.Conversions[i] = &affiliatev1.ClickConversion{

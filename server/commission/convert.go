@@ -36,7 +36,7 @@ func (r reader) item(c affiliate.CommissionItem, at time.Time) *affiliatev1.Comm
 		PartnerEmail:          email,
 		ConversionId:          c.Conversion.String(),
 		ExternalTransactionId: c.ExternalTransactionID,
-		ClickId:               server.Optional(c.Click),
+		ClickId:               server.OptionalID(c.Click),
 		PromoCode:             c.PromoCode,
 		CustomerRef:           c.CustomerRef,
 		Mode:                  server.EnumValue[affiliatev1.Mode](c.Scope.Mode),
@@ -67,7 +67,7 @@ func (r reader) item(c affiliate.CommissionItem, at time.Time) *affiliatev1.Comm
 		RejectedAt:            server.OptionalTimestamp(c.RejectedAt),
 		PaidAt:                server.OptionalTimestamp(c.PaidAt),
 		RefundedAt:            server.OptionalTimestamp(c.RefundedAt),
-		PayoutId:              server.Optional(c.Payout),
+		PayoutId:              server.OptionalID(c.Payout),
 		CreatedAt:             server.Timestamp(c.CreatedAt),
 		UpdatedAt:             server.Timestamp(c.UpdatedAt),
 	}
@@ -77,7 +77,7 @@ func (r reader) item(c affiliate.CommissionItem, at time.Time) *affiliatev1.Comm
 func (r reader) detail(c affiliate.CommissionDetail, at time.Time) *affiliatev1.Commission {
 	full := &affiliatev1.Commission{
 		OverrideReason: c.OverrideReason,
-		OverrideBy:     server.Optional(c.OverrideBy),
+		OverrideBy:     server.OptionalID(c.OverrideBy),
 		RuleSnapshot:   ruleSnapshot(c.Rule),
 		Attribution: &affiliatev1.CommissionAttribution{
 			DecisionId:  c.Decision.String(),
@@ -111,7 +111,7 @@ func ruleSnapshot(rule affiliate.RuleSnapshot) *affiliatev1.RuleSnapshot {
 		Source: string(cmp.Or(rule.Source, affiliate.FromProgram)),
 	}
 	if group := rule.Group; group != nil {
-		out.GroupId, out.GroupName, out.GroupRate = server.Optional(&group.ID), &group.Name, server.Rate(&group.Rate)
+		out.GroupId, out.GroupName, out.GroupRate = server.OptionalID(&group.ID), &group.Name, server.Rate(&group.Rate)
 	}
 	return out
 }

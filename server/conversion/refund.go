@@ -44,8 +44,8 @@ func refundOf(o affiliate.RefundOutcome) *affiliatev1.Refund {
 	}
 	if c := o.Conversion; c != nil {
 		refund.Status = affiliatev1.RefundStatus_REFUND_STATUS_APPLIED
-		refund.ConversionId, refund.AmountCents = server.Optional(o.Refund.Conversion), o.Refund.AmountCents
-		refund.Currency, refund.RefundedAmountCents = server.Present(c.Sale.Paid.Currency), &c.RefundedAmountCents
+		refund.ConversionId, refund.AmountCents = server.OptionalID(o.Refund.Conversion), o.Refund.AmountCents
+		refund.Currency, refund.RefundedAmountCents = server.OptionalString(c.Sale.Paid.Currency), &c.RefundedAmountCents
 	}
 	if c := o.Commission; c != nil {
 		refund.Commission = &affiliatev1.RefundedCommission{

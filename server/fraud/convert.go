@@ -68,12 +68,12 @@ func eventToProto(e affiliate.FraudEvent) *affiliatev1.FraudEvent {
 		PartnerName:           e.PartnerName,
 		ConversionId:          e.Conversion.String(),
 		ExternalTransactionId: e.ExternalTransactionID,
-		CommissionId:          server.Optional(e.Commission),
+		CommissionId:          server.OptionalID(e.Commission),
 		Score:                 int32(e.Score), // #nosec G115 -- at most 100
 		Action:                server.EnumValue[affiliatev1.FraudAction](e.Action),
 		Status:                server.EnumValue[affiliatev1.FraudEventStatus](e.Status),
 		Note:                  e.Note,
-		ResolvedBy:            server.Optional(e.ResolvedBy),
+		ResolvedBy:            server.OptionalID(e.ResolvedBy),
 		ResolvedAt:            server.OptionalTimestamp(e.ResolvedAt),
 		CreatedAt:             server.Timestamp(e.CreatedAt),
 	}

@@ -33,7 +33,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 			}
 		}
 		if override := overrideOf(req); override != nil {
-			server.RateOf(override, overrideField, &found)
+			server.ParseRate(override, overrideField, &found)
 		}
 	}
 	return found

@@ -37,7 +37,7 @@ func toProto(p affiliate.Participant, role affiliate.Role) *affiliatev1.Particip
 		ErasedAt:           server.OptionalTimestamp(p.ErasedAt),
 		CreatedAt:          server.Timestamp(p.CreatedAt),
 		UpdatedAt:          server.Timestamp(p.UpdatedAt),
-		GroupId:            server.Optional(p.Group),
+		GroupId:            server.OptionalID(p.Group),
 		CommissionOverride: server.Rate(p.Override),
 		Tags:               p.Tags,
 		Note:               p.Note,
@@ -77,7 +77,7 @@ func patchOf(req *affiliatev1.UpdateParticipantRequest) affiliate.ParticipantPat
 		case "referral_code":
 			patch.ReferralCode = affiliate.Set(affiliate.FoldCode(req.GetReferralCode()))
 		default:
-			patch.Override = affiliate.Change[affiliate.Rate]{Given: true, Value: server.RateOf(overrideOf(req), overrideField, &ignored)}
+			patch.Override = affiliate.Change[affiliate.Rate]{Given: true, Value: server.ParseRate(overrideOf(req), overrideField, &ignored)}
 		}
 	}
 	return patch

@@ -94,7 +94,7 @@ func inviteToProto(i affiliate.ParticipantInvite, role affiliate.Role) *affiliat
 		Id:        i.ID.String(),
 		ProgramId: i.Program.String(),
 		Email:     emailFor(role, i.Email),
-		GroupId:   server.Optional(i.Group),
+		GroupId:   server.OptionalID(i.Group),
 		InvitedBy: i.InvitedBy.String(),
 		CreatedAt: server.Timestamp(i.CreatedAt),
 		ExpiresAt: server.Timestamp(i.ExpiresAt),

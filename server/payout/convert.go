@@ -73,7 +73,7 @@ func toBatch(b affiliate.PayoutBatch) *affiliatev1.PayoutBatch {
 			Canceled:   b.Counts[affiliate.PayoutCanceled],
 		},
 		CreatedBy:   b.CreatedBy.String(),
-		ConfirmedBy: server.Optional(b.ConfirmedBy),
+		ConfirmedBy: server.OptionalID(b.ConfirmedBy),
 		CreatedAt:   server.Timestamp(b.CreatedAt),
 		ConfirmedAt: server.OptionalTimestamp(b.ConfirmedAt),
 		CompletedAt: server.OptionalTimestamp(b.CompletedAt),

@@ -42,7 +42,7 @@ func createdToProto(e affiliate.Endpoint, secret webhook.Secret) *affiliatev1.Cr
 func newEndpoint(req *affiliatev1.CreateWebhookRequest, scope affiliate.Scope, url webhook.URL, at time.Time) affiliate.Endpoint {
 	e := affiliate.Endpoint{
 		ID: affiliate.NewID[affiliate.Endpoint](at), Scope: scope, URL: url.Text,
-		Description:   server.Present(req.GetDescription()),
+		Description:   server.OptionalString(req.GetDescription()),
 		Subscriptions: distinct(slices.Concat(req.GetSubscriptions(), req.GetEvents())),
 		Active:        req.Active == nil || req.GetActive(),
 		Epoch:         1, CreatedAt: at, UpdatedAt: at, Version: 1,
@@ -65,7 +65,7 @@ func changeOf(req *affiliatev1.UpdateWebhookRequest) affiliate.EndpointChange {
 		case "active":
 			change.Active = affiliate.Set(req.GetActive())
 		case "description":
-			change.Description = affiliate.Change[string]{Given: true, Value: server.Present(req.GetDescription())}
+			change.Description = affiliate.Change[string]{Given: true, Value: server.OptionalString(req.GetDescription())}
 		}
 	}
 	return change

@@ -38,7 +38,7 @@ func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookR
 	outcome := s.client.Send(ctx, Request{
 		URL: endpoint.URL, ID: event.WireID(), Attempt: 1, Body: body, Secrets: secrets, At: at, Timeout: pingTimeout,
 	})
-	response := &affiliatev1.TestWebhookResponse{Success: outcome.Succeeded(), ErrorMessage: server.Present(outcome.ErrorCode)}
+	response := &affiliatev1.TestWebhookResponse{Success: outcome.Succeeded(), ErrorMessage: server.OptionalString(outcome.ErrorCode)}
 	if outcome.StatusCode != 0 {
 		response.HttpStatusCode = optionalInt32(&outcome.StatusCode)
 	}

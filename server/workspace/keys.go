@@ -13,7 +13,7 @@ import (
 // grace period ends, but it is not returned, because new pages should use the newest key.
 func (s *Service) GetApiKeys(ctx context.Context, _ *affiliatev1.GetApiKeysRequest) (*affiliatev1.ApiKeys, error) {
 	scope := server.PrincipalFrom(ctx).Scope()
-	keys, err := s.store.LiveKeys(ctx, scope, s.changeTime())
+	keys, err := s.store.ActiveKeys(ctx, scope, s.changeTime())
 	if err != nil {
 		return nil, err
 	}

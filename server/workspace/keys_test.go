@@ -38,7 +38,7 @@ func (f *fixture) keyWorks(text string) bool {
 	if !ok {
 		f.Fatalf("%q is not a key", text)
 	}
-	_, live, err := f.accounts.LiveKey(f.Context(), key.Digest(), f.Now())
+	_, live, err := f.accounts.ActiveKey(f.Context(), key.Digest(), f.Now())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestCreateApiKey(t *testing.T) {
 		t.Error("the secret is in the table")
 	}
 
-	live, ok, err := f.accounts.LiveKey(t.Context(), key.Digest(), f.Now())
+	live, ok, err := f.accounts.ActiveKey(t.Context(), key.Digest(), f.Now())
 	if err != nil || !ok || live.Scope != f.Scope {
 		t.Fatalf("the key was found as %v, %v, %v, want the scope %v", live, ok, err, f.Scope)
 	}

@@ -44,7 +44,7 @@ func (s *Service) GetWorkspace(ctx context.Context, _ *affiliatev1.GetWorkspaceR
 	if err != nil {
 		return nil, err
 	}
-	return server.WorkspaceSeenBy(w, caller.Role), nil
+	return server.WorkspaceForRole(w, caller.Role), nil
 }
 
 // UpdateWorkspace changes the settings that the update mask names. If nothing changes, it
@@ -88,7 +88,7 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 	if err != nil {
 		return nil, err
 	}
-	return server.WorkspaceSeenBy(after, caller.Role), nil
+	return server.WorkspaceForRole(after, caller.Role), nil
 }
 
 // lockTeam locks the caller's workspace and returns the caller's current role.

@@ -23,8 +23,8 @@ type Store interface {
 	// OpenInvites returns one page of the invitations that are open at now, newest first,
 	// and counts all of them, up to affiliate.MaxTotal.
 	OpenInvites(ctx context.Context, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page) ([]affiliate.MemberInvite, int64, error)
-	// LiveKeys returns the keys of a mode that are valid at now, newest first.
-	LiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error)
+	// ActiveKeys returns the keys of a mode that are valid at now, newest first.
+	ActiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error)
 	// AuditLog returns one page of audit records, newest first, and counts all records that
 	// match the filter, up to affiliate.MaxTotal. It covers the records of the mode and the
 	// records that belong to no mode. Errors: NOT_FOUND if the filter has the id of an actor

@@ -47,9 +47,9 @@ func (r keyRow) key() affiliate.APIKey {
 	}
 }
 
-// LiveKeys returns the API keys of a scope that are live at the time now, newest first.
+// ActiveKeys returns the API keys of a scope that are live at the time now, newest first.
 // A key that was rolled is included until its grace period ends.
-func (s *Store) LiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error) {
+func (s *Store) ActiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error) {
 	const query = `
 		select ` + keyColumns + `
 		from api_keys
@@ -112,10 +112,10 @@ type keyLookup struct {
 	found  bool
 }
 
-// LiveKey returns the API key with the given digest if the key is live at the time now,
+// ActiveKey returns the API key with the given digest if the key is live at the time now,
 // and stores the time of its use. The search covers all workspaces, because the key
 // determines the workspace. Look-ups that run at the same time share one round trip.
-func (s *Store) LiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, found bool, err error) {
+func (s *Store) ActiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, found bool, err error) {
 	const touch = `
 		update api_keys set last_used_at = $3
 		where workspace_id = $1 and id = $2 and (last_used_at is null or last_used_at < $4)`

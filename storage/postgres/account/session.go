@@ -97,11 +97,11 @@ func (s *Store) RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]by
 	return err
 }
 
-// LiveSession returns the user of a session and the user's membership in a workspace.
+// ActiveSession returns the user of a session and the user's membership in a workspace.
 // It finds a session only if the session has neither expired nor been revoked. Every
 // request with an access token runs this query, so it finds the rows of all three
 // tables by their keys.
-func (s *Store) LiveSession(
+func (s *Store) ActiveSession(
 	ctx context.Context, id affiliate.SessionID, now time.Time,
 ) (user affiliate.User, member *affiliate.Member, found bool, err error) {
 	const query = `
