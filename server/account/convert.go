@@ -6,9 +6,9 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// respond returns the response for a session, with a new access token. workspace is nil
+// sessionResponse returns the response for a session, with a new access token. workspace is nil
 // for partners.
-func (s *Service) respond(
+func (s *Service) sessionResponse(
 	account affiliate.Account, workspace *affiliate.Workspace, session affiliate.SessionID, refresh token,
 ) (*affiliatev1.SessionResponse, error) {
 	user := account.User

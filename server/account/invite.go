@@ -22,7 +22,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 	if err != nil {
 		return nil, err
 	}
-	if !invite.Open(s.at()) {
+	if !invite.Open(s.currentTime()) {
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	hash, err := s.hashes.hash(ctx, req.GetPassword())
@@ -30,7 +30,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 		return nil, err
 	}
 
-	at, token := s.at(), newToken()
+	at, token := s.currentTime(), newToken()
 	var account affiliate.Account
 	var workspace affiliate.Workspace
 	var session affiliate.Session
@@ -100,5 +100,5 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 	if err != nil {
 		return nil, err
 	}
-	return s.respond(account, &workspace, session.ID, token)
+	return s.sessionResponse(account, &workspace, session.ID, token)
 }

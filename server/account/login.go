@@ -23,7 +23,7 @@ func (s *Service) LoginPartner(ctx context.Context, req *affiliatev1.LoginReques
 }
 
 func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginRequest) (*affiliatev1.SessionResponse, error) {
-	email, at := strings.ToLower(req.GetEmail()), s.at()
+	email, at := strings.ToLower(req.GetEmail()), s.currentTime()
 	attempt := affiliate.LoginAttempt{ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: s.subject(kind, email), At: at}
 	// throttle stores the attempt as failed. When the session opens, the transaction
 	// deletes all failed attempts of the address.
@@ -69,7 +69,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 		return nil, err
 	}
 	s.storeOrigin(ctx, account.User, at)
-	return s.respond(account, workspace, session.ID, token)
+	return s.sessionResponse(account, workspace, session.ID, token)
 }
 
 // throttle limits how fast a client can guess the password of an address. It treats

@@ -19,9 +19,9 @@ const concurrentHashes = 4
 // passwordHasher hashes and compares passwords, at most concurrentHashes at a time.
 type passwordHasher struct {
 	slots chan struct{}
-	// decoy is a hash that matches compares if the address is unknown, so that such a
+	// dummyHash is a hash that matches compares if the address is unknown, so that such a
 	// login takes as long as any other.
-	decoy string
+	dummyHash string
 }
 
 func newPasswordHasher() *passwordHasher {
@@ -29,7 +29,7 @@ func newPasswordHasher() *passwordHasher {
 	if err != nil {
 		panic("argon2id: " + err.Error())
 	}
-	return &passwordHasher{slots: make(chan struct{}, concurrentHashes), decoy: decoy}
+	return &passwordHasher{slots: make(chan struct{}, concurrentHashes), dummyHash: decoy}
 }
 
 func (h *passwordHasher) acquire(ctx context.Context) error {
@@ -60,7 +60,7 @@ func (h *passwordHasher) matches(ctx context.Context, password, stored string, k
 	}
 	defer h.release()
 	if !known {
-		stored = h.decoy
+		stored = h.dummyHash
 	}
 	ok, params, err := argon2id.CheckHash(password, stored)
 	if err != nil {

@@ -16,7 +16,7 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 	if err != nil {
 		return nil, err
 	}
-	at := s.at()
+	at := s.currentTime()
 	user := affiliate.User{
 		ID:        affiliate.NewID[affiliate.User](at),
 		Kind:      affiliate.Merchant,
@@ -62,7 +62,7 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 	if err != nil {
 		return nil, err
 	}
-	return s.respond(affiliate.Account{User: user, Member: &owner}, &workspace, session.ID, token)
+	return s.sessionResponse(affiliate.Account{User: user, Member: &owner}, &workspace, session.ID, token)
 }
 
 // RegisterPartner creates a user and a session.
@@ -71,7 +71,7 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 	if err != nil {
 		return nil, err
 	}
-	at := s.at()
+	at := s.currentTime()
 	user := affiliate.User{
 		ID:        affiliate.NewID[affiliate.User](at),
 		Kind:      affiliate.Partner,
@@ -97,5 +97,5 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 		return nil, err
 	}
 	s.storeOrigin(ctx, user, at)
-	return s.respond(affiliate.Account{User: user}, nil, session.ID, token)
+	return s.sessionResponse(affiliate.Account{User: user}, nil, session.ID, token)
 }

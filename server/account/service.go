@@ -43,9 +43,9 @@ func New(store Store, signer Signer, hashKey []byte, now func() time.Time) *Serv
 	return &Service{store: store, signer: signer, hashKey: hashKey, hashes: newPasswordHasher(), now: now}
 }
 
-// at returns the current time in UTC, truncated to milliseconds, which is the precision
+// currentTime returns the current time in UTC, truncated to milliseconds, which is the precision
 // of the API.
-func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // Check rejects the most common passwords, and e-mail addresses with additions such as a
 // display name.

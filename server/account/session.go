@@ -35,7 +35,7 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 		return nil, invalid
 	}
 
-	at, next := s.at(), newToken()
+	at, next := s.currentTime(), newToken()
 	var account affiliate.Account
 	var workspace *affiliate.Workspace
 	var session affiliate.Session
@@ -76,13 +76,13 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 		return nil, invalid
 	}
 	s.storeOrigin(ctx, account.User, at)
-	return s.respond(account, workspace, session.ID, next)
+	return s.sessionResponse(account, workspace, session.ID, next)
 }
 
 // Logout revokes the token's session, if there is one.
 func (s *Service) Logout(ctx context.Context, req *affiliatev1.LogoutRequest) (*affiliatev1.LogoutResponse, error) {
 	if token, ok := parseToken(req.GetRefreshToken()); ok {
-		if err := s.store.RevokeSessionOfToken(ctx, token.digest(), s.at()); err != nil {
+		if err := s.store.RevokeSessionOfToken(ctx, token.digest(), s.currentTime()); err != nil {
 			return nil, err
 		}
 	}

@@ -13,15 +13,15 @@ import (
 // ExportCommissions streams the commissions of the mode, or of one of its programmes, as
 // CSV.
 func (s *Service) ExportCommissions(req *affiliatev1.ExportCommissionsRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
-	return s.export(req, req.NeedsReview, ofWorkspace, stream)
+	return s.export(req, req.NeedsReview, workspaceRoute, stream)
 }
 
 // ExportProgramCommissions streams the commissions of one programme as CSV.
 func (s *Service) ExportProgramCommissions(req *affiliatev1.ExportProgramCommissionsRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
-	return s.export(req, req.NeedsReview, ofProgram, stream)
+	return s.export(req, req.NeedsReview, programRoute, stream)
 }
 
-func (s *Service) export(req exportRequest, needsReview *bool, of reach, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+func (s *Service) export(req exportRequest, needsReview *bool, of routeKind, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	ctx := stream.Context()
 	filter, err := s.filter(ctx, req, needsReview, of)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Service) export(req exportRequest, needsReview *bool, of reach, stream 
 		"saleAmountCents", "saleCurrency", "externalTransactionId", "promoCode", "needsReview", "holdUntil", "approvedAt",
 		"rejectedAt", "paidAt", "refundedAt", "payoutId",
 	}
-	return csv.Stream(stream, "commissions", scope.Mode, s.at(), columns, func(w *csv.Writer) error {
+	return csv.Stream(stream, "commissions", scope.Mode, s.currentTime(), columns, func(w *csv.Writer) error {
 		for row, err := range s.store.ExportCommissions(ctx, scope, filter, orderOf(req)) {
 			if err != nil {
 				return err

@@ -41,19 +41,19 @@ type exportRequest interface {
 	orderRequest
 }
 
-// reach states which programmes a route covers.
-type reach bool
+// routeKind states which programmes a route covers.
+type routeKind bool
 
 const (
-	// ofWorkspace covers all programmes, or the one that the request names.
-	ofWorkspace reach = false
-	// ofProgram covers the programme in the path.
-	ofProgram reach = true
+	// workspaceRoute covers all programmes, or the one that the request names.
+	workspaceRoute routeKind = false
+	// programRoute covers the programme in the path.
+	programRoute routeKind = true
 )
 
 // filter returns the filter of a request. Errors: VALIDATION_ERROR, and those of
-// ownProgram.
-func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bool, of reach) (affiliate.CommissionFilter, error) {
+// parseOwnProgram.
+func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bool, of routeKind) (affiliate.CommissionFilter, error) {
 	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	if err := wrong.Err(); err != nil {
 		return affiliate.CommissionFilter{}, err
@@ -68,8 +68,8 @@ func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bo
 	if id, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId()); ok {
 		filter.Participant = &id
 	}
-	if of == ofProgram || req.GetProgramId() != "" {
-		program, err := s.ownProgram(ctx, req.GetProgramId())
+	if of == programRoute || req.GetProgramId() != "" {
+		program, err := s.parseOwnProgram(ctx, req.GetProgramId())
 		if err != nil {
 			return affiliate.CommissionFilter{}, err
 		}
@@ -78,10 +78,10 @@ func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bo
 	return filter, nil
 }
 
-// ownProgram parses the id of a programme and checks that it belongs to the caller's
+// parseOwnProgram parses the id of a programme and checks that it belongs to the caller's
 // scope. Errors: FORBIDDEN if the programme belongs to another workspace, NOT_FOUND if it
 // does not exist or belongs to the other mode.
-func (s *Service) ownProgram(ctx context.Context, text string) (affiliate.ProgramID, error) {
+func (s *Service) parseOwnProgram(ctx context.Context, text string) (affiliate.ProgramID, error) {
 	id, err := server.PathID[affiliate.Program](text)
 	if err != nil {
 		return id, err
@@ -114,15 +114,15 @@ func orderOf(req orderRequest) affiliate.CommissionOrder {
 // ListCommissions returns one page of the commissions of the mode, or of one of its
 // programmes.
 func (s *Service) ListCommissions(ctx context.Context, req *affiliatev1.ListCommissionsRequest) (*affiliatev1.ListCommissionsResponse, error) {
-	return s.list(ctx, req, req.NeedsReview, ofWorkspace)
+	return s.list(ctx, req, req.NeedsReview, workspaceRoute)
 }
 
 // ListProgramCommissions returns one page of the commissions of one programme.
 func (s *Service) ListProgramCommissions(ctx context.Context, req *affiliatev1.ListProgramCommissionsRequest) (*affiliatev1.ListCommissionsResponse, error) {
-	return s.list(ctx, req, req.NeedsReview, ofProgram)
+	return s.list(ctx, req, req.NeedsReview, programRoute)
 }
 
-func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, of reach) (*affiliatev1.ListCommissionsResponse, error) {
+func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, of routeKind) (*affiliatev1.ListCommissionsResponse, error) {
 	filter, err := s.filter(ctx, req, needsReview, of)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, 
 	if filter.Search != "" {
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
-	reader, at := readerOf(ctx), s.at()
+	reader, at := readerOf(ctx), s.currentTime()
 	data := make([]*affiliatev1.CommissionListItem, len(items))
 	for i, item := range items {
 		data[i] = reader.item(item, at)
@@ -151,15 +151,15 @@ func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, 
 // GetCommissionStats returns statistics of the commissions of the mode, or of one of its
 // programmes.
 func (s *Service) GetCommissionStats(ctx context.Context, req *affiliatev1.GetCommissionStatsRequest) (*affiliatev1.CommissionStats, error) {
-	return s.stats(ctx, req, req.NeedsReview, ofWorkspace)
+	return s.stats(ctx, req, req.NeedsReview, workspaceRoute)
 }
 
 // GetProgramCommissionStats returns statistics of the commissions of one programme.
 func (s *Service) GetProgramCommissionStats(ctx context.Context, req *affiliatev1.GetProgramCommissionStatsRequest) (*affiliatev1.CommissionStats, error) {
-	return s.stats(ctx, req, req.NeedsReview, ofProgram)
+	return s.stats(ctx, req, req.NeedsReview, programRoute)
 }
 
-func (s *Service) stats(ctx context.Context, req filterRequest, needsReview *bool, of reach) (*affiliatev1.CommissionStats, error) {
+func (s *Service) stats(ctx context.Context, req filterRequest, needsReview *bool, of routeKind) (*affiliatev1.CommissionStats, error) {
 	filter, err := s.filter(ctx, req, needsReview, of)
 	if err != nil {
 		return nil, err

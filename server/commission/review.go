@@ -44,7 +44,7 @@ func (s *Service) review(ctx context.Context, req commissionRequest, t affiliate
 	if t.Program, t.Commission, err = pathIDs(req); err != nil {
 		return nil, err
 	}
-	t.Scope, t.Actor, t.At = server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.at()
+	t.Scope, t.Actor, t.At = server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	detail, err := Move(ctx, s.store, t)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (s *Service) reviewBulk(ctx context.Context, req bulkRequest, t affiliate.C
 	if t.Program, err = server.PathID[affiliate.Program](req.GetProgramId()); err != nil {
 		return nil, err
 	}
-	t.Scope, t.Actor, t.At = server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.at()
+	t.Scope, t.Actor, t.At = server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	outcomes, err := server.ForEachID(req.GetCommissionIds(), func(id affiliate.CommissionID) (string, error) {
 		t.Commission = id
 		moved, err := Move(ctx, s.store, t)

@@ -32,9 +32,9 @@ type Service struct {
 // New returns the service. now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// at returns the current time in UTC, truncated to milliseconds, which is the precision
+// currentTime returns the current time in UTC, truncated to milliseconds, which is the precision
 // of the API.
-func (s *Service) at() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // GetCommission reads one commission.
 func (s *Service) GetCommission(ctx context.Context, req *affiliatev1.GetCommissionRequest) (*affiliatev1.Commission, error) {
@@ -46,7 +46,7 @@ func (s *Service) GetCommission(ctx context.Context, req *affiliatev1.GetCommiss
 	if err != nil {
 		return nil, err
 	}
-	return readerOf(ctx).detail(detail, s.at()), nil
+	return readerOf(ctx).detail(detail, s.currentTime()), nil
 }
 
 // commissionRequest is a request whose path names one commission.

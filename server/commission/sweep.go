@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// SweepEvery is the time between two searches for commissions whose hold period has
+	// SweepInterval is the time between two searches for commissions whose hold period has
 	// ended.
-	SweepEvery = 5 * time.Second
+	SweepInterval = 5 * time.Second
 	// sweepLimit bounds the approvals of one sweep. The next sweep continues.
 	sweepLimit = 1000
 	// sweepTimeout ends a sweep on a slow database. Sweeps may overlap.
@@ -35,10 +35,10 @@ func NewSweepWorker(store Store, log *slog.Logger, now func() time.Time) *SweepW
 	return &SweepWorker{store: store, log: log, now: now}
 }
 
-// SweepJob returns the periodic job that a River client inserts every SweepEvery. A job
+// SweepJob returns the periodic job that a River client inserts every SweepInterval. A job
 // that fails is not retried, because the next sweep approves the remaining commissions.
 func SweepJob() *river.PeriodicJob {
-	return river.NewPeriodicJob(river.PeriodicInterval(SweepEvery), func() (river.JobArgs, *river.InsertOpts) {
+	return river.NewPeriodicJob(river.PeriodicInterval(SweepInterval), func() (river.JobArgs, *river.InsertOpts) {
 		return affiliate.ApproveDueCommissions{}, &river.InsertOpts{MaxAttempts: 1}
 	}, &river.PeriodicJobOpts{RunOnStart: true})
 }

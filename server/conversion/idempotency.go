@@ -25,9 +25,9 @@ func (s *Service) keyFrom(ctx context.Context, method string, req proto.Message,
 	return &affiliate.IdempotencyKey{Method: method, Key: key, Fingerprint: server.Fingerprint(s.hasher.key, req), At: now}, nil
 }
 
-// replay returns the response for the outcome that is stored under a key. stored and err
+// replayedResponse returns the response for the outcome that is stored under a key. stored and err
 // are the results of reading it. replay returns err if it is not nil.
-func replay(stored []byte, err error) (response *affiliatev1.ReportConversionResponse, replayed bool, _ error) {
+func replayedResponse(stored []byte, err error) (response *affiliatev1.ReportConversionResponse, replayed bool, _ error) {
 	if err != nil {
 		return nil, false, err
 	}

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// sweepEvery is the time between two sweeps. A conversion and its click, or its
+	// sweepInterval is the time between two sweeps. A conversion and its click, or its
 	// refund, may be stored by two transactions that do not see each other's rows. The
 	// next sweep finds them.
-	sweepEvery = 5 * time.Second
+	sweepInterval = 5 * time.Second
 	// sweepBatch is the number of rows that a sweep reads at a time. After sweepBatches
 	// batches the sweep ends, and the next sweep continues where it ended.
 	sweepBatch   = 1000
@@ -32,9 +32,9 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 	river.AddWorker(workers, &sweepRefundsWorker{service: s})
 }
 
-// PeriodicJobs returns the sweeps, which a River client inserts every sweepEvery.
+// PeriodicJobs returns the sweeps, which a River client inserts every sweepInterval.
 func (s *Service) PeriodicJobs() []*river.PeriodicJob {
-	return []*river.PeriodicJob{server.OneAtATime(river.PeriodicInterval(sweepEvery), sweepAwaited{}, true), server.OneAtATime(river.PeriodicInterval(sweepEvery), sweepRefunds{}, true)}
+	return []*river.PeriodicJob{server.OneAtATime(river.PeriodicInterval(sweepInterval), sweepAwaited{}, true), server.OneAtATime(river.PeriodicInterval(sweepInterval), sweepRefunds{}, true)}
 }
 
 type awaitedWorker struct {
@@ -51,7 +51,7 @@ func (w *awaitedWorker) Work(ctx context.Context, job *river.Job[affiliate.Attri
 // attributed once. If one conversion fails, the others are still attributed.
 func (s *Service) AttributeAwaited(ctx context.Context, args affiliate.AttributeLateClick) error {
 	for {
-		waiting, err := s.store.AwaitedConversions(ctx, args.Workspace, args.Click, awaitedBatch)
+		waiting, err := s.store.WaitingConversions(ctx, args.Workspace, args.Click, awaitedBatch)
 		if err != nil || len(waiting) == 0 {
 			return err
 		}

@@ -49,9 +49,9 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// awaitedFor is the time for which a conversion waits for its click. A click can arrive
+// lateClickWait is the time for which a conversion waits for its click. A click can arrive
 // late if its collector was cut off from the stream and replays its journal later.
-const awaitedFor = 24 * time.Hour
+const lateClickWait = 24 * time.Hour
 
 // Config configures a Service. A field is required unless its comment says otherwise.
 type Config struct {
@@ -122,7 +122,7 @@ func (s *Service) report(
 	if key != nil {
 		// This comes before the look-up of the click, which may have to wait.
 		if outcome, err := s.store.Replay(ctx, c.Scope, *key); err != nil || outcome != nil {
-			return replay(outcome, err)
+			return replayedResponse(outcome, err)
 		}
 	}
 	inputs := inputsOf(c)
@@ -132,8 +132,8 @@ func (s *Service) report(
 		}
 	}
 	var awaitUntil *time.Time
-	if c.Click != nil && inputs.FoundClick == nil && s.lookup.mayArrive(*c.Click) {
-		until := now.Add(awaitedFor)
+	if c.Click != nil && inputs.FoundClick == nil && s.lookup.plausibleID(*c.Click) {
+		until := now.Add(lateClickWait)
 		awaitUntil = &until
 	}
 	recorded, err := s.store.RecordConversion(ctx, affiliate.Report{
@@ -148,7 +148,7 @@ func (s *Service) report(
 		Key: key,
 	})
 	if err != nil || recorded.Replay != nil {
-		return replay(recorded.Replay, err)
+		return replayedResponse(recorded.Replay, err)
 	}
 	return responseOf(recorded.Outcome()), false, nil
 }

@@ -28,7 +28,7 @@ func (s *Service) Prepare(
 
 // findNow looks up a click like find, but looks once and does not wait.
 func (l lookup) findNow(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
-	if !l.mayArrive(id) {
+	if !l.plausibleID(id) {
 		return nil, nil
 	}
 	found, err := l.store.FindClick(ctx, workspace, id)

@@ -51,8 +51,8 @@ type Store interface {
 	// their number.
 	DropExpiredRefunds(ctx context.Context, now time.Time, limit int) (int64, error)
 
-	// AwaitedConversions reads up to limit conversions that wait for a click.
-	AwaitedConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.StoredConversion, error)
+	// WaitingConversions reads up to limit conversions that wait for a click.
+	WaitingConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.StoredConversion, error)
 	// StopAwaiting ends the wait of a conversion for its click.
 	StopAwaiting(ctx context.Context, c affiliate.Conversion) error
 	// ArrivedClicks reads up to limit awaited clicks, starting after the cursor. arrived

@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// freshFor is the age up to which a report waits for the ingestion of its click. It is
+	// freshClickAge is the age up to which a report waits for the ingestion of its click. It is
 	// unlikely that an older click is stored within the wait.
-	freshFor = 2 * time.Minute
+	freshClickAge = 2 * time.Minute
 	// maxClockLead is the time by which the clock of the collector that created the id may
 	// be ahead of this clock.
 	maxClockLead = 5 * time.Minute
@@ -31,9 +31,9 @@ type lookup struct {
 	log   *slog.Logger
 }
 
-// mayArrive reports whether a collector can have created the id: it must contain a time,
+// plausibleID reports whether a collector can have created the id: it must contain a time,
 // and the time must not be in the future.
-func (l lookup) mayArrive(id affiliate.ClickID) bool {
+func (l lookup) plausibleID(id affiliate.ClickID) bool {
 	created, ok := id.Time()
 	return ok && !created.After(l.now().Add(maxClockLead))
 }
@@ -42,14 +42,14 @@ func (l lookup) mayArrive(id affiliate.ClickID) bool {
 // waits for ingestion and looks again after each of waitSteps. If the click is still not
 // found, find reads the tail of the click stream. It returns nil if the click is unknown.
 func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
-	if !l.mayArrive(id) {
+	if !l.plausibleID(id) {
 		return nil, nil
 	}
 	found, err := l.store.FindClick(ctx, workspace, id)
 	if err != nil || found != nil {
 		return found, err
 	}
-	if created, _ := id.Time(); l.now().Sub(created) < freshFor {
+	if created, _ := id.Time(); l.now().Sub(created) < freshClickAge {
 		for _, step := range waitSteps {
 			if err := sleep(ctx, step); err != nil {
 				return nil, err
@@ -61,7 +61,7 @@ func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id af
 		}
 	}
 	// This does not depend on the age of the click, because ingestion may lag by more than
-	// freshFor.
+	// freshClickAge.
 	return l.findInTail(ctx, workspace, id)
 }
 

@@ -82,7 +82,7 @@ func (k *Keeper[R, B]) Sync(ctx context.Context, change affiliate.SyncDirectory)
 // are all links.
 func (k *Keeper[R, B]) syncProgram(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID) error {
 	after := ""
-	return k.codes(ctx, func() ([]affiliate.ReferralTarget, error) {
+	return k.writeCodes(ctx, func() ([]affiliate.ReferralTarget, error) {
 		page, err := k.source.ProgramReferralTargets(ctx, workspace, program, k.cfg.Now(), after, pageSize)
 		if len(page) > 0 {
 			after = page[len(page)-1].Code

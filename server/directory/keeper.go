@@ -36,13 +36,13 @@ import (
 )
 
 const (
-	// defaultCheck is the time between two checks of the marker.
-	defaultCheck = 500 * time.Millisecond
-	// defaultSweep is the time between two sweeps, which write all entries. A sweep
+	// defaultCheckInterval is the time between two checks of the marker.
+	defaultCheckInterval = 500 * time.Millisecond
+	// defaultSweepInterval is the time between two sweeps, which write all entries. A sweep
 	// repairs what no job repairs: the change of a job that failed in all its attempts, a
 	// write that Redis lost in a failover, and a key that has expired since it was
 	// written.
-	defaultSweep = time.Hour
+	defaultSweepInterval = time.Hour
 	// pageSize is the number of keys, or of codes with their links, in one read and
 	// write.
 	pageSize = 1000
@@ -76,10 +76,10 @@ type Keeper[R any, B Batch] struct {
 // New returns a Keeper. Several processes may each run a Keeper on the same directory.
 func New[R any, B Batch](source Source, sink Sink[R, B], cfg Config) *Keeper[R, B] {
 	if cfg.Check == 0 {
-		cfg.Check = defaultCheck
+		cfg.Check = defaultCheckInterval
 	}
 	if cfg.Sweep == 0 {
-		cfg.Sweep = defaultSweep
+		cfg.Sweep = defaultSweepInterval
 	}
 	return &Keeper[R, B]{source: source, sink: sink, cfg: cfg}
 }
@@ -106,7 +106,7 @@ func (k *Keeper[R, B]) Keep(ctx context.Context) error {
 				k.cfg.Log.ErrorContext(ctx, "the edge directory cannot be kept up to date", "error", err)
 			}
 			failed, swept = true, time.Time{}
-		case result == replaced:
+		case result == rebuildReplaced:
 			// Another keeper has begun a rebuild, which replaced this one. A new rebuild at
 			// once would replace the other one in turn. Give the other keeper as much time
 			// as this rebuild took.
@@ -117,7 +117,7 @@ func (k *Keeper[R, B]) Keep(ctx context.Context) error {
 				k.cfg.Log.InfoContext(ctx, "the edge directory is kept up to date again")
 			}
 			failed = false
-			if result == filled {
+			if result == allWritten {
 				swept = time.Now()
 			}
 		}
@@ -128,9 +128,9 @@ func (k *Keeper[R, B]) Keep(ctx context.Context) error {
 type outcome int
 
 const (
-	untouched outcome = iota // the directory is complete and no sweep was due
-	filled                   // all entries were written
-	replaced                 // all entries were written, but another rebuild has begun
+	nothingToDo     outcome = iota // the directory is complete and no sweep was due
+	allWritten                     // all entries were written
+	rebuildReplaced                // all entries were written, but another rebuild has begun
 )
 
 // check rebuilds the directory if its marker is missing. If the marker exists and sweep
@@ -138,36 +138,36 @@ const (
 func (k *Keeper[R, B]) check(ctx context.Context, sweep bool) (outcome, error) {
 	complete, err := k.sink.Complete(ctx)
 	if err != nil {
-		return untouched, err
+		return nothingToDo, err
 	}
 	if complete {
 		if !sweep {
-			return untouched, nil
+			return nothingToDo, nil
 		}
-		return filled, k.fill(ctx)
+		return allWritten, k.writeAll(ctx)
 	}
 	rebuild, err := k.sink.BeginRebuild(ctx)
 	if err != nil {
-		return untouched, err
+		return nothingToDo, err
 	}
-	if err := k.fill(ctx); err != nil {
-		return untouched, err
+	if err := k.writeAll(ctx); err != nil {
+		return nothingToDo, err
 	}
 	marked, err := k.sink.MarkComplete(ctx, rebuild)
 	if err != nil {
-		return untouched, err
+		return nothingToDo, err
 	}
 	if !marked {
-		return replaced, nil
+		return rebuildReplaced, nil
 	}
 	k.cfg.Log.InfoContext(ctx, "the edge directory has been rebuilt")
-	return filled, nil
+	return allWritten, nil
 }
 
-// fill writes all entries, page by page. Each page has a version of its own.
-func (k *Keeper[R, B]) fill(ctx context.Context) error {
+// writeAll writes all entries, page by page. Each page has a version of its own.
+func (k *Keeper[R, B]) writeAll(ctx context.Context) error {
 	if k.cfg.SigningKeys != nil {
-		err := k.page(ctx, func(version int64, batch B) error {
+		err := k.writePage(ctx, func(version int64, batch B) error {
 			batch.PutSigningKeys(version, k.cfg.SigningKeys)
 			return nil
 		})
@@ -177,7 +177,7 @@ func (k *Keeper[R, B]) fill(ctx context.Context) error {
 	}
 	var key affiliate.APIKey
 	for more := true; more; {
-		err := k.page(ctx, func(version int64, batch B) error {
+		err := k.writePage(ctx, func(version int64, batch B) error {
 			keys, err := k.source.PublicKeysAfter(ctx, key, pageSize)
 			if err != nil {
 				return err
@@ -194,7 +194,7 @@ func (k *Keeper[R, B]) fill(ctx context.Context) error {
 		}
 	}
 	var target affiliate.ReferralTarget
-	return k.codes(ctx, func() ([]affiliate.ReferralTarget, error) {
+	return k.writeCodes(ctx, func() ([]affiliate.ReferralTarget, error) {
 		page, err := k.source.ReferralTargetsAfter(ctx, target, k.cfg.Now(), pageSize)
 		if len(page) > 0 {
 			target = page[len(page)-1]
@@ -203,11 +203,11 @@ func (k *Keeper[R, B]) fill(ctx context.Context) error {
 	})
 }
 
-// codes writes the codes that next returns, and their links, page by page. It stops after
+// writeCodes writes the codes that next returns, and their links, page by page. It stops after
 // the first page that has fewer entries than pageSize.
-func (k *Keeper[R, B]) codes(ctx context.Context, next func() ([]affiliate.ReferralTarget, error)) error {
+func (k *Keeper[R, B]) writeCodes(ctx context.Context, next func() ([]affiliate.ReferralTarget, error)) error {
 	for more := true; more; {
-		err := k.page(ctx, func(version int64, batch B) error {
+		err := k.writePage(ctx, func(version int64, batch B) error {
 			targets, err := next()
 			if err != nil {
 				return err
@@ -223,8 +223,8 @@ func (k *Keeper[R, B]) codes(ctx context.Context, next func() ([]affiliate.Refer
 	return nil
 }
 
-// page writes one page of entries in a batch of its own.
-func (k *Keeper[R, B]) page(ctx context.Context, read func(version int64, batch B) error) error {
+// writePage writes one page of entries in a batch of its own.
+func (k *Keeper[R, B]) writePage(ctx context.Context, read func(version int64, batch B) error) error {
 	return k.write(ctx, k.sink.Batch(), read)
 }
 

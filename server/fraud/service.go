@@ -34,8 +34,8 @@ type Service struct {
 // New returns a Service; now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
-func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // GetFraudPolicy returns a programme's policy.
 func (s *Service) GetFraudPolicy(ctx context.Context, req *affiliatev1.GetFraudPolicyRequest) (*affiliatev1.ProgramFraudPolicy, error) {
@@ -57,7 +57,7 @@ func (s *Service) PutFraudPolicy(ctx context.Context, req *affiliatev1.PutFraudP
 		return nil, err
 	}
 	policy, err := s.store.PutFraudPolicy(ctx, server.PrincipalFrom(ctx).Scope(), affiliate.ProgramFraudPolicy{
-		Program: program, Policy: affiliate.FraudPolicy(server.EnumName(req.GetPolicy())), Settings: settingsOf(req), UpdatedAt: s.changeTime(),
+		Program: program, Policy: affiliate.FraudPolicy(server.EnumName(req.GetPolicy())), Settings: settingsOf(req), UpdatedAt: s.currentTime(),
 	}, server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
@@ -102,7 +102,7 @@ func (s *Service) ResolveFraudEvent(ctx context.Context, req *affiliatev1.Resolv
 	event, err := s.store.ResolveFraudEvent(ctx, affiliate.FraudResolution{
 		Scope: server.PrincipalFrom(ctx).Scope(), Event: id,
 		Outcome: affiliate.FraudEventStatus(server.EnumName(req.GetOutcome())), Note: req.Note,
-		By: server.ActorFrom(ctx), At: s.changeTime(),
+		By: server.ActorFrom(ctx), At: s.currentTime(),
 	})
 	if err != nil {
 		return nil, err

@@ -25,8 +25,8 @@ type record struct {
 	source *affiliate.ClickSource
 }
 
-// unpacked is an entry with its decoded records.
-type unpacked struct {
+// decodedEntry is an entry with its decoded records.
+type decodedEntry struct {
 	entry   clickstream.Entry
 	records []record
 	dead    []deadRecord
@@ -43,11 +43,11 @@ type deadRecord struct {
 // batchClicksField is the protobuf field number of ClickBatch.clicks.
 const batchClicksField = 1
 
-// unpack decodes an entry record by record, so that a malformed record does not affect
+// decodeEntry decodes an entry record by record, so that a malformed record does not affect
 // the others. A malformed record becomes a dead record immediately, because trying again
 // cannot succeed.
-func unpack(entry clickstream.Entry) unpacked {
-	p := unpacked{entry: entry, records: make([]record, 0, weight(entry))}
+func decodeEntry(entry clickstream.Entry) decodedEntry {
+	p := decodedEntry{entry: entry, records: make([]record, 0, weight(entry))}
 	// All records are decoded into the same message, to save allocations. This is safe
 	// because Unmarshal does not overwrite the strings and slices that a click refers to.
 	var edge edgev1.Click
@@ -82,7 +82,7 @@ func unpack(entry clickstream.Entry) unpacked {
 	return p
 }
 
-func (p *unpacked) add(raw []byte, edge *edgev1.Click) {
+func (p *decodedEntry) add(raw []byte, edge *edgev1.Click) {
 	if err := proto.Unmarshal(raw, edge); err != nil {
 		p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: raw, cause: err})
 		return
@@ -90,7 +90,7 @@ func (p *unpacked) add(raw []byte, edge *edgev1.Click) {
 	r, err := fromEdge(edge)
 	if err != nil {
 		reason := affiliate.ClickMalformed
-		if errors.Is(err, errNoKey) {
+		if errors.Is(err, errMalformedKey) {
 			reason = affiliate.ClickKeyUnknown
 		}
 		p.dead = append(p.dead, deadRecord{id: r.click.ID, reason: reason, raw: raw, cause: err})
@@ -100,7 +100,7 @@ func (p *unpacked) add(raw []byte, edge *edgev1.Click) {
 	p.records = append(p.records, r)
 }
 
-var errNoKey = errors.New("the public key is malformed")
+var errMalformedKey = errors.New("the public key is malformed")
 
 // fromEdge converts a click of the stream into a record. If it returns an error, the
 // record contains at least the click's id, unless the id itself is invalid.
@@ -159,7 +159,7 @@ func fromEdge(edge *edgev1.Click) (record, error) {
 	if len(edge.WorkspaceId) == 0 {
 		key, ok := affiliate.ParseKey(edge.PublicKey)
 		if !ok || key.Kind != affiliate.PublicKey {
-			return r, errNoKey
+			return r, errMalformedKey
 		}
 		r.source = &affiliate.ClickSource{KeyDigest: key.Digest(), Code: affiliate.FoldCode(edge.ReferralCode)}
 		return r, nil
@@ -220,13 +220,13 @@ func device(kind string) string {
 	return ""
 }
 
-// maxName is the longest name of a browser, operating system, ad platform or bot reason,
+// maxNameBytes is the longest name of a browser, operating system, ad platform or bot reason,
 // in bytes.
-const maxName = 40
+const maxNameBytes = 40
 
 // name returns text unless it is too long or contains control characters.
 func name(text string) string {
-	if len(text) > maxName || strings.ContainsFunc(text, unicode.IsControl) {
+	if len(text) > maxNameBytes || strings.ContainsFunc(text, unicode.IsControl) {
 		return ""
 	}
 	return text

@@ -37,9 +37,9 @@ const (
 	// storeTimeout limits one call of the store or of Redis. A call that takes longer
 	// counts as a failure to reach it.
 	storeTimeout = 30 * time.Second
-	// dataAttempts is how often an entry's records are tried together. If the store has
+	// maxDataAttempts is how often an entry's records are tried together. If the store has
 	// rejected their data that often, they are stored one by one.
-	dataAttempts = 5
+	maxDataAttempts = 5
 	// queueFactor times BatchRows is the limit of clicks in the queue. It has room for the
 	// next batch of each worker.
 	queueFactor = 2

@@ -565,7 +565,7 @@ func FuzzUnpack(f *testing.F) {
 	f.Add(raw)
 	f.Add([]byte{0x0a, 0x7f})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		p := unpack(clickstream.Entry{ID: "1-1", Batch: raw})
+		p := decodeEntry(clickstream.Entry{ID: "1-1", Batch: raw})
 		if len(p.records)+len(p.dead) == 0 && len(raw) == 0 {
 			t.Fatal("an empty entry gives neither a record nor a dead record")
 		}

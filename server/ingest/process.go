@@ -12,9 +12,9 @@ import (
 // process stores the clicks and the dead records of entries and acknowledges the entries.
 // If ctx ends before that, the entries are not acknowledged and will be read again.
 func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
-	batch := make([]*unpacked, len(entries))
+	batch := make([]*decodedEntry, len(entries))
 	for n, entry := range entries {
-		p := unpack(entry)
+		p := decodeEntry(entry)
 		batch[n] = &p
 	}
 	if i.resolve(ctx, batch) != nil {
@@ -29,7 +29,7 @@ func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
 
 // markUnique marks the clicks that are the first of their visitors. It must run before
 // the clicks are stored, because a stored row keeps its value.
-func (i *Ingester) markUnique(ctx context.Context, batch []*unpacked) {
+func (i *Ingester) markUnique(ctx context.Context, batch []*decodedEntry) {
 	if i.visitors == nil {
 		return
 	}
@@ -45,7 +45,7 @@ func (i *Ingester) markUnique(ctx context.Context, batch []*unpacked) {
 // storeAll stores all records of the batch. If the store rejects the data of the batch,
 // storeAll stores each entry separately, so that an invalid entry does not affect the
 // others. It returns an error only if ctx ended.
-func (i *Ingester) storeAll(ctx context.Context, batch []*unpacked) error {
+func (i *Ingester) storeAll(ctx context.Context, batch []*decodedEntry) error {
 	total := 0
 	for _, p := range batch {
 		total += len(p.records)
@@ -71,10 +71,10 @@ func (i *Ingester) storeAll(ctx context.Context, batch []*unpacked) error {
 	return nil
 }
 
-// storeEntry stores one entry. If the store rejects its data dataAttempts times, the
+// storeEntry stores one entry. If the store rejects its data maxDataAttempts times, the
 // records are stored one by one. The function counts the attempts itself. The stream's
 // delivery count also grows when an entry is only read.
-func (i *Ingester) storeEntry(ctx context.Context, p *unpacked) error {
+func (i *Ingester) storeEntry(ctx context.Context, p *decodedEntry) error {
 	clicks := make([]affiliate.Click, len(p.records))
 	for n, r := range p.records {
 		clicks[n] = r.click
@@ -85,7 +85,7 @@ func (i *Ingester) storeEntry(ctx context.Context, p *unpacked) error {
 			return err
 		}
 		i.metrics.rejections.Inc()
-		if attempt == dataAttempts {
+		if attempt == maxDataAttempts {
 			return i.storeEach(ctx, p)
 		}
 		// The reason may be a partition or migration that is missing only for a short time.
@@ -97,7 +97,7 @@ func (i *Ingester) storeEntry(ctx context.Context, p *unpacked) error {
 
 // storeEach stores the records of an entry one by one. Records that the store rejects
 // become dead records.
-func (i *Ingester) storeEach(ctx context.Context, p *unpacked) error {
+func (i *Ingester) storeEach(ctx context.Context, p *decodedEntry) error {
 	for _, r := range p.records {
 		err := i.retry(ctx, func(ctx context.Context) error { return i.put(ctx, []affiliate.Click{r.click}) })
 		switch {
@@ -124,7 +124,7 @@ func (i *Ingester) put(ctx context.Context, clicks []affiliate.Click) error {
 
 // resolve looks up the targets of records that the edge could not resolve. Records that
 // have no target become dead records.
-func (i *Ingester) resolve(ctx context.Context, batch []*unpacked) error {
+func (i *Ingester) resolve(ctx context.Context, batch []*decodedEntry) error {
 	var sources []affiliate.ClickSource
 	seen := make(map[affiliate.ClickSource]bool)
 	for _, p := range batch {
@@ -196,7 +196,7 @@ func (i *Ingester) lookUp(ctx context.Context, sources []affiliate.ClickSource) 
 
 // storeDead writes all dead records with their reasons to the table of dead letters.
 // Before that it writes the malformed and the rejected records to the dead-letter stream.
-func (i *Ingester) storeDead(ctx context.Context, batch []*unpacked) error {
+func (i *Ingester) storeDead(ctx context.Context, batch []*decodedEntry) error {
 	var invalid []clickstream.DeadLetter
 	var letters []affiliate.ClickDeadLetter
 	now := i.now()
@@ -236,7 +236,7 @@ func (i *Ingester) storeDead(ctx context.Context, batch []*unpacked) error {
 
 // acknowledge acknowledges the entries of a batch whose clicks are committed. If it
 // fails, the entries are read again, and storing them again changes nothing.
-func (i *Ingester) acknowledge(ctx context.Context, batch []*unpacked) {
+func (i *Ingester) acknowledge(ctx context.Context, batch []*decodedEntry) {
 	shards := make(map[int][]string)
 	for _, p := range batch {
 		shards[p.entry.Shard] = append(shards[p.entry.Shard], p.entry.ID)

@@ -31,8 +31,8 @@ type Service struct {
 // New returns a Service; now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
-func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // Check validates req as far as that is possible without the database.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
@@ -89,7 +89,7 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 	}
 	entry := manualEntryOf(req)
 	entry.Scope, entry.Program, entry.Participant = server.PrincipalFrom(ctx).Scope(), program, participant
-	entry.By, entry.At = server.ActorFrom(ctx), s.changeTime()
+	entry.By, entry.At = server.ActorFrom(ctx), s.currentTime()
 	added, err := s.store.AddLedgerEntry(ctx, entry)
 	if err != nil {
 		return nil, err

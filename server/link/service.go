@@ -35,8 +35,8 @@ func New(store Store, linkHost string, now func() time.Time) *Service {
 	return &Service{store: store, host: linkHost, now: now}
 }
 
-// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
-func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // ListLinks returns one page of a programme's links, newest first.
 func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksRequest) (*affiliatev1.ListLinksResponse, error) {
@@ -82,7 +82,7 @@ func (s *Service) UpdateLink(ctx context.Context, req *affiliatev1.UpdateLinkReq
 		return nil, err
 	}
 	scope := server.PrincipalFrom(ctx).Scope()
-	return s.response(s.store.UpdateLink(ctx, scope, program, id, patchOf(req), s.changeTime(), server.ActorFrom(ctx)))
+	return s.response(s.store.UpdateLink(ctx, scope, program, id, patchOf(req), s.currentTime(), server.ActorFrom(ctx)))
 }
 
 // DeleteLink deletes a link.
@@ -91,7 +91,7 @@ func (s *Service) DeleteLink(ctx context.Context, req *affiliatev1.DeleteLinkReq
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.DeleteLink(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.changeTime(), server.ActorFrom(ctx))
+	err = s.store.DeleteLink(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.currentTime(), server.ActorFrom(ctx))
 	return &affiliatev1.DeleteLinkResponse{}, err
 }
 
@@ -126,7 +126,7 @@ func (s *Service) UpdatePartnerLink(ctx context.Context, req *affiliatev1.Update
 	if err != nil {
 		return nil, err
 	}
-	return s.response(s.store.UpdateLink(ctx, l.Scope, l.Program, l.ID, patchOf(req), s.changeTime(), server.ActorFrom(ctx)))
+	return s.response(s.store.UpdateLink(ctx, l.Scope, l.Program, l.ID, patchOf(req), s.currentTime(), server.ActorFrom(ctx)))
 }
 
 // DeletePartnerLink deletes the partner's own link.
@@ -135,7 +135,7 @@ func (s *Service) DeletePartnerLink(ctx context.Context, req *affiliatev1.Delete
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.DeleteLink(ctx, l.Scope, l.Program, l.ID, s.changeTime(), server.ActorFrom(ctx))
+	err = s.store.DeleteLink(ctx, l.Scope, l.Program, l.ID, s.currentTime(), server.ActorFrom(ctx))
 	return &affiliatev1.DeletePartnerLinkResponse{}, err
 }
 
@@ -150,7 +150,7 @@ type createRequest interface {
 func (s *Service) create(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID, req createRequest,
 ) (*affiliatev1.Link, error) {
-	at, destination, utm := s.changeTime(), req.GetDestinationUrl(), req.GetUtm()
+	at, destination, utm := s.currentTime(), req.GetDestinationUrl(), req.GetUtm()
 	return s.response(s.store.CreateLink(ctx, affiliate.Link{
 		ID:          affiliate.NewID[affiliate.Link](at),
 		Scope:       scope,

@@ -30,7 +30,7 @@ func (s *Service) bulk(ctx context.Context, req bulkRequest, move affiliate.Part
 	if err != nil {
 		return nil, err
 	}
-	scope, at, actor := server.PrincipalFrom(ctx).Scope(), s.changeTime(), server.ActorFrom(ctx)
+	scope, at, actor := server.PrincipalFrom(ctx).Scope(), s.currentTime(), server.ActorFrom(ctx)
 	outcomes, err := server.ForEachID(req.GetParticipantIds(), func(id affiliate.ParticipantID) (string, error) {
 		moved, err := s.store.MoveParticipant(ctx, scope, program, id, move, reason, at, actor)
 		return string(moved.Status), err

@@ -15,7 +15,7 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 	if err != nil {
 		return nil, err
 	}
-	caller, at := server.PrincipalFrom(ctx), s.changeTime()
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	token, digest := affiliate.NewInviteToken()
 	invite := affiliate.ParticipantInvite{
 		Invite: affiliate.Invite{
@@ -46,7 +46,7 @@ func (s *Service) ListParticipantInvites(ctx context.Context, req *affiliatev1.L
 		return nil, err
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	invites, total, err := s.store.ListParticipantInvites(ctx, caller.Scope(), program, s.changeTime(), page)
+	invites, total, err := s.store.ListParticipantInvites(ctx, caller.Scope(), program, s.currentTime(), page)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s *Service) RevokeParticipantInvite(ctx context.Context, req *affiliatev1.
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.RevokeParticipantInvite(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.changeTime(), server.ActorFrom(ctx))
+	err = s.store.RevokeParticipantInvite(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (s *Service) RevokeParticipantInvite(ctx context.Context, req *affiliatev1.
 func (s *Service) AcceptParticipantInvite(ctx context.Context, req *affiliatev1.AcceptParticipantInviteRequest) (*affiliatev1.Participant, error) {
 	caller := server.PrincipalFrom(ctx)
 	digest := affiliate.DigestInviteToken(req.GetToken())
-	p, err := s.store.AcceptParticipantInvite(ctx, digest, caller.Mode, caller.User, req.GetAcceptTerms(), s.changeTime(), server.ActorFrom(ctx))
+	p, err := s.store.AcceptParticipantInvite(ctx, digest, caller.Mode, caller.User, req.GetAcceptTerms(), s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -40,8 +40,8 @@ type Service struct {
 // New returns a Service; now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
-func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // Apply makes the calling partner a participant of an active programme. A private
 // programme must have invited the partner. Partners belong to no workspace, so the mode
@@ -59,7 +59,7 @@ func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*af
 		ReferralCode: affiliate.FoldCode(req.GetReferralCode()),
 		Answers:      req.GetAnswers(),
 		AcceptTerms:  req.GetAcceptTerms(),
-	}, s.changeTime(), server.ActorFrom(ctx))
+	}, s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (s *Service) UpdateParticipant(ctx context.Context, req *affiliatev1.Update
 		return nil, err
 	}
 	caller := server.PrincipalFrom(ctx)
-	p, err := s.store.UpdateParticipant(ctx, caller.Scope(), program, id, patchOf(req), s.changeTime(), server.ActorFrom(ctx))
+	p, err := s.store.UpdateParticipant(ctx, caller.Scope(), program, id, patchOf(req), s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (s *Service) move(ctx context.Context, req participantRequest, move affilia
 		return nil, err
 	}
 	caller := server.PrincipalFrom(ctx)
-	p, err := s.store.MoveParticipant(ctx, caller.Scope(), program, id, move, reason, s.changeTime(), server.ActorFrom(ctx))
+	p, err := s.store.MoveParticipant(ctx, caller.Scope(), program, id, move, reason, s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}

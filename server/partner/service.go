@@ -48,8 +48,8 @@ func New(c Config) *Service {
 	return &Service{store: c.Store, seal: c.Seal, linkHost: c.LinkHost, now: c.Now}
 }
 
-// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
-func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // ListPartnerPrograms returns one page of the partner's programmes or of the public
 // programmes.
@@ -110,7 +110,7 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 	if err != nil {
 		return nil, err
 	}
-	at := s.changeTime()
+	at := s.currentTime()
 	data := make([]*affiliatev1.PartnerCommission, len(commissions))
 	for i, c := range commissions {
 		data[i] = commissionToProto(c, at)
@@ -163,7 +163,7 @@ func (s *Service) GetPartnerProfile(ctx context.Context, _ *affiliatev1.GetPartn
 
 // UpdatePartnerProfile changes the fields that the update mask names.
 func (s *Service) UpdatePartnerProfile(ctx context.Context, req *affiliatev1.UpdatePartnerProfileRequest) (*affiliatev1.PartnerProfile, error) {
-	p, err := s.store.UpdatePartnerProfile(ctx, server.PrincipalFrom(ctx).User, patchOf(req), s.changeTime(), server.ActorFrom(ctx))
+	p, err := s.store.UpdatePartnerProfile(ctx, server.PrincipalFrom(ctx).User, patchOf(req), s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (s *Service) SetPayoutMethod(ctx context.Context, req *affiliatev1.SetPayou
 	if err != nil {
 		return nil, err
 	}
-	details, err := s.store.SetPayoutMethod(ctx, user, sealed, s.changeTime(), server.ActorFrom(ctx))
+	details, err := s.store.SetPayoutMethod(ctx, user, sealed, s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}

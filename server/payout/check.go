@@ -16,9 +16,9 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
 	case *affiliatev1.PreviewPayoutsRequest:
-		_, found = cutoffOf(req.Cutoff, s.changeTime())
+		_, found = cutoffOf(req.Cutoff, s.currentTime())
 	case *affiliatev1.CreatePayoutBatchRequest:
-		_, found = cutoffOf(req.Cutoff, s.changeTime())
+		_, found = cutoffOf(req.Cutoff, s.currentTime())
 	case *affiliatev1.ListPayoutBatchesRequest:
 		server.CheckEnum("status", req.GetStatus(), &found)
 	case *affiliatev1.ListPayoutsRequest:

@@ -99,7 +99,7 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 		file = formats[affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_GENERIC]
 	}
 	ctx := stream.Context()
-	scope, at := server.PrincipalFrom(ctx).Scope(), s.changeTime()
+	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
 	if err := s.store.SendPayouts(ctx, scope, id, file.method, at, server.ActorFrom(ctx)); err != nil {
 		return err
 	}

@@ -44,14 +44,14 @@ type Service struct {
 // New returns a Service.
 func New(c Config) *Service { return &Service{store: c.Store, seal: c.Seal, now: c.Now} }
 
-// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
-func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // PreviewPayouts returns the payouts that a batch would contain, and the participants
 // that it would exclude, with the reason.
 func (s *Service) PreviewPayouts(ctx context.Context, req *affiliatev1.PreviewPayoutsRequest) (*affiliatev1.PayoutPreview, error) {
 	page := server.PageOf(req)
-	selection := selectionOf(server.PrincipalFrom(ctx).Scope(), req, s.changeTime())
+	selection := selectionOf(server.PrincipalFrom(ctx).Scope(), req, s.currentTime())
 	due, err := s.store.PayoutsDue(ctx, selection)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 	if !ok {
 		return nil, affiliate.Refuse(affiliate.ReasonIdempotencyKeyRequired)
 	}
-	scope, at := server.PrincipalFrom(ctx).Scope(), s.changeTime()
+	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
 	key := affiliate.IdempotencyKey{
 		Method: affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName, Key: text, Fingerprint: server.Fingerprint(nil, req), At: at,
 	}
@@ -151,7 +151,7 @@ func (s *Service) GetPayoutBatch(ctx context.Context, req *affiliatev1.GetPayout
 // ConfirmPayoutBatch confirms a draft batch. Its payouts can then be paid.
 func (s *Service) ConfirmPayoutBatch(ctx context.Context, req *affiliatev1.ConfirmPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
 	return batchCall(req, func(id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
-		return s.store.ConfirmPayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id, s.changeTime(), server.ActorFrom(ctx))
+		return s.store.ConfirmPayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id, s.currentTime(), server.ActorFrom(ctx))
 	})
 }
 
@@ -159,7 +159,7 @@ func (s *Service) ConfirmPayoutBatch(ctx context.Context, req *affiliatev1.Confi
 // payout of the batch was already sent.
 func (s *Service) CancelPayoutBatch(ctx context.Context, req *affiliatev1.CancelPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
 	return batchCall(req, func(id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
-		return s.store.CancelPayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id, s.changeTime(), server.ActorFrom(ctx))
+		return s.store.CancelPayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id, s.currentTime(), server.ActorFrom(ctx))
 	})
 }
 
@@ -220,7 +220,7 @@ func (s *Service) GetPayout(ctx context.Context, req *affiliatev1.GetPayoutReque
 
 // MarkPayoutPaid records that the partner received the money.
 func (s *Service) MarkPayoutPaid(ctx context.Context, req *affiliatev1.MarkPayoutPaidRequest) (*affiliatev1.Payout, error) {
-	t := affiliate.PayoutTransition{Move: affiliate.MoveMarkPaid, Reference: &req.Reference, PaidAt: s.changeTime()}
+	t := affiliate.PayoutTransition{Move: affiliate.MoveMarkPaid, Reference: &req.Reference, PaidAt: s.currentTime()}
 	if req.GetPaidAt() != nil {
 		t.PaidAt = req.GetPaidAt().AsTime().Truncate(time.Millisecond)
 	}
@@ -247,7 +247,7 @@ func (s *Service) move(ctx context.Context, req interface{ GetPayoutId() string 
 	if err != nil {
 		return nil, err
 	}
-	t.Actor, t.At = server.ActorFrom(ctx), s.changeTime()
+	t.Actor, t.At = server.ActorFrom(ctx), s.currentTime()
 	p, err := s.store.MovePayout(ctx, server.PrincipalFrom(ctx).Scope(), id, t)
 	if err != nil {
 		return nil, err

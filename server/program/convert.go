@@ -106,7 +106,7 @@ func patchOf(req *affiliatev1.UpdateProgramRequest) affiliate.ProgramPatch {
 		case "attribution_window_days":
 			patch.WindowDays = setOrClearInt(req.AttributionWindowDays)
 		case "attribution_model":
-			patch.Model = setOrClearWord[affiliate.AttributionModel](server.EnumName(req.GetAttributionModel()))
+			patch.Model = setOrClearEnum[affiliate.AttributionModel](server.EnumName(req.GetAttributionModel()))
 		case "link_param":
 			patch.LinkParam = setOrClear(req.LinkParam)
 		case "auto_approve_partners":
@@ -119,13 +119,13 @@ func patchOf(req *affiliatev1.UpdateProgramRequest) affiliate.ProgramPatch {
 			currency, _ := affiliate.ParseCurrency(req.GetCurrency())
 			patch.Currency = affiliate.Set(currency)
 		case "signal_precedence":
-			patch.Precedence = setOrClearWord[affiliate.SignalPrecedence](server.EnumName(req.GetSignalPrecedence()))
+			patch.Precedence = setOrClearEnum[affiliate.SignalPrecedence](server.EnumName(req.GetSignalPrecedence()))
 		case "min_payout_cents":
 			patch.MinPayoutCents = setOrClear(req.MinPayoutCents)
 		case "payout_term_days":
 			patch.PayoutTermDays = setOrClearInt(req.PayoutTermDays)
 		case "fraud_policy":
-			patch.FraudPolicy = setOrClearWord[affiliate.FraudPolicy](server.EnumName(req.GetFraudPolicy()))
+			patch.FraudPolicy = setOrClearEnum[affiliate.FraudPolicy](server.EnumName(req.GetFraudPolicy()))
 		}
 	}
 	patch.Rules = rulesPatchOf(req.GetCommissionRules(), paths)
@@ -146,8 +146,8 @@ func setOrClearInt(value *int32) affiliate.Change[int] {
 	return affiliate.Set(int(*value))
 }
 
-// setOrClearWord is setOrClear for enumerations, where the empty text means absent.
-func setOrClearWord[W ~string](text string) affiliate.Change[W] {
+// setOrClearEnum is setOrClear for enumerations, where the empty text means absent.
+func setOrClearEnum[W ~string](text string) affiliate.Change[W] {
 	if text == "" {
 		return affiliate.Clear[W]()
 	}

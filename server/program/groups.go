@@ -35,7 +35,7 @@ func (s *Service) CreateGroup(ctx context.Context, req *affiliatev1.CreateGroupR
 	if err != nil {
 		return nil, err
 	}
-	at := s.changeTime()
+	at := s.currentTime()
 	group := affiliate.Group{
 		ID: affiliate.NewID[affiliate.Group](at), Scope: server.PrincipalFrom(ctx).Scope(), Program: program,
 		Name: req.GetName(), Version: 1, CreatedAt: at, UpdatedAt: at,
@@ -54,7 +54,7 @@ func (s *Service) UpdateGroup(ctx context.Context, req *affiliatev1.UpdateGroupR
 		return nil, err
 	}
 	patch := groupPatchOf(req, new(affiliate.Violations))
-	group, err := s.store.UpdateGroup(ctx, server.PrincipalFrom(ctx).Scope(), program, id, patch, s.changeTime(), server.ActorFrom(ctx))
+	group, err := s.store.UpdateGroup(ctx, server.PrincipalFrom(ctx).Scope(), program, id, patch, s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (s *Service) DeleteGroup(ctx context.Context, req *affiliatev1.DeleteGroupR
 	if err != nil {
 		return nil, err
 	}
-	if err := s.store.DeleteGroup(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.changeTime(), server.ActorFrom(ctx)); err != nil {
+	if err := s.store.DeleteGroup(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.currentTime(), server.ActorFrom(ctx)); err != nil {
 		return nil, err
 	}
 	return &affiliatev1.DeleteGroupResponse{}, nil

@@ -81,7 +81,7 @@ func fieldsPatch(rules *affiliatev1.CommissionRules, selected func(path string) 
 		rules = &affiliatev1.CommissionRules{}
 	}
 	if selected("commission_type") {
-		patch.Type = setOrClearWord[affiliate.CommissionType](server.EnumName(rules.GetCommissionType()))
+		patch.Type = setOrClearEnum[affiliate.CommissionType](server.EnumName(rules.GetCommissionType()))
 	}
 	if selected("percentage") {
 		patch.RateBps = setOrClear(server.OptionalBasisPoints(rules.Percentage, rulesField+".percentage", found))
@@ -96,7 +96,7 @@ func fieldsPatch(rules *affiliatev1.CommissionRules, selected func(path string) 
 		patch.AutoApproval = setOrClear(rules.AutoApproval)
 	}
 	if selected("net_basis") {
-		patch.NetBasis = setOrClearWord[affiliate.NetBasis](server.EnumName(rules.GetNetBasis()))
+		patch.NetBasis = setOrClearEnum[affiliate.NetBasis](server.EnumName(rules.GetNetBasis()))
 	}
 	patch.Recurring = recurringFieldsPatch(rules.GetRecurring(), selected)
 	if selected("later_percentage") {

@@ -34,8 +34,8 @@ type Service struct {
 // New returns a Service; now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
-func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // CreateProgram creates a draft programme.
 func (s *Service) CreateProgram(ctx context.Context, req *affiliatev1.CreateProgramRequest) (*affiliatev1.Program, error) {
@@ -43,7 +43,7 @@ func (s *Service) CreateProgram(ctx context.Context, req *affiliatev1.CreateProg
 	if err != nil {
 		return nil, err
 	}
-	at := s.changeTime()
+	at := s.currentTime()
 	p.ID, p.Scope = affiliate.NewID[affiliate.Program](at), server.PrincipalFrom(ctx).Scope()
 	p.CreatedAt, p.UpdatedAt = at, at
 	return response(s.store.CreateProgram(ctx, p, server.ActorFrom(ctx)))
@@ -82,7 +82,7 @@ func (s *Service) UpdateProgram(ctx context.Context, req *affiliatev1.UpdateProg
 	if err != nil {
 		return nil, err
 	}
-	return response(s.store.UpdateProgram(ctx, server.PrincipalFrom(ctx).Scope(), id, patchOf(req), s.changeTime(), server.ActorFrom(ctx)))
+	return response(s.store.UpdateProgram(ctx, server.PrincipalFrom(ctx).Scope(), id, patchOf(req), s.currentTime(), server.ActorFrom(ctx)))
 }
 
 // ActivateProgram activates a draft or paused programme.
@@ -133,7 +133,7 @@ func (s *Service) move(ctx context.Context, req programRequest, to affiliate.Pro
 	if err != nil {
 		return nil, err
 	}
-	return response(s.store.MoveProgram(ctx, server.PrincipalFrom(ctx).Scope(), id, to, s.changeTime(), server.ActorFrom(ctx)))
+	return response(s.store.MoveProgram(ctx, server.PrincipalFrom(ctx).Scope(), id, to, s.currentTime(), server.ActorFrom(ctx)))
 }
 
 // programRequest is a request whose path names a programme.

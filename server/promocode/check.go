@@ -24,7 +24,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		case end == nil:
 		case !end.IsValid():
 			found.Add("expires_at", affiliate.MustBeTimestamp)
-		case !toMillis(end).After(s.changeTime()):
+		case !toMillis(end).After(s.currentTime()):
 			found.Add("expires_at", affiliate.MustBeInFuture)
 		}
 	case *affiliatev1.UpdatePromoCodeRequest:

@@ -32,8 +32,8 @@ type Service struct {
 // New returns a Service; now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
-func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // ListPromoCodes returns one page of a programme's promo codes, newest first.
 func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromoCodesRequest) (*affiliatev1.ListPromoCodesResponse, error) {
@@ -60,7 +60,7 @@ func (s *Service) CreatePromoCode(ctx context.Context, req *affiliatev1.CreatePr
 		return nil, err
 	}
 	participant, _ := affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
-	at := s.changeTime()
+	at := s.currentTime()
 	code := newPromoCode(req)
 	code.ID, code.Scope = affiliate.NewID[affiliate.PromoCode](at), server.PrincipalFrom(ctx).Scope()
 	code.Program, code.Participant, code.CreatedAt = program, participant, at
@@ -83,7 +83,7 @@ func (s *Service) UpdatePromoCode(ctx context.Context, req *affiliatev1.UpdatePr
 		return nil, err
 	}
 	scope := server.PrincipalFrom(ctx).Scope()
-	return response(s.store.UpdatePromoCode(ctx, scope, program, id, patchOf(req), s.changeTime(), server.ActorFrom(ctx)))
+	return response(s.store.UpdatePromoCode(ctx, scope, program, id, patchOf(req), s.currentTime(), server.ActorFrom(ctx)))
 }
 
 // DeletePromoCode deletes a promo code. The same code can then be created again.
@@ -92,7 +92,7 @@ func (s *Service) DeletePromoCode(ctx context.Context, req *affiliatev1.DeletePr
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.DeletePromoCode(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.changeTime(), server.ActorFrom(ctx))
+	err = s.store.DeletePromoCode(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.currentTime(), server.ActorFrom(ctx))
 	return &affiliatev1.DeletePromoCodeResponse{}, err
 }
 

@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// Every is how often deltas are folded.
-	Every = 2 * time.Second
+	// Interval is how often deltas are folded.
+	Interval = 2 * time.Second
 	// batchSize is the maximum number of deltas in one transaction.
 	batchSize = 20_000
 	// maxRunTime is the time after which a run starts no further batch and leaves the
@@ -58,7 +58,7 @@ func New(store Store, log *slog.Logger, now func() time.Time) *Worker {
 // PeriodicJob returns the job that a River client inserts periodically. Only one runs at a
 // time. A failed job is not retried, because the next one processes the same deltas.
 func PeriodicJob() *river.PeriodicJob {
-	return server.OneAtATime(river.PeriodicInterval(Every), affiliate.FoldStats{}, true)
+	return server.OneAtATime(river.PeriodicInterval(Interval), affiliate.FoldStats{}, true)
 }
 
 // Timeout returns the time limit of one run.

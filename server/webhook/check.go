@@ -35,7 +35,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		server.CheckMask(req, &found, "subscriptions", "active")
 		checkSubscriptions("subscriptions", req.GetSubscriptions(), &found)
 	case *affiliatev1.RecoverDeliveriesRequest:
-		checkRecovery(req, s.changeTime(), &found)
+		checkRecovery(req, s.currentTime(), &found)
 	}
 	return found
 }

@@ -22,9 +22,9 @@ const (
 	// maxResponseBody is the maximum number of bytes that are read of a response body. The
 	// body is read only so that the connection can be reused.
 	maxResponseBody = 16 << 10
-	// discardTime limits the time of reading the body. The outcome is already known, but
+	// discardTimeout limits the time of reading the body. The outcome is already known, but
 	// the attempt still uses a slot.
-	discardTime = time.Second
+	discardTimeout = time.Second
 	// maxIdle is the maximum number of idle connections.
 	maxIdle = 512
 	// maxIdlePerHost is the maximum number of idle connections to one host. Many endpoints
@@ -52,10 +52,10 @@ type ClientConfig struct {
 // the address when it makes a connection. A reused connection goes to that same address,
 // even if the name now resolves to another one.
 type Client struct {
-	dialer      *dialer
-	transport   *http.Transport
-	userAgent   string
-	discardTime time.Duration
+	dialer         *dialer
+	transport      *http.Transport
+	userAgent      string
+	discardTimeout time.Duration
 }
 
 // NewClient returns a Client.
@@ -77,8 +77,8 @@ func NewClient(cfg ClientConfig) *Client {
 			MaxIdleConnsPerHost:    maxIdlePerHost,
 			IdleConnTimeout:        maxIdleTime,
 		},
-		userAgent:   "Tributary-Webhooks/" + cfg.Version,
-		discardTime: discardTime,
+		userAgent:      "Tributary-Webhooks/" + cfg.Version,
+		discardTimeout: discardTimeout,
 	}
 }
 
@@ -123,7 +123,7 @@ func (c *Client) Send(ctx context.Context, r Request) webhook.Outcome {
 	// After 101 Switching Protocols the body is the connection itself. Reading it would not
 	// end when the context is canceled.
 	if response.StatusCode != http.StatusSwitchingProtocols {
-		discardTimer := time.AfterFunc(c.discardTime, cancel)
+		discardTimer := time.AfterFunc(c.discardTimeout, cancel)
 		defer discardTimer.Stop()
 		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxResponseBody))
 	}

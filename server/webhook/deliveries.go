@@ -16,7 +16,7 @@ func (s *Service) ListDeliveries(ctx context.Context, req *affiliatev1.ListDeliv
 		return nil, err
 	}
 	page := server.PageOf(req)
-	deliveries, total, err := s.store.Deliveries(ctx, server.PrincipalFrom(ctx).Scope(), id, s.changeTime().Add(-maxEventAge), filterOf(req), page)
+	deliveries, total, err := s.store.Deliveries(ctx, server.PrincipalFrom(ctx).Scope(), id, s.currentTime().Add(-maxEventAge), filterOf(req), page)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (s *Service) ListDeliveries(ctx context.Context, req *affiliatev1.ListDeliv
 
 // GetDelivery returns one delivery with its attempts.
 func (s *Service) GetDelivery(ctx context.Context, req *affiliatev1.GetDeliveryRequest) (*affiliatev1.DeliveryDetail, error) {
-	id, deliveryID, err := deliveryIDs(req, s.changeTime())
+	id, deliveryID, err := deliveryIDs(req, s.currentTime())
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (s *Service) GetDelivery(ctx context.Context, req *affiliatev1.GetDeliveryR
 // RetryDelivery requests one additional attempt now. If an attempt is scheduled, the new
 // attempt replaces it.
 func (s *Service) RetryDelivery(ctx context.Context, req *affiliatev1.RetryDeliveryRequest) (*affiliatev1.DeliveryDetail, error) {
-	at := s.changeTime()
+	at := s.currentTime()
 	id, deliveryID, err := deliveryIDs(req, at)
 	if err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (s *Service) RecoverDeliveries(ctx context.Context, req *affiliatev1.Recove
 		return nil, err
 	}
 	scope, by := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx)
-	job := recoveryOf(req, s.changeTime())
+	job := recoveryOf(req, s.currentTime())
 	job.Workspace, job.Mode, job.Endpoint = scope.Workspace, scope.Mode, id
 	var queued int64
 	err = s.store.InTx(ctx, func(tx Tx) error {

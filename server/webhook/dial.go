@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// dialTime limits the time to resolve a host and to connect to one of its addresses.
-	dialTime = 3 * time.Second
-	// handshakeTime limits the TLS handshake.
-	handshakeTime = 5 * time.Second
+	// dialTimeout limits the time to resolve a host and to connect to one of its addresses.
+	dialTimeout = 3 * time.Second
+	// handshakeTimeout limits the TLS handshake.
+	handshakeTimeout = 5 * time.Second
 	// maxAddresses is the maximum number of addresses of one host that are tried.
 	maxAddresses = 4
 
@@ -44,7 +44,7 @@ func (c *Client) Check(ctx context.Context, u webhook.URL) error {
 	if c.RefusesPort(u) {
 		return affiliate.Invalid("url", portMessage)
 	}
-	resolveCtx, cancel := context.WithTimeout(ctx, c.dialer.dialTime)
+	resolveCtx, cancel := context.WithTimeout(ctx, c.dialer.dialTimeout)
 	defer cancel()
 	found, err := c.dialer.resolve(resolveCtx, u.Host)
 	if ctx.Err() != nil {
@@ -76,7 +76,7 @@ type dialer struct {
 	allowed  []netip.Prefix
 	tls      *tls.Config
 
-	dialTime, handshakeTime time.Duration
+	dialTimeout, handshakeTimeout time.Duration
 }
 
 func newDialer(cfg ClientConfig) *dialer {
@@ -86,10 +86,10 @@ func newDialer(cfg ClientConfig) *dialer {
 		resolver = &net.Resolver{PreferGo: true}
 	}
 	return &dialer{
-		resolver: resolver,
-		allowed:  slices.Clone(cfg.Allowed),
-		tls:      &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Roots},
-		dialTime: dialTime, handshakeTime: handshakeTime,
+		resolver:    resolver,
+		allowed:     slices.Clone(cfg.Allowed),
+		tls:         &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: cfg.Roots},
+		dialTimeout: dialTimeout, handshakeTimeout: handshakeTimeout,
 	}
 }
 
@@ -120,7 +120,7 @@ func (d *dialer) dialTLS(ctx context.Context, _, hostPort string) (net.Conn, err
 	cfg := d.tls.Clone()
 	cfg.ServerName = host
 	tlsConn := tls.Client(conn, cfg)
-	ctx, cancel := context.WithTimeout(ctx, d.handshakeTime)
+	ctx, cancel := context.WithTimeout(ctx, d.handshakeTimeout)
 	defer cancel()
 	if err := tlsConn.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
@@ -132,7 +132,7 @@ func (d *dialer) dialTLS(ctx context.Context, _, hostPort string) (net.Conn, err
 // dial connects to a host. If one of the host's addresses is not allowed, it connects to
 // none of them.
 func (d *dialer) dial(ctx context.Context, host string, port uint16) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.dialTime)
+	ctx, cancel := context.WithTimeout(ctx, d.dialTimeout)
 	defer cancel()
 	found, err := d.resolve(ctx, host)
 	if err != nil {

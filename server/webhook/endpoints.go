@@ -50,7 +50,7 @@ func (s *Service) CreateWebhook(ctx context.Context, req *affiliatev1.CreateWebh
 	if err := s.client.Check(ctx, url); err != nil {
 		return nil, err
 	}
-	endpoint := newEndpoint(req, server.PrincipalFrom(ctx).Scope(), url, s.changeTime())
+	endpoint := newEndpoint(req, server.PrincipalFrom(ctx).Scope(), url, s.currentTime())
 	secret, sealed := s.newSecret(endpoint.ID)
 	err := s.store.InTx(ctx, func(tx Tx) error {
 		if err := tx.LockWorkspace(ctx, endpoint.Scope.Workspace); err != nil {
@@ -81,7 +81,7 @@ func (s *Service) UpdateWebhook(ctx context.Context, req *affiliatev1.UpdateWebh
 	if err != nil {
 		return nil, err
 	}
-	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.changeTime()
+	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	var after affiliate.Endpoint
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		before, err := tx.LockEndpoint(ctx, scope, id)
@@ -120,7 +120,7 @@ func (s *Service) DeleteWebhook(ctx context.Context, req *affiliatev1.DeleteWebh
 	if err != nil {
 		return nil, err
 	}
-	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.changeTime()
+	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		before, err := tx.LockEndpoint(ctx, scope, id)
 		if err != nil {
@@ -145,7 +145,7 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, req *affiliatev1.Rota
 	if err != nil {
 		return nil, err
 	}
-	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.changeTime()
+	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	var previousUntil *time.Time
 	if !req.GetExpireImmediately() {
 		until := at.Add(affiliate.RotatedSecretGrace)

@@ -11,13 +11,13 @@ import (
 
 // SetTimeouts sets the time limits of a client. It must be called before the first attempt.
 func (c *Client) SetTimeouts(dial, handshake, discard time.Duration) {
-	c.dialer.dialTime, c.dialer.handshakeTime, c.discardTime = dial, handshake, discard
+	c.dialer.dialTimeout, c.dialer.handshakeTimeout, c.discardTimeout = dial, handshake, discard
 }
 
 // Connect dials an address that was not checked before. It tests the last check in
 // dialer.connect.
 func (c *Client) Connect(ctx context.Context, to netip.AddrPort) error {
-	ctx, cancel := context.WithTimeout(ctx, c.dialer.dialTime)
+	ctx, cancel := context.WithTimeout(ctx, c.dialer.dialTimeout)
 	defer cancel()
 	rules, err := c.dialer.rules()
 	if err != nil {

@@ -53,7 +53,7 @@ func (w *cancelWorker) Work(ctx context.Context, job *river.Job[affiliate.Cancel
 // of the endpoint's last change as their end, because that change disabled or deleted the
 // endpoint. A recovery that was requested before this block ran therefore includes them.
 func (w *cancelWorker) cancelBlock(ctx context.Context, job affiliate.CancelDeliveries, limit int) (canceled int, err error) {
-	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, toMillis(w.now)
+	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, currentTime(w.now)
 	err = w.store.InTx(ctx, func(tx Tx) error {
 		canceled = 0
 		endpoint, err := tx.EndpointOrDeleted(ctx, scope, job.Endpoint)
@@ -99,7 +99,7 @@ func (w *recoverWorker) Work(ctx context.Context, job *river.Job[affiliate.Recov
 // queue start another run soon. If the endpoint was disabled or deleted after the request,
 // nothing is recovered.
 func (w *recoverWorker) recoverBlock(ctx context.Context, job affiliate.RecoverDeliveries, limit int) (recovered int, err error) {
-	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, toMillis(w.now)
+	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, currentTime(w.now)
 	var locked int64
 	err = w.store.InTx(ctx, func(tx Tx) error {
 		recovered, locked = 0, 0
@@ -122,8 +122,8 @@ func (w *recoverWorker) recoverBlock(ctx context.Context, job affiliate.RecoverD
 	return recovered, err
 }
 
-// toMillis returns the clock's time in UTC, truncated to milliseconds.
-func toMillis(now func() time.Time) time.Time { return now().UTC().Truncate(time.Millisecond) }
+// currentTime returns the clock's time in UTC, truncated to milliseconds.
+func currentTime(now func() time.Time) time.Time { return now().UTC().Truncate(time.Millisecond) }
 
 // runBlocks calls block until it processes fewer than jobBlockSize deliveries. After
 // maxTime it returns the error that makes the queue start another run immediately.

@@ -37,11 +37,11 @@ type leases struct {
 	// requested receives a value after requestClaim.
 	requested chan struct{}
 
-	mu       sync.Mutex
-	leases   map[affiliate.EndpointKey]lease
-	requests map[affiliate.EndpointKey]claimRequest
-	returned map[affiliate.EndpointKey]bool // to be released
-	searched time.Time
+	mu        sync.Mutex
+	leases    map[affiliate.EndpointKey]lease
+	requests  map[affiliate.EndpointKey]claimRequest
+	toRelease map[affiliate.EndpointKey]bool // to be released
+	searched  time.Time
 }
 
 // lease has the end of a lease and the time of its renewal.
@@ -59,7 +59,7 @@ type claimRequest struct {
 func newLeases(queue Queue, sender affiliate.SenderID, now func() time.Time) *leases {
 	return &leases{
 		queue: queue, sender: sender, now: now, requested: make(chan struct{}, 1),
-		leases: map[affiliate.EndpointKey]lease{}, requests: map[affiliate.EndpointKey]claimRequest{}, returned: map[affiliate.EndpointKey]bool{},
+		leases: map[affiliate.EndpointKey]lease{}, requests: map[affiliate.EndpointKey]claimRequest{}, toRelease: map[affiliate.EndpointKey]bool{},
 	}
 }
 
@@ -85,7 +85,7 @@ func (l *leases) returnLease(key affiliate.EndpointKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.leases, key)
-	l.returned[key] = true
+	l.toRelease[key] = true
 }
 
 // has reports whether this process has the lease of an endpoint.
@@ -122,7 +122,7 @@ func (l *leases) claim(ctx context.Context) (granted map[affiliate.EndpointKey]t
 		granted[key] = until
 		l.leases[key] = lease{until, until.Add(-renewBefore)}
 		delete(l.requests, key)
-		delete(l.returned, key)
+		delete(l.toRelease, key)
 	}
 	for _, key := range claimed {
 		request, ok := l.requests[key]
@@ -173,11 +173,11 @@ func (l *leases) keysToClaim(now time.Time) (keys []affiliate.EndpointKey) {
 func (l *leases) release(ctx context.Context) error {
 	l.mu.Lock()
 	var keys []affiliate.EndpointKey
-	for key := range l.returned {
+	for key := range l.toRelease {
 		if _, requested := l.requests[key]; !requested {
 			keys = append(keys, key)
 		}
-		delete(l.returned, key)
+		delete(l.toRelease, key)
 	}
 	l.mu.Unlock()
 	return l.releaseKeys(ctx, keys)
@@ -190,7 +190,7 @@ func (l *leases) releaseAll(ctx context.Context) error {
 	for key := range l.leases {
 		keys = append(keys, key)
 	}
-	for key := range l.returned {
+	for key := range l.toRelease {
 		keys = append(keys, key)
 	}
 	l.mu.Unlock()

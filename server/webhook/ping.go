@@ -21,7 +21,7 @@ func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookR
 	if err != nil {
 		return nil, err
 	}
-	scope, at := server.PrincipalFrom(ctx).Scope(), s.changeTime()
+	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
 	endpoint, sealed, err := s.store.EndpointSecrets(ctx, scope, id, at)
 	if err != nil {
 		return nil, err

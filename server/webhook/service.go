@@ -46,8 +46,8 @@ func New(c Config) *Service {
 	return &Service{store: c.Store, seal: c.Seal, client: c.Client, now: c.Now}
 }
 
-// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
-func (s *Service) changeTime() time.Time { return toMillis(s.now) }
+// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) currentTime() time.Time { return currentTime(s.now) }
 
 // pathID parses an id in a request's path. Errors: WEBHOOK_NOT_FOUND if the text is not a
 // UUID.

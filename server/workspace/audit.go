@@ -129,7 +129,7 @@ func (s *Service) ExportAuditLog(req *affiliatev1.ExportAuditLogRequest, stream 
 	columns := []string{
 		"id", "at", "actor", "actorName", "action", "resourceType", "resourceId", "mode", "ipPrefix", "requestId", "before", "after",
 	}
-	return csv.Stream(stream, "audit-log", scope.Mode, s.changeTime(), columns, func(w *csv.Writer) error {
+	return csv.Stream(stream, "audit-log", scope.Mode, s.currentTime(), columns, func(w *csv.Writer) error {
 		for entry, err := range s.store.ExportAuditLog(ctx, scope, filter) {
 			if err != nil {
 				return err

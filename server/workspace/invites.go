@@ -12,7 +12,7 @@ import (
 // ListInvites returns one page of the open invitations.
 func (s *Service) ListInvites(ctx context.Context, req *affiliatev1.ListInvitesRequest) (*affiliatev1.ListInvitesResponse, error) {
 	page := server.PageOf(req)
-	invites, total, err := s.store.OpenInvites(ctx, server.PrincipalFrom(ctx).Workspace, s.changeTime(), page)
+	invites, total, err := s.store.OpenInvites(ctx, server.PrincipalFrom(ctx).Workspace, s.currentTime(), page)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +42,7 @@ func inviteObject(invite affiliate.MemberInvite) map[string]string {
 // CreateInvite invites an address to the workspace. Only this response contains the token.
 // An earlier invitation of the same address ends.
 func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInviteRequest) (*affiliatev1.CreatedInvite, error) {
-	caller, at := server.PrincipalFrom(ctx), s.changeTime()
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	token, digest := affiliate.NewInviteToken()
 	invite := affiliate.MemberInvite{
 		Invite: affiliate.Invite{
@@ -56,7 +56,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 		Role:      affiliate.Role(server.EnumName(req.GetRole())),
 	}
 	err := s.store.InTx(ctx, func(tx Tx) error {
-		callerRole, err := lockTeam(ctx, tx, caller)
+		callerRole, err := lockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func (s *Service) RevokeInvite(ctx context.Context, req *affiliatev1.RevokeInvit
 	if err != nil {
 		return nil, err
 	}
-	caller, at := server.PrincipalFrom(ctx), s.changeTime()
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		if err := tx.LockWorkspace(ctx, caller.Workspace); err != nil {
 			return err

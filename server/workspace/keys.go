@@ -13,7 +13,7 @@ import (
 // grace period ends, but it is not returned, because new pages should use the newest key.
 func (s *Service) GetApiKeys(ctx context.Context, _ *affiliatev1.GetApiKeysRequest) (*affiliatev1.ApiKeys, error) {
 	scope := server.PrincipalFrom(ctx).Scope()
-	keys, err := s.store.ActiveKeys(ctx, scope, s.changeTime())
+	keys, err := s.store.ActiveKeys(ctx, scope, s.currentTime())
 	if err != nil {
 		return nil, err
 	}
@@ -42,19 +42,19 @@ func keyObject(key affiliate.APIKey) map[string]string {
 	return map[string]string{"name": key.Name, "prefix": key.Prefix, "last4": key.Last4}
 }
 
-// lockForKeys locks the caller's workspace, so that its keys change one after the other.
+// lockToManageKeys locks the caller's workspace, so that its keys change one after the other.
 // Errors: FORBIDDEN if the caller's current role cannot manage keys.
-func lockForKeys(ctx context.Context, tx Tx, caller server.Principal) error {
-	role, err := lockTeam(ctx, tx, caller)
+func lockToManageKeys(ctx context.Context, tx Tx, caller server.Principal) error {
+	role, err := lockWorkspace(ctx, tx, caller)
 	if err == nil && !role.MayManageKeys() {
 		err = affiliate.Refuse(affiliate.ReasonForbidden)
 	}
 	return err
 }
 
-// checkSecretKeys checks whether another secret key can be created in the mode. Errors:
+// checkSecretKeyLimit checks whether another secret key can be created in the mode. Errors:
 // API_KEY_LIMIT_EXCEEDED.
-func checkSecretKeys(ctx context.Context, tx Tx, scope affiliate.Scope, at time.Time) error {
+func checkSecretKeyLimit(ctx context.Context, tx Tx, scope affiliate.Scope, at time.Time) error {
 	live, err := tx.CountSecretKeys(ctx, scope, at)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func checkSecretKeys(ctx context.Context, tx Tx, scope affiliate.Scope, at time.
 
 // CreateApiKey creates a secret key. Only this response contains the key.
 func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKeyRequest) (*affiliatev1.CreatedApiKey, error) {
-	caller, at := server.PrincipalFrom(ctx), s.changeTime()
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	scope := caller.Scope()
 	text, key := affiliate.GenerateAPIKey(affiliate.SecretKey, scope, req.GetName(), at)
 	if req.GetExpiresAt() != nil {
@@ -72,10 +72,10 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 		key.ExpiresAt = &expires
 	}
 	err := s.store.InTx(ctx, func(tx Tx) error {
-		if err := lockForKeys(ctx, tx, caller); err != nil {
+		if err := lockToManageKeys(ctx, tx, caller); err != nil {
 			return err
 		}
-		if err := checkSecretKeys(ctx, tx, scope, at); err != nil {
+		if err := checkSecretKeyLimit(ctx, tx, scope, at); err != nil {
 			return err
 		}
 		if err := tx.InsertKey(ctx, key); err != nil {
@@ -103,12 +103,12 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 	if req.GraceHours != nil {
 		grace = time.Duration(req.GetGraceHours()) * time.Hour
 	}
-	caller, at := server.PrincipalFrom(ctx), s.changeTime()
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	scope := caller.Scope()
 	var text affiliate.Key
 	var successor affiliate.NewAPIKey
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := lockForKeys(ctx, tx, caller); err != nil {
+		if err := lockToManageKeys(ctx, tx, caller); err != nil {
 			return err
 		}
 		before, err := tx.LockKey(ctx, scope, id)
@@ -125,7 +125,7 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 		text, successor = affiliate.GenerateAPIKey(before.Kind, scope, before.Name, at)
 		successor.ExpiresAt = before.ExpiresAt
 		if successor.Kind == affiliate.SecretKey {
-			if err := checkSecretKeys(ctx, tx, scope, at); err != nil {
+			if err := checkSecretKeyLimit(ctx, tx, scope, at); err != nil {
 				return err
 			}
 		}
@@ -162,10 +162,10 @@ func (s *Service) RevokeApiKey(ctx context.Context, req *affiliatev1.RevokeApiKe
 	if err != nil {
 		return nil, err
 	}
-	caller, at := server.PrincipalFrom(ctx), s.changeTime()
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	scope := caller.Scope()
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := lockForKeys(ctx, tx, caller); err != nil {
+		if err := lockToManageKeys(ctx, tx, caller); err != nil {
 			return err
 		}
 		before, err := tx.LockKey(ctx, scope, id)

@@ -41,10 +41,10 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 		return nil, err
 	}
 	role := affiliate.Role(server.EnumName(req.GetRole()))
-	caller, at := server.PrincipalFrom(ctx), s.changeTime()
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	var after affiliate.TeamMember
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		callerRole, err := lockTeam(ctx, tx, caller)
+		callerRole, err := lockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
 		}
@@ -90,9 +90,9 @@ func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMembe
 	if err != nil {
 		return nil, err
 	}
-	caller, at := server.PrincipalFrom(ctx), s.changeTime()
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		callerRole, err := lockTeam(ctx, tx, caller)
+		callerRole, err := lockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
 		}
@@ -140,13 +140,13 @@ func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.Transf
 	if err != nil {
 		return nil, err
 	}
-	caller, at := server.PrincipalFrom(ctx), s.changeTime()
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	if id == caller.User {
 		return nil, affiliate.Invalid("member_id", "must be another member")
 	}
 	var newOwner affiliate.TeamMember
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		callerRole, err := lockTeam(ctx, tx, caller)
+		callerRole, err := lockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
 		}

@@ -34,8 +34,8 @@ type Service struct {
 // New returns a Service; now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// changeTime returns the current time in UTC, truncated to milliseconds as in the API.
-func (s *Service) changeTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
+func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // GetWorkspace returns the settings.
 func (s *Service) GetWorkspace(ctx context.Context, _ *affiliatev1.GetWorkspaceRequest) (*affiliatev1.Workspace, error) {
@@ -50,7 +50,7 @@ func (s *Service) GetWorkspace(ctx context.Context, _ *affiliatev1.GetWorkspaceR
 // UpdateWorkspace changes the settings that the update mask names. If nothing changes, it
 // stores nothing.
 func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWorkspaceRequest) (*affiliatev1.Workspace, error) {
-	caller, at, patch := server.PrincipalFrom(ctx), s.changeTime(), patchOf(req)
+	caller, at, patch := server.PrincipalFrom(ctx), s.currentTime(), patchOf(req)
 	var after affiliate.Workspace
 	err := s.store.InTx(ctx, func(tx Tx) error {
 		before, err := tx.LockSettings(ctx, caller.Workspace)
@@ -91,9 +91,9 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 	return server.WorkspaceForRole(after, caller.Role), nil
 }
 
-// lockTeam locks the caller's workspace and returns the caller's current role.
+// lockWorkspace locks the caller's workspace and returns the caller's current role.
 // Errors: FORBIDDEN if the caller is no longer a member.
-func lockTeam(ctx context.Context, tx Tx, caller server.Principal) (affiliate.Role, error) {
+func lockWorkspace(ctx context.Context, tx Tx, caller server.Principal) (affiliate.Role, error) {
 	if err := tx.LockWorkspace(ctx, caller.Workspace); err != nil {
 		return "", err
 	}

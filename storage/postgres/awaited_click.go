@@ -11,10 +11,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// AwaitedConversions returns up to limit conversions that wait for the given click,
+// WaitingConversions returns up to limit conversions that wait for the given click,
 // ordered by id. They include the hashes of their buyers, because the fraud rules
 // compare these hashes.
-func (s *Store) AwaitedConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.StoredConversion, error) {
+func (s *Store) WaitingConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.StoredConversion, error) {
 	const read = `
 		select ` + conversionColumns + `
 		from awaited_clicks a

@@ -331,7 +331,7 @@ func TestApplyLateAttribution_SupersedesDecisionInForce(t *testing.T) {
 	if err := s.record("order-1", click); err != nil {
 		t.Fatal(err)
 	}
-	waiting, err := s.store.AwaitedConversions(t.Context(), s.scope.Workspace, click, 10)
+	waiting, err := s.store.WaitingConversions(t.Context(), s.scope.Workspace, click, 10)
 	if err != nil || len(waiting) != 1 {
 		t.Fatalf("AwaitedConversions returned %v, %v, want one conversion", waiting, err)
 	}

@@ -358,5 +358,5 @@ var unscoped = map[string]string{
 	"checkParticipation.known":          "the partner's own participations, in all workspaces",
 	"package.countGroupMembers":         "the groups belong to a programme that was read with its mode",
 	"replaceCode.find":                  "the participant was read with its mode",
-	"account/ActiveKey.touch":             "the key was found by its digest, which determines workspace and mode",
+	"account/ActiveKey.touch":           "the key was found by its digest, which determines workspace and mode",
 }
