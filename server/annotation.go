@@ -11,9 +11,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// annotationMessages maps each message of protoc-gen-validate to the API's message for
-// the same error. The API's messages start with a verb and state which values are
-// accepted.
+// annotationMessages translates error messages of protoc-gen-validate into messages of
+// this API. protoc-gen-validate generates the validation code for the annotations in the
+// proto files. Messages of this API start with a verb and state which values are
+// accepted. In a message, $1 and $2 are the groups of the regular expression.
 var annotationMessages = []struct {
 	reason  *regexp.Regexp
 	message string
@@ -40,9 +41,8 @@ var annotationMessages = []struct {
 	{regexp.MustCompile(`^value must equal (.*)$`), "must be $1"},
 }
 
-// patternReason matches the message of protoc-gen-validate for a text that does not
-// match a regular expression. The message contains the expression as a Go string
-// literal.
+// patternReason matches the error message of protoc-gen-validate for a text that violates
+// a regular expression. The group is that regular expression as a Go string literal.
 var patternReason = regexp.MustCompile(`^value does not match regex pattern (".*")$`)
 
 // patternMessages has the API's message for each regular expression in the proto files.
@@ -58,12 +58,12 @@ var patternMessages = map[string]string{
 	`^evt_[0-9a-f]{32}$`:                     "must be evt_ and 32 lower-case hexadecimal digits",
 }
 
-// listReason matches the message of protoc-gen-validate for a value that must, or must
-// not, be in a list.
+// listReason matches the error messages of protoc-gen-validate about a list of accepted
+// values and about a list of forbidden values.
 var listReason = regexp.MustCompile(`^value must (not )?be in list \[(.*)\]$`)
 
-// annotationMessage returns the API's message for a message of protoc-gen-validate about
-// a field. The field may be nil.
+// annotationMessage returns the API's message for an error of protoc-gen-validate. reason
+// is the error's message. field is the field with the error, or nil if it is unknown.
 func annotationMessage(reason string, field protoreflect.FieldDescriptor) string {
 	if field != nil && field.Enum() != nil {
 		return mustBeOneOf(enumNames(field.Enum(), reason))
@@ -89,15 +89,15 @@ func annotationMessage(reason string, field protoreflect.FieldDescriptor) string
 	return notValid
 }
 
-// notValid is the message for a validation error that has no entry in the tables above.
-// A test checks that every error has an entry.
+// notValid is the message for a validation error that none of the tables above contains.
+// A test checks that the tables contain the errors of all annotations in the proto files.
 const notValid = "is not valid"
 
 func mustBeOneOf(values []string) string { return "must be one of " + strings.Join(values, ", ") }
 
 var powerOfTen = regexp.MustCompile(`\d+e\+\d+\b`)
 
-// plainNumbers writes numbers such as 1e+12 with all their digits.
+// plainNumbers replaces numbers such as 1e+12 in a message by all their digits.
 func plainNumbers(message string) string {
 	return powerOfTen.ReplaceAllStringFunc(message, func(text string) string {
 		number, err := strconv.ParseFloat(text, 64)
@@ -108,9 +108,10 @@ func plainNumbers(message string) string {
 	})
 }
 
-// enumNames returns the API's names of the enum values that a field accepts: the values
-// that the list in reason allows, or all values if reason contains no list. The
-// unspecified value is never accepted.
+// enumNames returns the API's names of the enum values that a field accepts. If the error
+// message reason contains a list of accepted or forbidden values, enumNames applies the
+// list. Otherwise the field accepts all values except the unspecified value, which no
+// field accepts.
 func enumNames(enum protoreflect.EnumDescriptor, reason string) []string {
 	var listed []string
 	list := listReason.FindStringSubmatch(reason)

@@ -13,17 +13,17 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// CredentialStore looks up credentials in the database on each request. A logout, a
-// removed member, a changed role or a revoked key therefore takes effect on the next
-// request.
+// CredentialStore looks up credentials in the database. The server calls it for each
+// request, so that a logout, the removal of a member, a change of a role and the
+// revocation of a key take effect on the next request.
 type CredentialStore interface {
-	// ActiveSession returns the user of a session. member has the workspace and the role
-	// if the user is a merchant. ok is false if the session does not exist, has ended
-	// or was revoked.
+	// ActiveSession returns the user of a session. If the user is a member of a
+	// workspace, member has the workspace and the role. Otherwise member is nil. ok is
+	// false if the session does not exist, has ended or was revoked.
 	ActiveSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user affiliate.User, member *affiliate.Member, ok bool, err error)
-	// ActiveKey returns the API key with that digest. ok is false if the key does not
-	// exist, was revoked or has expired. ActiveKey stores the time of use, at most once a
-	// minute.
+	// ActiveKey returns the API key with the digest. ok is false if the key does not
+	// exist, was revoked or has expired. ActiveKey also stores the time at which the key
+	// was used, at most once a minute.
 	ActiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, ok bool, err error)
 }
 
@@ -36,15 +36,14 @@ const (
 	faultMissing
 	// faultInvalid means that the credential is malformed, forged, unknown or revoked.
 	faultInvalid
-	// faultExpired means that this service issued the access token and that it has
-	// expired.
+	// faultExpired means that the access token has a correct signature but has expired.
 	faultExpired
 )
 
-// identity is the result of authentication: the principal, and the fault if there is one.
+// identity is the result of authentication.
 type identity struct {
 	principal Principal
-	fault     fault
+	fault     fault // noFault if the credential was accepted
 	// invalidMode is true if the X-Mode header is neither test nor live.
 	invalidMode bool
 }
@@ -105,7 +104,7 @@ func (a *authenticator) identifyKey(ctx context.Context, id identity, text strin
 	id.principal.Workspace = key.Scope.Workspace
 	id.principal.Mode = key.Scope.Mode
 	id.principal.Key = key.ID
-	// Keys carry their mode and ignore the header.
+	// A key determines the mode, so the X-Mode header is not used.
 	id.fault, id.invalidMode = noFault, false
 	return id, nil
 }
@@ -129,7 +128,7 @@ func (a *authenticator) identifyToken(ctx context.Context, id identity, text str
 	id.principal.Kind = PartnerToken
 	if user.Kind == affiliate.Merchant {
 		if member == nil {
-			// The merchant's user was removed from the workspace.
+			// The user was removed from the workspace.
 			return id, nil
 		}
 		id.principal.Kind = MerchantToken

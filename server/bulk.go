@@ -17,8 +17,9 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
 
-// httpStatusKey is the response metadata with the HTTP status that the gateway must send
-// instead of its default success status. gRPC callers do not need it.
+// httpStatusKey is the key of the response metadata that contains the HTTP status of a
+// successful response. If it is absent, the gateway sends its default status. gRPC
+// clients can ignore it.
 const httpStatusKey = "x-http-code"
 
 // bulkResponse is a response that has one result per item and a summary.
@@ -27,10 +28,11 @@ type bulkResponse interface {
 	GetSummary() *affiliatev1.BulkSummary
 }
 
-// RespondToBulk returns the response to a bulk request, whose items succeed or fail
-// independently (DECISIONS.md section 2). The HTTP status is 200 if all items succeeded
-// and 207 if some failed. If all failed, RespondToBulk returns the error BULK_ALL_FAILED,
-// which carries the same results.
+// RespondToBulk returns the response to a bulk request. Each item of a bulk request
+// succeeds or fails independently of the others (DECISIONS.md section 2). The HTTP status
+// is 200 if all items succeeded, and 207 if some items succeeded and some failed. If all
+// items failed, RespondToBulk returns the error BULK_ALL_FAILED, which contains the
+// results of the items.
 func RespondToBulk[R bulkResponse](ctx context.Context, response R) (R, error) {
 	var zero R
 	switch summary := response.GetSummary(); {
@@ -59,12 +61,14 @@ type BulkOutcome struct {
 	Code, Message *string
 }
 
-// ForEachID calls move for each id in texts, in that order. It skips repeated ids. It also
-// skips texts that are not UUIDs, because the validation has rejected them before. move
-// returns the status of the item after the call. If move returns an *affiliate.Error,
-// the status comes from the error's metadata, where it is optional. Any other error ends
-// the request. The items before it keep their changes, and the client can safely send
-// the request again.
+// ForEachID calls move once for each id in texts, in the order of texts. It skips ids
+// that it has already processed, and texts that are not UUIDs. Validation rejects
+// requests with such texts, so they do not occur.
+//
+// move returns the status of the item after the call. If move returns an
+// *affiliate.Error, the item has failed, and ForEachID reads the item's status from the
+// error's metadata, which may contain none. Any other error ends the request. Changes of
+// earlier items are then kept, and the client can safely send the request again.
 func ForEachID[T any](texts []string, move func(id affiliate.ID[T]) (status string, err error)) ([]BulkOutcome, error) {
 	var outcomes []BulkOutcome
 	seen := map[affiliate.ID[T]]bool{}
@@ -90,7 +94,8 @@ func ForEachID[T any](texts []string, move func(id affiliate.ID[T]) (status stri
 	return outcomes, nil
 }
 
-// Failure returns the result fields of a bulk item that failed with the error refusal.
+// Failure returns the HTTP status, the error code and the message of refusal, for the
+// result of a bulk item that failed with this error.
 func Failure(refusal *affiliate.Error) (statusCode int32, code, message *string) {
 	spec, reason, sentence := errorspec.Of(refusal.Reason), string(refusal.Reason), refusal.Message
 	if sentence == "" {
@@ -106,7 +111,7 @@ func BulkSummary(total, succeeded int) *affiliatev1.BulkSummary {
 	}
 }
 
-// bulkError is the error BULK_ALL_FAILED with the result of each item.
+// bulkError is the error BULK_ALL_FAILED. response contains the result of each item.
 type bulkError struct{ response proto.Message }
 
 // Error returns the error code.

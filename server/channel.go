@@ -15,12 +15,13 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// channel connects a gateway with the core in the same process.
+// channel is a gRPC client connection from a gateway to a core in the same process.
 //
-// A unary call runs the interceptors and the handler in the caller's goroutine. This
-// saves a goroutine, the growth of its stack, and a copy of the messages. The caller
-// waits until the handler returns, so a handler must return when its context ends.
-// Streams use inprocgrpc, which starts a goroutine for each stream.
+// A unary call runs the interceptors and the handler in the goroutine that calls Invoke.
+// This is cheaper than a new goroutine, whose stack must grow, and needs no copy of the
+// messages. Invoke returns when the handler returns, so a handler must return soon after
+// its context has ended. Streaming calls use inprocgrpc, which starts a goroutine for
+// each stream.
 type channel struct {
 	*inprocgrpc.Channel
 	intercept grpc.UnaryServerInterceptor
@@ -33,8 +34,8 @@ type unaryMethod struct {
 	handler grpc.MethodHandler
 }
 
-// inProcessPeer is the peer of every call through a channel. The server trusts the
-// client address and the request id in the metadata of such a call.
+// inProcessPeer is the peer of every call through a channel. The server recognises these
+// calls by this peer and trusts the client address and the request id in their metadata.
 var inProcessPeer = &peer.Peer{Addr: inProcessAddress{}}
 
 type inProcessAddress struct{}
@@ -96,8 +97,8 @@ func (c *channel) Invoke(ctx context.Context, name string, request, response any
 	return moveMessage(response, result)
 }
 
-// transportStream collects the headers and trailers of one call. It needs no lock
-// because only the call's goroutine uses it.
+// transportStream stores the headers and trailers that the handler and the interceptors
+// of one call set. It needs no lock, because one goroutine runs the whole call.
 type transportStream struct {
 	method          string
 	header, trailer metadata.MD
@@ -121,9 +122,10 @@ func (s *transportStream) SetTrailer(md metadata.MD) error {
 	return nil
 }
 
-// moveMessage sets the fields of out to those of in, without a deep copy. Sharing the
-// field values is safe: the gateway uses a request for one call only, and a handler
-// creates a response for one caller only.
+// moveMessage sets all fields of the message out to the values in the message in, without
+// a deep copy. The two messages then share nested values. This is safe, because the
+// gateway uses each request for one call and a handler creates a new response for each
+// call.
 func moveMessage(out, in any) error {
 	from, to := in.(proto.Message).ProtoReflect(), out.(proto.Message).ProtoReflect()
 	from.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {

@@ -18,9 +18,10 @@ type Enum interface {
 	protoreflect.Enum
 }
 
-// EnumName returns the domain's name of an enum value: the proto name in lower case and
-// without the prefix of its type. For COMMISSION_STATUS_PENDING it returns "pending". It
-// returns "" for the unspecified value and for unknown numbers.
+// EnumName returns the name of an enum value in package affiliate and in JSON. This is
+// the proto name in lower case and without the prefix of the enum type: "pending" for
+// COMMISSION_STATUS_PENDING. EnumName returns "" for the unspecified value and for
+// unknown numbers.
 func EnumName[E Enum](e E) string {
 	if e == 0 {
 		return ""
@@ -32,16 +33,16 @@ func EnumName[E Enum](e E) string {
 	return strings.ToLower(strings.TrimPrefix(string(value.Name()), enumPrefix(e.Descriptor())))
 }
 
-// CheckEnum adds a violation if value is a number that the enum does not have. Only gRPC
-// callers can send such a number.
+// CheckEnum adds a violation if value is not a number of the enum. gRPC clients can send
+// such numbers. In JSON requests, the gateway rejects them.
 func CheckEnum[E Enum](field string, value E, found *affiliate.Violations) {
 	if value != 0 && EnumName(value) == "" {
 		found.Add(field, mustBeOneOf(enumNames(value.Descriptor(), "")))
 	}
 }
 
-// EnumValue returns the enum value with the domain's name, or the unspecified value if
-// there is none.
+// EnumValue is the inverse of EnumName. It returns the unspecified value if the enum has
+// no value with the name.
 func EnumValue[E Enum, N ~string](name N) E {
 	var e E
 	protoName := enumPrefix(e.Descriptor()) + strings.ToUpper(string(name))
@@ -57,10 +58,10 @@ func enumPrefix(d protoreflect.EnumDescriptor) string {
 	return strings.TrimSuffix(string(d.Values().ByNumber(0).Name()), "UNSPECIFIED")
 }
 
-// Timestamp converts a time.
+// Timestamp converts a time to the protobuf type.
 func Timestamp(t time.Time) *timestamppb.Timestamp { return timestamppb.New(t) }
 
-// OptionalTimestamp converts a time that may be nil.
+// OptionalTimestamp converts a time to the protobuf type. It returns nil if t is nil.
 func OptionalTimestamp(t *time.Time) *timestamppb.Timestamp {
 	if t == nil {
 		return nil
@@ -77,7 +78,7 @@ func PathID[T any](text string) (affiliate.ID[T], error) {
 	return id, nil
 }
 
-// OptionalID converts an id that may be nil.
+// OptionalID returns the text of an id, or nil if id is nil.
 func OptionalID[T any](id *affiliate.ID[T]) *string {
 	if id == nil {
 		return nil
@@ -86,7 +87,8 @@ func OptionalID[T any](id *affiliate.ID[T]) *string {
 	return &s
 }
 
-// Percentage converts a rate from basis points to the percentage that the API uses.
+// Percentage converts a rate from basis points to the percentage that the API uses. It
+// returns nil if bps is nil.
 func Percentage(bps *int64) *float64 {
 	if bps == nil {
 		return nil
@@ -95,19 +97,21 @@ func Percentage(bps *int64) *float64 {
 	return &percentage
 }
 
-// BasisPoints converts a percentage to basis points, which all calculations use. ok is
-// false if the percentage has more than 2 decimals or is above 100.
+// BasisPoints converts a percentage of the API to basis points, the unit of all
+// calculations. ok is false if the percentage has more than 2 decimals or if its absolute
+// value is more than 100.
 func BasisPoints(percentage float64) (bps int64, ok bool) {
 	rounded := math.Round(percentage * 100)
-	// The negated comparison is also true for NaN.
+	// Comparisons with NaN are false, so the negation rejects NaN.
 	if !(math.Abs(percentage*100-rounded) <= 1e-6) || math.Abs(rounded) > affiliate.WholeBps {
 		return 0, false
 	}
 	return int64(rounded), true
 }
 
-// OptionalBasisPoints converts a percentage that may be nil to basis points. It adds a
-// violation for the field path if the percentage has too many decimals.
+// OptionalBasisPoints converts a percentage to basis points. It returns nil if percentage
+// is nil. If BasisPoints rejects the percentage, OptionalBasisPoints adds a violation for
+// the field path.
 func OptionalBasisPoints(percentage *float64, path string, found *affiliate.Violations) *int64 {
 	if percentage == nil {
 		return nil
@@ -119,7 +123,7 @@ func OptionalBasisPoints(percentage *float64, path string, found *affiliate.Viol
 	return &bps
 }
 
-// Rate converts a rate that may be nil.
+// Rate converts a commission rate to its message. It returns nil if r is nil.
 func Rate(r *affiliate.Rate) *affiliatev1.CommissionRate {
 	if r == nil {
 		return nil
@@ -127,8 +131,9 @@ func Rate(r *affiliate.Rate) *affiliatev1.CommissionRate {
 	return &affiliatev1.CommissionRate{Percentage: Percentage(r.Bps), FlatAmountCents: r.FlatCents}
 }
 
-// ParseRate converts the rate in the field path. It adds a violation unless the rate has
-// either a percentage or a flat amount. It returns nil if r is nil.
+// ParseRate converts the commission rate in the request field path. A rate must have
+// either a percentage or a flat amount. If it has both or neither, ParseRate adds a
+// violation. It returns nil if r is nil.
 func ParseRate(r *affiliatev1.CommissionRate, path string, found *affiliate.Violations) *affiliate.Rate {
 	if r == nil {
 		return nil
@@ -138,14 +143,16 @@ func ParseRate(r *affiliatev1.CommissionRate, path string, found *affiliate.Viol
 	return &rate
 }
 
-// RateFields converts a rate whose two fields are in a larger message. prefix is the path
-// of that message with a trailing dot, or empty. RateFields does not check that exactly
-// one of the fields is set; affiliate.Rate.Check does.
+// RateFields converts a commission rate that is not a message of its own: percentage and
+// flatCents are fields of a larger message. prefix is the path of the larger message with
+// a trailing dot, or empty for the request itself. RateFields does not check that exactly
+// one of the two fields is set. affiliate.Rate.Check does this.
 func RateFields(percentage *float64, flatCents *int64, prefix string, found *affiliate.Violations) affiliate.Rate {
 	return affiliate.Rate{Bps: OptionalBasisPoints(percentage, prefix+"percentage", found), FlatCents: flatCents}
 }
 
-// Rules converts the commission rules of a programme or those stored with a commission.
+// Rules converts commission rules to their message. The rules can be those of a programme
+// or those that are stored with a commission.
 func Rules(r affiliate.Rules) *affiliatev1.CommissionRules {
 	hold, enabled := int32(r.HoldDays), !r.Recurring.Once // #nosec G115 -- at most 180
 	out := &affiliatev1.CommissionRules{
@@ -183,7 +190,7 @@ func Rules(r affiliate.Rules) *affiliatev1.CommissionRules {
 	return out
 }
 
-// int32Pointer converts a limit that may be nil. Validation keeps limits in range.
+// int32Pointer converts a limit of the rules. It returns nil if n is nil.
 func int32Pointer(n *int) *int32 {
 	if n == nil {
 		return nil
@@ -195,7 +202,8 @@ func int32Pointer(n *int) *int32 {
 // defaultPageSize is the page size if the request has none (SPEC.md section 8).
 const defaultPageSize = 20
 
-// PageOf returns the page that a list request selects.
+// PageOf returns the page number and the page size of a list request. The defaults are
+// page 1 and defaultPageSize.
 func PageOf(req interface {
 	GetPage() int32
 	GetPageSize() int32
@@ -211,7 +219,7 @@ func PageOf(req interface {
 	return page
 }
 
-// OptionalString returns nil for the empty string and a pointer to s for any other.
+// OptionalString returns a pointer to s, or nil if s is empty.
 func OptionalString(s string) *string {
 	if s == "" {
 		return nil
@@ -219,8 +227,9 @@ func OptionalString(s string) *string {
 	return &s
 }
 
-// CopyShared copies every field of item, a message of a list, into full, the message of
-// the complete record. Both have these fields under the same numbers. Tests check this.
+// CopyShared copies all fields of the message item into the message full. item is the
+// short form of a record in a list, and full is the complete record. Each field of item
+// has the same number in full. Tests check this.
 func CopyShared(full, item protoreflect.Message) {
 	fields := full.Descriptor().Fields()
 	item.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {

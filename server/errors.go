@@ -22,9 +22,9 @@ import (
 const ErrorDomain = "tributary"
 
 // toStatus converts the error of a handler into the gRPC status for the caller. An
-// *affiliate.Error keeps its code and message. An ended context or a lost dependency
-// becomes SERVICE_UNAVAILABLE. Every other error becomes INTERNAL_ERROR, and its text
-// appears only in the log.
+// *affiliate.Error keeps its error code and message. If the context has ended, or if the
+// database cannot be reached, the error code is SERVICE_UNAVAILABLE. For all other errors
+// it is INTERNAL_ERROR, and the text of the error is logged but not sent.
 func toStatus(err error) *status.Status {
 	var (
 		refusal *affiliate.Error
@@ -45,7 +45,8 @@ func toStatus(err error) *status.Status {
 func refusalStatus(refusal *affiliate.Error) *status.Status {
 	spec := errorspec.Of(refusal.Reason)
 	if spec == nil {
-		// The code is not in error_reason.proto. A test checks that all codes are.
+		// error_reason.proto does not define this error code. A test checks that it
+		// defines all error codes, so this does not happen.
 		refusal = affiliate.Refuse(affiliate.ReasonInternal)
 		spec = errorspec.Of(refusal.Reason)
 	}
@@ -75,7 +76,7 @@ func refusalStatus(refusal *affiliate.Error) *status.Status {
 	return withDetails
 }
 
-// protoName returns the field name for gRPC callers, which is the proto path itself.
+// protoName returns the name of a field in messages for gRPC clients: its proto path.
 func protoName(path string) string { return path }
 
 // unavailable returns SERVICE_UNAVAILABLE with a retry delay of 1 second.
@@ -85,9 +86,10 @@ func unavailable() *affiliate.Error {
 	return refusal
 }
 
-// dependencyLost reports whether err means that the database or the connection to it
-// failed, in contrast to an error in the query. It tests the errors for their methods,
-// not for their types, because this package does not depend on a database driver.
+// dependencyLost reports whether err means that the database is not available or that the
+// connection to the database failed. An error in a query itself is not such an error.
+// This package does not import a database driver, so dependencyLost recognises the
+// driver's errors by their methods and not by their types.
 func dependencyLost(err error) bool {
 	var (
 		network net.Error
@@ -96,10 +98,10 @@ func dependencyLost(err error) bool {
 	)
 	switch {
 	case errors.As(err, &sql):
-		// 08…: connection exceptions. 57P…: the server shuts down or crashed. 53300:
-		// too many connections. 57014: the statement was cancelled. 55P03: the lock was
-		// not available. 40001 and 40P01: serialization failure and deadlock
-		// (PostgreSQL documentation, appendix A).
+		// The codes are explained in appendix A of the PostgreSQL documentation:
+		// 08… connection exception, 57P… the server shuts down or crashed, 53300 too
+		// many connections, 57014 statement cancelled, 55P03 lock not available, 40001
+		// serialization failure, 40P01 deadlock.
 		code := sql.SQLState()
 		return strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") ||
 			slices.Contains([]string{"53300", "57014", "55P03", "40001", "40P01"}, code)
@@ -109,8 +111,8 @@ func dependencyLost(err error) bool {
 	return errors.As(err, &notSent) && notSent.SafeToRetry()
 }
 
-// isInternalError reports whether the text of err must be logged. The caller does not
-// receive it.
+// isInternalError reports whether err is unexpected, so that its text must be logged. The
+// caller does not receive the text.
 func isInternalError(err error) bool {
 	var (
 		refusal *affiliate.Error

@@ -8,8 +8,10 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// gate implements GateService. The interceptors have already checked the caller and the
-// rate limit of the method that the request names.
+// gate implements GateService. A gateway calls GateService when it cannot decode all
+// fields of an HTTP request. The call runs the interceptors with the policy of the method
+// that the HTTP request was for, so the caller is checked before the response says
+// anything about the fields.
 type gate struct {
 	affiliatev1.UnimplementedGateServiceServer
 	// services maps a method's full name to the service that implements it.
@@ -29,8 +31,9 @@ func newGate(services []Service) gate {
 	return g
 }
 
-// Admit validates the part of a request that the gateway could decode. The gateway then
-// reports these violations together with the fields that it could not decode.
+// Admit validates the fields of a request that the gateway could decode, and returns
+// their violations. The gateway adds violations for the fields that it could not decode
+// and reports all violations together.
 func (g gate) Admit(_ context.Context, req *affiliatev1.AdmitRequest) (*affiliatev1.AdmitResponse, error) {
 	response := &affiliatev1.AdmitResponse{}
 	if req.GetRequest() == nil {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// The metadata of the request header Idempotency-Key (SPEC.md section 8) and of the
+// The metadata keys of the request header Idempotency-Key (SPEC.md section 8) and of the
 // response header Idempotent-Replayed.
 const (
 	idempotencyKey     = "idempotency-key"
@@ -21,8 +21,9 @@ const (
 
 var idempotencyKeyPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
 
-// IdempotencyKeyFrom returns the call's Idempotency-Key. present reports whether the call
-// has one. ok reports whether the call has exactly one and it is well-formed.
+// IdempotencyKeyFrom returns the call's Idempotency-Key. present is true if the call has
+// at least one such header. ok is true if the call has exactly one such header and the
+// key is well-formed.
 func IdempotencyKeyFrom(ctx context.Context) (key string, ok, present bool) {
 	values := metadata.ValueFromIncomingContext(ctx, idempotencyKey)
 	if len(values) == 0 {
@@ -31,9 +32,10 @@ func IdempotencyKeyFrom(ctx context.Context) (key string, ok, present bool) {
 	return values[0], len(values) == 1 && idempotencyKeyPattern.MatchString(values[0]), true
 }
 
-// Fingerprint returns a keyed hash of a request. Equal messages have equal fingerprints,
-// so it shows whether two requests with the same Idempotency-Key are the same. Without
-// the secret key, a reader of the fingerprint could find a buyer's data by hashing
+// Fingerprint returns a hash of a request, which is stored with the Idempotency-Key.
+// Equal requests have equal fingerprints, so a later request with the same
+// Idempotency-Key can be compared with the first one. The hash uses a secret key. Without
+// the key, a person who can read stored fingerprints could find a buyer's data by hashing
 // guesses.
 func Fingerprint(key []byte, req proto.Message) []byte {
 	bytes, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)

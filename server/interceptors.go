@@ -18,11 +18,12 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// callTimeout is the longest time that a unary call may take. It is less than the 30 s
-// in which the HTTP response must be written.
+// callTimeout is the longest time that a unary call may take. It is shorter than the
+// gateway's timeout for writing the HTTP response, which is 30 s.
 const callTimeout = 20 * time.Second
 
-// interceptor is one interceptor of the chain and the reason for its position.
+// interceptor is one interceptor of the chain. reason explains what the interceptor does
+// at its position in the chain.
 type interceptor struct {
 	name      string
 	reason    string
@@ -33,12 +34,12 @@ type interceptor struct {
 // order.
 func (p *pipeline) chain() []interceptor {
 	return []interceptor{
-		{"panic guard", "a panic in any interceptor below must not end the process", p.guard},
-		{"request id", "everything below logs and responds with this id", p.identifyCaller},
+		{"panic guard", "a panic in any later interceptor must not end the process", p.guard},
+		{"request id", "later interceptors log this id and responses contain it", p.identifyCaller},
 		{"access log", "logs the status that the caller receives", p.logAccess},
-		{"error mapping", "converts Go errors into gRPC statuses, here and nowhere else", p.mapErrors},
-		{"recovery", "turns a panic in a handler into an error, which is mapped and logged above", p.recover},
-		{"deadline", "limits the run time of everything below", p.setDeadline},
+		{"error mapping", "converts the Go errors of all later steps into gRPC statuses", p.mapErrors},
+		{"recovery", "turns a panic into an error, which the two earlier interceptors map and log", p.recover},
+		{"deadline", "limits the run time of the later interceptors and the handler", p.setDeadline},
 		{"authentication", "identifies the caller but rejects no call, so that the rate limit counts bad credentials", p.authenticate},
 		{"rate limit", "counts per principal, or per address if the credential is bad", p.limit},
 		{"authorisation", "returns 401 and 403, after the rate limit has counted the call", p.authorise},
@@ -46,13 +47,13 @@ func (p *pipeline) chain() []interceptor {
 	}
 }
 
-// pipeline holds the dependencies of the interceptors, which are its methods.
+// pipeline has the interceptors as methods and holds their dependencies.
 type pipeline struct {
 	authenticator authenticator
 	limiter       Limiter
 	log           *slog.Logger
 	now           func() time.Time
-	trusted       []netip.Prefix
+	trusted       []netip.Prefix // proxies whose metadata is trusted
 	// unary is the whole chain as one interceptor.
 	unary grpc.UnaryServerInterceptor
 }
@@ -72,10 +73,10 @@ func (p *pipeline) logPanic(ctx context.Context, method string, cause any) {
 		slog.String("method", method), slog.String("panic", fmt.Sprint(cause)), slog.String("stack", string(debug.Stack())))
 }
 
-// identifyCaller adds the request id and the client's address to the context. A call
-// from the in-process channel or from a trusted proxy may set both in its metadata. For
-// every other call, the address is the connection's address and the request id is new. A
-// trusted caller also gets a new request id if its own is absent or not valid.
+// identifyCaller adds the request id and the client's address to the context. A call from
+// the in-process channel or from a trusted proxy can set both values in its metadata. If
+// such a call has no valid request id, it gets a new one. For all other calls the request
+// id is new and the client's address is the address of the connection.
 func (p *pipeline) identifyCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	return next(p.withCaller(ctx), req)
 }
@@ -113,8 +114,8 @@ func first(md metadata.MD, key string) string {
 	return ""
 }
 
-// logAccess writes one log line per call. It logs a fixed list of fields, which contains
-// no credential, no body, no e-mail address and no complete network address.
+// logAccess writes one log line per call. The line contains no credential, no body, no
+// e-mail address and no complete network address.
 func (p *pipeline) logAccess(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	start := p.now()
 	resp, err := next(ctx, req)
@@ -160,8 +161,9 @@ func (p *pipeline) setDeadline(ctx context.Context, req any, _ *grpc.UnaryServer
 	return next(ctx, req)
 }
 
-// admission is the result of authentication. The rate limit, authorisation and
-// validation steps read it.
+// admission holds the policy of the called method and the identity of the caller. The
+// authentication interceptor stores it in the context. The rate limit, authorisation and
+// validation interceptors read it.
 type admission struct {
 	policy   Policy
 	identity identity
@@ -176,8 +178,8 @@ func (p *pipeline) authenticate(ctx context.Context, req any, info *grpc.UnarySe
 	}
 	policy, ok := policies[method]
 	if !ok {
-		// This is an Admit call that names a method which the core does not serve. All
-		// served methods have a policy (checkPolicies).
+		// All served methods have a policy (checkPolicies). So this is a call of
+		// GateService/Admit for a method that the core does not serve.
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	id := identity{principal: Principal{Kind: NoCredential}, fault: faultMissing}
@@ -192,8 +194,9 @@ func (p *pipeline) authenticate(ctx context.Context, req any, info *grpc.UnarySe
 }
 
 func admissionFrom(ctx context.Context) admission {
-	// The assertion cannot fail: authenticate sets the value and runs before the callers
-	// of this function. A test checks the order.
+	// The type assertion cannot fail, because authenticate stores the value and runs
+	// before the interceptors that call admissionFrom. A test checks the order of the
+	// interceptors.
 	return ctx.Value(admissionKey{}).(admission)
 }
 

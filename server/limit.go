@@ -12,32 +12,35 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// limitWindow is the length of the rolling window of every zone, in seconds.
+// limitWindow is the length in seconds of the rolling window in which each zone counts
+// requests.
 const limitWindow = 60
 
 // Allowance is the result of Limiter.Allow for one request.
 type Allowance struct {
 	Allowed bool
-	// Limit and Remaining are numbers of requests in any 60 seconds.
+	// Limit is the maximum number of requests in any 60 seconds. Remaining is the number
+	// of requests that are still allowed now.
 	Limit     int
 	Remaining int
-	// RetryAfter is the number of seconds after which the next request is allowed. It is
-	// at least 1 if Allowed is false. Reset is the number of seconds until the window is
-	// empty.
+	// RetryAfter is the number of seconds until the next request is allowed. It is at
+	// least 1 if Allowed is false.
 	RetryAfter int
-	Reset      int
+	// Reset is the number of seconds until all counted requests have left the window.
+	Reset int
 }
 
-// Limiter counts requests in strict rolling windows. It always returns a result: if it
-// cannot reach its shared store, it counts in this process.
+// Limiter counts requests in rolling windows. If it cannot reach the store that all
+// processes share, it counts the requests of this process alone. Allow therefore always
+// returns a result.
 type Limiter interface {
 	Allow(ctx context.Context, zone Zone, subject string) Allowance
 }
 
-// limit counts one request in its zone and returns RATE_LIMIT_EXCEEDED if the limit is
-// reached. A request with a good credential counts for its user or API key. A request
-// with a bad credential counts for its address, which limits how fast a client can guess
-// credentials.
+// limit counts one request in its zone. It returns RATE_LIMIT_EXCEEDED if the limit is
+// reached. A request with a valid credential counts against the limit of its user or API
+// key. Every other request counts against the limit of the client's address. This also
+// limits how fast a client can guess credentials.
 func limit(ctx context.Context, limiter Limiter, policy Policy, id identity) error {
 	zone := policy.Zone
 	if zone == ZoneNone {
@@ -52,7 +55,8 @@ func limit(ctx context.Context, limiter Limiter, policy Policy, id identity) err
 			subject = "key:" + id.principal.Key.String()
 		default:
 			subject = "user:" + id.principal.User.String()
-			// The conversions zone is for API keys only.
+			// The conversions zone is for API keys. A user's call of such a method is
+			// rejected in a later step, and it counts in the general zone.
 			zone = ZoneGeneral
 		}
 	}

@@ -12,20 +12,21 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Update is a request that changes the fields named in its update mask. In the message,
-// the fields that identify the record have lower numbers than the mask, and the fields
-// that can be changed have higher numbers.
+// Update is a request that changes the fields named in its update mask. In the request
+// message, fields that identify the record have lower field numbers than the mask. Fields
+// that can be changed have higher field numbers.
 type Update interface {
 	proto.Message
 	GetUpdateMask() *fieldmaskpb.FieldMask
 }
 
-// maskField is the field name of the mask in every update.
+// maskField is the name of the update mask's field in all Update messages.
 const maskField = "update_mask"
 
-// CheckMask adds a violation for each path in the mask that cannot be changed, and for
-// each required field that the mask names and that is empty. It also adds a violation if
-// the request has values but an empty mask: such a request would change nothing.
+// CheckMask validates the update mask of a request. It adds a violation for each path in
+// the mask that cannot be changed. It adds a violation for each field in required that
+// the mask names and that is empty in the request. If the mask is empty but the request
+// contains values, it adds a violation too, because the request would change nothing.
 func CheckMask(req Update, found *affiliate.Violations, required ...string) {
 	m := req.ProtoReflect()
 	paths := req.GetUpdateMask().GetPaths()
@@ -52,9 +53,9 @@ func CheckMask(req Update, found *affiliate.Violations, required ...string) {
 	})
 }
 
-// changeable reports whether the mask of an update may contain path. It may name a field
-// after the mask, or a nested field of such a field. It cannot name fields of list
-// elements or of the well-known types of Google.
+// changeable reports whether the mask of an update may contain path. The first name in
+// the path must be a field with a higher number than the mask. Nested fields are allowed,
+// except the fields of list elements and of Google's well-known types.
 func changeable(update protoreflect.MessageDescriptor, path string) bool {
 	in, mask := update, update.Fields().ByName(maskField)
 	for rest, nested := path, true; nested; {
@@ -71,9 +72,9 @@ func changeable(update protoreflect.MessageDescriptor, path string) bool {
 	return true
 }
 
-// hasContent reports whether a field has a value that an update could apply. It is false
-// for a message that has no set field at any depth: a JSON body can contain such an empty
-// object, and the gateway writes no path for it.
+// hasContent reports whether a field has a value that an update could apply. It returns
+// false for a message without any set field, also in nested messages. A JSON body can
+// contain such an empty object, and the gateway adds no path for it to the mask.
 func hasContent(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 	if field.Message() == nil || field.Cardinality() == protoreflect.Repeated || field.Message().FullName().Parent() == "google.protobuf" {
 		return true

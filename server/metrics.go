@@ -8,7 +8,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Metrics counts and times every call, both over the network and in the same process.
+// Metrics is a gRPC stats handler that measures the duration of calls, both over the
+// network and in the same process.
 type Metrics struct {
 	calls *prometheus.HistogramVec
 }
@@ -26,8 +27,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 
 type methodKey struct{}
 
-// TagRPC stores the method in the context for the end of the call. All methods without a
-// policy share one name, so that callers cannot create new time series.
+// TagRPC stores the method's name in the context, where HandleRPC reads it. It stores the
+// name "other" for all methods without a policy, because a client could otherwise create
+// any number of time series by calling unknown methods.
 func (m *Metrics) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
 	method := info.FullMethodName
 	if _, ok := policies[method]; !ok {
@@ -36,7 +38,7 @@ func (m *Metrics) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Co
 	return context.WithValue(ctx, methodKey{}, method)
 }
 
-// HandleRPC observes the end of a call.
+// HandleRPC records the duration of a call when the call ends.
 func (m *Metrics) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	if end, ok := event.(*stats.End); ok {
 		method, _ := ctx.Value(methodKey{}).(string)
@@ -44,8 +46,8 @@ func (m *Metrics) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	}
 }
 
-// TagConn is not used.
+// TagConn does nothing.
 func (m *Metrics) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
 
-// HandleConn is not used.
+// HandleConn does nothing.
 func (m *Metrics) HandleConn(context.Context, stats.ConnStats) {}

@@ -5,9 +5,10 @@ import (
 	"github.com/riverqueue/river/rivertype"
 )
 
-// OneAtATime returns a periodic job. River inserts it on schedule unless a job of this
-// kind is already waiting or running. A job that fails is not retried, because the next
-// scheduled job does the same work.
+// OneAtATime returns a periodic job of which at most one runs at a time. At each
+// scheduled time, River inserts the job unless a job of the same kind is waiting or
+// running. A job that fails is not retried, because the next scheduled job does the same
+// work.
 func OneAtATime(schedule river.PeriodicSchedule, job river.JobArgs, runOnStart bool) *river.PeriodicJob {
 	return river.NewPeriodicJob(schedule, func() (river.JobArgs, *river.InsertOpts) {
 		return job, &river.InsertOpts{

@@ -10,22 +10,24 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// Zone is a limit zone of SPEC.md section 8.
+// Zone is a rate limit zone of SPEC.md section 8. Each zone has its own limit.
 type Zone string
 
-// The zones that the core counts. The collector counts the tracking zone.
+// The zones in which the core counts calls. SPEC.md also has a tracking zone, in which
+// the collector counts requests.
 const (
-	// ZoneNone is for health checks, which are not counted.
+	// ZoneNone means that calls are not counted. It is for health checks.
 	ZoneNone        Zone = ""
 	ZoneGeneral     Zone = "general"
 	ZoneAuth        Zone = "auth"
 	ZoneConversions Zone = "conversions"
 )
 
-// Action is a row of the role matrix (DECISIONS.md section 11).
+// Action is a row of the role matrix (DECISIONS.md section 11): a group of methods that
+// require the same permission.
 type Action string
 
-// The rows of the role matrix that apply to at least one method.
+// The actions of the role matrix. An action of DECISIONS.md without a method is left out.
 const (
 	readDashboards  Action = "read dashboards"
 	runPrograms     Action = "programmes, partners, links, codes"
@@ -37,7 +39,7 @@ const (
 	ownWorkspace    Action = "account erasure, ownership"
 )
 
-// roles is the role matrix. It lists the roles that may perform each action.
+// roles is the role matrix. It maps each action to the roles that may perform the action.
 var roles = map[Action][]affiliate.Role{
 	readDashboards: {
 		affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleManager, affiliate.RoleFinance,
@@ -54,15 +56,17 @@ var roles = map[Action][]affiliate.Role{
 
 // Policy states what a method requires of its caller.
 type Policy struct {
-	// Accept is the set of credential kinds that may call the method. If the kind Nobody
-	// is in the set, the method ignores the caller's credential and needs none.
+	// Accept is the set of credential kinds that may call the method. If the set contains
+	// NoCredential, the method needs no credential and ignores the credential of the
+	// call.
 	Accept Credential
-	// Action is the row of the role matrix that must contain the role of a merchant.
+	// Action is the action that the role of a member must permit. It is used for calls
+	// with a MerchantToken.
 	Action Action
 	Zone   Zone
 	// Refusal is the error code for a missing or bad credential. It is UNAUTHORIZED
-	// unless SPEC.md names another code for the method. For an expired access token the
-	// code is always UNAUTHORIZED.
+	// unless SPEC.md defines another error code for the method. An expired access token
+	// always results in UNAUTHORIZED.
 	Refusal affiliate.Reason
 }
 
@@ -80,21 +84,24 @@ func secret(zone Zone, refusal affiliate.Reason) Policy {
 	return Policy{Accept: SecretKey, Zone: zone, Refusal: refusal}
 }
 
-// secretOrMerchant returns the policy of a method that both the merchant's server and the
-// merchant's members call to read data.
+// secretOrMerchant returns the policy of a method that reads data for both the merchant's
+// server and the members of the workspace. refusal is the error code for a missing or bad
+// credential.
 func secretOrMerchant(refusal affiliate.Reason) Policy {
 	return Policy{Accept: SecretKey | MerchantToken, Action: readDashboards, Zone: ZoneGeneral, Refusal: refusal}
 }
 
 func unauthenticated(zone Zone) Policy { return Policy{Accept: NoCredential, Zone: zone} }
 
-// policies has an entry for every method that the core serves, except
-// GateService/Admit. An Admit call has the policy of the method that it names.
+// policies has the policy of every method that the core serves, except GateService/Admit.
+// The request of an Admit call names another method, and the policy of that method
+// applies.
 var policies = map[string]Policy{
 	affiliatev1.HealthService_CheckLiveness_FullMethodName:  unauthenticated(ZoneNone),
 	affiliatev1.HealthService_CheckReadiness_FullMethodName: unauthenticated(ZoneNone),
 
-	// These two are served on the private port only, for orchestrators that use gRPC.
+	// These two methods are available on the private port only. Orchestrators that
+	// support gRPC health checks call them.
 	healthpb.Health_Check_FullMethodName: unauthenticated(ZoneNone),
 	healthpb.Health_List_FullMethodName:  unauthenticated(ZoneNone),
 
@@ -244,13 +251,13 @@ var policies = map[string]Policy{
 	affiliatev1.WebhookService_RecoverDeliveries_FullMethodName:   merchant(manageKeys),
 }
 
-// PolicyOf returns the policy of a method. ok is false if the method has none.
+// PolicyOf returns the policy of a method. ok is false if the method has no policy.
 func PolicyOf(fullMethod string) (policy Policy, ok bool) {
 	policy, ok = policies[fullMethod]
 	return policy, ok
 }
 
-// checkPolicies fails when a method has no policy.
+// checkPolicies returns an error if a method of the services has no policy.
 func checkPolicies(services []*grpc.ServiceDesc) error {
 	for _, service := range services {
 		for _, method := range service.Methods {
@@ -272,8 +279,9 @@ func checkPolicies(services []*grpc.ServiceDesc) error {
 	return nil
 }
 
-// authorise returns an error if the policy does not allow the identity to call. It
-// returns the 401 errors before the 403 errors.
+// authorise returns an error if the policy does not allow the call of this identity. It
+// checks the credential (errors with status 401) before the permission (errors with
+// status 403).
 func (p Policy) authorise(id identity) error {
 	if p.Accept&NoCredential != 0 {
 		return nil

@@ -8,10 +8,11 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// Credential is a kind of credential. In a policy it is a set of kinds, combined with |.
+// Credential is a kind of credential. A policy combines several kinds to a set, with the
+// operator |.
 type Credential uint8
 
-// The kinds of credentials. The kind Nobody is for calls without a credential.
+// The kinds of credentials. NoCredential is the kind of calls without a credential.
 const (
 	NoCredential Credential = 1 << iota
 	MerchantToken
@@ -23,17 +24,18 @@ const (
 // Principal is the authenticated caller.
 type Principal struct {
 	Kind Credential
-	// User and Session are set for tokens.
+	// User and Session are set if the credential is an access token.
 	User    affiliate.UserID
 	Session affiliate.SessionID
 	// Workspace is zero for partners and for callers without a credential.
 	Workspace affiliate.WorkspaceID
-	// Role is set for merchants. It comes from the database, not from the token.
+	// Role is set for members of a workspace. It is read from the database for each call
+	// and not taken from the token.
 	Role affiliate.Role
-	// Key is set for API keys.
+	// Key is set if the credential is an API key.
 	Key affiliate.APIKeyID
-	// Mode is the mode of the API key. For tokens it is the X-Mode header, or live if the
-	// header is absent.
+	// Mode is the mode of the API key. For an access token it is the value of the X-Mode
+	// header, or live if the header is absent.
 	Mode affiliate.Mode
 }
 
@@ -42,7 +44,7 @@ func (p Principal) Scope() affiliate.Scope {
 	return affiliate.Scope{Workspace: p.Workspace, Mode: p.Mode}
 }
 
-// caller is the metadata of a call that does not belong to its principal.
+// caller holds the request id of a call and the network address of the client.
 type caller struct {
 	requestID string
 	address   netip.Addr
@@ -59,14 +61,16 @@ func WithPrincipal(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// PrincipalFrom returns the caller's principal. The interceptors set it for every call
-// of a handler. The zero Principal has no permissions.
+// PrincipalFrom returns the principal of the call. The interceptors store it in the
+// context before they call the handler. If the context has no principal, the result is
+// the zero Principal, which has no permissions.
 func PrincipalFrom(ctx context.Context) Principal {
 	p, _ := ctx.Value(principalKey{}).(Principal)
 	return p
 }
 
-// ActorFrom returns the caller in the form that the history and the audit log store.
+// ActorFrom returns the caller in the form that commission histories and the audit log
+// store.
 func ActorFrom(ctx context.Context) affiliate.Actor {
 	p := PrincipalFrom(ctx)
 	c := callerFrom(ctx)
@@ -81,7 +85,7 @@ func ActorFrom(ctx context.Context) affiliate.Actor {
 	return actor
 }
 
-// RequestID returns the request id, which the log lines of the call contain.
+// RequestID returns the request id of the call. All log lines of the call contain it.
 func RequestID(ctx context.Context) string { return callerFrom(ctx).requestID }
 
 func withCaller(ctx context.Context, c caller) context.Context {

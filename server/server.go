@@ -21,16 +21,16 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// maxMessageBytes bounds each gRPC request and response (RELIABILITY.md 6.6).
+// maxMessageBytes is the maximum size of a gRPC request or response (RELIABILITY.md 6.6).
 const maxMessageBytes = 4 << 20
 
-// maxConcurrentStreams bounds the concurrent calls of one connection.
+// maxConcurrentStreams is the maximum number of concurrent calls on one connection.
 const maxConcurrentStreams = 100
 
-// inProcessNetwork is the network name in the peer address of in-process calls.
+// inProcessNetwork is the network name of the peer address that in-process calls have.
 const inProcessNetwork = "inproc"
 
-// stopTimeout is how long Serve waits for running calls when it stops.
+// stopTimeout is the longest time that Serve waits for running calls when it stops.
 const stopTimeout = 15 * time.Second
 
 // Service is a generated service description and its implementation.
@@ -39,25 +39,27 @@ type Service struct {
 	Impl any
 }
 
-// Config configures a Server. A field is required unless its comment describes a zero
-// value.
+// Config configures a Server. A field is required unless its comment says what the zero
+// value means.
 type Config struct {
 	Credentials CredentialStore
 	Tokens      *TokenKeys
 	Limiter     Limiter
 	Log         *slog.Logger
 	Now         func() time.Time
-	// TrustedProxies are the addresses whose metadata x-client-ip and x-request-id the
-	// server accepts. If it is empty, only the in-process channel may send them.
+	// TrustedProxies contains the networks of trusted proxies. The server uses the
+	// metadata x-client-ip and x-request-id of calls from these networks. If it is empty,
+	// the server uses them only for in-process calls.
 	TrustedProxies []netip.Prefix
-	// TLS is for the network listener. nil means plain text, for a private network.
+	// TLS is the configuration of connections over the network. nil means connections
+	// without TLS, which are safe only in a private network.
 	TLS *tls.Config
-	// Metrics observes each call. nil means no metrics.
+	// Metrics measures calls. nil means that calls are not measured.
 	Metrics *Metrics
 }
 
-// Server is the gRPC core. It serves the same services, with the same interceptors, over
-// the network and through a channel in the same process.
+// Server serves the gRPC services of the core, over the network and through a channel in
+// the same process. Both ways run the same interceptors.
 type Server struct {
 	network   *grpc.Server
 	inProcess *channel
@@ -81,14 +83,14 @@ func New(cfg Config, services ...Service) (*Server, error) {
 		now:           cfg.Now,
 		trusted:       cfg.TrustedProxies,
 	}
-	var links []grpc.UnaryServerInterceptor
-	for _, l := range p.chain() {
-		links = append(links, l.intercept)
+	var interceptors []grpc.UnaryServerInterceptor
+	for _, step := range p.chain() {
+		interceptors = append(interceptors, step.intercept)
 	}
-	p.unary = chainInterceptors(links)
+	p.unary = chainInterceptors(interceptors)
 
 	options := []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(links...),
+		grpc.ChainUnaryInterceptor(interceptors...),
 		grpc.ChainStreamInterceptor(p.interceptStream),
 		grpc.MaxRecvMsgSize(maxMessageBytes),
 		grpc.MaxSendMsgSize(maxMessageBytes),
@@ -114,13 +116,14 @@ func New(cfg Config, services ...Service) (*Server, error) {
 	return s, nil
 }
 
-// Channel returns the connection for a gateway in the same process. Its calls run the
-// same interceptors but use no socket. The server trusts the client address and the
-// request id that they carry.
+// Channel returns a client connection for a gateway in the same process. Calls on this
+// connection run the same interceptors as other calls but use no socket. The server
+// trusts the client address and the request id in the metadata of these calls.
 func (s *Server) Channel() grpc.ClientConnInterface { return s.inProcess }
 
-// Serve serves gRPC on a private listener until ctx ends. It then waits up to
-// stopTimeout for running calls and cancels those that remain.
+// Serve serves gRPC on a listener of a private network until ctx ends. After that it
+// waits for running calls, for at most stopTimeout, and cancels the calls that are still
+// running.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	failed := make(chan error, 1)
 	go func() { failed <- s.network.Serve(listener) }()
@@ -143,12 +146,13 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
-// chainInterceptors combines interceptors into one. The first is the outermost.
-func chainInterceptors(links []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
+// chainInterceptors combines interceptors into one. The first interceptor of the list
+// runs first.
+func chainInterceptors(interceptors []grpc.UnaryServerInterceptor) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		for i := len(links) - 1; i >= 0; i-- {
-			next, l := handler, links[i]
-			handler = func(ctx context.Context, req any) (any, error) { return l(ctx, req, info, next) }
+		for i := len(interceptors) - 1; i >= 0; i-- {
+			next, intercept := handler, interceptors[i]
+			handler = func(ctx context.Context, req any) (any, error) { return intercept(ctx, req, info, next) }
 		}
 		return handler(ctx, req)
 	}

@@ -17,14 +17,16 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// streamTimeout is the longest time that a streaming call (a download) may take. The
-// database statement of a download has the same timeout (RELIABILITY.md 6).
+// streamTimeout is the longest time that a streaming call may take. Streaming calls are
+// downloads, and the database statement of a download has the same timeout
+// (RELIABILITY.md 6).
 const streamTimeout = 10 * time.Minute
 
-// interceptStream runs the interceptors of unary calls for a server-streaming method. It
-// receives the single request, runs the interceptors with it, and returns the same
-// request when the handler calls RecvMsg. Methods without a policy, which are health
-// watches and reflection on the private port, run without the interceptors.
+// interceptStream runs the interceptors of unary calls for a server-streaming method. A
+// call of such a method has one request. interceptStream receives the request, passes it
+// to the interceptors, and returns it when the handler calls RecvMsg. Methods without a
+// policy run without the interceptors. These are health watches and reflection, which are
+// available on the private port only.
 func (p *pipeline) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	if _, ok := policies[info.FullMethod]; !ok {
 		return p.guardStream(srv, stream, info, next)
@@ -45,7 +47,8 @@ func (p *pipeline) interceptStream(srv any, stream grpc.ServerStream, info *grpc
 	return err
 }
 
-// guardStream runs a streaming method without a policy. A panic ends only this stream.
+// guardStream runs a streaming method that has no policy. If the method panics, the
+// stream ends with an error and the process continues.
 func (p *pipeline) guardStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -56,9 +59,9 @@ func (p *pipeline) guardStream(srv any, stream grpc.ServerStream, info *grpc.Str
 	return next(srv, stream)
 }
 
-// requestOf returns an empty request message of a method.
+// requestOf returns a new, empty message of a method's request type.
 func requestOf(fullMethod string) (proto.Message, error) {
-	// The registry uses the name package.Service.Method for /package.Service/Method.
+	// The name of /package.Service/Method in the registry is package.Service.Method.
 	name := strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", ".")
 	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(name))
 	if err != nil {
@@ -77,8 +80,8 @@ func requestOf(fullMethod string) (proto.Message, error) {
 
 type streamKey struct{}
 
-// headerStream makes a stream a grpc.ServerTransportStream, so that grpc.SetHeader works
-// in the interceptors.
+// headerStream implements grpc.ServerTransportStream for a stream, so that the
+// interceptors can call grpc.SetHeader.
 type headerStream struct {
 	grpc.ServerStream
 	method string
@@ -87,8 +90,8 @@ type headerStream struct {
 func (s headerStream) Method() string                  { return s.method }
 func (s headerStream) SetTrailer(md metadata.MD) error { s.ServerStream.SetTrailer(md); return nil }
 
-// replayedStream returns request, which interceptStream has already received, from the
-// handler's first RecvMsg.
+// replayedStream is the stream that the handler uses. Its first RecvMsg returns request,
+// which interceptStream has already received.
 type replayedStream struct {
 	grpc.ServerStream
 	ctx     context.Context
@@ -98,7 +101,8 @@ type replayedStream struct {
 // Context returns the context that the interceptors have extended.
 func (s *replayedStream) Context() context.Context { return s.ctx }
 
-// RecvMsg copies the received request into the message. Later calls read the stream.
+// RecvMsg returns the received request when it is called for the first time. Later calls
+// read from the stream.
 func (s *replayedStream) RecvMsg(into any) error {
 	if s.request == nil {
 		return s.ServerStream.RecvMsg(into)

@@ -21,22 +21,23 @@ const (
 	tokenLeeway = 30 * time.Second
 )
 
-// errTokenExpired means that this service issued the token and that it has expired.
+// errTokenExpired means that the token has a correct signature but has expired.
 var errTokenExpired = errors.New("access token expired")
 
-// TokenKeys signs and verifies access tokens. It accepts only the algorithm EdDSA
-// (Ed25519), and rejects a token whose header names another algorithm.
+// TokenKeys signs and verifies access tokens. The only algorithm is EdDSA (Ed25519). A
+// token whose header names another algorithm is rejected.
 type TokenKeys struct {
-	signing string
-	keys    map[string]ed25519.PrivateKey
+	signing string                        // the id (kid) of the key that signs
+	keys    map[string]ed25519.PrivateKey // all keys by id
 	now     func() time.Time
 	parser  *jwt.Parser
 }
 
-// ParseTokenKeys parses the setting TRIBUTARY_JWT_KEYS. Its form is `kid:base64,…`, and
-// each key is the 32 bytes of an Ed25519 seed. The first key signs; all keys verify. To
-// rotate the key, an operator adds a new key at the front of the list and removes the old
-// key 15 minutes later, when all tokens signed with it have expired.
+// ParseTokenKeys parses the setting TRIBUTARY_JWT_KEYS, a list in the form
+// `kid:base64,…`. A kid is the id of a key, and each key is the 32 bytes of an Ed25519
+// seed. The first key signs new tokens. All keys verify tokens. To replace the signing
+// key, an operator adds a new key at the front of the list. The operator can remove the
+// old key 15 minutes later, when all tokens that it signed have expired.
 func ParseTokenKeys(list string, now func() time.Time) (*TokenKeys, error) {
 	k := &TokenKeys{
 		keys: map[string]ed25519.PrivateKey{},
@@ -67,7 +68,8 @@ func ParseTokenKeys(list string, now func() time.Time) (*TokenKeys, error) {
 	return k, nil
 }
 
-// Public returns the public keys by kid, for the edge directory.
+// Public returns the public keys by kid. The edge directory stores them, so that
+// collectors and gateways can verify tokens.
 func (k *TokenKeys) Public() map[string]ed25519.PublicKey {
 	public := make(map[string]ed25519.PublicKey, len(k.keys))
 	for kid, key := range k.keys {
@@ -76,8 +78,8 @@ func (k *TokenKeys) Public() map[string]ed25519.PublicKey {
 	return public
 }
 
-// claims are the claims of an access token. Role is only information for clients: the
-// core reads the role from the database.
+// claims are the claims of an access token. The claim role is information for clients.
+// The core does not use it but reads the role from the database.
 type claims struct {
 	jwt.RegisteredClaims
 	Type      affiliate.AccountKind `json:"typ"`
@@ -110,8 +112,8 @@ func (k *TokenKeys) Sign(user affiliate.User, session affiliate.SessionID, membe
 	return token.SignedString(k.keys[k.signing])
 }
 
-// verify checks a token and returns the id of its session. The error is errTokenExpired
-// if the token's signature is correct but the token has expired.
+// verify checks a token and returns the id of its session. It returns errTokenExpired if
+// the token has a correct signature but has expired.
 func (k *TokenKeys) verify(text string) (affiliate.SessionID, error) {
 	var c claims
 	_, err := k.parser.ParseWithClaims(text, &c, func(t *jwt.Token) (any, error) {

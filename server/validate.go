@@ -15,15 +15,15 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// Checker is implemented by services with validation rules that the annotations in the
-// proto files cannot express. Check reads only the request. Its violations are reported
-// together with those of the annotations.
+// Checker is implemented by services whose requests have validation rules that the
+// annotations in the proto files cannot express. Check validates a request without the
+// database. Its violations are reported together with the violations of the annotations.
 type Checker interface {
 	Check(req proto.Message) affiliate.Violations
 }
 
-// validate trims the fields that are marked for trimming in the proto files, then
-// validates the request and returns all violations in one error.
+// validate trims white space from the fields that the proto files mark for trimming. It
+// then validates the request and returns all violations in one error.
 func validate(service any, req any) error {
 	msg, ok := req.(proto.Message)
 	if !ok {
@@ -33,8 +33,9 @@ func validate(service any, req any) error {
 	return found.Err()
 }
 
-// ValidateItem validates one item of a list that the validation of the whole request
-// skips (validate.rules, repeated.items.message.skip). The fields in the violations are
+// ValidateItem validates one item of a list. It is for lists whose items are not
+// validated with the request, because the proto file marks them with the option
+// repeated.items.message.skip of validate.rules. The field paths in the violations are
 // relative to the item.
 func ValidateItem(service any, item proto.Message) affiliate.Violations { return check(service, item) }
 
@@ -62,10 +63,11 @@ func check(service any, msg proto.Message) affiliate.Violations {
 	return found
 }
 
-// checkValues finds values that only a gRPC caller can send, because the gateway rejects
-// them in JSON: the NUL character, which Postgres does not store in text; numbers that
-// are not values of an enum; and timestamps outside the years 1 to 9999. It does not
-// check the other well-known types of Google.
+// checkValues rejects three kinds of values. gRPC clients can send these values, but the
+// gateway rejects them in JSON. They are texts with the NUL character, which Postgres
+// cannot store, numbers that are not values of their enum, and timestamps outside the
+// years 1 to 9999. checkValues does not look into other messages of Google's well-known
+// types.
 func checkValues(m protoreflect.Message, prefix string, out *affiliate.Violations) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		path := prefix + string(field.Name())
@@ -88,8 +90,8 @@ func checkValues(m protoreflect.Message, prefix string, out *affiliate.Violation
 	})
 }
 
-// validatedByItem reports whether the service validates the items of the list with
-// ValidateItem.
+// validatedByItem reports whether the field is a list whose items the service validates
+// with ValidateItem.
 func validatedByItem(field protoreflect.FieldDescriptor) bool {
 	if !field.IsList() || field.Message() == nil {
 		return false
@@ -119,11 +121,11 @@ func checkValue(field protoreflect.FieldDescriptor, value protoreflect.Value, pa
 	}
 }
 
-// textFields are the fields of a message type that trim must process.
+// textFields holds the fields of a message type that the function trim changes.
 type textFields struct {
-	trimmed  []protoreflect.FieldDescriptor // texts that are trimmed
-	optional []protoreflect.FieldDescriptor // texts that are cleared if they are blank
-	messages []protoreflect.FieldDescriptor // nested messages, which may have such texts
+	trimmed  []protoreflect.FieldDescriptor // text fields that are trimmed
+	optional []protoreflect.FieldDescriptor // text fields that are cleared if they are blank
+	messages []protoreflect.FieldDescriptor // nested messages, which trim processes too
 }
 
 // textFieldsByType caches textFields by the full name of the message type.
@@ -154,8 +156,8 @@ func textFieldsOf(d protoreflect.MessageDescriptor) textFields {
 	return found
 }
 
-// trim removes leading and trailing white space from the fields that are marked for it
-// in the proto files. It clears an optional text field that contains only white space.
+// trim removes leading and trailing white space from the fields that the proto files mark
+// for trimming. It clears optional text fields that contain nothing but white space.
 func trim(m protoreflect.Message) {
 	fields := textFieldsOf(m.Descriptor())
 	for _, field := range fields.optional {
@@ -177,7 +179,8 @@ func trim(m protoreflect.Message) {
 	}
 }
 
-// annotationError is the error of protoc-gen-validate for one field.
+// annotationError is an error of protoc-gen-validate about one field. Cause returns the
+// error of a nested message.
 type annotationError interface {
 	Field() string
 	Reason() string
@@ -185,8 +188,8 @@ type annotationError interface {
 }
 
 // flatten converts nested errors of protoc-gen-validate into violations with proto paths.
-// The errors contain Go field names such as LineItems[0]. flatten needs the descriptor to
-// find the proto names.
+// The errors contain Go field names such as LineItems[0]. flatten uses the message
+// descriptor d to find the proto names of these fields.
 func flatten(err error, d protoreflect.MessageDescriptor, prefix string, out *affiliate.Violations) {
 	if many, ok := err.(interface{ AllErrors() []error }); ok {
 		for _, one := range many.AllErrors() {
@@ -208,8 +211,9 @@ func flatten(err error, d protoreflect.MessageDescriptor, prefix string, out *af
 	out.Add(path, annotationMessage(one.Reason(), field))
 }
 
-// protoField returns the proto name, with the index if there is one, and the field for a
-// Go field name such as LineItems[0]. The field is nil if the message does not have it.
+// protoField returns the proto name and the descriptor of a field whose Go name is given.
+// The names can contain a list index: for LineItems[0] the proto name is line_items[0].
+// If the message does not have the field, protoField returns the Go name and nil.
 func protoField(goName string, d protoreflect.MessageDescriptor) (string, protoreflect.FieldDescriptor) {
 	name, index, _ := strings.Cut(goName, "[")
 	if index != "" {

@@ -5,8 +5,8 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// WorkspaceForRole returns the message of a workspace with the fields that a member with
-// the role may read.
+// WorkspaceForRole converts a workspace to its message. The message contains only the
+// fields that a member with the role may read.
 func WorkspaceForRole(w affiliate.Workspace, role affiliate.Role) *affiliatev1.Workspace {
 	w = w.SeenBy(role)
 	return &affiliatev1.Workspace{

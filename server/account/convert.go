@@ -6,8 +6,9 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// sessionResponse returns the response for a session, with a new access token. workspace is nil
-// for partners.
+// sessionResponse returns the response to a call that opened or refreshed a session. The
+// response contains a new access token. workspace is nil if the account belongs to a
+// partner.
 func (s *Service) sessionResponse(
 	account affiliate.Account, workspace *affiliate.Workspace, session affiliate.SessionID, refresh token,
 ) (*affiliatev1.SessionResponse, error) {

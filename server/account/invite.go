@@ -8,16 +8,18 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// AcceptInvite makes the invited user a member and opens a session. The caller proves
-// nothing except that it has the token. The e-mail address and the role come from the
-// invitation.
+// AcceptInvite makes the invited user a member of the workspace and opens a session. The
+// e-mail address and the role of the member come from the invitation. The token of the
+// invitation is the only proof of the caller's identity.
 //
-// If the address belongs to a user who was removed from a workspace, AcceptInvite uses
-// that account again. It revokes the account's sessions and replaces its password,
-// because a different person may have the token.
+// The address may already belong to the account of a user who was removed from a
+// workspace. AcceptInvite then uses this account again. It revokes the account's sessions
+// and replaces its password, because the person who has the token may not be the earlier
+// user.
 func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInviteRequest) (*affiliatev1.SessionResponse, error) {
 	digest := affiliate.DigestInviteToken(req.GetToken())
-	// Hashing a password is expensive, so an unknown token is rejected before it.
+	// Unknown tokens are rejected before the password is hashed, because hashing is
+	// expensive.
 	invite, err := s.store.InviteByToken(ctx, digest)
 	if err != nil {
 		return nil, err
@@ -35,7 +37,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 	var workspace affiliate.Workspace
 	var session affiliate.Session
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		// The lock makes sure that only one of several calls with the same token succeeds.
+		// The lock ensures that only one of several calls with the same token succeeds.
 		invite, err := tx.LockInviteByToken(ctx, digest)
 		if err != nil {
 			return err
@@ -46,8 +48,8 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 		if err := tx.EndInvite(ctx, invite.Workspace, invite.ID, at); err != nil {
 			return err
 		}
-		// Several workspaces may have invited this address. The lock makes sure that the
-		// user becomes a member of only one of them.
+		// Several workspaces may have invited this address. The lock ensures that the
+		// user becomes a member of only one of these workspaces.
 		id, found, err := tx.LockUser(ctx, affiliate.Merchant, invite.Email)
 		if err != nil {
 			return err

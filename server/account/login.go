@@ -25,8 +25,8 @@ func (s *Service) LoginPartner(ctx context.Context, req *affiliatev1.LoginReques
 func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginRequest) (*affiliatev1.SessionResponse, error) {
 	email, at := strings.ToLower(req.GetEmail()), s.currentTime()
 	attempt := affiliate.LoginAttempt{ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: s.subject(kind, email), At: at}
-	// throttle stores the attempt as failed. When the session opens, the transaction
-	// deletes all failed attempts of the address.
+	// throttle stores the attempt as failed. If the login succeeds, the transaction below
+	// deletes all failed attempts for this address.
 	if err := s.throttle(ctx, attempt); err != nil {
 		return nil, err
 	}
@@ -72,10 +72,10 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	return s.sessionResponse(account, workspace, session.ID, token)
 }
 
-// throttle limits how fast a client can guess the password of an address. It treats
-// unknown addresses in the same way. It commits the attempt before it counts the other
-// attempts, so that parallel attempts count each other. Errors: RATE_LIMIT_EXCEEDED if
-// the client must wait.
+// throttle limits how fast clients can guess the password of an account. Addresses
+// without an account are limited in the same way. throttle stores the attempt before it
+// counts the other attempts, so that attempts in parallel requests are counted too.
+// Errors: RATE_LIMIT_EXCEEDED if the client must wait.
 func (s *Service) throttle(ctx context.Context, attempt affiliate.LoginAttempt) error {
 	if err := s.store.AddLoginAttempt(ctx, attempt); err != nil {
 		return err
@@ -88,7 +88,8 @@ func (s *Service) throttle(ctx context.Context, attempt affiliate.LoginAttempt) 
 	if wait == 0 {
 		return nil
 	}
-	// A rejected attempt must not make the next wait longer.
+	// This attempt is rejected without a check of the password, so it is not a failed
+	// attempt and must not make the next wait longer.
 	if err := s.store.DeleteLoginAttempt(ctx, attempt.ID); err != nil {
 		return err
 	}
@@ -98,8 +99,8 @@ func (s *Service) throttle(ctx context.Context, attempt affiliate.LoginAttempt) 
 	return refusal
 }
 
-// subject returns the keyed digest that identifies an account in the stored login
-// attempts.
+// subject returns the keyed digest of an e-mail address and account kind. Stored login
+// attempts contain this digest instead of the address.
 func (s *Service) subject(kind affiliate.AccountKind, email string) []byte {
 	mac := hmac.New(sha256.New, s.hashKey)
 	mac.Write([]byte("login:" + string(kind) + ":" + email))

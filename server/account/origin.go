@@ -12,8 +12,9 @@ import (
 )
 
 // storeOrigin stores the network and the browser from which a partner opened or refreshed
-// a session. The fraud rules read them. A failure is only logged: the session is already
-// open, and a refresh token has already been exchanged.
+// a session. The fraud rules use this data. If the data cannot be stored, storeOrigin
+// logs the error but does not return it, because the session has already been opened or
+// refreshed.
 func (s *Service) storeOrigin(ctx context.Context, user affiliate.User, at time.Time) {
 	network := server.ActorFrom(ctx).AddressPrefix
 	if user.Kind != affiliate.Partner || network == "" {

@@ -12,15 +12,16 @@ import (
 // (RELIABILITY.md 6.2).
 var hashParams = &argon2id.Params{Memory: 19456, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// concurrentHashes is the number of passwords that are hashed at the same time. Each
-// hash needs 19 MiB of memory.
+// concurrentHashes is the maximum number of passwords that are hashed at the same time.
+// Hashing one password needs 19 MiB of memory.
 const concurrentHashes = 4
 
-// passwordHasher hashes and compares passwords, at most concurrentHashes at a time.
+// passwordHasher computes password hashes and compares passwords with them. At most
+// concurrentHashes of these operations run at the same time.
 type passwordHasher struct {
 	slots chan struct{}
-	// dummyHash is a hash that matches compares if the address is unknown, so that such a
-	// login takes as long as any other.
+	// dummyHash is the hash with which matches compares the password if the account does
+	// not exist. The comparison then takes as long as for an existing account.
 	dummyHash string
 }
 
@@ -51,10 +52,11 @@ func (h *passwordHasher) hash(ctx context.Context, password string) (string, err
 	return argon2id.CreateHash(password, hashParams)
 }
 
-// matches compares a password with a stored hash. It takes equally long whether the
-// account exists (known) or not. stale reports whether the stored hash was created with
-// parameters other than hashParams.
-func (h *passwordHasher) matches(ctx context.Context, password, stored string, known bool) (ok, stale bool, err error) {
+// matches reports whether a password matches a stored hash. known is false if the account
+// does not exist. The result ok is then false, but the call takes as long as for an
+// existing account. outdated is true if the stored hash was created with parameters other
+// than hashParams.
+func (h *passwordHasher) matches(ctx context.Context, password, stored string, known bool) (ok, outdated bool, err error) {
 	if err := h.acquire(ctx); err != nil {
 		return false, false, err
 	}

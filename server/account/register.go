@@ -9,8 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// RegisterMerchant creates a user who owns a new workspace, the public keys of both
-// modes and a session.
+// RegisterMerchant creates a user, a workspace that the user owns, a public key for each
+// mode, and a session.
 func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.RegisterMerchantRequest) (*affiliatev1.SessionResponse, error) {
 	hash, err := s.hashes.hash(ctx, req.GetPassword())
 	if err != nil {

@@ -1,16 +1,18 @@
-// Package account opens, verifies and ends sessions.
+// Package account registers users, and opens, refreshes and ends their sessions.
 //
-// A session is a chain of refresh tokens. Each token can be exchanged once for the next
-// one. If a token is used a second time, the session is revoked. An access token contains
-// the id of its session. The core reads the session on every request, so the access token
-// stops working when the session ends.
+// At any time a session has one valid refresh token. A client exchanges this token for a
+// new one. If a client sends a token that was already exchanged, the session is revoked,
+// because the token may have been stolen. An access token contains the id of its session.
+// The core reads the session in every request, so an access token stops working when its
+// session ends.
 //
-// The package guarantees that a login with an unknown address cannot be distinguished
-// from a login with a wrong password, neither by the response nor by its duration. An
-// invitation can be accepted once. Passwords and tokens are neither stored nor logged in
-// clear text.
+// The package guarantees that a client cannot distinguish a login with an unknown address
+// from a login with a wrong password, either by the response or by its duration. An
+// invitation can be accepted once. Passwords and tokens are not stored or logged in clear
+// text.
 //
-// The package does not verify that an e-mail address belongs to its user.
+// The package does not verify that an e-mail address belongs to the user who registers
+// it.
 package account
 
 import (
@@ -37,18 +39,18 @@ type Service struct {
 	now     func() time.Time
 }
 
-// New returns the service. hashKey is the key of the digests of addresses and user
-// agents.
+// New returns the service. hashKey is the secret key with which e-mail addresses and user
+// agents are hashed. now is the clock.
 func New(store Store, signer Signer, hashKey []byte, now func() time.Time) *Service {
 	return &Service{store: store, signer: signer, hashKey: hashKey, hashes: newPasswordHasher(), now: now}
 }
 
-// currentTime returns the current time in UTC, truncated to milliseconds, which is the precision
-// of the API.
+// currentTime returns the current time in UTC, truncated to the precision of the API,
+// which is milliseconds.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// Check rejects the most common passwords, and e-mail addresses with additions such as a
-// display name.
+// Check rejects the most common passwords. It also rejects e-mail addresses that contain
+// more than the address, for example a display name.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	if r, ok := req.(interface {

@@ -11,23 +11,25 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// RefreshMerchantSession exchanges a merchant's refresh token.
+// RefreshMerchantSession exchanges the refresh token of a merchant's session.
 func (s *Service) RefreshMerchantSession(ctx context.Context, req *affiliatev1.RefreshSessionRequest) (*affiliatev1.SessionResponse, error) {
 	kind := affiliate.Merchant
 	return s.refresh(ctx, req, &kind)
 }
 
-// RefreshPartnerSession exchanges a partner's refresh token.
+// RefreshPartnerSession exchanges the refresh token of a partner's session.
 func (s *Service) RefreshPartnerSession(ctx context.Context, req *affiliatev1.RefreshSessionRequest) (*affiliatev1.SessionResponse, error) {
 	kind := affiliate.Partner
 	return s.refresh(ctx, req, &kind)
 }
 
-// RefreshSession exchanges a refresh token of either kind.
+// RefreshSession exchanges the refresh token of a merchant's or a partner's session.
 func (s *Service) RefreshSession(ctx context.Context, req *affiliatev1.RefreshSessionRequest) (*affiliatev1.SessionResponse, error) {
 	return s.refresh(ctx, req, nil)
 }
 
+// refresh exchanges a refresh token. If kind is not nil, the account must be of this
+// kind.
 func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRequest, kind *affiliate.AccountKind) (*affiliatev1.SessionResponse, error) {
 	invalid := affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)
 	used, ok := parseToken(req.GetRefreshToken())
@@ -49,8 +51,8 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 			return invalid
 		}
 		if reused = token.UsedAt != nil; reused {
-			// An error here would roll back the revocation, so refresh returns the error
-			// after the commit.
+			// The revocation must be committed, so refresh returns the error after the
+			// transaction.
 			return tx.RevokeSession(ctx, token.Session.ID, at)
 		}
 		account, err = tx.Account(ctx, token.Session.User)
@@ -79,7 +81,8 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 	return s.sessionResponse(account, workspace, session.ID, next)
 }
 
-// Logout revokes the token's session, if there is one.
+// Logout revokes the session of the refresh token. It succeeds even if the token is
+// unknown.
 func (s *Service) Logout(ctx context.Context, req *affiliatev1.LogoutRequest) (*affiliatev1.LogoutResponse, error) {
 	if token, ok := parseToken(req.GetRefreshToken()); ok {
 		if err := s.store.RevokeSessionOfToken(ctx, token.digest(), s.currentTime()); err != nil {
@@ -89,7 +92,8 @@ func (s *Service) Logout(ctx context.Context, req *affiliatev1.LogoutRequest) (*
 	return &affiliatev1.LogoutResponse{}, nil
 }
 
-// workspaceOf returns the workspace of a merchant, and nil for partners.
+// workspaceOf returns the workspace of which the account is a member, or nil for a
+// partner.
 func workspaceOf(ctx context.Context, tx Tx, account affiliate.Account) (*affiliate.Workspace, error) {
 	if account.Member == nil {
 		return nil, nil
@@ -117,6 +121,7 @@ func parseToken(text string) (token, bool) {
 
 func (t token) text() string { return base64.RawURLEncoding.EncodeToString(t[:]) }
 
-// digest returns the form in which the token is stored. 256 random bits cannot be
-// guessed, so SHA-256 without a salt is enough.
+// digest returns the hash of the token, which is stored instead of the token. SHA-256
+// without a salt is secure here, because a token consists of 256 random bits, which
+// cannot be guessed.
 func (t token) digest() [sha256.Size]byte { return sha256.Sum256(t[:]) }

@@ -8,53 +8,57 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Store reads and writes accounts and sessions. A method's result found is false if the
-// row does not exist.
+// Store reads and writes accounts and sessions. If a method has the result found, it is
+// false if the row does not exist.
 type Store interface {
 	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn
 	// more than once.
 	InTx(ctx context.Context, fn func(tx Tx) error) error
-	// AccountByEmail returns the account with this kind and address. email is in lower
-	// case.
+	// AccountByEmail returns the account with the kind and the address. email must be in
+	// lower case.
 	AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error)
-	// InviteByToken returns the invitation whose token has this digest. Errors:
-	// NOT_FOUND.
+	// InviteByToken returns the invitation whose token has the digest. Errors: NOT_FOUND.
 	InviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error)
 	// AddLoginAttempt stores a login attempt as failed.
 	AddLoginAttempt(ctx context.Context, attempt affiliate.LoginAttempt) error
-	// OtherLoginFailures counts the failed attempts of the attempt's subject since the
-	// given time, without the attempt itself. last is the time of the newest.
+	// OtherLoginFailures counts the failed attempts since the given time that have the
+	// same subject as attempt. It does not count attempt itself. last is the time of the
+	// newest counted attempt.
 	OtherLoginFailures(ctx context.Context, attempt affiliate.LoginAttempt, since time.Time) (count int, last time.Time, err error)
 	// DeleteLoginAttempt deletes a login attempt.
 	DeleteLoginAttempt(ctx context.Context, id affiliate.LoginAttemptID) error
-	// RevokeSessionOfToken revokes the session that a refresh token belongs to. The token
-	// may have been used. If the token is unknown, nothing happens.
+	// RevokeSessionOfToken revokes the session to which a refresh token belongs, even if
+	// the token has already been exchanged. If the token is unknown, the method does
+	// nothing.
 	RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error
-	// StoreOrigin stores the network and the browser from which a user opened or refreshed
-	// a session.
+	// StoreOrigin stores the network and the browser from which a user opened or
+	// refreshed a session.
 	StoreOrigin(ctx context.Context, o affiliate.Origin) error
 }
 
-// Tx is a transaction on accounts and sessions.
+// Tx is a transaction of the store.
 type Tx interface {
 	// Account returns an account. Errors: NOT_FOUND.
 	Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error)
-	// LockUser locks the user with this kind and address. email is in lower case.
+	// LockUser locks the user with the kind and the address. email must be in lower case.
 	LockUser(ctx context.Context, kind affiliate.AccountKind, email string) (id affiliate.UserID, found bool, err error)
 	// InsertUser stores a user. Errors: EMAIL_TAKEN.
 	InsertUser(ctx context.Context, user affiliate.User, passwordHash string) error
-	// ResetUser stores a new name and password for an existing account. The account's
-	// address is not verified afterwards, because the person may be a different one.
+	// ResetUser stores a new name and password for an existing account. It also marks the
+	// account's address as not verified, because the account may now belong to a
+	// different person.
 	ResetUser(ctx context.Context, user affiliate.User, passwordHash string) error
 	// UpdatePasswordHash stores a new hash of the same password.
 	UpdatePasswordHash(ctx context.Context, id affiliate.UserID, hash string) error
 
 	// InsertSession stores a session with its first refresh token.
 	InsertSession(ctx context.Context, session affiliate.Session, refresh [sha256.Size]byte) error
-	// LockRefreshToken returns a token with its session and locks both.
+	// LockRefreshToken returns the refresh token with the digest and its session, and
+	// locks both.
 	LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.RefreshToken, found bool, err error)
-	// RotateRefreshToken replaces the refresh token of a session. It marks the old token
-	// (used) as used, stores the new token (next) and extends the session's idle time.
+	// RotateRefreshToken replaces the refresh token of a session. It marks the token with
+	// the digest used as used, stores the digest of the new token (next), and stores the
+	// new time at which the session expires if it is not used.
 	RotateRefreshToken(ctx context.Context, session affiliate.Session, used, next [sha256.Size]byte, at time.Time) error
 	// RevokeSession revokes a session.
 	RevokeSession(ctx context.Context, id affiliate.SessionID, at time.Time) error
@@ -68,7 +72,7 @@ type Tx interface {
 	InsertWorkspace(ctx context.Context, w affiliate.Workspace) error
 	InsertMember(ctx context.Context, user affiliate.UserID, member affiliate.Member, at time.Time) error
 	InsertKey(ctx context.Context, key affiliate.NewAPIKey) error
-	// LockInviteByToken locks and returns the invitation whose token has this digest.
+	// LockInviteByToken locks and returns the invitation whose token has the digest.
 	// Errors: NOT_FOUND.
 	LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error)
 	// EndInvite marks an invitation as ended, so that it cannot be accepted again.

@@ -47,8 +47,8 @@ func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, 
 	return filter, wrong
 }
 
-// aliased returns the value of a parameter that has two names, and the name that the
-// request uses. It adds a violation if the request uses both names.
+// aliased returns the value of a parameter that has two names, and the name that is used
+// in the request. If the request uses both names, aliased appends a violation to found.
 func aliased(value *string, name string, other *string, alias string, found affiliate.Violations) (string, string, affiliate.Violations) {
 	switch {
 	case other == nil:
@@ -67,9 +67,8 @@ func dereferenced(s *string) string {
 	return *s
 }
 
-// reportOf converts a simulation request to the request that would report the same
-// conversion. Both messages have the same fields with the same numbers. A test checks
-// this.
+// reportOf converts a simulation request to the request that would report the conversion.
+// The two messages have the same fields with the same numbers. A test checks this.
 func reportOf(req *affiliatev1.SimulateAttributionRequest) *affiliatev1.ReportConversionRequest {
 	report := &affiliatev1.ReportConversionRequest{}
 	to := report.ProtoReflect()
@@ -239,7 +238,8 @@ func clickToProto(c affiliate.AttributedClick) *affiliatev1.AttributedClick {
 	return out
 }
 
-// text converts a pointer to a string type. nil stays nil.
+// text converts a pointer to a string type into a pointer to a string. It returns nil if
+// word is nil.
 func text[W ~string](word *W) *string {
 	if word == nil {
 		return nil

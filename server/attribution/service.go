@@ -1,20 +1,25 @@
-// Package attribution returns the attribution decisions about conversions: why a
-// conversion was, or was not, attributed, and how its commission was calculated.
+// Package attribution serves the attribution decisions about conversions. A decision
+// explains why a conversion was or was not attributed to a participant, and how its
+// commission was calculated. A newer decision about the same conversion supersedes the
+// older one. The newest decision is in force.
 //
-//	conversion ──in force──▶ decision ──supersedes──▶ decision ──supersedes──▶ …
-//	                            │
-//	                            └─ stored with it: inputs, programme, candidates, steps,
-//	                               rules, calculation, fraud signals
+//	conversion ── newest decision (in force) ── older decision ── older decision …
 //
-// The package guarantees that a decision is returned as it was made, even if the
-// programme or its rules have changed since. A simulation uses the same code and the same
-// data as a report. Reading and simulating change nothing and lock nothing. Responses
+//	each decision contains: inputs, programme, candidates, steps, rules,
+//	                        calculation, fraud signals
+//
+// The service can also simulate the report of a conversion: it returns the decision that
+// would be made, and stores nothing.
+//
+// The package guarantees that a stored decision is returned unchanged, even if the
+// programme or its rules have changed later. A simulation uses the same code and the same
+// data as a report. Reads and simulations change no data and take no locks. Responses
 // contain only data of the caller's workspace and mode, and no data that identifies a
 // visitor or a buyer.
 //
-// The package does not guarantee that a report gets the decision that was simulated
-// before. The data may change in between, and only a report waits for a click that is not
-// stored yet.
+// The package does not guarantee that a report results in the decision that an earlier
+// simulation returned. The data may have changed in the meantime. A report also waits for
+// a click that is not stored yet, and a simulation does not wait.
 package attribution
 
 import (
@@ -38,8 +43,8 @@ type Service struct {
 // New returns the service. reports is the service to which merchants report conversions.
 func New(store Store, reports Reports) *Service { return &Service{store: store, reports: reports} }
 
-// Check validates the rules that the annotations in the proto files cannot express. A
-// simulation is validated like a report of the same conversion.
+// Check implements server.Checker. A simulation is validated like a report of the same
+// conversion.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	switch req := req.(type) {
 	case *affiliatev1.ListDecisionsRequest:
@@ -73,8 +78,8 @@ func (s *Service) decision(ctx context.Context, conversion string) (*affiliatev1
 	return toProto(d)
 }
 
-// FindDecision returns the decision in force about the conversion with the given external
-// id, which is the merchant's id.
+// FindDecision returns the decision in force about the conversion with an external id.
+// The external id is the merchant's id of the transaction.
 func (s *Service) FindDecision(ctx context.Context, req *affiliatev1.FindDecisionRequest) (*affiliatev1.Decision, error) {
 	d, err := s.store.DecisionOfExternal(ctx, server.PrincipalFrom(ctx).Scope(), req.GetExternalTransactionId())
 	if err != nil {
@@ -106,7 +111,8 @@ func (s *Service) ListDecisions(ctx context.Context, req *affiliatev1.ListDecisi
 	}, nil
 }
 
-// GetAttributedClick returns a click and the conversions that name it.
+// GetAttributedClick returns a click and the conversions that were reported with the
+// click's id.
 func (s *Service) GetAttributedClick(ctx context.Context, req *affiliatev1.GetAttributedClickRequest) (*affiliatev1.AttributedClick, error) {
 	id, err := server.PathID[affiliate.Click](req.GetClickId())
 	if err != nil {

@@ -9,21 +9,24 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// Store is the service's access to the database. It only reads. An error of the API is an
-// *affiliate.Error.
+// Store reads decisions and clicks from the database. The errors with an API error code
+// are of type *affiliate.Error.
 type Store interface {
 	// Decision reads the decision in force about a conversion. Errors: NOT_FOUND.
 	Decision(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.DecisionRecord, error)
-	// DecisionOfExternal reads the decision in force about the conversion with an external
-	// id. Errors: NOT_FOUND.
+	// DecisionOfExternal reads the decision in force about the conversion with an
+	// external id. Errors: NOT_FOUND.
 	DecisionOfExternal(ctx context.Context, scope affiliate.Scope, external string) (affiliate.DecisionRecord, error)
-	// Decisions returns one page of decisions, newest first, including superseded ones. It
-	// also returns the number of decisions on all pages, counted up to affiliate.MaxTotal.
+	// Decisions returns one page of decisions, newest first. Superseded decisions are
+	// included. It also returns the number of decisions on all pages, and stops counting
+	// at affiliate.MaxTotal.
 	Decisions(ctx context.Context, scope affiliate.Scope, filter affiliate.DecisionFilter, page affiliate.Page) ([]affiliate.DecisionRecord, int64, error)
-	// AttributedClick reads a stored click of the mode. Errors: NOT_FOUND.
+	// AttributedClick reads a stored click of the scope and its conversions. Errors:
+	// NOT_FOUND.
 	AttributedClick(ctx context.Context, scope affiliate.Scope, id affiliate.ClickID) (affiliate.AttributedClick, error)
 	// ReadSignals adds the stored promo code, customer and participant to the inputs of a
-	// decision, in either mode. It takes no locks.
+	// decision about the conversion c. It also adds a promo code of the other mode, so
+	// that the caller can reject it. It takes no locks.
 	ReadSignals(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (affiliate.AttributionInputs, error)
 }
 
@@ -31,7 +34,8 @@ type Store interface {
 type Reports interface {
 	// Check validates a report.
 	Check(req proto.Message) affiliate.Violations
-	// Prepare converts a valid report to a conversion, which is not stored, and to the
-	// inputs of a decision about it, including the click. Errors: NO_ATTRIBUTION_SIGNAL.
+	// Prepare converts a valid report to a conversion and to the inputs of a decision
+	// about the conversion, including the click. It stores nothing. Errors:
+	// NO_ATTRIBUTION_SIGNAL.
 	Prepare(ctx context.Context, scope affiliate.Scope, req *affiliatev1.ReportConversionRequest) (affiliate.Conversion, affiliate.AttributionInputs, error)
 }

@@ -1,13 +1,13 @@
-// Package check compares, every night, the data that the service stores in two places:
-// the ledger with the commissions and the balances, payouts with the commissions that
-// they pay, and counters with the rows that they count.
+// Package check runs consistency checks every night. Each check compares data that the
+// database contains in two forms: ledger entries with commissions and balances, payouts
+// with the commissions that they pay, and counters with the rows that they count.
 //
-// It guarantees that a difference is logged within a day. Each check that finds
-// differences logs one error. The command `core check` runs the same checks and prints
-// each difference.
+// The package guarantees that a difference is logged within a day. The job logs one error
+// for each check that finds differences. The command `core check` runs the same checks
+// and prints each difference.
 //
-// The package repairs nothing. A difference is the result of a bug in the service, and
-// the bug must be found first.
+// The package does not repair differences. A difference is the result of a bug, and an
+// automatic repair would hide the bug.
 package check
 
 import (
@@ -26,16 +26,16 @@ import (
 const (
 	// runTime is the time between midnight UTC and the nightly run.
 	runTime = 3*time.Hour + 30*time.Minute
-	// timeout is the longest time that a run may take. A run keeps a snapshot of the
-	// database open until it ends. The timeout is less than the time after which River
+	// timeout is the longest time that a run may take. It is limited because a run keeps
+	// a snapshot of the database open. It is also shorter than the time after which River
 	// treats a running job as lost.
 	timeout = 5 * time.Minute
 )
 
 // Store runs the checks.
 type Store interface {
-	// CheckAccounts runs all checks in one snapshot. It takes no lock that a writer would
-	// wait for. It compares the clock now with the clock of the database.
+	// CheckAccounts runs all checks in one snapshot. It takes no lock that would delay a
+	// writer. One check compares the clock now with the clock of the database.
 	CheckAccounts(ctx context.Context, now func() time.Time) ([]affiliate.CheckResult, error)
 }
 
@@ -66,7 +66,7 @@ func (nightly) Next(now time.Time) time.Time {
 }
 
 // PeriodicJob returns the job that a River client inserts every day at 03:30 UTC. A job
-// that fails is not retried. The next check is the next night's, or `core check`.
+// that fails is not retried on the same day. An operator can run `core check` instead.
 func PeriodicJob() *river.PeriodicJob {
 	return server.OneAtATime(nightly{}, affiliate.CheckAccounts{}, false)
 }
@@ -74,8 +74,8 @@ func PeriodicJob() *river.PeriodicJob {
 // Timeout returns the longest time that one run may take.
 func (w *Worker) Timeout(*river.Job[affiliate.CheckAccounts]) time.Duration { return timeout }
 
-// Work runs the checks. It logs violations but does not fail the job because of them,
-// since a second run would find the same violations.
+// Work runs the checks and logs violations. Violations do not make the job fail, because
+// a retry would find the same violations.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]) error {
 	results, err := w.store.CheckAccounts(ctx, w.now)
 	if err != nil {
