@@ -8,8 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Check validates dates and time zones. It also rejects numbers that are not values of
-// their enum, which only gRPC callers can send.
+// Check implements server.Checker. It validates dates, time zones and enum values.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	if list, ok := req.(filterRequest); ok {

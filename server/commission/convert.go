@@ -10,9 +10,10 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// reader describes what the caller may read.
+// reader converts commissions to messages that contain only data which the caller may
+// read.
 type reader struct {
-	// masked is true if the caller may only read masked e-mail addresses.
+	// masked is true if the messages must contain masked e-mail addresses.
 	masked bool
 }
 
@@ -20,7 +21,8 @@ func readerOf(ctx context.Context) reader {
 	return reader{masked: server.PrincipalFrom(ctx).Role == affiliate.RoleViewer}
 }
 
-// item returns the list item of a commission at a given time.
+// item converts a commission to a list item. The field HoldActive is computed for the
+// time at.
 func (r reader) item(c affiliate.CommissionItem, at time.Time) *affiliatev1.CommissionListItem {
 	email := c.PartnerEmail
 	if r.masked {
@@ -73,7 +75,8 @@ func (r reader) item(c affiliate.CommissionItem, at time.Time) *affiliatev1.Comm
 	}
 }
 
-// detail returns the message of a commission with all fields.
+// detail converts a commission to the message with all fields. The field HoldActive is
+// computed for the time at.
 func (r reader) detail(c affiliate.CommissionDetail, at time.Time) *affiliatev1.Commission {
 	full := &affiliatev1.Commission{
 		OverrideReason: c.OverrideReason,
@@ -107,7 +110,8 @@ func ruleSnapshot(rule affiliate.RuleSnapshot) *affiliatev1.RuleSnapshot {
 		Version:            int32(rule.Version), // a version is one change by a person, so it is small
 		Rules:              server.Rules(rule.Rules),
 		CommissionOverride: server.Rate(rule.Override),
-		// Old snapshots have no source. At that time all rates came from the programme.
+		// Old snapshots have no source. When they were stored, all rates came from the
+		// programme.
 		Source: string(cmp.Or(rule.Source, affiliate.FromProgram)),
 	}
 	if group := rule.Group; group != nil {
@@ -116,7 +120,7 @@ func ruleSnapshot(rule affiliate.RuleSnapshot) *affiliatev1.RuleSnapshot {
 	return out
 }
 
-// narrow converts a small count or rate to the int32 of the API.
+// narrow converts a count or a rate, which are small numbers, to the int32 of the API.
 func narrow[N int | int64](n *N) *int32 {
 	if n == nil {
 		return nil
@@ -133,8 +137,8 @@ func date(t *time.Time) *string {
 	return &s
 }
 
-// optionalEnum returns the enum value with the given name. If word is nil, it returns the
-// unspecified value, which JSON responses show as null.
+// optionalEnum returns the enum value with the name in word. If word is nil, it returns
+// the unspecified value, which is null in JSON responses.
 func optionalEnum[E server.Enum, W ~string](word *W) E {
 	if word == nil {
 		var unspecified E

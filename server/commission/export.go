@@ -10,8 +10,8 @@ import (
 	"github.com/tributary-hq/tributary/server/csv"
 )
 
-// ExportCommissions streams the commissions of the mode, or of one of its programmes, as
-// CSV.
+// ExportCommissions streams the commissions of the caller's workspace and mode as CSV. If
+// the request names a programme, it streams only the commissions of this programme.
 func (s *Service) ExportCommissions(req *affiliatev1.ExportCommissionsRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	return s.export(req, req.NeedsReview, workspaceRoute, stream)
 }

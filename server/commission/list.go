@@ -27,7 +27,7 @@ type orderRequest interface {
 	GetSortOrder() affiliatev1.SortOrder
 }
 
-// listRequest has the fields of both list requests.
+// listRequest has the fields that the two list requests share.
 type listRequest interface {
 	filterRequest
 	orderRequest
@@ -35,23 +35,24 @@ type listRequest interface {
 	GetPageSize() int32
 }
 
-// exportRequest has the fields of both export requests.
+// exportRequest has the fields that the two export requests share.
 type exportRequest interface {
 	filterRequest
 	orderRequest
 }
 
-// routeKind states which programmes a route covers.
+// routeKind distinguishes the API routes of a workspace from the routes of a programme.
 type routeKind bool
 
 const (
-	// workspaceRoute covers all programmes, or the one that the request names.
+	// workspaceRoute is a route for all programmes of the workspace. The request can name
+	// one programme as a filter.
 	workspaceRoute routeKind = false
-	// programRoute covers the programme in the path.
+	// programRoute is a route whose path contains the programme.
 	programRoute routeKind = true
 )
 
-// filter returns the filter of a request. Errors: VALIDATION_ERROR, and those of
+// filter returns the filter of a request. Errors: VALIDATION_ERROR, and the errors of
 // parseOwnProgram.
 func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bool, of routeKind) (affiliate.CommissionFilter, error) {
 	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
@@ -78,9 +79,9 @@ func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bo
 	return filter, nil
 }
 
-// parseOwnProgram parses the id of a programme and checks that it belongs to the caller's
-// scope. Errors: FORBIDDEN if the programme belongs to another workspace, NOT_FOUND if it
-// does not exist or belongs to the other mode.
+// parseOwnProgram parses the id of a programme and checks that the programme belongs to
+// the caller's workspace and mode. Errors: FORBIDDEN if the programme belongs to another
+// workspace, NOT_FOUND if it does not exist or belongs to the other mode.
 func (s *Service) parseOwnProgram(ctx context.Context, text string) (affiliate.ProgramID, error) {
 	id, err := server.PathID[affiliate.Program](text)
 	if err != nil {
@@ -111,8 +112,8 @@ func orderOf(req orderRequest) affiliate.CommissionOrder {
 	return order
 }
 
-// ListCommissions returns one page of the commissions of the mode, or of one of its
-// programmes.
+// ListCommissions returns one page of the commissions of the caller's workspace and mode.
+// The request can name a programme as a filter.
 func (s *Service) ListCommissions(ctx context.Context, req *affiliatev1.ListCommissionsRequest) (*affiliatev1.ListCommissionsResponse, error) {
 	return s.list(ctx, req, req.NeedsReview, workspaceRoute)
 }
@@ -148,8 +149,8 @@ func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, 
 	}, nil
 }
 
-// GetCommissionStats returns statistics of the commissions of the mode, or of one of its
-// programmes.
+// GetCommissionStats returns statistics of the commissions of the caller's workspace and
+// mode. The request can name a programme as a filter.
 func (s *Service) GetCommissionStats(ctx context.Context, req *affiliatev1.GetCommissionStatsRequest) (*affiliatev1.CommissionStats, error) {
 	return s.stats(ctx, req, req.NeedsReview, workspaceRoute)
 }

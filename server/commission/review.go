@@ -37,8 +37,8 @@ func rejection(reason *string, code affiliatev1.RejectionCode) affiliate.Commiss
 	return t
 }
 
-// review applies the transition t to the commission in the request's path, with the
-// caller as the actor.
+// review applies the transition t to the commission in the request's path. The caller
+// becomes the actor of the transition.
 func (s *Service) review(ctx context.Context, req commissionRequest, t affiliate.CommissionTransition) (*affiliatev1.Commission, error) {
 	var err error
 	if t.Program, t.Commission, err = pathIDs(req); err != nil {
@@ -52,10 +52,10 @@ func (s *Service) review(ctx context.Context, req commissionRequest, t affiliate
 	return readerOf(ctx).detail(detail, t.At), nil
 }
 
-// Move applies one transition to a commission and returns the commission after it.
+// Move applies a transition to a commission and returns the changed commission.
 // Concurrent transitions of one commission run one after the other. A transition is
-// rejected if an earlier one has made it illegal. Errors: NOT_FOUND, and those of the
-// transition.
+// rejected if the current status of the commission does not allow it. Errors: NOT_FOUND,
+// and the errors of LockedCommission.Move.
 func Move(ctx context.Context, store Store, t affiliate.CommissionTransition) (affiliate.CommissionDetail, error) {
 	var detail affiliate.CommissionDetail
 	err := store.InTx(ctx, func(tx Tx) error {

@@ -1,15 +1,17 @@
-// Package commission implements the review of commissions: lists, statistics, CSV
-// exports, the full record of a commission, approval and rejection by merchants, one by
-// one or in bulk, and automatic approval at the end of the hold period. The table of
-// legal status transitions is in package affiliate.
+// Package commission serves commissions to merchants: lists, statistics, CSV exports and
+// single commissions. Merchants approve and reject commissions, one by one or in bulk. A
+// job approves commissions automatically when their hold period has ended. The table of
+// allowed status transitions is in package affiliate.
 //
 // The package guarantees that concurrent transitions of one commission run one after the
-// other. When a transition has succeeded, its history line, its event and its audit line
-// are stored. A page and its total come from the same snapshot. Callers that may only
-// read masked e-mail addresses cannot search for addresses either.
+// other. A transition, its entry in the commission's history, its event and its audit
+// record are stored in one transaction. A page and its total come from the same snapshot
+// of the database. Callers who can read only masked e-mail addresses cannot search for
+// e-mail addresses.
 //
 // Automatic approval may run some seconds after the end of the hold period. A list and
-// its statistics are two requests, so they may show different states.
+// its statistics come from two requests, so they can differ if a commission changes
+// between the requests.
 package commission
 
 import (
@@ -29,11 +31,11 @@ type Service struct {
 	now   func() time.Time
 }
 
-// New returns the service. now is its clock.
+// New returns a Service; now is its clock.
 func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
 
-// currentTime returns the current time in UTC, truncated to milliseconds, which is the precision
-// of the API.
+// currentTime returns the current time in UTC, truncated to the precision of the API,
+// which is milliseconds.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // GetCommission reads one commission.
@@ -55,7 +57,8 @@ type commissionRequest interface {
 	GetCommissionId() string
 }
 
-// pathIDs parses the ids in the path. Errors: NOT_FOUND if an id is not a UUID.
+// pathIDs returns the ids of the programme and the commission in the request's path.
+// Errors: NOT_FOUND if an id is not a UUID.
 func pathIDs(req commissionRequest) (program affiliate.ProgramID, id affiliate.CommissionID, err error) {
 	if program, err = server.PathID[affiliate.Program](req.GetProgramId()); err == nil {
 		id, err = server.PathID[affiliate.Commission](req.GetCommissionId())

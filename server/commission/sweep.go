@@ -13,12 +13,14 @@ import (
 )
 
 const (
-	// SweepInterval is the time between two searches for commissions whose hold period has
-	// ended.
+	// SweepInterval is the time between two sweeps. A sweep searches for commissions
+	// whose hold period has ended and approves them.
 	SweepInterval = 5 * time.Second
-	// sweepLimit bounds the approvals of one sweep. The next sweep continues.
+	// sweepLimit is the maximum number of commissions that one sweep approves. The next
+	// sweep approves the remaining commissions.
 	sweepLimit = 1000
-	// sweepTimeout ends a sweep on a slow database. Sweeps may overlap.
+	// sweepTimeout is the longest time that a sweep may take. It is longer than
+	// SweepInterval, so sweeps may overlap.
 	sweepTimeout = time.Minute
 )
 
@@ -30,13 +32,14 @@ type SweepWorker struct {
 	now   func() time.Time
 }
 
-// NewSweepWorker returns the worker. now is its clock.
+// NewSweepWorker returns a SweepWorker; now is its clock.
 func NewSweepWorker(store Store, log *slog.Logger, now func() time.Time) *SweepWorker {
 	return &SweepWorker{store: store, log: log, now: now}
 }
 
-// SweepJob returns the periodic job that a River client inserts every SweepInterval. A job
-// that fails is not retried, because the next sweep approves the remaining commissions.
+// SweepJob returns the periodic job that a River client inserts every SweepInterval. A
+// job that fails is not retried, because the next sweep approves the remaining
+// commissions.
 func SweepJob() *river.PeriodicJob {
 	return river.NewPeriodicJob(river.PeriodicInterval(SweepInterval), func() (river.JobArgs, *river.InsertOpts) {
 		return affiliate.ApproveDueCommissions{}, &river.InsertOpts{MaxAttempts: 1}
@@ -48,8 +51,8 @@ func (w *SweepWorker) Timeout(*river.Job[affiliate.ApproveDueCommissions]) time.
 	return sweepTimeout
 }
 
-// Work runs one sweep. The job does not fail if some commissions cannot be approved. The
-// sweep logs their number and the first error.
+// Work runs one sweep. If some commissions cannot be approved, Work logs their number and
+// the first error, but the job does not fail.
 func (w *SweepWorker) Work(ctx context.Context, _ *river.Job[affiliate.ApproveDueCommissions]) error {
 	sweep, err := ApproveDue(ctx, w.store, w.now().UTC().Truncate(time.Millisecond), sweepLimit)
 	if sweep.Failed > 0 {
@@ -67,10 +70,10 @@ func (w *SweepWorker) Work(ctx context.Context, _ *river.Job[affiliate.ApproveDu
 }
 
 // ApproveDue approves up to limit commissions that are due at the time now, each in a
-// separate transaction. Several processes may call it at the same time, because it skips
-// locked commissions. A commission that cannot be approved does not count towards limit,
-// and the next sweep tries it again. If ApproveDue returns an error, the commissions
-// approved until then stay approved.
+// separate transaction. It skips locked commissions, so several processes can call it at
+// the same time. A commission that cannot be approved does not count towards limit, and
+// the next sweep tries to approve it again. If ApproveDue returns an error, the
+// commissions that it has approved before the error stay approved.
 func ApproveDue(ctx context.Context, store Store, now time.Time, limit int) (affiliate.CommissionSweep, error) {
 	var sweep affiliate.CommissionSweep
 	var last affiliate.DueCommission
@@ -104,8 +107,9 @@ func ApproveDue(ctx context.Context, store Store, now time.Time, limit int) (aff
 	return sweep, nil
 }
 
-// approveDue locks a commission and approves it if it is still due. Errors: those of
-// MoveAutoApprove, NOT_FOUND if another transaction has locked the commission.
+// approveDue locks a commission and approves it if it is still due. Errors: NOT_FOUND if
+// another transaction has locked the commission, and the errors of LockedCommission.Move
+// if the commission is no longer due.
 func approveDue(ctx context.Context, store Store, d affiliate.DueCommission, now time.Time) error {
 	scope := affiliate.Scope{Workspace: d.Workspace, Mode: d.Mode}
 	return store.InTx(ctx, func(tx Tx) error {

@@ -17,25 +17,28 @@ import (
 )
 
 const (
-	// maxParallelItems is the number of items of a batch that are reported in parallel.
-	// The store records up to the same number of reports in one transaction.
+	// maxParallelItems is the maximum number of items of a batch that are recorded in
+	// parallel. The store records up to this number of conversions in one transaction.
 	maxParallelItems = 64
-	// maxClickWait is the time after the arrival of a batch in which its items wait for
-	// clicks that are being ingested. It bounds all items together and equals the longest
-	// wait of a single report.
+	// maxClickWait is the longest time that the items of a batch wait for clicks that are
+	// not stored yet. It starts when the batch arrives and is the same time for all
+	// items. A single report waits for the same time.
 	maxClickWait = 300 * time.Millisecond
 )
 
-// ReportConversions records up to 500 conversions. Each item has its own result. A
-// malformed item fails without an effect on the others. Items with the same external id
-// or the same customer are recorded in the order of the request, so that the first of
-// several duplicates is recorded and payments are numbered in their order. All other
-// items are recorded in any order. An internal error ends the request, and the items
-// recorded until then stay recorded.
+// ReportConversions records up to 500 conversions. The response contains a result for
+// each item. An item that is malformed fails and does not affect the other items.
 //
-// If the request has an Idempotency-Key, each item has a key derived from it. A client
-// can therefore send the batch again: items that are recorded already get their first
-// result again, and the rest is recorded.
+// Items with the same external id or the same customer are recorded in the order of the
+// request. Of several items with the same external id, the first one is therefore
+// recorded. The payments of a customer are numbered in the order of the request. All
+// other items are recorded in any order. An internal error ends the request. Conversions
+// that were recorded before the error stay recorded.
+//
+// If the request has an Idempotency-Key, each item has its own key, which is derived from
+// the key of the request. A client can therefore send the same batch again. Items that
+// are already recorded then have the same result as in the first response, and the
+// remaining items are recorded.
 func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.ReportConversionsRequest) (*affiliatev1.ReportConversionsResponse, error) {
 	now, scope := s.now(), server.PrincipalFrom(ctx).Scope()
 	key, err := s.keyFrom(ctx, affiliatev1.ConversionService_ReportConversions_FullMethodName, req, now)
@@ -77,11 +80,12 @@ func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.Report
 	})
 }
 
-// batch is the state of one ReportConversions call. The goroutine of item i writes only
-// to results[i] and replayed[i], so no lock is needed.
+// batch is the state of one ReportConversions call. The items run in several goroutines.
+// No lock is needed, because the goroutine of item i writes to results[i] and replayed[i]
+// and to no other element.
 type batch struct {
 	service   *Service
-	faults    map[int]affiliate.Violations // by the index of the malformed item
+	faults    map[int]affiliate.Violations // by index; valid items have no entry
 	key       *affiliate.IdempotencyKey
 	waitUntil time.Time // when items stop waiting for clicks
 	items     []*affiliatev1.ReportConversionRequest
@@ -89,13 +93,15 @@ type batch struct {
 	replayed  []bool
 }
 
-// run reports all items. It reports the items of one chain one after the other.
+// run records all items. It records the items of a chain one after the other, and
+// different chains in parallel.
 func (b *batch) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxParallelItems)
 	for _, indices := range b.chains() {
 		group.Go(func() (err error) {
-			// The server's interceptors recover panics only in the goroutine of the call.
+			// The server's interceptors recover panics in the goroutine of the call, but
+			// this is another goroutine.
 			defer func() {
 				if p := recover(); p != nil {
 					err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -113,11 +119,12 @@ func (b *batch) run(ctx context.Context) error {
 }
 
 // chains groups the indices of the items into chains. The items of a chain must be
-// recorded in the order of the request. Two items are in one chain if they have the same
-// external id or the same customer, or if other items connect them in this way.
+// recorded in the order of the request. Two items with the same external id or the same
+// customer are in the same chain. If item a is in a chain with item b, and b is in a
+// chain with c, all three are in one chain.
 func (b *batch) chains() [][]int {
-	// The chains are found with a union-find structure. root[i] leads, in one or more
-	// steps, from item i to the first item of its chain.
+	// This is a union-find data structure. root[i] is i or an earlier item of the same
+	// chain. first follows root to the first item of the chain.
 	root := make([]int, len(b.items))
 	var first func(i int) int
 	first = func(i int) int {
@@ -148,11 +155,11 @@ func (b *batch) chains() [][]int {
 	return slices.DeleteFunc(chains, func(chain []int) bool { return len(chain) == 0 })
 }
 
-// report records item i and stores its result. It returns an error only if an internal
-// error must end the whole request.
+// report records the conversion of item i and sets the result of the item. If it returns
+// an error, the whole request must end with this error.
 func (b *batch) report(ctx context.Context, i int) error {
-	// After an internal error of another item, the context has ended and no further item
-	// may begin.
+	// An internal error of another item cancels the context. No further item is recorded
+	// after that.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -186,9 +193,9 @@ func (b *batch) report(ctx context.Context, i int) error {
 	return err
 }
 
-// faultsOf validates the items and returns the violations of each malformed item by its
-// index. For an item that the gateway could not decode, it returns the faults that the
-// gateway reported.
+// faultsOf validates the items of a batch and returns the violations by the index of the
+// item. The request contains faults for items that the gateway could not decode. These
+// items are not validated, and faultsOf returns the gateway's faults for them.
 func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]affiliate.Violations {
 	faults := map[int]affiliate.Violations{}
 	for _, fault := range req.GetItemFaults() {
@@ -206,9 +213,10 @@ func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]af
 	return faults
 }
 
-// detailsOf returns the details of item i, which has the given violations. The field
-// names are paths in the request body, which are the same over gRPC and REST. detailsOf
-// returns at most affiliate.MaxItemViolations violations, and a note if there are more.
+// detailsOf converts the violations of item i for the item's result. The field names in
+// the result are paths in the request body, which are the same in gRPC and in REST. If
+// there are more than affiliate.MaxItemViolations violations, detailsOf returns this
+// number of violations and a note that there are more.
 func detailsOf(i int, wrong affiliate.Violations) []*affiliatev1.FieldFault {
 	inBody := func(path string) string {
 		if path == "" {
@@ -228,8 +236,9 @@ func detailsOf(i int, wrong affiliate.Violations) []*affiliatev1.FieldFault {
 	return details
 }
 
-// find looks up an item's click. Until waitUntil it waits for the click as a single
-// report does. After that it looks once and does not wait.
+// find looks up the click of an item. Before waitUntil it waits for a click that is not
+// stored yet, in the same way as a single report. After waitUntil it looks once and does
+// not wait.
 func (b *batch) find(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
 	l := b.service.lookup
 	if l.now().Before(b.waitUntil) {

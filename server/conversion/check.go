@@ -14,14 +14,13 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// Bounds of metadata (DECISIONS.md section 3).
+// Limits of a conversion's metadata (DECISIONS.md section 3).
 const (
 	maxMetadataKeys  = 50
 	maxMetadataBytes = 10_000
 )
 
-// Check validates the rules that the annotations in the proto files cannot express. It
-// reads only the request and the clock.
+// Check implements server.Checker.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch r := req.(type) {
@@ -33,7 +32,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return found
 }
 
-// checkReport adds the violations of one conversion to found.
+// checkReport adds the violations of a report to found.
 func (s *Service) checkReport(r *affiliatev1.ReportConversionRequest, found *affiliate.Violations) {
 	checkAmount(r, found)
 	s.checkTime(r, found)
@@ -102,9 +101,8 @@ func checkMetadata(m *structpb.Struct, found *affiliate.Violations) {
 	}
 }
 
-// encodeMetadata returns m as compact JSON with sorted keys. JSON has no NaN and no
-// infinite numbers; only gRPC callers can send them. AsMap converts them to strings such
-// as "NaN".
+// encodeMetadata returns m as compact JSON with sorted keys. NaN and infinite numbers,
+// which gRPC clients can send but JSON does not have, become strings such as "NaN".
 func encodeMetadata(m *structpb.Struct) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)

@@ -15,9 +15,9 @@ func eventOf(r *affiliatev1.ReportConversionRequest) affiliate.EventType {
 }
 
 // conversionOf converts a valid request to the conversion that the store records. It
-// hashes the data that identifies the buyer, so that no later step has it in clear text.
-// The only exception is the network prefix of the buyer's IP address, which the fraud
-// rules compare and which is not stored.
+// hashes the data that identifies the buyer, so that later steps do not have the data in
+// clear text. There is one exception: the network prefix of the buyer's IP address. The
+// fraud rules need it, and it is not stored.
 func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConversionRequest, now time.Time) affiliate.Conversion {
 	c := affiliate.Conversion{
 		ID:                    affiliate.NewID[affiliate.Conversion](now),
@@ -58,7 +58,7 @@ func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConve
 		c.LineItems = append(c.LineItems, line)
 	}
 	if r.GetMetadata() != nil {
-		// The validation has already encoded it without an error.
+		// checkMetadata has already encoded the metadata, so there is no error.
 		c.Metadata, _ = encodeMetadata(r.GetMetadata())
 	}
 	if id := r.GetCustomerId(); id != "" {
@@ -82,8 +82,9 @@ func (s *Service) conversionOf(scope affiliate.Scope, r *affiliatev1.ReportConve
 	return c
 }
 
-// responseOf returns the response for an outcome. It reads nothing else, because the
-// response to a repeated Idempotency-Key is created from the stored outcome alone.
+// responseOf converts the outcome of a report to the response. It uses no other data,
+// because the outcome is stored under the Idempotency-Key, and the response to a repeated
+// request is created from the stored outcome.
 func responseOf(o affiliate.ReportOutcome) *affiliatev1.ReportConversionResponse {
 	c, a := o.Conversion, o.Attribution
 	response := &affiliatev1.ReportConversionResponse{

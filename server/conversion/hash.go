@@ -10,10 +10,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// hasher computes keyed hashes of the data that identifies a buyer. A hash can only be
-// compared with a hash of the same kind in the same workspace. The hashes of user agents
-// are an exception: they do not depend on the workspace, and the fraud rules compare them
-// with the user agents of partners and clicks.
+// hasher computes keyed hashes of data that identifies a buyer. The hash of a value
+// depends on the kind of data and on the workspace, so equal values in two workspaces
+// have different hashes. The hashes of user agents are an exception. They do not depend
+// on the workspace, because the fraud rules compare them with the hashes of partners' and
+// visitors' user agents.
 type hasher struct{ key []byte }
 
 func (h hasher) sum(workspace affiliate.WorkspaceID, kind, value string) []byte {
@@ -25,14 +26,15 @@ func (h hasher) sum(workspace affiliate.WorkspaceID, kind, value string) []byte 
 	return mac.Sum(nil)
 }
 
-// customerRef returns the hash of the merchant's id of the buyer, in hexadecimal digits.
+// customerRef returns the hash of a customer id in hexadecimal digits. The customer id is
+// the merchant's id for the buyer.
 func (h hasher) customerRef(workspace affiliate.WorkspaceID, id string) string {
 	return hex.EncodeToString(h.sum(workspace, "customer_id", id))
 }
 
-// email returns the hash of an e-mail address and its domain in clear text. It hashes the
-// folded address, so that variants of one mailbox have equal hashes. ok is false if the
-// text is not an address.
+// email returns the hash of an e-mail address, and the address's domain in clear text. It
+// normalises the address before hashing, so that different spellings of one mailbox's
+// address have equal hashes. ok is false if the text is not an e-mail address.
 func (h hasher) email(workspace affiliate.WorkspaceID, address string) (hash []byte, domain string, ok bool) {
 	local, domain, ok := affiliate.FoldEmail(address)
 	if !ok {
@@ -41,23 +43,24 @@ func (h hasher) email(workspace affiliate.WorkspaceID, address string) (hash []b
 	return h.sum(workspace, "customer_email", local+"@"+domain), domain, true
 }
 
-// address returns the hash of an IP address and the month. The hash changes every month,
-// so that a buyer cannot be tracked for a longer time.
+// address returns the hash of an IP address. The hash also depends on the month of at, so
+// that a buyer cannot be tracked for a longer time.
 func (h hasher) address(workspace affiliate.WorkspaceID, addr netip.Addr, at time.Time) []byte {
 	return h.sum(workspace, "customer_ip "+at.UTC().Format("2006-01"), addr.Unmap().String())
 }
 
-// agents returns the hash of a user agent for the month of at, then the hash for the
-// month before. The user agents of partners are hashed in the same way, with the month in
-// which they were stored, so both hashes are needed for the comparison.
+// agents returns two hashes of a user agent: the hash for the month of at and the hash
+// for the previous month. The stored hash of a partner's or visitor's user agent depends
+// on the month in which it was stored. With both hashes, the user agent can be compared
+// with stored hashes of both months.
 func (h hasher) agents(agent string, at time.Time) [][]byte {
 	year, month, _ := at.UTC().Date()
 	before := time.Date(year, month, 0, 0, 0, 0, 0, time.UTC)
 	return [][]byte{affiliate.AgentHash(h.key, agent, at), affiliate.AgentHash(h.key, agent, before)}
 }
 
-// buyer returns the data about the buyer that the fraud rules can compare if they have
-// only the stored conversion.
+// buyer returns the data about the buyer that can be derived from a stored conversion.
+// The fraud rules compare this data.
 func (h hasher) buyer(c affiliate.Conversion) affiliate.Buyer {
 	var b affiliate.Buyer
 	if c.CustomerEmailHash != nil {

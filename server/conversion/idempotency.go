@@ -13,7 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// keyFrom returns the Idempotency-Key of a request, or nil if it has none.
+// keyFrom returns the Idempotency-Key of a request, or nil if the request has no key.
 func (s *Service) keyFrom(ctx context.Context, method string, req proto.Message, now time.Time) (*affiliate.IdempotencyKey, error) {
 	key, ok, present := server.IdempotencyKeyFrom(ctx)
 	switch {
@@ -25,14 +25,17 @@ func (s *Service) keyFrom(ctx context.Context, method string, req proto.Message,
 	return &affiliate.IdempotencyKey{Method: method, Key: key, Fingerprint: server.Fingerprint(s.hasher.key, req), At: now}, nil
 }
 
-// replayedResponse returns the response for the outcome that is stored under a key. stored and err
-// are the results of reading it. replay returns err if it is not nil.
+// replayedResponse returns the response to a request whose Idempotency-Key was used
+// before. stored is the encoded outcome of the first request. stored and err are the
+// results of a call that reads the outcome. If err is not nil, replayedResponse returns
+// it.
 func replayedResponse(stored []byte, err error) (response *affiliatev1.ReportConversionResponse, replayed bool, _ error) {
 	if err != nil {
 		return nil, false, err
 	}
-	// Earlier versions of the service stored the encoded response. Its first byte is the
-	// tag of the field id, so it never begins like a JSON object.
+	// An outcome is a JSON object. Earlier versions of the service stored the response in
+	// protobuf encoding instead. Such a response begins with the tag of its field id,
+	// which is not the byte "{".
 	if !bytes.HasPrefix(stored, []byte("{")) {
 		response = &affiliatev1.ReportConversionResponse{}
 		if err := proto.Unmarshal(stored, response); err != nil {

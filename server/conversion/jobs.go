@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// sweepInterval is the time between two sweeps. A conversion and its click, or its
-	// refund, may be stored by two transactions that do not see each other's rows. The
-	// next sweep finds them.
+	// sweepInterval is the time between two sweeps. If a conversion and its click, or a
+	// conversion and its refund, are stored at the same time, neither transaction sees
+	// the row of the other one. The next sweep then processes the click or the refund.
 	sweepInterval = 5 * time.Second
-	// sweepBatch is the number of rows that a sweep reads at a time. After sweepBatches
-	// batches the sweep ends, and the next sweep continues where it ended.
+	// sweepBatch is the number of rows that a sweep reads at a time. A sweep ends after
+	// sweepBatches batches. The next sweep continues after the last row.
 	sweepBatch   = 1000
 	sweepBatches = 20
-	// awaitedBatch is the number of conversions of one click that are read at a time.
+	// awaitedBatch is the number of conversions that are read at a time when their click
+	// has arrived.
 	awaitedBatch = 100
 )
 
@@ -32,7 +33,8 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 	river.AddWorker(workers, &sweepRefundsWorker{service: s})
 }
 
-// PeriodicJobs returns the sweeps, which a River client inserts every sweepInterval.
+// PeriodicJobs returns the jobs that run the sweeps. A River client inserts them every
+// sweepInterval.
 func (s *Service) PeriodicJobs() []*river.PeriodicJob {
 	return []*river.PeriodicJob{server.OneAtATime(river.PeriodicInterval(sweepInterval), sweepAwaited{}, true), server.OneAtATime(river.PeriodicInterval(sweepInterval), sweepRefunds{}, true)}
 }
@@ -46,17 +48,17 @@ func (w *awaitedWorker) Work(ctx context.Context, job *river.Job[affiliate.Attri
 	return w.service.AttributeAwaited(ctx, job.Args)
 }
 
-// AttributeAwaited decides again about every conversion that waits for a click, if the
-// click has arrived. If several calls run at the same time, each conversion is still
-// attributed once. If one conversion fails, the others are still attributed.
+// AttributeAwaited makes new decisions about all conversions that wait for a click, if
+// the click has arrived. Several calls can run at the same time, and each conversion is
+// attributed once. If the attribution of one conversion fails, the other conversions are
+// still attributed.
 func (s *Service) AttributeAwaited(ctx context.Context, args affiliate.AttributeLateClick) error {
 	for {
 		waiting, err := s.store.WaitingConversions(ctx, args.Workspace, args.Click, awaitedBatch)
 		if err != nil || len(waiting) == 0 {
 			return err
 		}
-		// The click is read again for each batch, after the conversions, because the
-		// programme may have changed.
+		// The click is read for each batch, because its programme may have changed.
 		found, err := s.store.FindClick(ctx, args.Workspace, args.Click)
 		if err != nil || found == nil {
 			return err
@@ -66,19 +68,20 @@ func (s *Service) AttributeAwaited(ctx context.Context, args affiliate.Attribute
 			failed = errors.Join(failed, s.attributeLate(ctx, c, found))
 		}
 		if failed != nil {
-			// The failed conversions still wait, so the next batch would contain them
-			// again and the loop would not end.
+			// The failed conversions still wait. Without this return, the next batch
+			// would contain them again and the loop would not end.
 			return failed
 		}
 	}
 }
 
-// errSuperseded rolls back a late attribution if another decision about the conversion
-// has come into force since the conversion was read.
+// errSuperseded rolls back the transaction of a late attribution. It means that another
+// decision about the conversion was stored after the conversion was read.
 var errSuperseded = errors.New("another decision is in force")
 
-// attributeLate ends the wait of one conversion for its click. It makes a new decision
-// unless the conversion is already attributed or the click belongs to the other mode.
+// attributeLate makes a new decision about a conversion whose click has arrived, and ends
+// the conversion's wait. If the conversion is already attributed, or if the click belongs
+// to the other mode, it makes no decision and only ends the wait.
 func (s *Service) attributeLate(ctx context.Context, c affiliate.StoredConversion, found *affiliate.FoundClick) error {
 	if c.Attributed || found.Mode != c.Scope.Mode {
 		return s.store.StopAwaiting(ctx, c.Conversion)
@@ -94,8 +97,9 @@ func (s *Service) attributeLate(ctx context.Context, c affiliate.StoredConversio
 		if stored.Decision != c.Decision {
 			return errSuperseded
 		}
-		// A report with a promo code of the other mode is rejected with MODE_MISMATCH. This
-		// conversion is already recorded, so the decision treats such a code as unknown.
+		// A report with a promo code of the other mode is rejected with MODE_MISMATCH.
+		// This conversion is already recorded and cannot be rejected, so the decision
+		// treats a promo code of the other mode as unknown.
 		d, commission := decide(c.Conversion, inputs, s.now())
 		late, err := stored.AttributeLate(inputs, d, commission)
 		if err != nil {
@@ -109,11 +113,12 @@ func (s *Service) attributeLate(ctx context.Context, c affiliate.StoredConversio
 	return err
 }
 
-// sweepAwaited is the job that looks for awaited clicks that have arrived. It also stops
-// the wait of conversions whose clicks have not arrived in time.
+// sweepAwaited is the job that searches for clicks that have arrived and for which
+// conversions wait. It also ends the wait of conversions whose clicks have not arrived in
+// time.
 type sweepAwaited struct{}
 
-// Kind names the job.
+// Kind returns the name of the job in River.
 func (sweepAwaited) Kind() string { return "sweep_awaited_clicks" }
 
 type sweepWorker struct {
@@ -121,7 +126,7 @@ type sweepWorker struct {
 	service *Service
 
 	mu     sync.Mutex
-	cursor affiliate.AttributeLateClick
+	cursor affiliate.AttributeLateClick // where the next sweep starts
 }
 
 func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[sweepAwaited]) error {
@@ -132,10 +137,11 @@ func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[sweepAwaited]) erro
 	return err
 }
 
-// SweepAwaited runs one sweep that starts at the cursor. It returns the cursor at which
-// the next sweep starts, which is zero after the last awaited click. If a click fails,
-// SweepAwaited continues with the others and deletes expired rows as usual. The failed
-// click is tried again when the sweeps start from the beginning.
+// SweepAwaited runs one sweep, which starts after the click in cursor. It returns the
+// cursor for the next sweep. The cursor is zero if the sweep has reached the last click,
+// and the next sweep then starts with the first click. If the attribution to a click
+// fails, SweepAwaited continues with the other clicks. A later sweep tries the failed
+// click again.
 func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AttributeLateClick) (affiliate.AttributeLateClick, error) {
 	var failed error
 	for range sweepBatches {
@@ -153,8 +159,8 @@ func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AttributeLa
 	return cursor, errors.Join(failed, s.dropExpired(ctx, s.store.DropExpiredAwaited))
 }
 
-// dropExpired calls drop until it deletes less than a full batch of expired rows, at most
-// sweepBatches times.
+// dropExpired calls drop, which deletes a batch of expired rows, until no full batch is
+// left. It calls drop at most sweepBatches times.
 func (s *Service) dropExpired(ctx context.Context, drop func(ctx context.Context, now time.Time, limit int) (int64, error)) error {
 	for range sweepBatches {
 		if dropped, err := drop(ctx, s.now(), sweepBatch); err != nil || dropped < sweepBatch {

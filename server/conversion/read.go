@@ -12,7 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// ListConversions pages through the mode's conversions, newest first.
+// ListConversions returns one page of the conversions of the caller's workspace and mode,
+// newest first.
 func (s *Service) ListConversions(ctx context.Context, req *affiliatev1.ListConversionsRequest) (*affiliatev1.ListConversionsResponse, error) {
 	filter, err := filterOf(req)
 	if err != nil {
@@ -61,8 +62,8 @@ func filterOf(req *affiliatev1.ListConversionsRequest) (affiliate.ConversionFilt
 	return filter, wrong.Err()
 }
 
-// itemOf returns the list item of a conversion. Fields that the response to the report
-// also has are taken from responseOf.
+// itemOf converts a conversion to a list item. The fields that the response to a report
+// also has are copied from the result of responseOf.
 func itemOf(item affiliate.ConversionItem) *affiliatev1.ConversionListItem {
 	c, d := item.Conversion, item.Decision
 	reported := responseOf(affiliate.OutcomeOf(c, d, item.Commission))
@@ -105,7 +106,7 @@ func itemOf(item affiliate.ConversionItem) *affiliatev1.ConversionListItem {
 	return out
 }
 
-// detailOf returns the message of a conversion with all fields.
+// detailOf converts a conversion to the message with all fields.
 func detailOf(detail affiliate.ConversionDetail) (*affiliatev1.Conversion, error) {
 	c := detail.Conversion
 	full := &affiliatev1.Conversion{

@@ -13,9 +13,10 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// RefundConversion records a refund. If its conversion is known, the refund is applied at
-// once. Otherwise it is parked until the conversion is reported, and the HTTP status is
-// 202. Errors: REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
+// RefundConversion records a refund. If the conversion is already recorded, the refund is
+// applied immediately. Otherwise the refund is parked: it is stored and applied when the
+// conversion is reported. The HTTP status is 202 for a parked refund. Errors:
+// REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
 func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundConversionRequest) (*affiliatev1.Refund, error) {
 	now := s.now()
 	outcome, err := s.store.RefundConversion(ctx, affiliate.Refund{
@@ -59,11 +60,11 @@ func refundOf(o affiliate.RefundOutcome) *affiliatev1.Refund {
 	return refund
 }
 
-// sweepRefunds is the job that looks for parked refunds whose conversions are recorded,
-// and that deletes parked refunds which have expired.
+// sweepRefunds is the job that applies parked refunds whose conversions are recorded. It
+// also deletes parked refunds that have expired.
 type sweepRefunds struct{}
 
-// Kind names the job.
+// Kind returns the name of the job in River.
 func (sweepRefunds) Kind() string { return "sweep_parked_refunds" }
 
 type sweepRefundsWorker struct {
@@ -71,7 +72,7 @@ type sweepRefundsWorker struct {
 	service *Service
 
 	mu     sync.Mutex
-	cursor affiliate.ParkedSale
+	cursor affiliate.ParkedSale // where the next sweep starts
 }
 
 func (w *sweepRefundsWorker) Work(ctx context.Context, _ *river.Job[sweepRefunds]) error {
@@ -82,10 +83,11 @@ func (w *sweepRefundsWorker) Work(ctx context.Context, _ *river.Job[sweepRefunds
 	return err
 }
 
-// SweepRefunds runs one sweep that starts at the cursor. It returns the cursor at which
-// the next sweep starts, which is zero after the last sale. If a sale fails, SweepRefunds
-// continues with the others. The failed sale is tried again when the sweeps start from
-// the beginning.
+// SweepRefunds runs one sweep, which starts after the sale in cursor. It returns the
+// cursor for the next sweep. The cursor is zero if the sweep has reached the last sale,
+// and the next sweep then starts with the first sale. If the refunds of a sale cannot be
+// applied, SweepRefunds continues with the other sales. A later sweep tries the failed
+// sale again.
 func (s *Service) SweepRefunds(ctx context.Context, cursor affiliate.ParkedSale) (affiliate.ParkedSale, error) {
 	var failed error
 	for range sweepBatches {

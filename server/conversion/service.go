@@ -1,42 +1,48 @@
 // Package conversion records the conversions that merchants' servers report. The response
 // to a report contains the attribution decision and the commission.
 //
-//	report ─▶ validate ─▶ find the click ─▶ transaction: lock customer and promo code,
-//	                       │                decide (affiliate.Attribute), store conversion,
-//	                       │                decision, commission, counts, events and jobs
-//	                       │
-//	                       └─ not found: the same transaction also stores
-//	                          that the conversion waits for the click
-//	                             │
-//	                             └─ the click arrives within a day ─▶ decide again, once,
-//	                                unless the conversion is already attributed
+//	report ─▶ validate ─▶ look up the click ─▶ transaction:
+//	                            │                lock the customer and the promo code
+//	                            │                make the decision (affiliate.Attribute)
+//	                            │                store conversion, decision, commission,
+//	                            │                counts, events and jobs
+//	                            │
+//	                            └─ click not found: the same transaction also stores
+//	                               that the conversion waits for the click
+//	                                  │
+//	                                  └─ click arrives within a day ─▶ new decision,
+//	                                     unless the conversion is already attributed
 //
-// A click is looked up in Postgres first. If it is new, the look-up waits up to 300 ms
-// for ingestion. If the click is still not found, the newest part of the click stream is
-// read.
+// A click is looked up in Postgres first. If the click is new, the look-up waits up to
+// 300 ms for package ingest, which stores the clicks of the click stream in Postgres. If
+// the click is still not in Postgres, the look-up reads the newest part of the click
+// stream.
 //
 // The package guarantees:
 //
 //   - Of several reports with the same external id, exactly one is recorded.
-//   - A conversion commits together with everything that it causes. Reports that arrive
-//     at the same time may share a transaction, but they have no other effect on each
-//     other.
-//   - A click that was acknowledged before the report is found. A click that arrives up
-//     to a day after the report is attributed exactly once.
+//   - A conversion and all its effects are stored in one transaction. Reports that
+//     arrive at the same time may share a transaction. The failure of one report does
+//     not affect the others.
+//   - If a collector acknowledged a click before the report arrived, the click is found.
+//     If a click arrives up to a day after the report, the conversion is attributed to
+//     the click exactly once.
 //   - Conversions with the same customer or the same promo code are decided one after the
-//     other. A promo code is therefore never redeemed too often, only the first
-//     attributed event binds a customer, and a customer's payments are numbered from 1
-//     without gaps until a person reattributes one of them.
-//   - Refunds of a sale are applied one after the other and never exceed its amount. The
-//     commission follows their total. A refund without a conversion is parked. It is
-//     applied together with the conversion, or by a sweep if both were stored at the same
-//     time.
+//     other. A promo code is therefore not redeemed more often than allowed, and the
+//     first attributed conversion of a customer binds the customer to a participant. A
+//     customer's payments are numbered from 1 without gaps until a member of the merchant
+//     reattributes one of them.
+//   - Refunds of a sale are applied one after the other, and their sum does not exceed
+//     the amount of the sale. The commission is reduced according to this sum. A refund
+//     whose conversion is not recorded yet is parked. It is applied together with the
+//     conversion, or by a sweep if both are stored at the same time.
 //
-// If the response to a report is lost, the client cannot tell whether the report was
-// recorded. The client then repeats the report and gets either 201 or 409. With an
-// Idempotency-Key it gets the first response again, for a day. A decision uses the
-// programme and the participant as they were when they were read. For a click, they are
-// read just before the transaction.
+// If the response to a report is lost, the client does not know whether the conversion
+// was recorded. It can send the report again and then receives status 201 or 409. If both
+// requests have the same Idempotency-Key, the client receives the first response again,
+// for one day. A decision uses the state of the programme and the participant at the time
+// when they were read. For a conversion with a click, they are read directly before the
+// transaction.
 package conversion
 
 import (
@@ -49,17 +55,19 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// lateClickWait is the time for which a conversion waits for its click. A click can arrive
-// late if its collector was cut off from the stream and replays its journal later.
+// lateClickWait is the time for which a recorded conversion waits for its click. A click
+// arrives late if a collector could not reach the click stream. The collector then stores
+// the click in its journal and sends it later.
 const lateClickWait = 24 * time.Hour
 
-// Config configures a Service. A field is required unless its comment says otherwise.
+// Config configures a Service. A field is required unless its comment says what nil
+// means.
 type Config struct {
 	Store Store
-	// Tail finds clicks that are acknowledged but not stored in Postgres yet. If it is
-	// nil, only Postgres is searched.
+	// Tail finds clicks that collectors have acknowledged but that are not in Postgres
+	// yet. nil means that clicks are looked up only in Postgres.
 	Tail Tail
-	// HashKey is the key of the hashes of buyers' data.
+	// HashKey is the secret key with which buyers' data is hashed.
 	HashKey []byte
 	Now     func() time.Time
 	Log     *slog.Logger
@@ -75,7 +83,7 @@ type Service struct {
 	log    *slog.Logger
 }
 
-// New returns the service.
+// New returns a Service.
 func New(cfg Config) *Service {
 	s := &Service{
 		store:  cfg.Store,
@@ -89,9 +97,10 @@ func New(cfg Config) *Service {
 	return s
 }
 
-// ReportConversion records one conversion. If the Idempotency-Key was used before, it
-// returns the first response again. Errors, in the order of their checks:
-// NO_ATTRIBUTION_SIGNAL, IDEMPOTENCY_KEY_REUSED, MODE_MISMATCH, CONVERSION_DUPLICATE.
+// ReportConversion records one conversion. If an earlier request had the same
+// Idempotency-Key, it returns the response to that request again. Errors, in the order of
+// their checks: NO_ATTRIBUTION_SIGNAL, IDEMPOTENCY_KEY_REUSED, MODE_MISMATCH,
+// CONVERSION_DUPLICATE.
 func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportConversionRequest) (*affiliatev1.ReportConversionResponse, error) {
 	key, err := s.keyFrom(ctx, affiliatev1.ConversionService_ReportConversion_FullMethodName, req, s.now())
 	if err != nil {
@@ -107,9 +116,9 @@ func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportC
 	return response, nil
 }
 
-// report records one conversion. find looks up its click. key is nil if the caller sent
-// no Idempotency-Key. replayed reports whether the response is the stored response of an
-// earlier request with the same key.
+// report records one conversion. find looks up its click. key is nil if the request has
+// no Idempotency-Key. replayed is true if the response is the response to an earlier
+// request with the same key.
 func (s *Service) report(
 	ctx context.Context, req *affiliatev1.ReportConversionRequest, key *affiliate.IdempotencyKey,
 	find func(context.Context, affiliate.WorkspaceID, affiliate.ClickID) (*affiliate.FoundClick, error),
@@ -120,7 +129,7 @@ func (s *Service) report(
 		return nil, false, affiliate.Refuse(affiliate.ReasonNoAttributionSignal)
 	}
 	if key != nil {
-		// This comes before the look-up of the click, which may have to wait.
+		// The key is checked before the click is looked up, because the look-up may wait.
 		if outcome, err := s.store.Replay(ctx, c.Scope, *key); err != nil || outcome != nil {
 			return replayedResponse(outcome, err)
 		}
@@ -153,8 +162,8 @@ func (s *Service) report(
 	return responseOf(recorded.Outcome()), false, nil
 }
 
-// ReattributeConversion attributes a conversion to the participant that a member of the
-// merchant chose.
+// ReattributeConversion attributes a conversion to the participant in the request, whom a
+// member of the merchant has chosen.
 func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.ReattributeConversionRequest) (*affiliatev1.ReportConversionResponse, error) {
 	id, err := server.PathID[affiliate.Conversion](req.GetConversionId())
 	if err != nil {
@@ -189,8 +198,8 @@ func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.Re
 	return responseOf(affiliate.OutcomeOf(r.Conversion, r.Decision, r.Commission())), nil
 }
 
-// decide attributes a conversion. It also returns the commission, or nil if the decision
-// earns none.
+// decide makes the decision about a conversion. It also returns the resulting commission,
+// or nil if the conversion earns no commission.
 func decide(c affiliate.Conversion, in affiliate.AttributionInputs, now time.Time) (affiliate.Decision, *affiliate.Commission) {
 	d := affiliate.Attribute(in)
 	d.ID = affiliate.NewID[affiliate.Decision](now)

@@ -7,9 +7,9 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// Prepare converts a valid report to a conversion, which is not stored, and to the inputs
-// of a decision about it. It looks up the click but does not wait for a click that has
-// not been ingested yet. Errors: NO_ATTRIBUTION_SIGNAL.
+// Prepare converts a valid report to a conversion and to the inputs of a decision about
+// the conversion. It stores nothing. It looks up the click once and does not wait for a
+// click that is not stored yet. Errors: NO_ATTRIBUTION_SIGNAL.
 func (s *Service) Prepare(
 	ctx context.Context, scope affiliate.Scope, req *affiliatev1.ReportConversionRequest,
 ) (affiliate.Conversion, affiliate.AttributionInputs, error) {
@@ -26,7 +26,8 @@ func (s *Service) Prepare(
 	return c, in, err
 }
 
-// findNow looks up a click like find, but looks once and does not wait.
+// findNow looks up a click once, in Postgres and in the click stream. Unlike find, it
+// does not wait.
 func (l lookup) findNow(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
 	if !l.plausibleID(id) {
 		return nil, nil

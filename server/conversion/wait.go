@@ -9,21 +9,22 @@ import (
 )
 
 const (
-	// freshClickAge is the age up to which a report waits for the ingestion of its click. It is
-	// unlikely that an older click is stored within the wait.
+	// freshClickAge is the maximum age of a click for which a report waits. An older
+	// click that is not stored yet will probably not be stored during the short wait.
 	freshClickAge = 2 * time.Minute
-	// maxClockLead is the time by which the clock of the collector that created the id may
-	// be ahead of this clock.
+	// maxClockLead is the time by which a collector's clock may be ahead of this
+	// process's clock.
 	maxClockLead = 5 * time.Minute
 )
 
-// waitSteps are the pauses between two queries for the click. Together they are 300 ms.
-// Ingestion needs that long only if it lags.
+// waitSteps are the pauses between two queries for the click. Their sum is 300 ms. A
+// click is usually stored in a shorter time.
 var waitSteps = []time.Duration{
 	10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond, 150 * time.Millisecond,
 }
 
-// lookup finds acknowledged clicks, in Postgres and in the click stream.
+// lookup finds clicks that collectors have acknowledged, in Postgres and in the click
+// stream.
 type lookup struct {
 	store Store
 	tail  Tail
@@ -31,16 +32,17 @@ type lookup struct {
 	log   *slog.Logger
 }
 
-// plausibleID reports whether a collector can have created the id: it must contain a time,
-// and the time must not be in the future.
+// plausibleID reports whether a collector can have created the id. The id must contain a
+// time, and the time must not be in the future.
 func (l lookup) plausibleID(id affiliate.ClickID) bool {
 	created, ok := id.Time()
 	return ok && !created.After(l.now().Add(maxClockLead))
 }
 
-// find looks up a click in Postgres. If the click is not there and its id is fresh, find
-// waits for ingestion and looks again after each of waitSteps. If the click is still not
-// found, find reads the tail of the click stream. It returns nil if the click is unknown.
+// find looks up a click in Postgres. If the click is not in Postgres and not older than
+// freshClickAge, find repeats the query after each pause in waitSteps. If the click is
+// still not found, find reads the tail of the click stream. It returns nil if the click
+// is unknown.
 func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
 	if !l.plausibleID(id) {
 		return nil, nil
@@ -60,14 +62,15 @@ func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id af
 			}
 		}
 	}
-	// This does not depend on the age of the click, because ingestion may lag by more than
-	// freshClickAge.
+	// The tail is also read for older clicks, because clicks may be stored more than
+	// freshClickAge after their arrival.
 	return l.findInTail(ctx, workspace, id)
 }
 
-// findInTail looks up a click in the tail of the click stream. It returns nil if the
-// click is not there or if the tail cannot be read. The conversion then waits for its
-// click, so that an outage of Redis delays the commission but does not lose it.
+// findInTail looks up a click in the tail of the click stream. It returns nil if the tail
+// does not contain the click or cannot be read. The conversion is then recorded without
+// the click and waits for it. An outage of Redis therefore delays the commission, but the
+// commission is not lost.
 func (l lookup) findInTail(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
 	if l.tail == nil {
 		return nil, nil
@@ -77,7 +80,7 @@ func (l lookup) findInTail(ctx context.Context, workspace affiliate.WorkspaceID,
 		l.log.WarnContext(ctx, "the click stream's tail cannot be read", "error", err)
 		return nil, nil
 	}
-	// An unresolved click has no workspace; ingestion resolves it.
+	// A click without a workspace is not resolved yet. Package ingest will resolve it.
 	if !ok || click.Scope.Workspace != workspace || click.Participant.IsZero() {
 		return nil, nil
 	}
