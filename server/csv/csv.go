@@ -1,12 +1,12 @@
-// Package csv writes CSV tables for spreadsheets (RFC 4180), row by row. The memory that
-// it needs does not depend on the number of rows.
+// Package csv writes tables in CSV format (RFC 4180) for spreadsheets, row by row. Its
+// memory use does not depend on the number of rows.
 //
-// It guarantees that every text cell is quoted and that a CSV reader finds the same cells
-// again. A spreadsheet does not treat a text cell as a formula: a text that starts like a
-// formula, possibly after spaces or quotes, gets a leading apostrophe. Numbers are
-// written without quotes and without changes.
+// The package guarantees that a CSV reader finds the cells that were written. Text cells
+// are quoted. A text that a spreadsheet could treat as a formula gets a leading
+// apostrophe, so that the spreadsheet shows it as text. Numbers are written without
+// quotes.
 //
-// The package does not check that rows have as many cells as the header.
+// The package does not check that a row has as many cells as the header.
 package csv
 
 import (
@@ -18,31 +18,32 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// ContentType is the media type of the tables.
+// ContentType is the media type of CSV files.
 const ContentType = "text/csv; charset=utf-8"
 
-// chunkSize is the size in bytes at which a chunk is sent. A chunk always ends with a
-// complete row, so it may be longer than chunkSize by up to one row.
+// chunkSize is the size in bytes from which a chunk is sent. A chunk ends with a complete
+// row, so it can be longer than chunkSize.
 const chunkSize = 32 << 10
 
-// Writer collects rows into chunks. Its methods are not safe for concurrent use.
+// Writer collects rows in chunks and sends the chunks. Its methods are not safe for
+// concurrent use.
 type Writer struct {
 	send func(chunk []byte) error
 	buf  []byte
-	// row is the offset of the current row in buf.
+	// row is the offset in buf at which the current row begins.
 	row int
 }
 
-// NewWriter returns a writer that passes chunks of about 32 KiB to send. The writer does
-// not use a chunk after it has passed it to send, so send may keep it.
+// NewWriter returns a Writer that passes chunks of about 32 KiB to send. The function
+// send can keep a chunk, because the Writer does not use it again.
 func NewWriter(send func(chunk []byte) error) *Writer {
 	return &Writer{send: send, buf: newChunk()}
 }
 
 func newChunk() []byte { return make([]byte, 0, chunkSize+chunkSize/4) }
 
-// Header writes the first row. The names are constants of the program, so they need no
-// quotes.
+// Header writes the first row. It writes the names without quotes, so they must not
+// contain special characters.
 func (w *Writer) Header(names ...string) error {
 	for _, name := range names {
 		w.cell()
@@ -54,7 +55,7 @@ func (w *Writer) Header(names ...string) error {
 // Text adds a text cell.
 func (w *Writer) Text(s string) { appendText(w, s) }
 
-// Bytes adds a text cell. It copies s.
+// Bytes adds a text cell with a copy of s.
 func (w *Writer) Bytes(s []byte) { appendText(w, s) }
 
 func appendText[S string | []byte](w *Writer, s S) {
@@ -74,7 +75,7 @@ func appendText[S string | []byte](w *Writer, s S) {
 	w.buf = append(w.buf, '"')
 }
 
-// ID adds a UUID in its canonical form.
+// ID adds a UUID in its canonical text form.
 func (w *Writer) ID(id [16]byte) {
 	b := w.fixed(`"00000000-0000-0000-0000-000000000000"`)
 	hex.Encode(b[1:], id[:4])
@@ -84,7 +85,8 @@ func (w *Writer) ID(id [16]byte) {
 	hex.Encode(b[25:], id[10:])
 }
 
-// fixed adds a cell and returns its bytes, which the caller overwrites.
+// fixed adds a cell with the given content. It returns the bytes of the cell in the
+// buffer, so that the caller can overwrite them.
 func (w *Writer) fixed(cell string) []byte {
 	w.cell()
 	at := len(w.buf)
@@ -122,9 +124,9 @@ func (w *Writer) Bool(b bool) {
 	w.buf = strconv.AppendBool(w.buf, b)
 }
 
-// Time adds a time in the format of affiliate.FormatTime. For years of up to four digits
-// it does not call FormatTime but formats the time itself, which is faster. About half of
-// the cells in most tables are times.
+// Time adds a time in the format of affiliate.FormatTime. Years of up to four digits are
+// formatted here, because this is faster than a call of FormatTime and many cells are
+// times.
 func (w *Writer) Time(t time.Time) {
 	t = t.UTC()
 	year, month, day := t.Date()
@@ -146,7 +148,8 @@ func (w *Writer) Time(t time.Time) {
 	b[23] = '0' + byte(millis%10)
 }
 
-// twoDigits writes n as two decimal digits to the first two bytes of to. n is below 100.
+// twoDigits writes n, which must be less than 100, as two decimal digits to the first two
+// bytes of to.
 func twoDigits(to []byte, n int) {
 	to[0], to[1] = '0'+byte(n/10), '0'+byte(n%10)
 }
@@ -164,22 +167,23 @@ func (w *Writer) OptionalTime(t *time.Time) {
 func (w *Writer) Empty() {
 	w.cell()
 	if len(w.buf) == w.row {
-		// If the first cell of a row were no bytes at all, cell would not see it and
-		// would write no comma before the next cell. A row with only this cell would be
-		// a blank line.
+		// The first cell of a row must not be zero bytes long. Otherwise cell would not
+		// write a comma before the second cell, and a row with one empty cell would be a
+		// blank line.
 		w.buf = append(w.buf, '"', '"')
 	}
 }
 
-// cell writes the comma between two cells. It relies on every cell writing at least one
-// byte, either its content or the comma before it.
+// cell begins a cell. It writes a comma unless the cell is the first of its row. The row
+// has a cell already if buf contains bytes of the row.
 func (w *Writer) cell() {
 	if len(w.buf) > w.row {
 		w.buf = append(w.buf, ',')
 	}
 }
 
-// EndRow ends the row and sends the chunk if it is full. It returns the error of send.
+// EndRow ends the row. If the chunk has reached chunkSize, EndRow sends it and returns
+// the error of send.
 func (w *Writer) EndRow() error {
 	w.buf = append(w.buf, '\r', '\n')
 	w.row = len(w.buf)
@@ -189,7 +193,7 @@ func (w *Writer) EndRow() error {
 	return w.Flush()
 }
 
-// Flush sends the rows that have not been sent yet. The caller calls it after the last
+// Flush sends the rows that have not been sent yet. It must be called after the last
 // EndRow.
 func (w *Writer) Flush() error {
 	if len(w.buf) == 0 {
@@ -200,7 +204,8 @@ func (w *Writer) Flush() error {
 	return w.send(chunk)
 }
 
-// formula reports whether a spreadsheet could treat a cell as a formula.
+// formula reports whether a spreadsheet could treat a text as a formula. This is the case
+// if the text begins with a character such as = or +, also after spaces and quotes.
 func formula[S string | []byte](s S) bool {
 	if len(s) == 0 || '0' <= s[0] && s[0] <= '9' || 'a' <= s[0]|0x20 && s[0]|0x20 <= 'z' {
 		return false

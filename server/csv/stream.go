@@ -11,9 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Stream sends a CSV table as the response of a streaming call. The file name of the
-// attachment is <subject>-<mode>-<date>.csv. The first row contains the names in columns;
-// rows writes all other rows.
+// Stream sends a CSV table as the response to a streaming call. The file name in the
+// response is <subject>-<mode>-<date>.csv. The first row of the table contains the names
+// in columns. The function rows writes all other rows.
 func Stream(
 	stream grpc.ServerStreamingServer[httpbody.HttpBody], subject string, mode affiliate.Mode, at time.Time, columns []string, rows func(w *Writer) error,
 ) error {

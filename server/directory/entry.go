@@ -8,8 +8,8 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
-// putKeys adds public keys to a batch. It skips malformed keys. Collectors reject these
-// by their checksum and do not look them up.
+// putKeys adds public keys to a batch. It skips malformed keys, because collectors detect
+// them by their checksum and do not look them up.
 func (k *Keeper[R, B]) putKeys(version int64, batch B, keys []affiliate.PublicKeyTarget) {
 	for _, key := range keys {
 		if digest, ok := digestOf(key); ok {
@@ -18,7 +18,7 @@ func (k *Keeper[R, B]) putKeys(version int64, batch B, keys []affiliate.PublicKe
 	}
 }
 
-// putTargets adds codes and their links to a batch.
+// putTargets adds referral codes and their links to a batch.
 func putTargets[B Batch](version int64, batch B, targets []affiliate.ReferralTarget) {
 	for _, target := range targets {
 		batch.PutReferralCode(version, target.Scope, target.Code, codeEntry(target))
@@ -28,7 +28,7 @@ func putTargets[B Batch](version int64, batch B, targets []affiliate.ReferralTar
 	}
 }
 
-// digestOf returns the digest under which a public key is looked up.
+// digestOf returns the digest of a public key. Collectors look up the key by this digest.
 func digestOf(key affiliate.PublicKeyTarget) (digest [32]byte, ok bool) {
 	parsed, ok := affiliate.ParseKey(key.PublicText)
 	if !ok {
@@ -53,7 +53,8 @@ var modes = map[affiliate.Mode]edgev1.Mode{
 	affiliate.ModeLive: edgev1.Mode_MODE_LIVE,
 }
 
-// millis returns Unix milliseconds. It returns 0, which means never, if at is nil.
+// millis returns a time in Unix milliseconds. If at is nil, it returns 0, which means
+// never.
 func millis(at *time.Time) int64 {
 	if at == nil {
 		return 0
@@ -78,8 +79,8 @@ func codeEntry(target affiliate.ReferralTarget) *edgev1.ReferralCodeEntry {
 	return entry
 }
 
-// eachLink yields one target per link. Several targets can have the same link, because
-// alias codes lead to the participant's default link.
+// eachLink returns one target for each link. Several targets can have the same link: a
+// participant can have several referral codes that use the participant's default link.
 func eachLink(targets []affiliate.ReferralTarget) iter.Seq[affiliate.ReferralTarget] {
 	return func(yield func(affiliate.ReferralTarget) bool) {
 		seen := make(map[string]struct{}, len(targets))

@@ -10,22 +10,23 @@ import (
 )
 
 const (
-	// syncNowTimeout is the longest time that a call waits for the directory after its
-	// commit.
+	// syncNowTimeout is the longest time that SyncNow waits for the directory.
 	syncNowTimeout = 100 * time.Millisecond
-	// syncNowPause is the time after a timeout of SyncNow in which SyncNow does nothing.
-	// A request that makes many changes therefore waits once, not once for each change.
+	// syncNowPause is how long SyncNow does nothing after a timeout. A request with many
+	// changes calls SyncNow for each change. If the directory does not respond, the pause
+	// ensures that the request waits once and not for each change.
 	syncNowPause = time.Second
-	// syncTimeout ends a job that hangs. The largest programmes need less.
+	// syncTimeout is the longest time that a job may take. The jobs of the largest
+	// programmes take less time.
 	syncTimeout = 2 * time.Minute
 	// maxRetryDelay is the longest delay before a failed job is retried. After an outage
-	// of the directory, a job therefore writes its change within this time. River's own
-	// delays would grow to hours. If a long outage uses up all attempts of a job, the
-	// sweep after the outage writes its change.
+	// of the directory, a job therefore writes its change within this time. The default
+	// delays of River would grow to hours. A job can fail in all its attempts during a
+	// long outage. The sweep after the outage then writes its change.
 	maxRetryDelay = 10 * time.Second
 )
 
-// Worker returns the worker of the jobs.
+// Worker returns the worker of the SyncDirectory jobs.
 func (k *Keeper[R, B]) Worker() river.Worker[affiliate.SyncDirectory] {
 	return &worker[R, B]{keeper: k}
 }
@@ -43,18 +44,18 @@ func (w *worker[R, B]) NextRetry(job *river.Job[affiliate.SyncDirectory]) time.T
 	return w.keeper.cfg.Now().Add(delay)
 }
 
-// Work updates the entries of one programme, of one participant, or of the keys of a
-// workspace. It writes their state at the time of the run, so a job may run late or more
-// than once.
+// Work writes the entries of one programme, of one participant, or of the public keys of
+// a workspace. It reads the current state from the database, so a job can run late or
+// several times.
 func (w *worker[R, B]) Work(ctx context.Context, job *river.Job[affiliate.SyncDirectory]) error {
 	return w.keeper.Sync(ctx, job.Args)
 }
 
-// SyncNow writes a change to the directory. It is called after the commit and before the
-// response, so that the change works at the edge when the client receives the response.
-// It takes at most syncNowTimeout. After a timeout, SyncNow does nothing for
-// syncNowPause, and the jobs of the changes write them. SyncNow returns no error, because
-// the job repeats the write and Keep logs that the directory cannot be reached.
+// SyncNow writes a change to the directory. It is called after the commit of the change
+// and before the response is sent, so that collectors know the change when the client
+// receives the response. It takes at most syncNowTimeout. After a timeout, SyncNow does
+// nothing for syncNowPause. SyncNow returns no error, because the job of each change
+// writes the change as well, and Keep logs that the directory cannot be reached.
 func (k *Keeper[R, B]) SyncNow(change affiliate.SyncDirectory) {
 	if k.cfg.Now().UnixNano() < k.pausedUntil.Load() {
 		return
@@ -66,7 +67,7 @@ func (k *Keeper[R, B]) SyncNow(change affiliate.SyncDirectory) {
 	}
 }
 
-// Sync writes the current state of the entries that change names.
+// Sync writes the current state of the entries to which change refers.
 func (k *Keeper[R, B]) Sync(ctx context.Context, change affiliate.SyncDirectory) error {
 	switch {
 	case change.Participant != nil:
@@ -77,9 +78,9 @@ func (k *Keeper[R, B]) Sync(ctx context.Context, change affiliate.SyncDirectory)
 	return k.syncKeys(ctx, change.Workspace)
 }
 
-// syncProgram writes the entries of a programme page by page, because a programme may
-// have any number of codes. Every link has at least one code, so the links of all codes
-// are all links.
+// syncProgram writes the entries of a programme. It works page by page, because a
+// programme can have any number of referral codes. It writes all links of the programme,
+// because each link has at least one code.
 func (k *Keeper[R, B]) syncProgram(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID) error {
 	after := ""
 	return k.writeCodes(ctx, func() ([]affiliate.ReferralTarget, error) {

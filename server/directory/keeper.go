@@ -1,26 +1,32 @@
-// Package directory keeps the edge directory up to date. The edge directory is the copy
-// of public keys, referral codes, short links and signing keys that collectors read, so
-// that they need no database.
+// Package directory keeps the edge directory up to date. The edge directory is a copy of
+// public keys, referral codes, short links and signing keys in Redis. Collectors read the
+// copy and therefore need no access to the database.
 //
-//	change ─commit─┬▶ SyncNow, before the response ─────────┐
-//	               └▶ job SyncDirectory ─▶ Worker ──────────┤
-//	                                                        ├─▶ Sink (writes if newer)
-//	start, marker missing, after an outage, hourly ─▶ Keep ─┘
+//	change is committed ─┬─▶ SyncNow, before the response ──────┐
+//	                     └─▶ job SyncDirectory ─▶ Worker ───────┤
+//	                                                            ├─▶ Sink
+//	at the start, every hour, if the directory's data is lost   │   (the edge directory)
+//	and after an outage ─▶ Keep ────────────────────────────────┘
 //
-// Every write carries a version. A writer takes the version first and then reads the
-// state that it writes. The sink keeps the entry with the highest version. SyncNow and
-// the job take their version after the change was committed. A writer with a higher
-// version took it even later, so it has read the change too. Therefore the sink ends with
-// the newest state, in whatever order the writers write.
+// Keep writes all entries in a sweep or a rebuild. A sweep runs while the directory is
+// complete. A rebuild runs if the directory has lost data: the directory contains a
+// marker, which is set after all entries have been written and is lost together with the
+// data.
 //
-// The package guarantees that a change is in the directory before the call that made it
-// returns, if the database and the directory respond within 100 ms. Otherwise the job of
-// the change writes it. If the directory has lost its data, Keep fills it again and marks
-// it as complete only after that. If a job fails in all its attempts, the next sweep
-// writes its change. No more than one page of entries is in memory at a time.
+// Several writers can write the same entry in any order. The newest state still wins,
+// because each write has a version and the sink keeps the entry with the highest version.
+// A writer first takes a new version and then reads the state that it writes. SyncNow and
+// the job do this after the change was committed, so they read the change. A writer with
+// a higher version has taken its version later, so it has read the change too.
+//
+// The package guarantees that a change is in the directory before the call that made the
+// change returns, if the database and the directory respond within 100 ms. Otherwise the
+// job of the change writes the change. If the job fails in all its attempts, the next
+// sweep writes the change. If the directory has lost its data, Keep writes all entries
+// and then sets the marker. At most one page of entries is in memory at a time.
 //
 // The package guarantees nothing while the directory cannot be reached. Collectors then
-// use their caches, or accept clicks without resolving them.
+// use their caches, or accept clicks without looking up the link.
 package directory
 
 import (
@@ -38,38 +44,39 @@ import (
 const (
 	// defaultCheckInterval is the time between two checks of the marker.
 	defaultCheckInterval = 500 * time.Millisecond
-	// defaultSweepInterval is the time between two sweeps, which write all entries. A sweep
-	// repairs what no job repairs: the change of a job that failed in all its attempts, a
-	// write that Redis lost in a failover, and a key that has expired since it was
-	// written.
+	// defaultSweepInterval is the time between two sweeps. A sweep writes all entries. It
+	// repairs entries that no job repairs: the change of a job that failed in all its
+	// attempts, a write that Redis lost in a failover, and a key that has expired after
+	// it was written.
 	defaultSweepInterval = time.Hour
-	// pageSize is the number of keys, or of codes with their links, in one read and
-	// write.
+	// pageSize is the maximum number of keys, or of codes with their links, that are read
+	// and written at a time.
 	pageSize = 1000
 )
 
 // Config configures a Keeper.
 type Config struct {
-	// SigningKeys are the public keys that verify access tokens. nil means that Keep
-	// writes no signing keys.
+	// SigningKeys are the public keys with which collectors verify access tokens. nil
+	// means that Keep writes no signing keys.
 	SigningKeys *edgev1.SigningKeys
 	// Now is the clock. It decides whether a public key has expired and whether a promo
 	// code is usable.
 	Now func() time.Time
-	// Log receives rebuilds and failures.
+	// Log is the logger for rebuilds and failures.
 	Log *slog.Logger
 	// Check is the time between two checks of the marker; 0 means 500 ms.
 	Check time.Duration
-	// Sweep is the time between two writes of all entries; 0 means an hour.
+	// Sweep is the time between two sweeps; 0 means an hour.
 	Sweep time.Duration
 }
 
-// Keeper copies entries from the database (Source) to the edge directory (Sink).
+// Keeper copies entries from the database (Source) to the edge directory (Sink). R and B
+// are types of the sink.
 type Keeper[R any, B Batch] struct {
 	source Source
 	sink   Sink[R, B]
 	cfg    Config
-	// SyncNow does nothing before pausedUntil (Unix nanoseconds).
+	// pausedUntil is the time in Unix nanoseconds until which SyncNow does nothing.
 	pausedUntil atomic.Int64
 }
 
@@ -84,12 +91,12 @@ func New[R any, B Batch](source Source, sink Sink[R, B], cfg Config) *Keeper[R, 
 	return &Keeper[R, B]{source: source, sink: sink, cfg: cfg}
 }
 
-// Keep checks and repairs the directory until ctx ends. It sweeps at the start,
-// because changes may have been lost before.
+// Keep checks and repairs the directory until ctx ends. It sweeps at the start, because
+// changes may have been lost while no process ran.
 func (k *Keeper[R, B]) Keep(ctx context.Context) error {
 	var (
 		swept  time.Time // zero if a sweep is due at the next check
-		failed bool      // the outage has been logged
+		failed bool      // the last check failed, and an error was logged
 	)
 	for wait := time.Duration(0); ; {
 		select {
@@ -107,9 +114,10 @@ func (k *Keeper[R, B]) Keep(ctx context.Context) error {
 			}
 			failed, swept = true, time.Time{}
 		case result == rebuildReplaced:
-			// Another keeper has begun a rebuild, which replaced this one. A new rebuild at
-			// once would replace the other one in turn. Give the other keeper as much time
-			// as this rebuild took.
+			// Another keeper has begun a rebuild, which replaced this keeper's rebuild.
+			// If this keeper began a new rebuild immediately, it would replace the other
+			// keeper's rebuild. It therefore waits at least as long as its own rebuild
+			// took.
 			took := time.Since(began)
 			wait = took + rand.N(took+k.cfg.Check) //nolint:gosec // a random delay, not a secret
 		default:
@@ -129,12 +137,12 @@ type outcome int
 
 const (
 	nothingToDo     outcome = iota // the directory is complete and no sweep was due
-	allWritten                     // all entries were written
+	allWritten                     // all entries were written and the directory is complete
 	rebuildReplaced                // all entries were written, but another rebuild has begun
 )
 
-// check rebuilds the directory if its marker is missing. If the marker exists and sweep
-// is set, check writes all entries.
+// check rebuilds the directory if the marker of a complete directory is missing. If the
+// marker exists and sweep is true, check runs a sweep.
 func (k *Keeper[R, B]) check(ctx context.Context, sweep bool) (outcome, error) {
 	complete, err := k.sink.Complete(ctx)
 	if err != nil {
@@ -164,7 +172,7 @@ func (k *Keeper[R, B]) check(ctx context.Context, sweep bool) (outcome, error) {
 	return allWritten, nil
 }
 
-// writeAll writes all entries, page by page. Each page has a version of its own.
+// writeAll writes all entries, page by page. It takes a new version for each page.
 func (k *Keeper[R, B]) writeAll(ctx context.Context) error {
 	if k.cfg.SigningKeys != nil {
 		err := k.writePage(ctx, func(version int64, batch B) error {
@@ -203,8 +211,8 @@ func (k *Keeper[R, B]) writeAll(ctx context.Context) error {
 	})
 }
 
-// writeCodes writes the codes that next returns, and their links, page by page. It stops after
-// the first page that has fewer entries than pageSize.
+// writeCodes writes referral codes and their links, page by page. next returns the next
+// page. writeCodes stops after the first page that has fewer than pageSize codes.
 func (k *Keeper[R, B]) writeCodes(ctx context.Context, next func() ([]affiliate.ReferralTarget, error)) error {
 	for more := true; more; {
 		err := k.writePage(ctx, func(version int64, batch B) error {
@@ -223,13 +231,14 @@ func (k *Keeper[R, B]) writeCodes(ctx context.Context, next func() ([]affiliate.
 	return nil
 }
 
-// writePage writes one page of entries in a batch of its own.
+// writePage writes one page of entries in a separate batch. read adds the entries to the
+// batch.
 func (k *Keeper[R, B]) writePage(ctx context.Context, read func(version int64, batch B) error) error {
 	return k.write(ctx, k.sink.Batch(), read)
 }
 
-// write takes a version, calls read to add entries with this version to the batch, and
-// writes the batch.
+// write takes a new version, calls read to add entries with this version to the batch,
+// and writes the batch.
 func (k *Keeper[R, B]) write(ctx context.Context, batch B, read func(version int64, batch B) error) error {
 	version, err := k.source.DirectoryVersion(ctx)
 	if err != nil {

@@ -9,50 +9,54 @@ import (
 )
 
 // Source is the database, which contains the current state. A method with a limit returns
-// the entries after its starting point, in an order that the method chooses. If it
-// returns fewer entries than the limit, there are no more.
+// entries that follow a starting point, in the method's own order. If it returns fewer
+// entries than the limit, there are no more entries.
 type Source interface {
-	// DirectoryVersion returns a new version, which is higher than all earlier ones. The
-	// caller takes it before it reads the state that it writes.
+	// DirectoryVersion returns a new version, which is higher than all earlier versions.
+	// A writer must call it before it reads the state that it writes.
 	DirectoryVersion(ctx context.Context) (int64, error)
 	// WorkspacePublicKeys reads all public keys of a workspace, including expired and
 	// revoked keys.
 	WorkspacePublicKeys(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.PublicKeyTarget, error)
-	// PublicKeysAfter reads the public keys of all workspaces that follow the key after.
-	// The first page follows the zero key.
+	// PublicKeysAfter reads public keys of all workspaces. The result starts with the key
+	// that follows the key after. If after is the zero key, the result starts with the
+	// first key.
 	PublicKeysAfter(ctx context.Context, after affiliate.APIKey, limit int) ([]affiliate.PublicKeyTarget, error)
 	// ParticipantReferralTargets reads the referral codes of one participant, with their
-	// links and discounts. Here and below, only promo codes that are usable at the time at
-	// are discounts.
+	// links and discounts. In this and the following methods, a discount is a promo code
+	// that can be used at the time at.
 	ParticipantReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID, at time.Time) ([]affiliate.ReferralTarget, error)
-	// ProgramReferralTargets reads the referral codes of a programme that follow the code
-	// after. The first page follows the empty code.
+	// ProgramReferralTargets reads referral codes of a programme. The result starts with
+	// the code that follows the code after. If after is empty, the result starts with the
+	// first code.
 	ProgramReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, at time.Time, after string, limit int) ([]affiliate.ReferralTarget, error)
-	// ReferralTargetsAfter reads the referral codes of all workspaces that follow the
-	// target after. The first page follows the zero target.
+	// ReferralTargetsAfter reads referral codes of all workspaces. The result starts with
+	// the target that follows the target after. If after is the zero target, the result
+	// starts with the first target.
 	ReferralTargetsAfter(ctx context.Context, after affiliate.ReferralTarget, at time.Time, limit int) ([]affiliate.ReferralTarget, error)
 }
 
-// Sink is the edge directory. A write changes an entry only if its version is higher than
-// the stored one. R and B are types of the implementation: R identifies a rebuild, and B
-// is a batch of writes.
+// Sink is the edge directory. A write replaces a stored entry if the version of the write
+// is higher than the version of the entry. Otherwise the write is ignored. The type R
+// identifies a rebuild, and the type B is a batch of writes.
 type Sink[R any, B Batch] interface {
-	// Batch returns an empty batch for many entries. When it is written, collectors drop
-	// their whole caches.
+	// Batch returns an empty batch for many entries. When the batch is written,
+	// collectors drop all entries from their caches.
 	Batch() B
-	// Changes returns an empty batch for a few entries. When it is written, collectors
-	// drop only these entries from their caches.
+	// Changes returns an empty batch for a few entries. When the batch is written,
+	// collectors drop these entries from their caches and keep the others.
 	Changes() B
-	// Complete reports whether the directory has the marker of a complete directory.
+	// Complete reports whether the directory is complete, which means that its marker
+	// exists.
 	Complete(ctx context.Context) (bool, error)
-	// BeginRebuild starts a rebuild.
+	// BeginRebuild starts a rebuild. It replaces a rebuild that is running.
 	BeginRebuild(ctx context.Context) (R, error)
 	// MarkComplete ends a rebuild and sets the marker. It returns false if the directory
 	// has lost data since BeginRebuild, or if another rebuild has begun.
 	MarkComplete(ctx context.Context, rebuild R) (bool, error)
 }
 
-// Batch collects writes for one round trip.
+// Batch collects writes. Flush sends them to the edge directory in one round trip.
 type Batch interface {
 	PutPublicKey(version int64, digest [32]byte, entry *edgev1.PublicKeyEntry)
 	PutReferralCode(version int64, scope affiliate.Scope, code string, entry *edgev1.ReferralCodeEntry)

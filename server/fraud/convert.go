@@ -19,7 +19,7 @@ func settingsOf(req *affiliatev1.PutFraudPolicyRequest) affiliate.FraudSettings 
 	}
 }
 
-// lowercased returns the words in lower case and without surrounding spaces.
+// lowercased returns the words in lower case and without leading and trailing spaces.
 func lowercased(words []string) []string {
 	out := make([]string, len(words))
 	for i, word := range words {

@@ -1,17 +1,19 @@
-// Package fraud serves the fraud policy of a programme and its fraud events. A fraud
-// event records that the fraud rules gave a conversion a high score.
+// Package fraud serves the fraud policies of programmes, and fraud events. The fraud
+// rules (package affiliate/fraud) compute a score for each attributed conversion. If the
+// score is at least 50, an open fraud event is created, and a member of the merchant
+// reviews it:
 //
-//	conversion ─▶ rules (affiliate/fraud) ─▶ score ≥ 50 ─▶ open event ──confirmed──▶ commission is rejected
-//	                                                           └──────dismissed──▶ commission loses its fraud flag
+//	open event ─┬─ confirm ─▶ the commission is rejected
+//	            └─ dismiss ─▶ the fraud flag of the commission is removed
 //
-// It guarantees that an event is resolved only once, also when several users try at
-// the same time. The resolution and the change of the commission commit in one
-// transaction. A new policy applies to conversions that are attributed after the
-// policy was stored. It does not change earlier ones.
+// The package guarantees that an event is resolved once, even if several users try to
+// resolve it at the same time. The resolution of an event and the change of the
+// commission are stored in one transaction. A new policy applies to conversions that are
+// attributed after the policy was stored. It does not affect earlier conversions.
 //
-// It does not promise that a resolution changes a commission. A commission that was
-// paid, refunded or rejected before the resolution stays as it is. A blocked
-// conversion has no commission.
+// A resolution does not always change a commission. A commission that is already paid,
+// refunded or rejected does not change. A conversion that the fraud rules blocked has no
+// commission.
 package fraud
 
 import (
@@ -37,7 +39,7 @@ func New(store Store, now func() time.Time) *Service { return &Service{store: st
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// GetFraudPolicy returns a programme's policy.
+// GetFraudPolicy returns the fraud policy of a programme.
 func (s *Service) GetFraudPolicy(ctx context.Context, req *affiliatev1.GetFraudPolicyRequest) (*affiliatev1.ProgramFraudPolicy, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -50,7 +52,7 @@ func (s *Service) GetFraudPolicy(ctx context.Context, req *affiliatev1.GetFraudP
 	return policyToProto(policy), nil
 }
 
-// PutFraudPolicy replaces a programme's policy.
+// PutFraudPolicy replaces the fraud policy of a programme.
 func (s *Service) PutFraudPolicy(ctx context.Context, req *affiliatev1.PutFraudPolicyRequest) (*affiliatev1.ProgramFraudPolicy, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {

@@ -1,10 +1,13 @@
-// Package fx loads exchange rates from the operator's files. The service uses them to
-// compute a percentage of a sale whose currency is not the programme's.
+// Package fx loads exchange rates from a file of the operator. The rates are needed for a
+// commission that is a percentage of a sale in another currency than the currency of the
+// programme.
 //
-// It guarantees that a file is loaded completely or not at all, that loading a rate
-// again does not store it twice, and that a line which cannot be understood is reported
-// with its number. It does not fetch rates: the operator decides what writes the file
-// and how often. It does not change commissions that were computed with older rates.
+// The package guarantees that a file is loaded completely or not at all. If the file
+// contains an invalid line, the error contains the line number. If a rate is loaded
+// again, it replaces the stored rate.
+//
+// The package does not download rates. The operator must update the file. New rates do
+// not change commissions that were computed before.
 package fx
 
 import (
@@ -24,14 +27,15 @@ import (
 const (
 	// loadInterval is the time between two checks of the file.
 	loadInterval = time.Hour
-	// timeout limits one load. A file with thirty years of daily rates takes seconds.
+	// timeout is the longest time that one load may take. A file with thirty years of
+	// daily rates takes a few seconds.
 	timeout = 2 * time.Minute
 )
 
-// Store is the part of the database that stores the rates.
+// Store stores exchange rates in the database.
 type Store interface {
 	// LoadRates stores all rates or none. A rate replaces the stored rate of the same
-	// currency pair and date. No pair and date may occur twice in rates.
+	// currency pair and date. rates must not contain two rates of the same pair and date.
 	LoadRates(ctx context.Context, rates []affiliate.FXRate, at time.Time) (affiliate.FXLoad, error)
 }
 
@@ -41,7 +45,8 @@ func Read(path string) ([]affiliate.FXRate, error) {
 	return rates, err
 }
 
-// fileVersion identifies the content of a file: if it is equal, the file has not changed.
+// fileVersion identifies a version of a file. While it is the same, the file has not
+// changed.
 type fileVersion struct {
 	modified time.Time
 	size     int64
@@ -57,7 +62,8 @@ func read(path string) (rates []affiliate.FXRate, version fileVersion, err error
 		return nil, version, err
 	}
 	defer func() { _ = file.Close() }()
-	// Stat the open file, because the file at path can be replaced while it is read.
+	// This must be the open file, because the file at path can be replaced while it is
+	// read.
 	info, err := file.Stat()
 	if err != nil {
 		return nil, version, err
@@ -77,16 +83,18 @@ type Worker struct {
 	now   func() time.Time
 
 	mu     sync.Mutex
-	loaded fileVersion // the version that this process loaded last
+	loaded fileVersion // the file version that this process has loaded
 }
 
-// New returns a Worker that loads the file at path. With an empty path it does nothing.
+// New returns a Worker that loads the file at path. If path is empty, the job does
+// nothing. now is the clock.
 func New(store Store, path string, log *slog.Logger, now func() time.Time) *Worker {
 	return &Worker{store: store, path: path, log: log, now: now}
 }
 
-// PeriodicJob returns the job that a River client inserts every hour. Only one runs at
-// a time. A failed job is not retried, because the next one checks the file again.
+// PeriodicJob returns the job that a River client inserts every hour. At most one job
+// runs at a time. A failed job is not retried, because the next job checks the file
+// again.
 func PeriodicJob() *river.PeriodicJob {
 	return server.OneAtATime(river.PeriodicInterval(loadInterval), affiliate.LoadRates{}, true)
 }
@@ -94,7 +102,8 @@ func PeriodicJob() *river.PeriodicJob {
 // Timeout returns the time limit of one run.
 func (w *Worker) Timeout(*river.Job[affiliate.LoadRates]) time.Duration { return timeout }
 
-// Work loads the file unless this process has loaded the same version before.
+// Work loads the file unless this process has already loaded the same version of the
+// file.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.LoadRates]) error {
 	if w.path == "" {
 		return nil

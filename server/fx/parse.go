@@ -16,19 +16,21 @@ import (
 const ecbBase = "EUR"
 
 // formerCurrencies are currencies that no longer exist. The historical files of the
-// European Central Bank have columns for them.
+// European Central Bank have columns for these currencies.
 var formerCurrencies = []string{"BGN", "CYP", "EEK", "HRK", "LTL", "LVL", "MTL", "ROL", "SIT", "SKK", "TRL"}
 
-// Parse reads rates from a comma-separated file. The header selects one of two forms:
+// Parse reads rates from a comma-separated file. The header line determines which of two
+// formats the file has:
 //
-//	date,base,quote,rate          each line has one rate
-//	Date,USD,JPY,…                each line has all rates of one date, per euro; the
-//	                              European Central Bank publishes this form
+//	date,base,quote,rate          Each line has one rate.
+//	Date,USD,JPY,…                Each line has the rates of the euro to all currencies
+//	                              on one date. The European Central Bank publishes
+//	                              files in this format.
 //
-// A date has the form YYYY-MM-DD, in the second form also 2 January 2006. In the second
-// form, cells that are empty or N/A are skipped, and so are the columns of currencies
-// that no longer exist. Every other cell must be valid, and no pair and date may have
-// two rates; otherwise Parse returns an error with the line number.
+// A date has the form YYYY-MM-DD. In the second format, the form 2 January 2006 is
+// accepted too. Parse skips cells of the second format that are empty or N/A, and columns
+// of currencies that no longer exist. If another cell is invalid, or if the file has two
+// rates for the same currencies and date, Parse returns an error with the line number.
 func Parse(r io.Reader) ([]affiliate.FXRate, error) {
 	p := parser{csv: csv.NewReader(r), seen: map[affiliate.FXRate]int{}}
 	p.csv.FieldsPerRecord = -1
@@ -70,16 +72,17 @@ func Parse(r io.Reader) ([]affiliate.FXRate, error) {
 	}
 }
 
-// parser holds the state of reading one file.
+// parser holds the state of Parse.
 type parser struct {
 	csv     *csv.Reader
-	columns []string // second form: the currency of each column, or "" for a skipped column
+	columns []string // in the second format: the currency of each column, or "" for a skipped column
 	rates   []affiliate.FXRate
-	// seen maps each pair and date to its line. The Rate of its keys is empty.
+	// seen maps the currencies and the date of each rate to the rate's line number. The
+	// field Rate of the keys is empty.
 	seen map[affiliate.FXRate]int
 }
 
-// next reads one line and removes the spaces around its cells.
+// next reads one line. It removes leading and trailing spaces from the cells.
 func (p *parser) next() ([]string, error) {
 	cells, err := p.csv.Read()
 	var malformed *csv.ParseError
@@ -101,7 +104,7 @@ func (p *parser) lineError(format string, args ...any) error {
 	return fmt.Errorf("line %d: "+format, append([]any{p.line()}, args...)...)
 }
 
-// readHeader returns the currency of each column of a header of the second form.
+// readHeader returns the currency of each column in the header of the second format.
 func (p *parser) readHeader(header []string) ([]string, error) {
 	columns := make([]string, len(header))
 	for i, cell := range header[1:] {
@@ -109,7 +112,7 @@ func (p *parser) readHeader(header []string) ([]string, error) {
 		switch {
 		case ok:
 			columns[i+1] = code
-		case cell == "" && i+2 == len(header): // each line ends with a comma
+		case cell == "" && i+2 == len(header): // in some files each line ends with a comma
 		case !slices.Contains(formerCurrencies, strings.ToUpper(cell)):
 			return nil, p.lineError("%q is not a currency", cell)
 		}
@@ -117,7 +120,7 @@ func (p *parser) readHeader(header []string) ([]string, error) {
 	return columns, nil
 }
 
-// readPair reads a line of the first form.
+// readPair reads a line of the first format, which has the rate of one currency pair.
 func (p *parser) readPair(cells []string) error {
 	date, err := time.Parse(time.DateOnly, cells[0])
 	if err != nil {
@@ -126,7 +129,7 @@ func (p *parser) readPair(cells []string) error {
 	return p.add(date, cells[1], cells[2], cells[3])
 }
 
-// readDay reads a line of the second form.
+// readDay reads a line of the second format, which has the rates of one day.
 func (p *parser) readDay(cells []string) error {
 	date, err := time.Parse(time.DateOnly, cells[0])
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package health serves the liveness and readiness checks of load balancers.
 //
-// Liveness means only that the process runs, because restarting it would not repair a
-// failed dependency. Readiness means that the database and the cache responded within a
-// second.
+// The liveness check succeeds if the process runs. It does not test dependencies, because
+// a restart of the process would not repair them. The readiness check succeeds if the
+// database and the cache (Redis) respond within a second.
 package health
 
 import (
@@ -17,7 +17,7 @@ import (
 // probeTimeout is the time limit of one readiness check.
 const probeTimeout = time.Second
 
-// Probe checks whether one dependency is reachable.
+// Probe checks whether a dependency of the service can be reached.
 type Probe struct {
 	// Name is the dependency's name in the response: database or cache.
 	Name string
@@ -30,7 +30,7 @@ type Service struct {
 	probes []Probe
 }
 
-// New returns a Service.
+// New returns a Service that checks readiness with the probes.
 func New(probes ...Probe) *Service { return &Service{probes: probes} }
 
 // CheckLiveness always returns ok.
@@ -47,11 +47,12 @@ func (s *Service) CheckReadiness(ctx context.Context, _ *affiliatev1.CheckReadin
 	return &affiliatev1.HealthStatus{Status: "ok"}, nil
 }
 
-// Ready is CheckReadiness for the readiness endpoint on the metrics port.
+// Ready checks all dependencies like CheckReadiness. The readiness endpoint on the
+// metrics port calls it.
 func (s *Service) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	failed := make(chan string, len(s.probes)) // the name, or "" if the probe succeeded
+	failed := make(chan string, len(s.probes)) // receives the name of each failed probe, and "" for each other probe
 	for _, p := range s.probes {
 		go func() {
 			if p.Ping(ctx) != nil {

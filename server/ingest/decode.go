@@ -15,17 +15,18 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// record is one click of an entry.
+// record is one click of a stream entry.
 type record struct {
 	click affiliate.Click
 	// raw is the marshalled edge.v1.Click.
 	raw []byte
-	// source is the public key and the referral code with which the click's link is looked
-	// up. It is nil if the click has its target already.
+	// source has the public key and the referral code with which the click's target is
+	// looked up: its workspace, programme, participant and link. It is nil if the
+	// collector has already looked up the target.
 	source *affiliate.ClickSource
 }
 
-// decodedEntry is an entry with its decoded records.
+// decodedEntry is a stream entry with its decoded records.
 type decodedEntry struct {
 	entry   clickstream.Entry
 	records []record
@@ -37,19 +38,20 @@ type deadRecord struct {
 	id     affiliate.ClickID
 	reason affiliate.ClickDeadReason
 	raw    []byte
-	cause  error // written to the log
+	cause  error // for the log; can be nil
 }
 
 // batchClicksField is the protobuf field number of ClickBatch.clicks.
 const batchClicksField = 1
 
-// decodeEntry decodes an entry record by record, so that a malformed record does not affect
-// the others. A malformed record becomes a dead record immediately, because trying again
-// cannot succeed.
+// decodeEntry decodes an entry record by record, so that a malformed record does not
+// affect the others. A malformed record becomes a dead record immediately, because it
+// would be malformed in each further attempt.
 func decodeEntry(entry clickstream.Entry) decodedEntry {
 	p := decodedEntry{entry: entry, records: make([]record, 0, weight(entry))}
-	// All records are decoded into the same message, to save allocations. This is safe
-	// because Unmarshal does not overwrite the strings and slices that a click refers to.
+	// All records are decoded into the same message, which saves allocations. This is
+	// safe, because Unmarshal does not overwrite the strings and slices that earlier
+	// clicks refer to.
 	var edge edgev1.Click
 	rest := entry.Batch
 	if len(rest) == 0 {
@@ -62,7 +64,7 @@ func decodeEntry(entry clickstream.Entry) decodedEntry {
 			break
 		}
 		if number != batchClicksField || kind != protowire.BytesType {
-			// Skip a field that a newer version of the edge added.
+			// A newer version of the collector may have added this field. Skip it.
 			skipped := protowire.ConsumeFieldValue(number, kind, rest[n:])
 			if skipped < 0 {
 				p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: rest, cause: protowire.ParseError(skipped)})
@@ -102,8 +104,8 @@ func (p *decodedEntry) add(raw []byte, edge *edgev1.Click) {
 
 var errMalformedKey = errors.New("the public key is malformed")
 
-// fromEdge converts a click of the stream into a record. If it returns an error, the
-// record contains at least the click's id, unless the id itself is invalid.
+// fromEdge converts a click of the stream to a record. If it returns an error, the record
+// contains the click's id, unless the id itself is invalid.
 func fromEdge(edge *edgev1.Click) (record, error) {
 	var r record
 	id, ok := affiliate.IDFromBytes[affiliate.Click](edge.Id)
@@ -191,10 +193,12 @@ func consentOf(consent edgev1.Consent) affiliate.Consent {
 	return affiliate.ConsentUnknown
 }
 
-// The edge, not the browser, determines the values that the following functions check. An
-// invalid value therefore comes from a bug in the edge. The click is stored without it.
+// The following functions check values that the collector has determined, not the
+// browser. An invalid value is therefore the result of a bug in the collector. The click
+// is stored without the value.
 
-// country returns code if it has the form of an ISO 3166-1 alpha-2 code, otherwise "".
+// country returns code if it has the form of an ISO 3166-1 alpha-2 code. Otherwise it
+// returns "".
 func country(code string) string {
 	if len(code) != 2 || strings.ContainsFunc(code, func(c rune) bool { return c < 'A' || c > 'Z' }) {
 		return ""
@@ -203,7 +207,7 @@ func country(code string) string {
 }
 
 // region returns code if it has the form of the second part of an ISO 3166-2 code and
-// the country is valid, otherwise "".
+// countryCode is valid. Otherwise it returns "".
 func region(countryCode, code string) string {
 	invalid := func(c rune) bool { return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') }
 	if country(countryCode) == "" || len(code) > 3 || strings.ContainsFunc(code, invalid) {
@@ -220,11 +224,11 @@ func device(kind string) string {
 	return ""
 }
 
-// maxNameBytes is the longest name of a browser, operating system, ad platform or bot reason,
-// in bytes.
+// maxNameBytes is the maximum length in bytes of the names of browsers, operating
+// systems, ad platforms and bot reasons.
 const maxNameBytes = 40
 
-// name returns text unless it is too long or contains control characters.
+// name returns text. If text is too long or contains control characters, it returns "".
 func name(text string) string {
 	if len(text) > maxNameBytes || strings.ContainsFunc(text, unicode.IsControl) {
 		return ""
@@ -232,15 +236,16 @@ func name(text string) string {
 	return text
 }
 
-// FromEdge converts a click that was read directly from the end of the stream
-// (clickstream.Tail). The caller attributes a conversion to a click that has no row yet.
-// FromEdge returns false if the click is not resolved or cannot be stored.
+// FromEdge converts a click that was read directly from the click stream
+// (clickstream.Tail). Package conversion needs such clicks if they are not stored in the
+// database yet. FromEdge returns false if the click is malformed or if its target must
+// still be looked up.
 func FromEdge(edge *edgev1.Click) (affiliate.Click, bool) {
 	r, err := fromEdge(edge)
 	return r.click, err == nil && r.source == nil
 }
 
-// resolve copies the target of the record's source into the click.
+// resolve sets the target of the click, which was found for the record's source.
 func (r *record) resolve(target affiliate.ClickTarget) {
 	r.click.Scope = target.Scope
 	r.click.Program = target.Program

@@ -12,39 +12,42 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// Config configures an Ingester. The zero value of a field means its default.
+// Config configures an Ingester. A field that is zero has its default value.
 type Config struct {
-	// Workers is the number of goroutines that store clicks: 1 or 2, default 2. The second
-	// worker adds about 14 percent of throughput; a third would add nothing.
+	// Workers is the number of goroutines that store clicks: 1 or 2, default 2. In
+	// measurements, the second worker added about 14 percent to the throughput and a
+	// third worker added nothing.
 	Workers int
 	// BatchRows is the number of clicks in a full batch; default 5,000.
 	BatchRows int
-	// ClaimEvery is how often a fetcher claims the entries of dead consumers; default
+	// ClaimEvery is how often a fetcher claims the entries of crashed processes; default
 	// 10 s.
 	ClaimEvery time.Duration
 	// TrimEvery is how often the click streams and the dead-letter stream are trimmed;
 	// default 10 s.
 	TrimEvery time.Duration
-	// StopTimeout is how long a shutdown waits for the current batches; default 10 s.
+	// StopTimeout is the longest time that Run stores entries after its context has
+	// ended; default 10 s.
 	StopTimeout time.Duration
-	// FirstDelay is the pause before the first retry. It doubles with each retry, up to
-	// 5 s. Default 100 ms.
+	// FirstDelay is the pause before the first retry; default 100 ms. The pause doubles
+	// with each further retry, up to 5 s.
 	FirstDelay time.Duration
 }
 
 const (
 	maxDelay = 5 * time.Second
-	// storeTimeout limits one call of the store or of Redis. A call that takes longer
-	// counts as a failure to reach it.
+	// storeTimeout is the time limit of one call of the database or of Redis. A call that
+	// takes longer is treated like a failed connection.
 	storeTimeout = 30 * time.Second
-	// maxDataAttempts is how often an entry's records are tried together. If the store has
-	// rejected their data that often, they are stored one by one.
+	// maxDataAttempts is the maximum number of attempts to store all records of an entry
+	// together. If the store rejects the data in all these attempts, the records are
+	// stored one by one.
 	maxDataAttempts = 5
-	// queueFactor times BatchRows is the limit of clicks in the queue. It has room for the
+	// queueFactor is the size of the queue in full batches. The queue has room for the
 	// next batch of each worker.
 	queueFactor = 2
-	// deadLetterRetention is how long a record stays on the dead-letter stream. The table
-	// of dead letters has the same retention.
+	// deadLetterRetention is how long a record stays in the dead-letter stream. Records
+	// stay in the table of dead letters for the same time.
 	deadLetterRetention = 90 * 24 * time.Hour
 )
 
@@ -55,11 +58,12 @@ type Deps struct {
 	// Visitors marks unique clicks. If it is nil, all clicks are stored as not unique.
 	Visitors Visitors
 	Log      *slog.Logger          // default: nothing is logged
-	Registry prometheus.Registerer // default: a registry that nothing reads
+	Registry prometheus.Registerer // default: metrics are not exported
 	Now      func() time.Time      // default: time.Now
 }
 
-// Ingester is one consumer of the click stream's consumer group.
+// Ingester stores the clicks of the click stream. It is one consumer in the consumer
+// group of the stream.
 type Ingester struct {
 	cfg      Config
 	reader   *clickstream.Reader
@@ -107,9 +111,10 @@ func New(cfg Config, deps Deps) *Ingester {
 	}
 }
 
-// Run stores the clicks of the stream until ctx ends. After that it stores the entries
-// that it has already read, for at most StopTimeout. The remaining entries stay pending
-// and are read again after the next start.
+// Run stores the clicks of the stream until ctx ends. After that it reads no new entries,
+// but it still stores the entries that it has read, for at most StopTimeout. Entries that
+// are not stored by then are not acknowledged, so they are read again after the next
+// start.
 func (i *Ingester) Run(ctx context.Context) {
 	workerCtx, cancelWorkers := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelWorkers()
@@ -135,17 +140,20 @@ func (i *Ingester) Run(ctx context.Context) {
 	<-ctx.Done()
 	timer := time.AfterFunc(i.cfg.StopTimeout, cancelWorkers)
 	defer timer.Stop()
-	// Closing the queue wakes fetchers that wait because it is full.
+	// Fetchers may be waiting because the queue is full. They continue when it is closed.
 	i.queue.close()
 	fetchers.Wait()
 	workers.Wait()
 }
 
-// fetch reads one shard. It reads the unfinished entries of this consumer first and new
-// entries after that. Every ClaimEvery it claims entries that were pending for too long.
-// After a failure it reads the consumer's own unfinished entries again, because the lost
-// response may have delivered entries. Before that it checks whether Redis has lost its
-// latest writes.
+// fetch reads the entries of one shard until ctx ends. It first reads the pending entries
+// of this consumer. Entries are pending if they were delivered but not acknowledged.
+// After that it reads new entries. Every ClaimEvery it also claims entries that have been
+// pending for other consumers for too long.
+//
+// After a failed read, fetch checks whether Redis has lost its latest writes. It then
+// reads the pending entries again, because the response that was lost may have contained
+// entries.
 func (i *Ingester) fetch(ctx context.Context, shard int) {
 	const none = ""
 	own, delay, failed := "0", i.cfg.FirstDelay, false
@@ -168,8 +176,9 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 			}
 		case i.now().Sub(claimed) >= i.cfg.ClaimEvery:
 			var more bool
-			// A dead consumer may have left thousands of entries. If there are more, the next
-			// iteration claims them at once. The full queue slows this down.
+			// A crashed process may have left thousands of entries. If there are more,
+			// the next iteration claims them without a pause, but waits when the queue is
+			// full.
 			if entries, lost, more, err = i.reader.Claim(ctx, shard); err == nil && !more {
 				claimed = i.now()
 			}
@@ -182,7 +191,7 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 		}
 		for _, entry := range entries {
 			// An entry without a batch was deleted from Redis while it was pending. Claim
-			// reports such entries as lost.
+			// returns such entries in lost.
 			if entry.Batch != nil {
 				i.queue.push(entry)
 			}
@@ -206,8 +215,9 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 	}
 }
 
-// checkRewound checks whether the consumer group is at an older entry than before. This
-// happens if Redis lost its latest writes. checkRewound counts and logs the loss.
+// checkRewound checks whether the position of the consumer group has moved back to an
+// older entry. This happens if Redis has lost its latest writes. checkRewound counts and
+// logs the loss.
 func (i *Ingester) checkRewound(ctx context.Context, shard int) error {
 	rewound, err := i.reader.Rewound(ctx, shard)
 	if rewound {
@@ -241,7 +251,7 @@ func (i *Ingester) upkeep(ctx context.Context) {
 	}
 }
 
-// pause waits for d. It returns false if ctx ended first.
+// pause waits for the duration d and returns true. It returns false if ctx ends before.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -10,7 +10,8 @@ import (
 )
 
 // process stores the clicks and the dead records of entries and acknowledges the entries.
-// If ctx ends before that, the entries are not acknowledged and will be read again.
+// If ctx ends before everything is stored, the entries are not acknowledged and will be
+// read again.
 func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
 	batch := make([]*decodedEntry, len(entries))
 	for n, entry := range entries {
@@ -27,8 +28,8 @@ func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
 	i.acknowledge(ctx, batch)
 }
 
-// markUnique marks the clicks that are the first of their visitors. It must run before
-// the clicks are stored, because a stored row keeps its value.
+// markUnique marks the clicks that are the first click of their visitor within 24 hours.
+// It must run before the clicks are stored, because stored rows do not change.
 func (i *Ingester) markUnique(ctx context.Context, batch []*decodedEntry) {
 	if i.visitors == nil {
 		return
@@ -71,9 +72,10 @@ func (i *Ingester) storeAll(ctx context.Context, batch []*decodedEntry) error {
 	return nil
 }
 
-// storeEntry stores one entry. If the store rejects its data maxDataAttempts times, the
-// records are stored one by one. The function counts the attempts itself. The stream's
-// delivery count also grows when an entry is only read.
+// storeEntry stores the records of one entry together. If the store rejects the data in
+// maxDataAttempts attempts, storeEntry stores the records one by one. It does not use the
+// delivery count of the stream as the number of attempts, because that count also grows
+// when an entry is read and not processed.
 func (i *Ingester) storeEntry(ctx context.Context, p *decodedEntry) error {
 	clicks := make([]affiliate.Click, len(p.records))
 	for n, r := range p.records {
@@ -88,15 +90,16 @@ func (i *Ingester) storeEntry(ctx context.Context, p *decodedEntry) error {
 		if attempt == maxDataAttempts {
 			return i.storeEach(ctx, p)
 		}
-		// The reason may be a partition or migration that is missing only for a short time.
+		// A retry can succeed, for example if a table partition was missing for a short
+		// time.
 		if !pause(ctx, i.cfg.FirstDelay<<attempt) {
 			return ctx.Err()
 		}
 	}
 }
 
-// storeEach stores the records of an entry one by one. Records that the store rejects
-// become dead records.
+// storeEach stores the records of an entry one by one. A record that the store rejects
+// becomes a dead record.
 func (i *Ingester) storeEach(ctx context.Context, p *decodedEntry) error {
 	for _, r := range p.records {
 		err := i.retry(ctx, func(ctx context.Context) error { return i.put(ctx, []affiliate.Click{r.click}) })
@@ -122,8 +125,8 @@ func (i *Ingester) put(ctx context.Context, clicks []affiliate.Click) error {
 	return nil
 }
 
-// resolve looks up the targets of records that the edge could not resolve. Records that
-// have no target become dead records.
+// resolve looks up the targets of clicks whose targets the collector could not look up. A
+// record whose target does not exist becomes a dead record.
 func (i *Ingester) resolve(ctx context.Context, batch []*decodedEntry) error {
 	var sources []affiliate.ClickSource
 	seen := make(map[affiliate.ClickSource]bool)
@@ -162,8 +165,8 @@ func (i *Ingester) resolve(ctx context.Context, batch []*decodedEntry) error {
 	return nil
 }
 
-// lookUp resolves the sources. If the store rejects their data, lookUp resolves each
-// source separately.
+// lookUp looks up the targets of the sources. If the store rejects the data of the
+// sources, lookUp looks up each source separately.
 func (i *Ingester) lookUp(ctx context.Context, sources []affiliate.ClickSource) (map[affiliate.ClickSource]Resolution, error) {
 	found := make(map[affiliate.ClickSource]Resolution, len(sources))
 	query := func(some []affiliate.ClickSource) error {
@@ -220,8 +223,8 @@ func (i *Ingester) storeDead(ctx context.Context, batch []*decodedEntry) error {
 	}
 	err := i.retry(ctx, func(ctx context.Context) error { return i.store.DeadLetterClicks(ctx, letters) })
 	if rejectsData(err) {
-		// Trying again cannot succeed and would block all other clicks. The malformed and
-		// rejected records are at least on the dead-letter stream.
+		// A retry would fail again and would block all other clicks. The malformed and
+		// rejected records are already in the dead-letter stream.
 		i.log.Error("the database rejected dead letters", "letters", len(letters), "error", err)
 		err = nil
 	}
@@ -234,8 +237,8 @@ func (i *Ingester) storeDead(ctx context.Context, batch []*decodedEntry) error {
 	return nil
 }
 
-// acknowledge acknowledges the entries of a batch whose clicks are committed. If it
-// fails, the entries are read again, and storing them again changes nothing.
+// acknowledge acknowledges the entries of a batch after their clicks were committed. If
+// an acknowledgement fails, the entries are read and stored again, which changes nothing.
 func (i *Ingester) acknowledge(ctx context.Context, batch []*decodedEntry) {
 	shards := make(map[int][]string)
 	for _, p := range batch {

@@ -6,22 +6,23 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// queue passes entries from the fetchers to the workers. The number of clicks in it is
-// limited. The queue also remembers which entries this process is working on. Redis can
-// deliver such an entry again, for example after a failed read or when this consumer
-// claims an old entry. The queue drops it, so that two workers do not store the same
-// entry at the same time.
+// queue passes entries from the fetchers to the workers. The number of clicks in the
+// queue is limited. The queue also drops duplicates: Redis can deliver an entry again
+// while this process is still working on the entry, for example after a failed read or
+// when this consumer claims old entries. Two workers would then store the same entry at
+// the same time.
 type queue struct {
 	limit int
 
 	mu      sync.Mutex
 	changed sync.Cond
 	entries []clickstream.Entry
-	clicks  int
-	// active holds the entries that are in the queue or with a worker.
+	clicks  int // number of clicks in entries
+	// active holds the entries that are in the queue or that a worker is storing.
 	active map[entryKey]struct{}
-	// finished holds, per shard, the entries that were finished after the shard's current
-	// read began. The read may return them, because they were pending when it began.
+	// finished holds, for each shard, the entries that were finished after the current
+	// read of the shard began. This read can still return these entries, because they
+	// were pending when it began.
 	finished map[int]map[string]struct{}
 	closed   bool
 }
@@ -37,8 +38,8 @@ func newQueue(limit int) *queue {
 	return q
 }
 
-// beginRead must be called before each read of a shard, whose entries are then pushed.
-// Each shard has only one fetcher.
+// beginRead must be called before each read of a shard. Each shard has one fetcher, so at
+// most one read of a shard runs at a time.
 func (q *queue) beginRead(shard int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -46,8 +47,8 @@ func (q *queue) beginRead(shard int) {
 }
 
 // push adds an entry. It waits while the queue is full. It drops the entry if this
-// process is already working on it, if it was finished after the read began, or if the
-// queue is closed.
+// process is already working on the entry, if the entry was finished after the read
+// began, or if the queue is closed.
 func (q *queue) push(entry clickstream.Entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -66,8 +67,9 @@ func (q *queue) push(entry clickstream.Entry) {
 	q.changed.Broadcast()
 }
 
-// pop waits for entries and removes entries that together have at least rows clicks, or
-// all of them if there are fewer. It returns no entry if the queue is closed and empty.
+// pop waits until the queue has entries. It removes and returns the oldest entries that
+// together have at least rows clicks, or all entries if they have fewer clicks. It
+// returns nil if the queue is closed and empty.
 func (q *queue) pop(rows int) []clickstream.Entry {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -98,7 +100,8 @@ func (q *queue) done(entries []clickstream.Entry) {
 	}
 }
 
-// close makes push drop all further entries. pop still returns the entries in the queue.
+// close makes push drop all further entries. pop still returns the entries that are in
+// the queue.
 func (q *queue) close() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -106,8 +109,8 @@ func (q *queue) close() {
 	q.changed.Broadcast()
 }
 
-// weight returns the number of clicks of an entry according to its writer. The size of
-// the entry limits the result, because the writer's number may be wrong.
+// weight returns the number of clicks that the collector has stored with an entry. The
+// size of the entry limits the result, because the number could be wrong.
 func weight(entry clickstream.Entry) int {
 	return max(1, min(entry.Clicks, len(entry.Batch)/16))
 }

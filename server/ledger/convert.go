@@ -23,8 +23,8 @@ func toProto(e affiliate.LedgerEntry) *affiliatev1.LedgerEntry {
 	}
 }
 
-// toPartnerProto converts an entry for its partner. The partner does not see which of
-// the merchant's users created the entry.
+// toPartnerProto converts an entry to the message for the partner. The message does not
+// contain the member of the merchant who created the entry.
 func toPartnerProto(e affiliate.PartnerLedgerEntry) *affiliatev1.PartnerLedgerEntry {
 	return &affiliatev1.PartnerLedgerEntry{
 		Id:            e.ID.String(),

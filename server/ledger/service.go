@@ -1,12 +1,13 @@
-// Package ledger serves the ledger entries of participants. It also creates the entries
-// that merchants make by hand: bonuses and adjustments.
+// Package ledger serves the ledger entries of participants. Merchants can also add
+// bonuses and adjustments to the ledger.
 //
-// It guarantees that a stored entry never changes, that a balance is the sum of the
-// entries of one participant in one currency, and that a partner sees only entries of
-// its own participations in the mode of the call.
+// The package guarantees that a stored entry never changes. The balance of a participant
+// in a currency is the sum of the participant's entries in this currency. A partner can
+// read the entries of the partner's own participants in the mode of the call, and no
+// other entries.
 //
-// It does not promise that a page, its total and its balances were read at the same
-// moment.
+// The package does not guarantee that a page, its total and its balances come from the
+// same snapshot of the database.
 package ledger
 
 import (
@@ -34,7 +35,7 @@ func New(store Store, now func() time.Time) *Service { return &Service{store: st
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// Check validates req as far as that is possible without the database.
+// Check implements server.Checker.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
@@ -48,7 +49,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return found
 }
 
-// manualEntryOf returns the fields of the new entry that the request contains.
+// manualEntryOf returns a new entry with the fields that the request contains.
 func manualEntryOf(req *affiliatev1.CreateLedgerEntryRequest) affiliate.ManualEntry {
 	currency := req.GetCurrency()
 	if code, ok := affiliate.ParseCurrency(currency); ok {
@@ -102,7 +103,7 @@ func (s *Service) ListPartnerLedger(ctx context.Context, req *affiliatev1.ListPa
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
 	filter := affiliate.LedgerFilter{Type: affiliate.LedgerEntryType(server.EnumName(req.GetType())), Currency: req.GetCurrency()}
 	if req.ProgramId != nil {
-		// A text that is not a UUID becomes the zero id. No record has that id.
+		// A text that is not a UUID becomes the zero id, which no programme has.
 		id, _ := affiliate.ParseID[affiliate.Program](req.GetProgramId())
 		filter.Program = &id
 	}

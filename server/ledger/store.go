@@ -6,17 +6,21 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Store is the part of the database that the service uses. A method that refuses a
-// request returns an *affiliate.Error.
+// Store reads and adds ledger entries in the database. The errors with an API error code
+// are of type *affiliate.Error.
 type Store interface {
-	// Ledger reads one page of a participant's entries, newest first, and counts all
-	// entries that match the filter, up to affiliate.MaxTotal. The balances, one per
-	// currency, do not depend on the filter. Errors: NOT_FOUND.
+	// Ledger reads one page of a participant's entries, newest first. It also returns the
+	// number of entries that match the filter, up to affiliate.MaxTotal, and the
+	// participant's balance in each currency. The balances do not depend on the filter.
+	// Errors: NOT_FOUND.
 	Ledger(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID, filter affiliate.LedgerFilter, page affiliate.Page) ([]affiliate.LedgerEntry, int64, []affiliate.LedgerBalance, error)
 	// AddLedgerEntry stores an entry and its audit record. Errors: NOT_FOUND,
 	// PARTICIPANT_ERASED.
 	AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affiliate.LedgerEntry, error)
-	// PartnerLedger does the same as Ledger for all participations of a partner in the
-	// mode. The balances cover the programmes that the filter selects.
+	// PartnerLedger reads one page of the entries of all of a partner's participants in
+	// the mode, newest first. It also returns the number of entries that match the
+	// filter, up to affiliate.MaxTotal, and the partner's balance in each currency. If
+	// the filter names a programme, the balances are those in this programme. The other
+	// fields of the filter do not change the balances.
 	PartnerLedger(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.LedgerFilter, page affiliate.Page) ([]affiliate.PartnerLedgerEntry, int64, []affiliate.LedgerBalance, error)
 }
