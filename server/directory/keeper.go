@@ -2,11 +2,11 @@
 // public keys, referral codes, short links and signing keys in Redis. Collectors read the
 // copy and therefore need no access to the database.
 //
-//	change is committed ─┬─▶ SyncNow, before the response ──────┐
-//	                     └─▶ job SyncDirectory ─▶ Worker ───────┤
-//	                                                            ├─▶ Sink
-//	at the start, every hour, if the directory's data is lost   │   (the edge directory)
-//	and after an outage ─▶ Keep ────────────────────────────────┘
+//	change is committed ─┬─▶ SyncNow, before the response ──┐
+//	                     └─▶ job SyncDirectory ─▶ Worker ───┼─▶ Sink (edge directory)
+//	                                                        │
+//	at the start, every hour, after an outage,              │
+//	and if the directory's data is lost ─▶ Keep ────────────┘
 //
 // Keep writes all entries in a sweep or a rebuild. A sweep runs while the directory is
 // complete. A rebuild runs if the directory has lost data: the directory contains a

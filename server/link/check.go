@@ -18,8 +18,9 @@ type updateRequest interface {
 	GetUtm() *affiliatev1.Utm
 }
 
-// Check validates req as far as that is possible without the database. The store checks
-// the host of the destination, because the programme lists the allowed hosts.
+// Check implements server.Checker. It does not check the host of the destination. The
+// store checks the host, because the allowed hosts are a setting of the programme in the
+// database.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {

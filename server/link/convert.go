@@ -56,10 +56,11 @@ func (s *Service) listResponse(links []affiliate.Link, total int64, page affilia
 	}
 }
 
-// patchOf returns the changes that the request's mask names. Check has validated the
-// mask. An empty text clears the field. The path "utm" sets the parameters that are
-// present in the request's utm object and keeps the others. If the object is absent,
-// it clears all parameters.
+// patchOf returns the changes of the fields that the request's mask names. Check has
+// validated the mask. An empty text clears the field. The mask can name the whole object
+// "utm". The change then sets the UTM parameters that are present in the object and keeps
+// the other parameters. If the object is absent in the request, the change clears all UTM
+// parameters.
 func patchOf(req updateRequest) affiliate.LinkPatch {
 	paths, utm := req.GetUpdateMask().GetPaths(), req.GetUtm()
 	text := func(path, value string) affiliate.Change[string] {

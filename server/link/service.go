@@ -1,14 +1,13 @@
-// Package link serves referral links to merchants and to the partners who own them. Both
-// kinds of call first find the workspace, the programme and the link, and then run the
-// same code.
+// Package link serves referral links to merchants and to the partners who own the links.
 //
-// It guarantees that a link's destination was on a host that the programme allowed when
-// the link was created or changed. A participant has at most affiliate.MaxLinks links
-// besides its default link, also when requests run in parallel. The code of a deleted
-// link is never given to another link.
+// The package guarantees that the destination of a link is on a host that the programme
+// allowed when the link was created or last changed. In addition to its default link, a
+// participant has at most affiliate.MaxLinks links, even if requests run in parallel. The
+// code of a deleted link is not used for another link.
 //
-// It does not promise that the edge directory has a change when the response is sent.
-// The core waits at most 100 ms for that write, and a job repeats it.
+// The package does not guarantee that collectors know a change when the response is sent.
+// Collectors read the edge directory, and the core waits at most 100 ms for the write to
+// this directory. If the write fails, a job writes the change later.
 package link
 
 import (
@@ -50,7 +49,7 @@ func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksReque
 	}
 	page := server.PageOf(req)
 	links, total, err := s.store.Links(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
-	if filter != (affiliate.LinkFilter{}) { // without a filter, total is exact
+	if filter != (affiliate.LinkFilter{}) { // without a filter, the store returns the exact total
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
 	return s.listResponse(links, total, page), err
@@ -166,8 +165,9 @@ func (s *Service) create(
 	}, server.ActorFrom(ctx)))
 }
 
-// partnerLink reads the calling partner's link that the request's path names. The owner
-// of a link never changes, so the link is the partner's until the call ends.
+// partnerLink reads the link in the request's path if the calling partner owns it. The
+// owner of a link never changes, so the following steps of the call need not check the
+// owner again.
 func (s *Service) partnerLink(ctx context.Context, req interface{ GetLinkId() string }) (affiliate.Link, error) {
 	id, err := server.PathID[affiliate.Link](req.GetLinkId())
 	if err != nil {

@@ -7,37 +7,37 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Store is the part of the database that the service uses. A method that refuses a
-// request returns an *affiliate.Error. A change, its audit record, its event and the job
-// that updates the edge directory are stored in one transaction.
+// Store reads and changes links in the database. The errors with an API error code are of
+// type *affiliate.Error. A change, its audit record, its event and the job that updates
+// the edge directory are stored in one transaction.
 type Store interface {
 	// Links reads one page of a programme's links, newest first, and counts all links
-	// that match the filter. It counts up to affiliate.MaxSearchTotal for a search, and
-	// up to affiliate.MaxTotal for a participant's links. Errors: NOT_FOUND for the
-	// programme and the participant.
+	// that match the filter. It stops counting at affiliate.MaxSearchTotal if the filter
+	// has a search text, and at affiliate.MaxTotal if it names a participant. Errors:
+	// NOT_FOUND for the programme and the participant.
 	Links(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.LinkFilter, page affiliate.Page) ([]affiliate.Link, int64, error)
 	// Link reads one link. Errors: NOT_FOUND.
 	Link(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) (affiliate.Link, error)
-	// CreateLink stores a link. If l.Code is empty, it generates one from the participant's
-	// code.
-	// Errors: NOT_FOUND for the programme, VALIDATION_ERROR for participant and
-	// destination, PROGRAM_STATE_INVALID, PARTICIPANT_ERASED, LINK_LIMIT_EXCEEDED,
-	// REFERRAL_CODE_TAKEN.
+	// CreateLink stores a link. If l.Code is empty, it generates a code from the
+	// participant's referral code. Errors: NOT_FOUND for the programme, VALIDATION_ERROR
+	// for the participant and the destination, PROGRAM_STATE_INVALID, PARTICIPANT_ERASED,
+	// LINK_LIMIT_EXCEEDED, REFERRAL_CODE_TAKEN.
 	CreateLink(ctx context.Context, l affiliate.Link, by affiliate.Actor) (affiliate.Link, error)
-	// UpdateLink changes the fields that the patch names. It stores nothing if the patch
-	// changes nothing. Errors: NOT_FOUND, PARTICIPANT_ERASED, PROGRAM_STATE_INVALID,
-	// VALIDATION_ERROR for the destination.
+	// UpdateLink changes the fields that the patch names. If the fields already have the
+	// new values, it stores nothing. Errors: NOT_FOUND, PARTICIPANT_ERASED,
+	// PROGRAM_STATE_INVALID, VALIDATION_ERROR for the destination.
 	UpdateLink(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID, patch affiliate.LinkPatch, at time.Time, by affiliate.Actor) (affiliate.Link, error)
 	// DeleteLink deletes a link. Its code cannot be used again. Errors: NOT_FOUND,
 	// PARTICIPANT_ERASED, VALIDATION_ERROR for a default link.
 	DeleteLink(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID, at time.Time, by affiliate.Actor) error
 
-	// PartnerLinks reads one page of a partner's links, newest first, and counts all of
-	// them, up to affiliate.MaxTotal. If program is nil, it reads all programmes.
+	// PartnerLinks reads one page of a partner's links, newest first, and counts all
+	// links of the partner, up to affiliate.MaxTotal. If program is not nil, it reads and
+	// counts only the links of this programme.
 	PartnerLinks(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page) ([]affiliate.Link, int64, error)
-	// PartnerLink reads one of a partner's links. Errors: NOT_FOUND.
+	// PartnerLink reads a link of a partner. Errors: NOT_FOUND.
 	PartnerLink(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.LinkID) (affiliate.Link, error)
-	// PartnerParticipation returns the scope of the programme and the id of the partner's
-	// participant in it. Errors: NOT_FOUND.
+	// PartnerParticipation returns the scope of a programme and the id of the participant
+	// that the partner has in the programme. Errors: NOT_FOUND.
 	PartnerParticipation(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program affiliate.ProgramID) (affiliate.Scope, affiliate.ParticipantID, error)
 }

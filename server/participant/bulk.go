@@ -8,12 +8,12 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// BulkApproveParticipants approves each participant in a transaction of its own.
+// BulkApproveParticipants approves several participants, each in a separate transaction.
 func (s *Service) BulkApproveParticipants(ctx context.Context, req *affiliatev1.BulkApproveParticipantsRequest) (*affiliatev1.BulkParticipantsResponse, error) {
 	return s.bulk(ctx, req, affiliate.ApproveParticipant, nil)
 }
 
-// BulkRejectParticipants rejects each participant in a transaction of its own.
+// BulkRejectParticipants rejects several participants, each in a separate transaction.
 func (s *Service) BulkRejectParticipants(ctx context.Context, req *affiliatev1.BulkRejectParticipantsRequest) (*affiliatev1.BulkParticipantsResponse, error) {
 	return s.bulk(ctx, req, affiliate.RejectParticipant, req.Reason)
 }
@@ -24,7 +24,7 @@ type bulkRequest interface {
 	GetParticipantIds() []string
 }
 
-// bulk applies the move to one participant after the other.
+// bulk applies the status change move to one participant after the other.
 func (s *Service) bulk(ctx context.Context, req bulkRequest, move affiliate.ParticipantMove, reason *string) (*affiliatev1.BulkParticipantsResponse, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// toPartnerProto converts a participant for its partner. It leaves out the note, the tags
-// and the group, which only the merchant sees.
+// toPartnerProto converts a participant to the message for the partner. The message does
+// not contain the note, the tags and the group, which only the merchant may read.
 func toPartnerProto(p affiliate.Participant) *affiliatev1.Participant {
 	p.Note, p.Tags, p.Group = nil, nil, nil
 	return toProto(p, "")
 }
 
-// toProto converts a participant for a member with the given role.
+// toProto converts a participant to the message for a member with the role.
 func toProto(p affiliate.Participant, role affiliate.Role) *affiliatev1.Participant {
 	return &affiliatev1.Participant{
 		Id:                 p.ID.String(),
@@ -49,7 +49,8 @@ func toProto(p affiliate.Participant, role affiliate.Role) *affiliatev1.Particip
 	}
 }
 
-// emailFor returns the address, masked if role is viewer.
+// emailFor returns the e-mail address as a member with the role may read it. Viewers see
+// a masked address.
 func emailFor(role affiliate.Role, email string) string {
 	if role == affiliate.RoleViewer {
 		return affiliate.MaskEmail(email)
@@ -57,11 +58,12 @@ func emailFor(role affiliate.Role, email string) string {
 	return email
 }
 
-// patchOf returns the changes that the mask names. Check has validated mask and values.
+// patchOf returns the changes of the fields that the request's mask names. Check has
+// validated the mask and the values.
 func patchOf(req *affiliatev1.UpdateParticipantRequest) affiliate.ParticipantPatch {
 	var (
 		patch   affiliate.ParticipantPatch
-		ignored affiliate.Violations // Check has reported them
+		ignored affiliate.Violations // Check has already reported violations
 	)
 	for _, path := range req.GetUpdateMask().GetPaths() {
 		switch path {
@@ -83,8 +85,9 @@ func patchOf(req *affiliatev1.UpdateParticipantRequest) affiliate.ParticipantPat
 	return patch
 }
 
-// overrideOf returns the rate that replaces the stored override, or nil to clear it. The
-// override is always replaced as a whole, even if the mask names only one of its fields.
+// overrideOf returns the commission rate that replaces the participant's stored override,
+// or nil if the override must be cleared. An override is always replaced as a whole, even
+// if the mask names only one of its fields.
 func overrideOf(req *affiliatev1.UpdateParticipantRequest) *affiliatev1.CommissionRate {
 	override := req.GetCommissionOverride()
 	partNamed := slices.ContainsFunc(req.GetUpdateMask().GetPaths(), func(path string) bool {

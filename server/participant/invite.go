@@ -9,7 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// InviteParticipant invites an e-mail address. Only this response contains the token.
+// InviteParticipant creates an invitation for an e-mail address. The response contains
+// the token of the invitation. No other response contains the token.
 func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.InviteParticipantRequest) (*affiliatev1.CreatedParticipantInvite, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -39,7 +40,8 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 	}, nil
 }
 
-// ListParticipantInvites returns one page of the open invitations, newest first.
+// ListParticipantInvites returns one page of a programme's open invitations, newest
+// first.
 func (s *Service) ListParticipantInvites(ctx context.Context, req *affiliatev1.ListParticipantInvitesRequest) (*affiliatev1.ListParticipantInvitesResponse, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -77,8 +79,8 @@ func (s *Service) RevokeParticipantInvite(ctx context.Context, req *affiliatev1.
 	return &affiliatev1.RevokeParticipantInviteResponse{}, nil
 }
 
-// AcceptParticipantInvite makes the caller a participant of the invitation's programme.
-// The programme must be in the mode of the request's X-Mode header.
+// AcceptParticipantInvite makes the calling partner a participant in the programme of the
+// invitation. The programme must have the mode in the request's X-Mode header.
 func (s *Service) AcceptParticipantInvite(ctx context.Context, req *affiliatev1.AcceptParticipantInviteRequest) (*affiliatev1.Participant, error) {
 	caller := server.PrincipalFrom(ctx)
 	digest := affiliate.DigestInviteToken(req.GetToken())

@@ -10,12 +10,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// ReviewStore is the part of the database that ReviewWorker uses.
+// ReviewStore changes the review flags of commissions in the database.
 type ReviewStore interface {
-	// ReviewPending sets the review flag on the next block of a suspended participant's
-	// pending commissions, or clears it if the participant was reinstated. If commissions
-	// remain, it inserts a job for the next block. It does nothing if the participant's
-	// status has changed since the job was inserted. It can be repeated safely.
+	// ReviewPending processes the next block of a participant's pending commissions. It
+	// sets their review flag if the participant was suspended, and clears the flag if the
+	// participant was reinstated. If more commissions remain, it inserts a job for the
+	// next block. If the participant's status has changed after the job was inserted, it
+	// does nothing. Repeated calls are safe.
 	ReviewPending(ctx context.Context, job affiliate.ReviewPending, at time.Time) error
 }
 
@@ -31,7 +32,7 @@ func NewReviewWorker(store ReviewStore, now func() time.Time) *ReviewWorker {
 	return &ReviewWorker{store: store, now: now}
 }
 
-// Work updates one block of commissions.
+// Work processes one block of commissions.
 func (w *ReviewWorker) Work(ctx context.Context, job *river.Job[affiliate.ReviewPending]) error {
 	if err := w.store.ReviewPending(ctx, job.Args, w.now().UTC().Truncate(time.Millisecond)); err != nil {
 		return fmt.Errorf("review of participant %s: %w", job.Args.Participant, err)

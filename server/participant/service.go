@@ -1,23 +1,33 @@
-// Package participant serves the participants of a programme: partners join a programme,
-// and its merchant approves, rejects, suspends, edits and invites them.
+// Package participant serves the participants of programmes. A partner becomes a
+// participant by applying to a programme or by accepting an invitation. Merchants
+// approve, reject, suspend, edit and invite participants.
 //
-//	apply ──▶ pending ──approve──▶ approved ◀──reinstate── suspended
-//	  │          └──reject──▶ rejected ──approve──▲ │            ▲
-//	  └──(the programme approves automatically)───┘ └──suspend───┘
-//	invite ──accept──▶ approved
+// These calls change the status of a participant:
 //
-// It guarantees that a partner is in a programme at most once, and that a referral code
-// belongs to one participant of a workspace and mode. A status changes only along the
-// arrows of the drawing. If several calls make the same change at the same time, one
-// succeeds and the others return an error. A partner never sees the note, the tags and
-// the group that a merchant set for it. A member who sees only masked e-mail addresses
-// cannot search for addresses either.
+//	call        status before           status after
+//	apply       (no participant)        pending, or approved if the programme
+//	                                    approves partners automatically
+//	accept      (no participant)        approved
+//	approve     pending or rejected     approved
+//	reject      pending                 rejected
+//	suspend     approved                suspended
+//	reinstate   suspended               approved
 //
-// It does not promise that the edge directory has a new code when the response is sent.
-// The core waits at most 100 ms for that write, and a job repeats it. A suspension sets
-// a review flag on the participant's pending commissions, and a reinstatement clears
-// it. The call does this for the first 500 commissions only; jobs do the rest. Until
-// the jobs have run, the participant's status prevents automatic approval.
+// The package guarantees that a partner is a participant in a programme at most once, and
+// that a referral code belongs to one participant in a workspace and mode. The calls in
+// the table are the only ones that change the status. If several calls make the same
+// change at the same time, one succeeds and the others return an error. A partner cannot
+// read the note, the tags and the group that a merchant has set for the participant. A
+// member who can read only masked e-mail addresses cannot search for e-mail addresses.
+//
+// The package does not guarantee that collectors know a new referral code when the
+// response is sent. Collectors read the edge directory, and the core waits at most 100 ms
+// for the write to this directory. If the write fails, a job writes the change later.
+//
+// A suspension sets the review flag of the participant's pending commissions, and a
+// reinstatement clears the flag. The call itself changes at most 500 commissions, and
+// jobs change the others. Commissions of a suspended participant are not approved
+// automatically, even if the jobs have not run yet.
 package participant
 
 import (
@@ -43,9 +53,9 @@ func New(store Store, now func() time.Time) *Service { return &Service{store: st
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// Apply makes the calling partner a participant of an active programme. A private
-// programme must have invited the partner. Partners belong to no workspace, so the mode
-// is the one in the request's X-Mode header.
+// Apply makes the calling partner a participant in an active programme. If the programme
+// is private, the partner needs an invitation. The programme must have the mode in the
+// request's X-Mode header.
 func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*affiliatev1.Participant, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -93,7 +103,7 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 	if err != nil {
 		return nil, err
 	}
-	if filter.Search != "" || filter.Group != nil { // otherwise total is exact
+	if filter.Search != "" || filter.Group != nil { // otherwise the store returns the exact total
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
 	data := make([]*affiliatev1.Participant, len(participants))
@@ -134,7 +144,8 @@ func (s *Service) UpdateParticipant(ctx context.Context, req *affiliatev1.Update
 	return toProto(p, caller.Role), nil
 }
 
-// ApproveParticipant approves a pending or rejected participant, who then can earn.
+// ApproveParticipant approves a pending or rejected participant. The participant can then
+// earn commissions.
 func (s *Service) ApproveParticipant(ctx context.Context, req *affiliatev1.ApproveParticipantRequest) (*affiliatev1.Participant, error) {
 	return s.move(ctx, req, affiliate.ApproveParticipant, nil)
 }
@@ -144,12 +155,14 @@ func (s *Service) RejectParticipant(ctx context.Context, req *affiliatev1.Reject
 	return s.move(ctx, req, affiliate.RejectParticipant, req.Reason)
 }
 
-// SuspendParticipant suspends an approved participant, who then cannot earn.
+// SuspendParticipant suspends an approved participant. The participant can then earn no
+// commissions.
 func (s *Service) SuspendParticipant(ctx context.Context, req *affiliatev1.SuspendParticipantRequest) (*affiliatev1.Participant, error) {
 	return s.move(ctx, req, affiliate.SuspendParticipant, req.Reason)
 }
 
-// ReinstateParticipant ends a participant's suspension.
+// ReinstateParticipant ends the suspension of a participant. The participant is then
+// approved again.
 func (s *Service) ReinstateParticipant(ctx context.Context, req *affiliatev1.ReinstateParticipantRequest) (*affiliatev1.Participant, error) {
 	return s.move(ctx, req, affiliate.ReinstateParticipant, nil)
 }

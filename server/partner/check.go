@@ -8,7 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Check validates req as far as that is possible without the database.
+// Check implements server.Checker.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
@@ -33,8 +33,8 @@ func checkProfile(req *affiliatev1.UpdatePartnerProfileRequest, found *affiliate
 	}
 }
 
-// patchOf returns the changes that the request's mask names. Check has validated the
-// mask.
+// patchOf returns the changes of the fields that the request's mask names. Check has
+// validated the mask.
 func patchOf(req *affiliatev1.UpdatePartnerProfileRequest) affiliate.PartnerProfilePatch {
 	var patch affiliate.PartnerProfilePatch
 	for _, path := range req.GetUpdateMask().GetPaths() {
@@ -52,8 +52,8 @@ func patchOf(req *affiliatev1.UpdatePartnerProfileRequest) affiliate.PartnerProf
 	return patch
 }
 
-// setOrClear returns a change that sets the value, or one that clears the field if value
-// is nil or empty.
+// setOrClear returns a change that sets a field to value. If value is nil or empty, the
+// change clears the field.
 func setOrClear(value *string) affiliate.Change[string] {
 	if value == nil || *value == "" {
 		return affiliate.Clear[string]()

@@ -59,8 +59,8 @@ func (s *Service) participationToProto(p *affiliate.Participation) *affiliatev1.
 	return out
 }
 
-// commissionToProto converts a commission for its partner. HoldActive is computed for the
-// time at.
+// commissionToProto converts a commission to the message for the partner. The field
+// HoldActive is computed for the time at.
 func commissionToProto(c affiliate.PartnerCommission, at time.Time) *affiliatev1.PartnerCommission {
 	out := &affiliatev1.PartnerCommission{
 		Id:                  c.ID.String(),
@@ -95,7 +95,8 @@ func commissionToProto(c affiliate.PartnerCommission, at time.Time) *affiliatev1
 	return out
 }
 
-// toInt32 converts an optional count or rate for the API. The values fit into an int32.
+// toInt32 converts a count or a rate, which are small numbers, to the int32 of the API.
+// It returns nil if n is nil.
 func toInt32[N int | int64](n *N) *int32 {
 	if n == nil {
 		return nil

@@ -1,13 +1,15 @@
-// Package partner serves the API that partners use for themselves: their programmes,
-// which can belong to many merchants, their commissions and balances, their profile and
-// their payout method.
+// Package partner serves a partner's own data: the programmes that the partner has
+// joined, commissions and balances, the profile, and the payout method. The programmes
+// can belong to different merchants. The package also serves the list of public
+// programmes.
 //
-// It guarantees that a partner sees only its own participations in the mode of the call,
-// and public programmes. No response contains a field that only the merchant may see, for
-// example a note or a review reason. A payout account is encrypted before it is stored.
+// The package guarantees that a partner can read public programmes and the partner's own
+// data in the mode of the call, and no other data. No response contains a field that only
+// the merchant may read, for example a note or a review reason. Payout accounts are
+// encrypted before they are stored.
 //
-// It does not promise that a page, its total and its balances were read at the same
-// moment.
+// The package does not guarantee that a page and its total come from the same snapshot of
+// the database.
 package partner
 
 import (
@@ -51,8 +53,8 @@ func New(c Config) *Service {
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// ListPartnerPrograms returns one page of the partner's programmes or of the public
-// programmes.
+// ListPartnerPrograms returns one page of the programmes that the partner has joined, or
+// of the public programmes.
 func (s *Service) ListPartnerPrograms(ctx context.Context, req *affiliatev1.ListPartnerProgramsRequest) (*affiliatev1.ListPartnerProgramsResponse, error) {
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
 	filter := affiliate.PartnerProgramFilter{
@@ -170,7 +172,7 @@ func (s *Service) UpdatePartnerProfile(ctx context.Context, req *affiliatev1.Upd
 	return profileToProto(p), nil
 }
 
-// SetPayoutMethod replaces the payout method.
+// SetPayoutMethod replaces the partner's payout method.
 func (s *Service) SetPayoutMethod(ctx context.Context, req *affiliatev1.SetPayoutMethodRequest) (*affiliatev1.PayoutMethodDetails, error) {
 	account, wrong := payoutAccount(req)
 	if err := wrong.Err(); err != nil {
@@ -188,8 +190,8 @@ func (s *Service) SetPayoutMethod(ctx context.Context, req *affiliatev1.SetPayou
 	return payoutMethodToProto(&details), nil
 }
 
-// sealAccount encrypts a payout account. The owner's id is the additional data, so the
-// account cannot be decrypted if it is copied into another user's row.
+// sealAccount encrypts a payout account. The result can be decrypted only with the
+// owner's id, so it is useless if it is copied to another user's row.
 func (s *Service) sealAccount(account affiliate.PayoutAccount, owner affiliate.UserID) (affiliate.SealedPayoutAccount, error) {
 	out := affiliate.SealedPayoutAccount{Method: account.Method, Hint: account.Hint()}
 	if account.Account == "" {
@@ -203,20 +205,21 @@ func (s *Service) sealAccount(account affiliate.PayoutAccount, owner affiliate.U
 	aad := []byte(owner.String())
 	out.Sealed = s.seal.Seal(plain, aad)
 	out.Same = func(stored []byte) bool {
-		// If the stored account cannot be decrypted because its key was removed, the two
-		// accounts count as different, and the new one replaces it.
+		// The stored account cannot be decrypted if its key was removed. The two accounts
+		// then count as different, so that the new account replaces the stored one.
 		opened, err := s.seal.Open(stored, aad)
 		return err == nil && bytes.Equal(opened, plain)
 	}
 	return out, nil
 }
 
-// optionalID returns the id in an optional filter, or nil if the filter is absent.
+// optionalID returns the programme id in an optional filter, or nil if the filter is
+// absent.
 func optionalID(text *string) *affiliate.ProgramID {
 	if text == nil {
 		return nil
 	}
-	// A text that is not a UUID becomes the zero id. No record has that id.
+	// A text that is not a UUID becomes the zero id, which no programme has.
 	id, _ := affiliate.ParseID[affiliate.Program](*text)
 	return &id
 }

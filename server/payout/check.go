@@ -11,7 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Check validates req as far as that is possible without the database.
+// Check implements server.Checker.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
@@ -41,8 +41,8 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return found
 }
 
-// selectionOf returns the programmes and the cutoff that the request selects. Check has
-// validated them.
+// selectionOf returns the programmes and the cutoff in a request. Check has validated
+// both. at is the time of the request.
 func selectionOf(scope affiliate.Scope, req interface {
 	GetProgramIds() []string
 	GetCutoff() string
@@ -59,9 +59,9 @@ func selectionOf(scope affiliate.Scope, req interface {
 	return selection
 }
 
-// cutoffOf parses a cutoff and returns its last millisecond. A cutoff without a time is
-// the end of that day. The result is never after at, the time of the request, which is
-// also the result for an empty cutoff.
+// cutoffOf parses a cutoff, which is a date or a time. For a date, the result is the last
+// millisecond of that day. at is the time of the request. If the cutoff is empty or later
+// than at, the result is at.
 func cutoffOf(text *string, at time.Time) (time.Time, affiliate.Violations) {
 	if text == nil || *text == "" {
 		return at, nil

@@ -32,7 +32,8 @@ func previewLine(d affiliate.PayoutDue) *affiliatev1.PayoutPreviewLine {
 	return line
 }
 
-// previewTotals returns the totals per currency of the amounts that a batch would pay.
+// previewTotals returns, for each currency, the total of the amounts that a batch would
+// pay.
 func previewTotals(due []affiliate.PayoutDue) []affiliate.PayoutTotal {
 	sums := map[string]affiliate.PayoutTotal{}
 	for _, d := range due {
@@ -107,8 +108,8 @@ func toProto(p affiliate.PayoutItem) *affiliatev1.Payout {
 	}
 }
 
-// toDetail converts a payout with its commissions. The detail message has the same fields
-// with the same numbers as the payout message, so they are copied.
+// toDetail converts a payout with its commissions. The detail message has all fields of
+// the payout message, with the same numbers, so these fields are copied.
 func toDetail(p affiliate.PayoutDetail) *affiliatev1.PayoutDetail {
 	out := &affiliatev1.PayoutDetail{AccountHint: p.AccountHint}
 	server.CopyShared(out.ProtoReflect(), toProto(p.PayoutItem).ProtoReflect())
@@ -121,7 +122,7 @@ func toDetail(p affiliate.PayoutDetail) *affiliatev1.PayoutDetail {
 	return out
 }
 
-// toPartner converts a payout for its partner.
+// toPartner converts a payout to the message for the partner.
 func toPartner(p affiliate.PayoutItem) *affiliatev1.PartnerPayout {
 	return &affiliatev1.PartnerPayout{
 		Id:              p.ID.String(),

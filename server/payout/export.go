@@ -25,9 +25,10 @@ type format struct {
 
 var payPal, wise = affiliate.PayoutPayPal, affiliate.PayoutWise
 
-// formats maps each requested format to its definition. PayPal defines the columns of the
-// second format (its mass payment file) and Wise those of the third (its batch payments to
-// recipients with an e-mail address).
+// formats has the definitions of the formats that a request can name. The second format
+// is PayPal's file for mass payments. The third format is Wise's file for batch payments
+// to recipients with an e-mail address. PayPal and Wise define the columns of their
+// files.
 var formats = map[affiliatev1.PayoutExportFormat]format{
 	affiliatev1.PayoutExportFormat_PAYOUT_EXPORT_FORMAT_GENERIC: {
 		header: []string{
@@ -86,9 +87,9 @@ var formats = map[affiliatev1.PayoutExportFormat]format{
 // payPalIDLength is the maximum length of a customer id in PayPal's file.
 const payPalIDLength = 30
 
-// ExportPayoutBatch moves the pending payouts of a batch to processing and streams all
-// its payouts that are processing. If the format has a method, it does this only for
-// payouts with that method.
+// ExportPayoutBatch changes the status of the batch's pending payouts to processing. It
+// then streams all payouts of the batch that are processing. If the format is for one
+// payout method, both steps apply only to payouts with this method.
 func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	id, err := server.PathID[affiliate.PayoutBatch](req.GetBatchId())
 	if err != nil {
@@ -121,8 +122,8 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 	})
 }
 
-// accountOf decrypts the payout account of a payout. If the payout has no account, it
-// returns only the method.
+// accountOf decrypts the payout account of a payout. If the payout has no account, the
+// result contains only the method.
 func (s *Service) accountOf(p affiliate.SentPayout) (affiliate.PayoutAccount, error) {
 	account := affiliate.PayoutAccount{Method: p.Method}
 	if p.Account == nil {
@@ -136,7 +137,8 @@ func (s *Service) accountOf(p affiliate.SentPayout) (affiliate.PayoutAccount, er
 	return account, err
 }
 
-// decimal formats a positive amount in major units, with a decimal point.
+// decimal formats a positive amount in major units of the currency, for example 1234
+// cents as "12.34".
 func decimal(cents int64, currency string) string {
 	digits, exponent := strconv.FormatInt(cents, 10), affiliate.CurrencyExponent(currency)
 	if exponent == 0 {

@@ -1,15 +1,16 @@
 // Package payout serves payout batches and the payouts in them. The proto file of the
-// service has a drawing of the statuses. The file affiliate/payout.go has the table of
-// allowed moves.
+// service contains a drawing of the payout statuses, and the file affiliate/payout.go
+// contains the table of allowed status changes.
 //
-// It guarantees that a commission is in at most one open payout, also when requests run
-// in parallel. Two requests with the same Idempotency-Key create one batch. The service
-// checks again that the commissions are payable when a payout is confirmed, sent or
-// retried. The ledger contains exactly the amounts that were sent.
+// The package guarantees that a commission is in at most one open payout, even if
+// requests run in parallel. Several requests with the same Idempotency-Key create one
+// batch. When a payout is confirmed, sent or retried, the service checks again that its
+// commissions are payable. The ledger contains exactly the amounts that were sent.
 //
-// It does not transfer money. The merchant exports a batch, sends the money and reports
-// the result of each payout. A refund during the processing of a payout does not stop the
-// payout. The refunded amount becomes a debt, which the next payout subtracts.
+// The package does not transfer money. The merchant exports a batch, transfers the money
+// and reports the result of each payout. A refund does not stop a payout that is already
+// processing. The refunded amount becomes a debt of the participant, and the next payout
+// is reduced by this amount.
 package payout
 
 import (
@@ -47,8 +48,8 @@ func New(c Config) *Service { return &Service{store: c.Store, seal: c.Seal, now:
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// PreviewPayouts returns the payouts that a batch would contain, and the participants
-// that it would exclude, with the reason.
+// PreviewPayouts returns the payouts that a new batch would contain. It also returns the
+// participants without a payout, with the reason why the batch would exclude them.
 func (s *Service) PreviewPayouts(ctx context.Context, req *affiliatev1.PreviewPayoutsRequest) (*affiliatev1.PayoutPreview, error) {
 	page := server.PageOf(req)
 	selection := selectionOf(server.PrincipalFrom(ctx).Scope(), req, s.currentTime())
@@ -68,9 +69,9 @@ func (s *Service) PreviewPayouts(ctx context.Context, req *affiliatev1.PreviewPa
 	}, nil
 }
 
-// CreatePayoutBatch creates a batch of draft payouts. If batches are created in parallel,
-// each commission is in only one of them. Errors: IDEMPOTENCY_KEY_REQUIRED,
-// PAYOUT_STATE_INVALID if nothing can be paid.
+// CreatePayoutBatch creates a batch of draft payouts. If several batches are created in
+// parallel, each commission is in only one of the batches. Errors:
+// IDEMPOTENCY_KEY_REQUIRED, PAYOUT_STATE_INVALID if nothing can be paid.
 func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.CreatePayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
 	text, ok, _ := server.IdempotencyKeyFrom(ctx)
 	if !ok {
@@ -91,7 +92,7 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 		if replayed = stored != nil; replayed {
 			return proto.Unmarshal(stored, response)
 		}
-		// A first read without locks finds the participants to lock.
+		// This read takes no locks. It determines which participants must be locked.
 		candidates, err := tx.PayoutsDue(ctx, newBatch.PayoutSelection)
 		if err != nil {
 			return err
@@ -285,7 +286,7 @@ func optionalID[T any](text *string) *affiliate.ID[T] {
 	if text == nil {
 		return nil
 	}
-	// A text that is not a UUID becomes the zero id. No record has that id.
+	// A text that is not a UUID becomes the zero id, which no record has.
 	id, _ := affiliate.ParseID[T](*text)
 	return &id
 }

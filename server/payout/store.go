@@ -8,72 +8,76 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Store is the part of the database that the service uses. A method that refuses a
-// request returns an *affiliate.Error. A change, its audit record, its event and its
-// ledger entries are stored in one transaction.
+// Store reads and changes payouts in the database. The errors with an API error code are
+// of type *affiliate.Error. The metadata of PAYOUT_STATE_INVALID contains the current
+// status. A change, its audit record, its event and its ledger entries are stored in one
+// transaction.
 type Store interface {
 	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn
 	// more than once.
 	InTx(ctx context.Context, fn func(tx Tx) error) error
-	// PayoutsDue reads the amounts that a batch would pay, followed by the amounts that it
-	// would exclude. Both parts are sorted by the partner's name. Errors: NOT_FOUND for a
-	// programme.
+	// PayoutsDue reads the amounts that are due. The amounts that a batch would pay are
+	// first, followed by the amounts that a batch would exclude. Each part is sorted by
+	// the partner's name. Errors: NOT_FOUND for a programme.
 	PayoutsDue(ctx context.Context, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error)
-	// PayoutBatches reads one page of batches, newest first, and counts all batches that
-	// match, up to affiliate.MaxTotal. An empty status matches all batches.
+	// PayoutBatches reads one page of the batches with the status, newest first, and
+	// counts all these batches, up to affiliate.MaxTotal. An empty status selects all
+	// batches.
 	PayoutBatches(ctx context.Context, scope affiliate.Scope, status affiliate.PayoutBatchStatus, page affiliate.Page) ([]affiliate.PayoutBatch, int64, error)
 	// PayoutBatch reads one batch. Errors: NOT_FOUND.
 	PayoutBatch(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error)
-	// ConfirmPayoutBatch confirms a draft batch. It removes commissions that are no longer
-	// payable and cancels payouts that are excluded now. Errors: NOT_FOUND,
-	// PAYOUT_STATE_INVALID. In all methods of Store, PAYOUT_STATE_INVALID has the current
-	// status in its metadata.
+	// ConfirmPayoutBatch confirms a draft batch. It removes commissions that are no
+	// longer payable from the batch, and cancels payouts that a new batch would exclude.
+	// Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
 	ConfirmPayoutBatch(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor) (affiliate.PayoutBatch, error)
-	// CancelPayoutBatch cancels the draft and pending payouts of a batch. Errors: NOT_FOUND,
-	// PAYOUT_STATE_INVALID if a payout of the batch is processing or paid.
+	// CancelPayoutBatch cancels the draft and pending payouts of a batch. Errors:
+	// NOT_FOUND, PAYOUT_STATE_INVALID if a payout of the batch is processing or paid.
 	CancelPayoutBatch(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor) (affiliate.PayoutBatch, error)
-	// SendPayouts moves the pending payouts of a batch to processing. If method is not nil,
-	// it moves only the payouts with that method. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
+	// SendPayouts changes the status of the batch's pending payouts to processing. If
+	// method is not nil, it changes only the payouts with this method. Errors: NOT_FOUND,
+	// PAYOUT_STATE_INVALID.
 	SendPayouts(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod, at time.Time, by affiliate.Actor) error
-	// ExportPayouts returns the processing payouts of a batch, sorted by currency and by the
-	// partner's name. If method is not nil, it returns only the payouts with that method.
-	// All rows come from one snapshot of the database. The loop over them uses a connection
-	// until it ends. Errors: SERVICE_UNAVAILABLE if too many exports are running.
+	// ExportPayouts returns the payouts of a batch that are processing, sorted by
+	// currency and by the partner's name. If method is not nil, it returns only the
+	// payouts with this method. All payouts come from one snapshot of the database. The
+	// iteration uses a database connection until it ends. Errors: SERVICE_UNAVAILABLE if
+	// too many exports are running.
 	ExportPayouts(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod) iter.Seq2[affiliate.SentPayout, error]
-	// Payouts reads one page of payouts, newest first, and counts all payouts that match the
-	// filter, up to affiliate.MaxTotal.
+	// Payouts reads one page of payouts, newest first, and counts all payouts that match
+	// the filter, up to affiliate.MaxTotal.
 	Payouts(ctx context.Context, scope affiliate.Scope, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error)
 	// Payout reads one payout. Errors: NOT_FOUND.
 	Payout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutDetail, error)
 	// MovePayout changes the status of a payout. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
 	MovePayout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID, t affiliate.PayoutTransition) (affiliate.PayoutItem, error)
 	// PartnerPayouts reads one page of a partner's confirmed payouts in the mode, newest
-	// first, and counts all of them that match the filter, up to affiliate.MaxTotal.
+	// first, and counts all confirmed payouts that match the filter, up to
+	// affiliate.MaxTotal.
 	PartnerPayouts(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error)
 }
 
 // Tx is the transaction in which CreatePayoutBatch creates a batch.
 type Tx interface {
-	// ClaimKey inserts an idempotency key. If another transaction has inserted it, ClaimKey
-	// waits until that transaction ends. It returns the response that is stored for the key,
-	// or nil if the key is new. Errors: IDEMPOTENCY_KEY_REUSED if the key belongs to a
-	// different request.
+	// ClaimKey inserts an idempotency key. If another transaction has inserted the same
+	// key, ClaimKey waits until that transaction ends. If a response is stored for the
+	// key, ClaimKey returns this response in replay. If the key is new, replay is nil.
+	// Errors: IDEMPOTENCY_KEY_REUSED if the key belongs to a different request.
 	ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) (replay []byte, err error)
 	// StoreResponse stores the response for a claimed key.
 	StoreResponse(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey, response []byte) error
-	// PayoutsDue reads the amounts that are due, in no particular order and without locks.
-	// Errors: NOT_FOUND for a programme.
+	// PayoutsDue reads the amounts that are due, in no particular order and without
+	// locks. Errors: NOT_FOUND for a programme.
 	PayoutsDue(ctx context.Context, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error)
-	// LockPayoutsDue locks the participants and those of their payable commissions that are
-	// in no payout. It returns the amounts due per participant and currency, and the locked
-	// commissions, sorted by id.
+	// LockPayoutsDue locks the participants, and their payable commissions that are in no
+	// payout. It returns the amounts due for each participant and currency. free contains
+	// the locked commissions, sorted by id.
 	LockPayoutsDue(ctx context.Context, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) (due []affiliate.PayoutDue, free []affiliate.HeldCommission, err error)
-	// InsertPayoutBatch stores a new batch with its payouts and returns the batch with its
-	// counts and totals.
+	// InsertPayoutBatch stores a new batch with its payouts and returns the batch with
+	// its counts and totals.
 	InsertPayoutBatch(ctx context.Context, draft affiliate.PayoutBatchDraft, by affiliate.Actor) (affiliate.PayoutBatch, error)
 }
 
-// Opener decrypts payout accounts.
+// Opener decrypts payout accounts. Package seal implements it.
 type Opener interface {
 	Open(sealed, aad []byte) ([]byte, error)
 }

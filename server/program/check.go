@@ -11,7 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Check validates req as far as that is possible without the database.
+// Check implements server.Checker.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
@@ -82,8 +82,9 @@ func checkURLs(req interface {
 	}
 }
 
-// checkRateFields reports a rate that does not match the commission type in the same
-// request. The store checks the rate against the stored type.
+// checkRateFields adds a violation if the rate does not match the commission type in the
+// request. If the request has no commission type, the store compares the rate with the
+// stored type.
 func checkRateFields(rules *affiliatev1.CommissionRules, found *affiliate.Violations) {
 	if rules == nil {
 		return

@@ -39,8 +39,9 @@ func toProto(p affiliate.Program) *affiliatev1.Program {
 	}
 }
 
-// newProgram returns the draft programme of a create request, with default values for
-// absent fields. If the request has no currency or slug, the store sets it.
+// newProgram converts a create request to a draft programme. Fields that are absent in
+// the request have their default values. The currency and the slug stay empty if they are
+// absent, and the store sets them.
 func newProgram(req *affiliatev1.CreateProgramRequest) (affiliate.Program, error) {
 	var wrong affiliate.Violations
 	rules := initialRules(req.GetCommissionRules(), &wrong)
@@ -84,8 +85,8 @@ func newProgram(req *affiliatev1.CreateProgramRequest) (affiliate.Program, error
 	return p, nil
 }
 
-// patchOf returns the changes that the request's mask names. Check has validated the
-// mask.
+// patchOf returns the changes of the fields that the request's mask names. Check has
+// validated the mask.
 func patchOf(req *affiliatev1.UpdateProgramRequest) affiliate.ProgramPatch {
 	var patch affiliate.ProgramPatch
 	paths := req.GetUpdateMask().GetPaths()
@@ -132,8 +133,8 @@ func patchOf(req *affiliatev1.UpdateProgramRequest) affiliate.ProgramPatch {
 	return patch
 }
 
-// setOrClear returns a change that sets the value, or one that clears the field if value
-// is nil.
+// setOrClear returns a change that sets a field to value. If value is nil, the change
+// clears the field.
 func setOrClear[T any](value *T) affiliate.Change[T] {
 	return affiliate.Change[T]{Given: true, Value: value}
 }
@@ -146,7 +147,8 @@ func setOrClearInt(value *int32) affiliate.Change[int] {
 	return affiliate.Set(int(*value))
 }
 
-// setOrClearEnum is setOrClear for enumerations, where the empty text means absent.
+// setOrClearEnum is setOrClear for the name of an enum value. An empty name means that
+// the field is absent.
 func setOrClearEnum[W ~string](text string) affiliate.Change[W] {
 	if text == "" {
 		return affiliate.Clear[W]()

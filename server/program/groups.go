@@ -8,7 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// ListGroups returns one page of a programme's groups of partners, sorted by name.
+// ListGroups returns one page of a programme's groups of participants, sorted by name.
 func (s *Service) ListGroups(ctx context.Context, req *affiliatev1.ListGroupsRequest) (*affiliatev1.ListGroupsResponse, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -29,7 +29,8 @@ func (s *Service) ListGroups(ctx context.Context, req *affiliatev1.ListGroupsReq
 	}, nil
 }
 
-// CreateGroup creates a group that has its own rate.
+// CreateGroup creates a group. The participants in a group have the group's commission
+// rate.
 func (s *Service) CreateGroup(ctx context.Context, req *affiliatev1.CreateGroupRequest) (*affiliatev1.Group, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -61,7 +62,8 @@ func (s *Service) UpdateGroup(ctx context.Context, req *affiliatev1.UpdateGroupR
 	return groupToProto(group), nil
 }
 
-// DeleteGroup deletes a group. Errors: GROUP_IN_USE if a partner is in it.
+// DeleteGroup deletes a group. Errors: GROUP_IN_USE if a participant is in the group or
+// an open invitation names it.
 func (s *Service) DeleteGroup(ctx context.Context, req *affiliatev1.DeleteGroupRequest) (*affiliatev1.DeleteGroupResponse, error) {
 	program, id, err := groupPathIDs(req)
 	if err != nil {
@@ -87,8 +89,8 @@ func groupPathIDs(req interface {
 	return program, id, err
 }
 
-// groupPatchOf returns the changes that the request's mask names. It adds a violation to
-// found for a rate with too many decimals.
+// groupPatchOf returns the changes of the fields that the request's mask names. If the
+// percentage has too many decimals, it adds a violation to found.
 func groupPatchOf(req *affiliatev1.UpdateGroupRequest, found *affiliate.Violations) affiliate.GroupPatch {
 	var patch affiliate.GroupPatch
 	for _, path := range req.GetUpdateMask().GetPaths() {

@@ -12,16 +12,16 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// The mask paths of complete objects.
+// Paths of whole objects in an update mask.
 const (
 	rulesField     = "commission_rules"
 	recurringField = rulesField + ".recurring"
 )
 
 // initialRules returns the rules of a new programme: the default rules, changed by the
-// fields in the request. If the request has only a flat amount and no commission type, the
-// type is flat. If the request has a type, it must also have the type's rate, because the
-// default rate would probably not be what the merchant wants.
+// fields in the request. If the request has a flat amount but neither a commission type
+// nor a percentage, the type is flat. If the request has a commission type, it must also
+// have the rate, because the merchant has probably forgotten the rate.
 func initialRules(rules *affiliatev1.CommissionRules, found *affiliate.Violations) affiliate.Rules {
 	if rules == nil {
 		return affiliate.DefaultRules()
@@ -38,10 +38,10 @@ func initialRules(rules *affiliatev1.CommissionRules, found *affiliate.Violation
 	return initial
 }
 
-// rulesPatchOf returns the changes of commission_rules that the mask's paths name. If a
-// path names a complete object, the fields that are present in the object are changed. If
-// that object is absent, its fields are reset to their defaults. Check has rejected
-// invalid values.
+// rulesPatchOf returns the changes of the fields of commission_rules that the paths of
+// the mask name. A path can name a whole object. The fields that are present in this
+// object are then changed. If the object is absent in the request, all its fields are
+// reset to their defaults. Check has rejected invalid values.
 func rulesPatchOf(rules *affiliatev1.CommissionRules, paths []string) affiliate.RulesPatch {
 	whole, recurring := slices.Contains(paths, rulesField), slices.Contains(paths, recurringField)
 	patch := fieldsPatch(rules, func(path string) bool {
@@ -54,13 +54,13 @@ func rulesPatchOf(rules *affiliatev1.CommissionRules, paths []string) affiliate.
 	return patch
 }
 
-// presentFieldsPatch returns the changes of all fields that are present in rules.
+// presentFieldsPatch returns changes that set all fields that are present in rules.
 func presentFieldsPatch(rules *affiliatev1.CommissionRules, found *affiliate.Violations) affiliate.RulesPatch {
 	return fieldsPatch(rules, func(path string) bool { return hasField(rules, path) }, found)
 }
 
-// hasField reports whether the field at the path is present. The unspecified value of an
-// enum and an empty list count as absent.
+// hasField reports whether the field with the path is present in rules. The unspecified
+// value of an enum and an empty list count as absent.
 func hasField(rules *affiliatev1.CommissionRules, path string) bool {
 	m := rules.ProtoReflect()
 	for {
@@ -73,8 +73,9 @@ func hasField(rules *affiliatev1.CommissionRules, path string) bool {
 	}
 }
 
-// fieldsPatch returns the changes of the fields for whose path selected returns true. A
-// path is relative to the rules. A selected field that is absent in rules is cleared.
+// fieldsPatch returns changes of the selected fields. It calls selected with the path of
+// each field, relative to the rules. A selected field that is present in rules is set,
+// and a selected field that is absent is cleared.
 func fieldsPatch(rules *affiliatev1.CommissionRules, selected func(path string) bool, found *affiliate.Violations) affiliate.RulesPatch {
 	var patch affiliate.RulesPatch
 	if rules == nil {

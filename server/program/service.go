@@ -1,17 +1,20 @@
 // Package program serves a merchant's programmes, the versions of their commission rules
-// and their groups of partners.
+// and their groups of participants. A programme has one of these statuses:
 //
 //	draft ──▶ active ◀──▶ paused
 //	  └─────────┴───────────┴──▶ archived
 //
-// It guarantees that a status changes only along the arrows of the drawing and that an
-// update changes exactly the fields that its mask names. A change of the commission rules
-// creates a new version of the rules. Existing commissions keep the version with which
-// they were computed. A group can be deleted only when no participant is in it.
+// The package guarantees that the status changes only along the arrows of the drawing,
+// and that an update changes exactly the fields that its mask names. A change of the
+// commission rules creates a new version of the rules. Existing commissions keep the
+// version of the rules with which they were computed. A group cannot be deleted while a
+// participant is in the group.
 //
-// It does not promise that the edge refuses clicks of a paused programme when the response
-// is sent. The core waits at most 100 ms for the write to the edge directory, and a job
-// repeats the write. A collector uses its cached entry until Redis announces the change.
+// The package does not guarantee that collectors refuse clicks of a paused programme when
+// the response is sent. Collectors read the edge directory, and the core waits at most
+// 100 ms for the write to this directory. If the write fails, a job writes the change
+// later. A collector also uses an entry in its cache until Redis notifies the collector
+// of the change.
 package program
 
 import (
@@ -49,7 +52,8 @@ func (s *Service) CreateProgram(ctx context.Context, req *affiliatev1.CreateProg
 	return response(s.store.CreateProgram(ctx, p, server.ActorFrom(ctx)))
 }
 
-// ListPrograms returns one page of the programmes, newest first.
+// ListPrograms returns one page of the workspace's programmes in the mode of the call,
+// newest first.
 func (s *Service) ListPrograms(ctx context.Context, req *affiliatev1.ListProgramsRequest) (*affiliatev1.ListProgramsResponse, error) {
 	page := server.PageOf(req)
 	filter := affiliate.ProgramFilter{Status: affiliate.ProgramStatus(server.EnumName(req.GetStatus())), Search: req.GetSearch()}
@@ -90,8 +94,8 @@ func (s *Service) ActivateProgram(ctx context.Context, req *affiliatev1.Activate
 	return s.move(ctx, req, affiliate.ProgramActive)
 }
 
-// PauseProgram pauses an active programme. It has no clicks and commissions until it is
-// activated again.
+// PauseProgram pauses an active programme. Until the programme is activated again, its
+// clicks are refused and its participants earn no commissions.
 func (s *Service) PauseProgram(ctx context.Context, req *affiliatev1.PauseProgramRequest) (*affiliatev1.Program, error) {
 	return s.move(ctx, req, affiliate.ProgramPaused)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Check validates req as far as that is possible without the database.
+// Check implements server.Checker.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
@@ -36,8 +36,9 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return found
 }
 
-// checkDiscount validates the discount's type, value and currency. The validation rules in
-// the proto file reject values that are invalid for all types, for example negative ones.
+// checkDiscount validates the value and the currency of a discount, which depend on the
+// type of the discount. The annotations in the proto file reject values that are invalid
+// for all types, for example negative values.
 func checkDiscount(req *affiliatev1.CreatePromoCodeRequest, found *affiliate.Violations) {
 	if req.DiscountValue == nil {
 		found.Add("discount_value", affiliate.IsRequired)
@@ -52,7 +53,7 @@ func checkDiscount(req *affiliatev1.CreatePromoCodeRequest, found *affiliate.Vio
 			found.Add("currency", "must be absent when {discount_type} is percentage")
 		}
 	case affiliatev1.DiscountType_DISCOUNT_TYPE_FIXED:
-		// The condition is also false if value is NaN.
+		// Comparisons with NaN are false, so the negation rejects NaN.
 		if !(value == math.Trunc(value) && value <= affiliate.MaxAmountCents) {
 			found.Add("discount_value", "must be a whole number of minor units when {discount_type} is fixed")
 		}

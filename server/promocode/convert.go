@@ -52,8 +52,9 @@ func listResponse(codes []affiliate.PromoCode, total int64, page affiliate.Page)
 	}
 }
 
-// newPromoCode returns the promo code of a create request. Check has validated the
-// request. If a fixed discount has no currency, the store sets it.
+// newPromoCode converts a create request to a promo code. Check has validated the
+// request. If a fixed discount has no currency in the request, the store sets the
+// currency.
 func newPromoCode(req *affiliatev1.CreatePromoCodeRequest) affiliate.PromoCode {
 	c := affiliate.PromoCode{
 		Code:           affiliate.FoldPromoCode(req.GetCode()),
@@ -71,8 +72,8 @@ func newPromoCode(req *affiliatev1.CreatePromoCodeRequest) affiliate.PromoCode {
 	return c.WithSync(req.GetSyncToProcessor())
 }
 
-// toMillis converts an optional timestamp and truncates it to milliseconds, which is the
-// precision of the database.
+// toMillis converts a timestamp and truncates it to milliseconds, which is the precision
+// of the database. It returns nil if t is nil.
 func toMillis(t *timestamppb.Timestamp) *time.Time {
 	if t == nil {
 		return nil
@@ -81,8 +82,9 @@ func toMillis(t *timestamppb.Timestamp) *time.Time {
 	return &at
 }
 
-// patchOf returns the changes that the request's mask names. Check has validated the
-// mask. A field that the mask names and that is absent in the request is cleared.
+// patchOf returns the changes of the fields that the request's mask names. Check has
+// validated the mask. If the mask names a field that is absent in the request, the change
+// clears the field.
 func patchOf(req *affiliatev1.UpdatePromoCodeRequest) affiliate.PromoCodePatch {
 	var patch affiliate.PromoCodePatch
 	for _, path := range req.GetUpdateMask().GetPaths() {

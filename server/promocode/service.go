@@ -1,15 +1,17 @@
 // Package promocode serves promo codes. A buyer enters a promo code in the shop to get a
 // discount, and the sale is attributed to the partner who owns the code.
 //
-// It guarantees that a code belongs to only one participant of a workspace and mode until
-// it is deleted. Upper and lower case are not distinguished. If several requests create
-// the same code at the same time, one succeeds. The code, its participant and its discount
-// never change. The other fields can be updated.
+// The package guarantees that a code belongs to only one participant in a workspace and
+// mode until the code is deleted. Codes that differ only in upper and lower case are the
+// same code. If several requests create the same code at the same time, one request
+// succeeds. The code, its participant and its discount never change. The other fields can
+// be updated.
 //
-// It does not decide whether a conversion can redeem a code. Attribution decides this for
-// the time of the conversion. It does not promise that the edge directory has a new code
-// when the response is sent. The core waits at most 100 ms for that write, and a job
-// repeats it.
+// The package does not decide whether a conversion can redeem a code. This is a part of
+// the attribution of the conversion. The package does not guarantee that collectors know
+// a new code when the response is sent. Collectors read the edge directory, and the core
+// waits at most 100 ms for the write to this directory. If the write fails, a job writes
+// the change later.
 package promocode
 
 import (
@@ -47,7 +49,7 @@ func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromo
 	}
 	page := server.PageOf(req)
 	codes, total, err := s.store.PromoCodes(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
-	if filter != (affiliate.PromoCodeFilter{}) { // without a filter, total is exact
+	if filter != (affiliate.PromoCodeFilter{}) { // without a filter, the store returns the exact total
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
 	return listResponse(codes, total, page), err

@@ -1,14 +1,17 @@
 // Package seal encrypts secret values before they are stored in the database. It uses
-// AES-256-GCM with named keys.
+// AES-256-GCM. An encrypted value is called a sealed value.
 //
-// A sealed value consists of the key's name, a colon, a random nonce, the ciphertext and
-// the authentication tag. The first key of the setting encrypts. All keys decrypt. To
-// rotate the keys, put a new key in front of the others. Remove an old key when no stored
-// value is encrypted with it. The package guarantees that a sealed value cannot be
-// decrypted if it was changed or truncated, or if the additional data is different.
+// The keys have names (kid). A sealed value consists of the name of its key, a colon, a
+// random nonce, the ciphertext and the authentication tag. The first key in the setting
+// encrypts new values. All keys in the setting can decrypt values. To replace the key
+// that encrypts, an operator puts a new key in front of the others. The operator can
+// remove an old key when no stored value is encrypted with it.
 //
-// It does not hide the length of a value. It gives no guarantee if more than 2^32 values
-// are encrypted with one key.
+// The package guarantees that a sealed value cannot be decrypted if it was changed or
+// truncated, or if the additional data is not the data with which it was encrypted.
+//
+// The package does not hide the length of a value. It gives no guarantee if more than
+// 2^32 values are encrypted with one key.
 package seal
 
 import (
@@ -25,22 +28,23 @@ import (
 const (
 	// keySize is the key size of AES-256 in bytes.
 	keySize = 32
-	// separator ends the key's name in a sealed value. The setting uses the same separator,
-	// so no name contains it.
+	// separator is the character after the name of the key, both in a sealed value and in
+	// the setting. Names do not contain it.
 	separator = ':'
 )
 
 // Keys encrypts and decrypts values. Its methods are safe for concurrent use.
 type Keys struct {
-	sealing string
-	keys    map[string]cipher.AEAD
+	sealing string                 // the name of the key that encrypts
+	keys    map[string]cipher.AEAD // all keys by name
 }
 
 var kidPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
 
-// New parses the setting TRIBUTARY_ENCRYPTION_KEYS: `kid:base64,…`, where each key has 32
-// bytes. The error lists all faults by the position of their entry. It does not contain
-// the names of the keys, because a key could be in the place of a name by mistake.
+// New parses the setting TRIBUTARY_ENCRYPTION_KEYS, a list in the form `kid:base64,…`.
+// Each key has 32 bytes. The error contains all faults, with the positions of the
+// entries. It does not contain the names of the keys, because an operator may have
+// written a key in the place of a name.
 func New(keys string) (*Keys, error) {
 	k := &Keys{keys: map[string]cipher.AEAD{}}
 	var wrong []error
@@ -93,9 +97,9 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// Seal encrypts plain. The result can be decrypted only with the same additional data,
-// which is not part of the result. If aad is the owner's id, a value that is copied into
-// another owner's row cannot be decrypted.
+// Seal encrypts plain. The result can be decrypted only with the same additional data
+// (aad), which the result does not contain. For example, if aad is the id of the value's
+// owner, the value cannot be decrypted as the value of another owner.
 func (k *Keys) Seal(plain, aad []byte) []byte {
 	sealed := append([]byte(k.sealing), separator)
 	return k.keys[k.sealing].Seal(sealed, nil, plain, aad)

@@ -1,14 +1,16 @@
-// Package stats adds statistics deltas to the stored totals. A transaction that changes a
-// count, for example a new click, inserts a delta row instead of updating a total.
-// Transactions therefore never wait for each other because of a total. This job adds the
-// deltas to the totals every two seconds and deletes them.
+// Package stats contains the job that keeps statistics totals up to date. A transaction
+// that changes a count, for example because a click arrived, does not update the total.
+// It inserts a row into the table stats_deltas. Transactions therefore do not wait for
+// each other to update the same total. Every two seconds, the job adds the deltas to the
+// totals and deletes the deltas.
 //
-//	clicks, conversions, refunds ──▶ stats_deltas ──▶ totals, hours
+//	clicks, conversions, refunds ──▶ stats_deltas ──job──▶ totals, totals per hour
 //
-// It guarantees that a total plus its remaining deltas is exact at any time, also if
-// several jobs run, fail or crash. It does not promise that a total alone is up to date.
-// After a crash no job runs until the queue has detected the lost run. Readers therefore
-// always add the remaining deltas to the totals.
+// The package guarantees that the sum of a total and its remaining deltas is exact at any
+// time, even if several jobs run at the same time, fail or crash. It does not guarantee
+// that the total alone is up to date. For example, if the process crashes during a run,
+// the next run starts only after the queue has detected this. Queries therefore always
+// add the remaining deltas to the totals.
 package stats
 
 import (
@@ -24,21 +26,22 @@ import (
 )
 
 const (
-	// Interval is how often deltas are folded.
+	// Interval is the time between two runs of the job.
 	Interval = 2 * time.Second
-	// batchSize is the maximum number of deltas in one transaction.
+	// batchSize is the maximum number of deltas that one transaction adds to the totals.
 	batchSize = 20_000
-	// maxRunTime is the time after which a run starts no further batch and leaves the
-	// remaining deltas to the next run.
+	// maxRunTime is the time after which a run starts no further transaction. The next
+	// run processes the remaining deltas.
 	maxRunTime = 30 * time.Second
-	// timeout cancels a run, for example if the database is slow.
+	// timeout is the time after which a run is cancelled, for example because the
+	// database is slow.
 	timeout = time.Minute
 )
 
-// Store is the part of the database that the job uses.
+// Store updates the totals in the database.
 type Store interface {
-	// FoldStats adds up to limit deltas to the totals and returns their number. It can run
-	// in several processes at the same time.
+	// FoldStats takes at most limit deltas, adds them to the totals and deletes them. It
+	// returns the number of these deltas. Several processes can call it at the same time.
 	FoldStats(ctx context.Context, limit int) (folded int64, err error)
 }
 
@@ -55,8 +58,9 @@ func New(store Store, log *slog.Logger, now func() time.Time) *Worker {
 	return &Worker{store: store, log: log, now: now}
 }
 
-// PeriodicJob returns the job that a River client inserts periodically. Only one runs at a
-// time. A failed job is not retried, because the next one processes the same deltas.
+// PeriodicJob returns the job that a River client inserts every Interval. At most one job
+// runs at a time. A failed job is not retried, because the next job processes the same
+// deltas.
 func PeriodicJob() *river.PeriodicJob {
 	return server.OneAtATime(river.PeriodicInterval(Interval), affiliate.FoldStats{}, true)
 }
@@ -64,7 +68,7 @@ func PeriodicJob() *river.PeriodicJob {
 // Timeout returns the time limit of one run.
 func (w *Worker) Timeout(*river.Job[affiliate.FoldStats]) time.Duration { return timeout }
 
-// Work adds deltas to the totals until no delta remains or maxRunTime has passed.
+// Work adds deltas to the totals until no deltas remain or maxRunTime has passed.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.FoldStats]) error {
 	started := w.now()
 	for {

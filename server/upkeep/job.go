@@ -1,17 +1,17 @@
-// Package upkeep is the hourly job that maintains the tables:
+// Package upkeep contains the hourly job that maintains the tables of the database:
 //
 //   - It creates the partitions of clicks and events in advance.
-//   - It deletes old rows: ended sessions, stored responses of idempotency keys, origins of
-//     users and dead letters of clicks. It cancels remaining deliveries of disabled
-//     endpoints.
+//   - It deletes ended sessions, idempotency keys with their responses, origins of users
+//     (the networks and browsers of their sessions) and dead letters of clicks.
+//   - It cancels deliveries of disabled webhook endpoints that another job has left over.
 //   - It drops events and deliveries after a month.
-//   - It applies the retention of clicks. After 90 days it removes everything that
-//     identifies a visitor. After 13 months it replaces the clicks of a day by their sums.
+//   - It applies the retention of clicks. After 90 days it removes the data that
+//     identifies a visitor. After 13 months it replaces the clicks of a day by sums.
 //
-// Each run also does the work that earlier runs did not do, so a missed run does no harm.
-// The job deletes no data that a merchant can still read or that a calculation still
-// needs. A run has limited time. If there is much to do, for example in the first run on a
-// large table, several runs share the work.
+// Each run also does the work that earlier runs have not done, so a missed run causes no
+// harm. The job does not delete data that a merchant can still read or that a calculation
+// still needs. The time of a run is limited. If there is a lot of work, for example in
+// the first run on a large table, the work is distributed over several runs.
 package upkeep
 
 import (
@@ -32,8 +32,8 @@ const (
 	interval = time.Hour
 	// daysAhead is how many days in advance partitions are created.
 	daysAhead = 7
-	// daysBack is for how many past days partitions are created. After an outage, a
-	// collector's journal can deliver clicks that are several days old.
+	// daysBack is the number of past days for which partitions are created. After an
+	// outage, a collector can deliver clicks that are several days old.
 	daysBack = 7
 	// deleteBatch is the maximum number of rows in one deletion.
 	deleteBatch = 1000
@@ -43,49 +43,56 @@ const (
 	// visitorRetention is how long clicks and dead letters of clicks contain data that
 	// identifies a visitor.
 	visitorRetention = 90 * 24 * time.Hour
-	// maxPurgeTime and maxRollTime are how long a run starts new parts of the purge and of
-	// the replacement of old clicks. One part takes at most two minutes.
+	// maxPurgeTime is the time after which a run starts no further part of PurgeClicks.
+	// maxRollTime is the time after which a run starts no further call of RollClicks. One
+	// part or call takes at most two minutes.
 	maxPurgeTime = 2 * time.Minute
 	maxRollTime  = time.Minute
-	// timeout is long enough to finish the last part.
+	// timeout is the longest time that a run may take. It is long enough for
+	// maxPurgeTime, maxRollTime and the last parts.
 	timeout = 5*time.Minute + 30*time.Second
 )
 
-// Store is the part of the database that the job uses. A method with a limit processes at
-// most that many rows and returns their number.
+// Store maintains the tables in the database. A method with the parameter limit processes
+// at most this number of rows and returns the number of processed rows.
 type Store interface {
-	// EnsureClickPartitions creates the missing daily partitions from first to last, both
-	// included, and returns how many it created.
+	// EnsureClickPartitions creates the missing partitions of clicks. A partition
+	// contains one day. The partitions of first and last are included. It returns the
+	// number of created partitions.
 	EnsureClickPartitions(ctx context.Context, first, last time.Time) (created int, err error)
-	// StrayClicks counts the clicks in the default partition, up to a limit.
+	// StrayClicks counts the clicks in the default partition, which contains the clicks
+	// of days without a partition. It stops counting at a maximum.
 	StrayClicks(ctx context.Context) (int, error)
-	// EnsureEventPartitions is EnsureClickPartitions for events and their deliveries, whose
-	// partitions contain one week.
+	// EnsureEventPartitions creates the missing partitions of events and deliveries in
+	// the same way. A partition contains one week.
 	EnsureEventPartitions(ctx context.Context, first, last time.Time) (created int, err error)
 	// StrayEvents counts the events and deliveries in the default partitions.
 	StrayEvents(ctx context.Context) (int, error)
-	// DropOldEvents drops the partitions of events and deliveries that the API no longer
-	// returns. In the default partitions it deletes such rows, up to rows at a time.
+	// DropOldEvents deletes events and deliveries that are so old that the API does not
+	// return them. It drops partitions with such rows, and deletes such rows in the
+	// default partitions. One statement deletes at most the number of rows in the
+	// parameter.
 	DropOldEvents(ctx context.Context, rows int) (int64, error)
-	// CancelRemaining cancels deliveries to disabled endpoints that the job of the endpoint has
-	// not canceled.
+	// CancelRemaining cancels deliveries to disabled endpoints. Normally, a job cancels
+	// these deliveries when the endpoint is disabled. CancelRemaining processes the
+	// deliveries that this job has missed.
 	CancelRemaining(ctx context.Context, now time.Time, limit int) (int64, error)
 	// DeleteEndedSessions deletes sessions that ended before a time.
 	DeleteEndedSessions(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DropExpiredIdempotencyKeys deletes idempotency keys with their responses after their
-	// expiry.
+	// DropExpiredIdempotencyKeys deletes idempotency keys with their responses after
+	// their expiry.
 	DropExpiredIdempotencyKeys(ctx context.Context, now time.Time, limit int) (int64, error)
 	// DeleteOldOrigins deletes origins of users that were last seen before a time.
 	DeleteOldOrigins(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DropDeadLetters deletes dead letters of clicks from before a time.
+	// DropDeadLetters deletes dead letters of clicks that were stored before a time.
 	DropDeadLetters(ctx context.Context, before time.Time, limit int) (int64, error)
-	// PurgeClicks removes the data that identifies visitors from clicks before a time. It
-	// works in batches and calls more before each of them. It stops when more returns false
-	// and returns the number of changed clicks.
+	// PurgeClicks removes the data that identifies visitors from clicks that arrived
+	// before a time. It works in batches. Before each batch it calls more, and it stops
+	// if more returns false. It returns the number of changed clicks.
 	PurgeClicks(ctx context.Context, before time.Time, more func() bool) (int64, error)
-	// RollClicks selects one day that ended at least 13 months ago, stores the sums of its
-	// clicks and deletes the clicks. If the day is large, it does this for a part of it. It
-	// returns the number of deleted clicks. found is false if there is no such day.
+	// RollClicks replaces the clicks of one day that ended at least 13 months ago by
+	// their sums. If the day has many clicks, it processes a part of the day. It returns
+	// the number of deleted clicks. found is false if no such day is left.
 	RollClicks(ctx context.Context) (clicks int64, found bool, err error)
 }
 
@@ -110,9 +117,9 @@ func PeriodicJob() *river.PeriodicJob {
 // Timeout returns the time limit of one run.
 func (w *Worker) Timeout(*river.Job[affiliate.Upkeep]) time.Duration { return timeout }
 
-// Work calls Run and then applies the retention of clicks and events. The purge of
-// visitors runs first and does not depend on the following steps. Dropping a day can fail
-// while a transaction uses the table.
+// Work calls Run and then applies the retention of clicks and events. The removal of
+// visitors' data runs first, and the later steps run even if an earlier step fails. The
+// later steps can fail if a transaction uses a partition that must be dropped.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.Upkeep]) error {
 	if err := w.Run(ctx); err != nil {
 		return err
@@ -154,8 +161,9 @@ func (w *Worker) dropEvents(ctx context.Context) error {
 	return nil
 }
 
-// Run does the part of the job that a process needs when it starts, mainly the partition
-// of the current day, and the deletions that take little time.
+// Run does the part of the job that takes little time: it creates partitions and deletes
+// old rows. A process also calls Run when it starts, because it needs the partition of
+// the current day.
 func (w *Worker) Run(ctx context.Context) error {
 	now := w.now().UTC()
 	if _, err := w.store.EnsureClickPartitions(ctx, now.AddDate(0, 0, -daysBack), now.AddDate(0, 0, daysAhead)); err != nil {
@@ -168,8 +176,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	if stray > 0 {
 		w.log.LogAttrs(ctx, slog.LevelWarn, "clicks are in the default partition", slog.Int("rows_at_least", stray))
 	}
-	// A failure is not serious. An event without a partition is stored in the default
-	// partition and moved later.
+	// If this fails, Run continues. Events without a partition are stored in the default
+	// partition and moved to a new partition later.
 	if _, err := w.store.EnsureEventPartitions(ctx, now.AddDate(0, 0, -daysBack), now.AddDate(0, 0, daysAhead)); err != nil {
 		w.log.LogAttrs(ctx, slog.LevelWarn, "partitions of events could not be created", slog.Any("error", err))
 	}
