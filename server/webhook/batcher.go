@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// batcher collects items of many goroutines for one goroutine. While that goroutine
-// processes a batch, new items collect for its next batch.
+// batcher passes items from many goroutines to one goroutine, which processes them in
+// batches. Items that are added while a batch is processed belong to the next batch.
 type batcher[T any] struct {
 	mu    sync.Mutex
 	items []T
-	added chan struct{} // receives a value after items were added
+	added chan struct{} // receives a value when items are added
 }
 
 func newBatcher[T any]() *batcher[T] { return &batcher[T]{added: make(chan struct{}, 1)} }
@@ -27,8 +27,8 @@ func (c *batcher[T]) add(items ...T) {
 	}
 }
 
-// take waits for items and removes and returns the oldest ones, at most n. It returns nil
-// if ctx ends.
+// take waits until there are items. It then removes and returns the oldest items, at most
+// n. It returns nil if ctx ends.
 func (c *batcher[T]) take(ctx context.Context, n int) []T {
 	for {
 		if taken := c.tryTake(n); len(taken) > 0 {
@@ -42,7 +42,7 @@ func (c *batcher[T]) take(ctx context.Context, n int) []T {
 	}
 }
 
-// tryTake removes and returns the oldest items, at most n, without waiting.
+// tryTake removes and returns the oldest items, at most n. It does not wait.
 func (c *batcher[T]) tryTake(n int) []T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +52,7 @@ func (c *batcher[T]) tryTake(n int) []T {
 	return taken
 }
 
-// sleep waits for d, or until ctx ends.
+// sleep waits for the duration d or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -13,11 +13,12 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// clockSkew is the tolerated difference between the caller's clock and this machine's
-// clock. Without it, a request for the last 30 days or until now could be rejected.
+// clockSkew is the tolerated difference between the client's clock and this machine's
+// clock. Without the tolerance, a client with a slightly different clock could not
+// request the last 30 days or a time range that ends now.
 const clockSkew = 5 * time.Minute
 
-// Check validates req as far as that is possible without the database.
+// Check implements server.Checker.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
@@ -58,8 +59,8 @@ func checkSubscriptions(field string, words []string, found *affiliate.Violation
 	}
 }
 
-// checkRecovery validates the time range and the statuses of a recovery. It skips invalid
-// timestamps, because the validation rules in the proto file reject them.
+// checkRecovery validates the time range and the statuses of a recovery. It ignores
+// invalid timestamps, because checks in package server reject them.
 func checkRecovery(req *affiliatev1.RecoverDeliveriesRequest, now time.Time, found *affiliate.Violations) {
 	since, until := req.GetSince(), req.GetUntil()
 	if since.IsValid() && since.AsTime().Before(now.Add(-maxEventAge-clockSkew)) {
@@ -81,8 +82,8 @@ func checkRecovery(req *affiliatev1.RecoverDeliveriesRequest, now time.Time, fou
 	}
 }
 
-// recoverable lists the statuses that a recovery can select. Pending deliveries are not in
-// the list, because they are sent anyway.
+// recoverable lists the statuses that a recovery can select. The list does not contain
+// pending deliveries, because they will be sent without a recovery.
 var recoverable = []affiliate.DeliveryStatus{
 	affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled, affiliate.DeliveryFailed, affiliate.DeliveryDelivered,
 }

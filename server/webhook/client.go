@@ -16,41 +16,46 @@ import (
 )
 
 const (
-	// maxResponseHeader is the maximum size of a response header in bytes, including the
-	// 1xx responses before it.
+	// maxResponseHeader is the maximum size in bytes of a response header, including the
+	// 1xx responses before the final response.
 	maxResponseHeader = 16 << 10
-	// maxResponseBody is the maximum number of bytes that are read of a response body. The
-	// body is read only so that the connection can be reused.
+	// maxResponseBody is the maximum number of bytes that are read from a response body.
+	// The body is discarded. It is read because a connection can be reused only if the
+	// body was read.
 	maxResponseBody = 16 << 10
-	// discardTimeout limits the time of reading the body. The outcome is already known, but
-	// the attempt still uses a slot.
+	// discardTimeout is the longest time that reading the body may take. The time is
+	// short because the outcome of the attempt is already known but the attempt still
+	// uses a slot.
 	discardTimeout = time.Second
 	// maxIdle is the maximum number of idle connections.
 	maxIdle = 512
-	// maxIdlePerHost is the maximum number of idle connections to one host. Many endpoints
-	// can be on the same host.
+	// maxIdlePerHost is the maximum number of idle connections to one host. It is not
+	// small, because many endpoints can be on the same host.
 	maxIdlePerHost = 128
 	maxIdleTime    = time.Minute
 )
 
 // ClientConfig configures a Client.
 type ClientConfig struct {
-	// Allowed lists networks that can always be called, even if they are private
-	// (TRIBUTARY_WEBHOOK_ALLOW_CIDRS).
+	// Allowed lists networks to which requests are always allowed, even if the networks
+	// are private (TRIBUTARY_WEBHOOK_ALLOW_CIDRS).
 	Allowed []netip.Prefix
-	// Roots are the trusted root certificates. Default: those of the system.
+	// Roots are the trusted root certificates. Default: the root certificates of the
+	// system.
 	Roots *x509.CertPool
-	// Resolver resolves host names. Default: the system's configuration.
+	// Resolver resolves host names. Default: a resolver with the system's configuration.
 	Resolver *net.Resolver
 	// Version is the version of this build for the User-Agent header.
 	Version string
 }
 
-// Client makes attempts to deliver events. Its methods are safe for concurrent use.
+// Client sends the HTTP requests that deliver events. Its methods are safe for concurrent
+// use.
 //
-// Idle connections are reused for the same scheme, host name and port. The dialer checks
-// the address when it makes a connection. A reused connection goes to that same address,
-// even if the name now resolves to another one.
+// The client reuses an idle connection for requests with the same scheme, host name and
+// port. The dialer checks the receiver's address when it makes a connection. The check
+// need not be repeated for a reused connection, because the connection stays with the
+// checked address even if the host name now resolves to another address.
 type Client struct {
 	dialer         *dialer
 	transport      *http.Transport
@@ -66,8 +71,8 @@ func NewClient(cfg ClientConfig) *Client {
 	return &Client{
 		dialer: d,
 		transport: &http.Transport{
-			// No proxy of the environment is used, because it would resolve and dial the host
-			// itself, and the dialer's checks would not apply.
+			// Proxies of the environment are not used. A proxy would resolve the host
+			// name and connect to the host, so the dialer could not check the address.
 			Proxy:                  nil,
 			DialTLSContext:         d.dialTLS,
 			Protocols:              &protocols,
@@ -88,21 +93,21 @@ func (c *Client) Close() { c.transport.CloseIdleConnections() }
 // Request describes one attempt.
 type Request struct {
 	URL     string
-	ID      string // the webhook-id
+	ID      string // the value of the webhook-id header
 	Attempt int    // the number of the attempt, starting with 1
 	Body    []byte
-	// Secrets sign the request. The newest secret is first.
+	// Secrets are the secrets with which the request is signed, newest first.
 	Secrets []webhook.Secret
-	// At is the time in the signature.
+	// At is the time that is part of the signature.
 	At time.Time
 	// Timeout is the time limit of the attempt.
 	Timeout time.Duration
 }
 
-// Send makes one attempt. The outcome depends only on the status of the response, even if
-// the body cannot be read. For a URL that is not https, the outcome is a blocked address.
-// If ctx ends before the attempt's timeout, the outcome is a timeout, but the receiver is
-// not the cause.
+// Send makes one attempt and returns its outcome. If there is a response, the outcome
+// depends on the status of the response and not on its body. If the scheme of the URL is
+// not https, the outcome is webhook.BlockedAddress. If ctx ends before the timeout of the
+// attempt, the outcome is webhook.Timeout, although the receiver was not too slow.
 func (c *Client) Send(ctx context.Context, r Request) webhook.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
@@ -117,11 +122,12 @@ func (c *Client) Send(ctx context.Context, r Request) webhook.Outcome {
 	}
 	defer response.Body.Close()
 	if response.StatusCode < http.StatusContinue {
-		// The transport accepts three digits below 100, but they are not an HTTP status.
+		// The transport also accepts numbers below 100, which are not valid HTTP
+		// statuses.
 		return webhook.FailureOutcome(webhook.ProtocolError)
 	}
-	// After 101 Switching Protocols the body is the connection itself. Reading it would not
-	// end when the context is canceled.
+	// After 101 Switching Protocols, the body is the connection. A read of this body
+	// would not end when the context ends.
 	if response.StatusCode != http.StatusSwitchingProtocols {
 		discardTimer := time.AfterFunc(c.discardTimeout, cancel)
 		defer discardTimer.Stop()
@@ -141,17 +147,18 @@ func (c *Client) request(ctx context.Context, r Request) (*http.Request, error) 
 	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(r.At.Unix(), 10))
 	req.Header.Set("Webhook-Signature", webhook.Sign(r.Secrets, r.ID, r.At, r.Body))
 	req.Header.Set("Webhook-Attempt", strconv.Itoa(r.Attempt))
-	// The header is not sent, because it has no value. It makes the transport treat the
-	// request as idempotent, which is correct because receivers know its webhook-id. If a
-	// reused connection is already closed, the transport repeats the request on a new
-	// connection. On a new connection it sends the request only once.
+	// Because of this header, the transport treats the request as idempotent: if the
+	// receiver has closed a reused connection, the transport sends the request again on a
+	// new connection. This is safe, because receivers recognise a repeated request by its
+	// webhook-id. The header itself is not sent, because it has no value.
 	req.Header["X-Idempotency-Key"] = []string{}
 	return req, nil
 }
 
-// sendErrorCode returns the error code of an attempt without a response. The transport has
-// no types for most of its errors. If an error is neither a timeout nor the end of the
-// connection, it means that the response violates HTTP or is too large.
+// sendErrorCode returns the error code of an attempt without a response. Most errors of
+// the transport have no type that could be tested. An error that is neither a timeout nor
+// a connection error is therefore treated as a protocol error: the response violates HTTP
+// or is too large.
 func sendErrorCode(ctx context.Context, err error) string {
 	var dial *dialError
 	var op *net.OpError
@@ -161,8 +168,8 @@ func sendErrorCode(ctx context.Context, err error) string {
 	case ctx.Err() != nil, timedOut(err):
 		return webhook.Timeout
 	case errors.As(err, &op) && (op.Op == "remote error" || op.Op == "local error"):
-		// crypto/tls uses these names for TLS alerts. An alert can arrive after the handshake,
-		// for example when the receiver requires a client certificate.
+		// crypto/tls uses these values of Op for TLS alerts. An alert can arrive after
+		// the handshake, for example if the receiver requires a client certificate.
 		return webhook.TLSError
 	case op != nil, connectionEnded(err):
 		return webhook.ConnectionRefused

@@ -30,15 +30,15 @@ func toProto(e affiliate.Endpoint) *affiliatev1.Webhook {
 	return out
 }
 
-// createdToProto converts an endpoint for the response that contains its new secret. No
-// other response contains a secret.
+// createdToProto converts an endpoint to the message with its new secret. The secret is
+// returned when it is created and never again.
 func createdToProto(e affiliate.Endpoint, secret webhook.Secret) *affiliatev1.CreatedWebhook {
 	out := &affiliatev1.CreatedWebhook{SigningSecret: secret.Text()}
 	server.CopyShared(out.ProtoReflect(), toProto(e).ProtoReflect())
 	return out
 }
 
-// newEndpoint returns the endpoint of a create request. Check has validated the request.
+// newEndpoint converts a create request to an endpoint. Check has validated the request.
 func newEndpoint(req *affiliatev1.CreateWebhookRequest, scope affiliate.Scope, url webhook.URL, at time.Time) affiliate.Endpoint {
 	e := affiliate.Endpoint{
 		ID: affiliate.NewID[affiliate.Endpoint](at), Scope: scope, URL: url.Text,
@@ -54,8 +54,8 @@ func newEndpoint(req *affiliatev1.CreateWebhookRequest, scope affiliate.Scope, u
 	return e
 }
 
-// changeOf returns the changes that the request's mask names. Check has validated the
-// mask.
+// changeOf returns the changes of the fields that the request's mask names. Check has
+// validated the mask.
 func changeOf(req *affiliatev1.UpdateWebhookRequest) affiliate.EndpointChange {
 	var change affiliate.EndpointChange
 	for _, path := range req.GetUpdateMask().GetPaths() {
@@ -97,7 +97,7 @@ func filterOf(req *affiliatev1.ListDeliveriesRequest) affiliate.DeliveryFilter {
 		filter.Status = &status
 	}
 	if req.EventId != nil {
-		// A text that is not an event id becomes the zero id. No event has that id.
+		// A text that is not an event id becomes the zero id, which no event has.
 		event, _ := affiliate.ParseWireID(req.GetEventId())
 		filter.Event = &event
 	}
@@ -135,8 +135,8 @@ func attemptToProto(a affiliate.Attempt) *affiliatev1.DeliveryAttempt {
 	}
 }
 
-// recoveryOf returns the job of a recovery request, without the endpoint. Check has
-// validated the request.
+// recoveryOf converts a recovery request to a job. The caller sets the endpoint of the
+// job. Check has validated the request.
 func recoveryOf(req *affiliatev1.RecoverDeliveriesRequest, now time.Time) affiliate.RecoverDeliveries {
 	job := affiliate.RecoverDeliveries{
 		Since: req.GetSince().AsTime(), Until: now, RequestedAt: now,

@@ -42,8 +42,8 @@ func (s *Service) GetDelivery(ctx context.Context, req *affiliatev1.GetDeliveryR
 	return detailToProto(delivery, endpoint.URL), nil
 }
 
-// RetryDelivery requests one additional attempt now. If an attempt is scheduled, the new
-// attempt replaces it.
+// RetryDelivery schedules an attempt to be made now. If a later attempt was already
+// scheduled, the new attempt replaces it.
 func (s *Service) RetryDelivery(ctx context.Context, req *affiliatev1.RetryDeliveryRequest) (*affiliatev1.DeliveryDetail, error) {
 	at := s.currentTime()
 	id, deliveryID, err := deliveryIDs(req, at)
@@ -53,8 +53,8 @@ func (s *Service) RetryDelivery(ctx context.Context, req *affiliatev1.RetryDeliv
 	scope, by := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx)
 	var out *affiliatev1.DeliveryDetail
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		// The endpoint does not need a lock. If another transaction disables it now, the
-		// endpoint's epoch ends and the attempt is not made.
+		// The endpoint need not be locked. If another transaction disables the endpoint
+		// at the same time, its epoch ends. Attempts of an ended epoch are not made.
 		endpoint, err := tx.Endpoint(ctx, scope, id)
 		if err != nil {
 			return err
@@ -83,7 +83,7 @@ func (s *Service) RetryDelivery(ctx context.Context, req *affiliatev1.RetryDeliv
 	return out, nil
 }
 
-// RecoverDeliveries inserts a job that sends the deliveries of a time range again.
+// RecoverDeliveries inserts a job that sends the events of a time range again.
 func (s *Service) RecoverDeliveries(ctx context.Context, req *affiliatev1.RecoverDeliveriesRequest) (*affiliatev1.RecoverDeliveriesResponse, error) {
 	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
 	if err != nil {
@@ -119,7 +119,8 @@ func (s *Service) RecoverDeliveries(ctx context.Context, req *affiliatev1.Recove
 }
 
 // deliveryIDs returns the ids of the endpoint and the delivery in the request's path.
-// Errors: WEBHOOK_NOT_FOUND, also for a delivery whose event is older than maxEventAge.
+// Errors: WEBHOOK_NOT_FOUND if an id is not a UUID or if the delivery was created more
+// than maxEventAge ago.
 func deliveryIDs(req interface {
 	GetWebhookId() string
 	GetDeliveryId() string

@@ -18,28 +18,31 @@ import (
 )
 
 const (
-	// dialTimeout limits the time to resolve a host and to connect to one of its addresses.
+	// dialTimeout is the longest time for resolving a host and connecting to one of its
+	// addresses.
 	dialTimeout = 3 * time.Second
-	// handshakeTimeout limits the TLS handshake.
+	// handshakeTimeout is the longest time for the TLS handshake.
 	handshakeTimeout = 5 * time.Second
-	// maxAddresses is the maximum number of addresses of one host that are tried.
+	// maxAddresses is the maximum number of a host's addresses to which a connection is
+	// tried.
 	maxAddresses = 4
 
-	// portMessage is the violation of a URL whose port is not allowed.
+	// portMessage is the message of the violation for a URL whose port is not allowed.
 	portMessage = "must have port 443, or one from 1024 up that is open to webhooks"
 )
 
-// RefusesPort reports whether the URL has a port that is accepted only for allowed
-// networks (URL.RestrictedPort) and no networks are allowed. It does not resolve the host, so it
-// can be used to validate requests.
+// RefusesPort reports whether the URL must be rejected because of its port. Some ports
+// are accepted only for hosts in allowed networks (URL.RestrictedPort). RefusesPort
+// returns true if the URL has such a port and ClientConfig.Allowed is empty. It does not
+// resolve the host, so it is fast enough for the validation of requests.
 func (c *Client) RefusesPort(u webhook.URL) bool {
 	return u.RestrictedPort && len(c.dialer.allowed) == 0
 }
 
-// Check resolves the host of an endpoint and checks all its addresses. Errors:
-// WEBHOOK_URL_UNRESOLVABLE, WEBHOOK_URL_PRIVATE_IP, VALIDATION_ERROR on `url` for a port
-// that is accepted only for allowed networks. Check must run after all other checks of a
-// request, because it waits for a name server.
+// Check resolves the host of an endpoint and checks whether requests to all its addresses
+// are allowed. It waits for a name server, so it should run after all other checks of a
+// request. Errors: WEBHOOK_URL_UNRESOLVABLE, WEBHOOK_URL_PRIVATE_IP, VALIDATION_ERROR for
+// the field url if the port is accepted only for allowed networks.
 func (c *Client) Check(ctx context.Context, u webhook.URL) error {
 	if c.RefusesPort(u) {
 		return affiliate.Invalid("url", portMessage)
@@ -61,16 +64,17 @@ func (c *Client) Check(ctx context.Context, u webhook.URL) error {
 	case allAllowed(rules, found, u.Port):
 		return nil
 	case u.RestrictedPort:
-		// With such a port only allowed networks can be called, so the port is the reason.
+		// This port is accepted only for allowed networks, so the port is the reason.
 		return affiliate.Invalid("url", portMessage)
 	default:
 		return affiliate.Refuse(affiliate.ReasonWebhookURLPrivateIP)
 	}
 }
 
-// dialer makes the connections of a Client. It resolves a name itself, checks all its
-// addresses, and dials addresses instead of names. A name server therefore cannot return
-// one address for the check and another one for the connection.
+// dialer makes the connections of a Client. It resolves a host name, checks all addresses
+// of the host, and then connects to one of the checked addresses. The name is not
+// resolved a second time, so a name server cannot return one address for the check and
+// another address for the connection.
 type dialer struct {
 	resolver *net.Resolver
 	allowed  []netip.Prefix
@@ -82,7 +86,7 @@ type dialer struct {
 func newDialer(cfg ClientConfig) *dialer {
 	resolver := cfg.Resolver
 	if resolver == nil {
-		// A call of the C library's resolver cannot be canceled.
+		// PreferGo: calls of the C library's resolver cannot be canceled.
 		resolver = &net.Resolver{PreferGo: true}
 	}
 	return &dialer{
@@ -93,7 +97,7 @@ func newDialer(cfg ClientConfig) *dialer {
 	}
 }
 
-// dialError means that a connection could not be made. It has the error code of the
+// dialError means that a connection could not be made. code is the error code of the
 // attempt.
 type dialError struct {
 	code string
@@ -105,9 +109,9 @@ func (e *dialError) Unwrap() error { return e.err }
 
 var errBlocked = errors.New("the address is not allowed")
 
-// dialTLS connects to a host and port and makes the TLS handshake with the host's name.
-// The transport does not cancel it when the attempt ends, so it has its own time limits.
-// Its errors are *dialError.
+// dialTLS connects to a host and port and makes the TLS handshake. The certificate must
+// be valid for the host's name. The transport does not cancel dialTLS when the attempt
+// ends, so dialTLS has its own time limits. Its errors have the type *dialError.
 func (d *dialer) dialTLS(ctx context.Context, _, hostPort string) (net.Conn, error) {
 	host, port, err := splitHostPort(hostPort)
 	if err != nil {
@@ -129,8 +133,8 @@ func (d *dialer) dialTLS(ctx context.Context, _, hostPort string) (net.Conn, err
 	return tlsConn, nil
 }
 
-// dial connects to a host. If one of the host's addresses is not allowed, it connects to
-// none of them.
+// dial connects to a host. If any address of the host is not allowed, dial returns an
+// error and makes no connection.
 func (d *dialer) dial(ctx context.Context, host string, port uint16) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.dialTimeout)
 	defer cancel()
@@ -148,15 +152,15 @@ func (d *dialer) dial(ctx context.Context, host string, port uint16) (net.Conn, 
 	return d.connect(ctx, rules, found[:min(len(found), maxAddresses)], port)
 }
 
-// resolve returns the addresses of a host without duplicates. IPv4 addresses in IPv6 form
-// are converted to IPv4. It returns an error if there is no address.
+// resolve returns the addresses of a host without duplicates. It converts IPv4 addresses
+// in IPv6 form to IPv4. It returns an error if the host has no address.
 func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error) {
 	if literal, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{literal.Unmap()}, nil
 	}
-	// The trailing dot makes the name absolute, so that this machine's search domains are
-	// not tried. A name without a dot can be an entry of the hosts file, so it stays as it
-	// is.
+	// With a trailing dot, a name is absolute and the search domains of this machine are
+	// not tried. A name without any dot gets no trailing dot, because it can be an entry
+	// of the hosts file.
 	if strings.Contains(host, ".") {
 		host += "."
 	}
@@ -176,8 +180,8 @@ func (d *dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	return unique, nil
 }
 
-// rules returns the rules for addresses. It reads this machine's own addresses each time,
-// because they can change.
+// rules returns the rules that decide which addresses are allowed. It reads this
+// machine's own addresses in each call, because they can change.
 func (d *dialer) rules() (webhook.Addresses, error) {
 	interfaces, err := net.InterfaceAddrs()
 	if err != nil {
@@ -194,13 +198,13 @@ func (d *dialer) rules() (webhook.Addresses, error) {
 	return rules, nil
 }
 
-// connect tries the addresses one after the other. The remaining time is divided equally
-// among the remaining addresses, so that an address that drops all packets does not use
-// the time of the next one.
+// connect tries to connect to the addresses, one after the other. It divides the
+// remaining time equally among the remaining addresses. An address that does not respond
+// therefore leaves time for the next address.
 func (d *dialer) connect(ctx context.Context, rules webhook.Addresses, to []netip.Addr, port uint16) (net.Conn, error) {
 	nd := net.Dialer{
-		// Check the address again directly before the system call, in case of an error in the
-		// code before.
+		// This repeats the check directly before the connection is made, as a protection
+		// against bugs in the code above.
 		Control: func(_, address string, _ syscall.RawConn) error {
 			at, err := netip.ParseAddrPort(address)
 			if err != nil || !rules.MayCall(netip.AddrPortFrom(at.Addr().Unmap(), at.Port())) {
@@ -219,7 +223,8 @@ func (d *dialer) connect(ctx context.Context, rules webhook.Addresses, to []neti
 		if errors.As(err, &blocked) {
 			return nil, blocked
 		}
-		// If one address timed out and another one refused, the timeout is reported.
+		// If one address timed out and another refused the connection, the outcome is the
+		// timeout.
 		if timedOut(err) || lastErr.code != webhook.Timeout {
 			lastErr = &dialError{connectErrorCode(err), err}
 		}
@@ -259,8 +264,8 @@ func connectErrorCode(err error) string {
 	return webhook.ConnectionRefused
 }
 
-// handshakeErrorCode returns the error code of a failed handshake. It distinguishes a
-// timeout, a connection that ended, and an error in TLS.
+// handshakeErrorCode returns the error code of a failed TLS handshake. The cause is a
+// timeout, a closed connection, or an error in TLS.
 func handshakeErrorCode(err error) string {
 	switch {
 	case timedOut(err):

@@ -11,20 +11,24 @@ import (
 )
 
 const (
-	// pollInterval is how often a served endpoint checks for deliveries that other processes
-	// committed and for deliveries that became due.
+	// pollInterval is how often the goroutine of an endpoint checks for deliveries that
+	// other processes have committed or that have become due.
 	pollInterval = 200 * time.Millisecond
-	// rewindInterval is how often it reads again from the beginning. A transaction that
-	// commits late can insert a delivery that was due before those already read.
+	// rewindInterval is how often the goroutine reads the due deliveries from the
+	// beginning. Normally it continues after the last delivery that it has read, but a
+	// transaction that commits late can insert a delivery with an earlier due time.
 	rewindInterval = 10 * time.Second
-	// idleTimeout is how long an endpoint without work keeps its lease.
+	// idleTimeout is how long the process keeps the lease of an endpoint that has no due
+	// deliveries.
 	idleTimeout = 10 * time.Second
-	// secretRetry is the pause of an endpoint whose secret cannot be decrypted.
+	// secretRetry is how long an endpoint is paused if its secret cannot be decrypted.
 	secretRetry = time.Minute
 )
 
-// servedEndpoint sends the deliveries of one endpoint while this process has its lease.
-// Only the goroutine of serve uses the fields. Other goroutines call post and wake.
+// servedEndpoint sends the deliveries of one endpoint while this process has the
+// endpoint's lease. The method serve runs in its own goroutine, which is the only one
+// that may use the fields. Other goroutines communicate with it by the methods post and
+// wake.
 type servedEndpoint struct {
 	*senderDeps
 	key affiliate.EndpointKey
@@ -35,19 +39,20 @@ type servedEndpoint struct {
 	backlog     webhook.Backlog
 	limit       webhook.Limit
 	inFlight    int
-	slotRequest *slotRequest // waits for a slot, or has a slot that no attempt uses yet; can be nil
+	slotRequest *slotRequest // a request for a slot, or a granted slot that no attempt uses yet; or nil
 	hasSlot     bool         // slotRequest was granted
-	pausedUntil time.Time    // set when the secret could not be decrypted
+	pausedUntil time.Time    // no attempts before this time, because the secret could not be decrypted
 	lastActive  time.Time
 	lastRewind  time.Time
 
 	mailbox
 }
 
-// mailbox passes calls and wakeups from other goroutines to the goroutine of an endpoint.
+// mailbox passes function calls and wakeups from other goroutines to the goroutine of an
+// endpoint.
 type mailbox struct {
-	calls   chan func()   // functions that the goroutine must call
-	wakeups chan struct{} // receives a value when there are new deliveries
+	calls   chan func()   // functions that the endpoint's goroutine must call
+	wakeups chan struct{} // receives a value when the endpoint has new deliveries
 	done    chan struct{} // closed when the goroutine ends
 }
 
@@ -59,8 +64,8 @@ func newServedEndpoint(p *senderDeps, key affiliate.EndpointKey, leaseUntil time
 	}
 }
 
-// post makes the goroutine of serve call the function. It does nothing if that goroutine
-// has ended.
+// post makes the endpoint's goroutine call a function. If the goroutine has ended, post
+// does nothing.
 func (m *mailbox) post(call func()) {
 	select {
 	case m.calls <- call:
@@ -68,7 +73,7 @@ func (m *mailbox) post(call func()) {
 	}
 }
 
-// wake makes the goroutine of serve read new deliveries. It does not block.
+// wake makes the endpoint's goroutine read new deliveries. It does not block.
 func (m *mailbox) wake() {
 	select {
 	case m.wakeups <- struct{}{}:
@@ -77,8 +82,9 @@ func (m *mailbox) wake() {
 }
 
 // serve sends deliveries until the endpoint is idle, its lease has ended or ctx ends.
-// Before it returns, it waits for the attempts in flight. Unless ctx has ended, it also
-// waits until their outcomes are stored. attempts is the context of the attempts.
+// Before it returns, it waits for the attempts in flight. If ctx has not ended, it also
+// waits until the outcomes of the attempts are stored. attempts is the context in which
+// the attempts run.
 func (e *servedEndpoint) serve(ctx, attempts context.Context) {
 	defer close(e.done)
 	poll := time.NewTicker(pollInterval)
@@ -115,7 +121,7 @@ func (e *servedEndpoint) serve(ctx, attempts context.Context) {
 	}
 }
 
-// canReturn reports whether serve can return now.
+// canReturn reports whether serve can return now. stopping means that the process stops.
 func (e *servedEndpoint) canReturn(now time.Time, stopping bool) bool {
 	switch {
 	case e.inFlight > 0:
@@ -129,16 +135,18 @@ func (e *servedEndpoint) canReturn(now time.Time, stopping bool) bool {
 	}
 }
 
-// idle reports whether the endpoint had no work for idleTimeout and will have none for
-// that time. While the circuit breaker is open, the endpoint is not idle, because it would
-// be claimed again immediately.
+// idle reports whether the endpoint had no work for the time idleTimeout and has no
+// delivery that becomes due in the next idleTimeout. An endpoint whose circuit breaker is
+// open is not idle: if its lease were released, the endpoint would be claimed again
+// immediately.
 func (e *servedEndpoint) idle(now time.Time) bool {
 	return e.backlog.Empty() && e.mayAttempt(now) && now.Sub(e.lastActive) >= idleTimeout &&
 		(e.target.NextDue == nil || e.target.NextDue.Sub(now) > idleTimeout)
 }
 
-// mayAttempt reports whether attempts can start now. The lease must be long enough for the
-// complete attempt, and the circuit breaker must not be open.
+// mayAttempt reports whether attempts can start now. The remaining time of the lease must
+// be long enough for a complete attempt. The endpoint must not be paused, and its circuit
+// breaker must not be open.
 func (e *servedEndpoint) mayAttempt(now time.Time) bool {
 	return e.leaseUntil.Sub(now) >= leaseMargin && !now.Before(e.pausedUntil) && !e.limit.Paused(now)
 }
@@ -147,7 +155,7 @@ func (e *servedEndpoint) mayAttempt(now time.Time) bool {
 func (e *servedEndpoint) requestRead(now time.Time) {
 	waiting := e.slotRequest != nil && !e.hasSlot || e.inFlight > 0 && e.limit.InFlight() == 1
 	if waiting || !e.mayAttempt(now) || !e.backlog.NeedsRead() {
-		return // the deliveries would be outdated when their attempts can start
+		return // attempts cannot start soon, and the deliveries may change until then
 	}
 	from, limit := e.backlog.BeginRead(now)
 	e.reader.request(readRequest{
@@ -156,12 +164,13 @@ func (e *servedEndpoint) requestRead(now time.Time) {
 	})
 }
 
-// applyRead adds the result of a read to the backlog.
+// applyRead adds the deliveries that were read to the backlog, and updates the endpoint's
+// target, limits and secrets.
 func (e *servedEndpoint) applyRead(p readResult) {
 	now := e.now()
 	e.backlog.EndRead(p.due, now)
 	if p.target == nil {
-		e.stopServing() // disabled, deleted, or another process has the lease
+		e.stopServing() // the endpoint is disabled or deleted, or another process has the lease
 		return
 	}
 	e.target = *p.target
@@ -178,14 +187,15 @@ func (e *servedEndpoint) applyRead(p readResult) {
 	}
 }
 
-// stopServing ends the use of the lease. It does not cancel attempts in flight.
+// stopServing prevents further attempts and makes serve return soon. It does not cancel
+// attempts in flight.
 func (e *servedEndpoint) stopServing() {
 	e.leaseUntil = time.Time{}
 	e.backlog.Drop()
 }
 
-// startAttempts starts attempts for due deliveries until it reaches the limit of the
-// endpoint or of the process.
+// startAttempts starts attempts for due deliveries. It stops at the endpoint's limit of
+// attempts in flight, or if the process has no free slot.
 func (e *servedEndpoint) startAttempts(ctx context.Context, now time.Time) {
 	for e.mayAttempt(now) && e.inFlight < e.limit.InFlight() && e.backlog.Ready(now) {
 		if !e.acquireSlot() {
@@ -199,8 +209,8 @@ func (e *servedEndpoint) startAttempts(ctx context.Context, now time.Time) {
 	}
 }
 
-// acquireSlot reports whether the endpoint has a slot for its next attempt. If it has
-// none, acquireSlot requests one.
+// acquireSlot reports whether the endpoint has a slot for its next attempt. If the
+// endpoint has no slot, acquireSlot requests one.
 func (e *servedEndpoint) acquireSlot() bool {
 	if e.slotRequest == nil {
 		request := &slotRequest{workspace: e.key.Workspace, hanging: e.limit.Hanging()}
@@ -220,7 +230,8 @@ func (e *servedEndpoint) releaseSlot() {
 	}
 }
 
-// startAttempt makes one attempt in a new goroutine. The goroutine releases the slot.
+// startAttempt makes one attempt in a new goroutine, which releases the slot after the
+// attempt.
 func (e *servedEndpoint) startAttempt(ctx context.Context, due webhook.DueDelivery) {
 	slot := e.slotRequest
 	e.slotRequest, e.hasSlot = nil, false
@@ -240,8 +251,8 @@ func (e *servedEndpoint) startAttempt(ctx context.Context, due webhook.DueDelive
 	}()
 }
 
-// attemptEnded counts an attempt and passes its outcome to the recorder. An attempt that
-// was aborted because the process stops is not recorded.
+// attemptEnded counts an attempt and passes its outcome to the recorder. It does not
+// record an attempt that was aborted because the process stops.
 func (e *servedEndpoint) attemptEnded(r webhook.AttemptResult, aborted bool) {
 	e.inFlight--
 	if aborted {
@@ -254,13 +265,14 @@ func (e *servedEndpoint) attemptEnded(r webhook.AttemptResult, aborted bool) {
 		e.backlog.Drop()
 	}
 	if r.Outcome.Gone() {
-		e.stopServing() // the recorder will disable the endpoint
+		e.stopServing() // the receiver responded with 410 Gone, so the recorder will disable the endpoint
 	}
 	e.recorder.add(finishedAttempt{r, e})
 }
 
-// outcomesStored removes stored outcomes from the backlog. disabled means that they have
-// disabled the endpoint. The recorder calls it from its own goroutine.
+// outcomesStored removes deliveries whose outcomes were stored from the backlog. disabled
+// means that the endpoint was disabled because of these outcomes. The recorder calls
+// outcomesStored in its own goroutine.
 func (e *servedEndpoint) outcomesStored(stored []finishedAttempt, disabled bool) {
 	e.post(func() {
 		for _, a := range stored {
@@ -272,7 +284,7 @@ func (e *servedEndpoint) outcomesStored(stored []finishedAttempt, disabled bool)
 	})
 }
 
-// openSecrets decrypts the secrets that sign requests now, newest first.
+// openSecrets decrypts the secrets with which requests are signed now, newest first.
 func (p *senderDeps) openSecrets(t webhook.Target, now time.Time) ([]webhook.Secret, error) {
 	sealed := [][]byte{t.Secret}
 	if t.Previous != nil && t.PreviousUntil != nil && now.Before(*t.PreviousUntil) {

@@ -43,7 +43,7 @@ func (s *Service) ListEventTypes(context.Context, *affiliatev1.ListEventTypesReq
 
 // CreateWebhook creates an endpoint. It checks the addresses of the URL's host first.
 func (s *Service) CreateWebhook(ctx context.Context, req *affiliatev1.CreateWebhookRequest) (*affiliatev1.CreatedWebhook, error) {
-	url, _ := webhook.ParseURL(req.GetUrl()) // Check has rejected invalid URLs
+	url, _ := webhook.ParseURL(req.GetUrl()) // Service.Check has rejected invalid URLs
 	if url.IsHTTP {
 		return nil, affiliate.Refuse(affiliate.ReasonWebhookURLNotHTTPS)
 	}
@@ -74,8 +74,8 @@ func (s *Service) CreateWebhook(ctx context.Context, req *affiliatev1.CreateWebh
 	return createdToProto(endpoint, secret), nil
 }
 
-// UpdateWebhook changes the fields that the update mask names. If nothing changes, it
-// stores nothing.
+// UpdateWebhook changes the fields that the update mask names. If the fields already have
+// the new values, it stores nothing.
 func (s *Service) UpdateWebhook(ctx context.Context, req *affiliatev1.UpdateWebhookRequest) (*affiliatev1.Webhook, error) {
 	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
 	if err != nil {
@@ -113,8 +113,8 @@ func (s *Service) UpdateWebhook(ctx context.Context, req *affiliatev1.UpdateWebh
 	return toProto(after), nil
 }
 
-// DeleteWebhook deletes an endpoint and its secrets. Deliveries that wait for an attempt
-// are canceled.
+// DeleteWebhook deletes an endpoint and its secrets. A job cancels the deliveries that
+// wait for an attempt.
 func (s *Service) DeleteWebhook(ctx context.Context, req *affiliatev1.DeleteWebhookRequest) (*affiliatev1.DeleteWebhookResponse, error) {
 	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
 	if err != nil {
@@ -138,8 +138,9 @@ func (s *Service) DeleteWebhook(ctx context.Context, req *affiliatev1.DeleteWebh
 	return &affiliatev1.DeleteWebhookResponse{}, err
 }
 
-// RotateWebhookSecret creates a new secret. Requests are also signed with the previous
-// secret for one day, unless the request asks to end it immediately.
+// RotateWebhookSecret creates a new signing secret. For one day, events are signed with
+// both the new and the previous secret. If the request has expire_immediately, the
+// previous secret is no longer used.
 func (s *Service) RotateWebhookSecret(ctx context.Context, req *affiliatev1.RotateWebhookSecretRequest) (*affiliatev1.CreatedWebhook, error) {
 	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
 	if err != nil {
@@ -170,7 +171,8 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, req *affiliatev1.Rota
 	return createdToProto(after, secret), nil
 }
 
-// newSecret generates a secret and returns it with its encrypted form for the database.
+// newSecret generates a signing secret. sealed is the encrypted secret, which is stored
+// in the database.
 func (s *Service) newSecret(endpoint affiliate.EndpointID) (secret webhook.Secret, sealed []byte) {
 	secret = webhook.NewSecret()
 	return secret, s.seal.Seal(secret, endpoint.UUID[:])

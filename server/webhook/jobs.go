@@ -12,15 +12,17 @@ import (
 )
 
 const (
-	// jobBlockSize is the maximum number of deliveries in one transaction.
+	// jobBlockSize is the maximum number of deliveries that a job changes in one
+	// transaction. These deliveries are a block.
 	jobBlockSize = 5000
-	// lockedRetry is the time until the next run of a job that found locked deliveries.
+	// lockedRetry is the time after which a job runs again if it has found locked
+	// deliveries.
 	lockedRetry = time.Second
-	// maxJobTime is the time after which a run starts no further block. The next run
-	// continues.
+	// maxJobTime is the time after which a run starts no further block. The next run of
+	// the job continues.
 	maxJobTime = 4 * time.Minute
-	// jobTimeout cancels a run that hangs. It must be shorter than the time after which the
-	// queue treats a running job as lost (cmd/assemble).
+	// jobTimeout is the time after which a run is cancelled. It must be shorter than the
+	// time after which River treats a running job as lost (cmd/assemble).
 	jobTimeout = 5 * time.Minute
 )
 
@@ -30,7 +32,9 @@ func AddWorkers(workers *river.Workers, store Store, now func() time.Time) {
 	river.AddWorker(workers, &recoverWorker{store: store, now: now})
 }
 
-// cancelWorker marks deliveries of ended epochs as canceled if they wait for an attempt.
+// cancelWorker cancels the waiting deliveries of an endpoint that was disabled or
+// deleted. The number of the endpoint's epoch increases when the endpoint is disabled or
+// deleted, so these are the deliveries of earlier epochs.
 type cancelWorker struct {
 	river.WorkerDefaults[affiliate.CancelDeliveries]
 	store Store
@@ -49,9 +53,10 @@ func (w *cancelWorker) Work(ctx context.Context, job *river.Job[affiliate.Cancel
 	return nil
 }
 
-// cancelBlock cancels up to limit deliveries and returns their number. It stores the time
-// of the endpoint's last change as their end, because that change disabled or deleted the
-// endpoint. A recovery that was requested before this block ran therefore includes them.
+// cancelBlock cancels up to limit deliveries and returns their number. As the end of the
+// deliveries it stores the time at which the endpoint was disabled or deleted, and not
+// the current time. A recovery that was requested before cancelBlock ran therefore
+// includes these deliveries.
 func (w *cancelWorker) cancelBlock(ctx context.Context, job affiliate.CancelDeliveries, limit int) (canceled int, err error) {
 	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, currentTime(w.now)
 	err = w.store.InTx(ctx, func(tx Tx) error {
@@ -65,7 +70,7 @@ func (w *cancelWorker) cancelBlock(ctx context.Context, job affiliate.CancelDeli
 		}
 		endedAt := endpoint.UpdatedAt
 		if now.Before(endedAt) {
-			endedAt = now // the process that changed the endpoint has a fast clock
+			endedAt = now // the clock of the process that changed the endpoint is fast
 		}
 		canceled, err = tx.CancelBlock(ctx, scope, job.Endpoint, endpoint.Epoch, endedAt, limit)
 		return err
@@ -73,7 +78,7 @@ func (w *cancelWorker) cancelBlock(ctx context.Context, job affiliate.CancelDeli
 	return canceled, err
 }
 
-// recoverWorker restarts the deliveries of a recovery.
+// recoverWorker restarts the deliveries that a recovery selects.
 type recoverWorker struct {
 	river.WorkerDefaults[affiliate.RecoverDeliveries]
 	store Store
@@ -95,9 +100,9 @@ func (w *recoverWorker) Work(ctx context.Context, job *river.Job[affiliate.Recov
 }
 
 // recoverBlock restarts up to limit deliveries and returns their number. If all remaining
-// deliveries are locked, for example because another job cancels them, the error makes the
-// queue start another run soon. If the endpoint was disabled or deleted after the request,
-// nothing is recovered.
+// deliveries are locked, for example because another job cancels them, it returns an
+// error that makes River run the job again after lockedRetry. If the endpoint was
+// disabled or deleted after the recovery was requested, recoverBlock does nothing.
 func (w *recoverWorker) recoverBlock(ctx context.Context, job affiliate.RecoverDeliveries, limit int) (recovered int, err error) {
 	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, currentTime(w.now)
 	var locked int64
@@ -122,11 +127,12 @@ func (w *recoverWorker) recoverBlock(ctx context.Context, job affiliate.RecoverD
 	return recovered, err
 }
 
-// currentTime returns the clock's time in UTC, truncated to milliseconds.
+// currentTime returns the time of the clock in UTC, truncated to milliseconds.
 func currentTime(now func() time.Time) time.Time { return now().UTC().Truncate(time.Millisecond) }
 
-// runBlocks calls block until it processes fewer than jobBlockSize deliveries. After
-// maxTime it returns the error that makes the queue start another run immediately.
+// runBlocks calls block until block processes fewer than jobBlockSize deliveries. If this
+// takes longer than maxTime, runBlocks returns an error that makes River run the job
+// again immediately.
 func runBlocks(maxTime time.Duration, block func() (int, error)) error {
 	for began := time.Now(); ; {
 		n, err := block()

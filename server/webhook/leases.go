@@ -9,26 +9,27 @@ import (
 )
 
 const (
-	// leaseTime is the duration of a lease. If a process crashes, other processes can serve
-	// its endpoints after this time.
+	// leaseTime is the duration of a lease. If a process crashes, other processes can
+	// claim its endpoints after this time.
 	leaseTime = 30 * time.Second
-	// leaseMargin is the remaining time of a lease that an attempt needs to start.
+	// leaseMargin is the minimum remaining time of the lease when an attempt starts.
 	leaseMargin = attemptTimeout + time.Second
-	// renewBefore is how long before its end a lease is renewed.
+	// renewBefore is the remaining time of a lease at which the lease is renewed.
 	renewBefore = 20 * time.Second
-	// renewRetry is the time between two attempts to renew a lease. A renewal can fail
-	// because the row is locked for a moment.
+	// renewRetry is the time after which a failed renewal is repeated. A renewal can fail
+	// because another transaction has locked the row.
 	renewRetry = 500 * time.Millisecond
-	// claimRetry is the time between two claims of an endpoint that was not granted.
+	// claimRetry is the minimum time between two claims of the same endpoint.
 	claimRetry = time.Second
-	// searchInterval is how often a sender searches for endpoints that have due deliveries
-	// and no lease.
+	// searchInterval is how often a sender searches for endpoints that have due
+	// deliveries but no lease.
 	searchInterval = 10 * time.Second
 	// searchLimit is the maximum number of endpoints that a search returns.
 	searchLimit = 1000
 )
 
-// leases manages the endpoints that this process serves or has to claim.
+// leases manages the leases of this process: it claims endpoints, and renews and releases
+// their leases.
 type leases struct {
 	queue  Queue
 	sender affiliate.SenderID
@@ -40,20 +41,20 @@ type leases struct {
 	mu        sync.Mutex
 	leases    map[affiliate.EndpointKey]lease
 	requests  map[affiliate.EndpointKey]claimRequest
-	toRelease map[affiliate.EndpointKey]bool // to be released
-	searched  time.Time
+	toRelease map[affiliate.EndpointKey]bool // leases that the next call of release ends
+	searched  time.Time                      // time of the last search
 }
 
-// lease has the end of a lease and the time of its renewal.
+// lease has the time at which a lease ends and the time at which it must be renewed.
 type lease struct{ until, renew time.Time }
 
-// claimRequest is the request to claim an endpoint. An endpoint is claimed at most once per
-// claimRetry. If the first claim is refused, there is one more claim, because the other
-// process may be releasing its lease at that moment.
+// claimRequest is a request to claim an endpoint. If another process has the lease, the
+// claim is refused. It is then repeated once, because the other process may have been
+// about to release its lease.
 type claimRequest struct {
 	nextClaim time.Time // earliest time of the next claim
-	pending   bool      // the endpoint must be claimed
-	refused   bool      // the claim was refused once since it was requested
+	pending   bool      // the endpoint must be claimed at nextClaim
+	refused   bool      // the first claim was refused
 }
 
 func newLeases(queue Queue, sender affiliate.SenderID, now func() time.Time) *leases {
@@ -63,7 +64,8 @@ func newLeases(queue Queue, sender affiliate.SenderID, now func() time.Time) *le
 	}
 }
 
-// requestClaim requests that claim claims the endpoint. It does not block.
+// requestClaim requests that the next call of claim claims the endpoint. It does not
+// block.
 func (l *leases) requestClaim(key affiliate.EndpointKey) {
 	l.mu.Lock()
 	request, ok := l.requests[key]
@@ -79,8 +81,8 @@ func (l *leases) requestClaim(key affiliate.EndpointKey) {
 	}
 }
 
-// returnLease must be called when an endpoint is no longer served. The next call of
-// release releases its lease.
+// returnLease must be called when the goroutine of an endpoint has ended. The next call
+// of release then releases the endpoint's lease.
 func (l *leases) returnLease(key affiliate.EndpointKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -103,8 +105,8 @@ func (l *leases) count() int {
 	return len(l.leases)
 }
 
-// claim renews leases and claims the requested endpoints. It returns the granted leases
-// with their end.
+// claim renews leases and claims the requested endpoints. It returns the endpoints whose
+// leases were granted or renewed, with the end of each lease.
 func (l *leases) claim(ctx context.Context) (granted map[affiliate.EndpointKey]time.Time, err error) {
 	now := l.now()
 	claimed := l.keysToClaim(now)
@@ -141,8 +143,8 @@ func (l *leases) claim(ctx context.Context) (granted map[affiliate.EndpointKey]t
 	return granted, err
 }
 
-// keysToClaim returns the leases that must be renewed now and the endpoints that must be
-// claimed now. It deletes a request that was refused and has no new reason.
+// keysToClaim returns the endpoints whose leases must be renewed now and the endpoints
+// that must be claimed now. It also deletes claim requests that are no longer pending.
 func (l *leases) keysToClaim(now time.Time) (keys []affiliate.EndpointKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,8 +170,8 @@ func (l *leases) keysToClaim(now time.Time) (keys []affiliate.EndpointKey) {
 	return keys
 }
 
-// release releases the leases of endpoints that are no longer served. It keeps the lease
-// of an endpoint that was requested again.
+// release releases the leases for which returnLease was called. It keeps a lease if there
+// is a new request to claim the endpoint.
 func (l *leases) release(ctx context.Context) error {
 	l.mu.Lock()
 	var keys []affiliate.EndpointKey
@@ -206,8 +208,9 @@ func (l *leases) releaseKeys(ctx context.Context, keys []affiliate.EndpointKey) 
 	return l.queue.Release(ctx, l.sender, keys)
 }
 
-// search requests claims of all endpoints that have due deliveries and no lease. Their
-// process has crashed, or their next attempt has become due.
+// search requests claims for endpoints that have due deliveries but no lease. The process
+// that had the lease has crashed, or a delivery has become due after the lease was
+// released.
 func (l *leases) search(ctx context.Context) error {
 	now := l.now()
 	if now.Sub(l.searched) < searchInterval {

@@ -6,15 +6,15 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// Metrics are the metrics of the sender. To keep the number of time series low, no label
-// contains an endpoint or a workspace.
+// Metrics are the metrics of the sender. Labels contain no endpoints and no workspaces,
+// so that the number of time series stays small.
 type Metrics struct {
 	attempts         *prometheus.CounterVec
 	took, delay      prometheus.Histogram
 	inFlight, served prometheus.Gauge
 }
 
-// NewMetrics returns Metrics that are registered in registry.
+// NewMetrics returns Metrics and registers them in registry.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -40,7 +40,8 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// observeAttempt counts an attempt.
+// observeAttempt counts an attempt and records its duration. For the first attempt of a
+// delivery, it also records the delay since the event.
 func (m *Metrics) observeAttempt(a webhook.AttemptResult) {
 	outcome := a.Outcome.ErrorCode
 	switch code := a.Outcome.StatusCode; {
@@ -62,7 +63,7 @@ func (m *Metrics) observeAttempt(a webhook.AttemptResult) {
 	}
 }
 
-// setGauges sets the gauges.
+// setGauges sets the number of attempts in flight and the number of served endpoints.
 func (m *Metrics) setGauges(inFlight, served int) {
 	m.inFlight.Set(float64(inFlight))
 	m.served.Set(float64(served))

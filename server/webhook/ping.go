@@ -11,11 +11,12 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// pingTimeout is the time limit of a ping (SPEC.md section 8). It is half of the time limit
-// of an API call.
+// pingTimeout is the time limit of a ping (SPEC.md section 8). It is half of the time
+// limit of an API call.
 const pingTimeout = 10 * time.Second
 
-// TestWebhook sends a ping and returns its outcome. It stores nothing.
+// TestWebhook sends a ping event to an endpoint and returns the outcome. It stores
+// nothing.
 func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookRequest) (*affiliatev1.TestWebhookResponse, error) {
 	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
 	if err != nil {
@@ -45,7 +46,7 @@ func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookR
 	return response, nil
 }
 
-// openSecrets decrypts signing secrets that newSecret encrypted for the endpoint.
+// openSecrets decrypts the signing secrets of an endpoint.
 func openSecrets(seal Sealer, endpoint affiliate.EndpointID, sealed [][]byte) ([]webhook.Secret, error) {
 	secrets := make([]webhook.Secret, len(sealed))
 	for i, s := range sealed {

@@ -12,8 +12,8 @@ import (
 // maxReadBatch is the maximum number of endpoints whose deliveries one query reads.
 const maxReadBatch = 32
 
-// reader reads due deliveries. All reads that are requested while a query runs are combined
-// into the next query.
+// reader reads the due deliveries of endpoints. Reads that are requested while a query
+// runs are combined into the next query.
 type reader struct {
 	queue    Queue
 	sender   affiliate.SenderID
@@ -22,14 +22,14 @@ type reader struct {
 	requests *batcher[readRequest]
 }
 
-// readRequest is the request of one endpoint. reply is called once, in the reader's
-// goroutine.
+// readRequest is an endpoint's request for its due deliveries. The reader calls reply
+// once, in the reader's goroutine.
 type readRequest struct {
 	read  webhook.Read
 	reply func(readResult)
 }
 
-// readResult is the result of one endpoint's read.
+// readResult is the response to a readRequest.
 type readResult struct {
 	target *webhook.Target // nil if the endpoint is not active or not leased to this process
 	due    []webhook.DueDelivery

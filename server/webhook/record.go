@@ -9,9 +9,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// record stores the outcomes of attempts, which must be in the order in which the attempts
-// ended. It returns the endpoints that the outcomes have disabled. An outcome that is
-// already stored changes nothing.
+// record stores the outcomes of attempts. The results must be in the order in which the
+// attempts ended. record disables an endpoint if its outcomes require this, and returns
+// the disabled endpoints. An outcome that is already stored changes nothing.
 func record(ctx context.Context, queue Queue, results []webhook.AttemptResult) (disabled []affiliate.Endpoint, err error) {
 	err = queue.InTx(ctx, func(tx QueueTx) error {
 		disabled = nil
@@ -48,8 +48,8 @@ func record(ctx context.Context, queue Queue, results []webhook.AttemptResult) (
 	return disabled, err
 }
 
-// applyOutcomes stores the effects of attempts on their deliveries. It returns the changes
-// that were not already stored.
+// applyOutcomes stores the effects of attempts on their deliveries. It returns the
+// changes that it has stored, by endpoint.
 func applyOutcomes(ctx context.Context, tx QueueTx, results []webhook.AttemptResult) (map[affiliate.EndpointKey][]webhook.DeliveryChange, error) {
 	changes := make([]webhook.DeliveryChange, len(results))
 	for i, r := range results {
@@ -80,9 +80,10 @@ func applyOutcomes(ctx context.Context, tx QueueTx, results []webhook.AttemptRes
 	return applied, nil
 }
 
-// applyToChanged stores the effect of an attempt on a delivery that was changed while the
-// attempt was made, because a user requested a retry or the endpoint was disabled. It
-// returns false if the attempt is already stored or the delivery does not exist.
+// applyToChanged stores the effect of an attempt on a delivery whose state changed during
+// the attempt. This happens if a user requested a retry or if the endpoint was disabled.
+// applyToChanged returns false if the attempt is already stored or if the delivery does
+// not exist.
 func applyToChanged(ctx context.Context, tx QueueTx, r webhook.AttemptResult) (webhook.DeliveryChange, bool, error) {
 	delivery, err := tx.LockDeliveryOf(ctx, r.Key, r.Due.ID)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonWebhookNotFound)) || err == nil && delivery.Attempts != r.Due.Attempts {

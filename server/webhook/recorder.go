@@ -11,7 +11,7 @@ import (
 // maxRecordBatch is the maximum number of outcomes in one transaction.
 const maxRecordBatch = 512
 
-// recorder stores the outcomes of attempts. All outcomes that arrive while a transaction
+// recorder stores the outcomes of attempts. Outcomes that are added while a transaction
 // runs are stored in the next transaction.
 type recorder struct {
 	queue   Queue
@@ -19,13 +19,14 @@ type recorder struct {
 	pending *batcher[finishedAttempt]
 }
 
-// finishedAttempt is an outcome to store, and the endpoint to notify after it is stored.
+// finishedAttempt is an attempt whose outcome must be stored. The endpoint is notified
+// when the outcome is stored.
 type finishedAttempt struct {
 	webhook.AttemptResult
 	endpoint *servedEndpoint
 }
 
-// add adds an outcome. It does not block.
+// add adds an attempt. It does not block.
 func (r *recorder) add(a finishedAttempt) { r.pending.add(a) }
 
 // run stores outcomes until ctx ends.
@@ -42,8 +43,8 @@ func (r *recorder) run(ctx context.Context) {
 	}
 }
 
-// flush stores the remaining outcomes when the process stops. It stops at the first error.
-// Attempts whose outcomes are not stored are repeated.
+// flush stores the remaining outcomes when the process stops. It returns after the first
+// error. Attempts whose outcomes are not stored will be repeated.
 func (r *recorder) flush(ctx context.Context) error {
 	for {
 		batch := r.pending.tryTake(maxRecordBatch)
@@ -56,10 +57,11 @@ func (r *recorder) flush(ctx context.Context) error {
 	}
 }
 
-// store stores a batch and returns the outcomes that could not be stored. If the batch
-// fails, store stores the outcomes of each endpoint separately, so that a locked row of one
-// endpoint does not affect the others. After two more failures it stops, because the
-// database is probably not available.
+// store stores the outcomes of a batch and returns the outcomes that could not be stored.
+// If the transaction for the whole batch fails, store uses one transaction for each
+// endpoint, so that a locked row of one endpoint does not affect the other endpoints. It
+// gives up after two more failed transactions, because the database is then probably not
+// available.
 func (r *recorder) store(ctx context.Context, batch []finishedAttempt) (failed []finishedAttempt) {
 	err := r.storeBatch(ctx, batch)
 	if err == nil {

@@ -7,12 +7,13 @@ import (
 	"time"
 )
 
-// maxRetryAfterSeconds limits Retry-After so that it fits into a time.Duration. The retry
-// schedule has a lower limit.
+// maxRetryAfterSeconds is the maximum result of retryAfter, which must fit into a
+// time.Duration. The retry schedule has a lower maximum.
 const maxRetryAfterSeconds = 1 << 32
 
-// retryAfter parses a Retry-After header, which is a number of seconds or an HTTP date. It
-// returns 0 if the header is absent, invalid or in the past.
+// retryAfter returns the delay in a Retry-After header, which contains a number of
+// seconds or an HTTP date. It returns 0 if the header is absent or invalid, or if the
+// date is in the past.
 func retryAfter(header string, now time.Time) time.Duration {
 	seconds, err := strconv.ParseUint(header, 10, 64)
 	if err == nil || errors.Is(err, strconv.ErrRange) {

@@ -16,11 +16,11 @@ const (
 	attemptTimeout = 15 * time.Second
 	// maxInFlight is the maximum number of attempts in flight in one process.
 	maxInFlight = 1000
-	// databaseTimeout is the time limit of one call of the queue.
+	// databaseTimeout is the time limit of one call of the database.
 	databaseTimeout = 5 * time.Second
-	// pauseAfterError is the pause before the next call after an error.
+	// pauseAfterError is the pause after a failed call of the database.
 	pauseAfterError = time.Second
-	// stopTimeout is how long a shutdown waits for attempts in flight.
+	// stopTimeout is the longest time that a shutdown waits for attempts in flight.
 	stopTimeout = 5 * time.Second
 )
 
@@ -34,18 +34,18 @@ type SenderConfig struct {
 	Metrics *Metrics
 }
 
-// Sender sends due deliveries. It claims endpoints and starts one goroutine for each of
-// them (servedEndpoint.serve). All these goroutines share the same senderDeps.
+// Sender sends due deliveries. It claims endpoints and starts one goroutine for each
+// claimed endpoint (servedEndpoint.serve).
 type Sender struct {
 	*senderDeps
 	leases *leases
 
 	mu      sync.Mutex
 	serving map[affiliate.EndpointKey]*servedEndpoint
-	running sync.WaitGroup // the goroutines of serving
+	running sync.WaitGroup // the goroutines of the endpoints in serving
 }
 
-// senderDeps are the components that all served endpoints share.
+// senderDeps holds the components that the goroutines of all endpoints share.
 type senderDeps struct {
 	reader   *reader
 	recorder *recorder
@@ -73,7 +73,8 @@ func NewSender(cfg SenderConfig) *Sender {
 	}
 }
 
-// Wake makes the sender read the new deliveries of endpoints. It does not block.
+// Wake makes the sender read the new deliveries of the endpoints. If this process does
+// not have the lease of an endpoint, the sender claims the endpoint. Wake does not block.
 func (s *Sender) Wake(endpoints []affiliate.EndpointKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +87,9 @@ func (s *Sender) Wake(endpoints []affiliate.EndpointKey) {
 	}
 }
 
-// Run sends deliveries until ctx ends. After that it waits for the attempts in flight, for
-// at most stopTimeout. Before it returns, it stores their outcomes and releases all leases.
+// Run sends deliveries until ctx ends. After that it waits for the attempts in flight,
+// for at most stopTimeout. Before it returns, it stores the outcomes of these attempts
+// and releases all leases.
 func (s *Sender) Run(ctx context.Context) {
 	attempts, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
@@ -119,8 +121,8 @@ func (s *Sender) shutdown(ctx context.Context) {
 	}
 }
 
-// manageLeases claims, renews and releases leases and searches for endpoints until ctx
-// ends. It starts a goroutine for each claimed endpoint.
+// manageLeases claims endpoints and renews and releases their leases until ctx ends. It
+// starts a goroutine for each claimed endpoint.
 func (s *Sender) manageLeases(ctx, attempts context.Context) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -148,8 +150,8 @@ func (s *Sender) manageLeases(ctx, attempts context.Context) {
 	}
 }
 
-// serve starts the goroutine of an endpoint. If the goroutine exists, serve updates the end
-// of its lease.
+// serve starts the goroutine of an endpoint, whose lease ends at until. If the goroutine
+// exists already, serve gives it the new end of the lease.
 func (s *Sender) serve(ctx, attempts context.Context, key affiliate.EndpointKey, until time.Time) {
 	s.mu.Lock()
 	e := s.serving[key]

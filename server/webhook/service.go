@@ -8,12 +8,13 @@ import (
 )
 
 // maxEventAge is the maximum age of an event whose deliveries can be read, retried and
-// recovered. The tables keep deliveries for a longer time.
+// recovered. Older deliveries stay in the tables for some time.
 const maxEventAge = 30 * 24 * time.Hour
 
 // Sealer encrypts and decrypts signing secrets. Package seal implements it.
 type Sealer interface {
-	// Seal encrypts plain. The result can be decrypted only with the same additional data.
+	// Seal encrypts plain. The result can be decrypted only with the same additional data
+	// (aad).
 	Seal(plain, aad []byte) []byte
 	// Open decrypts a result of Seal.
 	Open(sealed, aad []byte) ([]byte, error)
@@ -23,7 +24,7 @@ type Sealer interface {
 type Config struct {
 	Store Store
 	// Seal encrypts signing secrets. The additional data is the endpoint's id in binary
-	// form, so a secret cannot be used for another endpoint.
+	// form, so a secret cannot be decrypted as the secret of another endpoint.
 	Seal Sealer
 	// Client checks URLs and sends pings.
 	Client *Client

@@ -7,13 +7,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// slots limits the attempts of a process. Each attempt in flight uses one slot. Three rules
-// prevent one endpoint or workspace from using too many slots:
+// slots limits the number of attempts in flight of a process. Each attempt in flight uses
+// one slot. Three rules prevent an endpoint or a workspace from using too many slots:
 //
-//   - Endpoints whose last attempt timed out use at most half of all slots together.
-//   - If half of all slots are in use, a workspace gets at most an equal share of all
-//     slots. One share stays free for another workspace.
-//   - Endpoints that wait get slots in the order of their requests, one slot each.
+//   - Endpoints whose last attempt timed out together use at most half of all slots.
+//   - If at least half of all slots are in use, a workspace gets at most an equal share
+//     of all slots. One share is reserved for a workspace that has no slot yet.
+//   - Waiting requests are granted in their order. An endpoint has at most one waiting
+//     request.
 type slots struct {
 	total int
 
@@ -24,13 +25,14 @@ type slots struct {
 	waiting        []*slotRequest
 }
 
-// slotRequest is a request for one slot. After it was granted, it represents the slot.
+// slotRequest is a request for one slot. After the request was granted, it represents the
+// slot.
 type slotRequest struct {
 	workspace affiliate.WorkspaceID
 	// hanging means that the last attempt of the endpoint timed out.
 	hanging bool
-	// granted is called when a queued request gets its slot. It runs in another goroutine
-	// and without the lock.
+	// granted is called when a waiting request is granted. It is called without the lock,
+	// in the goroutine that released a slot.
 	granted func()
 }
 
@@ -38,12 +40,13 @@ func newSlots(total int) *slots {
 	return &slots{total: total, byWorkspace: map[affiliate.WorkspaceID]int{}}
 }
 
-// acquire uses a free slot and returns true, or queues the request and returns false.
+// acquire grants the request and returns true. If the request cannot be granted now,
+// acquire adds it to the waiting requests and returns false.
 func (s *slots) acquire(r *slotRequest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The request can be granted before the queued ones, because they may wait for
-	// a limit that does not apply to it.
+	// The request can be granted before waiting requests, because these may wait for a
+	// limit that does not apply to this request.
 	if s.allowed(r) {
 		s.occupy(r)
 		return true
@@ -52,7 +55,7 @@ func (s *slots) acquire(r *slotRequest) bool {
 	return false
 }
 
-// release releases a slot and grants queued requests.
+// release releases a slot and grants waiting requests.
 func (s *slots) release(r *slotRequest) {
 	s.mu.Lock()
 	s.inUse--
@@ -69,7 +72,8 @@ func (s *slots) release(r *slotRequest) {
 	}
 }
 
-// cancel removes a request from the queue, or releases its slot if it was granted.
+// cancel removes a waiting request. If the request was already granted, cancel releases
+// its slot.
 func (s *slots) cancel(r *slotRequest) {
 	s.mu.Lock()
 	i := slices.Index(s.waiting, r)
@@ -82,7 +86,7 @@ func (s *slots) cancel(r *slotRequest) {
 	}
 }
 
-// grant grants queued requests, oldest first, and returns them.
+// grant grants the waiting requests that are allowed now, oldest first, and returns them.
 func (s *slots) grant() (granted []*slotRequest) {
 	s.waiting = slices.DeleteFunc(s.waiting, func(r *slotRequest) bool {
 		if !s.allowed(r) {

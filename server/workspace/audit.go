@@ -17,7 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/server/csv"
 )
 
-// auditRequest has the filter fields of the list and of the export.
+// auditRequest has the filter fields of the list request and of the export request.
 type auditRequest interface {
 	GetActor() string
 	GetAction() string
@@ -31,7 +31,7 @@ type auditRequest interface {
 func auditFilter(req auditRequest) (affiliate.AuditFilter, error) {
 	at, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	filter := affiliate.AuditFilter{
-		// Ids are stored in lower case.
+		// The ids of actors are stored in lower case.
 		Actor:        strings.ToLower(req.GetActor()),
 		ResourceType: req.GetResourceType(),
 		At:           at,
@@ -102,8 +102,8 @@ func entryToProto(entry affiliate.AuditEntry) (*affiliatev1.AuditEntry, error) {
 	return out, nil
 }
 
-// structOf converts stored JSON. If it is not an object, the result is an object with the
-// JSON in the field "value".
+// structOf converts stored JSON to a message. If the JSON is not an object, the result is
+// an object that contains the JSON in the field "value".
 func structOf(text json.RawMessage) (*structpb.Struct, error) {
 	if text == nil {
 		return nil, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// Check validates req as far as that is possible without the database.
+// Check implements server.Checker.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {

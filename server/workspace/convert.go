@@ -9,8 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// patchOf returns the changes that the request's mask names. Check has validated the
-// mask.
+// patchOf returns the changes of the settings that the request's mask names. Check has
+// validated the mask.
 func patchOf(req *affiliatev1.UpdateWorkspaceRequest) affiliate.WorkspacePatch {
 	var patch affiliate.WorkspacePatch
 	for _, path := range req.GetUpdateMask().GetPaths() {
@@ -39,7 +39,7 @@ func patchOf(req *affiliatev1.UpdateWorkspaceRequest) affiliate.WorkspacePatch {
 	return patch
 }
 
-// normalOrigins returns the origins in their normal form and without duplicates, in their
+// normalOrigins returns the origins in normalised form and without duplicates, in their
 // original order. Check has rejected invalid origins.
 func normalOrigins(origins []string) []string {
 	normal := make([]string, 0, len(origins))

@@ -9,7 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// ListInvites returns one page of the open invitations.
+// ListInvites returns one page of the workspace's open invitations.
 func (s *Service) ListInvites(ctx context.Context, req *affiliatev1.ListInvitesRequest) (*affiliatev1.ListInvitesResponse, error) {
 	page := server.PageOf(req)
 	invites, total, err := s.store.OpenInvites(ctx, server.PrincipalFrom(ctx).Workspace, s.currentTime(), page)
@@ -33,14 +33,16 @@ func (s *Service) ListInvites(ctx context.Context, req *affiliatev1.ListInvitesR
 	}, nil
 }
 
-// inviteObject returns an invitation for the audit log. The address is masked, because
-// records of the audit log cannot be changed when a person's data must be erased.
+// inviteObject returns the fields of an invitation for the audit log. The e-mail address
+// is masked, because records of the audit log cannot be changed when a person's data must
+// be erased.
 func inviteObject(invite affiliate.MemberInvite) map[string]string {
 	return map[string]string{"email": affiliate.MaskEmail(invite.Email), "role": string(invite.Role)}
 }
 
-// CreateInvite invites an address to the workspace. Only this response contains the token.
-// An earlier invitation of the same address ends.
+// CreateInvite creates an invitation of an e-mail address to the workspace. The response
+// contains the token of the invitation. No other response contains the token. Earlier
+// invitations of the same address end.
 func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInviteRequest) (*affiliatev1.CreatedInvite, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	token, digest := affiliate.NewInviteToken()
@@ -63,7 +65,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 		if !callerRole.MayManage(invite.Role) {
 			return affiliate.Refuse(affiliate.ReasonForbidden)
 		}
-		// An account is a member of at most one workspace.
+		// An account can be a member of only one workspace.
 		account, _, err := tx.AccountByEmail(ctx, affiliate.Merchant, invite.Email)
 		if err != nil {
 			return err
@@ -77,8 +79,8 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 			return err
 		}
 		for _, replaced := range earlier {
-			// Replacing an open invitation revokes it, so the caller needs the permission to
-			// revoke it.
+			// The new invitation revokes an open earlier invitation, so the caller must
+			// have the permission to revoke the earlier invitation.
 			if replaced.Open(at) && !callerRole.MayManage(replaced.Role) {
 				return affiliate.Refuse(affiliate.ReasonForbidden)
 			}

@@ -9,8 +9,9 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// GetApiKeys returns the keys of the mode. A public key that was rolled works until its
-// grace period ends, but it is not returned, because new pages should use the newest key.
+// GetApiKeys returns the active keys of the mode. A public key that was rolled has a
+// successor. It still works until its grace period ends, but GetApiKeys returns only the
+// successor, because new web pages should use the successor.
 func (s *Service) GetApiKeys(ctx context.Context, _ *affiliatev1.GetApiKeysRequest) (*affiliatev1.ApiKeys, error) {
 	scope := server.PrincipalFrom(ctx).Scope()
 	keys, err := s.store.ActiveKeys(ctx, scope, s.currentTime())
@@ -37,13 +38,14 @@ func (s *Service) GetApiKeys(ctx context.Context, _ *affiliatev1.GetApiKeysReque
 	return resp, nil
 }
 
-// keyObject returns a key for the audit log.
+// keyObject returns the fields of a key for the audit log.
 func keyObject(key affiliate.APIKey) map[string]string {
 	return map[string]string{"name": key.Name, "prefix": key.Prefix, "last4": key.Last4}
 }
 
-// lockToManageKeys locks the caller's workspace, so that its keys change one after the other.
-// Errors: FORBIDDEN if the caller's current role cannot manage keys.
+// lockToManageKeys locks the caller's workspace, so that concurrent changes of its keys
+// run one after the other. Errors: FORBIDDEN if the caller's current role does not permit
+// managing keys.
 func lockToManageKeys(ctx context.Context, tx Tx, caller server.Principal) error {
 	role, err := lockWorkspace(ctx, tx, caller)
 	if err == nil && !role.MayManageKeys() {
@@ -52,17 +54,18 @@ func lockToManageKeys(ctx context.Context, tx Tx, caller server.Principal) error
 	return err
 }
 
-// checkSecretKeyLimit checks whether another secret key can be created in the mode. Errors:
-// API_KEY_LIMIT_EXCEEDED.
+// checkSecretKeyLimit checks whether another secret key can be created in the scope.
+// Errors: API_KEY_LIMIT_EXCEEDED.
 func checkSecretKeyLimit(ctx context.Context, tx Tx, scope affiliate.Scope, at time.Time) error {
-	live, err := tx.CountSecretKeys(ctx, scope, at)
+	count, err := tx.CountSecretKeys(ctx, scope, at)
 	if err != nil {
 		return err
 	}
-	return affiliate.CheckSecretKeys(live)
+	return affiliate.CheckSecretKeys(count)
 }
 
-// CreateApiKey creates a secret key. Only this response contains the key.
+// CreateApiKey creates a secret key. The response contains the key. No other response
+// contains it.
 func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKeyRequest) (*affiliatev1.CreatedApiKey, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	scope := caller.Scope()
@@ -92,8 +95,9 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 	return createdToProto(text, key.APIKey), nil
 }
 
-// RollApiKey creates a successor of a key, with the same kind, name and expiry. Only this
-// response contains a new secret key. The old key works until the grace period ends.
+// RollApiKey creates a successor of a key, with the same kind, name and expiry. The
+// response contains the new key. If it is a secret key, no other response contains it.
+// The old key works until the grace period ends.
 func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyRequest) (*affiliatev1.CreatedApiKey, error) {
 	id, err := server.PathID[affiliate.APIKey](req.GetKeyId())
 	if err != nil {
@@ -190,7 +194,7 @@ func (s *Service) RevokeApiKey(ctx context.Context, req *affiliatev1.RevokeApiKe
 	return &affiliatev1.RevokeApiKeyResponse{}, nil
 }
 
-// createdToProto converts a new key, with its text.
+// createdToProto converts a new key to the message that contains the text of the key.
 func createdToProto(text affiliate.Key, key affiliate.APIKey) *affiliatev1.CreatedApiKey {
 	resp := &affiliatev1.CreatedApiKey{
 		Id:        key.ID.String(),

@@ -8,7 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// ListMembers returns one page of the members, oldest first.
+// ListMembers returns one page of the workspace's members, oldest first.
 func (s *Service) ListMembers(ctx context.Context, req *affiliatev1.ListMembersRequest) (*affiliatev1.ListMembersResponse, error) {
 	page := server.PageOf(req)
 	members, total, err := s.store.Members(ctx, server.PrincipalFrom(ctx).Workspace, page)
@@ -25,16 +25,16 @@ func (s *Service) ListMembers(ctx context.Context, req *affiliatev1.ListMembersR
 	}, nil
 }
 
-// memberChange is the audit log's record of a member before or after a change, with the
-// invitations that the change ended.
+// memberChange is the state of a member before or after a change, for the audit log.
+// EndedInvites are the invitations that the change has ended.
 type memberChange struct {
 	Role         affiliate.Role       `json:"role,omitempty"`
 	EndedInvites []affiliate.InviteID `json:"ended_invites,omitempty"`
 }
 
-// UpdateMember changes the role of a member. It ends the member's open invitations to
-// roles that the member can no longer manage. If the member already has the role, nothing
-// is stored.
+// UpdateMember changes the role of a member. The member may have created invitations for
+// roles that the member can no longer manage. UpdateMember ends these invitations. If the
+// member already has the role, it stores nothing.
 func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMemberRequest) (*affiliatev1.Member, error) {
 	id, err := server.PathID[affiliate.User](req.GetMemberId())
 	if err != nil {
@@ -83,8 +83,8 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 	return memberToProto(ctx, after), nil
 }
 
-// RemoveMember removes a member and ends all its sessions and invitations. The
-// account stays, without a workspace.
+// RemoveMember removes a member from the workspace. It revokes the member's sessions and
+// ends the invitations that the member has created. The member's account is not deleted.
 func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMemberRequest) (*affiliatev1.RemoveMemberResponse, error) {
 	id, err := server.PathID[affiliate.User](req.GetMemberId())
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMembe
 }
 
 // TransferOwnership makes another member an owner and the caller an admin. It ends the
-// caller's open invitations to the owner role.
+// open invitations that the caller has created for roles that an admin cannot manage.
 func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.TransferOwnershipRequest) (*affiliatev1.Member, error) {
 	id, err := server.PathID[affiliate.User](req.GetMemberId())
 	if err != nil {

@@ -1,17 +1,19 @@
 // Package workspace serves the settings, members, invitations, API keys and audit log of
 // a workspace.
 //
-// It guarantees that a secret key and the token of an invitation are returned once and
-// stored only as a digest. A mode has at most ten valid secret keys, and a workspace has
-// at least one owner, also when requests run in parallel. The caller's role is read again
-// while the workspace is locked. A caller that lost its role while the call waited is
-// therefore refused. When a member loses a role, the invitations that need this role end.
-// An export of the audit log shows one snapshot of the database and needs memory for only
-// one chunk.
+// The package guarantees that a secret key and the token of an invitation are returned
+// once and stored only as a digest. Each mode has at most ten valid secret keys, and each
+// workspace has at least one owner, even if requests run in parallel. A change of
+// members, invitations or keys locks the workspace and then reads the caller's role
+// again. The call is therefore rejected if the caller has lost the role while the call
+// waited for the lock. When the role of a member changes, the invitations that the member
+// could not create with the new role end. An export of the audit log reads one snapshot
+// of the database, and its memory use does not depend on the size of the log.
 //
-// It does not promise that a new public key or new allowed origins work at the edge when
-// the response is sent. The core writes the edge directory after the commit and waits at
-// most 100 ms for it. A job repeats the write.
+// The package does not guarantee that collectors know a new public key or new allowed
+// origins when the response is sent. Collectors read the edge directory, and the core
+// waits at most 100 ms for the write to this directory. If the write fails, a job writes
+// the change later.
 package workspace
 
 import (
@@ -37,7 +39,7 @@ func New(store Store, now func() time.Time) *Service { return &Service{store: st
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// GetWorkspace returns the settings.
+// GetWorkspace returns the settings of the workspace.
 func (s *Service) GetWorkspace(ctx context.Context, _ *affiliatev1.GetWorkspaceRequest) (*affiliatev1.Workspace, error) {
 	caller := server.PrincipalFrom(ctx)
 	w, err := s.store.Workspace(ctx, caller.Workspace)
@@ -47,8 +49,8 @@ func (s *Service) GetWorkspace(ctx context.Context, _ *affiliatev1.GetWorkspaceR
 	return server.WorkspaceForRole(w, caller.Role), nil
 }
 
-// UpdateWorkspace changes the settings that the update mask names. If nothing changes, it
-// stores nothing.
+// UpdateWorkspace changes the settings that the update mask names. If the settings
+// already have the new values, it stores nothing.
 func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWorkspaceRequest) (*affiliatev1.Workspace, error) {
 	caller, at, patch := server.PrincipalFrom(ctx), s.currentTime(), patchOf(req)
 	var after affiliate.Workspace
@@ -82,7 +84,7 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 		if !origins && !policy {
 			return nil
 		}
-		// The edge directory stores both settings with each public key.
+		// The edge directory contains these two settings in the entry of each public key.
 		return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: caller.Workspace})
 	})
 	if err != nil {
@@ -100,9 +102,10 @@ func lockWorkspace(ctx context.Context, tx Tx, caller server.Principal) (affilia
 	return currentRole(ctx, tx, caller)
 }
 
-// currentRole returns the role that the caller has now. It can differ from the role with
-// which the call was authorised. The workspace must be locked, so that the role cannot
-// change until the transaction ends. Errors: FORBIDDEN if the caller is no longer a member.
+// currentRole returns the role that the caller has now. This role can differ from the
+// role with which the call was authorised. The transaction must have locked the
+// workspace, so that the role cannot change before the transaction ends. Errors:
+// FORBIDDEN if the caller is no longer a member.
 func currentRole(ctx context.Context, tx Tx, caller server.Principal) (affiliate.Role, error) {
 	member, err := tx.Member(ctx, caller.Workspace, caller.User)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {

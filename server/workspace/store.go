@@ -9,8 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Store is the part of the database that the service uses: workspaces with their members,
-// invitations, API keys and audit log.
+// Store reads and changes workspaces in the database, with their members, invitations,
+// API keys and audit logs.
 type Store interface {
 	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn
 	// more than once.
@@ -20,29 +20,31 @@ type Store interface {
 	// Members returns one page of members, oldest first, and counts all members, up to
 	// affiliate.MaxTotal.
 	Members(ctx context.Context, workspace affiliate.WorkspaceID, page affiliate.Page) ([]affiliate.TeamMember, int64, error)
-	// OpenInvites returns one page of the invitations that are open at now, newest first,
-	// and counts all of them, up to affiliate.MaxTotal.
+	// OpenInvites returns one page of the invitations that are open at the time now,
+	// newest first, and counts all open invitations, up to affiliate.MaxTotal.
 	OpenInvites(ctx context.Context, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page) ([]affiliate.MemberInvite, int64, error)
-	// ActiveKeys returns the keys of a mode that are valid at now, newest first.
+	// ActiveKeys returns the keys of a scope that are valid at the time now, newest
+	// first.
 	ActiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error)
-	// AuditLog returns one page of audit records, newest first, and counts all records that
-	// match the filter, up to affiliate.MaxTotal. It covers the records of the mode and the
-	// records that belong to no mode. Errors: NOT_FOUND if the filter has the id of an actor
-	// or a resource, the workspace does not have it in this mode, and no record has the id.
+	// AuditLog returns one page of audit records, newest first, and counts all records
+	// that match the filter, up to affiliate.MaxTotal. The result includes records of the
+	// mode and records without a mode. Errors: NOT_FOUND if the filter names an actor or
+	// a resource that does not exist in the workspace and mode and that no record names.
 	AuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter, page affiliate.Page) ([]affiliate.AuditEntry, int64, error)
-	// ExportAuditLog returns all records that AuditLog would return. They come from one
-	// snapshot of the database. The loop over them uses a connection until it ends. An error
-	// is the last element. Errors: the same as AuditLog, and SERVICE_UNAVAILABLE if too many
+	// ExportAuditLog returns the records of all pages of AuditLog, from one snapshot of
+	// the database. The iteration uses a database connection until it ends. An error is
+	// the last element. Errors: the same as AuditLog, and SERVICE_UNAVAILABLE if too many
 	// exports are running.
 	ExportAuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter) iter.Seq2[affiliate.AuditEntry, error]
 }
 
 // Tx is a transaction on one workspace.
 type Tx interface {
-	// LockWorkspace locks the workspace, so that its members, invitations and keys change
-	// one after the other. Errors: NOT_FOUND.
+	// LockWorkspace locks the workspace, so that concurrent changes of its members,
+	// invitations and keys run one after the other. Errors: NOT_FOUND.
 	LockWorkspace(ctx context.Context, id affiliate.WorkspaceID) error
-	// LockSettings locks the workspace in the same way and returns it. Errors: NOT_FOUND.
+	// LockSettings locks the workspace like LockWorkspace and returns it. Errors:
+	// NOT_FOUND.
 	LockSettings(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)
 	UpdateWorkspace(ctx context.Context, w affiliate.Workspace) error
 
@@ -50,33 +52,34 @@ type Tx interface {
 	Member(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) (affiliate.TeamMember, error)
 	CountOwners(ctx context.Context, workspace affiliate.WorkspaceID) (int, error)
 	UpdateRole(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID, role affiliate.Role) error
-	// DeleteMember removes a user from a workspace. It does not delete the user.
+	// DeleteMember removes a user from the members of a workspace. It does not delete the
+	// user.
 	DeleteMember(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) error
 	// RevokeSessions revokes all sessions of a user.
 	RevokeSessions(ctx context.Context, user affiliate.UserID, at time.Time) error
-	// AccountByEmail returns the account with the kind and the address, which must be in
+	// AccountByEmail returns the account with the kind and the address. email must be in
 	// lower case.
 	AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error)
 
 	// LockInvite locks and returns an invitation. Errors: NOT_FOUND.
 	LockInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID) (affiliate.MemberInvite, error)
-	// LockInvitesTo locks and returns the invitations of an address that were not accepted,
-	// revoked or replaced. The result can contain expired invitations.
+	// LockInvitesTo locks and returns the invitations of an e-mail address that were not
+	// accepted, revoked or replaced. The result can include expired invitations.
 	LockInvitesTo(ctx context.Context, workspace affiliate.WorkspaceID, email string) ([]affiliate.MemberInvite, error)
 	// InsertInvite stores an invitation with the digest of its token.
 	InsertInvite(ctx context.Context, invite affiliate.MemberInvite, digest [sha256.Size]byte) error
-	// EndInvite ends an invitation, so that it cannot be accepted.
+	// EndInvite marks an invitation as ended, so that it cannot be accepted.
 	EndInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time) error
-	// EndInvitesBy ends the open invitations to one of the roles that the member by created.
-	// It returns their ids.
+	// EndInvitesBy ends the open invitations for one of the roles that the member by has
+	// created. It returns the ids of these invitations.
 	EndInvitesBy(ctx context.Context, workspace affiliate.WorkspaceID, by affiliate.UserID, roles []affiliate.Role, at time.Time) ([]affiliate.InviteID, error)
 
 	// LockKey locks and returns a key. Errors: NOT_FOUND.
 	LockKey(ctx context.Context, scope affiliate.Scope, id affiliate.APIKeyID) (affiliate.APIKey, error)
-	// CountSecretKeys counts the secret keys of a mode that are valid at now.
+	// CountSecretKeys counts the secret keys of a scope that are valid at the time now.
 	CountSecretKeys(ctx context.Context, scope affiliate.Scope, now time.Time) (int, error)
 	InsertKey(ctx context.Context, key affiliate.NewAPIKey) error
-	// UpdateKey stores the times at which a key expires, was revoked and was rolled.
+	// UpdateKey stores when a key expires, when it was revoked and when it was rolled.
 	UpdateKey(ctx context.Context, key affiliate.APIKey) error
 
 	// Audit adds a record to the audit log.
