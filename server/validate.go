@@ -157,7 +157,7 @@ func textFieldsOf(d protoreflect.MessageDescriptor) textFields {
 }
 
 // trim removes leading and trailing white space from the fields that the proto files mark
-// for trimming. It clears optional text fields that contain nothing but white space.
+// for trimming. It clears optional text fields that consist of white space.
 func trim(m protoreflect.Message) {
 	fields := textFieldsOf(m.Descriptor())
 	for _, field := range fields.optional {

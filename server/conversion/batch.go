@@ -30,10 +30,10 @@ const (
 // each item. An item that is malformed fails and does not affect the other items.
 //
 // Items with the same external id or the same customer are recorded in the order of the
-// request. Of several items with the same external id, the first one is therefore
-// recorded. The payments of a customer are numbered in the order of the request. All
-// other items are recorded in any order. An internal error ends the request. Conversions
-// that were recorded before the error stay recorded.
+// request. The first item with an external id is therefore recorded, and later items with
+// the same external id are duplicates. The payments of a customer are numbered in the
+// order of the request. All other items are recorded in any order. An internal error ends
+// the request. Conversions that were recorded before the error stay recorded.
 //
 // If the request has an Idempotency-Key, each item has its own key, which is derived from
 // the key of the request. A client can therefore send the same batch again. Items that

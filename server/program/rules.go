@@ -21,7 +21,8 @@ const (
 // initialRules returns the rules of a new programme: the default rules, changed by the
 // fields in the request. If the request has a flat amount but neither a commission type
 // nor a percentage, the type is flat. If the request has a commission type, it must also
-// have the rate, because the merchant has probably forgotten the rate.
+// have the rate, because the default rate is probably not the rate that the merchant
+// wants.
 func initialRules(rules *affiliatev1.CommissionRules, found *affiliate.Violations) affiliate.Rules {
 	if rules == nil {
 		return affiliate.DefaultRules()

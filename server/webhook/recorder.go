@@ -60,7 +60,7 @@ func (r *recorder) flush(ctx context.Context) error {
 // store stores the outcomes of a batch and returns the outcomes that could not be stored.
 // If the transaction for the whole batch fails, store uses one transaction for each
 // endpoint, so that a locked row of one endpoint does not affect the other endpoints. It
-// gives up after two more failed transactions, because the database is then probably not
+// stops after two more failed transactions, because the database is then probably not
 // available.
 func (r *recorder) store(ctx context.Context, batch []finishedAttempt) (failed []finishedAttempt) {
 	err := r.storeBatch(ctx, batch)
