@@ -66,8 +66,8 @@ const (
 	ByPromoCode Method = "promo_code"
 	// ByCustomer means that an earlier event bound the customer to the participant.
 	ByCustomer Method = "customer"
-	// ByHand means that a person assigned the conversion to the participant.
-	ByHand Method = "manual"
+	// ByAssignment means that a person assigned the conversion to the participant.
+	ByAssignment Method = "manual"
 )
 
 // AttributionReason is the code that says why a conversion was, or was not, attributed
@@ -467,7 +467,7 @@ func (a *attribution) computeEarning(d *Decision, winner *signal) (why Attributi
 		return WhyPromoCodeMatched, ""
 	case ByCustomer:
 		return WhyCustomerBound, ""
-	case ByHand:
+	case ByAssignment:
 		return WhyReassigned, ""
 	default:
 		return WhyClickMatched, ""

@@ -76,7 +76,7 @@ func TestAttribute_LosingSignalsDoNotChangeTheAmount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := worlds().Draw(t, "inputs")
 		d := Attribute(in)
-		if !d.Attributed || *d.Method == ByHand {
+		if !d.Attributed || *d.Method == ByAssignment {
 			return // no signal has lost
 		}
 		alone := in

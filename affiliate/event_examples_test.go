@@ -165,7 +165,7 @@ func conversionExamples(add func(...affiliate.Event)) {
 	add(c.FraudDetected(d))
 
 	c.Version, d.Fraud = 2, nil
-	d.Method, d.Reason, d.ClickedAt, d.ExpiresAt = ptr(affiliate.ByHand), affiliate.WhyReassigned, nil, nil
+	d.Method, d.Reason, d.ClickedAt, d.ExpiresAt = ptr(affiliate.ByAssignment), affiliate.WhyReassigned, nil, nil
 	d.Explanation = `The purchase on 1 March 2026 has been assigned by hand to a partner of programme "Garden Friends".`
 	add(c.Event(affiliate.EventConversionReattributed, d, noon))
 }

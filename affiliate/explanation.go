@@ -31,7 +31,7 @@ func creditPhrase(winner *signal) string {
 		return fmt.Sprintf(" is credited to the partner whose promo code %q was used", *winner.PromoCode)
 	case ByCustomer:
 		return " is credited to the partner who brought the customer on " + formatInstant(*winner.At)
-	case ByHand:
+	case ByAssignment:
 		return " has been assigned by hand to a partner of programme " + quotedProgramName(winner)
 	default:
 		return " is credited to the partner whose link was clicked on " + formatInstant(*winner.At)
@@ -49,7 +49,7 @@ func entitlementSentence(in AttributionInputs, winner *signal) string {
 			return " The attribution window ended on " + formatInstant(*winner.ExpiresAt) + ", but " + rule
 		}
 		return " I" + rule[1:]
-	case ByHand:
+	case ByAssignment:
 		return ""
 	default:
 		return " It lies within the attribution window of programme " + quotedProgramName(winner) + ", which ends on " + formatInstant(*winner.ExpiresAt) + "."

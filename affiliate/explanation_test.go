@@ -15,7 +15,7 @@ func inputsWonBy(method Method) AttributionInputs {
 		in.Click, in.FoundClick, in.Customer.Binding = nil, nil, nil
 	case ByCustomer:
 		in.Click, in.FoundClick, in.PromoCode, in.FoundPromoCode = nil, nil, nil, nil
-	case ByHand:
+	case ByAssignment:
 		in.Assigned = ref(in.FoundClick.Earner)
 	}
 	in.Customer.Payments = map[ProgramID]CustomerPayments{in.winner(method).Program: {1, clickedAt.AddDate(0, -2, 0)}}
@@ -29,7 +29,7 @@ func (in AttributionInputs) winner(method Method) *Earner {
 		return &in.FoundPromoCode.Earner
 	case ByCustomer:
 		return &in.Customer.Binding.Earner
-	case ByHand:
+	case ByAssignment:
 		return in.Assigned
 	default:
 		return &in.FoundClick.Earner
@@ -39,16 +39,16 @@ func (in AttributionInputs) winner(method Method) *Earner {
 func TestExplain_CreditedConversions(t *testing.T) {
 	const event = "The purchase on 1 March 2026 at 13:00:00.000 UTC"
 	credited := map[Method]string{
-		ByClick:     event + " is credited to the partner whose link was clicked on 1 March 2026 at 12:00:00.000 UTC",
-		ByPromoCode: event + ` is credited to the partner whose promo code "spring10" was used`,
-		ByCustomer:  event + " is credited to the partner who brought the customer on 28 February 2026 at 12:00:00.000 UTC",
-		ByHand:      event + ` has been assigned by hand to a partner of programme "Spring"`,
+		ByClick:      event + " is credited to the partner whose link was clicked on 1 March 2026 at 12:00:00.000 UTC",
+		ByPromoCode:  event + ` is credited to the partner whose promo code "spring10" was used`,
+		ByCustomer:   event + " is credited to the partner who brought the customer on 28 February 2026 at 12:00:00.000 UTC",
+		ByAssignment: event + ` has been assigned by hand to a partner of programme "Spring"`,
 	}
 	earning := map[Method]string{
-		ByClick:     `. It lies within the attribution window of programme "Spring", which ends on 31 March 2026 at 12:00:00.000 UTC.`,
-		ByPromoCode: `. The promo code belongs to programme "Spring".`,
-		ByCustomer:  `. In programme "Spring" a customer's later events are credited to the partner who brought the customer.`,
-		ByHand:      ".",
+		ByClick:      `. It lies within the attribution window of programme "Spring", which ends on 31 March 2026 at 12:00:00.000 UTC.`,
+		ByPromoCode:  `. The promo code belongs to programme "Spring".`,
+		ByCustomer:   `. In programme "Spring" a customer's later events are credited to the partner who brought the customer.`,
+		ByAssignment: ".",
 	}
 	for name, tc := range map[string]struct {
 		change  func(*Earner)
@@ -123,7 +123,7 @@ func TestExplain_NotCreditedConversions(t *testing.T) {
 			`programme "Spring" is not active.`,
 		},
 		"partner erased, by hand": {
-			ByHand, func(in *AttributionInputs) { in.Assigned.ParticipantErased = true },
+			ByAssignment, func(in *AttributionInputs) { in.Assigned.ParticipantErased = true },
 			"the partner's data has been erased.",
 		},
 	} {

@@ -132,7 +132,7 @@ func (in AttributionInputs) FraudCandidates() []Earner {
 // which the commission needs review. why is set if nothing is earned.
 func (a *attribution) applyFraudRules(d *Decision, winner *signal) (reviews []string, why AttributionReason) {
 	policy := winner.earner.FraudPolicy
-	if winner.Type == ByHand || !policy.isEnabled() {
+	if winner.Type == ByAssignment || !policy.isEnabled() {
 		return nil, ""
 	}
 	verdict := fraud.Evaluate(a.in.fraudFacts(winner), winner.earner.FraudSettings)

@@ -191,7 +191,7 @@ func (a *attribution) checkBinding() signal {
 // programme, because merchants also correct old conversions.
 func (a *attribution) checkAssigned() signal {
 	earner := a.in.Assigned
-	return a.checkParticipant(signal{Candidate: Candidate{Type: ByHand, Participant: &earner.Participant}, earner: earner})
+	return a.checkParticipant(signal{Candidate: Candidate{Type: ByAssignment, Participant: &earner.Participant}, earner: earner})
 }
 
 // checkEarner makes the checks that all signals have in common.

@@ -303,10 +303,10 @@ func TestAttribute_Assigned(t *testing.T) {
 			if d.Click != nil || d.PromoCode != nil || d.Link != nil || d.Redeems != nil || d.ClickedAt != nil {
 				t.Errorf("%+v", d)
 			}
-			if d.Attributed && (*d.Participant != earner.Participant || *d.Method != ByHand || *d.RecurringIndex != 3) {
+			if d.Attributed && (*d.Participant != earner.Participant || *d.Method != ByAssignment || *d.RecurringIndex != 3) {
 				t.Errorf("%s by %s, payment %d", d.Participant, *d.Method, *d.RecurringIndex)
 			}
-			if len(d.Candidates) != 1 || d.Candidates[0].Type != ByHand || *d.Candidates[0].Participant != earner.Participant {
+			if len(d.Candidates) != 1 || d.Candidates[0].Type != ByAssignment || *d.Candidates[0].Participant != earner.Participant {
 				t.Errorf("%+v", d.Candidates)
 			}
 			if d.Steps[0].Check != "participant.not_erased" || d.Trace.Program.WindowDays != 30 {

@@ -367,7 +367,7 @@ func attributedEarner(in affiliate.AttributionInputs, d affiliate.Decision) affi
 		return in.FoundPromoCode.Earner
 	case affiliate.ByCustomer:
 		return in.Customer.Binding.Earner
-	case affiliate.ByHand:
+	case affiliate.ByAssignment:
 		return *in.Assigned
 	}
 	panic("postgres: unexpected attribution method " + string(*d.Method))
