@@ -69,7 +69,7 @@ func ParseTokenKeys(list string, now func() time.Time) (*TokenKeys, error) {
 }
 
 // Public returns the public keys by kid. The edge directory stores them, so that
-// collectors and gateways can verify tokens.
+// collectors can verify tokens.
 func (k *TokenKeys) Public() map[string]ed25519.PublicKey {
 	public := make(map[string]ed25519.PublicKey, len(k.keys))
 	for kid, key := range k.keys {

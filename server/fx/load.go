@@ -1,6 +1,6 @@
-// Package fx loads exchange rates from a file of the operator. The rates are needed for a
-// commission that is a percentage of a sale in another currency than the currency of the
-// programme.
+// Package fx loads exchange rates from a file of the operator. The rates are needed if a
+// commission is a percentage of a sale and the sale and the programme have different
+// currencies.
 //
 // The package guarantees that a file is loaded completely or not at all. If the file
 // contains an invalid line, the error contains the line number. If a rate is loaded

@@ -9,7 +9,7 @@
 // The package guarantees that the sum of a total and its remaining deltas is exact at any
 // time, even if several jobs run at the same time, fail or crash. It does not guarantee
 // that the total alone is up to date. For example, if the process crashes during a run,
-// the next run starts only after the queue has detected this. Queries therefore always
+// the next run starts when the job queue has detected the crash. Queries therefore always
 // add the remaining deltas to the totals.
 package stats
 

@@ -69,13 +69,12 @@ type Store interface {
 	// StrayEvents counts the events and deliveries in the default partitions.
 	StrayEvents(ctx context.Context) (int, error)
 	// DropOldEvents deletes events and deliveries that are so old that the API does not
-	// return them. It drops partitions with such rows, and deletes such rows in the
-	// default partitions. One statement deletes at most the number of rows in the
-	// parameter.
+	// return them. It drops their partitions. Old events and deliveries in the default
+	// partitions are deleted in batches; rows is the size of a batch.
 	DropOldEvents(ctx context.Context, rows int) (int64, error)
 	// CancelRemaining cancels deliveries to disabled endpoints. Normally, a job cancels
-	// these deliveries when the endpoint is disabled. CancelRemaining processes the
-	// deliveries that this job has missed.
+	// these deliveries when the endpoint is disabled. CancelRemaining cancels deliveries
+	// that the job has missed.
 	CancelRemaining(ctx context.Context, now time.Time, limit int) (int64, error)
 	// DeleteEndedSessions deletes sessions that ended before a time.
 	DeleteEndedSessions(ctx context.Context, before time.Time, limit int) (int64, error)

@@ -86,7 +86,7 @@ type dialer struct {
 func newDialer(cfg ClientConfig) *dialer {
 	resolver := cfg.Resolver
 	if resolver == nil {
-		// PreferGo: calls of the C library's resolver cannot be canceled.
+		// PreferGo is set because calls of the C library's resolver cannot be cancelled.
 		resolver = &net.Resolver{PreferGo: true}
 	}
 	return &dialer{

@@ -9,8 +9,8 @@
 //     that subscribes to the event. After the commit, Sender.Wake is called.
 //  2. The type leases claims the endpoint for this process. The claim is a lease of 30 s,
 //     which is renewed while the endpoint has work.
-//  3. A goroutine for the endpoint (servedEndpoint) requests the due deliveries from the reader.
-//     The reader reads the deliveries of up to 32 endpoints in one query.
+//  3. A goroutine for the endpoint (servedEndpoint) requests the due deliveries from the
+//     reader. The reader reads the deliveries of up to 32 endpoints in one query.
 //  4. The goroutine starts attempts. An endpoint has at most 10 attempts in flight, or 1
 //     if it does not respond (webhook.Limit). A process has at most 1,000 attempts in
 //     flight, which the endpoints share fairly (slots).
