@@ -47,8 +47,8 @@ func (r keyRow) key() affiliate.APIKey {
 	}
 }
 
-// ActiveKeys returns the API keys of a scope that are live at the time now, newest first.
-// A key that was rolled is included until its grace period ends.
+// ActiveKeys returns the API keys of a scope that are active at the time now, newest
+// first. A key that was rolled is included until its grace period ends.
 func (s *Store) ActiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error) {
 	const query = `
 		select ` + keyColumns + `
@@ -59,7 +59,7 @@ func (s *Store) ActiveKeys(ctx context.Context, scope affiliate.Scope, now time.
 	return postgres.AllRows(rows, err, keyRow.key)
 }
 
-// CountSecretKeys counts the secret keys of a scope that are live at the time now.
+// CountSecretKeys counts the secret keys of a scope that are active at the time now.
 func (tx *Tx) CountSecretKeys(ctx context.Context, scope affiliate.Scope, now time.Time) (live int, err error) {
 	const count = `
 		select count(*) from api_keys
@@ -112,8 +112,8 @@ type keyLookup struct {
 	found  bool
 }
 
-// ActiveKey returns the API key with the given digest if the key is live at the time now,
-// and stores the time of its use. The search covers all workspaces, because the key
+// ActiveKey returns the API key with the given digest if the key is active at the time
+// now, and stores the time of its use. The search covers all workspaces, because the key
 // determines the workspace. Look-ups that run at the same time share one round trip.
 func (s *Store) ActiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, found bool, err error) {
 	const touch = `
