@@ -71,7 +71,7 @@ func (f *fixture) sessionWorks(user string) bool {
 	if err := f.SQL.QueryRow(f.Context(), `select id from sessions where user_id = $1 order by created_at desc limit 1`, user).Scan(&session); err != nil {
 		f.Fatal(err)
 	}
-	_, _, ok, err := f.store.LiveSession(f.Context(), session, f.Now())
+	_, _, ok, err := f.store.ActiveSession(f.Context(), session, f.Now())
 	if err != nil {
 		f.Fatal(err)
 	}

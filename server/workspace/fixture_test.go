@@ -57,7 +57,7 @@ func (f *fixture) newSession(user affiliate.UserID) affiliate.SessionID {
 // sessionWorks reports whether a call with the session would be accepted now.
 func (f *fixture) sessionWorks(session affiliate.SessionID) bool {
 	f.Helper()
-	_, _, ok, err := f.accounts.LiveSession(f.Context(), session, f.Now())
+	_, _, ok, err := f.accounts.ActiveSession(f.Context(), session, f.Now())
 	if err != nil {
 		f.Fatal(err)
 	}
