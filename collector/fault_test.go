@@ -460,7 +460,7 @@ func TestShutdown_RespondsToAllRequests(t *testing.T) {
 	}
 	waitFor(t, "all clicks in the queue", func() bool { return e.collector.batches.records.Load() >= n })
 	stop()
-	waitFor(t, "the start of the shutdown", func() bool { return e.collector.NotReady(t.Context()) != "" })
+	waitFor(t, "the start of the shutdown", func() bool { return e.collector.MissingDependency(t.Context()) != "" })
 	close(sink.gate)
 	for range n {
 		if status := <-statuses; status != 201 {

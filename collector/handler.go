@@ -78,9 +78,9 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 		var missing string
 		switch path.Base(r.URL.Path) {
 		case "ready":
-			missing = c.NotReady(r.Context())
+			missing = c.MissingDependency(r.Context())
 		case "sink":
-			missing = c.SinkNotReady(r.Context())
+			missing = c.MissingSinkDependency(r.Context())
 		}
 		c.serveHealth(w, missing)
 	default:

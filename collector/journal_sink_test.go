@@ -122,7 +122,7 @@ func TestJournal_HangingRedisDelaysOnlyFirstClicks(t *testing.T) {
 	stop := e.startLoad(16)
 	waitFor(t, "more than 1000 clicks in the journal", func() bool { return e.journaledClicks() > 1000 })
 	server.Resume()
-	waitFor(t, "an empty journal and an available stream", func() bool { return e.journaledClicks() == 0 && e.collector.SinkNotReady(t.Context()) == "" })
+	waitFor(t, "an empty journal and an available stream", func() bool { return e.journaledClicks() == 0 && e.collector.MissingSinkDependency(t.Context()) == "" })
 	e.requireAllStored(t, stop)
 }
 
@@ -225,7 +225,7 @@ func TestShutdown_ReplaysJournal(t *testing.T) {
 		t.Fatalf("a click without Redis: status %d, want 201: %s", got.status, got.text)
 	}
 	server.Restart()
-	waitFor(t, "an available stream", func() bool { return e.collector.SinkNotReady(t.Context()) == "" })
+	waitFor(t, "an available stream", func() bool { return e.collector.MissingSinkDependency(t.Context()) == "" })
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	check(t, e.collector.Shutdown(t.Context()))
@@ -285,7 +285,7 @@ func TestJournal_FullRefusesRequestsBeforeReading(t *testing.T) {
 	if accepted == 0 {
 		t.Error("the journal accepted no click before it was full")
 	}
-	if missing := e.collector.NotReady(t.Context()); missing != "redis" {
+	if missing := e.collector.MissingDependency(t.Context()); missing != "redis" {
 		t.Errorf("NotReady with a full journal = %q, want redis", missing)
 	}
 	waitFor(t, "refusals before the body is read", func() bool { e.click(plainClick); return e.collector.batches.full() })
@@ -319,11 +319,11 @@ func TestJournal_RecoversWithDisk(t *testing.T) {
 	if got := e.click(plainClick); got.status != http.StatusServiceUnavailable {
 		t.Fatalf("a click without the folder of the journal: status %d, want 503: %s", got.status, got.text)
 	}
-	if missing := e.collector.NotReady(t.Context()); missing != "redis" {
+	if missing := e.collector.MissingDependency(t.Context()); missing != "redis" {
 		t.Errorf("NotReady without the folder of the journal = %q, want redis", missing)
 	}
 	check(t, os.Mkdir(dir, 0o700))
-	waitFor(t, "a working journal", func() bool { return e.collector.NotReady(t.Context()) == "" })
+	waitFor(t, "a working journal", func() bool { return e.collector.MissingDependency(t.Context()) == "" })
 	if got := e.click(plainClick); got.status != http.StatusCreated {
 		t.Errorf("a click after the folder was created again: status %d, want 201: %s", got.status, got.text)
 	}

@@ -275,28 +275,28 @@ func (c *Collector) Shutdown(ctx context.Context) error {
 const (
 	// readyTimeout bounds the check whether the dependencies can be reached.
 	readyTimeout = 500 * time.Millisecond
-	// shutdown is the result of NotReady while the collector is shutting down.
+	// shutdown is the result of MissingDependency while the collector is shutting down.
 	shutdown = "shutdown"
 )
 
-// NotReady returns the reason why the collector is not ready: the name of a missing
+// MissingDependency returns the reason why the collector is not ready: the name of a missing
 // dependency, or "shutdown". It returns "" if the collector is ready. A collector with a
 // working journal is ready even if the stream is unavailable.
-func (c *Collector) NotReady(ctx context.Context) string {
+func (c *Collector) MissingDependency(ctx context.Context) string {
 	if c.stopping.Load() {
 		return shutdown
 	}
-	missing := c.SinkNotReady(ctx)
+	missing := c.MissingSinkDependency(ctx)
 	if missing != "" && c.journalSink != nil && c.journalSink.journal.Ready() == nil {
 		return ""
 	}
 	return missing
 }
 
-// SinkNotReady returns the reason why clicks cannot be written to the stream: the name of
+// MissingSinkDependency returns the reason why clicks cannot be written to the stream: the name of
 // a missing dependency, or "shutdown". It returns "" if the stream accepts clicks. With
 // it, a load balancer can prefer collectors that do not need their journals now.
-func (c *Collector) SinkNotReady(ctx context.Context) string {
+func (c *Collector) MissingSinkDependency(ctx context.Context) string {
 	if c.stopping.Load() {
 		return shutdown
 	}

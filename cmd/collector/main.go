@@ -106,7 +106,7 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 		return errors.Join(err, listener.Close(), metricsListener.Close())
 	}
 	ready := func(ctx context.Context) error {
-		if missing := clicks.NotReady(ctx); missing != "" {
+		if missing := clicks.MissingDependency(ctx); missing != "" {
 			return errors.New(missing)
 		}
 		return nil
