@@ -293,9 +293,10 @@ func (c *Collector) MissingDependency(ctx context.Context) string {
 	return missing
 }
 
-// MissingSinkDependency returns the reason why clicks cannot be written to the stream: the name of
-// a missing dependency, or "shutdown". It returns "" if the stream accepts clicks. With
-// it, a load balancer can prefer collectors that do not need their journals now.
+// MissingSinkDependency returns the reason why clicks cannot be written to the stream:
+// the name of a missing dependency, or "shutdown". It returns "" if the stream accepts
+// clicks. A load balancer can use it to prefer collectors that do not need their
+// journals now.
 func (c *Collector) MissingSinkDependency(ctx context.Context) string {
 	if c.stopping.Load() {
 		return shutdown

@@ -368,8 +368,8 @@ type transport struct {
 // call has this Idempotency-Key.
 func withTransport(ctx context.Context, key ...string) (context.Context, *transport) {
 	t := &transport{}
-	for _, k := range key {
-		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("idempotency-key", k))
+	if len(key) > 0 {
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("idempotency-key", key[0]))
 	}
 	return grpc.NewContextWithServerTransportStream(ctx, t), t
 }

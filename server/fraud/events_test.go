@@ -110,30 +110,43 @@ func TestResolveFraudEvent(t *testing.T) {
 		wantActions []string // on the commission, in the audit log
 	}{
 		"confirmed": {
-			nil, confirmed, affiliate.CommissionRejected, []string{"fraud"},
-			[]string{"commission.rejected"}, []string{"commission.reject"},
+			nil, confirmed, affiliate.CommissionRejected,
+			[]string{"fraud"},
+			[]string{"commission.rejected"},
+			[]string{"commission.reject"},
 		},
 		"confirmed after approval": {
-			moves{{Move: affiliate.MoveApprove}}, confirmed, affiliate.CommissionRejected, nil,
-			[]string{"commission.rejected"}, []string{"commission.reject"},
+			moves{{Move: affiliate.MoveApprove}},
+			confirmed, affiliate.CommissionRejected, nil,
+			[]string{"commission.rejected"},
+			[]string{"commission.reject"},
 		},
 		"confirmed after payment": {
 			moves{{Move: affiliate.MoveApprove}, {Move: affiliate.MovePay}}, confirmed, affiliate.CommissionPaid, nil, nil, nil,
 		},
 		"confirmed after a refund": {
-			moves{{Move: affiliate.MoveRefund, Full: true, RefundReason: affiliate.RefundedSale}}, confirmed,
-			affiliate.CommissionRefunded, []string{"fraud"}, nil, nil,
+			moves{{Move: affiliate.MoveRefund, Full: true, RefundReason: affiliate.RefundedSale}},
+			confirmed,
+			affiliate.CommissionRefunded,
+			[]string{"fraud"},
+			nil, nil,
 		},
 		"dismissed": {
 			nil, dismissed, affiliate.CommissionPending, nil, []string{"commission.updated"}, []string{"commission.clear_review"},
 		},
 		"dismissed with another reason for review": {
-			moves{suspend}, dismissed, affiliate.CommissionPending, []string{"participant_suspended"},
-			[]string{"commission.updated"}, []string{"commission.clear_review"},
+			moves{suspend},
+			dismissed, affiliate.CommissionPending,
+			[]string{"participant_suspended"},
+			[]string{"commission.updated"},
+			[]string{"commission.clear_review"},
 		},
 		"dismissed after the reason was removed": {
-			moves{suspend, {Move: affiliate.MoveClearReview, ReviewReasons: []string{"fraud"}}}, dismissed,
-			affiliate.CommissionPending, []string{"participant_suspended"}, nil, nil,
+			moves{suspend, {Move: affiliate.MoveClearReview, ReviewReasons: []string{"fraud"}}},
+			dismissed,
+			affiliate.CommissionPending,
+			[]string{"participant_suspended"},
+			nil, nil,
 		},
 		"dismissed after rejection": {
 			moves{{Move: affiliate.MoveReject}}, dismissed, affiliate.CommissionRejected, []string{"fraud"}, nil, nil,

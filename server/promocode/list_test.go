@@ -49,7 +49,8 @@ func TestListPromoCodes(t *testing.T) {
 		"first page of a search":         {&affiliatev1.ListPromoCodesRequest{Search: new("s"), PageSize: new(int32(1))}, []string{"sale-2"}, 3},
 		"all filters": {
 			&affiliatev1.ListPromoCodesRequest{Search: new("sale"), ParticipantId: new(john.ID.String()), Active: new(false)},
-			[]string{"salex1"}, 1,
+			[]string{"salex1"},
+			1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

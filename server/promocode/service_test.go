@@ -247,7 +247,8 @@ func TestUpdatePromoCode(t *testing.T) {
 	requireUpdate(&affiliatev1.UpdatePromoCodeRequest{UpdateMask: mask("active"), Active: true})
 	requireRecords(records{
 		[]string{"promo_code.create", "promo_code.update", "promo_code.update", "promo_code.update"},
-		[]string{"promo_code.created", "promo_code.deactivated"}, 4,
+		[]string{"promo_code.created", "promo_code.deactivated"},
+		4,
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 
 // AsMember returns the context of a call with the token of a member of the workspace.
 func AsMember(t testing.TB, scope affiliate.Scope, user affiliate.UserID, role affiliate.Role) context.Context {
+	t.Helper()
 	return server.WithPrincipal(t.Context(), server.Principal{
 		Kind: server.MerchantToken, User: user, Workspace: scope.Workspace, Mode: scope.Mode, Role: role,
 	})
@@ -22,11 +23,13 @@ func AsMember(t testing.TB, scope affiliate.Scope, user affiliate.UserID, role a
 
 // AsPartner returns the context of a call with the token of a partner.
 func AsPartner(t testing.TB, partner affiliate.UserID, mode affiliate.Mode) context.Context {
+	t.Helper()
 	return server.WithPrincipal(t.Context(), server.Principal{Kind: server.PartnerToken, User: partner, Mode: mode})
 }
 
 // AsSecretKey returns the context of a call with a secret key of the scope.
 func AsSecretKey(t testing.TB, scope affiliate.Scope) context.Context {
+	t.Helper()
 	return server.WithPrincipal(t.Context(), server.Principal{Kind: server.SecretKey, Workspace: scope.Workspace, Mode: scope.Mode})
 }
 
@@ -35,7 +38,8 @@ func AsSecretKey(t testing.TB, scope affiliate.Scope) context.Context {
 // is valid.
 func Check(service interface {
 	Check(proto.Message) affiliate.Violations
-}, request proto.Message) error {
+}, request proto.Message,
+) error {
 	if err := request.(interface{ ValidateAll() error }).ValidateAll(); err != nil {
 		return affiliate.Invalid("annotations", err.Error())
 	}

@@ -211,7 +211,7 @@ func TestEnsureEventPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
 		}
 	}
 	for _, want := range []int{2, 0} {
-		if n, err := f.Store.EnsureEventPartitions(t.Context(), days[1], days[3]); err != nil || int(n) != want {
+		if n, err := f.Store.EnsureEventPartitions(t.Context(), days[1], days[3]); err != nil || n != want {
 			t.Errorf("EnsureEventPartitions created %d partitions, %v, want %d", n, err, want)
 		}
 	}
