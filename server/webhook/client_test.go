@@ -16,8 +16,8 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"github.com/tributary-hq/tributary/affiliate/webhook"
-	server "github.com/tributary-hq/tributary/server/webhook"
+	domain "github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/server/webhook"
 )
 
 // serveHTTPS starts a receiver that uses net/http and the same certificate as the other
@@ -43,36 +43,36 @@ func TestSend_SignatureIsValidForTheReferenceLibrary(t *testing.T) {
 	})
 	a := newRequest(url + "/hook?shop=7")
 	a.Attempt = 3
-	a.Secrets = append(a.Secrets, webhook.NewSecret())
+	a.Secrets = append(a.Secrets, domain.NewSecret())
 	if o := newClient(t, allowLoopback).Send(t.Context(), a); !o.Succeeded() || o.StatusCode != http.StatusOK {
-		t.Fatalf("outcome %+v", o)
+		t.Fatalf("Send returned %+v, want a success", o)
 	}
 	r := <-requests
-	for i, secret := range append(slices.Clone(a.Secrets), webhook.NewSecret()) {
+	for i, secret := range append(slices.Clone(a.Secrets), domain.NewSecret()) {
 		verifier, err := standardwebhooks.NewWebhook(secret.Text())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := verifier.Verify(r.body, r.request.Header); (err == nil) != (i < 2) {
-			t.Errorf("secret %d: %v", i, err)
+			t.Errorf("secret %d is verified with the error %v, want a valid signature: %v", i, err, i < 2)
 		}
 	}
 	if string(r.body) != string(a.Body) {
-		t.Errorf("body %s", r.body)
+		t.Errorf("the receiver got the body %s, want %s", r.body, a.Body)
 	}
-	if line := r.request.Method + " " + r.request.RequestURI + " " + r.request.Proto; line != "POST /hook?shop=7 HTTP/1.1" {
-		t.Error(line)
+	if got, want := r.request.Method+" "+r.request.RequestURI+" "+r.request.Proto, "POST /hook?shop=7 HTTP/1.1"; got != want {
+		t.Errorf("the receiver got the request line %s, want %s", got, want)
 	}
 	if sni := r.request.TLS.ServerName; sni != host || "https://"+r.request.Host != url {
-		t.Errorf("SNI %q, Host %q, want the host of %s", sni, r.request.Host, url)
+		t.Errorf("the request has the SNI %q and the Host %q, want the host of %s", sni, r.request.Host, url)
 	}
 	want := http.Header{
 		"Content-Type": {"application/json"}, "Content-Length": {strconv.Itoa(len(a.Body))}, "User-Agent": {"Tributary-Webhooks/1.2.3"},
 		"Webhook-Id": {a.ID}, "Webhook-Attempt": {"3"}, "Webhook-Timestamp": {strconv.FormatInt(a.At.Unix(), 10)},
-		"Webhook-Signature": {webhook.Sign(a.Secrets, a.ID, a.At, a.Body)},
+		"Webhook-Signature": {domain.Sign(a.Secrets, a.ID, a.At, a.Body)},
 	}
 	if fmt.Sprint(r.request.Header) != fmt.Sprint(want) {
-		t.Errorf("header %v\nwant   %v", r.request.Header, want)
+		t.Errorf("the receiver got the header\n%v, want\n%v", r.request.Header, want)
 	}
 }
 
@@ -81,31 +81,31 @@ func TestSend_OutcomeOfEachStatus(t *testing.T) {
 	tests := []struct {
 		status     int
 		retryAfter string
-		want       webhook.Outcome
+		want       domain.Outcome
 	}{
-		{200, "", webhook.Outcome{}},
-		{201, "", webhook.Outcome{}},
-		{204, "", webhook.Outcome{}},
-		{299, "120", webhook.Outcome{}},
-		{304, "", webhook.Outcome{ErrorCode: "redirect"}},
-		{400, "", webhook.Outcome{ErrorCode: "http_400"}},
-		{408, "120", webhook.Outcome{ErrorCode: "http_408"}},
-		{410, "", webhook.Outcome{ErrorCode: "http_410"}},
-		{429, "", webhook.Outcome{ErrorCode: "http_429"}},
-		{429, "0", webhook.Outcome{ErrorCode: "http_429"}},
-		{429, "120", webhook.Outcome{ErrorCode: "http_429", RetryAfter: 2 * time.Minute}},
-		{429, " 120 ", webhook.Outcome{ErrorCode: "http_429", RetryAfter: 2 * time.Minute}},
-		{429, "+120", webhook.Outcome{ErrorCode: "http_429"}},
-		{429, "-120", webhook.Outcome{ErrorCode: "http_429"}},
-		{429, "1.5", webhook.Outcome{ErrorCode: "http_429"}},
-		{429, "2 minutes", webhook.Outcome{ErrorCode: "http_429"}},
-		{429, "99999999999999999999999", webhook.Outcome{ErrorCode: "http_429", RetryAfter: 1 << 32 * time.Second}},
-		{503, "Sun, 01 Mar 2026 12:10:00 GMT", webhook.Outcome{ErrorCode: "http_503", RetryAfter: 10 * time.Minute}},
-		{503, "Sunday, 01-Mar-26 12:10:00 GMT", webhook.Outcome{ErrorCode: "http_503", RetryAfter: 10 * time.Minute}},
-		{503, "Sun Mar  1 12:10:00 2026", webhook.Outcome{ErrorCode: "http_503", RetryAfter: 10 * time.Minute}},
-		{503, "Sun, 01 Mar 2026 11:00:00 GMT", webhook.Outcome{ErrorCode: "http_503"}},
-		{500, "120", webhook.Outcome{ErrorCode: "http_500"}},
-		{999, "", webhook.Outcome{ErrorCode: "http_999"}},
+		{200, "", domain.Outcome{}},
+		{201, "", domain.Outcome{}},
+		{204, "", domain.Outcome{}},
+		{299, "120", domain.Outcome{}},
+		{304, "", domain.Outcome{ErrorCode: "redirect"}},
+		{400, "", domain.Outcome{ErrorCode: "http_400"}},
+		{408, "120", domain.Outcome{ErrorCode: "http_408"}},
+		{410, "", domain.Outcome{ErrorCode: "http_410"}},
+		{429, "", domain.Outcome{ErrorCode: "http_429"}},
+		{429, "0", domain.Outcome{ErrorCode: "http_429"}},
+		{429, "120", domain.Outcome{ErrorCode: "http_429", RetryAfter: 2 * time.Minute}},
+		{429, " 120 ", domain.Outcome{ErrorCode: "http_429", RetryAfter: 2 * time.Minute}},
+		{429, "+120", domain.Outcome{ErrorCode: "http_429"}},
+		{429, "-120", domain.Outcome{ErrorCode: "http_429"}},
+		{429, "1.5", domain.Outcome{ErrorCode: "http_429"}},
+		{429, "2 minutes", domain.Outcome{ErrorCode: "http_429"}},
+		{429, "99999999999999999999999", domain.Outcome{ErrorCode: "http_429", RetryAfter: 1 << 32 * time.Second}},
+		{503, "Sun, 01 Mar 2026 12:10:00 GMT", domain.Outcome{ErrorCode: "http_503", RetryAfter: 10 * time.Minute}},
+		{503, "Sunday, 01-Mar-26 12:10:00 GMT", domain.Outcome{ErrorCode: "http_503", RetryAfter: 10 * time.Minute}},
+		{503, "Sun Mar  1 12:10:00 2026", domain.Outcome{ErrorCode: "http_503", RetryAfter: 10 * time.Minute}},
+		{503, "Sun, 01 Mar 2026 11:00:00 GMT", domain.Outcome{ErrorCode: "http_503"}},
+		{500, "120", domain.Outcome{ErrorCode: "http_500"}},
+		{999, "", domain.Outcome{ErrorCode: "http_999"}},
 	}
 	var current atomic.Int64
 	url := serveHTTPS(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -122,9 +122,7 @@ func TestSend_OutcomeOfEachStatus(t *testing.T) {
 			a := newRequest(url)
 			a.At = now
 			test.want.StatusCode = test.status
-			if o := client.Send(t.Context(), a); o != test.want {
-				t.Errorf("outcome %+v, want %+v", o, test.want)
-			}
+			checkOutcome(t, client.Send(t.Context(), a), test.want)
 		})
 	}
 }
@@ -137,14 +135,12 @@ func TestSend_DoesNotFollowRedirects(t *testing.T) {
 			url := serveHTTPS(t, func(w http.ResponseWriter, r *http.Request) {
 				http.Redirect(w, r, target.url(host), status)
 			})
-			want := webhook.Outcome{StatusCode: status, ErrorCode: webhook.Redirect}
-			if o := client.Send(t.Context(), newRequest(url)); o != want {
-				t.Errorf("outcome %+v, want %+v", o, want)
-			}
+			want := domain.Outcome{StatusCode: status, ErrorCode: domain.Redirect}
+			checkOutcome(t, client.Send(t.Context(), newRequest(url)), want)
 		})
 	}
 	if n := target.connections(); n != 0 {
-		t.Errorf("%d connections to the target of the redirects", n)
+		t.Errorf("%d connections to the target of the redirects, want none", n)
 	}
 }
 
@@ -164,11 +160,11 @@ func TestSend_UsesNoProxyAndNoCookies(t *testing.T) {
 	client := newClient(t, allowLoopback)
 	for range 2 {
 		if o := client.Send(t.Context(), newRequest(url)); !o.Succeeded() {
-			t.Errorf("outcome %+v", o)
+			t.Errorf("Send returned %+v, want a success", o)
 		}
 	}
 	if n := proxy.connections(); n != 0 {
-		t.Errorf("%d connections to the proxy", n)
+		t.Errorf("%d connections to the proxy, want none", n)
 	}
 }
 
@@ -180,11 +176,11 @@ func TestSend_ReusesTheConnection(t *testing.T) {
 	client := newClient(t, allowLoopback)
 	for range 3 {
 		if o := client.Send(t.Context(), newRequest(r.url(host))); !o.Succeeded() {
-			t.Fatalf("outcome %+v", o)
+			t.Fatalf("Send returned %+v, want a success", o)
 		}
 	}
 	if n := r.connections(); n != 1 {
-		t.Errorf("%d connections, want 1", n)
+		t.Errorf("three requests used %d connections, want 1", n)
 	}
 }
 
@@ -202,7 +198,7 @@ func TestSend_RepeatsOnNewConnectionIfReusedOneIsClosed(t *testing.T) {
 	client := newClient(t, allowLoopback)
 	for range 2 {
 		if o := client.Send(t.Context(), newRequest(r.url(host))); !o.Succeeded() {
-			t.Fatalf("outcome %+v", o)
+			t.Fatalf("Send returned %+v, want a success", o)
 		}
 	}
 	if n, count := r.connections(), requests.Load(); n != 2 || count != 3 {
@@ -214,12 +210,12 @@ func TestSend_CallsOnlyHTTPS(t *testing.T) {
 	r := listen(t, func(net.Conn) {})
 	client := newClient(t, allowLoopback)
 	for _, url := range []string{strings.Replace(r.url(host), "https", "http", 1), "ftp://" + host + "/", "//" + host + "/", ":", ""} {
-		if o := client.Send(t.Context(), newRequest(url)); o != webhook.FailureOutcome(webhook.BlockedAddress) {
-			t.Errorf("%q: outcome %+v", url, o)
+		if o := client.Send(t.Context(), newRequest(url)); o != domain.FailureOutcome(domain.BlockedAddress) {
+			t.Errorf("Send to %q returned %+v, want %+v", url, o, domain.FailureOutcome(domain.BlockedAddress))
 		}
 	}
 	if n := r.connections(); n != 0 {
-		t.Errorf("%d connections", n)
+		t.Errorf("%d connections, want none", n)
 	}
 }
 
@@ -230,31 +226,27 @@ func TestSend_EndsWhenTheContextIsCanceled(t *testing.T) {
 		_, _ = conn.Read(make([]byte, 1)) // until the client closes the connection
 		return false
 	})
-	if o := newClient(t, allowLoopback).Send(ctx, newRequest(r.url(host))); o != webhook.FailureOutcome(webhook.Timeout) {
-		t.Errorf("outcome %+v", o)
-	}
+	checkOutcome(t, newClient(t, allowLoopback).Send(ctx, newRequest(r.url(host))), domain.FailureOutcome(domain.Timeout))
 }
 
 func TestSend_ChecksAddressesInTheURL(t *testing.T) {
 	r := respondWithText(t, "HTTP/1.1 204 No Content\r\n\r\n")
 	for name, test := range map[string]struct {
 		host   string
-		change []func(*server.ClientConfig)
-		want   webhook.Outcome
+		change []func(*webhook.ClientConfig)
+		want   domain.Outcome
 	}{
-		"allowed":          {"127.0.0.1", []func(*server.ClientConfig){allowLoopback}, webhook.Outcome{StatusCode: 204}},
-		"allowed, as IPv6": {"::ffff:127.0.0.1", []func(*server.ClientConfig){allowLoopback}, webhook.Outcome{StatusCode: 204}},
-		"refused":          {"127.0.0.1", nil, webhook.FailureOutcome(webhook.BlockedAddress)},
-		"refused, as IPv6": {"::ffff:127.0.0.1", nil, webhook.FailureOutcome(webhook.BlockedAddress)},
-		"refused, any":     {"0.0.0.0", nil, webhook.FailureOutcome(webhook.BlockedAddress)},
+		"allowed":          {"127.0.0.1", []func(*webhook.ClientConfig){allowLoopback}, domain.Outcome{StatusCode: 204}},
+		"allowed, as IPv6": {"::ffff:127.0.0.1", []func(*webhook.ClientConfig){allowLoopback}, domain.Outcome{StatusCode: 204}},
+		"refused":          {"127.0.0.1", nil, domain.FailureOutcome(domain.BlockedAddress)},
+		"refused, as IPv6": {"::ffff:127.0.0.1", nil, domain.FailureOutcome(domain.BlockedAddress)},
+		"refused, any":     {"0.0.0.0", nil, domain.FailureOutcome(domain.BlockedAddress)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := r.connections()
-			if o := newClient(t, test.change...).Send(t.Context(), newRequest(r.url(test.host))); o != test.want {
-				t.Errorf("outcome %+v, want %+v", o, test.want)
-			}
+			checkOutcome(t, newClient(t, test.change...).Send(t.Context(), newRequest(r.url(test.host))), test.want)
 			if n := r.connections() - before; (n > 0) != test.want.Succeeded() {
-				t.Errorf("%d connections", n)
+				t.Errorf("%d connections, want a connection: %v", n, test.want.Succeeded())
 			}
 		})
 	}

@@ -1,237 +1,216 @@
 package webhook_test
 
 import (
-	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// addDelivery stores a delivery of an event that was created at the given time. changes
-// replace columns of the new row.
-func (w *serviceWorld) addDelivery(e affiliate.Endpoint, at time.Time, changes ...pgtest.Row) affiliate.DeliveryID {
-	w.t.Helper()
-	event := affiliate.NewID[affiliate.Event](at)
-	var id affiliate.DeliveryID
-	if err := w.SQL.QueryRow(w.t.Context(), `select delivery_id($1, $2)`, event, e.ID).Scan(&id); err != nil {
-		w.t.Fatal(err)
-	}
-	w.Insert("webhook_deliveries", append([]pgtest.Row{{
-		"workspace_id": e.Scope.Workspace, "endpoint_id": e.ID, "id": id, "day": at.Truncate(24 * time.Hour), "mode": e.Scope.Mode,
-		"event_id": event, "event_type": "payout.paid", "epoch": 1, "due_at": at, "created_at": at,
-	}}, changes...)...)
-	return id
+// allStatuses are the statuses of deliveries.
+var allStatuses = []affiliate.DeliveryStatus{
+	affiliate.DeliveryPending, affiliate.DeliveryFailed, affiliate.DeliveryDelivered, affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled,
 }
 
-// rowWithStatus returns the columns of a delivery that got the status at the given time.
-func rowWithStatus(status affiliate.DeliveryStatus, at time.Time) pgtest.Row {
-	attempts := fmt.Sprintf(`[{"number": 1, "startedAt": %q, "durationMs": 12, "httpStatusCode": 500, "errorMessage": "http_500"}]`, at.Format(time.RFC3339Nano))
-	row := pgtest.Row{"status": status, "attempts": attempts, "attempt_count": 1, "tier": 1, "http_status_code": 500, "error_message": "http_500"}
-	switch status {
-	case affiliate.DeliveryPending:
-		return pgtest.Row{"due_at": at}
-	case affiliate.DeliveryFailed:
-		row["due_at"] = at.Add(10 * time.Hour)
-	default:
-		row["due_at"], row["completed_at"] = nil, at
-	}
-	return row
+func waiting(status affiliate.DeliveryStatus) bool {
+	return status == affiliate.DeliveryPending || status == affiliate.DeliveryFailed
 }
 
-func (w *serviceWorld) delivery(e affiliate.Endpoint, id affiliate.DeliveryID) affiliate.Delivery {
-	w.t.Helper()
-	d, err := w.webhooks.Delivery(w.t.Context(), w.endpoint(e.Scope, e.ID), id)
+func (f *fixture) delivery(e affiliate.Endpoint, id affiliate.DeliveryID) affiliate.Delivery {
+	f.Helper()
+	d, err := f.webhooks.Delivery(f.Context(), f.endpoint(e.ID), id)
 	if err != nil {
-		w.t.Fatal(err)
+		f.Fatal(err)
 	}
 	return d
 }
 
-// rowText returns the important columns of a delivery's row as text.
-func (w *serviceWorld) rowText(id affiliate.DeliveryID) string {
-	w.t.Helper()
-	return w.text(`
-		select concat_ws(' ', status, 'tier', tier, 'extra', extra, 'epoch', epoch, 'due', coalesce(to_char(due_at, 'DD HH24:MI'), '-'),
-			'completed', coalesce(to_char(completed_at, 'DD HH24:MI'), '-'))
-		from webhook_deliveries where id = $1`, id)
-}
-
 func TestDelivery_IncludesItsAttempts(t *testing.T) {
-	w := newServiceWorld(t)
-	e := w.create(w.scope)
-	at := w.now.Add(-time.Hour)
-	id := w.addDelivery(e, at, rowWithStatus(affiliate.DeliveryFailed, at.Add(time.Minute)))
-	code, word := 500, "http_500"
-	due := at.Add(time.Minute + 10*time.Hour)
-	want := affiliate.Delivery{
-		ID: id, Endpoint: e.ID, Type: "payout.paid", Status: affiliate.DeliveryFailed, AttemptCount: 1, HTTPStatusCode: &code, ErrorMessage: &word,
-		Attempts:      []affiliate.Attempt{{Number: 1, StartedAt: at.Add(time.Minute), DurationMS: 12, HTTPStatusCode: &code, ErrorMessage: &word}},
-		NextAttemptAt: &due, CreatedAt: at,
+	f := newFixture(t)
+	e := f.createEndpoint()
+	event := publish(f.Shop, f.Now().Add(-time.Hour))[0]
+	id, attempted := f.deliveryOf(e, event).ID, event.At.Add(time.Minute)
+	f.setStatus(e, affiliate.DeliveryFailed, attempted, id)
+	want := &affiliatev1.Delivery{
+		Id: id.String(), EventId: event.WireID(), EventType: "payout.paid", Status: affiliatev1.DeliveryStatus_DELIVERY_STATUS_FAILED,
+		AttemptCount: 1, HttpStatusCode: new(int32(500)), ErrorMessage: new("http_500"),
+		NextAttemptAt: server.Timestamp(attempted.Add(10 * time.Hour)), CreatedAt: server.Timestamp(event.At),
 	}
-	got := w.delivery(e, id)
-	want.Event, want.CreatedAt = got.Event, got.CreatedAt
-	if !reflect.DeepEqual(got, want) || !got.CreatedAt.Equal(at) {
-		t.Errorf("%s, want %s", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
+	wantDetail := &affiliatev1.DeliveryDetail{
+		RequestUrl: endpointURL,
+		Attempts: []*affiliatev1.DeliveryAttempt{{
+			Number: 1, StartedAt: server.Timestamp(attempted), DurationMs: 12, HttpStatusCode: new(int32(500)), ErrorMessage: new("http_500"),
+		}},
 	}
-	list, total, err := w.webhooks.Deliveries(t.Context(), w.scope, e.ID, at, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 10})
-	want.Attempts = nil
-	if err != nil || total != 1 || !reflect.DeepEqual(list, []affiliate.Delivery{want}) {
-		t.Errorf("%+v of %d, %v", list, total, err)
+	server.CopyShared(wantDetail.ProtoReflect(), want.ProtoReflect())
+	got, err := f.service.GetDelivery(f.asOwner(), &affiliatev1.GetDeliveryRequest{WebhookId: e.ID.String(), DeliveryId: id.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !proto.Equal(got, wantDetail) {
+		t.Errorf("GetDelivery returned\n%v, want\n%v", got, wantDetail)
+	}
+	list, err := f.service.ListDeliveries(f.asOwner(), &affiliatev1.ListDeliveriesRequest{WebhookId: e.ID.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list.GetData()) != 1 || !proto.Equal(list.GetData()[0], want) {
+		t.Errorf("ListDeliveries returned\n%v, want\n%v", list.GetData(), want)
 	}
 }
 
-func TestDelivery_OfOtherScopesOrTooOldIsNotFound(t *testing.T) {
-	w := newServiceWorld(t)
-	e, twin := w.create(w.scope), w.create(w.scope)
-	month := w.now.AddDate(0, 0, -30)
-	id, old := w.addDelivery(e, month), w.addDelivery(e, month.Add(-time.Millisecond))
-	foreign := id
-	foreign.UUID[6] = foreign.UUID[6]&0x0f | 0x40
-	get := func(scope affiliate.Scope, endpoint affiliate.EndpointID, id affiliate.DeliveryID) error {
-		_, err := w.service.GetDelivery(w.asMerchant(scope), &affiliatev1.GetDeliveryRequest{WebhookId: endpoint.String(), DeliveryId: id.String()})
+func TestDelivery_OfOtherEndpointOrTooOldIsNotFound(t *testing.T) {
+	f := newFixture(t)
+	e, twin := f.createEndpoint(), f.createEndpoint()
+	monthAgo := f.Now().AddDate(0, 0, -30)
+	id := f.newDelivery(e, monthAgo, affiliate.DeliveryPending)
+	old := f.newDelivery(e, monthAgo.Add(-time.Millisecond), affiliate.DeliveryPending)
+	random := id
+	random.UUID[6] = random.UUID[6]&0x0f | 0x40 // version 4
+	get := func(e affiliate.Endpoint, id affiliate.DeliveryID) error {
+		_, err := f.service.GetDelivery(f.asOwner(), &affiliatev1.GetDeliveryRequest{WebhookId: e.ID.String(), DeliveryId: id.String()})
 		return err
 	}
-	retry := func(scope affiliate.Scope, endpoint affiliate.EndpointID, id affiliate.DeliveryID) error {
-		_, err := w.service.RetryDelivery(w.asMerchant(scope), &affiliatev1.RetryDeliveryRequest{WebhookId: endpoint.String(), DeliveryId: id.String()})
+	retry := func(e affiliate.Endpoint, id affiliate.DeliveryID) error {
+		_, err := f.retry(e, id)
 		return err
 	}
-	if err := get(w.scope, e.ID, id); err != nil {
-		t.Error(err)
+	if err := get(e, id); err != nil {
+		t.Errorf("GetDelivery of an event that is 30 days old returned the error %v, want none", err)
 	}
 	for _, tc := range []struct {
 		name     string
-		endpoint affiliate.EndpointID
+		endpoint affiliate.Endpoint
 		id       affiliate.DeliveryID
 	}{
-		{"older than 30 days", e.ID, old},
-		{"another endpoint", twin.ID, id},
-		{"unknown", e.ID, affiliate.NewID[affiliate.Delivery](w.now)},
-		{"not a UUIDv7", e.ID, foreign},
-		{"zero", e.ID, affiliate.DeliveryID{}},
+		{"older than 30 days", e, old},
+		{"another endpoint", twin, id},
+		{"unknown", e, affiliate.NewID[affiliate.Delivery](f.Now())},
+		{"not a UUIDv7", e, random},
+		{"zero", e, affiliate.DeliveryID{}},
 	} {
-		for call, err := range map[string]error{"get": get(w.scope, tc.endpoint, tc.id), "retry": retry(w.scope, tc.endpoint, tc.id)} {
+		for call, err := range map[string]error{"GetDelivery": get(tc.endpoint, tc.id), "RetryDelivery": retry(tc.endpoint, tc.id)} {
 			if reason := pgtest.ReasonOf(t, err); reason != affiliate.ReasonWebhookNotFound {
-				t.Errorf("%s %s: %q", call, tc.name, reason)
+				t.Errorf("%s: %s returned the error %q, want %s", tc.name, call, reason, affiliate.ReasonWebhookNotFound)
 			}
 		}
 	}
-	if got := w.rowText(id); !strings.Contains(got, "extra 0") {
-		t.Error(got)
-	}
-	for name, scope := range w.otherScopes() {
-		pgtest.RequireRefusal(t, get(scope, e.ID, id), affiliate.ReasonWebhookNotFound)
-		if reason := pgtest.ReasonOf(t, retry(scope, e.ID, id)); reason != affiliate.ReasonWebhookNotFound {
-			t.Errorf("%s: %q", name, reason)
-		}
+	if got := f.stateOf(e, id); !strings.Contains(got, "extra 0") {
+		t.Errorf("a refused retry changed the delivery: %s, want extra 0", got)
 	}
 }
 
-// A delivery that waits for an attempt is canceled when its epoch ends. The API shows this
-// immediately, even if a job has not yet changed the row.
+// A delivery that waits for an attempt is canceled when its epoch ends. The API shows
+// this immediately, even if a job has not yet changed the row.
 func TestDelivery_OfEndedEpochIsShownAsCanceled(t *testing.T) {
-	w := newServiceWorld(t)
-	e := w.create(w.scope)
-	at := w.now.Add(-time.Hour)
-	all := []affiliate.DeliveryStatus{
-		affiliate.DeliveryPending, affiliate.DeliveryFailed, affiliate.DeliveryDelivered, affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled,
-	}
+	f := newFixture(t)
+	e := f.createEndpoint()
+	at := f.Now().Add(-time.Hour)
 	ids := map[affiliate.DeliveryStatus]affiliate.DeliveryID{}
-	for _, status := range all {
-		ids[status] = w.addDelivery(e, at, rowWithStatus(status, at))
+	for _, status := range allStatuses {
+		ids[status] = f.newDelivery(e, at, status)
 	}
-	check := func(when string, want map[affiliate.DeliveryStatus]affiliate.DeliveryStatus) {
+	check := func(when string, waitingAre map[affiliate.DeliveryStatus]affiliate.DeliveryStatus) {
 		t.Helper()
-		list, _, err := w.webhooks.Deliveries(t.Context(), w.scope, e.ID, at, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 10})
-		if err != nil || len(list) != len(all) {
-			t.Fatal(len(list), err)
+		list, _, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, at, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 10})
+		if err != nil {
+			t.Fatal(err)
 		}
-		for _, status := range all {
-			detail := w.delivery(e, ids[status])
-			i := slices.IndexFunc(list, func(d affiliate.Delivery) bool { return d.ID == detail.ID })
-			if detail.Status != want[status] || list[i].Status != want[status] {
-				t.Errorf("%s: %s has the status %s, in the list %s", when, status, detail.Status, list[i].Status)
+		for _, status := range allStatuses {
+			want := status
+			if waiting(status) {
+				want = waitingAre[status]
 			}
-			waiting := want[status] == affiliate.DeliveryPending || want[status] == affiliate.DeliveryFailed
-			if waiting != (detail.NextAttemptAt != nil) || waiting != (list[i].NextAttemptAt != nil) {
-				t.Errorf("%s: %s has the next attempt at %v, in the list %v", when, status, detail.NextAttemptAt, list[i].NextAttemptAt)
+			i := slices.IndexFunc(list, func(d affiliate.Delivery) bool { return d.ID == ids[status] })
+			if i < 0 {
+				t.Fatalf("%s: the list does not contain the %s delivery", when, status)
+			}
+			for name, d := range map[string]affiliate.Delivery{"detail": f.delivery(e, ids[status]), "list": list[i]} {
+				if d.Status != want {
+					t.Errorf("%s: in the %s, the status of the %s delivery is %s, want %s", when, name, status, d.Status, want)
+				}
+				if got := d.NextAttemptAt != nil; got != waiting(want) {
+					t.Errorf("%s: in the %s, the next attempt of the %s delivery is at %s, want a time: %v", when, name, status, optional(d.NextAttemptAt), waiting(want))
+				}
 			}
 		}
 	}
-	want := map[affiliate.DeliveryStatus]affiliate.DeliveryStatus{}
-	for _, status := range all {
-		want[status] = status
+	unchanged := map[affiliate.DeliveryStatus]affiliate.DeliveryStatus{
+		affiliate.DeliveryPending: affiliate.DeliveryPending, affiliate.DeliveryFailed: affiliate.DeliveryFailed,
 	}
-	check("enabled", want)
-	w.setActive(e, false)
-	want[affiliate.DeliveryPending], want[affiliate.DeliveryFailed] = affiliate.DeliveryCanceled, affiliate.DeliveryCanceled
-	check("disabled", want)
-	w.setActive(e, true)
-	check("enabled again", want)
-	w.cancelBlock(e, 10, 2)
-	check("after the cancel job", want)
+	canceled := map[affiliate.DeliveryStatus]affiliate.DeliveryStatus{
+		affiliate.DeliveryPending: affiliate.DeliveryCanceled, affiliate.DeliveryFailed: affiliate.DeliveryCanceled,
+	}
+	check("enabled", unchanged)
+	f.setActive(e, false)
+	check("disabled", canceled)
+	f.setActive(e, true)
+	check("enabled again", canceled)
+	f.cancelBlock(e, 10, 2)
+	check("after the cancel job", canceled)
 }
 
 func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
-	w := newServiceWorld(t)
-	e, twin := w.create(w.scope), w.create(w.scope)
-	if _, err := w.Store.EnsureEventPartitions(t.Context(), w.now.AddDate(0, 0, -7), w.now); err != nil {
+	f := newFixture(t)
+	e := f.createEndpoint()
+	f.createEndpoint() // it gets the same events
+	if _, err := f.Store.EnsureEventPartitions(t.Context(), f.Now().AddDate(0, 0, -7), f.Now()); err != nil {
 		t.Fatal(err)
 	}
 	// The deliveries are in three partitions: the default partition and two weeks.
-	var ids []affiliate.DeliveryID
-	for day := 16; day >= 0; day -= 4 {
-		ids = append(ids, w.addDelivery(e, w.now.AddDate(0, 0, -day), rowWithStatus(affiliate.DeliveryDeadLettered, w.now)))
-		w.addDelivery(twin, w.now.AddDate(0, 0, -day))
+	var ids []affiliate.DeliveryID // newest first
+	var events []affiliate.EventID
+	for _, age := range []time.Duration{0, time.Minute, 4 * 24 * time.Hour, 8 * 24 * time.Hour, 12 * 24 * time.Hour, 16 * 24 * time.Hour} {
+		event := publish(f.Shop, f.Now().Add(-age))[0]
+		ids, events = append(ids, f.deliveryOf(e, event).ID), append(events, event.ID)
 	}
-	slices.Reverse(ids) // the newest first
-	delivered := w.addDelivery(e, w.now.Add(-time.Minute), rowWithStatus(affiliate.DeliveryDelivered, w.now))
-	ids = slices.Insert(ids, 1, delivered)
-	var event affiliate.EventID
-	if err := w.SQL.QueryRow(t.Context(), `select event_id from webhook_deliveries where id = $1`, ids[2]).Scan(&event); err != nil {
-		t.Fatal(err)
-	}
-	dead, canceled, ok := affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled, affiliate.DeliveryDelivered
-	month := w.now.AddDate(0, 0, -30)
+	f.setStatus(e, affiliate.DeliveryDelivered, f.Now(), ids[1])
+	f.setStatus(e, affiliate.DeliveryDeadLettered, f.Now(), slices.Delete(slices.Clone(ids), 1, 2)...)
+	dead, canceled, delivered := affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled, affiliate.DeliveryDelivered
+	month := f.Now().AddDate(0, 0, -30)
 	for _, tc := range []struct {
-		name   string
-		since  time.Time
-		filter affiliate.DeliveryFilter
-		page   affiliate.Page
-		want   []affiliate.DeliveryID
-		total  int64
+		name      string
+		since     time.Time
+		filter    affiliate.DeliveryFilter
+		page      affiliate.Page
+		want      []affiliate.DeliveryID
+		wantTotal int64
 	}{
 		{"all", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids, 6},
 		{"a page", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 2, Size: 2}, ids[2:4], 6},
 		{"the last page", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 2, Size: 4}, ids[4:], 6},
 		{"after the last page", month, affiliate.DeliveryFilter{}, affiliate.Page{Number: 9, Size: 4}, nil, 6},
-		{"since an event", w.now.AddDate(0, 0, -8), affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:4], 4},
-		{"since after an event", w.now.AddDate(0, 0, -8).Add(time.Millisecond), affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:3], 3},
+		{"since an event", f.Now().AddDate(0, 0, -8), affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:4], 4},
+		{"since after an event", f.Now().AddDate(0, 0, -8).Add(time.Millisecond), affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:3], 3},
 		{"a status", month, affiliate.DeliveryFilter{Status: &dead}, affiliate.Page{Number: 1, Size: 3}, []affiliate.DeliveryID{ids[0], ids[2], ids[3]}, 5},
-		{"delivered", month, affiliate.DeliveryFilter{Status: &ok}, affiliate.Page{Number: 1, Size: 3}, ids[1:2], 1},
+		{"delivered", month, affiliate.DeliveryFilter{Status: &delivered}, affiliate.Page{Number: 1, Size: 3}, ids[1:2], 1},
 		{"a status without deliveries", month, affiliate.DeliveryFilter{Status: &canceled}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
-		{"an event", month, affiliate.DeliveryFilter{Event: &event}, affiliate.Page{Number: 1, Size: 3}, ids[2:3], 1},
-		{"an event and a status", month, affiliate.DeliveryFilter{Event: &event, Status: &ok}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
-		{"an older event", w.now, affiliate.DeliveryFilter{Event: &event}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
+		{"an event", month, affiliate.DeliveryFilter{Event: &events[2]}, affiliate.Page{Number: 1, Size: 3}, ids[2:3], 1},
+		{"an event and a status", month, affiliate.DeliveryFilter{Event: &events[2], Status: &delivered}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
+		{"an older event", f.Now(), affiliate.DeliveryFilter{Event: &events[2]}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
 	} {
-		list, total, err := w.webhooks.Deliveries(t.Context(), w.scope, e.ID, tc.since, tc.filter, tc.page)
+		list, total, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, tc.since, tc.filter, tc.page)
+		if err != nil {
+			t.Fatalf("%s: %v", tc.name, err)
+		}
 		var got []affiliate.DeliveryID
 		for _, d := range list {
 			got = append(got, d.ID)
 		}
-		if err != nil || total != tc.total || !slices.Equal(got, tc.want) {
-			t.Errorf("%s: %v of %d, %v, want %v of %d", tc.name, got, total, err, tc.want, tc.total)
+		if !slices.Equal(got, tc.want) || total != tc.wantTotal {
+			t.Errorf("%s: Deliveries returned %v of %d, want %v of %d", tc.name, got, total, tc.want, tc.wantTotal)
 		}
 	}
-	for _, unknown := range []affiliate.EventID{affiliate.NewID[affiliate.Event](w.now), {}} {
-		_, _, err := w.webhooks.Deliveries(t.Context(), w.scope, e.ID, month, affiliate.DeliveryFilter{Event: &unknown}, affiliate.Page{Number: 1, Size: 3})
+	for _, unknown := range []affiliate.EventID{affiliate.NewID[affiliate.Event](f.Now()), {}} {
+		_, _, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, month, affiliate.DeliveryFilter{Event: &unknown}, affiliate.Page{Number: 1, Size: 3})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 }
@@ -239,95 +218,106 @@ func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
 // A retry is one additional attempt now. It does not change the status of a delivery that
 // has ended or was canceled.
 func TestRetryDelivery(t *testing.T) {
-	w := newServiceWorld(t)
-	at := w.now.Add(-time.Hour)
+	f := newFixture(t)
+	published := f.Now().Add(-time.Hour)
 	var woken []affiliate.EndpointKey
-	w.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { woken = append(woken, endpoints...) })
+	f.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { woken = append(woken, endpoints...) })
 	for _, tc := range []struct {
-		name    string
-		status  affiliate.DeliveryStatus
-		off     bool // the endpoint was disabled and enabled again
-		cancel  bool // the cancel job ran after that
-		retries int
-		stored  string
+		name      string
+		status    affiliate.DeliveryStatus
+		reenabled bool // the endpoint was disabled and enabled again
+		cancelJob bool // the cancel job ran after that
+		retries   int
+		want      string
 	}{
-		{"pending", affiliate.DeliveryPending, false, false, 1, "pending tier 0 extra 1 epoch 1 due 18 12:30 completed -"},
-		{"failed", affiliate.DeliveryFailed, false, false, 2, "failed tier 1 extra 2 epoch 1 due 18 12:30 completed -"},
-		{"delivered", affiliate.DeliveryDelivered, false, false, 1, "delivered tier 1 extra 1 epoch 1 due 18 12:30 completed 18 11:00"},
-		{"dead-lettered", affiliate.DeliveryDeadLettered, false, false, 3, "dead_lettered tier 1 extra 3 epoch 1 due 18 12:30 completed 18 11:00"},
-		{"more than 100 retries", affiliate.DeliveryDelivered, false, false, 101, "delivered tier 1 extra 100 epoch 1 due 18 12:30 completed 18 11:00"},
-		{"canceled, before the job", affiliate.DeliveryFailed, true, false, 2, "canceled tier 1 extra 2 epoch 2 due 18 12:30 completed 18 12:00"},
-		{"canceled", affiliate.DeliveryPending, true, true, 1, "canceled tier 0 extra 1 epoch 2 due 18 12:30 completed 18 12:00"},
-		{"delivered before the endpoint was disabled", affiliate.DeliveryDelivered, true, true, 1, "delivered tier 1 extra 1 epoch 2 due 18 12:30 completed 18 11:00"},
+		{"pending", affiliate.DeliveryPending, false, false, 1, "pending tier 0 extra 1 epoch 1 due 12:30 completed -"},
+		{"failed", affiliate.DeliveryFailed, false, false, 2, "failed tier 1 extra 2 epoch 1 due 12:30 completed -"},
+		{"delivered", affiliate.DeliveryDelivered, false, false, 1, "delivered tier 1 extra 1 epoch 1 due 12:30 completed 11:00"},
+		{"dead-lettered", affiliate.DeliveryDeadLettered, false, false, 3, "dead_lettered tier 1 extra 3 epoch 1 due 12:30 completed 11:00"},
+		{"more than 100 retries", affiliate.DeliveryDelivered, false, false, 101, "delivered tier 1 extra 100 epoch 1 due 12:30 completed 11:00"},
+		{"canceled, before the job", affiliate.DeliveryFailed, true, false, 2, "canceled tier 1 extra 2 epoch 2 due 12:30 completed 12:00"},
+		{"canceled", affiliate.DeliveryPending, true, true, 1, "canceled tier 0 extra 1 epoch 2 due 12:30 completed 12:00"},
+		{"delivered before the endpoint was disabled", affiliate.DeliveryDelivered, true, true, 1, "delivered tier 1 extra 1 epoch 2 due 12:30 completed 11:00"},
 	} {
-		e := w.create(w.scope)
-		id := w.addDelivery(e, at, rowWithStatus(tc.status, at))
-		if tc.off {
-			w.setActive(e, false)
-			w.setActive(e, true)
+		e := f.createEndpoint()
+		id := f.newDelivery(e, published, tc.status)
+		if tc.reenabled {
+			f.setActive(e, false)
+			f.setActive(e, true)
 		}
-		if tc.cancel {
-			w.cancelAllDeliveries(e)
+		if tc.cancelJob {
+			canceled := 0
+			if waiting(tc.status) {
+				canceled = 1
+			}
+			f.cancelBlock(e, 10, canceled)
 		}
 		woken = nil
-		began, now := w.now, w.now.Add(30*time.Minute)
+		f.clock.Advance(30 * time.Minute)
 		for range tc.retries {
-			w.now = now
-			d, err := w.service.RetryDelivery(w.asMerchant(w.scope), &affiliatev1.RetryDeliveryRequest{WebhookId: e.ID.String(), DeliveryId: id.String()})
-			if err != nil || d.GetRequestUrl() != e.URL || statusOf(d.GetStatus()) != w.delivery(e, id).Status || !d.GetNextAttemptAt().AsTime().Equal(now) {
-				t.Fatalf("%s: %+v, %v", tc.name, d, err)
+			got, err := f.retry(e, id)
+			if err != nil {
+				t.Fatalf("%s: %v", tc.name, err)
+			}
+			want := f.delivery(e, id)
+			if server.EnumName(got.GetStatus()) != string(want.Status) || !got.GetNextAttemptAt().AsTime().Equal(f.Now()) || got.GetRequestUrl() != e.URL {
+				t.Errorf("%s: RetryDelivery returned the status %s, the next attempt at %s and the URL %s, want %s, %s and %s", tc.name,
+					server.EnumName(got.GetStatus()), got.GetNextAttemptAt().AsTime(), got.GetRequestUrl(), want.Status, f.Now(), e.URL)
 			}
 		}
-		if got := w.rowText(id); got != tc.stored {
-			t.Errorf("%s: %s", tc.name, got)
+		if got := f.stateOf(e, id); got != tc.want {
+			t.Errorf("%s: after the retries, the delivery is %s, want %s", tc.name, got, tc.want)
 		}
-		key := affiliate.EndpointKey{Workspace: w.scope.Workspace, ID: e.ID}
-		if len(woken) != tc.retries || woken[0] != key {
-			t.Errorf("%s: wakeups of %v", tc.name, woken)
+		if want := slices.Repeat([]affiliate.EndpointKey{e.Key()}, tc.retries); !slices.Equal(woken, want) {
+			t.Errorf("%s: the sender was woken for %v, want %v", tc.name, woken, want)
 		}
-		if line := w.lastAudit(e); !strings.HasPrefix(line, "webhook.retry_delivery - ") || !strings.Contains(line, id.String()) {
-			t.Errorf("%s: %s", tc.name, line)
+		if line := f.lastAudit(e); !strings.HasPrefix(line, "webhook.retry_delivery - ") || !strings.Contains(line, id.String()) {
+			t.Errorf("%s: the last audit record is %s, want webhook.retry_delivery of %s", tc.name, line, id)
 		}
-		w.deleteEndpoint(e)
-		w.now = began
+		f.deleteEndpoint(e)
+		f.clock.Advance(-30 * time.Minute)
 	}
 }
 
 func TestRetryAndRecover_OfDisabledEndpointAreRefused(t *testing.T) {
-	w := newServiceWorld(t)
-	e := w.create(w.scope)
-	id := w.addDelivery(e, w.now)
-	w.setActive(e, false)
-	_, err := w.service.RetryDelivery(w.asMerchant(w.scope), &affiliatev1.RetryDeliveryRequest{WebhookId: e.ID.String(), DeliveryId: id.String()})
+	f := newFixture(t)
+	e := f.createEndpoint()
+	id := f.newDelivery(e, f.Now(), affiliate.DeliveryPending)
+	f.setActive(e, false)
+	_, err := f.retry(e, id)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookDisabled)
-	_, err = w.service.RecoverDeliveries(w.asMerchant(w.scope), &affiliatev1.RecoverDeliveriesRequest{
-		WebhookId: e.ID.String(), Since: timestamppb.New(w.now.Add(-time.Hour)),
+	_, err = f.service.RecoverDeliveries(f.asOwner(), &affiliatev1.RecoverDeliveriesRequest{
+		WebhookId: e.ID.String(), Since: timestamppb.New(f.Now().Add(-time.Hour)),
 	})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookDisabled)
-	if got := w.rowText(id); !strings.Contains(got, "extra 0") || w.CountJobs("recover_deliveries") != 0 {
-		t.Error(got)
+	if got := f.stateOf(e, id); !strings.Contains(got, "extra 0") {
+		t.Errorf("the refused retry changed the delivery: %s, want extra 0", got)
+	}
+	if n := f.CountJobs("recover_deliveries"); n != 0 {
+		t.Errorf("the refused recovery inserted %d jobs, want none", n)
 	}
 }
 
 func TestDeliveries_TotalIsExact(t *testing.T) {
-	w := newServiceWorld(t)
-	e := w.create(w.scope)
-	w.fillDeliveries(e, affiliate.MaxSearchTotal+150, w.now, time.Second)
-	month, dead := w.now.AddDate(0, 0, -30), affiliate.DeliveryDeadLettered
+	f := newFixture(t)
+	e := f.createEndpoint()
+	const events = affiliate.MaxSearchTotal + 150
+	dead := f.publishWithDeadLetters(e, events, time.Second)
+	month, status := f.Now().AddDate(0, 0, -30), affiliate.DeliveryDeadLettered
 	for _, tc := range []struct {
-		filter affiliate.DeliveryFilter
-		number int
-		rows   int
-		total  int64
+		filter    affiliate.DeliveryFilter
+		page      int
+		wantRows  int
+		wantTotal int64
 	}{
-		{affiliate.DeliveryFilter{}, 1, 100, affiliate.MaxSearchTotal + 150},
-		{affiliate.DeliveryFilter{}, 102, 50, affiliate.MaxSearchTotal + 150},
-		{affiliate.DeliveryFilter{}, 200, 0, affiliate.MaxSearchTotal + 150},
-		{affiliate.DeliveryFilter{Status: &dead}, 1, 100, 102},
+		{affiliate.DeliveryFilter{}, 1, 100, events},
+		{affiliate.DeliveryFilter{}, 102, 50, events},
+		{affiliate.DeliveryFilter{}, 200, 0, events},
+		{affiliate.DeliveryFilter{Status: &status}, 1, 100, int64(dead)},
 	} {
-		list, total, err := w.webhooks.Deliveries(t.Context(), w.scope, e.ID, month, tc.filter, affiliate.Page{Number: tc.number, Size: 100})
-		if err != nil || len(list) != tc.rows || total != tc.total {
-			t.Errorf("page %d: %d of %d, %v", tc.number, len(list), total, err)
+		list, total, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, month, tc.filter, affiliate.Page{Number: tc.page, Size: 100})
+		if err != nil || len(list) != tc.wantRows || total != tc.wantTotal {
+			t.Errorf("page %d of the status %s has %d of %d deliveries, error %v, want %d of %d", tc.page, optional(tc.filter.Status), len(list), total, err, tc.wantRows, tc.wantTotal)
 		}
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/webhook"
-	server "github.com/tributary-hq/tributary/server/webhook"
+	domain "github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/server/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 var (
@@ -21,13 +22,13 @@ var (
 	mapped  = netip.MustParseAddr("::ffff:127.0.0.1")
 )
 
-func withNameServer(s *nameServer) func(*server.ClientConfig) {
-	return func(cfg *server.ClientConfig) { cfg.Resolver = s.resolver() }
+func withNameServer(s *nameServer) func(*webhook.ClientConfig) {
+	return func(cfg *webhook.ClientConfig) { cfg.Resolver = s.resolver() }
 }
 
 func TestSend_DialsNothingIfOneAddressIsNotAllowed(t *testing.T) {
 	r := listen(t, func(net.Conn) {})
-	for name, z := range map[string]nameResponses{
+	for name, addresses := range map[string]nameResponses{
 		"loopback":                  answerWith(loopback),
 		"public and loopback":       answerWith(public, loopback),
 		"loopback and public":       answerWith(loopback, public),
@@ -38,14 +39,12 @@ func TestSend_DialsNothingIfOneAddressIsNotAllowed(t *testing.T) {
 		"public, metadata is fifth": answerWith(public, public6, netip.MustParseAddr("8.8.4.4"), netip.MustParseAddr("1.1.1.1"), netip.MustParseAddr("169.254.169.254")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := newClient(t, withNameServer(startNameServer(t, z)))
-			if o := client.Send(t.Context(), newRequest(r.url(host))); o != webhook.FailureOutcome(webhook.BlockedAddress) {
-				t.Errorf("outcome %+v", o)
-			}
+			client := newClient(t, withNameServer(startNameServer(t, addresses)))
+			checkOutcome(t, client.Send(t.Context(), newRequest(r.url(host))), domain.FailureOutcome(domain.BlockedAddress))
 		})
 	}
 	if n := r.connections(); n != 0 {
-		t.Errorf("%d connections", n)
+		t.Errorf("%d connections to a blocked address, want none", n)
 	}
 }
 
@@ -58,14 +57,12 @@ func TestSend_RejectsNameThatChangedAfterTheCheck(t *testing.T) {
 		return []netip.Addr{loopback}
 	})
 	client := newClient(t, withNameServer(names))
-	if err := client.Check(t.Context(), webhook.URL{Text: r.url(host), Host: host, Port: r.port()}); err != nil {
+	if err := client.Check(t.Context(), domain.URL{Text: r.url(host), Host: host, Port: r.port()}); err != nil {
 		t.Fatal(err)
 	}
-	if o := client.Send(t.Context(), newRequest(r.url(host))); o != webhook.FailureOutcome(webhook.BlockedAddress) {
-		t.Errorf("outcome %+v", o)
-	}
+	checkOutcome(t, client.Send(t.Context(), newRequest(r.url(host))), domain.FailureOutcome(domain.BlockedAddress))
 	if n := r.connections(); n != 0 {
-		t.Errorf("%d connections", n)
+		t.Errorf("%d connections to a blocked address, want none", n)
 	}
 }
 
@@ -80,15 +77,15 @@ func TestSend_ResolvesTheNameOncePerConnection(t *testing.T) {
 		return []netip.Addr{public}
 	})
 	if o := newClient(t, allowLoopback, withNameServer(names)).Send(t.Context(), newRequest(r.url(host))); !o.Succeeded() {
-		t.Errorf("outcome %+v", o)
+		t.Errorf("Send returned %+v, want a success", o)
 	}
 	count, all := names.queries()
 	if count != 1 {
-		t.Errorf("%d queries", count)
+		t.Errorf("the name was resolved %d times, want once", count)
 	}
 	for _, name := range all {
 		if name != host+"." {
-			t.Errorf("query for %s", name)
+			t.Errorf("the client queried the name %s, want %s.", name, host)
 		}
 	}
 }
@@ -96,17 +93,17 @@ func TestSend_ResolvesTheNameOncePerConnection(t *testing.T) {
 func TestDialer_ChecksTheAddressBeforeTheConnection(t *testing.T) {
 	r := listen(t, func(net.Conn) {})
 	to := netip.AddrPortFrom(loopback, r.port())
-	if err := newClient(t).Connect(t.Context(), to); err == nil || !strings.HasPrefix(err.Error(), webhook.BlockedAddress) {
-		t.Errorf("error %v", err)
+	if err := newClient(t).Connect(t.Context(), to); err == nil || !strings.HasPrefix(err.Error(), domain.BlockedAddress) {
+		t.Errorf("Connect returned the error %v, want %s", err, domain.BlockedAddress)
 	}
 	if n := r.connections(); n != 0 {
-		t.Errorf("%d connections", n)
+		t.Errorf("%d connections to a blocked address, want none", n)
 	}
 	if err := newClient(t, allowLoopback).Connect(t.Context(), to); err != nil {
-		t.Error(err)
+		t.Errorf("Connect to an allowed address returned the error %v, want none", err)
 	}
 	if n := r.connections(); n != 1 {
-		t.Errorf("%d connections, want 1", n)
+		t.Errorf("%d connections to an allowed address, want 1", n)
 	}
 }
 
@@ -117,19 +114,17 @@ func TestSend_TriesUpToFourAddresses(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		before int
-		want   webhook.Outcome
+		want   domain.Outcome
 	}{
-		"the first accepts":      {0, webhook.Outcome{StatusCode: 200}},
-		"the second accepts":     {1, webhook.Outcome{StatusCode: 200}},
-		"the fourth accepts":     {3, webhook.Outcome{StatusCode: 200}},
-		"the fifth is not tried": {4, webhook.FailureOutcome(webhook.ConnectionRefused)},
+		"the first accepts":      {0, domain.Outcome{StatusCode: 200}},
+		"the second accepts":     {1, domain.Outcome{StatusCode: 200}},
+		"the fourth accepts":     {3, domain.Outcome{StatusCode: 200}},
+		"the fifth is not tried": {4, domain.FailureOutcome(domain.ConnectionRefused)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := respondWithText(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 			names := startNameServer(t, answerWith(append(refusing[:test.before:test.before], loopback)...))
-			if o := newClient(t, allowLoopback, withNameServer(names)).Send(t.Context(), newRequest(r.url(host))); o != test.want {
-				t.Errorf("outcome %+v, want %+v", o, test.want)
-			}
+			checkOutcome(t, newClient(t, allowLoopback, withNameServer(names)).Send(t.Context(), newRequest(r.url(host))), test.want)
 		})
 	}
 }
@@ -142,18 +137,16 @@ func TestSend_TriesTheNextAddressAfterATimeout(t *testing.T) {
 	listenWithoutAccept(t, netip.AddrPortFrom(dropping, r.port()))
 	for name, test := range map[string]struct {
 		addresses []netip.Addr
-		want      webhook.Outcome
+		want      domain.Outcome
 	}{
-		"the next accepts": {[]netip.Addr{dropping, loopback}, webhook.Outcome{StatusCode: 200}},
-		"there is no next": {[]netip.Addr{dropping}, webhook.FailureOutcome(webhook.Timeout)},
-		"the next refuses": {[]netip.Addr{dropping, netip.MustParseAddr("127.0.0.3")}, webhook.FailureOutcome(webhook.Timeout)},
+		"the next accepts": {[]netip.Addr{dropping, loopback}, domain.Outcome{StatusCode: 200}},
+		"there is no next": {[]netip.Addr{dropping}, domain.FailureOutcome(domain.Timeout)},
+		"the next refuses": {[]netip.Addr{dropping, netip.MustParseAddr("127.0.0.3")}, domain.FailureOutcome(domain.Timeout)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, allowLoopback, withNameServer(startNameServer(t, answerWith(test.addresses...))))
 			client.SetTimeouts(600*time.Millisecond, longTimeout, longTimeout)
-			if o := client.Send(t.Context(), newRequest(r.url(host))); o != test.want {
-				t.Errorf("outcome %+v, want %+v", o, test.want)
-			}
+			checkOutcome(t, client.Send(t.Context(), newRequest(r.url(host))), test.want)
 		})
 	}
 }
@@ -185,30 +178,26 @@ func listenWithoutAccept(t *testing.T, at netip.AddrPort) {
 
 func TestSendAndCheck_NameThatDoesNotResolve(t *testing.T) {
 	for name, test := range map[string]struct {
-		zone nameResponses
-		dial time.Duration
+		addresses nameResponses
+		timeout   time.Duration // for resolving and dialling
 	}{
 		"unknown name": {answerWith(), longTimeout},
 		"no addresses": {answerWith([]netip.Addr{}...), longTimeout},
 		"no response":  {nil, 100 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			client := newClient(t, withNameServer(startNameServer(t, test.zone)))
-			client.SetTimeouts(test.dial, longTimeout, longTimeout)
-			if o := client.Send(t.Context(), newRequest(urlOf(host, 443))); o != webhook.FailureOutcome(webhook.DNSError) {
-				t.Errorf("outcome %+v", o)
-			}
-			err := client.Check(t.Context(), webhook.URL{Host: host, Port: 443})
-			if !errors.Is(err, affiliate.Refuse(affiliate.ReasonWebhookURLUnresolvable)) {
-				t.Errorf("error %v", err)
-			}
+			client := newClient(t, withNameServer(startNameServer(t, test.addresses)))
+			client.SetTimeouts(test.timeout, longTimeout, longTimeout)
+			checkOutcome(t, client.Send(t.Context(), newRequest(urlOf(host, 443))), domain.FailureOutcome(domain.DNSError))
+			err := client.Check(t.Context(), domain.URL{Host: host, Port: 443})
+			pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookURLUnresolvable)
 		})
 	}
 }
 
 func TestCheck_ChecksEveryAddress(t *testing.T) {
-	allow := func(prefix string) func(*server.ClientConfig) {
-		return func(cfg *server.ClientConfig) { cfg.Allowed = []netip.Prefix{netip.MustParsePrefix(prefix)} }
+	allow := func(prefix string) func(*webhook.ClientConfig) {
+		return func(cfg *webhook.ClientConfig) { cfg.Allowed = []netip.Prefix{netip.MustParsePrefix(prefix)} }
 	}
 	const restricted = 22
 	var (
@@ -219,10 +208,10 @@ func TestCheck_ChecksEveryAddress(t *testing.T) {
 		someTens = allow("10.1.0.0/16")
 	)
 	for name, test := range map[string]struct {
-		zone   nameResponses
-		port   uint16
-		allow  func(*server.ClientConfig)
-		reason affiliate.Reason
+		addresses nameResponses
+		port      uint16
+		allow     func(*webhook.ClientConfig) // nil if no private addresses are allowed
+		want      affiliate.Reason
 	}{
 		"public":                              {answerWith(public, public6), 443, nil, none},
 		"public, a high port":                 {answerWith(public), 8443, nil, none},
@@ -238,25 +227,33 @@ func TestCheck_ChecksEveryAddress(t *testing.T) {
 		"restricted port, unknown name":       {answerWith(), restricted, someTens, affiliate.ReasonWebhookURLUnresolvable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			change := []func(*server.ClientConfig){withNameServer(startNameServer(t, test.zone))}
+			change := []func(*webhook.ClientConfig){withNameServer(startNameServer(t, test.addresses))}
 			if test.allow != nil {
 				change = append(change, test.allow)
 			}
-			u := webhook.URL{Host: host, Port: test.port, RestrictedPort: test.port == restricted}
-			requireReason(t, newClient(t, change...).Check(t.Context(), u), test.reason)
+			u := domain.URL{Host: host, Port: test.port, RestrictedPort: test.port == restricted}
+			err := newClient(t, change...).Check(t.Context(), u)
+			if got := pgtest.ReasonOf(t, err); got != test.want {
+				t.Fatalf("Check returned the error %q, want %q", got, test.want)
+			}
+			if test.want == affiliate.ReasonValidation {
+				pgtest.RequireRefusal(t, err, test.want, "url")
+			}
 		})
 	}
 }
 
 func TestCheck_ChecksAddressInTheURL(t *testing.T) {
 	client := newClient(t, withNameServer(startNameServer(t, nil)))
-	for text, reason := range map[string]affiliate.Reason{
+	for text, want := range map[string]affiliate.Reason{
 		"8.8.8.8": "", "2606:4700::1111": "", "127.0.0.1": affiliate.ReasonWebhookURLPrivateIP, "::1": affiliate.ReasonWebhookURLPrivateIP,
 		"::ffff:10.0.0.1": affiliate.ReasonWebhookURLPrivateIP,
 	} {
 		t.Run(text, func(t *testing.T) {
-			u := webhook.URL{Host: text, Port: 443, Literal: netip.MustParseAddr(text)}
-			requireReason(t, client.Check(t.Context(), u), reason)
+			u := domain.URL{Host: text, Port: 443, Literal: netip.MustParseAddr(text)}
+			if got := pgtest.ReasonOf(t, client.Check(t.Context(), u)); got != want {
+				t.Errorf("Check returned the error %q, want %q", got, want)
+			}
 		})
 	}
 }
@@ -265,44 +262,33 @@ func TestCheck_ChecksAddressInTheURL(t *testing.T) {
 // therefore not resolved.
 func TestRefusesPort_DoesNotResolveTheName(t *testing.T) {
 	names := startNameServer(t, answerWith(public))
-	u := webhook.URL{Host: host, Port: 22, RestrictedPort: true}
+	u := domain.URL{Host: host, Port: 22, RestrictedPort: true}
 	client := newClient(t, withNameServer(names))
-	if !client.RefusesPort(u) || client.RefusesPort(webhook.URL{Host: host, Port: 443}) {
-		t.Error("RefusesPort returned a wrong result")
+	for _, tc := range []struct {
+		name   string
+		client *webhook.Client
+		url    domain.URL
+		want   bool
+	}{
+		{"restricted port", client, u, true},
+		{"port 443", client, domain.URL{Host: host, Port: 443}, false},
+		{"restricted port, a network is allowed", newClient(t, allowLoopback), u, false},
+	} {
+		if got := tc.client.RefusesPort(tc.url); got != tc.want {
+			t.Errorf("%s: RefusesPort returned %v, want %v", tc.name, got, tc.want)
+		}
 	}
-	if newClient(t, allowLoopback).RefusesPort(u) {
-		t.Error("the port was refused before the name was resolved, although networks are allowed")
-	}
-	requireReason(t, client.Check(t.Context(), u), affiliate.ReasonValidation)
+	pgtest.RequireRefusal(t, client.Check(t.Context(), u), affiliate.ReasonValidation, "url")
 	if count, _ := names.queries(); count != 0 {
-		t.Errorf("%d queries", count)
+		t.Errorf("the name was resolved %d times, want never", count)
 	}
 }
 
 func TestCheck_ReturnsTheContextErrorIfCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := newClient(t, withNameServer(startNameServer(t, nil))).Check(ctx, webhook.URL{Host: host, Port: 443})
+	err := newClient(t, withNameServer(startNameServer(t, nil))).Check(ctx, domain.URL{Host: host, Port: 443})
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v", err)
-	}
-}
-
-// requireReason checks the reason of an error. An empty reason means that there must be no
-// error. A validation error must be about the field url.
-func requireReason(t *testing.T, err error, reason affiliate.Reason) {
-	t.Helper()
-	if reason == "" {
-		if err != nil {
-			t.Errorf("error %v", err)
-		}
-		return
-	}
-	var refused *affiliate.Error
-	if !errors.As(err, &refused) || refused.Reason != reason {
-		t.Fatalf("error %v, want %s", err, reason)
-	}
-	if reason == affiliate.ReasonValidation && (len(refused.Violations) != 1 || refused.Violations[0].Field != "url") {
-		t.Errorf("violations %v", refused.Violations)
+		t.Errorf("Check returned the error %v, want %v", err, context.Canceled)
 	}
 }

@@ -1,67 +1,82 @@
 package webhook_test
 
 import (
-	"reflect"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	domain "github.com/tributary-hq/tributary/affiliate/webhook"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestCreateWebhook_StoresTheRequest(t *testing.T) {
-	w := newServiceWorld(t)
-	created := w.create(w.scope, func(req *affiliatev1.CreateWebhookRequest) {
-		req.Subscriptions, req.Description = []string{"commission.*", "payout.paid"}, proto.String("Orders")
+	f := newFixture(t)
+	created := f.createEndpoint(func(req *affiliatev1.CreateWebhookRequest) {
+		req.Subscriptions, req.Description = []string{"commission.*", "payout.paid"}, new("Orders")
 	})
-	disabled := w.create(w.scope, func(req *affiliatev1.CreateWebhookRequest) { req.Active = proto.Bool(false) })
-	description, manual := "Orders", affiliate.DisabledByMerchant
-	for _, want := range []affiliate.Endpoint{
-		{ID: created.ID, Subscriptions: []string{"commission.*", "payout.paid"}, Description: &description, Active: true},
-		{ID: disabled.ID, Subscriptions: []string{"*"}, DisabledReason: &manual},
+	disabled := f.createEndpoint(func(req *affiliatev1.CreateWebhookRequest) { req.Active = new(false) })
+	for _, want := range []*affiliatev1.Webhook{
+		{
+			Id: created.ID.String(), Subscriptions: []string{"commission.*", "payout.paid"}, Description: new("Orders"),
+			Active: true, Status: affiliatev1.WebhookStatus_WEBHOOK_STATUS_HEALTHY,
+		},
+		{
+			Id: disabled.ID.String(), Subscriptions: []string{"*"},
+			Status:         affiliatev1.WebhookStatus_WEBHOOK_STATUS_DISABLED,
+			DisabledReason: affiliatev1.WebhookDisabledReason_WEBHOOK_DISABLED_REASON_MANUAL,
+		},
 	} {
-		want.Scope, want.URL, want.Epoch, want.Version, want.CreatedAt, want.UpdatedAt = w.scope, endpointURL, 1, 1, w.now, w.now
-		if got := w.endpoint(w.scope, want.ID); !reflect.DeepEqual(got, want) {
-			t.Errorf("%+v, want %+v", got, want)
+		want.Url, want.Mode = endpointURL, affiliatev1.Mode_MODE_LIVE
+		want.CreatedAt, want.UpdatedAt = server.Timestamp(f.Now()), server.Timestamp(f.Now())
+		got, err := f.service.GetWebhook(f.asOwner(), &affiliatev1.GetWebhookRequest{WebhookId: want.GetId()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !proto.Equal(got, want) {
+			t.Errorf("GetWebhook returned\n%v, want\n%v", got, want)
 		}
 	}
-	line := w.lastAudit(created)
+	line := f.lastAudit(created)
 	for _, part := range []string{"webhook.create - ", `"127.0.0.1:8443"`, "Orders", "commission.*"} {
 		if !strings.Contains(line, part) {
-			t.Errorf("the audit record does not contain %s: %s", part, line)
+			t.Errorf("the audit record %s does not contain %s", line, part)
 		}
 	}
 	if strings.Contains(line, "token") {
-		t.Errorf("the audit record contains the token: %s", line)
+		t.Errorf("the audit record %s contains the token of the URL", line)
 	}
 }
 
 func TestListWebhooks_NewestFirst(t *testing.T) {
-	w := newServiceWorld(t)
-	var created []affiliate.Endpoint
+	f := newFixture(t)
+	var ids []string
 	for range 5 {
-		w.now = w.now.Add(time.Second)
-		created = append(created, w.create(w.scope))
+		f.clock.Advance(time.Second)
+		ids = append(ids, f.createEndpoint().ID.String())
 	}
-	w.deleteEndpoint(created[2])
-	for _, scope := range w.otherScopes() {
-		w.create(scope)
+	f.deleteEndpoint(f.endpoint(endpointID(t, ids[2])))
+	for _, other := range f.otherShops() {
+		other.createEndpoint()
 	}
-	for number, want := range map[int][]affiliate.EndpointID{1: {created[4].ID, created[3].ID, created[1].ID}, 2: {created[0].ID}, 3: nil} {
-		list, total, err := w.webhooks.Endpoints(t.Context(), w.scope, affiliate.Page{Number: number, Size: 3})
-		var got []affiliate.EndpointID
-		for _, e := range list {
-			got = append(got, e.ID)
+	for page, want := range map[int32][]string{1: {ids[4], ids[3], ids[1]}, 2: {ids[0]}, 3: nil} {
+		list, err := f.service.ListWebhooks(f.asOwner(), &affiliatev1.ListWebhooksRequest{Page: new(page), PageSize: new(int32(3))})
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err != nil || total != 4 || !slices.Equal(got, want) {
-			t.Errorf("page %d: %v of %d, %v", number, got, total, err)
+		var got []string
+		for _, e := range list.GetData() {
+			got = append(got, e.GetId())
+		}
+		if !slices.Equal(got, want) || list.GetTotal() != 4 {
+			t.Errorf("page %d of ListWebhooks has %v of %d, want %v of 4", page, got, list.GetTotal(), want)
 		}
 	}
 }
@@ -69,200 +84,214 @@ func TestListWebhooks_NewestFirst(t *testing.T) {
 // A mode can have ten endpoints, also when requests run in parallel. After a deletion,
 // another endpoint can be created.
 func TestCreateWebhook_LimitHoldsInParallel(t *testing.T) {
-	w := newServiceWorld(t)
+	f := newFixture(t)
 	var group sync.WaitGroup
 	results := make([]error, 20)
 	for i := range results {
-		group.Go(func() { _, results[i] = w.tryCreate(w.scope) })
+		group.Go(func() { _, results[i] = f.createWebhook() })
 	}
 	group.Wait()
-	created := 0
+	counts := map[affiliate.Reason]int{}
 	for _, err := range results {
-		switch pgtest.ReasonOf(t, err) {
-		case "":
-			created++
-		case affiliate.ReasonWebhookLimitExceeded:
-		default:
-			t.Error(err)
-		}
+		counts[pgtest.ReasonOf(t, err)]++
 	}
-	if n := w.Count(`select count(*) from webhook_endpoints`); created != affiliate.MaxEndpoints || n != created {
-		t.Errorf("%d were created, %d are stored", created, n)
+	if counts[""] != affiliate.MaxEndpoints || counts[affiliate.ReasonWebhookLimitExceeded] != 20-affiliate.MaxEndpoints {
+		t.Errorf("20 calls of CreateWebhook returned the errors %v, want %d successes, and %s for the others", counts, affiliate.MaxEndpoints, affiliate.ReasonWebhookLimitExceeded)
 	}
-	for name, scope := range w.otherScopes() {
-		if _, err := w.tryCreate(scope); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	list, _, err := w.webhooks.Endpoints(t.Context(), w.scope, affiliate.Page{Number: 1, Size: 1})
+	list, err := f.service.ListWebhooks(f.asOwner(), &affiliatev1.ListWebhooksRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.deleteEndpoint(list[0])
-	w.create(w.scope)
-	_, err = w.tryCreate(w.scope)
+	if list.GetTotal() != affiliate.MaxEndpoints {
+		t.Errorf("%d endpoints are stored, want %d", list.GetTotal(), affiliate.MaxEndpoints)
+	}
+	for name, other := range f.otherShops() {
+		if _, err := other.createWebhook(); err != nil {
+			t.Errorf("%s: CreateWebhook returned the error %v, want none", name, err)
+		}
+	}
+	f.deleteEndpoint(f.endpoint(endpointID(t, list.GetData()[0].GetId())))
+	f.createEndpoint()
+	_, err = f.createWebhook()
 	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookLimitExceeded)
 }
 
 func TestUpdateWebhook(t *testing.T) {
-	w := newServiceWorld(t)
-	e := w.create(w.scope)
-	w.Exec(`update webhook_endpoints set consecutive_failures = 3, failing_since = $1, dead_letters = 7`, w.now)
-	state := func() string {
-		return w.text(`select concat_ws(' ', active, coalesce(disabled_reason, '-'), epoch, consecutive_failures, failing_since is not null, dead_letters, version)
-			from webhook_endpoints`)
+	f := newFixture(t)
+	e := f.createEndpoint()
+	f.changeEndpoint(e.ID, func(e affiliate.Endpoint) affiliate.Endpoint {
+		e.Health = affiliate.EndpointHealth{ConsecutiveFailures: 3, FailingSince: new(f.Now()), DeadLetters: 7}
+		return e
+	})
+	state := func(e affiliate.Endpoint) string {
+		text := fmt.Sprintf("active, epoch %d, version %d, %d failures, %d dead letters", e.Epoch, e.Version, e.Health.ConsecutiveFailures, e.Health.DeadLetters)
+		if !e.Active {
+			text = "in" + text + ", " + string(*e.DisabledReason)
+		}
+		if e.Health.FailingSince != nil {
+			text += ", failing"
+		}
+		return text
 	}
-	for i, step := range []struct {
-		name  string
-		req   *affiliatev1.UpdateWebhookRequest
-		paths []string
-		state string
-		jobs  int
-		audit string // new audit record; empty if there must be none
+	for _, step := range []struct {
+		name      string
+		req       *affiliatev1.UpdateWebhookRequest
+		paths     []string
+		wantState string
+		wantJobs  int    // cancel jobs since the beginning
+		wantAudit string // new audit record; empty if there must be none
 	}{
 		{
 			"subscriptions", &affiliatev1.UpdateWebhookRequest{Subscriptions: []string{"payout.*"}},
 			[]string{"subscriptions"},
-			"t - 1 3 t 7 2", 0,
+			"active, epoch 1, version 2, 3 failures, 7 dead letters, failing", 0,
 			`webhook.update {"subscriptions": ["*"]} {"subscriptions": ["payout.*"]}`,
 		},
 		{
-			"a description", &affiliatev1.UpdateWebhookRequest{Description: proto.String("D")},
+			"a description", &affiliatev1.UpdateWebhookRequest{Description: new("D")},
 			[]string{"description"},
-			"t - 1 3 t 7 3", 0,
+			"active, epoch 1, version 3, 3 failures, 7 dead letters, failing", 0,
 			`webhook.update {"description": null} {"description": "D"}`,
 		},
-		{"nothing", &affiliatev1.UpdateWebhookRequest{}, nil, "t - 1 3 t 7 3", 0, ""},
+		{
+			"nothing", &affiliatev1.UpdateWebhookRequest{},
+			nil,
+			"active, epoch 1, version 3, 3 failures, 7 dead letters, failing", 0, "",
+		},
 		{
 			"the same values",
-			&affiliatev1.UpdateWebhookRequest{Subscriptions: []string{"payout.*"}, Description: proto.String("D"), Active: proto.Bool(true)},
+			&affiliatev1.UpdateWebhookRequest{Subscriptions: []string{"payout.*"}, Description: new("D"), Active: new(true)},
 			[]string{"subscriptions", "description", "active"},
-			"t - 1 3 t 7 3", 0, "",
+			"active, epoch 1, version 3, 3 failures, 7 dead letters, failing", 0, "",
 		},
 		{
-			"disabled", &affiliatev1.UpdateWebhookRequest{Active: proto.Bool(false)},
+			"disabled", &affiliatev1.UpdateWebhookRequest{Active: new(false)},
 			[]string{"active", "description"},
-			"f manual 2 3 t 7 4", 1,
+			"inactive, epoch 2, version 4, 3 failures, 7 dead letters, manual, failing", 1,
 			`webhook.update {"active": true, "description": "D", "disabled_reason": null} {"active": false, "description": null, "disabled_reason": "manual"}`,
 		},
-		{"disabled again", &affiliatev1.UpdateWebhookRequest{Active: proto.Bool(false)}, []string{"active"}, "f manual 2 3 t 7 4", 1, ""},
 		{
-			"enabled", &affiliatev1.UpdateWebhookRequest{Active: proto.Bool(true)},
+			"disabled again", &affiliatev1.UpdateWebhookRequest{Active: new(false)},
 			[]string{"active"},
-			"t - 2 0 f 0 5", 1,
+			"inactive, epoch 2, version 4, 3 failures, 7 dead letters, manual, failing", 1, "",
+		},
+		{
+			"enabled", &affiliatev1.UpdateWebhookRequest{Active: new(true)},
+			[]string{"active"},
+			"active, epoch 2, version 5, 0 failures, 0 dead letters", 1,
 			`webhook.update {"active": false, "disabled_reason": "manual"} {"active": true, "disabled_reason": null}`,
 		},
 	} {
-		records := len(w.AuditActions("webhook", e.ID.String()))
-		w.now = w.now.Add(time.Minute)
-		after := w.update(e, step.req, step.paths...)
-		if changed := after.UpdatedAt.Equal(w.now); changed != (step.audit != "") {
-			t.Errorf("%s: updated at %s", step.name, after.UpdatedAt)
+		records := len(f.AuditActions("webhook", e.ID.String()))
+		f.clock.Advance(time.Minute)
+		after := f.update(e, step.req, step.paths...)
+		if changed, want := after.UpdatedAt.Equal(f.Now()), step.wantAudit != ""; changed != want {
+			t.Errorf("%s: the endpoint was updated at %s, now is %s, want a change: %v", step.name, after.UpdatedAt, f.Now(), want)
 		}
-		if got := state(); got != step.state || w.CountJobs("cancel_deliveries") != step.jobs {
-			t.Errorf("%s: %s, %d jobs", step.name, got, w.CountJobs("cancel_deliveries"))
+		if got := state(after); got != step.wantState {
+			t.Errorf("%s: the endpoint is %s, want %s", step.name, got, step.wantState)
 		}
-		added := len(w.AuditActions("webhook", e.ID.String())) - records
-		if want := min(len(step.audit), 1); added != want {
-			t.Fatalf("step %d, %s: %d new audit records", i, step.name, added)
+		if n := f.CountJobs("cancel_deliveries"); n != step.wantJobs {
+			t.Errorf("%s: there are %d cancel jobs, want %d", step.name, n, step.wantJobs)
 		}
-		if line := w.lastAudit(e); added == 1 && line != step.audit {
-			t.Errorf("%s: %s", step.name, line)
+		added := len(f.AuditActions("webhook", e.ID.String())) - records
+		if want := min(len(step.wantAudit), 1); added != want {
+			t.Fatalf("%s: UpdateWebhook wrote %d audit records, want %d", step.name, added, want)
+		}
+		if line := f.lastAudit(e); added == 1 && line != step.wantAudit {
+			t.Errorf("%s: UpdateWebhook wrote the audit record %s, want %s", step.name, line, step.wantAudit)
 		}
 	}
 }
 
 // An endpoint that the service has disabled keeps its reason when a user disables it.
 func TestUpdateWebhook_KeepsTheDisabledReason(t *testing.T) {
-	w := newServiceWorld(t)
-	e := w.create(w.scope)
-	w.Exec(`update webhook_endpoints set active = false, disabled_reason = 'gone'`)
-	after := w.setActive(e, false)
-	if after.Active || after.DisabledReason == nil || *after.DisabledReason != affiliate.DisabledGone || after.Version != 1 {
-		t.Errorf("%+v", after)
+	f := newFixture(t)
+	e := f.createEndpoint()
+	f.changeEndpoint(e.ID, func(e affiliate.Endpoint) affiliate.Endpoint { return e.Disable(affiliate.DisabledGone, f.Now()) })
+	after := f.setActive(e, false)
+	if after.Active || after.DisabledReason == nil || *after.DisabledReason != affiliate.DisabledGone {
+		t.Errorf("the endpoint is active: %v, with the reason %s, want it to be disabled with the reason %s", after.Active, optional(after.DisabledReason), affiliate.DisabledGone)
+	}
+	if after.Version != 2 {
+		t.Errorf("the endpoint has version %d, want the version 2 of the first change", after.Version)
 	}
 }
 
+// optional returns the text of a value, or "none" for nil.
+func optional[T any](value *T) string {
+	if value == nil {
+		return "none"
+	}
+	return fmt.Sprint(*value)
+}
+
 func TestDeleteWebhook_DeletesTheSecrets(t *testing.T) {
-	w := newServiceWorld(t)
-	e := w.create(w.scope)
-	if _, err := w.service.RotateWebhookSecret(w.asMerchant(w.scope), &affiliatev1.RotateWebhookSecretRequest{WebhookId: e.ID.String()}); err != nil {
+	f := newFixture(t)
+	e := f.createEndpoint()
+	f.rotateSecret(e.ID, false)
+	sender := affiliate.SenderID{UUID: uuid.New()}
+	if _, err := f.webhooks.Claim(t.Context(), sender, []affiliate.EndpointKey{e.Key()}, f.Now(), f.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	w.Exec(`update webhook_endpoints set sender = gen_random_uuid(), sender_until = $1`, w.now.Add(time.Hour))
-	w.deleteEndpoint(e)
-	if n := w.Count(`
+	f.deleteEndpoint(e)
+	if n := f.Count(`
 		select count(*) from webhook_endpoints
 		where deleted_at = $1 and not active and epoch = 2 and secret is null and previous_secret is null and previous_until is null
-			and sender is null and sender_until is null`, w.now); n != 1 {
-		t.Error("the row still has a secret or a lease")
+			and sender is null and sender_until is null`, f.Now()); n != 1 {
+		t.Errorf("%d rows are deleted endpoints without a secret and a lease, want 1", n)
 	}
-	if w.CountJobs("cancel_deliveries") != 1 || !strings.HasPrefix(w.lastAudit(e), "webhook.delete {") {
-		t.Errorf("%d jobs, %s", w.CountJobs("cancel_deliveries"), w.lastAudit(e))
+	if n := f.CountJobs("cancel_deliveries"); n != 1 {
+		t.Errorf("there are %d cancel jobs, want 1", n)
 	}
-	_, err := w.service.GetWebhook(w.asMerchant(w.scope), &affiliatev1.GetWebhookRequest{WebhookId: e.ID.String()})
+	if line := f.lastAudit(e); !strings.HasPrefix(line, "webhook.delete {") {
+		t.Errorf("the last audit record is %s, want webhook.delete", line)
+	}
+	_, err := f.service.GetWebhook(f.asOwner(), &affiliatev1.GetWebhookRequest{WebhookId: e.ID.String()})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookNotFound)
-	_, err = w.service.UpdateWebhook(w.asMerchant(w.scope), &affiliatev1.UpdateWebhookRequest{WebhookId: e.ID.String(), Active: proto.Bool(true), UpdateMask: mask("active")})
+	_, err = f.service.UpdateWebhook(f.asOwner(), &affiliatev1.UpdateWebhookRequest{WebhookId: e.ID.String(), Active: new(true), UpdateMask: mask("active")})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookNotFound)
 }
 
 func TestRotateWebhookSecret_PreviousSecretSignsForADay(t *testing.T) {
-	w := newServiceWorld(t)
-	created, err := w.tryCreate(w.scope)
+	f := newFixture(t)
+	created, err := f.createWebhook()
 	if err != nil {
 		t.Fatal(err)
 	}
-	id, _ := affiliate.ParseID[affiliate.Endpoint](created.GetId())
-	first := created.GetSigningSecret()
-	secrets := func(at time.Time) []string {
+	id, names := endpointID(t, created.GetId()), map[string]string{created.GetSigningSecret(): "first"}
+	rotate := func(name string, expireImmediately bool, version int) {
 		t.Helper()
-		_, sealed, err := w.webhooks.EndpointSecrets(t.Context(), w.scope, id, at)
-		if err != nil {
-			t.Fatal(err)
+		names[f.rotateSecret(id, expireImmediately).GetSigningSecret()] = name
+		after := f.endpoint(id)
+		if after.Version != version || !after.UpdatedAt.Equal(f.Now()) {
+			t.Fatalf("after a rotation, the endpoint has version %d and was updated at %s, want version %d and %s", after.Version, after.UpdatedAt, version, f.Now())
 		}
-		var texts []string
-		for _, s := range sealed {
-			plain, err := w.keys.Open(s, id.UUID[:])
-			if err != nil {
-				t.Fatal(err)
-			}
-			texts = append(texts, domain.Secret(plain).Text())
+		if line := f.lastAudit(after); !strings.HasPrefix(line, "webhook.rotate_secret - ") {
+			t.Errorf("the last audit record is %s, want webhook.rotate_secret", line)
 		}
-		return texts
 	}
-	rotate := func(expireImmediately bool, version int) string {
+	check := func(at time.Time, want ...string) {
 		t.Helper()
-		rotated, err := w.service.RotateWebhookSecret(w.asMerchant(w.scope), &affiliatev1.RotateWebhookSecretRequest{WebhookId: created.GetId(), ExpireImmediately: expireImmediately})
-		if err != nil {
-			t.Fatal(err)
+		var got []string
+		for _, secret := range f.secrets(id, at) {
+			got = append(got, names[secret])
 		}
-		if after := w.endpoint(w.scope, id); after.Version != version || !after.UpdatedAt.Equal(w.now) {
-			t.Fatalf("%+v", after)
-		}
-		if line := w.lastAudit(affiliate.Endpoint{ID: id, Scope: w.scope}); !strings.HasPrefix(line, "webhook.rotate_secret - ") {
-			t.Error(line)
-		}
-		return rotated.GetSigningSecret()
-	}
-	until := w.now.Add(affiliate.RotatedSecretGrace)
-	if got := secrets(w.now); !slices.Equal(got, []string{first}) {
-		t.Error("requests must be signed with the first secret only")
-	}
-	second := rotate(false, 2)
-	for at, want := range map[time.Time][]string{w.now: {second, first}, until.Add(-time.Millisecond): {second, first}, until: {second}} {
-		if got := secrets(at); !slices.Equal(got, want) {
-			t.Errorf("%s: %d secrets, want %d", at, len(got), len(want))
+		if !slices.Equal(got, want) {
+			t.Errorf("at %s the secrets %q sign, want %q", at, got, want)
 		}
 	}
-	third := rotate(false, 3)
-	if got := secrets(w.now); !slices.Equal(got, []string{third, second}) {
-		t.Error("requests must be signed with the third and the second secret")
-	}
-	fourth := rotate(true, 4)
-	if got := secrets(w.now); !slices.Equal(got, []string{fourth}) {
-		t.Error("requests must be signed with the fourth secret only")
-	}
-	if n := w.Count(`select count(*) from webhook_endpoints where previous_secret is null and previous_until is null`); n != 1 {
-		t.Error("the third secret is still stored")
+	check(f.Now(), "first")
+	rotate("second", false, 2)
+	end := f.Now().Add(affiliate.RotatedSecretGrace)
+	check(f.Now(), "second", "first")
+	check(end.Add(-time.Millisecond), "second", "first")
+	check(end, "second")
+	rotate("third", false, 3)
+	check(f.Now(), "third", "second")
+	rotate("fourth", true, 4)
+	check(f.Now(), "fourth")
+	if n := f.Count(`select count(*) from webhook_endpoints where previous_secret is null and previous_until is null`); n != 1 {
+		t.Errorf("%d endpoints have no previous secret, want 1", n)
 	}
 }

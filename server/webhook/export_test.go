@@ -9,7 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// SetTimeouts sets the time limits of a client. It must be called before the first attempt.
+// SetTimeouts sets the time limits of a client. It must be called before the first
+// attempt.
 func (c *Client) SetTimeouts(dial, handshake, discard time.Duration) {
 	c.dialer.dialTimeout, c.dialer.handshakeTimeout, c.discardTimeout = dial, handshake, discard
 }

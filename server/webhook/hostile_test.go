@@ -14,30 +14,30 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate/webhook"
-	server "github.com/tributary-hq/tributary/server/webhook"
+	domain "github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/server/webhook"
 )
 
 // okOutcome is the outcome of a response with status 200, regardless of its body.
-var okOutcome = webhook.Outcome{StatusCode: http.StatusOK}
+var okOutcome = domain.Outcome{StatusCode: http.StatusOK}
 
 // sendOnce makes one attempt with a client that allows loopback addresses.
-func sendOnce(t *testing.T, r *receiver) webhook.Outcome {
+func sendOnce(t *testing.T, r *receiver) domain.Outcome {
 	t.Helper()
 	return newClient(t, allowLoopback).Send(t.Context(), newRequest(r.url(host)))
 }
 
 func TestSend_TimesOutWithoutResponse(t *testing.T) {
 	const timeout = 100 * time.Millisecond
-	setRequestTimeout := func(r *server.Request, _ *server.Client) { r.Timeout = timeout }
+	setRequestTimeout := func(r *webhook.Request, _ *webhook.Client) { r.Timeout = timeout }
 	discard := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 	for name, test := range map[string]struct {
 		receiver   *receiver
-		setTimeout func(*server.Request, *server.Client)
+		setTimeout func(*webhook.Request, *webhook.Client)
 	}{
 		"no TLS handshake": {
 			listen(t, discard),
-			func(_ *server.Request, c *server.Client) { c.SetTimeouts(longTimeout, timeout, longTimeout) },
+			func(_ *webhook.Request, c *webhook.Client) { c.SetTimeouts(longTimeout, timeout, longTimeout) },
 		},
 		"no response": {respondWith(t, func(_ *http.Request, c net.Conn) bool {
 			discard(c)
@@ -45,7 +45,7 @@ func TestSend_TimesOutWithoutResponse(t *testing.T) {
 		}), setRequestTimeout},
 		"a header, byte by byte": {respondWith(t, func(_ *http.Request, c net.Conn) bool {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nX-Drip: ")
-			writeRepeatedly(c, []byte("x"), 5*time.Millisecond)
+			writeSlowly(c)
 			return false
 		}), setRequestTimeout},
 	} {
@@ -53,9 +53,7 @@ func TestSend_TimesOutWithoutResponse(t *testing.T) {
 			client := newClient(t, allowLoopback)
 			a := newRequest(test.receiver.url(host))
 			test.setTimeout(&a, client)
-			if o := client.Send(t.Context(), a); o != webhook.FailureOutcome(webhook.Timeout) {
-				t.Errorf("outcome %+v", o)
-			}
+			checkOutcome(t, client.Send(t.Context(), a), domain.FailureOutcome(domain.Timeout))
 		})
 	}
 }
@@ -70,12 +68,10 @@ func TestSend_RejectsEndlessHeader(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := respondWith(t, func(_ *http.Request, c net.Conn) bool {
 				_, _ = io.WriteString(c, "HTTP/1.1 103 Early Hints\r\nLink: ")
-				writeRepeatedly(c, []byte(part), 0)
+				writeRepeatedly(c, []byte(part))
 				return false
 			})
-			if o := sendOnce(t, r); o != webhook.FailureOutcome(webhook.ProtocolError) {
-				t.Errorf("outcome %+v", o)
-			}
+			checkOutcome(t, sendOnce(t, r), domain.FailureOutcome(domain.ProtocolError))
 		})
 	}
 }
@@ -93,12 +89,10 @@ func TestSend_ClosesConnectionWithSlowBody(t *testing.T) {
 			r := respondWith(t, func(_ *http.Request, c net.Conn) bool {
 				defer close(stopped)
 				_, _ = io.WriteString(c, header)
-				writeRepeatedly(c, []byte("x"), 5*time.Millisecond)
+				writeSlowly(c)
 				return false
 			})
-			if o := sendOnce(t, r); o != okOutcome {
-				t.Errorf("outcome %+v", o)
-			}
+			checkOutcome(t, sendOnce(t, r), okOutcome)
 			<-stopped
 		})
 	}
@@ -114,9 +108,7 @@ func TestSend_BodyDoesNotChangeTheOutcome(t *testing.T) {
 		"one byte over the limit": "HTTP/1.1 200 OK\r\nContent-Length: 16385\r\n\r\n" + strings.Repeat("x", 16385),
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o := sendOnce(t, respondWithText(t, text)); o != okOutcome {
-				t.Errorf("outcome %+v", o)
-			}
+			checkOutcome(t, sendOnce(t, respondWithText(t, text)), okOutcome)
 		})
 	}
 	t.Run("reset", func(t *testing.T) {
@@ -124,10 +116,8 @@ func TestSend_BodyDoesNotChangeTheOutcome(t *testing.T) {
 			_, _ = io.WriteString(c, "HTTP/1.1 503 Busy\r\nRetry-After: 60\r\nContent-Length: 9\r\n\r\nhalf")
 			return false
 		})
-		want := webhook.Outcome{StatusCode: 503, ErrorCode: "http_503", RetryAfter: time.Minute}
-		if o := sendOnce(t, r); o != want {
-			t.Errorf("outcome %+v", o)
-		}
+		want := domain.Outcome{StatusCode: 503, ErrorCode: "http_503", RetryAfter: time.Minute}
+		checkOutcome(t, sendOnce(t, r), want)
 	})
 }
 
@@ -171,16 +161,14 @@ func TestSend_NeitherReadsNorDecompressesLargeBody(t *testing.T) {
 			client := newClient(t, allowLoopback)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			if o := client.Send(t.Context(), newRequest(r.url(host))); o != okOutcome {
-				t.Errorf("outcome %+v", o)
-			}
+			checkOutcome(t, client.Send(t.Context(), newRequest(r.url(host))), okOutcome)
 			n := <-sent
 			runtime.ReadMemStats(&after)
 			if n >= size/4 {
-				t.Errorf("%d bytes were read", n)
+				t.Errorf("%d bytes were read, want less than %d", n, size/4)
 			}
 			if used := after.TotalAlloc - before.TotalAlloc; used > 8<<20 {
-				t.Errorf("%d bytes were allocated", used)
+				t.Errorf("%d bytes were allocated, want at most %d", used, 8<<20)
 			}
 		})
 	}
@@ -188,24 +176,22 @@ func TestSend_NeitherReadsNorDecompressesLargeBody(t *testing.T) {
 
 func TestSend_ResponseThatIsNotHTTP(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
-		"empty":                  {"", webhook.ConnectionRefused},
-		"another protocol":       {"SSH-2.0-OpenSSH_9.6\r\n", webhook.ProtocolError},
-		"a status of letters":    {"HTTP/1.1 abc OK\r\n\r\n", webhook.ProtocolError},
-		"a status of two digits": {"HTTP/1.1 20 OK\r\n\r\n", webhook.ProtocolError},
-		"a negative status":      {"HTTP/1.1 -20 OK\r\n\r\n", webhook.ProtocolError},
-		"a status below 100":     {"HTTP/1.1 042 OK\r\nContent-Length: 0\r\n\r\n", webhook.ProtocolError},
-		"a status of zero":       {"HTTP/1.1 000 OK\r\nContent-Length: 0\r\n\r\n", webhook.ProtocolError},
-		"half a status line":     {"HTTP/1.1 20", webhook.ProtocolError},
-		"half a header":          {"HTTP/1.1 200 OK\r\nContent-Le", webhook.ProtocolError},
-		"a header without colon": {"HTTP/1.1 200 OK\r\nno header\r\n\r\n", webhook.ProtocolError},
-		"a negative length":      {"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", webhook.ProtocolError},
-		"two lengths":            {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok", webhook.ProtocolError},
-		"HTTP/2":                 {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", webhook.ProtocolError},
+		"empty":                  {"", domain.ConnectionRefused},
+		"another protocol":       {"SSH-2.0-OpenSSH_9.6\r\n", domain.ProtocolError},
+		"a status of letters":    {"HTTP/1.1 abc OK\r\n\r\n", domain.ProtocolError},
+		"a status of two digits": {"HTTP/1.1 20 OK\r\n\r\n", domain.ProtocolError},
+		"a negative status":      {"HTTP/1.1 -20 OK\r\n\r\n", domain.ProtocolError},
+		"a status below 100":     {"HTTP/1.1 042 OK\r\nContent-Length: 0\r\n\r\n", domain.ProtocolError},
+		"a status of zero":       {"HTTP/1.1 000 OK\r\nContent-Length: 0\r\n\r\n", domain.ProtocolError},
+		"half a status line":     {"HTTP/1.1 20", domain.ProtocolError},
+		"half a header":          {"HTTP/1.1 200 OK\r\nContent-Le", domain.ProtocolError},
+		"a header without colon": {"HTTP/1.1 200 OK\r\nno header\r\n\r\n", domain.ProtocolError},
+		"a negative length":      {"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", domain.ProtocolError},
+		"two lengths":            {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nok", domain.ProtocolError},
+		"HTTP/2":                 {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", domain.ProtocolError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o := sendOnce(t, respondWithText(t, tc.text)); o != webhook.FailureOutcome(tc.want) {
-				t.Errorf("outcome %+v", o)
-			}
+			checkOutcome(t, sendOnce(t, respondWithText(t, tc.text)), domain.FailureOutcome(tc.want))
 		})
 	}
 }
@@ -216,10 +202,8 @@ func TestSend_SwitchingProtocolsIsAFailure(t *testing.T) {
 		_, _ = io.Copy(io.Discard, c)
 		return false
 	})
-	want := webhook.Outcome{StatusCode: 101, ErrorCode: "http_101"}
-	if o := sendOnce(t, r); o != want {
-		t.Errorf("outcome %+v", o)
-	}
+	want := domain.Outcome{StatusCode: 101, ErrorCode: "http_101"}
+	checkOutcome(t, sendOnce(t, r), want)
 }
 
 func TestSend_BrokenConnection(t *testing.T) {
@@ -228,36 +212,32 @@ func TestSend_BrokenConnection(t *testing.T) {
 		handle func(net.Conn)
 		want   string
 	}{
-		"closed before TLS": {func(net.Conn) {}, webhook.ConnectionRefused},
-		"reset before TLS":  {reset, webhook.ConnectionRefused},
-		"closed within TLS": {func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }, webhook.ConnectionRefused},
+		"closed before TLS": {func(net.Conn) {}, domain.ConnectionRefused},
+		"reset before TLS":  {reset, domain.ConnectionRefused},
+		"closed within TLS": {func(c net.Conn) { _, _ = c.Read(make([]byte, 1)) }, domain.ConnectionRefused},
 		"reset within TLS": {func(c net.Conn) {
 			_, _ = c.Read(make([]byte, 1))
 			reset(c)
-		}, webhook.ConnectionRefused},
+		}, domain.ConnectionRefused},
 		"reset after the request": {func(c net.Conn) {
 			_, _ = tls.Server(c, receiverTLS()).Read(make([]byte, 4096))
 			reset(c)
-		}, webhook.ConnectionRefused},
+		}, domain.ConnectionRefused},
 		"reset within the header": {func(c net.Conn) {
 			tlsConn := tls.Server(c, receiverTLS())
 			_, _ = tlsConn.Read(make([]byte, 4096))
 			_, _ = io.WriteString(tlsConn, "HTTP/1.1 200 OK\r\nContent-")
 			reset(c)
-		}, webhook.ProtocolError},
+		}, domain.ProtocolError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o := sendOnce(t, listen(t, tc.handle)); o != webhook.FailureOutcome(tc.want) {
-				t.Errorf("outcome %+v", o)
-			}
+			checkOutcome(t, sendOnce(t, listen(t, tc.handle)), domain.FailureOutcome(tc.want))
 		})
 	}
 	t.Run("no listener", func(t *testing.T) {
 		r := listen(t, func(net.Conn) {})
 		r.close()
-		if o := sendOnce(t, r); o != webhook.FailureOutcome(webhook.ConnectionRefused) {
-			t.Errorf("outcome %+v", o)
-		}
+		checkOutcome(t, sendOnce(t, r), domain.FailureOutcome(domain.ConnectionRefused))
 	})
 }
 
@@ -297,9 +277,7 @@ func TestSend_VerifiesCertificates(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if o := sendOnce(t, listen(t, handle)); o != webhook.FailureOutcome(webhook.TLSError) {
-				t.Errorf("outcome %+v", o)
-			}
+			checkOutcome(t, sendOnce(t, listen(t, handle)), domain.FailureOutcome(domain.TLSError))
 		})
 	}
 }

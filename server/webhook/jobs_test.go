@@ -11,11 +11,11 @@ import (
 func TestRunBlocks(t *testing.T) {
 	failure := errors.New("connection lost")
 	for name, tc := range map[string]struct {
-		maxTime time.Duration
-		blocks  []int
-		err     error
-		calls   int
-		snoozes bool
+		maxTime    time.Duration
+		blocks     []int // number of deliveries in each block
+		err        error // of the last block
+		wantCalls  int
+		wantSnooze bool
 	}{
 		"nothing to do":                 {time.Hour, []int{0}, nil, 1, false},
 		"less than a block":             {time.Hour, []int{jobBlockSize - 1}, nil, 1, false},
@@ -35,8 +35,11 @@ func TestRunBlocks(t *testing.T) {
 				return n, nil
 			})
 			var snooze *river.JobSnoozeError
-			if got := errors.As(err, &snooze); got != tc.snoozes || !got && !errors.Is(err, tc.err) || calls != tc.calls {
-				t.Errorf("%d blocks, %v", calls, err)
+			if got := errors.As(err, &snooze); got != tc.wantSnooze || !got && !errors.Is(err, tc.err) {
+				t.Errorf("runBlocks returned the error %v, want %v, or another run: %v", err, tc.err, tc.wantSnooze)
+			}
+			if calls != tc.wantCalls {
+				t.Errorf("runBlocks ran %d blocks, want %d", calls, tc.wantCalls)
 			}
 		})
 	}
@@ -47,10 +50,8 @@ func TestRunBlocks(t *testing.T) {
 func TestJobTimeouts_AreShorterThanTheRescueTime(t *testing.T) {
 	const rescueAfter = 6 * time.Minute // cmd/assemble
 	if maxJobTime >= jobTimeout || jobTimeout >= rescueAfter {
-		t.Errorf("maxJobTime is %v, jobTimeout %v, rescueAfter %v", maxJobTime, jobTimeout, rescueAfter)
+		t.Errorf("maxJobTime is %v, jobTimeout is %v, rescueAfter is %v, want each to be longer than the one before", maxJobTime, jobTimeout, rescueAfter)
 	}
-	workers := river.NewWorkers()
-	AddWorkers(workers, nil, time.Now)
 	for _, timeout := range []time.Duration{(&cancelWorker{}).Timeout(nil), (&recoverWorker{}).Timeout(nil)} {
 		if timeout != jobTimeout {
 			t.Errorf("the timeout of a worker is %v, want %v", timeout, jobTimeout)

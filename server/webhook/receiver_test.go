@@ -23,48 +23,58 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
 
-	"github.com/tributary-hq/tributary/affiliate/webhook"
-	server "github.com/tributary-hq/tributary/server/webhook"
+	domain "github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/server/webhook"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// host is the name of all receivers. The name server of the tests resolves it to loopback.
+// host is the name of all receivers. The name server of the tests resolves it to
+// loopback.
 const host = "receiver.test"
 
 var loopback = netip.MustParseAddr("127.0.0.1")
 
-// longTimeout is longer than any test, so a timeout of this length never causes an outcome.
+// longTimeout is longer than any test, so a timeout of this length never causes an
+// outcome.
 const longTimeout = 30 * time.Second
 
 // allowLoopback allows loopback addresses, as an operator with receivers on the same
 // machine would do.
-func allowLoopback(cfg *server.ClientConfig) {
+func allowLoopback(cfg *webhook.ClientConfig) {
 	cfg.Allowed = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 }
 
 // newClient returns a client that trusts the tests' certificate authority and uses a name
 // server that resolves host. It allows no private addresses, unless change says so.
-func newClient(t *testing.T, change ...func(*server.ClientConfig)) *server.Client {
+func newClient(t *testing.T, change ...func(*webhook.ClientConfig)) *webhook.Client {
 	t.Helper()
-	cfg := server.ClientConfig{Roots: testAuthority().pool, Version: "1.2.3"}
+	cfg := webhook.ClientConfig{Roots: testAuthority().pool, Version: "1.2.3"}
 	for _, c := range change {
 		c(&cfg)
 	}
 	if cfg.Resolver == nil {
 		cfg.Resolver = startNameServer(t, answerWith(loopback)).resolver()
 	}
-	client := server.NewClient(cfg)
+	client := webhook.NewClient(cfg)
 	client.SetTimeouts(longTimeout, longTimeout, 50*time.Millisecond)
 	t.Cleanup(client.Close)
 	return client
 }
 
 // newRequest returns a request to the URL.
-func newRequest(url string) server.Request {
-	return server.Request{
+func newRequest(url string) webhook.Request {
+	return webhook.Request{
 		URL: url, ID: "evt_019234", Attempt: 1, Body: []byte(`{"type":"commission.created"}`),
-		Secrets: []webhook.Secret{webhook.NewSecret()}, At: time.Now(), Timeout: longTimeout,
+		Secrets: []domain.Secret{domain.NewSecret()}, At: time.Now(), Timeout: longTimeout,
+	}
+}
+
+// checkOutcome reports an error if Send did not return the expected outcome.
+func checkOutcome(t *testing.T, got, want domain.Outcome) {
+	t.Helper()
+	if got != want {
+		t.Errorf("Send returned %+v, want %+v", got, want)
 	}
 }
 
@@ -165,9 +175,9 @@ func listen(t *testing.T, handle func(net.Conn)) *receiver {
 	return r
 }
 
-// respondWith starts a receiver with TLS. It reads each request of a connection completely
-// and then calls respond to write the response. If respond returns false, the connection is
-// closed.
+// respondWith starts a receiver with TLS. It reads each request of a connection
+// completely and then calls respond to write the response. If respond returns false,
+// the connection is closed.
 func respondWith(t *testing.T, respond func(*http.Request, net.Conn) bool) *receiver {
 	t.Helper()
 	return listen(t, func(tcpConn net.Conn) {
@@ -186,8 +196,8 @@ func respondWith(t *testing.T, respond func(*http.Request, net.Conn) bool) *rece
 	})
 }
 
-// respondWithText starts a receiver that sends the same bytes in response to every request
-// and closes the connection.
+// respondWithText starts a receiver that sends the same bytes in response to every
+// request and closes the connection.
 func respondWithText(t *testing.T, text string) *receiver {
 	t.Helper()
 	return respondWith(t, func(_ *http.Request, conn net.Conn) bool {
@@ -196,13 +206,24 @@ func respondWithText(t *testing.T, text string) *receiver {
 	})
 }
 
-// writeRepeatedly writes until the other side closes the connection.
-func writeRepeatedly(conn io.Writer, text []byte, pause time.Duration) {
+// writeRepeatedly writes a text again and again until the other side closes the
+// connection.
+func writeRepeatedly(conn io.Writer, text []byte) {
 	for {
 		if _, err := conn.Write(text); err != nil {
 			return
 		}
-		time.Sleep(pause)
+	}
+}
+
+// writeSlowly writes 200 bytes per second until the other side closes the connection.
+func writeSlowly(conn io.Writer) {
+	pace := time.NewTicker(5 * time.Millisecond)
+	defer pace.Stop()
+	for range pace.C {
+		if _, err := conn.Write([]byte("x")); err != nil {
+			return
+		}
 	}
 }
 

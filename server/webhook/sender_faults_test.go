@@ -2,33 +2,49 @@ package webhook_test
 
 import (
 	"context"
-	"maps"
 	"net/http"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	rules "github.com/tributary-hq/tributary/affiliate/webhook"
+	domain "github.com/tributary-hq/tributary/affiliate/webhook"
 	"github.com/tributary-hq/tributary/server/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
-// faultyQueue is a queue whose reads are slow or whose commits return an error.
-type faultyQueue struct {
+// slowQueue is a queue whose reads take 1.2 s on the clock. This is longer than the
+// sender keeps deliveries after a read.
+type slowQueue struct {
 	webhook.Queue
-	readDelay time.Duration
-	failures  atomic.Int64 // transactions that commit but return an error
+	clock *pgtest.Clock
 }
 
-func (q *faultyQueue) Due(ctx context.Context, sender affiliate.SenderID, wanted []rules.Read, now time.Time) ([]rules.Target, []rules.DueDelivery, error) {
-	targets, due, err := q.Queue.Due(ctx, sender, wanted, now)
-	time.Sleep(q.readDelay)
+func (q slowQueue) Due(ctx context.Context, sender affiliate.SenderID, reads []domain.Read, now time.Time) ([]domain.Target, []domain.DueDelivery, error) {
+	targets, due, err := q.Queue.Due(ctx, sender, reads, now)
+	q.clock.Advance(1200 * time.Millisecond)
 	return targets, due, err
 }
 
-func (q *faultyQueue) InTx(ctx context.Context, fn func(tx webhook.QueueTx) error) error {
+func TestSender_DeliversWithSlowReads(t *testing.T) {
+	f := newSenderFixture(t)
+	r := f.newSubscriber(http.StatusOK)
+	f.publish(20)
+	f.startSenderWith(slowQueue{f.queue, f.clock}, 1000).wake(r)
+	r.awaitDelivered(20)
+	if n := r.countRequests(); n != 20 {
+		t.Errorf("%d requests were sent for 20 events", n)
+	}
+}
+
+// failingQueue is a queue whose first transactions commit but return an error.
+type failingQueue struct {
+	webhook.Queue
+	failures atomic.Int64 // remaining
+}
+
+func (q *failingQueue) InTx(ctx context.Context, fn func(tx webhook.QueueTx) error) error {
 	err := q.Queue.InTx(ctx, fn)
 	if err == nil && q.failures.Add(-1) >= 0 {
 		return context.DeadlineExceeded
@@ -36,64 +52,43 @@ func (q *faultyQueue) InTx(ctx context.Context, fn func(tx webhook.QueueTx) erro
 	return err
 }
 
-func TestSender_DeliversWithSlowReads(t *testing.T) {
-	w := newQueueWorld(t)
-	r := w.newSubscriber(respondStatus(http.StatusOK))
-	sender, _ := w.startSender(&faultyQueue{Queue: w.queue, readDelay: 1200 * time.Millisecond})
-	w.addEvents(20)
-	sender.Wake(w.keys(r))
-	w.eventually("all are delivered", func() bool { return w.countStatus(r, affiliate.DeliveryDelivered) == 20 })
-	if n := len(r.ids()); n != 20 {
-		t.Errorf("%d requests for 20 events", n)
-	}
-}
-
 func TestSender_CountsAnOutcomeOnceIfTheCommitReturnsAnError(t *testing.T) {
-	w := newQueueWorld(t)
-	r := w.newSubscriber(respondStatus(http.StatusForbidden))
-	queue := &faultyQueue{Queue: w.queue}
+	f := newSenderFixture(t)
+	r := f.newSubscriber(http.StatusForbidden)
+	f.publish(4)
+	r.leaveOneAttempt()
+	queue := &failingQueue{Queue: f.queue}
 	queue.failures.Store(2)
-	sender, _ := w.startSender(queue)
-	w.addEvents(4)
-	w.Exec(`update webhook_deliveries set tier = 9, status = 'failed'`)
-	sender.Wake(w.keys(r))
-	w.eventually("all are dead-lettered", func() bool { return w.countStatus(r, affiliate.DeliveryDeadLettered) == 4 })
-	w.eventually("the commits succeed", func() bool { return queue.failures.Load() < 0 })
-	if n := w.Count(`select count(*) from webhook_endpoints where consecutive_failures = 4 and dead_letters = 4`); n != 1 {
-		t.Error("the endpoint has a wrong number of failures")
+	f.startSenderWith(queue, 1000).wake(r)
+	r.await(4, affiliate.DeliveryDeadLettered)
+	pgtest.Eventually(t, "the commits succeed", func() bool { return queue.failures.Load() < 0 })
+	if health := r.endpoint().Health; health.ConsecutiveFailures != 4 || health.DeadLetters != 4 {
+		t.Errorf("the endpoint has %d failures and %d dead letters, want 4 and 4", health.ConsecutiveFailures, health.DeadLetters)
 	}
-	if n := len(r.ids()); n != 4 {
-		t.Errorf("%d requests for 4 events", n)
+	if n := r.countRequests(); n != 4 {
+		t.Errorf("%d requests were sent for 4 events", n)
 	}
 }
 
 func TestSender_LockedEndpointDoesNotDelayOthers(t *testing.T) {
-	w := newQueueWorld(t)
-	locked, free := w.newSubscriber(respondStatus(http.StatusOK)), w.newSubscriber(respondStatus(http.StatusOK))
-	sender, _ := w.startSender(w.queue)
-	w.addEvents(1)
-	sender.Wake(w.keys(locked, free))
-	w.eventually("both are served", func() bool {
-		return w.countStatus(locked, affiliate.DeliveryDelivered)+w.countStatus(free, affiliate.DeliveryDelivered) == 2
+	f := newSenderFixture(t)
+	locked, free := f.newSubscriber(http.StatusOK), f.newSubscriber(http.StatusOK)
+	sender := f.startSender()
+	f.deliverFirst(sender, locked, free)
+	f.inTx(func(tx *webhookpg.Tx) error {
+		if _, err := tx.LockEndpoint(t.Context(), f.Scope, locked.id); err != nil {
+			return err
+		}
+		f.publish(30)
+		sender.wake(locked, free)
+		free.awaitDelivered(31)
+		f.clock.Advance(11 * time.Second) // the leases must be renewed
+		f.publish(1)
+		sender.wake(free)
+		free.awaitDelivered(32)
+		return nil
 	})
-	tx, err := w.SQL.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	unlock := sync.OnceFunc(func() { _ = tx.Rollback(context.Background()) })
-	t.Cleanup(unlock)
-	if _, err := tx.Exec(t.Context(), `select from webhook_endpoints where id = $1 for update`, locked.id); err != nil {
-		t.Fatal(err)
-	}
-	w.addEvents(30)
-	sender.Wake(w.keys(locked, free))
-	w.eventually("all of the other are delivered", func() bool { return w.countStatus(free, affiliate.DeliveryDelivered) == 31 })
-	w.advance(11 * time.Second) // the leases must be renewed
-	w.addEvents(1)
-	sender.Wake(w.keys(free))
-	w.eventually("the later event is delivered", func() bool { return w.countStatus(free, affiliate.DeliveryDelivered) == 32 })
-	unlock()
-	w.eventually("all of the locked endpoint are delivered", func() bool { return w.countStatus(locked, affiliate.DeliveryDelivered) == 32 })
+	locked.awaitDelivered(32)
 }
 
 // blockingQueue can block one read until the next claim. Its search finds no endpoints.
@@ -104,9 +99,9 @@ type blockingQueue struct {
 	release chan struct{} // receives a value at the next claim
 }
 
-func (q *blockingQueue) Due(ctx context.Context, sender affiliate.SenderID, wanted []rules.Read, now time.Time) ([]rules.Target, []rules.DueDelivery, error) {
+func (q *blockingQueue) Due(ctx context.Context, sender affiliate.SenderID, reads []domain.Read, now time.Time) ([]domain.Target, []domain.DueDelivery, error) {
 	hold := q.block.CompareAndSwap(true, false)
-	targets, due, err := q.Queue.Due(ctx, sender, wanted, now)
+	targets, due, err := q.Queue.Due(ctx, sender, reads, now)
 	if hold {
 		q.blocked <- struct{}{}
 		select {
@@ -131,155 +126,140 @@ func (*blockingQueue) Unclaimed(context.Context, time.Time, int) ([]affiliate.En
 	return nil, nil
 }
 
-// The sender reads that an endpoint is disabled. Before it gets the result, the endpoint is
-// enabled again and receives an event. The event must be delivered.
+// The sender reads that an endpoint is disabled. Before it gets the result, the
+// endpoint is enabled again and receives an event. The event must be delivered.
 func TestSender_ServesEndpointThatIsWokenWhileItIsDropped(t *testing.T) {
-	w := newQueueWorld(t)
-	r, other := w.newSubscriber(respondStatus(http.StatusOK)), w.newSubscriber(respondStatus(http.StatusOK))
-	queue := &blockingQueue{Queue: w.queue, blocked: make(chan struct{}), release: make(chan struct{})}
-	sender, _ := w.startSender(queue)
-	w.addEvents(1)
-	sender.Wake(w.keys(r))
-	w.eventually("the first is delivered", func() bool { return w.countStatus(r, affiliate.DeliveryDelivered) == 1 })
-	w.Exec(`update webhook_endpoints set active = false, epoch = epoch + 1`)
+	f := newSenderFixture(t)
+	r, other := f.newSubscriber(http.StatusOK), f.newSubscriber(http.StatusOK)
+	queue := &blockingQueue{Queue: f.queue, blocked: make(chan struct{}), release: make(chan struct{})}
+	sender := f.startSenderWith(queue, 1000)
+	f.deliverFirst(sender, r)
+	r.setActive(false)
 	queue.block.Store(true)
 	<-queue.blocked
-	w.Exec(`update webhook_endpoints set active = true`)
-	w.addEvents(1)
-	sender.Wake(w.keys(r, other)) // the claim of other shows that r was woken before
-	w.eventually("the second is delivered", func() bool { return w.countStatus(r, affiliate.DeliveryDelivered) == 2 })
+	r.setActive(true)
+	f.publish(1)
+	sender.wake(r, other) // the claim of other shows that r was woken before
+	r.awaitDelivered(2)
 }
 
 func TestSender_ServesEndpointThatIsEnabledAgainAfterGone(t *testing.T) {
-	w := newQueueWorld(t)
-	var code atomic.Int64
-	code.Store(http.StatusGone)
-	r := w.newBlockingSubscriber(func() int { return int(code.Load()) })
-	sender, _ := w.startSender(w.queue)
-	w.deliverFirst(sender, r.subscriber)
+	f := newSenderFixture(t)
+	r := f.newBlockingSubscriber(http.StatusGone)
+	sender := f.startSender()
+	f.deliverFirst(sender, r.subscriber)
 	r.block.Store(true)
-	w.addEvents(50)
-	sender.Wake(w.keys(r.subscriber))
-	for range rules.InFlight {
-		<-r.blocked
-	}
-	// A user disables it before the receiver answers 410, and enables it again.
-	w.Exec(`update webhook_endpoints set active = false, epoch = epoch + 1`)
+	f.publish(50)
+	sender.wake(r.subscriber)
+	r.awaitBlocked(domain.InFlight)
+	// A user disables it before the receiver responds with 410, and enables it again.
+	r.setActive(false)
 	r.release()
-	w.eventually("their outcomes are stored", func() bool { return w.countStatus(r.subscriber, affiliate.DeliveryDeadLettered) == rules.InFlight })
-	code.Store(http.StatusOK)
-	w.Exec(`update webhook_endpoints set active = true, consecutive_failures = 0`)
-	w.addEvents(1)
-	sender.Wake(w.keys(r.subscriber))
-	w.eventually("the later event is delivered", func() bool { return w.countStatus(r.subscriber, affiliate.DeliveryDelivered) == 2 })
+	r.await(domain.InFlight, affiliate.DeliveryDeadLettered)
+	r.block.Store(false)
+	r.setActive(true)
+	f.publish(1)
+	sender.wake(r.subscriber)
+	r.awaitDelivered(2)
 }
 
 func TestSender_SlowWorkspaceLeavesSlotsToOthers(t *testing.T) {
-	w := newQueueWorld(t)
-	var slow []*subscriber
-	var blocking []*blockingSubscriber
+	f := newSenderFixture(t)
+	const slots = 4 * domain.InFlight
+	var slow []*blockingSubscriber
 	for range 4 {
-		h := w.newBlockingSubscriber(ok)
-		blocking, slow = append(blocking, h), append(slow, h.subscriber)
+		slow = append(slow, f.newBlockingSubscriber(http.StatusOK))
 	}
-	sender, _ := w.startSenderWithLimit(w.queue, 4*rules.InFlight)
-	w.deliverFirst(sender, slow...)
-	for _, h := range blocking {
+	sender := f.startSenderWith(f.queue, slots)
+	f.deliverFirst(sender, subscribersOf(slow)...)
+	for _, h := range slow {
 		h.block.Store(true)
 	}
-	w.addEvents(40)
-	sender.Wake(w.keys(slow...))
-	inUse := func() (n int) {
-		for _, h := range blocking {
-			n += len(h.blocked)
+	f.publish(40)
+	sender.wake(subscribersOf(slow)...)
+	inUse := func() (n int64) {
+		for _, h := range slow {
+			n += h.blocked.Load()
 		}
 		return n
 	}
-	w.eventually("half of the slots are in use", func() bool { return inUse() >= 2*rules.InFlight })
-	first := w.scope
-	w.scope.Workspace = w.NewWorkspace()
-	other := w.newSubscriber(respondStatus(http.StatusOK))
-	w.addEvents(30)
-	sender.Wake(w.keys(other))
-	w.eventually("all of the other workspace are delivered", func() bool { return w.countStatus(other, affiliate.DeliveryDelivered) == 30 })
-	if n := inUse(); n > 2*rules.InFlight {
-		t.Errorf("one workspace uses %d of %d slots", n, 4*rules.InFlight)
+	pgtest.Eventually(t, "half of the slots are in use", func() bool { return inUse() >= slots/2 })
+	other := f.inNewWorkspace()
+	healthy := other.newSubscriber(http.StatusOK)
+	other.publish(30)
+	sender.wake(healthy)
+	healthy.awaitDelivered(30)
+	if n := inUse(); n > slots/2 {
+		t.Errorf("one workspace uses %d of %d slots, want at most %d", n, slots, slots/2)
 	}
-	w.scope = first
-	for _, h := range blocking {
+	for _, h := range slow {
 		h.release()
 	}
-	w.eventually("the others are delivered", func() bool {
-		return w.Count(`select count(*) from webhook_deliveries where status <> 'delivered'`) == 0
-	})
+	for _, h := range slow {
+		h.awaitDelivered(41)
+	}
 }
 
-// One hundred endpoints in eleven workspaces hang, first without and then with an earlier
+// One hundred endpoints in ten workspaces hang, first without and then with an earlier
 // timeout. The first attempt to a healthy endpoint of another workspace must start while
 // all of them hang.
 func TestSender_HangingEndpointsLeaveSlotsToAHealthyOne(t *testing.T) {
-	for name, test := range map[string]struct {
-		failures int
-		attempts int // attempts in flight of each hanging endpoint
+	for name, tc := range map[string]struct {
+		failures     int
+		wantAttempts int // attempts in flight of each hanging endpoint
 	}{
 		"not known to hang": {0, 2},
 		"known to hang":     {1, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newQueueWorld(t)
-			const endpoints, workspaces, waiting = 100, 11, 12
+			f := newSenderFixture(t)
+			const workspaces, endpoints, events = 10, 10, 12
 			var hanging []*blockingSubscriber
-			keys := map[affiliate.EndpointKey]bool{}
-			for i := range endpoints {
-				if i*workspaces/endpoints != (i-1)*workspaces/endpoints || i == 0 {
-					w.scope.Workspace = w.NewWorkspace()
+			for range workspaces {
+				other := f.inNewWorkspace()
+				for range endpoints {
+					h := other.newBlockingSubscriber(http.StatusOK)
+					h.block.Store(true)
+					hanging = append(hanging, h)
 				}
-				h := w.newBlockingSubscriber(ok)
-				h.block.Store(true)
-				hanging = append(hanging, h)
-				keys[w.keys(h.subscriber)[0]] = true
+				other.publish(events)
 			}
-			for _, row := range w.Texts(`select distinct workspace_id::text from webhook_endpoints`) {
-				w.scope.Workspace, _ = affiliate.ParseID[affiliate.Workspace](row)
-				w.addEvents(waiting)
-			}
-			w.Exec(`update webhook_endpoints set consecutive_failures = $1`, test.failures)
-			// There are only as many slots as the hanging endpoints would use with ten attempts
-			// each.
-			sender, _ := w.startSenderWithLimit(w.queue, endpoints*rules.InFlight)
-			sender.Wake(slices.Collect(maps.Keys(keys)))
+			f.setHealth(affiliate.EndpointHealth{ConsecutiveFailures: tc.failures}, subscribersOf(hanging)...)
+			// There are only as many slots as the hanging endpoints would use with ten
+			// attempts each.
+			sender := f.startSenderWith(f.queue, workspaces*endpoints*domain.InFlight)
+			sender.wake(subscribersOf(hanging)...)
 			for _, h := range hanging {
-				for range test.attempts {
-					<-h.blocked
+				h.awaitBlocked(int64(tc.wantAttempts))
+			}
+			healthy := f.newSubscriber(http.StatusOK)
+			f.publish(1)
+			sender.wake(healthy)
+			healthy.awaitDelivered(1)
+			for _, h := range hanging {
+				if n := h.countRequests(); n != tc.wantAttempts {
+					t.Errorf("a hanging endpoint has %d attempts in flight, want %d", n, tc.wantAttempts)
 				}
 			}
-			w.scope.Workspace = w.NewWorkspace()
-			healthy := w.newSubscriber(respondStatus(http.StatusOK))
-			w.addEvents(1)
-			sender.Wake(w.keys(healthy))
-			w.eventually("the event of the healthy endpoint is delivered", func() bool { return w.countStatus(healthy, affiliate.DeliveryDelivered) == 1 })
 			for _, h := range hanging {
-				if n := len(h.ids()); n != test.attempts {
-					t.Fatalf("%d attempts in flight to a hanging endpoint, want %d", n, test.attempts)
-				}
+				h.release() // otherwise the sender waits for these attempts when it stops
 			}
 		})
 	}
 }
 
 func TestSender_SecretThatCannotBeDecryptedDoesNotDelayOthers(t *testing.T) {
-	w := newQueueWorld(t)
-	broken, healthy := w.newSubscriber(respondStatus(http.StatusOK)), w.newSubscriber(respondStatus(http.StatusOK))
-	secret := w.seal.Seal(broken.secret, broken.id.UUID[:])
-	w.Exec(`update webhook_endpoints set secret = 'b:another key' where id = $1`, broken.id)
-	sender, _ := w.startSender(w.queue)
-	w.addEvents(5)
-	sender.Wake(w.keys(broken, healthy))
-	w.eventually("all of the other are delivered", func() bool { return w.countStatus(healthy, affiliate.DeliveryDelivered) == 5 })
-	if n := len(broken.ids()); n != 0 {
-		t.Errorf("%d requests without a signature", n)
+	f := newSenderFixture(t)
+	broken, healthy := f.newSubscriber(http.StatusOK), f.newSubscriber(http.StatusOK)
+	broken.replaceSecret(newKeys(t, "b", 7).Seal(broken.secret, broken.id.UUID[:]), nil)
+	sender := f.startSender()
+	f.publish(5)
+	sender.wake(broken, healthy)
+	healthy.awaitDelivered(5)
+	if n := broken.countRequests(); n != 0 {
+		t.Errorf("%d requests were sent without a signature, want none", n)
 	}
-	w.Exec(`update webhook_endpoints set secret = $1 where id = $2`, secret, broken.id)
-	w.advance(2 * time.Minute)
-	w.eventually("all are delivered with the right key", func() bool { return w.countStatus(broken, affiliate.DeliveryDelivered) == 5 })
+	broken.replaceSecret(f.keys.Seal(broken.secret, broken.id.UUID[:]), nil)
+	f.clock.Advance(2 * time.Minute)
+	broken.awaitDelivered(5)
 }

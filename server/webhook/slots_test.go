@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
@@ -11,9 +12,9 @@ import (
 func TestSlots_LimitWorkspacesAndHangingEndpoints(t *testing.T) {
 	a, b := affiliate.WorkspaceID{UUID: uuid.New()}, affiliate.WorkspaceID{UUID: uuid.New()}
 	type requests struct {
-		workspace affiliate.WorkspaceID
-		hanging   bool
-		granted   int // of twelve requests
+		workspace   affiliate.WorkspaceID
+		hanging     bool
+		wantGranted int // of twelve requests
 	}
 	for _, tc := range []struct {
 		name  string
@@ -24,16 +25,16 @@ func TestSlots_LimitWorkspacesAndHangingEndpoints(t *testing.T) {
 		{"hanging endpoints leave half to the others", []requests{{a, true, 6}, {b, true, 0}, {b, false, 4}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := newSlots(12)
+			s := newSlots(12)
 			for _, step := range tc.steps {
 				granted := 0
 				for range 12 {
-					if p.acquire(&slotRequest{workspace: step.workspace, hanging: step.hanging, granted: func() {}}) {
+					if s.acquire(&slotRequest{workspace: step.workspace, hanging: step.hanging, granted: func() {}}) {
 						granted++
 					}
 				}
-				if granted != step.granted {
-					t.Fatalf("%d granted, want %d", granted, step.granted)
+				if granted != step.wantGranted {
+					t.Fatalf("%d of 12 requests were granted, want %d", granted, step.wantGranted)
 				}
 			}
 		})
@@ -41,7 +42,7 @@ func TestSlots_LimitWorkspacesAndHangingEndpoints(t *testing.T) {
 }
 
 func TestSlots_AreGrantedInTheOrderOfRequests(t *testing.T) {
-	p := newSlots(2)
+	s := newSlots(2)
 	var order []string
 	request := func(name string, hanging bool) *slotRequest {
 		r := &slotRequest{workspace: affiliate.WorkspaceID{UUID: uuid.New()}, hanging: hanging}
@@ -49,25 +50,25 @@ func TestSlots_AreGrantedInTheOrderOfRequests(t *testing.T) {
 		return r
 	}
 	first, second := request("first", true), request("second", false)
-	if !p.acquire(first) || !p.acquire(second) {
+	if !s.acquire(first) || !s.acquire(second) {
 		t.Fatal("free slots were not granted")
 	}
 	hangs, third, canceled, fourth := request("hangs", true), request("third", false), request("canceled", false), request("fourth", false)
 	for _, r := range []*slotRequest{hangs, third, canceled, fourth} {
-		if p.acquire(r) {
+		if s.acquire(r) {
 			t.Fatal("more slots were granted than exist")
 		}
 	}
-	p.cancel(canceled)
-	p.release(second) // a hanging endpoint still uses the other slot
-	p.release(first)
-	p.release(third)
-	if len(order) != 3 || order[0] != "third" || order[1] != "hangs" || order[2] != "fourth" {
-		t.Errorf("granted %v", order)
+	s.cancel(canceled)
+	s.release(second) // a hanging endpoint still uses the other slot
+	s.release(first)
+	s.release(third)
+	if want := []string{"third", "hangs", "fourth"}; !slices.Equal(order, want) {
+		t.Errorf("requests were granted in the order %v, want %v", order, want)
 	}
-	p.cancel(fourth) // it was granted, so its slot is released
-	p.release(hangs)
-	if n := p.inFlight(); n != 0 || len(p.byWorkspace) != 0 || p.inUseByHanging != 0 {
-		t.Errorf("%d slots are in use", n)
+	s.cancel(fourth) // it was granted, so its slot is released
+	s.release(hangs)
+	if n := s.inFlight(); n != 0 || len(s.byWorkspace) != 0 || s.inUseByHanging != 0 {
+		t.Errorf("%d slots are in use, by %d workspaces, %d by hanging endpoints, want none", n, len(s.byWorkspace), s.inUseByHanging)
 	}
 }
