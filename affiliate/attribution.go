@@ -37,23 +37,25 @@ import (
 //	            ▼
 //	          rate ─▶ calculation ─▶ commission
 //
-// The fraud policy of the winner's programme decides what a suspicion leads to: the
-// conversion earns nothing, its commission needs review, or the suspicion is only
-// recorded. A conversion that a person assigned is not checked for fraud.
+// The fraud policy of the winner's programme says what happens if the fraud rules
+// suspect the conversion: the conversion earns nothing, its commission needs review, or
+// the suspicion is only recorded. A conversion that a person assigned is not checked
+// for fraud.
 //
-// Each programme sets an order of precedence for signals. The programme of the first
-// signal that resolves decides, see signalOrder. Under FirstClick, a binding whose
-// window is still open comes directly before a click that is later than the binding.
+// Each programme sets its own order of precedence for signals. If the signals lead to
+// different programmes, signalOrder decides which order applies. With the model
+// FirstClick, a customer's binding whose window is still open comes directly before a
+// click that is later than the binding.
 //
 // Attribute is a pure function: the same inputs always give the same decision, so a
-// decision can be repeated, explained and simulated. The inputs are facts as they were
-// when they were read. A participant who is suspended in the same moment may still earn.
+// decision can be repeated, explained and simulated. The caller reads the inputs before
+// the call. If a participant is suspended after that, the conversion may still earn.
 
 // EngineVersion changes whenever the same inputs could lead to a different decision.
 const EngineVersion = "3"
 
-// ClickAfterConversionSlack is how much later than the event a click may have been
-// received and still count. Clocks differ between servers, and a click from a
+// ClickAfterConversionSlack is the tolerance for a click that was received after its
+// event. It is needed because clocks differ between servers, and because a click from a
 // collector's journal has the time of that collector's clock.
 const ClickAfterConversionSlack = 5 * time.Minute
 
@@ -87,9 +89,9 @@ const (
 	WhyParticipantNotApproved AttributionReason = "PARTICIPANT_NOT_APPROVED"
 	WhyRuleNotApplicable      AttributionReason = "RULE_NOT_APPLICABLE"
 	WhyRecurringLimitReached  AttributionReason = "RECURRING_LIMIT_REACHED"
-	// Both mean that fraud rules fired under a policy that blocks. With
-	// WhySelfReferralBlocked, the partner and the buyer appear to be the same person or
-	// company.
+	// WhySelfReferralBlocked and WhyFraudBlocked mean that the fraud policy of the
+	// programme blocked the conversion. WhySelfReferralBlocked is used if the partner
+	// and the buyer appear to be the same person or company.
 	WhySelfReferralBlocked AttributionReason = "SELF_REFERRAL_BLOCKED"
 	WhyFraudBlocked        AttributionReason = "FRAUD_BLOCKED"
 )
@@ -105,8 +107,8 @@ const (
 	WhyParticipantErased    AttributionReason = "PARTICIPANT_ERASED"
 )
 
-// whyOutranked is why an eligible signal lost: another eligible signal comes before it.
-// It is never the reason of a decision.
+// whyOutranked is the rejection reason of an eligible signal if another eligible signal
+// comes before it. A decision never has this reason.
 const whyOutranked AttributionReason = "OUTRANKED"
 
 // Earner is the participant that a signal leads to, with the settings of its programme
@@ -119,23 +121,23 @@ type Earner struct {
 	Model             AttributionModel
 	Precedence        SignalPrecedence
 	WindowDays        int
-	Rule              RuleSnapshot // its Source is empty until a rate is chosen
+	Rule              RuleSnapshot // Rule.Source is empty until a rate is chosen
 	Participant       ParticipantID
 	Partner           UserID
 	ParticipantStatus ParticipantStatus
 	ParticipantErased bool
-	// PartnerEmail is compared with the buyer's address by the fraud rules, and used
-	// for nothing else.
+	// PartnerEmail is only used by the fraud rules, which compare it with the buyer's
+	// address.
 	PartnerEmail  string
 	FraudPolicy   FraudPolicy // empty means off
 	FraudSettings FraudSettings
-	// The totals of the participant before this conversion. They are only loaded for
-	// rules with tiers.
+	// PriorTotals holds the totals of the participant before this conversion. It is
+	// only loaded if the rules have tiers.
 	PriorTotals PriorTotals
 }
 
-// PriorTotals counts what a participant has brought to a programme: the conversions that
-// were not refunded in full, and their revenue in the programme's currency.
+// PriorTotals holds the number of a participant's earlier conversions and their revenue
+// in the programme's currency. Conversions that were refunded in full do not count.
 type PriorTotals struct {
 	Conversions  int64 `json:"conversions"`
 	RevenueCents int64 `json:"revenue_cents"`
@@ -150,9 +152,9 @@ type FoundClick struct {
 	Link       LinkID
 	Earner     Earner
 	Traits     ClickTraits
-	// ClicksFromAddress is the number of clicks from the same address in the hour before this
-	// click, including this click. Counting stops at the largest number that the fraud
-	// rules need. 0 means that the clicks were not counted.
+	// ClicksFromAddress is the number of clicks from the same IP address in the hour
+	// before this click, including this click. Counting stops at the largest number
+	// that the fraud rules need. 0 means that the clicks were not counted.
 	ClicksFromAddress int
 }
 
@@ -168,9 +170,9 @@ type FoundPromoCode struct {
 	Earner         Earner
 }
 
-// FoundCustomer is what the database holds about the buyer whom the merchant named.
+// FoundCustomer holds the stored data about the customer that the report names.
 type FoundCustomer struct {
-	// Binding is nil until an event of the customer is attributed.
+	// Binding is nil until the first event of the customer is attributed.
 	Binding *Binding
 	// Payments counts the customer's attributed payments, by programme.
 	Payments map[ProgramID]CustomerPayments
@@ -179,11 +181,12 @@ type FoundCustomer struct {
 // Binding ties a customer to the participant who brought the customer.
 type Binding struct {
 	BoundAt time.Time
-	// SignalAt is when the click that bound the customer was received, or BoundAt if no
-	// click did. A click received after SignalAt counts as later than the binding.
+	// SignalAt is when the click that bound the customer was received, or BoundAt if
+	// another signal bound the customer. A click that was received after SignalAt
+	// counts as later than the binding.
 	SignalAt time.Time
 	// WindowEndsAt is the last instant at which, under FirstClick, the binding outranks
-	// a later click. Apart from that, a binding never ends.
+	// a later click. It has no other effect: a binding never ends.
 	WindowEndsAt time.Time
 	Earner       Earner
 }
@@ -210,32 +213,32 @@ type AttributionInputs struct {
 	FoundPromoCode *FoundPromoCode
 	// Customer is set if the report named the buyer.
 	Customer *FoundCustomer
-	// Assigned is set if a person assigns the conversion to a participant. The signals
-	// are not checked then.
+	// Assigned is set if a person assigns the conversion to a participant. In this
+	// case, the signals are not checked.
 	Assigned *Earner
 	// IsRecurring, ProductIDs and LineItems have the reported values.
 	IsRecurring bool
 	ProductIDs  []string
 	LineItems   []LineItem
-	// Rates holds exchange rates from the currency of the sale to the currencies of
-	// candidates' programmes, by target currency. It has no rate if the currencies are
-	// equal or no rate is known.
+	// Rates holds exchange rates from the currency of the sale to the currencies of the
+	// programmes to which the signals lead. The keys are the target currencies. A
+	// currency has no entry if it is the currency of the sale, or if no rate is known.
 	Rates map[string]FXRate
-	// FraudFacts holds facts about the participants that FraudCandidates returns. Facts that
-	// the signals themselves contain are not in it.
+	// FraudFacts holds facts about the participants that FraudCandidates returns. It
+	// does not hold facts that the signals themselves contain.
 	FraudFacts map[ParticipantID]fraud.Facts
 }
 
-// hasPrice reports whether the event has a price of which a percentage could be
-// computed. A lead of 0.00 has none, and neither has a lead without an amount. A free
-// order has a price of 0.
+// hasPrice reports whether the event has a price, so that a percentage of the price can
+// be computed. A lead without an amount, or with an amount of 0, has no price. An order
+// always has a price, which can be 0.
 func (in AttributionInputs) hasPrice() bool {
 	return in.Sale.Paid.Currency != "" && (in.EventType.Priced() || in.Sale.Paid.Cents > 0)
 }
 
-// HasSignalOfOtherMode reports whether a signal belongs to the other mode than the conversion.
-// Such a report is rejected. If it is too late to reject it, the signal counts as
-// unknown.
+// HasSignalOfOtherMode reports whether the mode of a signal differs from the mode of the
+// conversion. The service rejects a report with such a signal. If the report has already
+// been accepted, the signal counts as unknown.
 func (in AttributionInputs) HasSignalOfOtherMode() bool {
 	return in.FoundClick != nil && in.FoundClick.Mode != in.Mode ||
 		in.FoundPromoCode != nil && in.FoundPromoCode.Mode != in.Mode
@@ -262,8 +265,8 @@ type Decision struct {
 	PromoCode   *string        `json:"-"`
 	// Link is the link of the click. It is set together with Click.
 	Link *LinkID `json:"-"`
-	// Redeems is the promo code that this conversion redeems once. A reported code that
-	// can be used is redeemed even if another signal wins.
+	// Redeems is the promo code whose number of redemptions this conversion increases
+	// by one. A reported code that can be used is redeemed even if another signal wins.
 	Redeems *PromoCodeID `json:"-"`
 	// RecurringIndex is the number of this payment among the customer's payments in the
 	// programme, starting at 1. It is nil without a customer, and for events that are
@@ -271,13 +274,14 @@ type Decision struct {
 	RecurringIndex *int `json:"-"`
 	// DecidedBy is the person who assigned the conversion.
 	DecidedBy *UserID `json:"-"`
-	// ClickedAt and ExpiresAt are times of the click that Reason is about.
+	// ClickedAt and ExpiresAt are the time and the window end of the click that Reason
+	// refers to. They are nil if Reason does not refer to a known click.
 	ClickedAt *time.Time `json:"-"`
 	ExpiresAt *time.Time `json:"-"`
 	// Earns is set if the conversion earns a commission.
 	Earns *Earning `json:"-"`
-	// FraudAction is how the fraud policy treated a suspicion; empty without a
-	// suspicion.
+	// FraudAction is the action that the fraud policy required. It is empty if the
+	// fraud rules do not suspect the conversion.
 	FraudAction FraudAction `json:"-"`
 
 	Trace
@@ -316,7 +320,7 @@ type TraceInputs struct {
 	PromoCode     *string   `json:"promo_code"`
 }
 
-// TraceProgram holds the settings of the programme that entered the decision.
+// TraceProgram holds the programme's settings that influenced the decision.
 type TraceProgram struct {
 	ID ProgramID `json:"id"`
 	// WindowDays is the attribution window of the deciding click, or the programme's
@@ -328,9 +332,9 @@ type TraceProgram struct {
 	Precedence SignalPrecedence `json:"precedence"`
 }
 
-// Candidate is a signal that could have won. For a customer's binding, At is the time
-// of the binding, and until ExpiresAt the binding outranks a later click under
-// FirstClick.
+// Candidate is a signal of the conversion with the result of its checks. For a
+// customer's binding, At is the time of the binding, and ExpiresAt is the last instant
+// at which the binding outranks a later click under FirstClick.
 type Candidate struct {
 	Type            Method             `json:"type"`
 	Click           *ClickID           `json:"click_id,omitempty"`
@@ -392,7 +396,8 @@ type attribution struct {
 }
 
 // decide attributes the conversion to the first eligible signal. If no signal is
-// eligible, the reason is that of the first reported signal.
+// eligible, the reason of the decision is the rejection reason of the first reported
+// signal.
 func (a *attribution) decide(signals []signal) Decision {
 	d := Decision{EngineVersion: EngineVersion}
 	var deciding *signal
@@ -410,7 +415,7 @@ func (a *attribution) decide(signals []signal) Decision {
 		}
 		a.trace.Candidates = append(a.trace.Candidates, s.Candidate)
 	}
-	because := ""
+	reasonClause := ""
 	if deciding == nil {
 		deciding = firstReported(signals)
 		d.Reason = *deciding.RejectedBecause
@@ -423,7 +428,7 @@ func (a *attribution) decide(signals []signal) Decision {
 			d.Link = &a.in.FoundClick.Link
 		}
 		d.RecurringIndex = a.in.recurringIndex(deciding.earner.Program)
-		d.Reason, because = a.computeEarning(&d, deciding)
+		d.Reason, reasonClause = a.computeEarning(&d, deciding)
 	}
 	if deciding.Type == ByClick {
 		d.ClickedAt, d.ExpiresAt = deciding.At, deciding.ExpiresAt
@@ -437,21 +442,21 @@ func (a *attribution) decide(signals []signal) Decision {
 		}
 	}
 	d.Trace = a.trace
-	d.Explanation = explain(a.in, d, signals, deciding, because)
+	d.Explanation = explain(a.in, d, signals, deciding, reasonClause)
 	return d
 }
 
 // computeEarning computes what an attributed conversion earns and returns the reason of
-// the decision. If nothing is earned, because is the clause of the explanation that
-// says why.
-func (a *attribution) computeEarning(d *Decision, winner *signal) (why AttributionReason, because string) {
+// the decision. If the programme or the participant's status is the cause that nothing
+// is earned, clause is the text that follows "because" in the explanation.
+func (a *attribution) computeEarning(d *Decision, winner *signal) (why AttributionReason, clause string) {
 	earner := *winner.earner
 	if !a.check("participant.approved", earner.ParticipantStatus == ParticipantApproved,
 		"participant is "+string(earner.ParticipantStatus)) {
 		return WhyParticipantNotApproved, "the partner's participation in programme " + quotedProgramName(winner) + " is " + string(earner.ParticipantStatus)
 	}
-	if why, because = a.checkRules(earner, d.RecurringIndex); why != "" {
-		return why, "programme " + quotedProgramName(winner) + " " + because
+	if why, clause = a.checkRules(earner, d.RecurringIndex); why != "" {
+		return why, "programme " + quotedProgramName(winner) + " " + clause
 	}
 	reviews, why := a.applyFraudRules(d, winner)
 	if why != "" {

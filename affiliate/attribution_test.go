@@ -61,7 +61,7 @@ func TestAttribute_Reasons(t *testing.T) {
 		},
 		"expired": {
 			func(in *AttributionInputs) { in.OccurredAt = clickedAt.Add(31 * 24 * time.Hour) },
-			WhyClickExpired, false, false, "click.inside_window", "its window ended on 31 March 2026",
+			WhyClickExpired, false, false, "click.inside_window", "the window ended on 31 March 2026",
 		},
 		"later than the event": {
 			func(in *AttributionInputs) { in.OccurredAt = clickedAt.Add(-time.Hour) },
@@ -97,11 +97,11 @@ func TestAttribute_Reasons(t *testing.T) {
 		},
 		"click and promo code unknown": {
 			func(in *AttributionInputs) { in.FoundClick, in.PromoCode = nil, strPtr("spring10") },
-			WhyClickUnknown, false, false, "click.known", `No programme has the promo code "spring10" that was reported with it.`,
+			WhyClickUnknown, false, false, "click.known", `No programme has the reported promo code "spring10".`,
 		},
 		"click wins over an unknown promo code": {
 			func(in *AttributionInputs) { in.PromoCode = strPtr("spring10") },
-			WhyClickMatched, true, true, "promo_code.known", `No programme has the promo code`,
+			WhyClickMatched, true, true, "promo_code.known", `No programme has the reported promo code`,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,26 +109,28 @@ func TestAttribute_Reasons(t *testing.T) {
 			tc.change(&in)
 			d := Attribute(in)
 			if d.EngineVersion != "3" {
-				t.Errorf("engine version %s", d.EngineVersion)
+				t.Errorf("engine version %s, want 3", d.EngineVersion)
 			}
 			if d.Reason != tc.reason || d.Attributed != tc.attributed || (d.Earns != nil) != tc.earns {
-				t.Fatalf("reason %s, attributed %v, earns %v", d.Reason, d.Attributed, d.Earns)
+				t.Fatalf("reason %s, attributed %v, earns %v; want %s, %v, a commission: %v",
+					d.Reason, d.Attributed, d.Earns, tc.reason, tc.attributed, tc.earns)
 			}
 			if d.Attributed != (d.Method != nil && d.Program != nil && d.Participant != nil && d.Click != nil && d.Link != nil) {
-				t.Errorf("attributed %v, but method %v, programme %v, participant %v, click %v", d.Attributed, d.Method, d.Program, d.Participant, d.Click)
+				t.Errorf("attributed %v, but method %v, programme %v, participant %v, click %v, link %v",
+					d.Attributed, d.Method, d.Program, d.Participant, d.Click, d.Link)
 			}
 			if (d.Earns != nil) != (d.Rule != nil && d.Calculation != nil) {
-				t.Errorf("rule %v, calculation %v", d.Rule, d.Calculation)
+				t.Errorf("earns %v, but the trace has rule %v and calculation %v", d.Earns, d.Rule, d.Calculation)
 			}
 			if !strings.Contains(d.Explanation, tc.explanation) || !strings.HasSuffix(d.Explanation, ".") {
-				t.Errorf("the explanation is %q", d.Explanation)
+				t.Errorf("the explanation is %q, want a sentence with %q", d.Explanation, tc.explanation)
 			}
 			if got := firstFailure(d.Steps); got != tc.failedStep {
 				t.Errorf("the first failed step is %q, want %q", got, tc.failedStep)
 			}
 			for i, step := range d.Steps {
 				if step.Order != i+1 {
-					t.Errorf("step %d has order %d", i+1, step.Order)
+					t.Errorf("step %d has Order %d", i+1, step.Order)
 				}
 			}
 		})
@@ -163,14 +165,14 @@ func TestAttribute_ListsLosingSignalsAsCandidates(t *testing.T) {
 	in.PromoCode = strPtr("spring10")
 	d := Attribute(in)
 	if len(d.Candidates) != 2 {
-		t.Fatalf("%d candidates", len(d.Candidates))
+		t.Fatalf("%d candidates, want 2", len(d.Candidates))
 	}
 	click, promo := d.Candidates[0], d.Candidates[1]
 	if !click.Eligible || click.RejectedBecause != nil || click.Type != ByClick || *click.Click != *in.Click {
-		t.Errorf("click: %+v", click)
+		t.Errorf("the first candidate is %+v, want the eligible click %s", click, in.Click)
 	}
 	if promo.Eligible || promo.RejectedBecause == nil || *promo.RejectedBecause != WhyPromoCodeUnknown || *promo.PromoCode != "spring10" {
-		t.Errorf("promo code: %+v", promo)
+		t.Errorf("the second candidate is %+v, want spring10 rejected with %s", promo, WhyPromoCodeUnknown)
 	}
 }
 
@@ -189,15 +191,15 @@ func TestDecision_JSONKeys(t *testing.T) {
 		"inputs", "program", "candidates", "steps", "rule", "calculation", "fraud", "supersedes",
 	} {
 		if _, ok := got[key]; !ok {
-			t.Errorf("%s is missing", key)
+			t.Errorf("the decision has no key %s", key)
 		}
 	}
 	program := got["program"].(map[string]any)
 	if program["window_days"] != 30.0 || program["model"] != "first_click" || program["precedence"] != "click_first" {
-		t.Errorf("program: %v", program)
+		t.Errorf("program is %v, want window_days 30, first_click, click_first", program)
 	}
 	if rule := got["rule"].(map[string]any); rule["source"] != "program" || rule["version"] != 2.0 {
-		t.Errorf("rule: %v", rule)
+		t.Errorf("rule is %v, want source program and version 2", rule)
 	}
 	calculation := got["calculation"].(map[string]any)
 	for key, want := range map[string]any{
@@ -222,7 +224,7 @@ func TestTrace_JSONRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(trace, d.Trace) {
-			t.Fatalf("stored %+v, read %+v", d.Trace, trace)
+			t.Fatalf("the decoded trace is %+v, want %+v", trace, d.Trace)
 		}
 	})
 }
@@ -240,7 +242,7 @@ func TestFoldEmail(t *testing.T) {
 	} {
 		local, domain, ok := FoldEmail(in)
 		if got := local + "@" + domain; ok != (want != "") || ok && got != want {
-			t.Errorf("%q became %q, %v; want %q", in, got, ok, want)
+			t.Errorf("FoldEmail(%q) = %q, %v; want %q", in, got, ok, want)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 // RoundingHalfUp names the rounding rule in a trace.
 const RoundingHalfUp = "half_up"
 
-// ReviewFXRateMissing is the review reason of a commission whose sale was in another
-// currency than its programme, while no exchange rate between the two was known.
+// ReviewFXRateMissing is the review reason of a commission if the sale was not in the
+// currency of the programme and no exchange rate between the two currencies was known.
 const ReviewFXRateMissing = "fx_rate_missing"
 
 // Calculation records how an amount was computed, so that a person can repeat the
@@ -23,14 +23,15 @@ type Calculation struct {
 	NetBasis        NetBasis `json:"net_basis"`
 	// Source says which setting the rate comes from.
 	Source RateSource `json:"source"`
-	// RateBps is set for a percentage, and FlatCents for a flat amount, never both. If
-	// Parts have different rates, RateBps is their rounded effective rate; the amount
-	// was not computed from it.
+	// RateBps is set for a percentage, and FlatCents for a flat amount. They are never
+	// both set. If the Parts have different rates, RateBps is the rounded effective
+	// rate, and the amount was computed from the rates of the Parts.
 	RateBps   *int64 `json:"rate_bps"`
 	FlatCents *int64 `json:"flat_amount_cents"`
-	// Parts holds the lines of the order, if product rates decided.
+	// Parts holds the lines of the order if rates of products were used.
 	Parts []CalculationPart `json:"parts,omitempty"`
-	// The totals of the partner before this conversion; set if the rules have tiers.
+	// PriorTotals holds the totals of the participant before this conversion. It is set
+	// if the rules have tiers.
 	PriorTotals *PriorTotals `json:"brought,omitempty"`
 	// FXRate is the factor that converts the base to the programme's currency, in major
 	// units. FXDate is the day of that rate, YYYY-MM-DD. Both are nil if the currencies
@@ -38,9 +39,9 @@ type Calculation struct {
 	FXRate   *string `json:"fx_rate"`
 	FXDate   *string `json:"fx_date"`
 	Rounding string  `json:"rounding"`
-	// CappedAtOrderCap says that the amount was lowered to the most that the rules pay
-	// for one order. CappedAtBase says that the amount was then still above the base
-	// and was lowered to it.
+	// CappedAtOrderCap says that the amount was lowered to the maximum that the rules
+	// set for one order. CappedAtBase says that the amount was higher than the base
+	// after that, and was lowered to the base.
 	CappedAtOrderCap bool     `json:"capped_at_order_cap"`
 	CappedAtBase     bool     `json:"capped_at_base"`
 	AmountCents      int64    `json:"amount_cents"`
@@ -65,7 +66,7 @@ type CalculationPart struct {
 	LeftOut bool `json:"left_out,omitempty"`
 }
 
-// Type returns whether the amount is a percentage or a flat amount.
+// Type returns Percentage or Flat, according to the rate that was used.
 func (c *Calculation) Type() CommissionType {
 	if c.RateBps != nil {
 		return Percentage
@@ -73,13 +74,13 @@ func (c *Calculation) Type() CommissionType {
 	return Flat
 }
 
-// calculate computes what a conversion pays. The rate is chosen first, and the caps are
-// applied last. The amount is never negative. It is never above the base if the two
-// have the same currency or can be converted.
+// calculate computes the amount that a conversion earns. The rate is chosen first, and
+// the caps are applied last. The amount is never negative. It is never above the base if
+// both are in one currency or can be converted to one currency.
 //
-// Without an exchange rate, a percentage of a sale in another currency stays in the
-// currency of the sale and is flagged for review, because any conversion would be a
-// guess.
+// If the sale is in another currency than the programme and no exchange rate is known, a
+// percentage stays in the currency of the sale, and the commission is flagged for
+// review.
 func (e Earner) calculate(in AttributionInputs, index *int) Calculation {
 	rules, paid := e.Rule.Rules, in.Sale.Paid
 	if !in.hasPrice() {
@@ -117,7 +118,7 @@ func (e Earner) calculate(in AttributionInputs, index *int) Calculation {
 	}
 	if base.currency != e.Currency {
 		// The percentage could not be converted, or the flat amount could not be
-		// compared with the base. Both need a person.
+		// compared with the base. In both cases, a person has to review the commission.
 		calc.ReviewReasons = append(calc.ReviewReasons, ReviewFXRateMissing)
 	}
 	return calc
@@ -131,7 +132,7 @@ type convertedBase struct {
 	rate     *FXRate
 }
 
-// convertBase converts the base to the currency. If it uses an exchange rate, it
+// convertBase converts the base to the given currency, if an exchange rate is known. It
 // records the rate in the calculation.
 func (c *Calculation) convertBase(in AttributionInputs, currency string) convertedBase {
 	own := Money{c.BaseAmountCents, c.BaseCurrency}
@@ -145,8 +146,9 @@ func (c *Calculation) convertBase(in AttributionInputs, currency string) convert
 	return convertedBase{cents: base, currency: currency, rate: &rate}
 }
 
-// shareOfBase returns base × numerator ÷ denominator in the currency of s, rounded
-// once. The result is never above the base in that currency.
+// shareOfBase returns base × numerator ÷ denominator, converted to the currency of s and
+// rounded once. The numerator must not be greater than the denominator, so the result is
+// never above the converted base.
 func (c *Calculation) shareOfBase(numerator, denominator int64, s convertedBase) int64 {
 	if s.rate == nil {
 		return mustMulDiv(c.BaseAmountCents, numerator, denominator)
@@ -167,8 +169,9 @@ func (c *Calculation) pay(rate sourcedRate, currency string, s convertedBase) {
 	c.RateBps, c.Currency, c.AmountCents = &bps, s.percentageCurrency(currency), c.shareOfBase(bps, WholeBps, s)
 }
 
-// percentageCurrency returns the currency of a percentage: that of the base, or the
-// programme's currency if the event has no price.
+// percentageCurrency returns the currency of an amount that is a percentage of the base.
+// It is the currency of the base. If the event has no price, it is the given currency of
+// the programme.
 func (s convertedBase) percentageCurrency(currency string) string {
 	if s.currency == "" {
 		return currency
@@ -181,8 +184,8 @@ func (s convertedBase) percentageCurrency(currency string) string {
 //	base × Σ (line amount × rate) ÷ Σ line amounts, converted and rounded once
 //	+ the flat amounts
 //
-// A report has at most 100 lines of at most MaxAmountCents, so the sums fit into 64
-// bits.
+// A report has at most 100 lines, and the amount of a line is at most MaxAmountCents, so
+// the sums fit into 64 bits.
 func (c *Calculation) payLines(lines []pricedLine, currency string, s convertedBase) {
 	allZero := !slices.ContainsFunc(lines, func(l pricedLine) bool { return l.AmountCents > 0 })
 	var weighted, totalWeight, flatTotal int64
@@ -230,9 +233,9 @@ func (c *Calculation) payLines(lines []pricedLine, currency string, s convertedB
 	}
 }
 
-// effectiveBps returns the rate of all lines if it is the same. Otherwise it returns
-// the amount as a part of the base, in basis points. The result is at most WholeBps,
-// and 0 if the base is 0.
+// effectiveBps returns the rate of the lines if all lines have the same rate. Otherwise
+// it returns the quotient of the amount and the base, in basis points. The quotient is
+// limited to WholeBps, and it is 0 if the base is 0.
 func (c *Calculation) effectiveBps(lines []pricedLine, s convertedBase) int64 {
 	first := lines[0].rate.Rate
 	switch {
@@ -244,8 +247,7 @@ func (c *Calculation) effectiveBps(lines []pricedLine, s convertedBase) int64 {
 	return mustMulDiv(min(c.AmountCents, s.cents), WholeBps, s.cents)
 }
 
-// addFlat adds a flat amount for each of units to total. The result is at most
-// MaxAmountCents.
+// addFlat returns total + cents × units, or MaxAmountCents if the sum is greater.
 func addFlat(total, cents, units int64) int64 {
 	product, ok := mulDiv(cents, units, 1)
 	if !ok {

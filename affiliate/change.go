@@ -17,8 +17,8 @@ type Change[T any] struct {
 // Set returns a change that sets a field to value.
 func Set[T any](value T) Change[T] { return Change[T]{Given: true, Value: &value} }
 
-// Clear returns a change that clears a field. A field with a default gets its default
-// back.
+// Clear returns a change that clears a field. A field that has a default value is reset
+// to the default.
 func Clear[T any]() Change[T] { return Change[T]{Given: true} }
 
 // hasValue reports whether the change sets a value.
@@ -44,9 +44,9 @@ func (c Change[T]) orNil(current *T) *T {
 	return c.Value
 }
 
-// ChangedFields compares two objects of one type by their JSON fields. It returns the fields
-// that differ, with their values in before and in after. A difference in the field
-// version alone does not count. Both maps are nil if nothing differs.
+// ChangedFields compares the JSON fields of two objects of one type. It returns the
+// fields that differ: was has their values in before, and is has their values in after.
+// The field version is not compared. Both maps are nil if nothing differs.
 func ChangedFields(before, after any) (was, is map[string]json.RawMessage, err error) {
 	old, err := jsonFields(before)
 	if err != nil {
@@ -77,10 +77,10 @@ func jsonFields(object any) (map[string]json.RawMessage, error) {
 	return fields, json.Unmarshal(text, &fields)
 }
 
-// RedactChange replaces the text of one field by shown(text) in both maps that Changed
-// returned. It is used for the audit log, which is append-only and therefore must not
-// contain text that an erasure has to remove. A null stays null, and a field that did
-// not change stays absent.
+// RedactChange replaces the text of one field by shown(text) in both results of
+// ChangedFields. The audit log needs this, because its entries never change: it must not
+// contain text that an erasure of personal data would have to remove. A null stays null.
+// A field that did not change stays absent.
 func RedactChange(was, is map[string]json.RawMessage, field string, shown func(text string) string) error {
 	for _, side := range []map[string]json.RawMessage{was, is} {
 		value, changed := side[field]

@@ -25,8 +25,9 @@ type Click struct {
 	Participant  ParticipantID
 	Link         LinkID
 	ReferralCode string // case-folded
-	// ClickedAt is the time inside the id. It selects the partition, so that a click
-	// that is stored twice is always found. It has no other meaning.
+	// ClickedAt is the time that the id contains. It selects the partition of the
+	// database table. A click that arrives a second time therefore goes to the same
+	// partition and is recognized as a duplicate. ClickedAt has no other use.
 	ClickedAt time.Time
 	// ReceivedAt is when the collector received the click. The attribution window
 	// starts at this time.
@@ -70,8 +71,8 @@ type Click struct {
 // UTM holds the campaign parameters of the landing URL.
 type UTM struct{ Source, Medium, Campaign, Term, Content string }
 
-// WindowEnd returns the last instant at which a click received at receivedAt still
-// earns: exactly days × 24 hours later, inclusive.
+// WindowEnd returns the last instant, inclusive, at which a conversion can be credited
+// to a click that was received at receivedAt. It is exactly days × 24 hours later.
 func WindowEnd(receivedAt time.Time, days int) time.Time {
 	return receivedAt.Add(time.Duration(days) * 24 * time.Hour)
 }
@@ -79,8 +80,9 @@ func WindowEnd(receivedAt time.Time, days int) time.Time {
 // FoldCode returns the form in which referral codes are stored and compared.
 func FoldCode(code string) string { return strings.ToLower(code) }
 
-// ClickSource is what a collector stores with a click that it could not resolve because
-// no edge directory was available: the digest of the public key, and the referral code.
+// ClickSource identifies the participant of a click that a collector could not resolve
+// because no edge directory was available. It consists of the digest of the public key
+// and the referral code.
 type ClickSource struct {
 	KeyDigest [32]byte
 	Code      string // case-folded
@@ -99,12 +101,13 @@ type ClickTarget struct {
 // why there is none.
 type ClickResolution struct {
 	Target ClickTarget
-	// Dead is empty when Target is set.
+	// Dead says why there is no target. It is empty if Target is set.
 	Dead ClickDeadReason
 }
 
-// ClickDeadLetter is a record of the click stream that could not be stored, with the
-// reason. No acknowledged record is dropped without one.
+// ClickDeadLetter is a record of the click stream that could not be stored as a click,
+// with the reason. A record is only acknowledged after a click or a dead letter was
+// stored for it.
 type ClickDeadLetter struct {
 	// ID is the id of the click, or a new id if the record has none.
 	ID     ClickID

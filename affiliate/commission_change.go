@@ -34,16 +34,17 @@ func (c LockedCommission) Move(t CommissionTransition) (CommissionChange, error)
 	return CommissionChange{Before: &before, After: after, Transition: t}, nil
 }
 
-// NewCommissionChange returns the change that creates a commission. note is the reason that a
-// person gave for the action that caused it.
+// NewCommissionChange returns the change that creates a commission. If a person caused
+// the creation, note is the reason that the person entered.
 func NewCommissionChange(c Commission, actor Actor, note *string) CommissionChange {
 	return CommissionChange{After: c, Transition: CommissionTransition{
 		Scope: c.Scope, Program: c.Program, Commission: c.ID, Move: MoveCreate, Actor: actor, At: c.CreatedAt, Note: note,
 	}}
 }
 
-// BeginCommission returns the changes that create the commission of a sale; none if
-// commission is nil. Refunds that the sale already has lower the commission at once.
+// BeginCommission returns the changes that create the commission of a sale. It returns
+// no changes if commission is nil. If the sale has already been refunded in part or in
+// full, a second change lowers the commission.
 func BeginCommission(commission *Commission, sale Conversion, by Actor, note *string, at time.Time) ([]CommissionChange, error) {
 	if commission == nil {
 		return nil, nil
@@ -56,8 +57,9 @@ func BeginCommission(commission *Commission, sale Conversion, by Actor, note *st
 	return append([]CommissionChange{created}, lowered...), err
 }
 
-// FollowRefunds returns the change that the refunds of the sale make to its commission.
-// The slice has one element, or none if the commission stays as it is.
+// FollowRefunds returns the change that adjusts the commission to the refunds of its
+// sale. The slice is empty if the commission does not change, otherwise it has one
+// element.
 func (c LockedCommission) FollowRefunds(sale Conversion, at time.Time) ([]CommissionChange, error) {
 	t, moves := c.RefundMove(sale, RefundedSale, at)
 	if !moves {
@@ -75,8 +77,8 @@ func (c CommissionChange) Note() *string {
 	return c.Transition.Reason
 }
 
-// owedCents returns the part of the commission that is in the ledger: the whole amount
-// while the commission is approved or paid, otherwise 0.
+// owedCents returns the sum of the commission's ledger entries: the whole amount while
+// the commission is approved or paid, otherwise 0.
 func (c Commission) owedCents() int64 {
 	if c.Status == CommissionApproved || c.Status == CommissionPaid {
 		return c.AmountCents
@@ -93,7 +95,8 @@ func (c Commission) EarnedCents() int64 {
 	return c.AmountCents
 }
 
-// EarnedCents returns by how much the change alters the participant's earnings.
+// EarnedCents returns the difference that the change makes to the participant's
+// earnings.
 func (c CommissionChange) EarnedCents() int64 {
 	if c.Before == nil {
 		return c.After.EarnedCents()
@@ -101,8 +104,9 @@ func (c CommissionChange) EarnedCents() int64 {
 	return c.After.EarnedCents() - c.Before.EarnedCents()
 }
 
-// LedgerEntry returns the entry that the change adds to the ledger, nil if none. The
-// sum of a commission's entries is always the amount that is owed for it.
+// LedgerEntry returns the entry that the change adds to the ledger; nil if there is
+// none. The sum of a commission's entries is always the amount that the merchant owes
+// for the commission.
 func (c CommissionChange) LedgerEntry() *LedgerEntry {
 	cents := c.After.owedCents()
 	kind := EntryCommissionApproved
@@ -144,7 +148,7 @@ type CommissionCount struct {
 	Status      CommissionStatus
 	NeedsReview bool
 	Currency    string
-	Day         time.Time // 00:00 UTC of the day on which they were created
+	Day         time.Time // 00:00 UTC of the day on which the commissions were created
 }
 
 // CountGroup returns the group in which the commission is counted.
@@ -196,8 +200,8 @@ func (c CommissionChange) refundedPayload() any {
 	}{c.After.payload(), refunded}
 }
 
-// AuditLine returns the audit log entry of a move that a person or an API key made, and
-// false for every other change.
+// AuditLine returns the audit log entry of a move that a person or an API key made. For
+// every other change, it returns false.
 func (c CommissionChange) AuditLine() (AuditLine, bool) {
 	t := c.Transition
 	if t.Actor.User == nil && t.Actor.Key == nil || c.Before == nil {

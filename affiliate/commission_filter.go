@@ -15,8 +15,8 @@ type CommissionFilter struct {
 	// of the promo code or of the commission id. Case does not matter.
 	Search string
 	// HideEmails excludes e-mail addresses from the search. It is set for callers who
-	// see addresses masked: by searching for longer and longer prefixes they could find
-	// out the whole address.
+	// see masked addresses. Otherwise they could find out an address by searching for
+	// longer and longer prefixes.
 	HideEmails bool
 }
 
@@ -33,15 +33,15 @@ const (
 	SortPartnerName    CommissionSort = "partnerName" // case does not matter
 )
 
-// CommissionOrder is how a list is sorted. In both directions, rows with equal values
-// are sorted by creation time, the newest first.
+// CommissionOrder is the order of a list. In both directions, rows with equal values are
+// sorted by creation time, the newest first.
 type CommissionOrder struct {
 	By        CommissionSort
 	Ascending bool
 }
 
-// CommissionRow is a commission as an export shows it. Its byte slices belong to the
-// reader of the rows and are overwritten by the next row.
+// CommissionRow is a commission as an export shows it. Its byte slices are only valid
+// until the next row is read.
 type CommissionRow struct {
 	ID                    CommissionID
 	CreatedAt             time.Time

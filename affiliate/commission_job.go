@@ -9,8 +9,8 @@ type ApproveDueCommissions struct{}
 // Kind returns the name of the job.
 func (ApproveDueCommissions) Kind() string { return "approve_due_commissions" }
 
-// DueCommission is a commission that was due for automatic approval when it was read
-// without a lock.
+// DueCommission is a commission that was due for automatic approval when it was read. It
+// was read without a lock, so it may have changed since then.
 type DueCommission struct {
 	Workspace     WorkspaceID
 	Mode          Mode

@@ -13,8 +13,8 @@ import (
 //	                ▼         approve, approve_override, auto_approve
 //	            ┌─pending─────────────────────────────► approved ──[payout paid]──► paid
 //	            │   │                                   │      │                     │
-//	     reject │   │ [full refund, dispute lost]       │      │ [full refund,       │ [the same, with a
-//	            │   ▼                                   │      ▼  dispute lost]      ▼  clawback]
+//	     reject │   │ [full refund, dispute lost]       │      │ [full refund,       │ [full refund, dispute
+//	            │   ▼                                   │      ▼  dispute lost]      ▼  lost; clawback entry]
 //	            │ refunded                       reject │    refunded             refunded
 //	            ▼                                       ▼
 //	         rejected                                rejected
@@ -47,12 +47,12 @@ const (
 	// MoveReject is the rejection by a person. It is also allowed during the hold
 	// period.
 	MoveReject CommissionMove = "reject"
-	// MoveFlag marks the commission as in need of review by a person, for
-	// ReviewReasons.
+	// MoveFlag requires a review of the commission by a person. It adds ReviewReasons
+	// to the reasons of the commission.
 	MoveFlag CommissionMove = "flag"
 	// MoveClearReview removes ReviewReasons, or all reasons if ReviewReasons is empty.
-	// A person has reviewed the commission, or a reason no longer exists. The
-	// commission must have at least one of the reasons.
+	// It is made after a person has reviewed the commission, or when a reason no longer
+	// exists. The commission must have at least one of the reasons.
 	MoveClearReview CommissionMove = "clear_review"
 	// MoveRefund is the effect of a refund of the sale. The commission earns
 	// AmountCents from now on, and gets the status refunded if Full is set.
@@ -93,7 +93,7 @@ type CommissionTransition struct {
 	Move       CommissionMove
 	Actor      Actor
 	At         time.Time
-	Reason     *string // of MoveReject and MoveOverride; of MoveClearReview, the note
+	Reason     *string // the reason of MoveReject or MoveOverride, or the note of MoveClearReview
 	// Code is a machine-readable reason: the rejection code of MoveReject, or the code
 	// that ReviewPending writes into the history.
 	Code *string
@@ -108,17 +108,17 @@ type CommissionTransition struct {
 	// PaidAt and Payout are set for MovePay.
 	PaidAt time.Time
 	Payout *PayoutID
-	// The status of the participant, and whether the participant is erased.
-	// MoveAutoApprove checks both.
+	// ParticipantStatus and ParticipantErased describe the participant. They are only
+	// used for MoveAutoApprove.
 	ParticipantStatus ParticipantStatus
 	ParticipantErased bool
-	// PayoutStatus is LockedCommission.PayoutStatus.
+	// PayoutStatus has the same meaning as LockedCommission.PayoutStatus.
 	PayoutStatus PayoutStatus
-	// Note is the text for the history, if it is not Reason.
+	// Note is the text for the history. If it is nil, the history shows Reason.
 	Note *string
 }
 
-// RefundReason is why a commission lost its sale or a part of it.
+// RefundReason says why the amount of a commission was reduced.
 type RefundReason string
 
 // The reasons.
@@ -131,9 +131,9 @@ const (
 )
 
 // Apply returns the commission after the move, or the reason why the move is not legal.
-// Moves that no person makes are expected to be legal, so callers treat their refusal
-// as an internal error. The exception is an automatic approval that is not due: it
-// fails with COMMISSION_NOT_PENDING or COMMISSION_HOLD_ACTIVE.
+// If the service itself makes a move that is not legal, callers treat this as an
+// internal error. The exception is an automatic approval that is not due: it fails with
+// COMMISSION_NOT_PENDING or COMMISSION_HOLD_ACTIVE.
 func (t CommissionTransition) Apply(c Commission) (Commission, *Error) {
 	if refusal := t.refusal(c); refusal != nil {
 		return c, refusal
@@ -257,14 +257,15 @@ func (c Commission) refuse(reason Reason) *Error {
 }
 
 // DueForApproval reports whether the service may approve the commission automatically
-// at now. The hold period must be over, and the rules must not leave the approval to a
-// person. A review flag, an open dispute or a participant who is not approved prevents
-// it. Commissions of an erased participant are never approved automatically.
-func (c Commission) DueForApproval(now time.Time, standing ParticipantStatus, erased bool) bool {
+// at now. participant is the status of the participant, and erased says whether the
+// participant is erased. The hold period must be over, and the rules must allow
+// automatic approval. The participant must be approved and not erased. The commission
+// must have no review flag and no open dispute.
+func (c Commission) DueForApproval(now time.Time, participant ParticipantStatus, erased bool) bool {
 	return c.Status == CommissionPending &&
 		c.AutoApproveAt != nil && !now.Before(*c.AutoApproveAt) &&
 		!c.HoldActive(now) &&
 		!c.NeedsReview &&
 		c.Dispute != DisputeOpen &&
-		standing == ParticipantApproved && !erased
+		participant == ParticipantApproved && !erased
 }

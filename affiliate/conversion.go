@@ -21,8 +21,8 @@ const (
 // Priced reports whether an event of this type must have an amount.
 func (e EventType) Priced() bool { return e == Purchase || e == Renewal }
 
-// A conversion is accepted if its event happened at most MaxConversionAge before, and
-// at most MaxConversionLead after, the report was received.
+// A conversion is accepted if its event happened at most MaxConversionAge before the
+// report was received, and at most MaxConversionLead after it.
 const (
 	MaxConversionAge  = 90 * 24 * time.Hour
 	MaxConversionLead = 5 * time.Minute
@@ -160,8 +160,8 @@ type conversionObject struct {
 
 type attributionObject struct {
 	Decision    DecisionID        `json:"decision_id"`
-	Method      *Method           `json:"method"`      // the signal that attributed it; null if none did
-	Reason      AttributionReason `json:"reason_code"` // a code for why it was credited, or why it was not
+	Method      *Method           `json:"method"`      // the signal that attributed the conversion; null if it is not attributed
+	Reason      AttributionReason `json:"reason_code"` // code of the reason why the conversion was credited or not
 	Explanation string            `json:"explanation"` // the reason in sentences, which may be shown to the partner
 	Click       *ClickID          `json:"click_id"`    // as reported
 	PromoCode   *string           `json:"promo_code"`  // as reported, in lower case

@@ -1,12 +1,12 @@
 package affiliate
 
 // defaultExponent is the number of decimals of most currencies. exponents lists the
-// others.
+// currencies with another number.
 const defaultExponent = 2
 
-// currencies lists the active codes of ISO 4217 in which a sale can be priced. Metals
-// and testing codes (XAU, XTS, XXX) are excluded, and so are funds and units of account
-// (CHE, CLF, COU, UYI, XDR, …), because no buyer is charged in them.
+// currencies lists the active codes of ISO 4217 in which a sale can be priced. It does
+// not list metals and testing codes (XAU, XTS, XXX). It does not list funds and units of
+// account (CHE, CLF, COU, UYI, XDR, …) either, because buyers do not pay in them.
 const currencies = "AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD " +
 	"CAD CDF CHF CLP CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF " +
 	"GTQ GYD HKD HNL HTG HUF IDR ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP " +

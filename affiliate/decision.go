@@ -54,8 +54,8 @@ var decisionReasons = []AttributionReason{
 // IsDecisionReason reports whether a decision can have the reason.
 func (r AttributionReason) IsDecisionReason() bool { return slices.Contains(decisionReasons, r) }
 
-// AttributedClick is a click with the conversions that name it. It has no data that
-// identifies the visitor.
+// AttributedClick is a click with the conversions whose reports named it. It has no data
+// that identifies the visitor.
 type AttributedClick struct {
 	Click // without hashes and address prefix
 	// ConvertedAt is when the first conversion that is now attributed to the click was
@@ -68,7 +68,8 @@ type AttributedClick struct {
 // MaxClickConversions is the greatest number of conversions that are shown for a click.
 const MaxClickConversions = 100
 
-// ClickConversion is a conversion that names a click, with its decision in force.
+// ClickConversion is a conversion whose report named a click. Attributed, Reason and
+// Decision describe its decision in force.
 type ClickConversion struct {
 	ID                    ConversionID
 	ExternalTransactionID string

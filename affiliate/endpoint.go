@@ -6,8 +6,8 @@ import "time"
 // (SPEC.md section 8).
 const MaxEndpoints = 10
 
-// RotatedSecretGrace is how long the previous secret also signs after a rotation
-// (DECISIONS.md section 9).
+// RotatedSecretGrace is how long, after a rotation, deliveries are also signed with the
+// previous secret (DECISIONS.md section 9).
 const RotatedSecretGrace = 24 * time.Hour
 
 // EndpointKey identifies an endpoint of any workspace.
@@ -147,7 +147,7 @@ type DeliveryFilter struct {
 	Event  *EventID
 }
 
-// Sender is the type parameter of SenderID.
+// Sender is only used as the type parameter of SenderID.
 type Sender struct{}
 
 // EndpointChange is an update of an endpoint by a user.

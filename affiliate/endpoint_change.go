@@ -134,13 +134,13 @@ func (e Endpoint) AuditDisabled() AuditLine {
 }
 
 // AuditDeleted returns the audit log entry of a deletion. before is the endpoint before
-// it.
+// the deletion.
 func (e Endpoint) AuditDeleted(before Endpoint, by Actor) AuditLine {
 	return e.Audit("webhook.delete", by, e.UpdatedAt, before.auditFields(), nil)
 }
 
-// AuditRotated returns the audit log entry of a secret rotation. keptUntil is when the
-// previous secret expires; nil if it expired at once.
+// AuditRotated returns the audit log entry of the rotation of a secret. keptUntil is
+// when the previous secret expires; nil if it expired at once.
 func (e Endpoint) AuditRotated(keptUntil *time.Time, by Actor) AuditLine {
 	is := map[string]any{"previous_until": nil}
 	if keptUntil != nil {

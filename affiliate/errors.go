@@ -71,8 +71,8 @@ const (
 // an internal error and becomes INTERNAL_ERROR.
 type Error struct {
 	Reason Reason
-	// Message describes the error for a person. It may change at any time, so programs
-	// must not compare it. If it is empty, the reason's standard message is used.
+	// Message describes the error for people. It may change at any time, so programs
+	// must not depend on it. If it is empty, the standard message of Reason is used.
 	Message string
 	// Metadata becomes the metadata of google.rpc.ErrorInfo, for example retry_after.
 	Metadata map[string]string
@@ -90,23 +90,23 @@ type Violation struct {
 	Message string
 }
 
-// reference matches a field name in braces. It does not match {1,40} in a regular
+// fieldInBraces matches a field name in braces. It does not match {1,40} in a regular
 // expression.
-var reference = regexp.MustCompile(`\{[a-z][a-z0-9_.\[\]]*\}`)
+var fieldInBraces = regexp.MustCompile(`\{[a-z][a-z0-9_.\[\]]*\}`)
 
-// WithFieldNames returns v with the field names in the caller's notation: its own field, and
-// the fields that its message names in braces. spell converts a proto path. The message
-// of the result has no braces.
+// WithFieldNames returns v with all field names in the notation of the caller: its Field,
+// and the fields that its Message names in braces. spell converts a proto path to that
+// notation. The message of the result has no braces.
 func (v Violation) WithFieldNames(spell func(path string) string) Violation {
 	return Violation{
 		Field: spell(v.Field),
-		Message: reference.ReplaceAllStringFunc(v.Message, func(name string) string {
+		Message: fieldInBraces.ReplaceAllStringFunc(v.Message, func(name string) string {
 			return spell(name[1 : len(name)-1])
 		}),
 	}
 }
 
-// Sentence returns the message for the caller. v must be the result of Spelled.
+// Sentence returns the message for the caller. v must be a result of WithFieldNames.
 func (v Violation) Sentence() string {
 	subject := v.Field
 	switch v.Field {
@@ -118,14 +118,14 @@ func (v Violation) Sentence() string {
 	return subject + " " + v.Message + "."
 }
 
-// WholeBody is the field of a violation of an HTTP body as a whole.
+// WholeBody is the Field of a violation that concerns the whole HTTP body.
 const WholeBody = "body"
 
 // Refuse returns an Error with the reason's standard message.
 func Refuse(reason Reason) *Error { return &Error{Reason: reason} }
 
-// refuseStatus returns an Error whose metadata contains the status that forbids the
-// call.
+// refuseStatus returns an Error for a call that is not allowed in the given status. The
+// metadata contains the status.
 func refuseStatus[S ~string](reason Reason, status S) *Error {
 	return &Error{Reason: reason, Metadata: map[string]string{"status": string(status)}}
 }
@@ -135,8 +135,8 @@ func Invalid(field, message string) *Error {
 	return &Error{Reason: ReasonValidation, Violations: []Violation{{field, message}}}
 }
 
-// TooManyExports returns the error of an export that cannot start because the maximum
-// number of exports is running.
+// TooManyExports returns the error for an export that cannot start because too many
+// exports are already running.
 func TooManyExports(retryAfter time.Duration) *Error {
 	return &Error{
 		Reason:   ReasonServiceUnavailable,
@@ -148,8 +148,8 @@ func TooManyExports(retryAfter time.Duration) *Error {
 // Violations collects all violations of a request, so that they are reported together.
 type Violations []Violation
 
-// MaxItemViolations is the greatest number of violations that are reported for one item of
-// a list. It leaves space for the results of the other items.
+// MaxItemViolations is the greatest number of violations that are reported for one item
+// of a list. The limit leaves space in the response for the results of the other items.
 const MaxItemViolations = 10
 
 // Add adds one violation.

@@ -20,8 +20,8 @@ type Event struct {
 	Name   EventName
 	At     time.Time
 	Object any
-	// Previous holds the previous values of the changed fields; nil if no field
-	// changed.
+	// Previous holds the values that the changed fields of Object had before; nil if no
+	// field changed.
 	Previous any
 }
 
@@ -53,10 +53,10 @@ func ParseWireID(text string) (EventID, bool) {
 // MaxBody is the greatest size of a body in bytes (DECISIONS.md section 9).
 const MaxBody = 20_000
 
-// Body returns the JSON envelope, exactly the bytes that are signed and sent. The order
-// of the keys is fixed. If the body would be longer than MaxBody, it first omits the
-// previous attributes, and then the ends of long lists. The object has the full lengths
-// of these lists.
+// Body returns the JSON envelope. The sender signs and sends exactly these bytes. The
+// order of the keys is fixed. If the body would be longer than MaxBody, Body first omits
+// the previous attributes, and then shortens long lists in the object. The object also
+// contains the original length of a shortened list.
 func (e Event) Body() ([]byte, error) {
 	object, previous := e.Object, e.Previous
 	body, err := e.body(object, previous)
@@ -116,8 +116,9 @@ func (o ParticipantObject) participant() ParticipantID { return o.ID }
 func (o LinkObject) participant() ParticipantID        { return o.Participant }
 func (o PromoCodeObject) participant() ParticipantID   { return o.Participant }
 
-// Subject returns the participant whose personal data the body contains: the partner's
-// name, or a code that may be derived from it. It returns nil if there is no such data.
+// Subject returns the participant whose personal data the body contains. Personal data
+// is the partner's name, or a code that may be derived from the name. Subject returns
+// nil if the body contains no personal data.
 func (e Event) Subject() *ParticipantID {
 	if object, ok := e.Object.(personalObject); ok {
 		id := object.participant()

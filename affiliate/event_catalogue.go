@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// EventName is the name of an event: a noun, a dot and what happened to it
-// (DECISIONS.md section 9).
+// EventName is the name of an event. It consists of a noun, a dot and a verb in the past
+// tense, for example link.created (DECISIONS.md section 9).
 type EventName string
 
 // Noun returns the part of the name before the dot.
@@ -15,8 +15,8 @@ func (n EventName) Noun() string {
 	return noun
 }
 
-// The events. They may be delivered in any order. Only conversion.created is always
-// created before commission.created.
+// The events. They may be delivered in any order. The conversion.created event of a
+// conversion is always created before the commission.created event of its commission.
 const (
 	EventConversionCreated         EventName = "conversion.created"
 	EventConversionRefunded        EventName = "conversion.refunded"
@@ -94,7 +94,7 @@ var catalogue = []EventKind{
 	{Name: EventPayoutPaid, Description: "A payout was paid."},
 	{Name: EventPayoutFailed, Description: "A payout could not be paid."},
 	{Name: EventPayoutCanceled, Description: "A payout was canceled."},
-	{Name: EventLinkCreated, Description: "A referral link was created, or the default link of a new participant."},
+	{Name: EventLinkCreated, Description: "A referral link was created, which can be the default link of a new participant."},
 	{Name: EventLinkUpdated, Description: "A referral link was changed."},
 	{Name: EventPromoCodeCreated, Description: "A promo code was created."},
 	{Name: EventPromoCodeDeactivated, Description: "A promo code was deactivated or deleted, or its participant was suspended."},

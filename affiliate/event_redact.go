@@ -54,12 +54,12 @@ type redaction struct {
 	copied     int // number of bytes of body that were copied to out
 }
 
-// fieldDepth is the number of keys in the path of a field of an event's object: data,
-// object and the key of the field. Deeper keys do not matter.
+// fieldDepth is the number of keys in the path of a field of an event's object. The
+// keys are "data", "object" and the name of the field. Keys inside a field do not matter.
 const fieldDepth = 3
 
-// readValue reads the value at path, which is a list of keys. It replaces the strings
-// in the value if they are personal.
+// readValue reads the value at path, which is a list of keys. If personal is true, it
+// replaces all strings in the value.
 func (r *redaction) readValue(path []string, personal bool) error {
 	before := r.in.InputOffset()
 	token, err := r.in.Token()

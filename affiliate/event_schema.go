@@ -6,9 +6,9 @@ type PingObject struct {
 	Description *string    `json:"description"` // as the merchant entered it; null if there is none
 }
 
-// EventObjects returns a zero value of the type of each event's object. The published
-// schemas are generated from these types. It has an entry for every event that is sent,
-// including webhook.ping.
+// EventObjects returns for each event a zero value of the type of its object. The
+// published schemas are generated from these types. The map has an entry for every event
+// that is sent, including webhook.ping.
 func EventObjects() map[EventName]any {
 	var (
 		conversion  conversionObject

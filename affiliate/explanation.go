@@ -8,16 +8,16 @@ import (
 )
 
 // explain describes a decision in sentences that a merchant's support can forward to a
-// partner unchanged. They contain no internal terms, no other partner and no person's
-// name. because is the clause that says why the rules of the programme pay nothing.
-func explain(in AttributionInputs, d Decision, signals []signal, deciding *signal, because string) string {
+// partner unchanged. The sentences contain no internal terms, no data about other
+// partners and no names of people. clause is the result of computeEarning.
+func explain(in AttributionInputs, d Decision, signals []signal, deciding *signal, clause string) string {
 	event := "The " + eventNoun(in.EventType) + " on " + formatInstant(in.OccurredAt)
 	var sentence string
 	switch {
 	case d.Earns != nil:
 		sentence = event + creditPhrase(deciding) + "." + entitlementSentence(in, deciding)
 	case d.Attributed:
-		sentence = event + creditPhrase(deciding) + ", but earns no commission, because " + noCommissionReason(d.Reason, deciding, because) + "."
+		sentence = event + creditPhrase(deciding) + ", but earns no commission, because " + noCommissionReason(d.Reason, deciding, clause) + "."
 	default:
 		sentence = event + " is not credited to a partner, because " + notCreditedReason(in, deciding) + "."
 	}
@@ -52,21 +52,22 @@ func entitlementSentence(in AttributionInputs, winner *signal) string {
 	case ByAssignment:
 		return ""
 	default:
-		return " It lies within the attribution window of programme " + quotedProgramName(winner) + ", which ends on " + formatInstant(*winner.ExpiresAt) + "."
+		return " The " + eventNoun(in.EventType) + " happened within the attribution window of programme " + quotedProgramName(winner) +
+			", which ends on " + formatInstant(*winner.ExpiresAt) + "."
 	}
 }
 
 // noCommissionReason says why nothing is earned. It does not say which fraud rules
-// fired, because the partner could then learn how to avoid them. Merchants see the
-// rules in the trace.
-func noCommissionReason(why AttributionReason, winner *signal, because string) string {
+// fired, because partners could learn from this how to avoid the rules. Merchants see
+// the rules in the trace.
+func noCommissionReason(why AttributionReason, winner *signal, clause string) string {
 	switch why {
 	case WhySelfReferralBlocked:
 		return "it appears to come from the partner, and programme " + quotedProgramName(winner) + " does not pay partners for their own conversions"
 	case WhyFraudBlocked:
 		return "it did not pass the checks of programme " + quotedProgramName(winner) + " against abuse"
 	default:
-		return because
+		return clause
 	}
 }
 
@@ -76,7 +77,7 @@ func notCreditedReason(in AttributionInputs, first *signal) string {
 	case WhyClickUnknown:
 		return "no click with the id " + first.Click.String() + " has been recorded here"
 	case WhyClickExpired:
-		return fmt.Sprintf("it lies after the attribution window of programme %s: the click was on %s and its window ended on %s",
+		return fmt.Sprintf("it happened after the end of the attribution window of programme %s: the click was on %s, and the window ended on %s",
 			quotedProgramName(first), formatInstant(*first.At), formatInstant(*first.ExpiresAt))
 	case WhyClickAfterConversion:
 		return "the click was later: on " + formatInstant(*first.At)
@@ -113,21 +114,21 @@ func otherSignals(signals []signal, deciding *signal) string {
 		if s == deciding {
 			continue
 		}
-		what := "The " + strings.ReplaceAll(string(s.Type), "_", " ") + " that was reported with it"
+		subject := "The reported " + strings.ReplaceAll(string(s.Type), "_", " ")
 		if s.Type == ByCustomer {
-			what = "An earlier event of the customer"
+			subject = "An earlier event of the customer"
 		}
 		switch *s.RejectedBecause {
 		case WhyPromoCodeUnknown:
-			fmt.Fprintf(&b, " No programme has the promo code %q that was reported with it.", *s.PromoCode)
+			fmt.Fprintf(&b, " No programme has the reported promo code %q.", *s.PromoCode)
 		case WhyClickUnknown:
-			b.WriteString(" " + what + " has not been recorded here.")
+			b.WriteString(" " + subject + " has not been recorded here.")
 		case WhyClickExpired:
-			b.WriteString(" " + what + " lies outside its attribution window.")
+			b.WriteString(" The attribution window of the reported click had ended.")
 		case whyOutranked:
-			b.WriteString(" " + what + " ranks lower.")
+			b.WriteString(" " + subject + " has a lower precedence.")
 		default:
-			b.WriteString(" " + what + " could not be used.")
+			b.WriteString(" " + subject + " could not be used.")
 		}
 	}
 	return b.String()

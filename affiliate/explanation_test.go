@@ -45,14 +45,14 @@ func TestExplain_CreditedConversions(t *testing.T) {
 		ByAssignment: event + ` has been assigned by hand to a partner of programme "Spring"`,
 	}
 	earning := map[Method]string{
-		ByClick:      `. It lies within the attribution window of programme "Spring", which ends on 31 March 2026 at 12:00:00.000 UTC.`,
+		ByClick:      `. The purchase happened within the attribution window of programme "Spring", which ends on 31 March 2026 at 12:00:00.000 UTC.`,
 		ByPromoCode:  `. The promo code belongs to programme "Spring".`,
 		ByCustomer:   `. In programme "Spring" a customer's later events are credited to the partner who brought the customer.`,
 		ByAssignment: ".",
 	}
 	for name, tc := range map[string]struct {
-		change  func(*Earner)
-		because string // empty if it earns a commission
+		change         func(*Earner)
+		noneEarnedText string // empty if the conversion earns a commission
 	}{
 		"earns":                    {func(*Earner) {}, ""},
 		"suspended":                {func(e *Earner) { e.ParticipantStatus = ParticipantSuspended }, `the partner's participation in programme "Spring" is suspended`},
@@ -68,11 +68,11 @@ func TestExplain_CreditedConversions(t *testing.T) {
 				in := inputsWonBy(method)
 				tc.change(in.winner(method))
 				want := start + earning[method]
-				if tc.because != "" {
-					want = start + ", but earns no commission, because " + tc.because + "."
+				if tc.noneEarnedText != "" {
+					want = start + ", but earns no commission, because " + tc.noneEarnedText + "."
 				}
 				if got := Attribute(in).Explanation; got != want {
-					t.Errorf("\n got %s\nwant %s", got, want)
+					t.Errorf("explanation\n got %s\nwant %s", got, want)
 				}
 			})
 		}
@@ -92,7 +92,8 @@ func TestExplain_NotCreditedConversions(t *testing.T) {
 		},
 		"click expired": {
 			ByClick, func(in *AttributionInputs) { in.FoundClick.ExpiresAt = clickedAt.Add(time.Minute) },
-			`it lies after the attribution window of programme "Spring": the click was on 1 March 2026 at 12:00:00.000 UTC and its window ended on 1 March 2026 at 12:01:00.000 UTC.`,
+			`it happened after the end of the attribution window of programme "Spring": ` +
+				`the click was on 1 March 2026 at 12:00:00.000 UTC, and the window ended on 1 March 2026 at 12:01:00.000 UTC.`,
 		},
 		"click unknown": {
 			ByClick, func(in *AttributionInputs) { in.FoundClick, in.Click = nil, &ClickID{} },
@@ -131,7 +132,7 @@ func TestExplain_NotCreditedConversions(t *testing.T) {
 			in := inputsWonBy(tc.method)
 			tc.change(&in)
 			if got := Attribute(in).Explanation; got != start+tc.want {
-				t.Errorf("\n got %s\nwant %s", got, start+tc.want)
+				t.Errorf("explanation\n got %s\nwant %s", got, start+tc.want)
 			}
 		})
 	}
@@ -163,22 +164,22 @@ func TestExplain_OtherSignals(t *testing.T) {
 	}{
 		"click outranked": {
 			func(in *AttributionInputs) { in.FoundClick.Earner.Precedence = PromoCodeFirst },
-			won + " The click that was reported with it ranks lower. An earlier event of the customer ranks lower.",
+			won + " The reported click has a lower precedence. An earlier event of the customer has a lower precedence.",
 		},
 		"click unknown, customer's partner erased": {
 			func(in *AttributionInputs) { in.FoundClick, in.Customer.Binding.Earner.ParticipantErased = nil, true },
-			won + " The click that was reported with it has not been recorded here. An earlier event of the customer could not be used.",
+			won + " The reported click has not been recorded here. An earlier event of the customer could not be used.",
 		},
 		"click expired, no customer": {
 			func(in *AttributionInputs) { in.FoundClick.ExpiresAt, in.Customer = clickedAt, nil },
-			won + " The click that was reported with it lies outside its attribution window.",
+			won + " The attribution window of the reported click had ended.",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := everySignal()
 			tc.change(&in)
 			if got := Attribute(in).Explanation; got != tc.want {
-				t.Errorf("\n got %s\nwant %s", got, tc.want)
+				t.Errorf("explanation\n got %s\nwant %s", got, tc.want)
 			}
 		})
 	}
@@ -190,7 +191,7 @@ func TestExplain_BoundCustomerAfterTheWindow(t *testing.T) {
 	const want = "The purchase on 1 March 2026 at 13:00:00.000 UTC is credited to the partner who brought the customer on 28 February 2026 at 12:00:00.000 UTC. " +
 		`The attribution window ended on 1 March 2026 at 12:59:59.999 UTC, but in programme "Spring" a customer's later events are credited to the partner who brought the customer.`
 	if got := Attribute(in).Explanation; got != want {
-		t.Errorf("\n got %s\nwant %s", got, want)
+		t.Errorf("explanation\n got %s\nwant %s", got, want)
 	}
 }
 
@@ -200,7 +201,7 @@ func TestFormatMoney(t *testing.T) {
 		"4900 JPY": {4_900, "JPY"}, "0 JPY": {0, "JPY"}, "4.900 KWD": {4_900, "KWD"}, "0.001 KWD": {1, "KWD"},
 	} {
 		if got := formatMoney(money); got != want {
-			t.Errorf("%q, want %q", got, want)
+			t.Errorf("formatMoney(%v) = %q, want %q", money, got, want)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // FraudSignal is the result of a fraud rule that fired.
 type FraudSignal = fraud.Signal
 
-// FraudAction is how the service treated a conversion that the fraud rules suspect.
+// FraudAction says what the service did with a conversion that the fraud rules suspect.
 type FraudAction string
 
 // The actions.
@@ -36,8 +36,8 @@ const (
 // isEnabled reports whether the fraud rules are applied.
 func (p FraudPolicy) isEnabled() bool { return p != "" && p != FraudOff }
 
-// actionForScore returns what the policy does about a score; empty if the score is not
-// suspicious. Only the maximum score is blocked.
+// actionForScore returns the action that the policy requires for a score; empty if the
+// score is not suspicious. Conversions are only blocked if they have the maximum score.
 func (p FraudPolicy) actionForScore(score int) FraudAction {
 	switch {
 	case score < fraud.Suspicious:
@@ -58,8 +58,8 @@ type Buyer struct {
 	HasAddress func(email string) bool
 	// IPPrefix is the /24 or /48 of the buyer's IP address; empty if unknown.
 	IPPrefix string
-	// AgentHashes holds the AgentHash of the buyer's browser under the keys of several
-	// months.
+	// AgentHashes holds hashes of the buyer's user agent (see AgentHash), one for each
+	// of the last months, because the key changes every month.
 	AgentHashes [][]byte
 }
 
@@ -86,8 +86,8 @@ func (c Click) Traits() ClickTraits {
 	}
 }
 
-// Origin is a network and a browser from which a partner used its account. It never has
-// a whole IP address. AgentHash is nil if the user agent is unknown.
+// Origin is a network and a browser with which a partner used its account. IPPrefix is
+// never a complete IP address. AgentHash is nil if the user agent is unknown.
 type Origin struct {
 	User      UserID
 	IPPrefix  string
@@ -112,8 +112,8 @@ func AgentHash(key []byte, agent string, at time.Time) []byte {
 	return mac.Sum(nil)[:agentHashSize]
 }
 
-// FraudCandidates returns the participants that the signals lead to and whose fraud facts are
-// needed, each participant once.
+// FraudCandidates returns the participants to which the signals lead and for which the
+// caller must load fraud facts. Each participant is returned once.
 func (in AttributionInputs) FraudCandidates() []Earner {
 	var candidates []Earner
 	seen := map[ParticipantID]bool{}
@@ -128,8 +128,9 @@ func (in AttributionInputs) FraudCandidates() []Earner {
 	return candidates
 }
 
-// applyFraudRules applies the fraud rules to the winner. reviews are the reasons for
-// which the commission needs review. why is set if nothing is earned.
+// applyFraudRules applies the fraud rules to the conversion and the winning signal.
+// reviews are the reasons why the commission needs review. why is set if the conversion
+// is blocked and earns nothing.
 func (a *attribution) applyFraudRules(d *Decision, winner *signal) (reviews []string, why AttributionReason) {
 	policy := winner.earner.FraudPolicy
 	if winner.Type == ByAssignment || !policy.isEnabled() {
@@ -154,8 +155,8 @@ func (a *attribution) applyFraudRules(d *Decision, winner *signal) (reviews []st
 	return reviews, ""
 }
 
-// fraudFacts returns the facts about the winner, including the facts that its signal
-// contains.
+// fraudFacts returns the facts about the participant of the winning signal, including
+// the facts that the signal itself contains.
 func (in AttributionInputs) fraudFacts(winner *signal) fraud.Facts {
 	facts := in.FraudFacts[winner.earner.Participant]
 	facts.PromoCodeOnly = winner.Type == ByPromoCode && in.Click == nil
@@ -251,7 +252,7 @@ func FraudScore(signals []FraudSignal) int {
 	return min(score, fraud.MaxScore)
 }
 
-// FraudDetected returns the event of a suspicion.
+// FraudDetected returns the webhook event for a conversion that the fraud rules suspect.
 func (c Conversion) FraudDetected(d Decision) Event {
 	return NewEvent(c.Scope, EventConversionFraudDetected, d.DecidedAt, fraudObject{
 		ID: c.ID, FraudEvent: FraudEventID(d.ID), Program: d.Program, Participant: d.Participant,
@@ -261,13 +262,13 @@ func (c Conversion) FraudDetected(d Decision) Event {
 
 // fraudObject is the object of conversion.fraud_detected.
 type fraudObject struct {
-	ID                    ConversionID   `json:"id"` // the conversion's
+	ID                    ConversionID   `json:"id"` // id of the conversion
 	FraudEvent            FraudEventID   `json:"fraud_event_id"`
 	Program               *ProgramID     `json:"program_id"`              // null if it is not credited to a participant
 	Participant           *ParticipantID `json:"participant_id"`          // null if it is not credited to a participant
 	ExternalTransactionID string         `json:"external_transaction_id"` // as the merchant reported it
 	Score                 int            `json:"score"`                   // sum of the scores of all signals, 0 to 100
 	Signals               []FraudSignal  `json:"signals"`                 // the rules that fired, highest score first
-	Action                FraudAction    `json:"action"`                  // observed: only recorded; flagged: the commission needs review; blocked: it earns nothing
-	Version               int            `json:"version"`                 // the conversion's
+	Action                FraudAction    `json:"action"`                  // observed: only recorded; flagged: the commission needs review; blocked: the conversion earns nothing
+	Version               int            `json:"version"`                 // version of the conversion
 }

@@ -14,8 +14,8 @@ type FXRate struct {
 	Rate        string    // decimal, positive
 }
 
-// MaxFXAge is the greatest age of a rate, counted back from the UTC day of the sale
-// that it converts (DECISIONS.md section 1).
+// MaxFXAge is the greatest age of an exchange rate on the UTC day of the sale that it
+// converts (DECISIONS.md section 1).
 const MaxFXAge = 7 * 24 * time.Hour
 
 // fxDigits is the number of significant digits of a rate that was computed from other
@@ -23,9 +23,9 @@ const MaxFXAge = 7 * 24 * time.Hour
 const fxDigits = 10
 
 // Convert converts an amount in minor units of Base, which may be a fraction, to minor
-// units of Quote. The result is rounded half away from zero. There is no other rounding
-// when an amount is converted. ok is false if Rate is not a positive decimal number or
-// if the result does not fit.
+// units of Quote. The result is rounded half away from zero. The conversion rounds only
+// at this point. ok is false if Rate is not a positive decimal number or if the result
+// does not fit into 64 bits.
 func (r FXRate) Convert(amount *big.Rat) (cents int64, ok bool) {
 	rate, ok := r.ratio()
 	if !ok {
@@ -48,7 +48,8 @@ func (r FXRate) ratio() (rate *big.Rat, ok bool) {
 	return rate, ok && rate.Sign() > 0
 }
 
-// roundRat rounds half away from zero.
+// roundRat rounds r to an integer, half away from zero. ok is false if the integer does
+// not fit into 64 bits.
 func roundRat(r *big.Rat) (n int64, ok bool) {
 	doubled := new(big.Int).Lsh(new(big.Int).Abs(r.Num()), 1)
 	doubled.Add(doubled, r.Denom())
@@ -62,11 +63,12 @@ func roundRat(r *big.Rat) (n int64, ok bool) {
 // FXDay returns the day whose rates apply to an event at an instant.
 func FXDay(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
 
-// FindRate returns the rate by which a sale of a day is converted from one currency to
-// another. It uses the latest date in loaded that has a rate for the pair, is not after
-// the day and is at most MaxFXAge before it. On that date it prefers the rate of the
-// pair itself, then the inverse of the opposite pair, then the quotient of the two
-// rates of a common base. Of several bases it uses the alphabetically first.
+// FindRate returns the rate that converts a sale of the given day from one currency to
+// another. It uses the latest date for which loaded contains a suitable rate. The date
+// is not after day and at most MaxFXAge before it. If that date has several suitable
+// rates, FindRate prefers the rate of the pair itself, then the inverse of the opposite
+// pair, then the quotient of two rates with a common base currency. If there are several
+// common base currencies, it uses the alphabetically first.
 //
 // A computed rate is rounded to fxDigits significant digits before it is used, so that
 // a person can repeat a conversion with the rate that is shown next to the amount.
@@ -134,9 +136,8 @@ func significant(r *big.Rat) string {
 }
 
 // convert converts an amount in the currency of the sale to a programme's currency and
-// rounds it. ok is false if there is no rate. It is also false if the result is above
-// MaxAmountCents: the commission then needs a person's review, as if there were no
-// rate.
+// rounds it. ok is false if there is no rate, or if the result is above MaxAmountCents.
+// In both cases, a person has to review the commission.
 func (in AttributionInputs) convert(m Money, currency string) (cents int64, ok bool) {
 	if m.Currency == currency {
 		return m.Cents, true

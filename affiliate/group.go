@@ -21,7 +21,7 @@ type Group struct {
 // GroupPatch changes some fields of a group.
 type GroupPatch struct {
 	Name Change[string]
-	// If one of the two is set, the other is cleared.
+	// Setting one of Bps and FlatCents clears the other.
 	Bps       Change[int64]
 	FlatCents Change[int64]
 }
@@ -78,13 +78,14 @@ func GroupNameTaken() *Error {
 	return Invalid("name", "must differ from the names of the programme's other groups")
 }
 
-// GroupInUse returns the error for deleting a group that has participants, or to which
-// an open invitation refers.
+// GroupInUse returns the error for deleting a group that has participants. If
+// participants is 0, the group cannot be deleted because an open invitation refers to
+// it.
 func GroupInUse(participants int64) *Error {
 	refused := Refuse(ReasonGroupInUse)
 	refused.Metadata = map[string]string{"participants": strconv.FormatInt(participants, 10)}
 	if participants == 0 {
-		refused.Message = "An open invitation leads into the group."
+		refused.Message = "An open invitation refers to the group."
 	}
 	return refused
 }

@@ -71,8 +71,8 @@ func putMillis(u *uuid.UUID, ms int64) {
 	}
 }
 
-// ParseID parses the canonical form of 36 characters only. It rejects braces and the
-// prefix urn:.
+// ParseID parses a UUID in the canonical form of 36 characters. It rejects other forms,
+// for example with braces or with the prefix urn:uuid.
 func ParseID[T any](s string) (ID[T], bool) {
 	if len(s) != 36 {
 		return ID[T]{}, false
@@ -81,17 +81,18 @@ func ParseID[T any](s string) (ID[T], bool) {
 	return ID[T]{u}, err == nil
 }
 
-// IDFromBytes converts the form of 16 bytes.
-func IDFromBytes[T any](b []byte) (ID[T], bool) {
+// IDFromBytes returns the id whose binary form is b. ok is false if b does not have 16
+// bytes.
+func IDFromBytes[T any](b []byte) (id ID[T], ok bool) {
 	u, err := uuid.FromBytes(b)
 	return ID[T]{u}, err == nil
 }
 
-// IsZero reports whether there is no id.
+// IsZero reports whether id is the zero value.
 func (id ID[T]) IsZero() bool { return id.UUID == uuid.Nil }
 
-// Time returns the time inside a UUIDv7, in UTC to the millisecond. ok is false for
-// other versions.
+// Time returns the time that a UUIDv7 contains, in UTC to the millisecond. ok is false
+// for other versions of UUIDs.
 func (id ID[T]) Time() (t time.Time, ok bool) {
 	if id.Version() != 7 {
 		return time.Time{}, false

@@ -8,8 +8,8 @@ import (
 // IdempotencyTTL is how long a response is stored under its Idempotency-Key.
 const IdempotencyTTL = 24 * time.Hour
 
-// IdempotencyKey identifies a request that a client may repeat. The repeated request
-// has no effect and gets the first response.
+// IdempotencyKey identifies a request that a client may repeat. A repeated request has
+// no effect and gets the response of the first request.
 type IdempotencyKey struct {
 	Method      string // full name of the RPC
 	Key         string // ^[A-Za-z0-9_-]{1,80}$
@@ -18,7 +18,8 @@ type IdempotencyKey struct {
 }
 
 // Item returns the key of item n of a request with several items. Clients cannot send
-// such a key, and different requests with the same key have different item keys.
+// the key of an item, because it contains dots. Different requests with the same key
+// have different item keys, because an item key contains the fingerprint of the request.
 func (k IdempotencyKey) Item(n int) IdempotencyKey {
 	k.Key = fmt.Sprintf("%s.%x.%d", k.Key, k.Fingerprint, n)
 	return k

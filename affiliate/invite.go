@@ -37,7 +37,7 @@ type ParticipantInvite struct {
 	Scope        Scope
 	Program      ProgramID
 	Group        *GroupID
-	ReferralCode string // requested code, case-folded; if empty, it is made from the partner's name
+	ReferralCode string // requested code, case-folded; if empty, the code is made from the partner's name
 }
 
 // Join returns a new, approved participant for the partner who accepted the invitation.

@@ -2,11 +2,11 @@ package affiliate
 
 import "time"
 
-// Job is background work that is enqueued in the transaction of the change that causes
-// it. Packages under server work jobs, and storage/postgres inserts them; both use
-// these names and arguments. Arguments contain ids but no personal data, so an erasure
-// does not have to search the queue. A job may run more than once, and after a newer
-// job of its kind.
+// Job is background work. A job is enqueued in the transaction of the change that
+// requires it. storage/postgres inserts jobs, and packages under server execute them;
+// both use the types of this package. Arguments contain ids but no personal data, so an
+// erasure of personal data does not have to search the queue. A job may run more than
+// once, and it may run after a newer job of the same kind.
 type Job interface{ Kind() string }
 
 // SyncDirectory is the job that updates the edge directory. It updates one programme
@@ -25,8 +25,8 @@ const DirectoryQueue = "directory"
 // Kind returns the name of the job.
 func (SyncDirectory) Kind() string { return "sync_directory" }
 
-// AttributeLateClick is the job that attributes conversions again after a click that they
-// name has arrived late.
+// AttributeLateClick is the job that attributes conversions again when the click that
+// their reports named has arrived after the reports.
 type AttributeLateClick struct {
 	Workspace WorkspaceID `json:"workspace"`
 	Click     ClickID     `json:"click"`
@@ -43,8 +43,8 @@ type Upkeep struct{}
 func (Upkeep) Kind() string { return "upkeep" }
 
 // CancelDeliveries is the job that sets the status of the waiting deliveries of a
-// disabled or deleted endpoint to canceled. These deliveries are already not sent any
-// more when the job starts.
+// disabled or deleted endpoint to canceled. The sender ignores these deliveries even
+// before the job runs.
 type CancelDeliveries struct {
 	Workspace WorkspaceID `json:"workspace"`
 	Mode      Mode        `json:"mode"`
@@ -55,8 +55,8 @@ type CancelDeliveries struct {
 func (CancelDeliveries) Kind() string { return "cancel_deliveries" }
 
 // RecoverDeliveries is the job that sends deliveries of an endpoint again, each with a
-// new schedule of attempts. It takes the deliveries that had one of the statuses when
-// the recovery was requested.
+// new schedule of attempts. It selects the deliveries that had one of Statuses when the
+// recovery was requested.
 type RecoverDeliveries struct {
 	Workspace   WorkspaceID      `json:"workspace"`
 	Mode        Mode             `json:"mode"`

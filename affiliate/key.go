@@ -19,9 +19,9 @@ const (
 
 const (
 	base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-	// keyRandom characters carry 190 bits. keyChecksum characters hold a CRC-32: a
-	// mistyped key is rejected without a database lookup, and secret scanners can
-	// recognize real keys.
+	// A key has keyRandom random characters, which are 190 random bits, followed by
+	// keyChecksum characters with a CRC-32. With the checksum, a mistyped key is
+	// rejected without a database lookup, and secret scanners can recognize real keys.
 	keyRandom   = 32
 	keyChecksum = 6
 	keyPrefix   = len("sk_live_")
@@ -81,12 +81,13 @@ func LooksLikeKey(s string) bool {
 	return strings.HasPrefix(s, "sk_") || strings.HasPrefix(s, "pk_")
 }
 
-// Reveal returns the clear text. It is shown once for a secret key, and at any time for
-// a public key.
+// Reveal returns the clear text of the key. The service shows a secret key once, and a
+// public key at any time.
 func (k Key) Reveal() string { return k.text }
 
-// Digest returns the SHA-256 of the key. It is stored, and keys are looked up by it. A
-// fast hash is sufficient because the key has 190 random bits.
+// Digest returns the SHA-256 of the key. The database stores the digest, and keys are
+// looked up by it. A fast hash function is sufficient because the key has 190 random
+// bits.
 func (k Key) Digest() [sha256.Size]byte { return sha256.Sum256([]byte(k.text)) }
 
 // Prefix returns the prefix of the key, for example sk_live_. Lists show it together
@@ -99,7 +100,7 @@ func (k Key) Last4() string { return k.text[len(k.text)-4:] }
 // String returns a form that does not reveal the key, for logs.
 func (k Key) String() string { return k.Prefix() + "…" + k.Last4() }
 
-// GoString does the same for %#v.
+// GoString returns the same as String. The formatting verb %#v uses it.
 func (k Key) GoString() string { return k.String() }
 
 func prefixOf(kind KeyKind, mode Mode) string {

@@ -52,7 +52,8 @@ type LedgerBalance struct {
 }
 
 // PartnerBalance is the amount that a partner is owed in one currency. PendingCents is
-// not in the ledger yet, and PaidCents was already paid.
+// the sum of pending commissions, which are not in the ledger yet. PaidCents is the
+// amount that was already paid.
 type PartnerBalance struct {
 	LedgerBalance
 	PendingCents int64

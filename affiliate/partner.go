@@ -261,7 +261,7 @@ func (a PayoutAccount) Hint() *string {
 // String returns only the method, so that logs do not contain the account.
 func (a PayoutAccount) String() string { return string(a.Method) }
 
-// GoString does the same for %#v.
+// GoString returns the same as String. The formatting verb %#v uses it.
 func (a PayoutAccount) GoString() string { return a.String() }
 
 // SealedPayoutAccount is a payout account as the database stores it: encrypted with

@@ -1,7 +1,7 @@
 package fraud
 
-// MaxConversionsInHour is the greatest number of conversions of one partner in an hour
-// that is not suspicious.
+// MaxConversionsInHour is the greatest number of conversions of one partner within an
+// hour for which the rule does not fire.
 const MaxConversionsInHour = 10
 
 var _ = register(Rule{

@@ -4,6 +4,6 @@ var _ = register(Rule{
 	Name: "disposable_email", Score: 30,
 	Description: "The buyer's e-mail address belongs to a provider of throw-away addresses.",
 	evaluate: func(f Facts, _ Settings) string {
-		return evidenceIf(disposableDomains.contains(f.BuyerDomain), "The buyer's e-mail address is of a provider of throw-away addresses.")
+		return evidenceIf(disposableDomains.contains(f.BuyerDomain), "The buyer's e-mail address belongs to a provider of throw-away addresses.")
 	},
 })

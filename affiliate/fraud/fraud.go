@@ -4,9 +4,9 @@
 // Each rule has its own file and registers itself there; no other code refers to it by
 // name. The result depends only on the facts and the settings. The package imports no
 // other package of this module and does not access a database or the network. It does
-// not decide about money: the caller decides what a score leads to. Evidence contains
-// no personal data. It can contain texts that the merchant entered in the settings, but
-// none that a visitor sent.
+// not decide about money: the caller decides which consequences a score has. Evidence
+// contains no personal data. It can contain texts that the merchant entered in the
+// settings, but no texts that a visitor sent.
 package fraud
 
 import (
@@ -25,12 +25,12 @@ const (
 	MaxScore = 100
 )
 
-// Facts holds what is known about a conversion, its buyer, and the partner to whom it
-// is attributed. The zero value of a field means that nothing is known; no rule fires
-// because of it.
+// Facts holds the known facts about a conversion, its buyer, and the partner to whom the
+// conversion is attributed. The zero value of a field means that the fact is not known.
+// No rule fires because of an unknown fact.
 type Facts struct {
-	// SameAddress says that the buyer's e-mail address is the partner's. They are
-	// compared in folded form.
+	// SameAddress says that the buyer and the partner have the same e-mail address.
+	// Case, text after a plus sign, and dots in Gmail addresses are ignored.
 	SameAddress bool
 	// BuyerDomain and PartnerDomain are the domains of the e-mail addresses, in lower
 	// case.
@@ -62,11 +62,11 @@ type Facts struct {
 
 // Click is the click that attributes a conversion.
 type Click struct {
-	// TimeToEvent is the time from the click to the event. It is negative if the clocks
-	// differ.
+	// TimeToEvent is the time from the click to the event. It can be negative, because
+	// clocks of different servers differ.
 	TimeToEvent time.Duration
-	// ClicksInHour is the number of clicks from the same address in the hour before this
-	// click, including this click. Counting may stop at MaxClicksInHour + 1.
+	// ClicksInHour is the number of clicks from the same IP address in the hour before
+	// this click, including this click. Counting may stop at MaxClicksInHour + 1.
 	ClicksInHour int
 	Bot          bool
 	// Country is an ISO 3166-1 alpha-2 code; empty if unknown.
@@ -81,8 +81,8 @@ type Click struct {
 	Term     string
 }
 
-// Before a conversion, the partner's use of its account is compared with the buyer for
-// these periods.
+// NetworkWindow and DeviceWindow are the periods before a conversion in which the
+// networks and devices of the partner are compared with those of the buyer.
 const (
 	NetworkWindow = 24 * time.Hour
 	DeviceWindow  = 30 * 24 * time.Hour
@@ -109,7 +109,8 @@ type Signal struct {
 type Rule struct {
 	Name string
 	// Score is added to the score of the conversion if the rule fires. A rule with a
-	// score of 0 asks for a review without saying that this conversion is suspicious.
+	// score of 0 does not make the conversion suspicious, but its commission needs
+	// review.
 	Score       int
 	Description string
 	// SelfReferral says that the rule detects a partner who is also the buyer.
@@ -118,7 +119,7 @@ type Rule struct {
 	evaluate func(Facts, Settings) string
 }
 
-// allRules holds all rules, in the order in which their files are compiled.
+// allRules holds all rules, in the order in which register was called.
 var allRules []Rule
 
 func register(r Rule) Rule {
@@ -126,7 +127,8 @@ func register(r Rule) Rule {
 	return r
 }
 
-// sortedRules returns all rules in the order in which they are shown.
+// sortedRules returns all rules, those with the highest score first. Rules with equal
+// scores are sorted by name.
 var sortedRules = sync.OnceValue(func() []Rule {
 	return slices.SortedFunc(slices.Values(allRules), func(a, b Rule) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(a.Name, b.Name))
@@ -170,8 +172,8 @@ func Evaluate(f Facts, s Settings) Result {
 	return v
 }
 
-// evidenceIf returns evidence if fires is true. It is for rules with only one sentence
-// of evidence.
+// evidenceIf returns evidence if fires is true, and an empty text otherwise. Rules whose
+// evidence is always the same sentence use it.
 func evidenceIf(fires bool, evidence string) string {
 	if fires {
 		return evidence

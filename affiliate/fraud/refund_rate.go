@@ -3,11 +3,11 @@ package fraud
 import "strconv"
 
 const (
-	// RecentConversions is the number of a partner's latest conversions that are
-	// examined. With fewer conversions, the rule does not fire.
+	// RecentConversions is the number of a partner's latest conversions that the rule
+	// examines. If the partner has fewer conversions, the rule does not fire.
 	RecentConversions = 20
-	// maxRefundedPercent is the greatest percentage of refunded conversions that is not
-	// suspicious.
+	// maxRefundedPercent is the greatest percentage of refunded conversions for which
+	// the rule does not fire.
 	maxRefundedPercent = 30
 )
 
