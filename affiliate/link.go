@@ -76,8 +76,8 @@ func (l Link) Object() LinkObject {
 
 // LinkPatch changes some fields of a link. The code cannot be changed.
 type LinkPatch struct {
-	// Clearing Destination lets the link lead to the programme's page. Only a default
-	// link can do that.
+	// If Destination is cleared, the link leads to the programme's page. Only the
+	// Destination of a default link can be cleared.
 	Destination Change[string]
 	SubID       Change[string]
 	UTM         UTMPatch
@@ -121,8 +121,8 @@ func (l Link) CheckDestination(domains []string) error {
 	return nil
 }
 
-// CheckDelete returns an error for the default link, because a participant always has
-// one. Errors: VALIDATION_ERROR.
+// CheckDelete returns an error for the default link, because every participant must have
+// a default link. Errors: VALIDATION_ERROR.
 func (l Link) CheckDelete() error {
 	if l.IsDefault {
 		return Invalid("link_id", "must not be the default link")
@@ -140,10 +140,10 @@ type LinkFilter struct {
 	Search      string // prefix of the code, case-folded
 }
 
-// LinkCodes returns codes to try for a new link of the participant with the given
-// referral code, in this order. Each is the participant's code with random characters
-// added: a few codes with randomSuffixLength characters, then codes with
-// randomCodeLength characters, without end.
+// LinkCodes returns an endless sequence of codes for a new link. The caller uses the
+// first code that is free. Each code is the participant's referral code with random
+// characters added: the first codes with randomSuffixLength random characters, and all
+// later codes with randomCodeLength.
 func LinkCodes(participantCode string) iter.Seq[string] {
 	newCode := func(random int) string {
 		room := MaxReferralCode - len(referralSeparator) - random
@@ -160,7 +160,8 @@ func LinkCodes(participantCode string) iter.Seq[string] {
 	}
 }
 
-// shortKeyLength characters of base62 allow 8 × 10^17 keys.
+// shortKeyLength is the length of the key of a short link. There are 8 × 10^17 keys of
+// this length.
 const shortKeyLength = 10
 
 // NewShortKey returns a random key for a short link. If the key is already used, the
@@ -173,8 +174,8 @@ const (
 	SubIDParam   = "sub_id"
 )
 
-// linkParams lists the query parameters that links and redirects set, apart from the
-// parameter of the code.
+// linkParams lists the query parameters that links and redirects set. The parameter that
+// carries the referral code is not listed, because each programme names it.
 var linkParams = []string{ClickIDParam, SubIDParam, "utm_source", "utm_medium", "utm_campaign", "utm_term", "utm_content"}
 
 // ReservedParam reports whether a programme must not use a query parameter for its
@@ -182,9 +183,9 @@ var linkParams = []string{ClickIDParam, SubIDParam, "utm_source", "utm_medium", 
 func ReservedParam(name string) bool { return slices.Contains(linkParams, strings.ToLower(name)) }
 
 // URL returns the link's destination with the code, the sub id and the campaign
-// parameters added. They replace parameters of the same name in the destination; all
-// other parameters stay, in their order. The result is empty if there is no
-// destination.
+// parameters added. These parameters replace parameters of the same name in the
+// destination. All other parameters stay, in their order. The result is empty if the
+// link has no destination and the programme has no page.
 func (l Link) URL() string {
 	destination := l.Page
 	if l.Destination != nil {
@@ -247,7 +248,7 @@ func AllowedDestination(domains []string, rawURL string) bool {
 }
 
 // AllowedHost reports whether a host matches one of domains. An entry that begins with
-// *. matches all subdomains, any other entry matches only the same host.
+// *. matches all subdomains. Any other entry matches only the same host.
 func AllowedHost(domains []string, host string) bool {
 	return slices.ContainsFunc(domains, func(domain string) bool {
 		parent, wildcard := strings.CutPrefix(domain, "*.")

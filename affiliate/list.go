@@ -1,17 +1,18 @@
 package affiliate
 
-// The bounds up to which the totals of lists are counted. Some totals are exact at any
-// size, because the service stores a count: commissions without a search, and a
-// programme's participants, links and promo codes. For the others, a query counts up to
-// one row more than the bound, so a total above the bound means that counting stopped.
+// Totals of lists are counted up to these limits. Some totals are exact at any size,
+// because the service stores a count: the totals of commissions without a search, and of
+// a programme's participants, links and promo codes. For all other lists, a query counts
+// up to one row more than the limit. A total above the limit therefore means that
+// counting stopped.
 const (
-	// MaxTotal is the bound of lists without a search.
+	// MaxTotal is the limit for lists without a search.
 	MaxTotal = 100_000
-	// MaxSearchTotal is the bound of lists with a search, and of their stats.
+	// MaxSearchTotal is the limit for lists with a search, and for their stats.
 	MaxSearchTotal = 10_000
 )
 
-// MaxTotalOf returns the bound of a total that is counted by a query. search is empty
+// MaxTotalOf returns the limit for a total that is counted by a query. search is empty
 // for a list without a search.
 func MaxTotalOf(search string) int64 {
 	if search == "" {

@@ -33,8 +33,8 @@ type Scope struct {
 	Mode      Mode
 }
 
-// Compare defines an order of scopes. Callers that lock rows of several scopes use it
-// to lock them in the same order.
+// Compare defines an order of scopes. Transactions that lock rows of several scopes lock
+// them in this order to avoid deadlocks.
 func (s Scope) Compare(other Scope) int {
 	return cmp.Or(bytes.Compare(s.Workspace.UUID[:], other.Workspace.UUID[:]), cmp.Compare(s.Mode, other.Mode))
 }

@@ -19,8 +19,8 @@ type Money struct {
 // Share returns cents × rateBps ÷ WholeBps, rounded once.
 func Share(cents, rateBps int64) int64 { return mustMulDiv(cents, rateBps, WholeBps) }
 
-// mustMulDiv is mulDiv for amounts and rates. They are bounded when they are read from
-// requests, so the result always fits.
+// mustMulDiv is mulDiv for amounts and rates. Requests with larger amounts or rates than
+// allowed are rejected, so the result always fits into 64 bits.
 func mustMulDiv(a, b, c int64) int64 {
 	result, ok := mulDiv(a, b, c)
 	if !ok {
@@ -29,9 +29,9 @@ func mustMulDiv(a, b, c int64) int64 {
 	return result
 }
 
-// mulDiv returns a × b ÷ c, rounded half away from zero. All money is rounded this way.
-// The product has 128 bits, so only the result can be too large. ok is false if it is,
-// and if c is zero.
+// mulDiv returns a × b ÷ c, rounded half away from zero. All amounts of money are
+// rounded this way. ok is false if the result does not fit into 64 bits, or if c is
+// zero. The product is computed with 128 bits, so it always fits.
 func mulDiv(a, b, c int64) (result int64, ok bool) {
 	if c == 0 {
 		return 0, false
@@ -43,7 +43,8 @@ func mulDiv(a, b, c int64) (result int64, ok bool) {
 		return 0, false
 	}
 	quotient, remainder := bits.Div64(hi, lo, divisor)
-	// Rounds up if remainder ≥ divisor/2, without a division that could lose the half.
+	// Round up if remainder ≥ divisor ÷ 2. An integer division by 2 would round an odd
+	// divisor, so the comparison is written without it.
 	if remainder >= divisor-remainder {
 		quotient++
 		if quotient == 0 {

@@ -35,7 +35,7 @@ func ParseOrigin(s string) (origin string, ok bool) {
 			return "", false
 		}
 		name = "[" + address.String() + "]"
-	} else if !originHost(host) {
+	} else if !isOriginHost(host) {
 		return "", false
 	}
 	if port == defaultPorts[scheme] {
@@ -72,9 +72,9 @@ func splitAuthority(authority string) (host, port string, ok bool) {
 	return host, port, true
 }
 
-// originHost reports whether a lower-case host is allowed in an origin: a name, a
+// isOriginHost reports whether a lower-case host is allowed in an origin: a name, a
 // wildcard for the subdomains of a name, or an IPv4 address.
-func originHost(host string) bool {
+func isOriginHost(host string) bool {
 	parent, wild := strings.CutPrefix(host, wildcardLabel)
 	if _, ok := ParseDomain(parent); !ok {
 		return false
@@ -89,11 +89,11 @@ func originHost(host string) bool {
 	return !wild || last != parent || parent == "localhost"
 }
 
-// OriginAllowed reports whether a page of the origin may send clicks. list contains
-// normal forms. The origin is allowed if the list is empty, contains the origin, or
-// contains a wildcard that matches it. origin is the value that a browser sends. A
-// value that is malformed, opaque (null) or a wildcard is only allowed if the list is
-// empty.
+// OriginAllowed reports whether a page with the given origin may send clicks. list
+// contains origins in normal form. An empty list allows every value of origin. Otherwise
+// the origin is allowed if the list contains it, or contains a wildcard that matches it.
+// origin is the value that a browser sends. If it is malformed, opaque (null) or a
+// wildcard, only an empty list allows it.
 func OriginAllowed(list []string, origin string) bool {
 	if len(list) == 0 {
 		return true

@@ -63,8 +63,8 @@ type ParticipantStats struct {
 // ParticipantMove is an action of a merchant on a participant.
 type ParticipantMove string
 
-// The moves. Two of them lead to the status approved, so a move is not identified by
-// its status.
+// The moves. Two of them lead to the status approved, so the new status does not
+// identify the move.
 const (
 	ApproveParticipant   ParticipantMove = "approve"
 	RejectParticipant    ParticipantMove = "reject"
@@ -144,9 +144,10 @@ func ParticipantNotInProgram() *Error {
 	return Invalid("participant_id", "must be a participant of the programme")
 }
 
-// CheckNewCode returns an error if the participant is erased or rejected and therefore
-// cannot get another link or promo code. A code stays with its participant forever, so
-// it would be wasted. Errors: PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
+// CheckNewCode returns an error if the participant is erased or rejected, and therefore
+// cannot get another link or promo code. A code belongs to its participant forever, so
+// the code of such a participant could never be used. Errors: PARTICIPANT_ERASED,
+// PARTICIPANT_STATE_INVALID.
 func (p Participant) CheckNewCode() error {
 	switch {
 	case p.ErasedAt != nil:
@@ -176,7 +177,7 @@ type ParticipantPatch struct {
 }
 
 // Patch returns p with the changes of patch. It does not check that the group belongs
-// to the programme or that the code is free; the database does.
+// to the programme or that the code is free. The database checks both.
 func (p Participant) Patch(patch ParticipantPatch) Participant {
 	p.Note = patch.Note.orNil(p.Note)
 	if p.Note != nil && *p.Note == "" {
@@ -206,9 +207,9 @@ func (p Participant) Details() ParticipantDetails {
 // redactedNote is what the audit log shows instead of a note.
 const redactedNote = "(changed)"
 
-// ChangeTo compares the details of p and after for the audit log and returns the same
-// as Changed. It replaces the text of the note, because merchants write about people
-// there.
+// ChangeTo returns the result of ChangedFields for the details of p and after, for the
+// audit log. It replaces the text of the note, because merchants write about people in
+// notes.
 func (p Participant) ChangeTo(after Participant) (was, is map[string]json.RawMessage, err error) {
 	if was, is, err = ChangedFields(p.Details(), after.Details()); err != nil {
 		return nil, nil, err
@@ -268,8 +269,8 @@ func (p Participant) Joined() JoinedParticipant {
 // participant.
 const ReviewParticipantSuspended = "participant_suspended"
 
-// ReferralTarget is a referral code with everything that the collector needs to know
-// about it.
+// ReferralTarget is a referral code with the data that the collector needs to handle
+// clicks with this code.
 type ReferralTarget struct {
 	Scope       Scope
 	Code        string // case-folded
@@ -280,14 +281,15 @@ type ReferralTarget struct {
 	Active     bool
 	WindowDays int
 	Model      AttributionModel
-	// Link is the link that the code belongs to. For an alias it is the default link.
+	// Link is the link to which the code belongs. An alias, which is a former code of
+	// the participant, belongs to the default link.
 	Link ShortLink
 	// Discount is the participant's newest promo code that can be used; nil if there is
 	// none.
 	Discount *Discount
 }
 
-// ShortLink is a link with what the collector needs for a redirect.
+// ShortLink is a link with the data that the collector needs for a redirect.
 type ShortLink struct {
 	ID  LinkID
 	Key string // ten base62 characters
@@ -309,9 +311,9 @@ type Discount struct {
 	ExpiresAt *time.Time
 }
 
-// Lengths of a referral code and its parts. The name in a code is limited to
-// maxNameLength, so that a separator and random characters can be added to distinguish
-// partners of the same name.
+// Lengths and characters of referral codes. A code that is made from a partner's name
+// uses at most maxNameLength characters of the name. If two partners have the same name,
+// a separator and random characters are added.
 const (
 	MinReferralCode    = 3
 	MaxReferralCode    = 50
@@ -324,9 +326,9 @@ const (
 )
 
 // reservedCodes lists codes that no participant may have: words in the service's own
-// URLs, values that a broken website puts into every link, and sources that ref=
-// parameters of other services name. All traffic with such a value would be credited to
-// one partner.
+// URLs, values that a broken website puts into every link, and names of websites that
+// other services put into a ref= parameter. Otherwise one partner would be credited for
+// all visitors whose URL contains such a value.
 var reservedCodes = func() map[string]bool {
 	words := strings.Fields(`
 		admin administrator api app assets auth billing collector dashboard help login logout mail oauth
@@ -343,9 +345,10 @@ var reservedCodes = func() map[string]bool {
 // ReservedCode reports whether a code is reserved, so that no participant may have it.
 func ReservedCode(code string) bool { return reservedCodes[FoldCode(code)] }
 
-// ReferralCodes returns codes to try for a partner who did not choose one, in this
-// order: the name, then a few times the name with random characters, then only random
-// characters, without end.
+// ReferralCodes returns an endless sequence of codes for a partner who did not choose a
+// code. The caller uses the first code that is free. The first code is the name, the
+// next codes are the name with random characters, and all later codes are only random
+// characters.
 func ReferralCodes(name string) iter.Seq[string] {
 	base := slug(name, maxNameLength)
 	return func(yield func(string) bool) {

@@ -25,9 +25,9 @@ const (
 	ParticipantsByCommission  ParticipantSort = "commissionCents"
 )
 
-// ParticipantOrder is how a list is sorted. In both directions, rows with equal values
-// are sorted by age, the newest first. Columns with counts are sorted by sums that a
-// job updates, so the order can be slightly older than the counts in the rows.
+// ParticipantOrder is the order of a list. In both directions, rows with equal values
+// are sorted by age, the newest first. Lists that are sorted by a count use sums that a
+// job updates, so the order can be based on slightly older counts than the rows show.
 type ParticipantOrder struct {
 	By        ParticipantSort
 	Ascending bool

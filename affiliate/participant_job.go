@@ -43,8 +43,8 @@ func (job ReviewPending) Concerns(c Commission) bool {
 	return c.Status == CommissionPending && slices.Contains(c.ReviewReasons, ReviewParticipantSuspended) != job.Flags()
 }
 
-// Transition returns the move that the job makes, without the id of the commission. Its
-// code distinguishes the job's lines in the history from all others.
+// Transition returns the move that the job makes, without the id of the commission. The
+// code of the move marks the entries in the history that the job has written.
 func (job ReviewPending) Transition(at time.Time) CommissionTransition {
 	if at.Before(job.Since) { // the clocks of two processes differ
 		at = job.Since

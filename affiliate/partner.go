@@ -40,8 +40,8 @@ type PartnerProgramFilter struct {
 	Search string
 }
 
-// PartnerCommission is a commission as its partner sees it. It has no data of the buyer
-// and none that only the merchant may see.
+// PartnerCommission is a commission as its partner sees it. It has no data about the
+// buyer, and no data that only the merchant may see.
 type PartnerCommission struct {
 	ID                  CommissionID
 	Program             ProgramID
@@ -147,7 +147,7 @@ type PayoutDetails struct {
 }
 
 // PayoutAccount is the account to which a partner's money is sent, in clear text. It is
-// encrypted before it is stored, and never logged. Its JSON form is what is encrypted.
+// never logged. Before it is stored, its JSON form is encrypted.
 type PayoutAccount struct {
 	Method  PayoutMethod `json:"-"`
 	Account string       `json:"account"` // empty if the method has no account
@@ -238,13 +238,13 @@ func validIBAN(iban string) bool {
 	return remainder == 1
 }
 
-// hintLength is the number of characters of an account number that a hint shows. They
-// are enough to distinguish two accounts of one person.
+// hintLength is the greatest number of characters of an account number that a hint
+// shows. They are enough to distinguish two accounts of one person.
 const hintLength = 4
 
 // Hint returns the part of the account that may be shown; nil if there is no account.
-// It is a masked e-mail address, or the last hintLength characters of an account
-// number, but at most half of it.
+// For an e-mail address, it is the masked address. For an account number, it is the last
+// hintLength characters, but at most half of the number.
 func (a PayoutAccount) Hint() *string {
 	var hint string
 	switch a.Method {
@@ -270,8 +270,8 @@ type SealedPayoutAccount struct {
 	Method PayoutMethod
 	Hint   *string // see PayoutAccount.Hint
 	Sealed []byte  // encrypted account; nil for a method without account
-	// Same reports whether stored, an encrypted account of the same method, is this
-	// account. It is needed because encrypting the same text twice gives different
-	// results. stored is nil for a method without account.
+	// Same reports whether stored is the encrypted form of the same account. It is
+	// needed because encrypting the same text twice gives different results. The caller
+	// must only pass an account of the same method; nil for a method without account.
 	Same func(stored []byte) bool
 }

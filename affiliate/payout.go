@@ -13,15 +13,14 @@ import (
 //	  │                 │ └──fail─▶ failed ◀─┴fail
 //	  └──cancel──▶ canceled ◀─cancel─┘ (also from pending)
 //
-// The ledger records a payout from the time when it is sent: its entries add up to
-// minus its amount while it is processing or paid, and to 0 otherwise
-// (PayoutChange.LedgerEntry).
+// While a payout is processing or paid, the sum of its ledger entries is minus its
+// amount. In all other statuses, the sum is 0 (PayoutChange.LedgerEntry).
 //
 // A payout contains its commissions while it is open (draft, pending or processing) and
-// when it is paid. If commissions of a draft or pending payout are reduced or leave it,
-// the amount of the payout is lowered (Payout.Follow). After it was sent, the amount
-// does not change, and a reduction of a commission only changes the participant's
-// balance in the ledger.
+// when it is paid. If a commission of a draft or pending payout is reduced or leaves the
+// payout, the amount of the payout is lowered (Payout.Follow). After a payout was sent,
+// its amount does not change any more. If one of its commissions is reduced then, only
+// the participant's balance in the ledger changes.
 
 // PayoutID identifies a payout.
 type PayoutID = ID[Payout]
@@ -55,8 +54,8 @@ type Payout struct {
 	Method          PayoutMethod
 	Reference       *string // of the transfer
 	FailureReason   *string
-	PeriodStart     *time.Time // when its first commission was approved; nil if it has none
-	PeriodEnd       *time.Time // when its last commission was approved
+	PeriodStart     *time.Time // when the first of its commissions was approved; nil if it has none
+	PeriodEnd       *time.Time // when the last of its commissions was approved
 	InitiatedAt     *time.Time // when it was confirmed
 	PaidAt          *time.Time
 	Version         int // increases by one with every change
@@ -106,7 +105,7 @@ type PayoutFilter struct {
 	Created     Period
 }
 
-// PayoutMove is an action on a payout.
+// PayoutMove is the name of an action on a payout.
 type PayoutMove string
 
 // The moves. Their values are the verbs in the audit log.
@@ -233,7 +232,8 @@ type PayoutChange struct {
 	Transition PayoutTransition
 }
 
-// LedgerEntry returns the entry that the change adds to the ledger, nil if none.
+// LedgerEntry returns the entry that the change adds to the ledger; nil if there is
+// none.
 func (c PayoutChange) LedgerEntry() *LedgerEntry {
 	cents := c.Before.sentCents() - c.After.sentCents()
 	kind := EntryPayout
@@ -297,8 +297,8 @@ func (p Payout) object(commissions []CommissionID) payoutObject {
 	}
 }
 
-// PayoutDue is the amount that could be paid to one participant in one currency, with
-// everything that decides whether it is paid.
+// PayoutDue holds the amounts that could be paid to one account, and the data that
+// decides whether they are paid. An account is a participant with a currency.
 type PayoutDue struct {
 	Program           ProgramID
 	ProgramName       string
@@ -331,8 +331,8 @@ const (
 	NegativeBalance        PayoutExclusion = "negative_balance"
 )
 
-// Exclusion returns the first reason not to pay; empty if there is none. An amount of 0
-// counts as below the minimum even if no minimum is set.
+// Exclusion returns the first reason why the account gets no payout; empty if there is
+// no such reason. An amount of 0 counts as below the minimum even if no minimum is set.
 func (d PayoutDue) Exclusion() PayoutExclusion {
 	switch cents := d.AmountCents(); {
 	case d.ParticipantStatus != ParticipantApproved || d.ParticipantErased:
@@ -362,14 +362,14 @@ func (d PayoutDue) WithCommissions(commissions []HeldCommission) PayoutDue {
 	return d
 }
 
-// MaxBatchCommissions is the greatest number of commissions in one batch, unless a
-// single account has more. Every move of a batch or payout is one transaction, and it
-// must finish within the time limit of a call even if the database is busy. Paying
-// takes about 0.3 ms for each commission.
+// MaxBatchCommissions is the greatest number of commissions in a batch with several
+// payouts. A single payout may have more. Every move of a batch or payout is one
+// transaction, which must finish within the time limit of a call even if the database is
+// busy. The move that marks payouts as paid takes about 0.3 ms for each commission.
 const MaxBatchCommissions = 25_000
 
-// FitBatch returns the accounts that fit into one batch. Accounts that have waited
-// longest come first, so the others get their turn in one of the next batches.
+// FitBatch returns the accounts that fit into one batch. It prefers the accounts that
+// have waited longest. The other accounts are left for the next batches.
 func FitBatch(payable []PayoutDue) []PayoutDue {
 	waitingSince := func(d PayoutDue) time.Time {
 		if d.PeriodStart == nil {
@@ -387,8 +387,8 @@ func FitBatch(payable []PayoutDue) []PayoutDue {
 	return payable
 }
 
-// BatchParticipants returns the participants whose accounts are not excluded and fit
-// into one batch.
+// BatchParticipants returns the participants of the accounts that are not excluded and
+// fit into one batch (see FitBatch).
 func BatchParticipants(due []PayoutDue) []ParticipantID {
 	payable := slices.DeleteFunc(slices.Clone(due), func(d PayoutDue) bool { return d.Exclusion() != "" })
 	var participants []ParticipantID
@@ -403,10 +403,11 @@ type HeldCommission struct {
 	ID          CommissionID
 	Participant ParticipantID
 	Currency    string
-	Payout      *PayoutID // the payout that contains it
+	Payout      *PayoutID // the payout that contains it; nil if there is none
 	AmountCents int64
 	ApprovedAt  time.Time
-	// Payable says that the commission can be paid, unless another payout contains it.
+	// Payable says that the status, the review flag and disputes of the commission
+	// allow a payout. It does not depend on Payout.
 	Payable bool
 }
 

@@ -25,12 +25,12 @@ type PayoutBatch struct {
 	Scope       Scope
 	Status      PayoutBatchStatus
 	Programs    []ProgramID // if empty, all programmes of the mode
-	Cutoff      time.Time   // commissions that were payable by this time are included
+	Cutoff      time.Time   // only commissions that were payable at this time are included
 	CreatedBy   UserID
 	ConfirmedBy *UserID
 	CreatedAt   time.Time
 	ConfirmedAt *time.Time
-	CompletedAt *time.Time // when its last payout ended
+	CompletedAt *time.Time // when the last of its payouts ended
 	Version     int        // increases by one with every change
 	Counts      PayoutCounts
 	Totals      []PayoutTotal // by currency, without canceled payouts
@@ -73,8 +73,8 @@ func (n PayoutCounts) Status() PayoutBatchStatus {
 	return BatchCanceled
 }
 
-// Ended reports whether all payouts of the batch have ended. Failed payouts can still
-// be retried.
+// Ended reports whether all payouts of the batch are paid, failed or canceled. Failed
+// payouts can still be retried.
 func (s PayoutBatchStatus) Ended() bool {
 	return s == BatchCompleted || s == BatchPartiallyFailed || s == BatchCanceled
 }
@@ -119,10 +119,10 @@ type PayoutBatchDraft struct {
 	Commissions []HeldCommission // each with its payout, ordered by id
 }
 
-// Draft creates a batch from the amounts due to participants, with one payout for each
-// account that is not excluded. free are the commissions that no payout contains,
-// ordered by id. Each becomes part of the payout of its account. Errors:
-// PAYOUT_STATE_INVALID if there is no payout.
+// Draft creates a batch with one payout for each account in due that is not excluded.
+// free holds the payable commissions that are not in a payout, ordered by id. Draft adds
+// each of them to the payout of its account. Errors: PAYOUT_STATE_INVALID if the batch
+// would have no payout.
 func (n NewPayoutBatch) Draft(due []PayoutDue, free []HeldCommission) (PayoutBatchDraft, error) {
 	type account struct {
 		Participant ParticipantID
@@ -130,8 +130,8 @@ func (n NewPayoutBatch) Draft(due []PayoutDue, free []HeldCommission) (PayoutBat
 	}
 	commissions := map[account][]HeldCommission{}
 	for _, c := range free {
-		of := account{c.Participant, c.Currency}
-		commissions[of] = append(commissions[of], c)
+		owner := account{c.Participant, c.Currency}
+		commissions[owner] = append(commissions[owner], c)
 	}
 	draft := PayoutBatchDraft{Batch: PayoutBatch{
 		ID: NewID[PayoutBatch](n.At), Scope: n.Scope, Status: BatchDraft, Programs: n.Programs,
@@ -139,15 +139,15 @@ func (n NewPayoutBatch) Draft(due []PayoutDue, free []HeldCommission) (PayoutBat
 	}}
 	payouts := map[account]*PayoutID{}
 	for _, d := range due {
-		of := account{d.Participant, d.Currency}
-		if d = d.WithCommissions(commissions[of]); d.Exclusion() != "" {
+		owner := account{d.Participant, d.Currency}
+		if d = d.WithCommissions(commissions[owner]); d.Exclusion() != "" {
 			continue
 		}
 		p := Payout{
 			ID: NewID[Payout](n.At), Scope: n.Scope, Batch: draft.Batch.ID, Program: d.Program, Participant: d.Participant,
 			Partner: d.Partner, Currency: d.Currency, Status: PayoutDraft, Version: 1, CreatedAt: n.At, UpdatedAt: n.At,
 		}.WithAmounts(d)
-		draft.Payouts, payouts[of] = append(draft.Payouts, p), &p.ID
+		draft.Payouts, payouts[owner] = append(draft.Payouts, p), &p.ID
 	}
 	if len(draft.Payouts) == 0 {
 		return PayoutBatchDraft{}, NothingPayable()

@@ -21,11 +21,11 @@ func (p Period) Contains(t time.Time) bool {
 }
 
 // ParsePeriod parses the query parameters dateFrom, dateTo and timezone (DECISIONS.md
-// section 2). Each date is YYYY-MM-DD or an RFC 3339 timestamp. A date without time
-// means the whole day in the zone: dateFrom is its first instant, and dateTo its last.
-// A timestamp is included with a precision of one millisecond, which is the precision
-// of the timestamps in responses. Empty parameters are absent. The default zone is UTC.
-// All violations are returned together.
+// section 2). Each date is YYYY-MM-DD or an RFC 3339 timestamp. A date without a time
+// means the whole day in the zone: the period begins at the start of the day dateFrom
+// and ends at the end of the day dateTo. A timestamp means a whole millisecond, which is
+// the precision of the timestamps in responses. An empty parameter means that it was not
+// sent. The default zone is UTC. All violations are returned together.
 func ParsePeriod(from, to, timezone string) (Period, Violations) {
 	var wrong Violations
 	zone, ok := loadZone(timezone)
@@ -59,7 +59,8 @@ func ParsePeriod(from, to, timezone string) (Period, Violations) {
 
 const badDate = "must be a date (YYYY-MM-DD) or an RFC 3339 timestamp"
 
-// bound is a day or a millisecond. It includes start and excludes end.
+// bound is the day or the millisecond that a parameter names. It includes start and
+// excludes end.
 type bound struct {
 	start time.Time
 	end   time.Time
@@ -69,8 +70,9 @@ type bound struct {
 	instant time.Time
 }
 
-// after reports whether the period from b to last would be backwards. Two dates are
-// compared as dates: a date that a zone has skipped is an empty day, not an error.
+// after reports whether a period from b to last would end before it begins. Two dates
+// are compared as dates. A date that a zone has skipped is therefore an empty period,
+// not an error.
 func (b bound) after(last bound) bool {
 	switch {
 	case !b.day.IsZero() && !last.day.IsZero():
@@ -113,13 +115,15 @@ func loadZone(name string) (*time.Location, bool) {
 	return zone, err == nil
 }
 
-// startOfDay returns the first instant of a date (given in UTC) in a zone. It is not
-// always midnight: some zones have skipped midnight (the day then starts at 01:00), had
-// it twice (the first one counts), or left out whole days (such a day then starts and
-// ends at the start of the next day). With this definition, days follow each other
-// without gap or overlap.
+// startOfDay returns the first instant of a day in a zone. day is the date at 00:00 UTC.
+//
+// The first instant is not always midnight. If the zone skipped midnight, the day starts
+// at 01:00. If midnight occurred twice, the day starts at the first one. If the zone
+// skipped the whole day, the day starts and ends when the next day starts. With this
+// definition, days follow each other without gap or overlap.
 func startOfDay(day time.Time, zone *time.Location) time.Time {
-	// No zone has ever been more than 16 hours from UTC, so at is on the day before.
+	// No zone has ever been more than 16 hours from UTC, so at is before the start of
+	// the day in every zone.
 	at := day.Add(-26 * time.Hour).In(zone)
 	for {
 		_, offset := at.Zone()

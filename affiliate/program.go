@@ -46,8 +46,9 @@ const (
 // SignalPrecedence says which of a conversion's signals is checked first.
 type SignalPrecedence string
 
-// The two orders. The customer's binding comes last in both. The exception is a binding
-// whose window is still open under FirstClick, which comes directly before the click.
+// The two orders. In both, the customer's binding comes last. There is one exception:
+// under FirstClick, a binding whose window is still open comes directly before the
+// click.
 const (
 	ClickFirst     SignalPrecedence = "click_first"
 	PromoCodeFirst SignalPrecedence = "promo_code_first"
@@ -132,11 +133,11 @@ type ProgramPatch struct {
 	PayoutTermDays      Change[int]
 	FraudPolicy         Change[FraudPolicy]
 	TermsURL            Change[string]
-	Currency            Change[string] // fixed once the programme has a commission
+	Currency            Change[string] // cannot be changed after the programme has a commission
 }
 
 // Patch returns p with the changes of patch. RulesVersion increases if the rules
-// change. The caller sets UpdatedAt. Slug is empty if the caller has to make it from
+// change. The caller sets UpdatedAt. If Slug is empty, the caller must make a slug from
 // the name. Errors: VALIDATION_ERROR.
 func (p Program) Patch(patch ProgramPatch) (Program, error) {
 	var found Violations
@@ -288,9 +289,9 @@ func ProgramSlugs(name string) iter.Seq[string] {
 	}
 }
 
-// undecomposed replaces letters that Unicode does not decompose into a base letter and
-// a mark.
-var undecomposed = strings.NewReplacer("ß", "ss", "æ", "ae", "œ", "oe", "ø", "o", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ı", "i")
+// letterReplacer replaces letters that Unicode normalization does not separate into a
+// base letter and a mark.
+var letterReplacer = strings.NewReplacer("ß", "ss", "æ", "ae", "œ", "oe", "ø", "o", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ı", "i")
 
 // slug returns name in lower-case ASCII letters, digits and single dashes, at most
 // limit characters long. It does not begin or end with a dash. Accents are removed from
@@ -298,7 +299,7 @@ var undecomposed = strings.NewReplacer("ß", "ss", "æ", "ae", "œ", "oe", "ø",
 func slug(name string, limit int) string {
 	var b strings.Builder
 	gap := false
-	for _, r := range norm.NFKD.String(undecomposed.Replace(strings.ToLower(name))) {
+	for _, r := range norm.NFKD.String(letterReplacer.Replace(strings.ToLower(name))) {
 		switch {
 		case 'a' <= r && r <= 'z' || '0' <= r && r <= '9':
 			if gap && b.Len() > 0 {

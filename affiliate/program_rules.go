@@ -21,7 +21,7 @@ const (
 // NetBasis says which parts of the amount are deducted before a percentage is applied.
 type NetBasis string
 
-// The bases. Each deducts one part more than the one before it.
+// The bases. Each basis deducts one more part of the amount than the previous basis.
 const (
 	Gross                  NetBasis = "gross"
 	NetOfTax               NetBasis = "net_of_tax"
@@ -40,8 +40,8 @@ type Rules struct {
 	HoldDays     int      `json:"hold_period_days"` // 0 to 180
 	AutoApproval bool     `json:"auto_approval"`
 	NetBasis     NetBasis `json:"net_basis"`
-	// Recurring limits the number of a customer's payments that earn, and the time in
-	// which they do.
+	// Recurring limits the number of a customer's payments that earn, and the time
+	// during which they earn.
 	Recurring Recurring `json:"recurring,omitzero"`
 	// LaterRateBps replaces RateBps or FlatCents from a customer's second payment on.
 	// If it is nil, later payments have the same rate.
@@ -58,7 +58,7 @@ type Rules struct {
 	Events []EventRate `json:"events,omitempty"`
 }
 
-// Recurring limits which of a customer's payments earn. The zero value is no limit.
+// Recurring limits which of a customer's payments earn. The zero value means no limit.
 type Recurring struct {
 	// Once says that only the first payment earns.
 	Once bool `json:"once,omitempty"`

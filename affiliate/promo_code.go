@@ -100,8 +100,8 @@ func (p PromoCode) Patch(patch PromoCodePatch) PromoCode {
 	return p.WithSync(patch.Sync.or(p.Sync, false))
 }
 
-// WithSync returns p with synchronisation turned on or off. If it was already on, the
-// status stays.
+// WithSync returns p with synchronisation enabled or disabled. If synchronisation was
+// already enabled, SyncStatus stays.
 func (p PromoCode) WithSync(enabled bool) PromoCode {
 	switch {
 	case !enabled:
@@ -132,8 +132,9 @@ func ValidPromoCode(code string) bool {
 	return n >= 1 && n <= MaxPromoCode && !strings.ContainsFunc(code, invisible)
 }
 
-// Usable reports whether a conversion at the instant at can redeem a promo code.
-// expiresAt and limit are nil if the code has no end or no limit.
+// Usable reports whether a conversion at the given time can redeem a promo code.
+// expiresAt is nil if the code never expires, and limit is nil if the number of its
+// redemptions is not limited.
 func Usable(active bool, expiresAt *time.Time, redemptions int64, limit *int64, at time.Time) bool {
 	return active && (expiresAt == nil || !at.After(*expiresAt)) && (limit == nil || redemptions < *limit)
 }

@@ -1,13 +1,13 @@
 package affiliate
 
-// PublicKeyTarget is a public key with everything that the collector needs to know
-// about it.
+// PublicKeyTarget is a public key with the data that the collector needs to handle
+// requests with this key.
 type PublicKeyTarget struct {
 	APIKey
 	// AllowedOrigins are the allowed origins of the workspace. If the list is empty,
 	// every origin is allowed.
 	AllowedOrigins []string
-	// EnforceOrigins says that clicks from other origins are rejected. Otherwise they
-	// are recorded and marked.
+	// EnforceOrigins says that clicks from origins that are not allowed are rejected.
+	// Otherwise these clicks are recorded and marked.
 	EnforceOrigins bool
 }

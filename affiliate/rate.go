@@ -2,14 +2,16 @@ package affiliate
 
 import "slices"
 
-// The most specific rate that is set applies (DECISIONS.md section 6):
+// A rate can be set at several levels. The most specific rate that is set applies
+// (DECISIONS.md section 6):
 //
 //	participant ─▶ product ─▶ group ─▶ tier ─▶ event ─▶ later payments ─▶ programme
 //	                               └────────── the order's rate ──────────────────┘
 //
 // Product rates apply to the lines of an order. Lines whose product has no rate get the
-// order's rate. A percentage of an event without a price is always 0. For such an event,
-// a percentage is skipped if a less specific rate is a flat amount.
+// order's rate. A percentage of an event without a price is always 0. Therefore a
+// percentage is skipped for an event without a price if a less specific rate is a flat
+// amount.
 
 // sourcedRate is a rate with the setting that it comes from.
 type sourcedRate struct {
@@ -58,7 +60,7 @@ func chooseRate(rates []sourcedRate, priced bool) sourcedRate {
 }
 
 // orderRates returns the rates that apply to the order as a whole, the most specific
-// first. Rates of the participant and of products are not included. The last one is the
+// first. Rates of the participant and of products are not included. The last rate is the
 // programme's general rate, so the result is never empty.
 func (e Earner) orderRates(in AttributionInputs, index *int) []sourcedRate {
 	rules := e.Rule.Rules
@@ -84,13 +86,14 @@ func (e Earner) orderRates(in AttributionInputs, index *int) []sourcedRate {
 	return append(rates, sourcedRate{own, FromProgram})
 }
 
-// reachedTier returns the highest tier that a partner has reached; nil if none.
-func (r Rules) reachedTier(brought PriorTotals) *Tier {
+// reachedTier returns the highest tier that a partner with these totals has reached; nil
+// if the partner has reached none.
+func (r Rules) reachedTier(totals PriorTotals) *Tier {
 	var reached *Tier
 	for i := range r.Tiers {
 		tier := &r.Tiers[i]
-		if tier.MinConversions != nil && *tier.MinConversions <= brought.Conversions ||
-			tier.MinRevenueCents != nil && *tier.MinRevenueCents <= brought.RevenueCents {
+		if tier.MinConversions != nil && *tier.MinConversions <= totals.Conversions ||
+			tier.MinRevenueCents != nil && *tier.MinRevenueCents <= totals.RevenueCents {
 			reached = tier
 		}
 	}
@@ -106,26 +109,26 @@ func (r Rules) productRate(product string) (rate sourcedRate, ok bool) {
 }
 
 // priceLines returns the lines with the rates of their products. A line whose product
-// has no rate gets the rate order. It returns nil if no line has a product rate.
-func (r Rules) priceLines(items []LineItem, order sourcedRate, priced bool) []pricedLine {
+// has no rate gets orderRate. priceLines returns nil if no line has a product rate.
+func (r Rules) priceLines(items []LineItem, orderRate sourcedRate, priced bool) []pricedLine {
 	lines := make([]pricedLine, len(items))
-	decided := false
+	hasProductRate := false
 	for i, item := range items {
-		lines[i] = pricedLine{item, order}
+		lines[i] = pricedLine{item, orderRate}
 		if product, ok := r.productRate(item.ProductID); ok {
-			lines[i].rate = chooseRate([]sourcedRate{product, order}, priced)
-			decided = decided || lines[i].rate.source == FromProduct
+			lines[i].rate = chooseRate([]sourcedRate{product, orderRate}, priced)
+			hasProductRate = hasProductRate || lines[i].rate.source == FromProduct
 		}
 	}
-	if !decided {
+	if !hasProductRate {
 		return nil
 	}
 	return lines
 }
 
-// commonProductRate returns the rate that all products have. ok is false if their rates
-// differ: without order lines, it is not known which part of the amount belongs to
-// which product.
+// commonProductRate returns the rate that all products have in common. It is used for
+// reports without order lines, which do not say which part of the amount belongs to
+// which product. ok is false if the rates differ or a product has no rate.
 func (r Rules) commonProductRate(products []string) (common sourcedRate, ok bool) {
 	for i, id := range products {
 		rate, listed := r.productRate(id)

@@ -18,11 +18,11 @@ type StoredConversion struct {
 }
 
 // LockedAttribution is a stored conversion that a person assigns to a participant, with
-// the rows that the assignment changes. All of them are locked.
+// the rows that the assignment changes. The transaction has locked all of these rows.
 type LockedAttribution struct {
 	StoredConversion
-	// To is the participant to whom the conversion is assigned; nil if there is none
-	// with this id in the mode.
+	// To is the participant to whom the conversion is assigned; nil if the workspace
+	// and mode have no participant with the requested id.
 	To *Earner
 	// Customer is nil if the report did not name the buyer. Its payments do not include
 	// this conversion.
@@ -54,8 +54,8 @@ type Reattribution struct {
 	Conversion    Conversion // with its new version
 	Decision      Decision
 	NewCommission *Commission // commission of the decision before refunds; nil if nothing is earned
-	// Changes holds the change of the commission of the previous decision, followed by
-	// the changes of Begun.
+	// Changes holds the change of the commission of the previous decision, if there is
+	// one, followed by the changes that create NewCommission.
 	Changes []CommissionChange
 	Binding *Binding    // the customer's new binding; nil if it does not change
 	Recount []ProgramID // programmes whose payments of the customer must be counted again
@@ -64,7 +64,8 @@ type Reattribution struct {
 }
 
 // Reattribute returns the effects of superseding the decision in force by d. commission
-// is what d earns, nil if nothing. reason is the text that the person entered.
+// is the commission of d; nil if nothing is earned. reason is the text that the person
+// entered.
 func (a LockedAttribution) Reattribute(d Decision, commission *Commission, by Actor, at time.Time, reason string) (Reattribution, error) {
 	if !d.Attributed {
 		return Reattribution{}, fmt.Errorf("conversion %s was assigned to a participant but is not attributed: %s", a.ID, d.Reason)
@@ -110,8 +111,8 @@ type attributionAuditFields struct {
 	Reason      string         `json:"reason,omitempty"`
 }
 
-// Commission returns the commission of the decision after the refunds of its sale; nil
-// if nothing is earned.
+// Commission returns the commission of the new decision, after the refunds of its sale;
+// nil if nothing is earned.
 func (r Reattribution) Commission() *Commission {
 	if r.NewCommission == nil {
 		return nil
@@ -129,7 +130,7 @@ func (r Reattribution) Events() []Event {
 }
 
 // reattributedReason is the rejection reason of a commission whose conversion was
-// assigned to another participant. The text that the person entered is in the history.
+// assigned to another participant. The history shows the text that the person entered.
 const reattributedReason = "reattributed"
 
 // withdraw rejects the commission, or claws it back if it is paid.
@@ -139,16 +140,16 @@ func (c LockedCommission) withdraw(by Actor, at time.Time, reason string) (Commi
 		Move: MoveClawBack, RefundReason: ReassignedSale,
 	}
 	if c.Status != CommissionPaid {
-		because := reattributedReason
-		t.Move, t.Reason = MoveReject, &because
+		rejectionReason := reattributedReason
+		t.Move, t.Reason = MoveReject, &rejectionReason
 	}
 	return c.Move(t)
 }
 
 // newBinding returns the customer's binding to the participant to whom the conversion
-// is assigned. It keeps the time of the previous binding, and also its window if the
-// programme is the same. It returns nil if the customer is bound to a third
-// participant, because that binding does not change.
+// is assigned. The new binding has the time of the previous binding. It also has the
+// window of the previous binding if the programme is the same. newBinding returns nil if
+// the customer is bound to a third participant, because that binding does not change.
 func (a LockedAttribution) newBinding() *Binding {
 	if a.Customer == nil {
 		return nil
@@ -170,14 +171,14 @@ func (a LockedAttribution) newBinding() *Binding {
 
 // reversedDeltas returns the deltas that subtract the conversion from the counts of the
 // participant who had it. Earlier refunds have already been subtracted from the
-// revenue. The commission is not included, because the move of the commission changes
-// that count.
+// revenue. The amount of the commission is not included. It is subtracted when the
+// commission is rejected or clawed back.
 func (a LockedAttribution) reversedDeltas(at time.Time) []StatsDelta {
 	if !a.Attributed || a.Program == nil || a.Participant == nil {
 		return nil
 	}
-	had := Decision{Program: a.Program, Participant: a.Participant, Link: a.Link, DecidedAt: at}
-	deltas := had.StatsDeltas(a.Conversion, nil)
+	previous := Decision{Program: a.Program, Participant: a.Participant, Link: a.Link, DecidedAt: at}
+	deltas := previous.StatsDeltas(a.Conversion, nil)
 	for i := range deltas {
 		d := &deltas[i]
 		d.Conversions, d.Signups, d.RevenueCents = -d.Conversions, -d.Signups, -d.RevenueCents
@@ -185,8 +186,8 @@ func (a LockedAttribution) reversedDeltas(at time.Time) []StatsDelta {
 	return deltas
 }
 
-// LateAttribution is a new decision about a conversion whose click arrived after it.
-// The decision supersedes the decision in force.
+// LateAttribution is a new decision about a conversion whose click arrived after the
+// conversion was recorded. The decision supersedes the decision in force.
 type LateAttribution struct {
 	Conversion    Conversion // with its new version
 	Inputs        AttributionInputs
@@ -196,7 +197,8 @@ type LateAttribution struct {
 }
 
 // AttributeLate returns the effects of superseding the decision in force by d, which
-// was made from the inputs in. commission is what d earns, nil if nothing.
+// was made from the inputs in. commission is the commission of d; nil if nothing is
+// earned.
 func (c StoredConversion) AttributeLate(in AttributionInputs, d Decision, commission *Commission) (LateAttribution, error) {
 	d.Supersedes = &c.Decision
 	after := c.Conversion

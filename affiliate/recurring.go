@@ -19,8 +19,9 @@ func (in AttributionInputs) recurringIndex(program ProgramID) *int {
 	return &index
 }
 
-// isLaterPayment reports whether this is a payment after the customer's first one. If
-// the report names no customer, it decides by the event type and IsRecurring.
+// isLaterPayment reports whether this is a payment after the customer's first payment.
+// If the report names no customer, renewals and events that are marked as recurring
+// count as later payments.
 func (in AttributionInputs) isLaterPayment(index *int) bool {
 	if in.Customer == nil {
 		return in.EventType == Renewal || in.IsRecurring
@@ -28,16 +29,16 @@ func (in AttributionInputs) isLaterPayment(index *int) bool {
 	return index != nil && *index >= 2
 }
 
-// checkRules checks whether the programme's rules pay for the event. If they do not,
-// why is the reason, and because is a clause that continues "programme X …" in the
-// explanation.
-func (a *attribution) checkRules(earner Earner, index *int) (why AttributionReason, because string) {
+// checkRules checks whether the programme's rules pay for the event. If they do not, why
+// is the reason of the decision, and clause is the text that follows "programme X" in
+// the explanation.
+func (a *attribution) checkRules(earner Earner, index *int) (why AttributionReason, clause string) {
 	rules, paid := earner.Rule.Rules, a.in.Sale.Paid
 	if !a.check("rules.pay_for_event", rules.Pays(a.in.EventType), "event is "+string(a.in.EventType)) {
 		return WhyRuleNotApplicable, "pays for " + pluralList(rules.paidEvents()) + " only"
 	}
-	// If the amount cannot be converted, the minimum is not checked. The commission
-	// needs a person's review in that case anyway.
+	// If the amount cannot be converted, the minimum is not checked. In this case, a
+	// person has to review the commission anyway.
 	if minimum := rules.MinOrderCents; minimum != nil {
 		least, order := Money{*minimum, earner.Currency}, formatMoney(paid)
 		cents, known := a.in.convert(paid, earner.Currency)
@@ -48,31 +49,33 @@ func (a *attribution) checkRules(earner Earner, index *int) (why AttributionReas
 			return WhyRuleNotApplicable, "pays for orders of at least " + formatMoney(least) + " only, and this one was " + order
 		}
 	}
-	if because = a.checkRecurring(earner, index); because != "" {
-		return WhyRecurringLimitReached, because
+	if clause = a.checkRecurring(earner, index); clause != "" {
+		return WhyRecurringLimitReached, clause
 	}
 	return "", ""
 }
 
-// checkRecurring checks the limits on a customer's payments. If the report names no
-// customer, payments cannot be counted, and isLaterPayment decides.
-func (a *attribution) checkRecurring(earner Earner, index *int) (because string) {
-	bounds := earner.Rule.Rules.Recurring
-	which := "payment not counted"
+// checkRecurring checks the limits on a customer's payments. It returns a clause of the
+// explanation like checkRules; empty if the payment is within the limits. If the report
+// names no customer, payments cannot be counted, and only the limit to first payments is
+// checked.
+func (a *attribution) checkRecurring(earner Earner, index *int) (clause string) {
+	limits := earner.Rule.Rules.Recurring
+	payment := "payment not counted"
 	if index != nil {
-		which = "payment " + strconv.Itoa(*index)
+		payment = "payment " + strconv.Itoa(*index)
 	}
-	if bounds.Once && !a.check("rules.first_payment", !a.in.isLaterPayment(index), which) {
+	if limits.Once && !a.check("rules.first_payment", !a.in.isLaterPayment(index), payment) {
 		return "pays for a customer's first payment only"
 	}
 	if index == nil {
 		return ""
 	}
-	if limit := bounds.MaxPayments; limit != nil &&
-		!a.check("rules.max_payments", *index <= *limit, which+" of "+strconv.Itoa(*limit)) {
+	if limit := limits.MaxPayments; limit != nil &&
+		!a.check("rules.max_payments", *index <= *limit, payment+" of "+strconv.Itoa(*limit)) {
 		return fmt.Sprintf("pays for a customer's first %s only, and this was number %d", countPhrase(*limit, "payment"), *index)
 	}
-	if limit := bounds.MaxMonths; limit != nil && *index > 1 {
+	if limit := limits.MaxMonths; limit != nil && *index > 1 {
 		end := addMonths(a.in.Customer.Payments[earner.Program].FirstAt, *limit)
 		if !a.check("rules.max_months", !a.in.OccurredAt.After(end),
 			"event "+FormatTime(a.in.OccurredAt)+", payments earn until "+FormatTime(end)) {

@@ -22,7 +22,7 @@ type Refund struct {
 	ExternalRefundID      string        // unique per workspace and mode
 	ExternalTransactionID string        // of the conversion
 	Conversion            *ConversionID // nil while parked
-	RequestedCents        *int64        // requested amount in minor units of the sale's currency; nil means all that is left
+	RequestedCents        *int64        // requested amount in minor units of the sale's currency; nil means the whole remaining amount
 	AmountCents           *int64        // refunded amount; nil while parked
 	Reason                *string
 	CreatedAt             time.Time
@@ -44,43 +44,44 @@ type ParkedSale struct {
 	ExternalTransactionID string
 }
 
-// Refundable returns the amount of the sale that was not refunded, in minor units of
-// its currency.
+// Refundable returns the amount of the sale that has not been refunded yet, in minor
+// units of its currency.
 func (c Conversion) Refundable() int64 { return c.Sale.Paid.Cents - c.RefundedAmountCents }
 
-// Refund applies a refund of asked, or of everything that is left if asked is nil. gave
-// is the refunded amount. An event without an amount can be refunded once, with amount
-// 0. Errors: REFUND_EXCEEDS_AMOUNT if less than asked is left, or if everything was
-// refunded before.
-func (c Conversion) Refund(asked *int64) (after Conversion, gave int64, refusal *Error) {
-	gave = c.Refundable()
-	if c.Status == ConversionRefunded || asked != nil && *asked > gave {
+// Refund applies a refund of the requested amount, or of the whole remaining amount if
+// requested is nil. refunded is the refunded amount. An event without an amount can be
+// refunded once, with amount 0. Errors: REFUND_EXCEEDS_AMOUNT if the requested amount is
+// greater than the remaining amount, or if everything has already been refunded.
+func (c Conversion) Refund(requested *int64) (after Conversion, refunded int64, refusal *Error) {
+	refunded = c.Refundable()
+	if c.Status == ConversionRefunded || requested != nil && *requested > refunded {
 		return c, 0, &Error{
 			Reason:   ReasonRefundExceedsAmount,
-			Metadata: map[string]string{"refundable_cents": strconv.FormatInt(gave, 10)},
+			Metadata: map[string]string{"refundable_cents": strconv.FormatInt(refunded, 10)},
 		}
 	}
-	if asked != nil {
-		gave = *asked
+	if requested != nil {
+		refunded = *requested
 	}
-	c.RefundedAmountCents += gave
+	c.RefundedAmountCents += refunded
 	c.Status = ConversionPartiallyRefunded
 	if c.Refundable() == 0 {
 		c.Status = ConversionRefunded
 	}
 	c.Version++
-	return c, gave, nil
+	return c, refunded, nil
 }
 
-// RefundParked applies a parked refund. When it was accepted, the conversion was not
-// known, so an amount that was too high could not be rejected. Therefore it refunds at
-// most what is left, possibly 0.
-func (c Conversion) RefundParked(asked *int64) (after Conversion, gave int64) {
-	if asked != nil && *asked > c.Refundable() {
-		asked = nil
+// RefundParked applies a parked refund. When the refund was accepted, the conversion was
+// not known, so an amount that was too high could not be rejected. If the requested
+// amount is greater than the remaining amount, RefundParked refunds the remaining
+// amount, which can be 0.
+func (c Conversion) RefundParked(requested *int64) (after Conversion, refunded int64) {
+	if requested != nil && *requested > c.Refundable() {
+		requested = nil
 	}
-	after, gave, _ = c.Refund(asked)
-	return after, gave
+	after, refunded, _ = c.Refund(requested)
+	return after, refunded
 }
 
 // Refunded reports whether the sale was refunded, in full or in part.
@@ -88,17 +89,22 @@ func (c Conversion) Refunded() bool {
 	return c.Status == ConversionRefunded || c.RefundedAmountCents > 0
 }
 
-// AfterRefunds returns the amount of the commission after the refunds of its sale. It
-// depends only on the total of the refunds, so their order and number do not matter.
-// full says that the whole sale was refunded.
+// AfterRefunds returns the amount of the commission after the refunds of its sale. full
+// says that the whole sale was refunded; the amount is 0 then. The result depends only
+// on the total of the refunds, so their order and number do not matter.
 //
-//	base × rate × (paid − refunded) ÷ paid, in the commission's currency, rounded
-//	once, and then the cap; never above the base, nor above the original
+// A percentage is computed again for the part of the sale that is left:
 //
-// If this formula does not give the original amount for a sale without refunds, for
-// example because the lines of the order have different rates, the result is the
-// original amount × (paid − refunded) ÷ paid. A flat amount does not change until the
-// whole sale is refunded.
+//	base × rate × (paid − refunded) ÷ paid
+//
+// The result is converted to the commission's currency and rounded once. Then the cap
+// is applied. The result is never above the original amount. With refunded = 0, the
+// formula must give the original amount. If it does not, for example because the lines
+// of the order have different rates, the result is instead
+//
+//	original amount × (paid − refunded) ÷ paid
+//
+// A flat amount does not change until the whole sale is refunded.
 func (c Commission) AfterRefunds(sale Conversion) (cents int64, full bool) {
 	paid, left := sale.Sale.Paid.Cents, sale.Refundable()
 	switch {
@@ -116,8 +122,8 @@ func (c Commission) AfterRefunds(sale Conversion) (cents int64, full bool) {
 	return mustMulDiv(c.OriginalAmountCents, left, paid), false
 }
 
-// percentageOf returns base × rate × left ÷ paid after conversion and cap. ok is false
-// if it cannot be computed.
+// percentageOf returns base × rate × left ÷ paid, converted, rounded and capped. ok is
+// false if the amount does not fit into 64 bits or the exchange rate is not valid.
 func (c Commission) percentageOf(left, paid int64) (cents int64, ok bool) {
 	weighted := c.BaseAmountCents * deref(c.RateBps) // ≤ MaxAmountCents × WholeBps
 	if c.FXRate == nil {
@@ -135,8 +141,8 @@ func (c Commission) percentageOf(left, paid int64) (cents int64, ok bool) {
 }
 
 // RefundMove returns the move that adjusts the commission to the refunds of its sale.
-// It returns false if the commission stays as it is, because its status is final or its
-// amount does not change.
+// It returns false if there is no move, because the status of the commission is final or
+// its amount does not change.
 func (c Commission) RefundMove(sale Conversion, why RefundReason, at time.Time) (CommissionTransition, bool) {
 	cents, full := c.AfterRefunds(sale)
 	if !slices.Contains(commissionMoves[MoveRefund].from, c.Status) || !full && cents >= c.AmountCents {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Decide makes a decision from the inputs that were found in the database, and returns
-// it with the commission that it earns, if any. It may return an error, and it may be
-// called more than once.
+// Decide makes a decision from the inputs that were found in the database. It returns
+// the decision and its commission; nil if nothing is earned. It may be called more than
+// once for one report, because transactions are repeated.
 type Decide = func(found AttributionInputs) (Decision, *Commission, error)
 
 // Report is a request to attribute and record a conversion.
@@ -26,13 +26,13 @@ type ReportResult struct {
 	Conversion Conversion
 	Decision   Decision
 	Commission *Commission // nil if nothing is earned
-	// Replay is set if the report is a repetition. It is the outcome that is stored
-	// under the report's idempotency key, written by ReportOutcome.Encode of this or an
-	// earlier version. Nothing was recorded then.
+	// Replay is set if the report repeats an earlier report. In this case, nothing was
+	// recorded. Replay is the outcome that is stored under the idempotency key. It was
+	// written by ReportOutcome.Encode of this or an earlier version of the service.
 	Replay []byte
 }
 
-// Outcome returns the result as the reporter receives it.
+// Outcome returns the response to the report.
 func (r ReportResult) Outcome() ReportOutcome {
 	return OutcomeOf(r.Conversion, r.Decision, r.Commission)
 }

@@ -43,8 +43,8 @@ func (p RulesPatch) Check() Violations {
 }
 
 // Patch returns r with the changes of patch. A patch that changes the type must set the
-// rate or amount of the new type; that of the old type is removed. A patch must not set
-// a rate or amount of the other type.
+// rate or amount of the new type. The rate or amount of the old type is removed. A patch
+// must not set the rate or amount of a type that the rules do not have.
 func (r Rules) Patch(patch RulesPatch) (Rules, Violations) {
 	var found Violations
 	if patch.Reset {
@@ -89,8 +89,9 @@ func (r Rules) Patch(patch RulesPatch) (Rules, Violations) {
 	return r, found
 }
 
-// patch returns r with the changes of patch. If only the first payment earns, there is
-// nothing to limit: the limits are removed, and a patch that sets one is a violation.
+// patch returns r with the changes of patch. If only the first payment earns, limits on
+// later payments make no sense. They are removed, and a patch that sets a limit is a
+// violation.
 func (r Recurring) patch(patch RecurringPatch, found *Violations) Recurring {
 	if patch.Reset {
 		r = Recurring{}
@@ -101,12 +102,12 @@ func (r Recurring) patch(patch RecurringPatch, found *Violations) Recurring {
 	if !r.Once {
 		return r
 	}
-	const needs = "must be absent when {commission_rules.recurring.enabled} is false"
+	const mustBeAbsent = "must be absent when {commission_rules.recurring.enabled} is false"
 	if patch.MaxMonths.hasValue() {
-		found.Add("commission_rules.recurring.max_months", needs)
+		found.Add("commission_rules.recurring.max_months", mustBeAbsent)
 	}
 	if patch.MaxPayments.hasValue() {
-		found.Add("commission_rules.recurring.max_payments", needs)
+		found.Add("commission_rules.recurring.max_payments", mustBeAbsent)
 	}
 	return Recurring{Once: true}
 }
@@ -137,10 +138,12 @@ func (p RulesPatch) checkLists(found *Violations) {
 	}
 }
 
-// checkTiers adds the violations of tiers that have no threshold or cannot be sorted.
+// checkTiers adds the violations of the tiers. Each tier must have exactly one
+// threshold. All thresholds must be of one kind and differ from each other, so that the
+// tiers can be sorted.
 func checkTiers(tiers []Tier, found *Violations) {
 	const conversions, revenue = "min_conversions", "min_revenue_cents"
-	first, firstPath := "", "" // the kind of the first tier that has one, and its path
+	first, firstPath := "", "" // the kind of the first threshold, and the path of its field
 	seen := map[int64]bool{}
 	for i, tier := range tiers {
 		path := fmt.Sprintf("commission_rules.tiers[%d].", i)
@@ -169,8 +172,8 @@ func checkTiers(tiers []Tier, found *Violations) {
 	}
 }
 
-// Check adds a violation if not exactly one of the two fields is set. prefix is the
-// path of the object that contains the rate, with a dot at the end.
+// Check adds a violation if none or both of the fields are set. prefix is the path of
+// the object that contains the rate, with a dot at the end.
 func (r Rate) Check(prefix string, found *Violations) {
 	switch {
 	case r.Bps == nil && r.FlatCents == nil:
@@ -188,8 +191,8 @@ func sortTiers(tiers []Tier) []Tier {
 	return nilIfEmpty(sorted)
 }
 
-// nilIfEmpty returns nil for an empty list, so that rules with an empty list and with
-// nil compare equal.
+// nilIfEmpty returns nil for an empty list, so that rules with an empty list are equal
+// to rules without a list.
 func nilIfEmpty[T any](list []T) []T {
 	if len(list) == 0 {
 		return nil

@@ -30,9 +30,8 @@ func NewSession(user UserID, now time.Time) Session {
 	}
 }
 
-// Refresh returns the session of an account with its idle time extended. kind
-// restricts it to accounts of one kind; nil allows both. Errors:
-// REFRESH_TOKEN_INVALID.
+// Refresh returns the session of an account with its idle expiry extended. If kind is
+// not nil, the account must be of this kind. Errors: REFRESH_TOKEN_INVALID.
 func (s Session) Refresh(account Account, kind *AccountKind, now time.Time) (Session, error) {
 	ended := s.RevokedAt != nil || !now.Before(s.IdleExpiresAt) || !now.Before(s.ExpiresAt)
 	if ended || !account.MayLogIn() || kind != nil && account.User.Kind != *kind {
@@ -59,17 +58,18 @@ type LoginAttempt struct {
 	At      time.Time
 }
 
-// Limits on failed logins of one subject (DECISIONS.md section 11). After
-// freeLoginFailures within LoginFailureWindow, each further attempt has to wait. The
-// wait doubles each time, up to longestLoginWait.
+// Limits on failed logins to one account (DECISIONS.md section 11). After
+// freeLoginFailures failed attempts within LoginFailureWindow, each further attempt has
+// to wait. The wait doubles each time, up to longestLoginWait.
 const (
 	LoginFailureWindow = 15 * time.Minute
 	freeLoginFailures  = 10
 	longestLoginWait   = time.Minute
 )
 
-// LoginWait returns how long an attempt at now has to wait. failures is the number
-// of other failed attempts within LoginFailureWindow, last the time of the newest.
+// LoginWait returns how long an attempt at now has to wait. failures is the number of
+// earlier failed attempts within LoginFailureWindow, and last is the time of the latest
+// failed attempt.
 func LoginWait(failures int, last, now time.Time) time.Duration {
 	if failures < freeLoginFailures {
 		return 0

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// signal is a candidate with the participant that it leads to. earner is nil if that is
-// unknown.
+// signal is a candidate with the participant to which it leads. earner is nil if the
+// participant is unknown.
 type signal struct {
 	Candidate
 	earner *Earner
@@ -20,9 +20,10 @@ func (s signal) reject(why AttributionReason) signal {
 // signalOrder returns the order in which the signals of a conversion are checked.
 //
 // The signals can lead to different programmes, and each programme sets its own order
-// of precedence. The programme of the first signal that resolves decides, in the order
-// click, promo code, customer. The customer's binding comes last, or directly before
-// the click that it outranks.
+// of precedence. signalOrder uses the order of the click's programme. If the click is
+// unknown, it uses the order of the promo code's programme, and if that is unknown too,
+// the order of the customer's programme. The customer's binding comes last, or directly
+// before the click that it outranks.
 func (in AttributionInputs) signalOrder() []Method {
 	order := make([]Method, 0, 3)
 	if in.Click != nil {
@@ -53,16 +54,16 @@ func (in AttributionInputs) precedence() SignalPrecedence {
 }
 
 // bindingOutranksClick reports whether the customer's binding comes before the click.
-// That is the case if the binding's programme uses FirstClick, the binding's window is
-// still open, and the click was received after the click that bound the customer.
+// It does if the binding's programme uses FirstClick, the binding's window is still
+// open, and the click was received after the click that bound the customer.
 func (in AttributionInputs) bindingOutranksClick() bool {
 	binding := in.binding()
 	return binding.Earner.Model == FirstClick && !in.OccurredAt.After(binding.WindowEndsAt) &&
 		in.clickEarner() != nil && in.FoundClick.ReceivedAt.After(binding.SignalAt)
 }
 
-// clickEarner returns the participant that the reported click leads to; nil if the
-// click does not resolve.
+// clickEarner returns the participant to whom the reported click leads; nil if there is
+// no such click in the mode.
 func (in AttributionInputs) clickEarner() *Earner {
 	if in.Click == nil || in.FoundClick == nil || in.FoundClick.Mode != in.Mode {
 		return nil
@@ -70,8 +71,8 @@ func (in AttributionInputs) clickEarner() *Earner {
 	return &in.FoundClick.Earner
 }
 
-// promoCodeEarner returns the participant that the reported promo code leads to; nil if
-// the code does not resolve.
+// promoCodeEarner returns the participant to whom the reported promo code leads; nil if
+// there is no such promo code in the mode.
 func (in AttributionInputs) promoCodeEarner() *Earner {
 	if in.PromoCode == nil || in.FoundPromoCode == nil || in.FoundPromoCode.Mode != in.Mode {
 		return nil
@@ -79,8 +80,8 @@ func (in AttributionInputs) promoCodeEarner() *Earner {
 	return &in.FoundPromoCode.Earner
 }
 
-// bindingEarner returns the participant that the customer is bound to; nil if there is
-// none.
+// bindingEarner returns the participant to whom the customer is bound; nil if the
+// customer is not bound.
 func (in AttributionInputs) bindingEarner() *Earner {
 	if binding := in.binding(); binding != nil {
 		return &binding.Earner
@@ -95,9 +96,9 @@ func (in AttributionInputs) binding() *Binding {
 	return in.Customer.Binding
 }
 
-// firstReported returns the signal whose rejection reason becomes the reason of the
-// decision: the first one that the report named. The customer's binding is only used if
-// the report named no other signal.
+// firstReported returns the first signal that the report named. If no signal is
+// eligible, its rejection reason becomes the reason of the decision. The customer's
+// binding is only returned if the report named no other signal.
 func firstReported(signals []signal) *signal {
 	if len(signals) == 0 {
 		panic("affiliate: conversions without a signal must be rejected before attribution")
@@ -122,7 +123,7 @@ func (a *attribution) checkSignal(method Method) signal {
 	}
 }
 
-// checkClick checks the reported click, which can be unknown.
+// checkClick checks the reported click.
 func (a *attribution) checkClick() signal {
 	s := signal{Candidate: Candidate{Type: ByClick, Click: a.in.Click}, earner: a.in.clickEarner()}
 	if !a.check("click.known", s.earner != nil, "click "+a.in.Click.String()) {
@@ -144,8 +145,8 @@ func (a *attribution) checkClick() signal {
 	return a.checkEarner(s)
 }
 
-// checkPromoCode checks the reported promo code, which can be unknown, as it was when
-// the event happened.
+// checkPromoCode checks the reported promo code. The expiry is compared with the time of
+// the event.
 func (a *attribution) checkPromoCode() signal {
 	s := signal{Candidate: Candidate{Type: ByPromoCode, PromoCode: a.in.PromoCode}, earner: a.in.promoCodeEarner()}
 	if !a.check("promo_code.known", s.earner != nil, "promo code "+*a.in.PromoCode) {

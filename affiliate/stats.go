@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// StatsDelta is the amount by which one change increases the counts of a participant
-// and a link. Amounts are in minor units of Currency. Negative numbers decrease the
-// counts.
+// StatsDelta holds the numbers that one change adds to the counts of a participant and a
+// link. Numbers can be negative. Amounts are in minor units of Currency.
 type StatsDelta struct {
 	Scope           Scope
 	Program         ProgramID
@@ -92,8 +91,8 @@ func (p Period) WholeHours() Period {
 	return wide
 }
 
-// FoldStats is the job that adds new deltas to the stored sums. It has no arguments;
-// the job looks up the deltas when it runs.
+// FoldStats is the job that adds new deltas (see StatsDelta) to the stored sums. It has
+// no arguments; the job looks up the deltas when it runs.
 type FoldStats struct{}
 
 // Kind returns the name of the job.

@@ -24,8 +24,8 @@ type Workspace struct {
 // OriginPolicy says what happens to a click from a page whose origin is not allowed.
 type OriginPolicy string
 
-// With ObserveOrigins such a click is recorded and marked. With EnforceOrigins it is
-// rejected.
+// With ObserveOrigins, a click from an origin that is not allowed is recorded and
+// marked. With EnforceOrigins, the click is rejected.
 const (
 	ObserveOrigins OriginPolicy = "observe"
 	EnforceOrigins OriginPolicy = "enforce"
