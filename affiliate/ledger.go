@@ -52,8 +52,8 @@ type LedgerBalance struct {
 }
 
 // PartnerBalance is the amount that a partner is owed in one currency. PendingCents is
-// the sum of pending commissions, which are not in the ledger yet. PaidCents is the
-// amount that was already paid.
+// the sum of pending commissions, which are not in the ledger yet. PaidCents is the sum
+// of paid commissions.
 type PartnerBalance struct {
 	LedgerBalance
 	PendingCents int64

@@ -2,12 +2,12 @@
 // It is written from DECISIONS.md section 1 and not from package affiliate. The state
 // machine of package affiliate, the database and the service are tested against it.
 //
-// The model is a matrix of what each move does in each status. When the documents
-// change, the matrix and the state machine must each be changed from the documents, and
-// not from one another.
+// The model is a matrix that has, for each move and each status, the effect of the move.
+// When the documents change, the matrix and the state machine must each be changed
+// according to the documents. Neither must be copied from the other.
 //
-// The model does not compute the amount of a refund. Apart from that, it only has the
-// fields of a commission that moves change.
+// The model does not compute the amount of a refund, and it only covers the fields of a
+// commission that moves change.
 package commissiontest
 
 import (
@@ -33,8 +33,8 @@ const (
 	refunded = affiliate.CommissionRefunded
 )
 
-// cell is the effect of a move in a status, before other conditions are checked: the
-// new status, or the error code.
+// cell is an element of the matrix: the new status after a move, or the error code if
+// the move is not legal in the status. Other conditions are checked later.
 type cell struct {
 	to      affiliate.CommissionStatus
 	refusal affiliate.Reason
@@ -110,8 +110,8 @@ func Expected(c affiliate.Commission, t affiliate.CommissionTransition) Outcome 
 	return out
 }
 
-// refusalReason returns the error code if a move is not legal although the status
-// allows it.
+// refusalReason returns the error code of a move that the status allows but another
+// condition forbids; empty if the move is legal.
 func refusalReason(c affiliate.Commission, t affiliate.CommissionTransition) affiliate.Reason {
 	held := c.HoldUntil != nil && c.HoldUntil.After(t.At)
 	has := func(reason string) bool { return slices.Contains(c.ReviewReasons, reason) }

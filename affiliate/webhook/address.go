@@ -37,14 +37,14 @@ func containsAddress(prefixes []netip.Prefix, address netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
-// deniedPrefixes holds addresses that are not public, and addresses that contain
-// another address. They follow IANA's registries of special-purpose addresses.
+// deniedPrefixes holds addresses that are not public, and IPv6 addresses that contain an
+// IPv4 address. They follow IANA's registries of special-purpose addresses.
 var deniedPrefixes = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"),        // this network; on Linux, 0.0.0.0 is the loopback address
 	netip.MustParsePrefix("10.0.0.0/8"),       // private
 	netip.MustParsePrefix("100.64.0.0/10"),    // carrier-grade NAT; metadata service of Alibaba Cloud
 	netip.MustParsePrefix("127.0.0.0/8"),      // loopback
-	netip.MustParsePrefix("168.63.129.16/32"), // Azure's host agent, which is not public although the number is
+	netip.MustParsePrefix("168.63.129.16/32"), // Azure's host agent: a public number that Azure uses for an internal service
 	netip.MustParsePrefix("169.254.0.0/16"),   // link-local; metadata service of most clouds
 	netip.MustParsePrefix("172.16.0.0/12"),    // private
 	netip.MustParsePrefix("192.0.0.0/24"),     // IETF protocols; metadata service of Oracle Cloud
@@ -57,7 +57,7 @@ var deniedPrefixes = []netip.Prefix{
 	netip.MustParsePrefix("224.0.0.0/4"),      // multicast
 	netip.MustParsePrefix("240.0.0.0/4"),      // reserved; broadcast
 
-	// Global unicast addresses are 2000::/3. The next three prefixes are all other
+	// Public IPv6 addresses are in 2000::/3. The next three prefixes contain all other
 	// addresses.
 	netip.MustParsePrefix("::/3"),          // ::, ::1, IPv4 in IPv6 (::/96, 64:ff9b::/96, 64:ff9b:1::/48), the discard prefix 100::/64
 	netip.MustParsePrefix("4000::/2"),      // segment routing 5f00::/16; the rest is not assigned

@@ -12,10 +12,11 @@ import (
 const (
 	// DNSError means that the host name could not be resolved.
 	DNSError = "dns_error"
-	// ConnectionRefused means that there was no connection, or that it ended before the
-	// response.
+	// ConnectionRefused means that no connection was established, or that the
+	// connection ended before the response.
 	ConnectionRefused = "connection_refused"
-	// Timeout means that there was no connection or no response in time.
+	// Timeout means that no connection was established, or no response received, within
+	// the time limit.
 	Timeout = "timeout"
 	// TLSError means that TLS failed or that the certificate was not accepted.
 	TLSError = "tls_error"
@@ -48,8 +49,8 @@ type Outcome struct {
 	RetryAfter time.Duration
 }
 
-// ResponseOutcome returns the outcome of an attempt with a response. retryAfter is the value
-// of the Retry-After header.
+// ResponseOutcome returns the outcome of an attempt with a response. retryAfter is the
+// value of the Retry-After header.
 func ResponseOutcome(statusCode int, retryAfter time.Duration) Outcome {
 	o := Outcome{StatusCode: statusCode}
 	switch {
@@ -76,7 +77,7 @@ func (o Outcome) Succeeded() bool { return o.StatusCode != 0 && o.ErrorCode == "
 // not want more events.
 func (o Outcome) Gone() bool { return o.StatusCode == gone }
 
-// TimedOut reports whether the attempt ended without a response in time.
+// TimedOut reports whether there was no response within the time limit.
 func (o Outcome) TimedOut() bool { return o.ErrorCode == Timeout }
 
 // overloaded reports whether the outcome may be caused by high load on the receiver or
@@ -96,10 +97,11 @@ const (
 	// maxRetryAfter is the longest delay that a receiver can request.
 	maxRetryAfter = 24 * time.Hour
 	// overloadDelay is the shortest delay after an outcome that may be caused by high
-	// load.
+	// load on the receiver.
 	overloadDelay = time.Minute
-	// jitter shortens or lengthens a delay of the schedule by up to a fifth. It only
-	// lengthens the shortest delays, also by up to a fifth.
+	// jitter is the greatest relative change of a delay, a fifth. A delay of the
+	// schedule is shortened or lengthened. A delay that is set by Retry-After or
+	// overloadDelay is only lengthened.
 	jitter = 0.2
 )
 
@@ -110,8 +112,9 @@ var delays = [MaxAttempts - 1]time.Duration{
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-// delay returns the delay after the failed attempt number tier. random in [0, 1)
-// spreads the next attempts of deliveries that failed at the same time.
+// delay returns the delay after a failed attempt, which was attempt number tier of the
+// schedule. random in [0, 1) spreads the next attempts of deliveries that failed at the
+// same time.
 func delay(tier int, o Outcome, random float64) time.Duration {
 	least := min(o.RetryAfter, maxRetryAfter)
 	if o.overloaded() {
@@ -125,7 +128,7 @@ func scale(d time.Duration, by float64) time.Duration { return time.Duration(flo
 // State is the position of a delivery in its schedule.
 type State struct {
 	Status affiliate.DeliveryStatus
-	// Tier is the number of attempts in the current schedule.
+	// Tier is the number of attempts that were made in the current schedule.
 	Tier int
 	// Extra is the number of attempts that users requested and that were not made yet.
 	Extra int
@@ -143,7 +146,7 @@ func (s State) Next(o Outcome, now time.Time, random float64) (State, *time.Time
 	case o.Succeeded():
 		s.Status = affiliate.DeliveryDelivered
 	case !waiting:
-		// The delivery had already ended before the attempt, so its status stays.
+		// The delivery had already ended before this attempt, so its status stays.
 	case o.Gone(), o.ErrorCode == BlockedAddress, s.Tier >= MaxAttempts:
 		s.Status = affiliate.DeliveryDeadLettered
 	default:
@@ -164,12 +167,13 @@ func (s State) Next(o Outcome, now time.Time, random float64) (State, *time.Time
 }
 
 const (
-	// BreakerFailures consecutive failures open the breaker of an endpoint.
+	// BreakerFailures is the number of consecutive failures that opens the circuit
+	// breaker of an endpoint.
 	BreakerFailures = 10
 	// BreakerPause is how long an open circuit breaker stops all attempts. After the
-	// pause, one attempt at a time is made until one succeeds.
+	// pause, one attempt at a time is made until an attempt succeeds.
 	BreakerPause = time.Minute
-	// InFlight is the greatest number of attempts of one endpoint in flight, over all
-	// processes.
+	// InFlight is the greatest number of attempts of one endpoint that are in flight in
+	// all processes together.
 	InFlight = 10
 )

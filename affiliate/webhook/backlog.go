@@ -12,23 +12,24 @@ const (
 	// begins when fewer than readBelow deliveries are ready.
 	readBlock = 64
 	readBelow = 32
-	// maxReadAge is the longest time between the read of a delivery and its attempt. A
-	// change of the endpoint, or an erasure of data in the event, is therefore
-	// effective after this time.
+	// maxReadAge is the longest time between the read of a delivery and its attempt.
+	// After this time, no attempt uses data from before a change of the endpoint or
+	// before an erasure of personal data in the event.
 	maxReadAge = time.Second
-	// lateCommit is how far reads overlap, because a transaction can commit a delivery
-	// after a delivery with a later due time was read. Rewind finds deliveries that are
-	// committed even later.
+	// lateCommit is the time by which consecutive reads overlap. The overlap is needed
+	// because a transaction can commit a delivery after a delivery with a later due
+	// time was read. If a delivery is committed even later, it is read after the next
+	// call of Rewind.
 	lateCommit = 2 * time.Second
 	// maxUnstored is the greatest number of attempts that are in flight or whose
 	// outcome is not stored. If the process crashes, these attempts are repeated.
 	maxUnstored = 1000
 )
 
-// Backlog holds the due deliveries of an endpoint that its sender has read. Reads begin
-// at the head of the index (endpoint, due time). A delivery stays due in the database
-// until its outcome is stored, so the backlog remembers which due deliveries are being
-// attempted.
+// Backlog holds the due deliveries of an endpoint that its sender has read from the
+// database. Deliveries are read in the order of their due times. A delivery stays due in
+// the database until the outcome of its attempt is stored. The backlog therefore
+// remembers which due deliveries are being attempted.
 type Backlog struct {
 	ready []readyDelivery // in the order of their due times
 	// unstored holds the due times of the deliveries that are being attempted, or whose
@@ -73,9 +74,9 @@ func (b *Backlog) NeedsRead() bool { return b.more && !b.reading && len(b.ready)
 // Reading reports whether a read is in progress.
 func (b *Backlog) Reading() bool { return b.reading }
 
-// BeginRead starts a read. It returns the due time at which the read begins and the
-// limit of its result. The limit includes known deliveries, because the read returns
-// them again.
+// BeginRead starts a read. It returns the earliest due time to read and the greatest
+// number of deliveries. The number includes deliveries that the backlog already knows,
+// because the read returns them again.
 func (b *Backlog) BeginRead(now time.Time) (from time.Time, limit int) {
 	b.more, b.reading, b.readBegan, b.readFrom, b.readLimit = false, true, now, b.from, readBlock
 	for _, d := range b.ready {
@@ -93,8 +94,8 @@ func (b *Backlog) countKnown(dueAt time.Time) {
 	}
 }
 
-// EndRead adds the result of the read: the deliveries due at or after its start, oldest
-// first, up to its limit.
+// EndRead adds the result of the read that BeginRead started. due has the due deliveries
+// from the earliest due time on, the oldest first, up to the limit.
 func (b *Backlog) EndRead(due []DueDelivery, now time.Time) {
 	known := make(map[affiliate.DeliveryID]bool, len(b.ready))
 	for _, d := range b.ready {
@@ -121,8 +122,8 @@ func (b *Backlog) EndRead(due []DueDelivery, now time.Time) {
 	slices.SortStableFunc(b.ready, func(a, b readyDelivery) int { return a.DueAt.Compare(b.DueAt) })
 }
 
-// Ready reports whether a delivery can be attempted now. If the oldest one was read too
-// long ago, all deliveries are dropped and read again.
+// Ready reports whether a delivery can be attempted now. If the oldest delivery was read
+// more than maxReadAge ago, all ready deliveries are dropped and read again.
 func (b *Backlog) Ready(now time.Time) bool {
 	if len(b.ready) > 0 && now.Sub(b.ready[0].readAt) > maxReadAge {
 		b.Drop()

@@ -8,8 +8,8 @@
 //
 //	           2xx                        ┌──────────▶ delivered
 //	pending ────┬─────────────────────────┤
-//	   ▲        │ else                    │ 2xx
-//	   │        ▼       next one is due   │
+//	   ▲        │ failure                 │ 2xx
+//	   │        ▼     next attempt is due │
 //	recover  failed ◀──────────────────▶ attempt ────▶ dead_lettered
 //	   │        │                               after the tenth attempt,
 //	   │        ▼ endpoint disabled or deleted  410 or a blocked address

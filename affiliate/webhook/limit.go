@@ -2,10 +2,10 @@ package webhook
 
 import "time"
 
-// Limit is the number of attempts of one endpoint that may be in flight. It depends on
-// the latest outcomes of the endpoint:
+// Limit limits the number of attempts of one endpoint that may be in flight at the same
+// time. The number depends on the latest outcomes of the endpoint:
 //
-//	no outcome known yet                         2
+//	no outcome is known yet                      2
 //	the last attempt did not time out           10 (InFlight)
 //	the last attempt timed out                   1
 //	10 consecutive failures (the breaker opens)  0 for a minute, then 1
@@ -13,7 +13,7 @@ import "time"
 // An endpoint that does not respond therefore uses one or two attempts at a time
 // instead of ten.
 type Limit struct {
-	failures    int // consecutive
+	failures    int // number of consecutive failures
 	lastOutcome outcomeClass
 	pausedUntil time.Time
 }
@@ -26,11 +26,12 @@ const (
 	timedOut
 )
 
-// unknownInFlight is the limit of an endpoint without a known outcome.
+// unknownInFlight is the limit of an endpoint whose outcomes are not known.
 const unknownInFlight = 2
 
-// Load sets the stored state of an endpoint. If its last attempt failed, Load assumes a
-// timeout, because the cause of the failure is not stored.
+// Load takes over the state that is stored for an endpoint. If the last attempt failed,
+// Load assumes a timeout, because the cause of the failure is not stored. Load changes
+// nothing if the stored number of failures is already known.
 func (l *Limit) Load(t Target) {
 	if t.ConsecutiveFailures == l.failures {
 		return
@@ -67,7 +68,8 @@ func (l *Limit) openBreaker(lastFailure time.Time) {
 // Paused reports whether the breaker is open.
 func (l *Limit) Paused(now time.Time) bool { return now.Before(l.pausedUntil) }
 
-// PausedUntil returns the end of the last pause of the breaker; zero without one.
+// PausedUntil returns the end of the last pause of the breaker; the zero time if there
+// was no pause.
 func (l *Limit) PausedUntil() time.Time { return l.pausedUntil }
 
 // InFlight returns the greatest number of attempts in flight while the breaker is not

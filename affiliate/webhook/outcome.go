@@ -12,7 +12,7 @@ type DeliveryChange struct {
 	// Before is the state to which the outcome was applied.
 	Before State
 	After  State
-	DueAt  *time.Time // of the next attempt; nil after the last
+	DueAt  *time.Time // time of the next attempt; nil if there is none
 	// CompletedAt is set if the attempt changed the status.
 	CompletedAt *time.Time
 }
@@ -23,7 +23,7 @@ type DeliveryChange struct {
 func (r AttemptResult) Apply(state State) DeliveryChange {
 	applied := state
 	if r.Due.State.Extra == 0 {
-		applied.Extra++ // this attempt was a scheduled one, so the requested attempts must still be made
+		applied.Extra++ // this was a scheduled attempt, so all requested attempts must still be made
 	}
 	change := DeliveryChange{Result: r, Before: state}
 	change.After, change.DueAt = applied.Next(r.Outcome, r.Ended, r.Random)
@@ -46,9 +46,10 @@ const (
 	disableDeadLetters = 20
 )
 
-// CountOutcomes returns an endpoint after outcomes of its attempts, in the order in
-// which the attempts ended. The endpoint is disabled if it responded with status 410,
-// or if it has failed for too long and too many deliveries became dead letters.
+// CountOutcomes returns an endpoint after the outcomes of some of its attempts. changes
+// are in the order in which the attempts ended. The endpoint is disabled if it responded
+// with status 410, or if it has failed for too long and too many deliveries became dead
+// letters.
 func CountOutcomes(e affiliate.Endpoint, changes []DeliveryChange) affiliate.Endpoint {
 	health := e.Health
 	gone := false
@@ -85,7 +86,8 @@ func failedTooLong(h affiliate.EndpointHealth) bool {
 	return h.FailingSince != nil && h.LastDeliveryAt.Sub(*h.FailingSince) >= disableAfter && h.DeadLetters >= disableDeadLetters
 }
 
-// maxExtra is the greatest number of requested attempts of a delivery that can wait.
+// maxExtra is the greatest number of requested attempts of one delivery that can wait to
+// be made.
 const maxExtra = 100
 
 // LockedDelivery is a delivery that a transaction has locked.

@@ -17,16 +17,16 @@ type Target struct {
 	// ConsecutiveFailures and LastDeliveryAt are the stored state of the breaker.
 	ConsecutiveFailures int
 	LastDeliveryAt      *time.Time
-	// NextDue is the earliest due time in the future among its deliveries; nil if there
-	// is none.
+	// NextDue is the earliest due time of the endpoint's deliveries that are not due
+	// yet; nil if there are none.
 	NextDue *time.Time
 }
 
 // Read is a request for due deliveries of one endpoint.
 type Read struct {
 	Key affiliate.EndpointKey
-	// From is the earliest due time to read. The sender already knows the deliveries
-	// that were due before it.
+	// From is the earliest due time to read. The sender already knows all deliveries
+	// that were due before From.
 	From  time.Time
 	Limit int
 }
@@ -51,7 +51,7 @@ type AttemptResult struct {
 	Outcome Outcome
 	Started time.Time
 	Ended   time.Time
-	// Random in [0, 1) spreads the times of next attempts.
+	// Random in [0, 1) spreads the times of the next attempts of different deliveries.
 	Random float64
 }
 

@@ -44,7 +44,7 @@ func ParseSecret(text string) (Secret, error) {
 	return key, nil
 }
 
-// Text returns the text form. A merchant sees it once.
+// Text returns the text form. The service shows it to the merchant once.
 func (s Secret) Text() string { return secretPrefix + base64.StdEncoding.EncodeToString(s) }
 
 // redactedSecret is what logs and JSON documents show instead of a secret.
@@ -53,15 +53,20 @@ const redactedSecret = "(secret)"
 // String returns a constant that does not reveal the secret.
 func (s Secret) String() string { return redactedSecret }
 
-// Format does the same for all formatting verbs, including those that print bytes.
+// Format prints the same constant for all formatting verbs, including those that print
+// bytes.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redactedSecret) }
 
-// MarshalText does the same for encoders, including those of log/slog.
+// MarshalText returns the same constant for encoders, including those of log/slog.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(redactedSecret), nil }
 
-// Sign returns the value of the webhook-signature header. For each secret it contains
-// "v1," and the HMAC-SHA256 of the id, the time in Unix seconds and the body, joined by
-// dots. id must not contain a dot.
+// Sign returns the value of the webhook-signature header: one signature for each secret,
+// separated by spaces. A signature is the text "v1," and the HMAC-SHA256, in base64, of
+// this text:
+//
+//	<id>.<at in Unix seconds>.<body>
+//
+// id must not contain a dot.
 func Sign(secrets []Secret, id string, at time.Time, body []byte) string {
 	signed := make([]byte, 0, len(id)+len(body)+22)
 	signed = append(signed, id...)

@@ -13,9 +13,9 @@ const (
 	nounSuffix = ".*"
 )
 
-// CheckSubscription returns what is wrong with a subscription of an endpoint; empty if
-// it is valid. It must be *, the name of an event in the catalogue, or noun.* for a
-// noun of the catalogue.
+// CheckSubscription returns the message of a violation if a subscription of an endpoint
+// is not valid; empty if it is valid. A subscription must be *, the name of an event in
+// the catalogue, or noun.* for a noun of the catalogue.
 func CheckSubscription(subscription string) string {
 	if subscription == allEvents {
 		return ""

@@ -35,9 +35,9 @@ type URL struct {
 const maxURLSize = 2048
 
 // ParseURL parses the URL of an endpoint (RELIABILITY.md section 4, point 1). If the
-// URL is not valid, it returns all problems. Percent-encoding is not changed. When
-// net/http requests Text, it uses the same host and port, and sends the same path and
-// query.
+// URL is not valid, it returns all problems. Percent-encoding is not changed. A request
+// of net/http to URL.Text goes to URL.Host and URL.Port, and has the path and query of
+// URL.Text.
 func ParseURL(raw string) (URL, []string) {
 	var wrong []string
 	check := func(ok bool, message string) {
@@ -111,8 +111,8 @@ func sizeProblem(texts ...string) []string {
 	return nil
 }
 
-// isAmbiguousRune reports whether URL parsers drop the character or treat it
-// differently.
+// isAmbiguousRune reports whether some URL parsers drop the character, or different
+// parsers treat it in different ways.
 func isAmbiguousRune(r rune) bool {
 	return r == '\\' || r == utf8.RuneError || unicode.IsSpace(r) || unicode.IsControl(r)
 }
@@ -133,9 +133,9 @@ func parsePort(text string) (uint16, bool) {
 	return uint16(n), err == nil && n > 0 && text[0] != '0'
 }
 
-// hostNames converts internationalized names to ASCII. It is idna.Lookup, but it allows
-// two hyphens as the third and fourth characters of a label, because preview
-// deployments have such names (qa--shop.example).
+// hostNames converts internationalized names to ASCII. It has the rules of idna.Lookup,
+// except that the third and fourth characters of a label may be hyphens. Preview
+// deployments have such names, for example qa--shop.example.
 var hostNames = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckHyphens(false))
 
 // parseHost parses a name, an IPv4 address, or an IPv6 address in brackets.
@@ -182,8 +182,9 @@ func parseHost(text string) (host string, literal netip.Addr, wrong []string) {
 	return host, netip.Addr{}, wrong
 }
 
-// endsInNumber reports whether some resolvers treat a name as an IPv4 address in
-// another notation: octal, hexadecimal, or with fewer than four parts.
+// endsInNumber reports whether the last label of a name is a number. Some resolvers
+// treat such a name as an IPv4 address in another notation: octal, hexadecimal, or with
+// fewer than four parts.
 func endsInNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	return strings.HasPrefix(last, "0x") || last != "" && strings.Trim(last, "0123456789") == ""

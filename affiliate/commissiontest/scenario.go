@@ -8,8 +8,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Scenario is a commission in its initial state and a sequence of moves to try on it, legal
-// or not. The test sets ids and scope.
+// Scenario is a commission in its initial state and a sequence of moves that a test
+// tries to apply. Not all of the moves are legal. The test sets ids and scope.
 type Scenario struct {
 	Initial affiliate.Commission
 	Steps   []affiliate.CommissionTransition // in the order of their instants
@@ -18,17 +18,17 @@ type Scenario struct {
 // reviewReasons is a short list, so that the same reasons are often added and removed.
 var reviewReasons = []string{"fraud", "fx_rate_missing", "participant_suspended"}
 
-// Scenarios generates random commissions with at most the given number of steps. The times
-// of the steps cross the ends of days and months in UTC.
+// Scenarios generates random scenarios with at most the given number of steps. The steps
+// of some scenarios are on both sides of the end of a day or a month in UTC.
 func Scenarios(steps int) *rapid.Generator[Scenario] {
 	return rapid.Custom(func(t *rapid.T) Scenario {
-		now := time.Date(2026, 2, 28, 20, 0, 0, 0, time.UTC).Add(rapid.SampledFrom(timeSteps).Draw(t, "born"))
-		life := Scenario{Initial: initialCommission(t, now)}
+		now := time.Date(2026, 2, 28, 20, 0, 0, 0, time.UTC).Add(rapid.SampledFrom(timeSteps).Draw(t, "created after"))
+		scenario := Scenario{Initial: initialCommission(t, now)}
 		for range rapid.IntRange(0, steps).Draw(t, "steps") {
 			now = now.Add(rapid.SampledFrom(timeSteps).Draw(t, "time passes"))
-			life.Steps = append(life.Steps, drawStep(t, now))
+			scenario.Steps = append(scenario.Steps, drawStep(t, now))
 		}
-		return life
+		return scenario
 	})
 }
 
@@ -85,11 +85,11 @@ func drawStep(t *rapid.T, now time.Time) affiliate.CommissionTransition {
 	case affiliate.MoveAutoApprove:
 		s.ParticipantStatus = rapid.SampledFrom([]affiliate.ParticipantStatus{
 			affiliate.ParticipantApproved, affiliate.ParticipantApproved, affiliate.ParticipantSuspended, affiliate.ParticipantPending, affiliate.ParticipantRejected,
-		}).Draw(t, "standing")
+		}).Draw(t, "participant status")
 		s.ParticipantErased = rapid.IntRange(0, 7).Draw(t, "erased") == 0
 	case affiliate.MoveRefund:
 		s.Full = rapid.IntRange(0, 3).Draw(t, "full") == 0
-		s.AmountCents = rapid.SampledFrom([]int64{-1, 0, 1, 250, 499, 500, 100_000}).Draw(t, "leaves")
+		s.AmountCents = rapid.SampledFrom([]int64{-1, 0, 1, 250, 499, 500, 100_000}).Draw(t, "remaining amount")
 		s.RefundReason = rapid.SampledFrom([]affiliate.RefundReason{affiliate.RefundedSale, affiliate.DisputedSale}).Draw(t, "why")
 	case affiliate.MoveClawBack:
 		s.RefundReason = affiliate.ReassignedSale
