@@ -22,8 +22,8 @@ func TestRole_ChangesAndRemovals(t *testing.T) {
 	}{
 		{name: "owner changes admin", caller: owner, from: admin, to: viewer, owners: 1},
 		{name: "owner promotes to owner", caller: owner, from: viewer, to: owner, owners: 1},
-		{name: "one of two owners", caller: owner, from: owner, to: admin, owners: 2},
-		{name: "the last owner", caller: owner, from: owner, to: admin, owners: 1, change: lastOwner, removal: lastOwner},
+		{name: "owner changes one of two owners", caller: owner, from: owner, to: admin, owners: 2},
+		{name: "owner changes the last owner", caller: owner, from: owner, to: admin, owners: 1, change: lastOwner, removal: lastOwner},
 		{name: "the last owner stays owner", caller: owner, from: owner, to: owner, owners: 1, removal: lastOwner},
 		{name: "admin changes viewer", caller: admin, from: viewer, to: manager, owners: 1},
 		{name: "admin promotes to owner", caller: admin, from: viewer, to: owner, owners: 1, change: forbidden},
@@ -31,27 +31,29 @@ func TestRole_ChangesAndRemovals(t *testing.T) {
 		{name: "manager changes viewer", caller: manager, from: viewer, to: viewer, owners: 1, change: forbidden, removal: forbidden},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			wantReason(t, tc.caller.CheckRoleChange(tc.from, tc.to, tc.owners), tc.change)
-			wantReason(t, tc.caller.CheckRemoval(tc.from, tc.owners), tc.removal)
+			wantReason(t, "CheckRoleChange", tc.caller.CheckRoleChange(tc.from, tc.to, tc.owners), tc.change)
+			wantReason(t, "CheckRemoval", tc.caller.CheckRemoval(tc.from, tc.owners), tc.removal)
 		})
 	}
 }
 
-func wantReason(t *testing.T, err error, reason affiliate.Reason) {
+// wantReason compares the error code of an error that a call returned. reason is empty
+// if the call must succeed.
+func wantReason(t *testing.T, call string, err error, reason affiliate.Reason) {
 	t.Helper()
 	if reason == "" && err != nil || reason != "" && !errors.Is(err, affiliate.Refuse(reason)) {
-		t.Errorf("got %v, want %q", err, reason)
+		t.Errorf("%s: error %v, want %q", call, err, reason)
 	}
 }
 
 func TestUnmanageable(t *testing.T) {
 	if got := affiliate.RoleOwner.Unmanageable(); len(got) != 0 {
-		t.Errorf("owner: %v", got)
+		t.Errorf("RoleOwner.Unmanageable() = %v, want none", got)
 	}
 	if got := affiliate.RoleAdmin.Unmanageable(); !slices.Equal(got, []affiliate.Role{affiliate.RoleOwner}) {
-		t.Errorf("admin: %v", got)
+		t.Errorf("RoleAdmin.Unmanageable() = %v, want only owner", got)
 	}
 	if got := affiliate.RoleManager.Unmanageable(); !slices.Equal(got, affiliate.Roles()) {
-		t.Errorf("manager: %v", got)
+		t.Errorf("RoleManager.Unmanageable() = %v, want all roles", got)
 	}
 }

@@ -28,16 +28,18 @@ func TestAPIKey_Roll(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got, err := tc.key.Roll(tc.grace, at)
-			wantReason(t, err, tc.refused)
+			wantReason(t, "Roll", err, tc.refused)
 			if err != nil {
 				return
 			}
-			if (got.ExpiresAt == nil) != (tc.expires == nil) || got.ExpiresAt != nil && !got.ExpiresAt.Equal(*tc.expires) ||
-				(got.RevokedAt != nil) != tc.revoked || got.RolledAt == nil || !got.RolledAt.Equal(at) {
-				t.Errorf("got %+v", got)
+			if (got.ExpiresAt == nil) != (tc.expires == nil) || got.ExpiresAt != nil && !got.ExpiresAt.Equal(*tc.expires) {
+				t.Errorf("ExpiresAt is %v, want %v", got.ExpiresAt, tc.expires)
 			}
-			if got.Live(at) == tc.revoked {
-				t.Errorf("live: %v", got.Live(at))
+			if got.RolledAt == nil || !got.RolledAt.Equal(at) {
+				t.Errorf("RolledAt is %v, want %v", got.RolledAt, at)
+			}
+			if (got.RevokedAt != nil) != tc.revoked || got.Live(at) == tc.revoked {
+				t.Errorf("RevokedAt is %v, and Live() = %v; want revoked: %v", got.RevokedAt, got.Live(at), tc.revoked)
 			}
 		})
 	}
@@ -57,7 +59,7 @@ func TestAPIKey_Revoke(t *testing.T) {
 		"revoked": {key: affiliate.APIKey{Kind: affiliate.SecretKey, RevokedAt: &at}, refused: affiliate.ReasonNotFound},
 	} {
 		got, err := tc.key.Revoke(at)
-		wantReason(t, err, tc.refused)
+		wantReason(t, name, err, tc.refused)
 		if err == nil && got.Live(at) {
 			t.Errorf("%s: the key is live after its revocation", name)
 		}
@@ -65,8 +67,8 @@ func TestAPIKey_Revoke(t *testing.T) {
 }
 
 func TestCheckSecretKeys_Limit(t *testing.T) {
-	wantReason(t, affiliate.CheckSecretKeys(affiliate.MaxSecretKeys-1), "")
-	wantReason(t, affiliate.CheckSecretKeys(affiliate.MaxSecretKeys), affiliate.ReasonAPIKeyLimitExceeded)
+	wantReason(t, "one key less than allowed", affiliate.CheckSecretKeys(affiliate.MaxSecretKeys-1), "")
+	wantReason(t, "as many keys as allowed", affiliate.CheckSecretKeys(affiliate.MaxSecretKeys), affiliate.ReasonAPIKeyLimitExceeded)
 }
 
 func TestInvite_Open(t *testing.T) {
@@ -80,7 +82,7 @@ func TestInvite_Open(t *testing.T) {
 		"ended":             {affiliate.Invite{ExpiresAt: at.Add(time.Hour), EndedAt: &at}, false},
 	} {
 		if tc.invite.Open(at) != tc.open {
-			t.Errorf("%s: open %v", name, !tc.open)
+			t.Errorf("%s: Open() = %v, want %v", name, !tc.open, tc.open)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The test checks properties that hold for every decision.
+// The test checks conditions that must be true for every decision.
 func TestAttribute_Properties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := worlds().Draw(t, "inputs")
@@ -19,7 +19,7 @@ func TestAttribute_Properties(t *testing.T) {
 		winners := 0
 		for _, c := range d.Candidates {
 			if c.Eligible == (c.RejectedBecause != nil) {
-				t.Fatalf("eligible %v, but rejected because %v", c.Eligible, c.RejectedBecause)
+				t.Fatalf("candidate %s is eligible: %v, but its rejection reason is %v", c.Type, c.Eligible, c.RejectedBecause)
 			}
 			if c.Eligible {
 				winners++
@@ -30,27 +30,27 @@ func TestAttribute_Properties(t *testing.T) {
 		}
 		switch {
 		case d.Attributed && winners != 1, !d.Attributed && winners != 0:
-			t.Fatalf("attributed %v with %d winners", d.Attributed, winners)
+			t.Fatalf("attributed %v with %d eligible candidates", d.Attributed, winners)
 		case d.Attributed != (d.Method != nil), d.Attributed != (d.Program != nil), d.Attributed != (d.Participant != nil):
-			t.Fatalf("attributed %v: %v, %v, %v", d.Attributed, d.Method, d.Program, d.Participant)
+			t.Fatalf("attributed %v, but method %v, programme %v, participant %v", d.Attributed, d.Method, d.Program, d.Participant)
 		case d.Earns != nil && !d.Attributed:
-			t.Fatal("earns without being attributed")
+			t.Fatal("the conversion earns a commission, but is not attributed")
 		case (d.Earns != nil) != (d.Rule != nil), (d.Earns != nil) != (d.Calculation != nil):
-			t.Fatalf("earns %v, rule %v, calculation %v", d.Earns, d.Rule, d.Calculation)
+			t.Fatalf("earns %v, but rule %v and calculation %v", d.Earns, d.Rule, d.Calculation)
 		case (d.Click != nil) != (d.Attributed && *d.Method == ByClick), (d.PromoCode != nil) != (d.Attributed && *d.Method == ByPromoCode):
-			t.Fatalf("method %v, click %v, promo code %v", d.Method, d.Click, d.PromoCode)
+			t.Fatalf("method %v, but click %v and promo code %v", d.Method, d.Click, d.PromoCode)
 		case (d.Link != nil) != (d.Click != nil):
-			t.Fatalf("link %v, click %v", d.Link, d.Click)
+			t.Fatalf("click %v, but link %v", d.Click, d.Link)
 		case (d.RecurringIndex != nil) != (d.Attributed && in.Customer != nil && in.EventType.Priced()):
-			t.Fatalf("payment %v", d.RecurringIndex)
+			t.Fatalf("RecurringIndex is %v for a %s, attributed %v, customer %v", d.RecurringIndex, in.EventType, d.Attributed, in.Customer)
 		case d.RecurringIndex != nil && *d.RecurringIndex != in.Customer.Payments[*d.Program].Count+1:
-			t.Fatalf("payment %d after %d", *d.RecurringIndex, in.Customer.Payments[*d.Program].Count)
+			t.Fatalf("RecurringIndex is %d after %d earlier payments", *d.RecurringIndex, in.Customer.Payments[*d.Program].Count)
 		case d.Reason == "" || d.Reason == whyOutranked || d.Explanation == "":
-			t.Fatalf("unexplained: %+v", d)
+			t.Fatalf("reason %q and explanation %q, want a reason of a decision and a text", d.Reason, d.Explanation)
 		}
 		for i, step := range d.Steps {
 			if step.Order != i+1 {
-				t.Fatalf("step %d has order %d", i+1, step.Order)
+				t.Fatalf("step %d has Order %d", i+1, step.Order)
 			}
 		}
 	})
@@ -62,7 +62,7 @@ func TestAttribute_IsPure(t *testing.T) {
 		before := mustEncode(t, in)
 		a, b := Attribute(in), Attribute(in)
 		if !reflect.DeepEqual(a, b) || !bytes.Equal(mustEncode(t, a), mustEncode(t, b)) || !bytes.Equal(mustEncode(t, a.Trace), mustEncode(t, b.Trace)) {
-			t.Fatalf("%+v\n%+v", a, b)
+			t.Fatalf("two calls with the same inputs return\n%+v\n%+v", a, b)
 		}
 		if !bytes.Equal(mustEncode(t, in), before) {
 			t.Fatal("Attribute changed its inputs")
@@ -70,8 +70,8 @@ func TestAttribute_IsPure(t *testing.T) {
 	})
 }
 
-// Losing signals are removed from the inputs. The customer's payments stay, because
-// they are facts and not a signal.
+// The test removes the losing signals from the inputs. The decision must stay the same.
+// The customer's payments are not removed, because they are not a signal.
 func TestAttribute_LosingSignalsDoNotChangeTheAmount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := worlds().Draw(t, "inputs")
@@ -91,7 +91,7 @@ func TestAttribute_LosingSignalsDoNotChangeTheAmount(t *testing.T) {
 		}
 		withoutLosers := Attribute(alone)
 		if withoutLosers.Reason != d.Reason || *withoutLosers.Participant != *d.Participant || !reflect.DeepEqual(withoutLosers.Earns, d.Earns) {
-			t.Fatalf("without losing signals %s: %+v\nwith them %s: %+v", withoutLosers.Reason, withoutLosers.Earns, d.Reason, d.Earns)
+			t.Fatalf("without the losing signals, the decision is %s: %+v\nwant %s: %+v", withoutLosers.Reason, withoutLosers.Earns, d.Reason, d.Earns)
 		}
 	})
 }
@@ -106,7 +106,7 @@ func TestAttribute_RedeemsUsablePromoCodes(t *testing.T) {
 			usable = usable || c.Type == ByPromoCode && (c.Eligible || *c.RejectedBecause == whyOutranked)
 		}
 		if usable != (d.Redeems != nil) || usable && *d.Redeems != in.FoundPromoCode.ID {
-			t.Fatalf("usable %v, redeems %v", usable, d.Redeems)
+			t.Fatalf("the promo code can be used: %v, but Redeems is %v", usable, d.Redeems)
 		}
 	})
 }
@@ -119,7 +119,7 @@ func TestExplain_ContainsNothingInternal(t *testing.T) {
 		d := Attribute(in)
 		explanation := d.Explanation
 		if !strings.HasPrefix(explanation, "The ") || !strings.HasSuffix(explanation, ".") || strings.Contains(explanation, "..") || strings.Contains(explanation, "%!") {
-			t.Fatalf("not well-formed sentences: %q", explanation)
+			t.Fatalf("the explanation does not consist of complete sentences: %q", explanation)
 		}
 		for _, internal := range []string{"participant ", "signal", "bps", "_", "null", "outrank", string(d.Reason)} {
 			if strings.Contains(explanation, internal) {
@@ -128,16 +128,16 @@ func TestExplain_ContainsNothingInternal(t *testing.T) {
 		}
 		for _, participant := range testParticipants {
 			if strings.Contains(explanation, participant.String()) {
-				t.Fatalf("%q names a partner", explanation)
+				t.Fatalf("the explanation contains the id of a participant: %q", explanation)
 			}
 		}
 		for id, name := range testProgramNames {
 			if (d.Trace.Program == nil || d.Trace.Program.ID != id) && strings.Contains(explanation, name) {
-				t.Fatalf("%q names another programme, %s", explanation, name)
+				t.Fatalf("the explanation names the other programme %s: %q", name, explanation)
 			}
 		}
 		if d.Attributed && d.Earns == nil != strings.Contains(explanation, "but earns no commission, because ") {
-			t.Fatalf("earns %v: %q", d.Earns, explanation)
+			t.Fatalf("Earns is %v, but the explanation is %q", d.Earns, explanation)
 		}
 	})
 }

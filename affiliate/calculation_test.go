@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// exactAmount computes the amount of a calculation without caps in rational numbers,
-// from the parts that the calculation lists. It rounds half up at the end.
+// exactAmount computes the amount of a calculation with rational numbers, from the parts
+// that the calculation lists. It rounds half up once, and does not apply caps.
 func exactAmount(calc Calculation, unpriced bool) int64 {
 	if len(calc.Parts) == 0 {
 		if calc.FlatCents != nil {
@@ -100,13 +100,13 @@ func TestCalculate_Properties(t *testing.T) {
 		want := exactAmount(calc, unpriced)
 		if most != nil && calc.Currency == e.Currency {
 			if calc.CappedAtOrderCap != (want > *most) {
-				t.Fatalf("capped at %d: %+v", *most, calc)
+				t.Fatalf("CappedAtOrderCap is wrong for the amount %d and the cap %d: %+v", want, *most, calc)
 			}
 			want = min(want, *most)
 		}
 		if bounded {
 			if calc.CappedAtBase != (want > base) {
-				t.Fatalf("capped at the base of %d: %+v", base, calc)
+				t.Fatalf("CappedAtBase is wrong for the amount %d and the base %d: %+v", want, base, calc)
 			}
 			want = min(want, base)
 		}
@@ -114,29 +114,29 @@ func TestCalculate_Properties(t *testing.T) {
 		case calc.AmountCents != want:
 			t.Fatalf("amount %d, want %d: %+v", calc.AmountCents, want, calc)
 		case calc.AmountCents < 0:
-			t.Fatalf("negative: %+v", calc)
+			t.Fatalf("the amount is negative: %+v", calc)
 		case (calc.FXRate != nil) != (!unpriced && len(in.Rates) > 0), (calc.FXRate == nil) != (calc.FXDate == nil):
-			t.Fatalf("rate %v of %v: %+v", calc.FXRate, calc.FXDate, calc)
+			t.Fatalf("exchange rate %v of %v, want both or none of them; rates %v: %+v", calc.FXRate, calc.FXDate, in.Rates, calc)
 		case most != nil && calc.Currency == e.Currency && calc.AmountCents > *most:
-			t.Fatalf("above the cap of %d: %+v", *most, calc)
+			t.Fatalf("the amount is above the cap of %d: %+v", *most, calc)
 		case (calc.RateBps == nil) == (calc.FlatCents == nil), calc.RateBps != nil != (calc.Type() == Percentage):
-			t.Fatalf("%s: %+v", calc.Type(), calc)
+			t.Fatalf("Type() = %s, rate %v, flat amount %v", calc.Type(), calc.RateBps, calc.FlatCents)
 		case calc.RateBps != nil && (*calc.RateBps < 0 || *calc.RateBps > WholeBps):
-			t.Fatalf("rate out of range: %+v", calc)
+			t.Fatalf("rate %d is not between 0 and %d: %+v", *calc.RateBps, WholeBps, calc)
 		case calc.Currency != e.Currency && (calc.Currency != in.Sale.Paid.Currency || calc.Type() != Percentage):
-			t.Fatalf("in the wrong currency: %+v", calc)
+			t.Fatalf("the amount is in %s, the programme in %s, the sale in %s: %+v", calc.Currency, e.Currency, in.Sale.Paid.Currency, calc)
 		case slices.Contains(calc.ReviewReasons, ReviewFXRateMissing) != (!unpriced && !known):
-			t.Fatalf("wrong review reasons: %+v", calc)
+			t.Fatalf("review reasons %q, but an exchange rate is missing: %v", calc.ReviewReasons, !unpriced && !known)
 		}
 		mixed := false
 		for _, part := range calc.Parts {
 			mixed = mixed || part.Source != calc.Parts[0].Source
 			if part.LeftOut != (part.FlatCents != nil && calc.Currency != e.Currency) {
-				t.Fatalf("wrong LeftOut: %+v", calc)
+				t.Fatalf("LeftOut of part %+v is wrong; the amount is in %s, the programme in %s", part, calc.Currency, e.Currency)
 			}
 		}
 		if mixed != (calc.Source == FromMixed) {
-			t.Fatalf("mixed %v: %+v", mixed, calc)
+			t.Fatalf("the source is %s, but the parts have different sources: %v", calc.Source, mixed)
 		}
 	})
 }
@@ -183,7 +183,7 @@ func TestCalculate_HigherRateNeverLowersAmount(t *testing.T) {
 		index := in.recurringIndex(e.Program)
 		before, after := e.calculate(in, index), more.calculate(in, index)
 		if after.AmountCents < before.AmountCents || after.Source != before.Source {
-			t.Fatalf("%+v\nwith higher rates %+v", before, after)
+			t.Fatalf("calculation %+v\nwith higher rates %+v", before, after)
 		}
 	})
 }
@@ -274,7 +274,7 @@ func TestCalculate_OrderLines(t *testing.T) {
 			[]LineItem{{"cup", 2, 50}, {"book", 1, 50}},
 			100, Percentage, WholeBps, FromProduct, "EUR", 2,
 		},
-		"above the cap": { // the effective rate is that before the cap
+		"above the cap": { // the effective rate is computed before the cap is applied
 			capped,
 			Sale{Paid: Money{10_000, "EUR"}},
 			[]LineItem{{"film", 1, 5_000}, {"other", 1, 5_000}},
@@ -312,9 +312,15 @@ func TestCalculate_OrderLines(t *testing.T) {
 			if tc.kind == Percentage {
 				rate = Rate{Bps: &tc.rate}
 			}
-			if calc.AmountCents != tc.amount || calc.Type() != tc.kind || !reflect.DeepEqual(Rate{calc.RateBps, calc.FlatCents}, rate) ||
-				calc.Source != tc.source || calc.Currency != tc.currency || len(calc.Parts) != tc.parts {
-				t.Errorf("%+v", calc)
+			if calc.AmountCents != tc.amount || calc.Currency != tc.currency {
+				t.Errorf("amount %d %s, want %d %s", calc.AmountCents, calc.Currency, tc.amount, tc.currency)
+			}
+			if calc.Type() != tc.kind || !reflect.DeepEqual(Rate{calc.RateBps, calc.FlatCents}, rate) || calc.Source != tc.source {
+				t.Errorf("%s with rate %v or flat amount %v from %s, want %s with %d from %s",
+					calc.Type(), calc.RateBps, calc.FlatCents, calc.Source, tc.kind, tc.rate, tc.source)
+			}
+			if len(calc.Parts) != tc.parts {
+				t.Errorf("%d parts, want %d", len(calc.Parts), tc.parts)
 			}
 		})
 	}
@@ -330,7 +336,7 @@ func TestCalculate_PartsListEveryLine(t *testing.T) {
 		{ProductID: "other", AmountCents: 7_000, Quantity: 1, RateBps: ref[int64](2000), Source: FromProgram},
 	}
 	if !reflect.DeepEqual(calc.Parts, want) {
-		t.Errorf("%+v", calc.Parts)
+		t.Errorf("parts %+v\nwant  %+v", calc.Parts, want)
 	}
 }
 
@@ -359,7 +365,7 @@ func TestCalculate_LargestOrders(t *testing.T) {
 				in.Sale.Paid = Money{MaxAmountCents, tc.currency}
 			}
 			if calc := (Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}).calculate(in, nil); calc.AmountCents != tc.want {
-				t.Errorf("%+v", calc)
+				t.Errorf("amount %d, want %d", calc.AmountCents, tc.want)
 			}
 		})
 	}
@@ -367,12 +373,12 @@ func TestCalculate_LargestOrders(t *testing.T) {
 
 func TestCalculate_Caps(t *testing.T) {
 	for name, tc := range map[string]struct {
-		most      int64
-		rate      Rate
-		sale      Money
-		amount    int64
-		orderCap  bool
-		capAtBase bool
+		maximum          int64
+		rate             Rate
+		sale             Money
+		amount           int64
+		cappedAtOrderCap bool
+		cappedAtBase     bool
 	}{
 		"below the cap":                       {3_001, bps(3000), Money{10_000, "EUR"}, 3_000, false, false},
 		"at the cap":                          {3_000, bps(3000), Money{10_000, "EUR"}, 3_000, false, false},
@@ -386,10 +392,11 @@ func TestCalculate_Caps(t *testing.T) {
 		"flat without a price ":               {100, flat(1_000), Money{}, 100, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rule := RuleSnapshot{Override: &tc.rate, Rules: Rules{Type: Percentage, RateBps: ref[int64](0), NetBasis: Gross, CapCents: &tc.most}}
+			rule := RuleSnapshot{Override: &tc.rate, Rules: Rules{Type: Percentage, RateBps: ref[int64](0), NetBasis: Gross, CapCents: &tc.maximum}}
 			calc := Earner{Currency: "EUR", Rule: rule}.calculate(AttributionInputs{EventType: Purchase, Sale: Sale{Paid: tc.sale}}, nil)
-			if calc.AmountCents != tc.amount || calc.CappedAtOrderCap != tc.orderCap || calc.CappedAtBase != tc.capAtBase {
-				t.Errorf("%+v", calc)
+			if calc.AmountCents != tc.amount || calc.CappedAtOrderCap != tc.cappedAtOrderCap || calc.CappedAtBase != tc.cappedAtBase {
+				t.Errorf("amount %d, capped at the order cap %v, capped at the base %v; want %d, %v, %v",
+					calc.AmountCents, calc.CappedAtOrderCap, calc.CappedAtBase, tc.amount, tc.cappedAtOrderCap, tc.cappedAtBase)
 			}
 		})
 	}

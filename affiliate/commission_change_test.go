@@ -4,6 +4,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,12 +26,13 @@ func eventNames(events []affiliate.Event) []affiliate.EventName {
 // openPayoutStatuses lists the statuses of a payout that contains an approved commission.
 var openPayoutStatuses = []affiliate.PayoutStatus{affiliate.PayoutDraft, affiliate.PayoutPending, affiliate.PayoutProcessing}
 
-// After every step of a random life, the sum of the ledger entries, the sum of the
-// earnings and the counts must agree with the state of the commission.
+// The test applies the moves of random scenarios. After every move, the sum of the
+// ledger entries, the sum of the earnings and the counts must agree with the state of
+// the commission.
 func TestCommissionChange_MatchesModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		life := commissiontest.Scenarios(40).Draw(t, "life")
-		c := life.Initial
+		scenario := commissiontest.Scenarios(40).Draw(t, "scenario")
+		c := scenario.Initial
 		c.ID.UUID[15], c.Participant.UUID[15], c.Partner.UUID[15], c.Program.UUID[15] = 1, 2, 3, 4
 		c.Scope = affiliate.Scope{Workspace: affiliate.WorkspaceID{UUID: [16]byte{15: 5}}, Mode: affiliate.ModeTest}
 		creation := affiliate.NewCommissionChange(c, affiliate.System, nil)
@@ -39,11 +41,11 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 		counted := map[affiliate.CommissionCount]int64{}
 		check := func(change affiliate.CommissionChange, events []affiliate.EventName, kind affiliate.LedgerEntryType, cents int64) {
 			if got := eventNames(change.Events()); !slices.Equal(got, events) {
-				t.Fatalf("%+v\nhas events %v, want %v", change, got, events)
+				t.Fatalf("change %+v\nhas the events %v, want %v", change, got, events)
 			}
 			entry := change.LedgerEntry()
 			if (entry == nil) != (cents == 0) {
-				t.Fatalf("%+v\nhas ledger entry %+v, want %s of %d", change, entry, kind, cents)
+				t.Fatalf("change %+v\nhas the ledger entry %+v, want type %q and amount %d", change, entry, kind, cents)
 			}
 			if entry != nil {
 				owed += entry.AmountCents
@@ -52,7 +54,7 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 					Currency: c.Currency, Commission: &c.ID, CreatedBy: change.Transition.Actor.String(), CreatedAt: change.Transition.At,
 				}
 				if entry.ID.IsZero() || !reflect.DeepEqual(*entry, want) {
-					t.Fatalf("ledger entry %+v, want %+v", *entry, want)
+					t.Fatalf("change %+v\nhas the ledger entry %+v, want %+v", change, *entry, want)
 				}
 			}
 			earned += change.EarnedCents()
@@ -60,11 +62,15 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 				counted[change.Before.CountGroup()]--
 			}
 			counted[change.After.CountGroup()]++
-			if owed != commissiontest.Owed(change.After) || earned != commissiontest.Earned(change.After) {
-				t.Fatalf("%+v\nsums: owed %d, earned %d", change.After, owed, earned)
+			if want := commissiontest.Owed(change.After); owed != want {
+				t.Fatalf("after change %+v\nthe sum of the ledger entries is %d, want %d", change, owed, want)
+			}
+			if want := commissiontest.Earned(change.After); earned != want {
+				t.Fatalf("after change %+v\nthe sum of the earnings is %d, want %d", change, earned, want)
 			}
 			if amount, original := change.After.AmountCents, change.After.OriginalAmountCents; amount < 0 || amount > original || change.After.ReversedCents() != original-amount {
-				t.Fatalf("amount %d, original amount %d, reversed %d", amount, original, change.After.ReversedCents())
+				t.Fatalf("after change %+v\nthe amount is %d and ReversedCents() = %d, want 0 to %d, and the difference to %d",
+					change, amount, change.After.ReversedCents(), original, original)
 			}
 			maps.DeleteFunc(counted, func(_ affiliate.CommissionCount, n int64) bool { return n == 0 })
 			day := time.Date(c.CreatedAt.Year(), c.CreatedAt.Month(), c.CreatedAt.Day(), 0, 0, 0, 0, time.UTC)
@@ -72,13 +78,13 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 				Scope: c.Scope, Program: c.Program, Status: change.After.Status, NeedsReview: change.After.NeedsReview, Currency: c.Currency, Day: day,
 			}: 1}
 			if !maps.Equal(counted, want) {
-				t.Fatalf("counted %v, want %v", counted, want)
+				t.Fatalf("after change %+v\nthe counts are %v, want %v", change, counted, want)
 			}
 		}
 
 		owedAtCreation := commissiontest.Owed(c)
 		check(creation, commissiontest.CreationEvents(c), affiliate.EntryCommissionApproved, owedAtCreation)
-		for _, step := range life.Steps {
+		for _, step := range scenario.Steps {
 			step.PayoutStatus = ""
 			if c.Status == affiliate.CommissionApproved && rapid.Bool().Draw(t, "in payout") {
 				c.Payout = &affiliate.PayoutID{UUID: [16]byte{15: 4}}
@@ -86,8 +92,11 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 			}
 			want := commissiontest.Expected(c, step)
 			after, refusal := step.Apply(c)
-			if (refusal == nil) != (want.Refused == "") || refusal != nil && refusal.Reason != want.Refused || !reflect.DeepEqual(after, want.After) {
-				t.Fatalf("%+v\nof %+v: %v\nleaves %+v\nwant %q\nand    %+v", step, c, refusal, after, want.Refused, want.After)
+			if (refusal == nil) != (want.Refused == "") || refusal != nil && refusal.Reason != want.Refused {
+				t.Fatalf("applying %+v\nto %+v\nreturns the error %v, want %q", step, c, refusal, want.Refused)
+			}
+			if !reflect.DeepEqual(after, want.After) {
+				t.Fatalf("applying %+v\nto %+v\nreturns %+v\nwant    %+v", step, c, after, want.After)
 			}
 			if refusal != nil {
 				continue
@@ -95,11 +104,12 @@ func TestCommissionChange_MatchesModel(t *testing.T) {
 			before := c
 			change := affiliate.CommissionChange{Before: &before, After: after, Transition: step}
 			if leaves := before.Payout != nil && after.Payout == nil; change.LeavesPayout() != leaves {
-				t.Fatalf("%+v: leaves its payout: %v", change, change.LeavesPayout())
+				t.Fatalf("change %+v\nLeavesPayout() = %v, want %v", change, change.LeavesPayout(), leaves)
 			}
-			if unsent := step.PayoutStatus == affiliate.PayoutDraft || step.PayoutStatus == affiliate.PayoutPending; change.LowersPayout() !=
-				(unsent && after.Payout != nil && after.AmountCents < before.AmountCents) {
-				t.Fatalf("%+v: lowers its payout: %v", change, change.LowersPayout())
+			unsent := step.PayoutStatus == affiliate.PayoutDraft || step.PayoutStatus == affiliate.PayoutPending
+			lowers := unsent && after.Payout != nil && after.AmountCents < before.AmountCents
+			if change.LowersPayout() != lowers {
+				t.Fatalf("change %+v\nLowersPayout() = %v, want %v", change, change.LowersPayout(), lowers)
 			}
 			check(change, []affiliate.EventName{want.Event}, want.Entry, want.EntryCents)
 			c = after
@@ -120,9 +130,16 @@ func TestCommissionChange_Note(t *testing.T) {
 		"empty note":              {affiliate.CommissionChange{Transition: affiliate.CommissionTransition{Reason: ptr("why"), Note: ptr("")}}, ptr("")},
 	} {
 		if got := tc.change.Note(); !reflect.DeepEqual(got, tc.want) {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: Note() = %s, want %s", name, quoteOrNil(got), quoteOrNil(tc.want))
 		}
 	}
+}
+
+func quoteOrNil(text *string) string {
+	if text == nil {
+		return "nil"
+	}
+	return strconv.Quote(*text)
 }
 
 // sampleCommission returns a commission with short, readable ids.
@@ -163,7 +180,7 @@ func TestCommissionEvent_KeysAndTheirOrder(t *testing.T) {
 
 	after.HoldUntil = nil
 	if event := affiliate.CommissionEvent(affiliate.EventCommissionCreated, noon, nil, after); event.Previous != nil || !strings.Contains(body(t, event), `"hold_until":null`) {
-		t.Errorf("a new commission without hold period: %s", body(t, event))
+		t.Errorf("body of a new commission without hold period: %s\nwant hold_until null and no previous attributes", body(t, event))
 	}
 	if event := affiliate.CommissionEvent(affiliate.EventCommissionApproved, noon, &after, after); event.Previous != nil {
 		t.Errorf("nothing changed, but the previous attributes are %v", event.Previous)
@@ -212,7 +229,8 @@ func TestCommissionRefundedEvent_DescribesTheRefund(t *testing.T) {
 		got := body(t, events[0])
 		if len(events) != 1 || !strings.Contains(got, `{"object":{"id":"00000000-0000-0000-0000-000000000001","program_id":"00000000-0000-0000-0000-000000000005","status":"`+string(after.Status)+`"`) ||
 			!strings.Contains(got, tc.object) || !strings.HasSuffix(got, `"previous_attributes":`+tc.prev+`}}`) {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("%s: %d events, the first is %s\nwant one event with status %s, object %s and previous attributes %s",
+				name, len(events), got, after.Status, tc.object, tc.prev)
 		}
 	}
 }

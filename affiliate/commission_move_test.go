@@ -46,11 +46,11 @@ func transitions() (all []affiliate.CommissionTransition) {
 		switch move {
 		case affiliate.MoveAutoApprove:
 			t.Actor, t.Reason = affiliate.System, nil
-			for _, standing := range []affiliate.ParticipantStatus{
+			for _, status := range []affiliate.ParticipantStatus{
 				affiliate.ParticipantApproved, affiliate.ParticipantPending, affiliate.ParticipantRejected, affiliate.ParticipantSuspended,
 			} {
 				for _, erased := range []bool{false, true} {
-					t.ParticipantStatus, t.ParticipantErased = standing, erased
+					t.ParticipantStatus, t.ParticipantErased = status, erased
 					all = append(all, t)
 				}
 			}
@@ -60,9 +60,9 @@ func transitions() (all []affiliate.CommissionTransition) {
 				all = append(all, t)
 			}
 		case affiliate.MoveRefund:
-			for _, leaves := range []int64{-1, 0, 299, 300, 301} {
+			for _, remaining := range []int64{-1, 0, 299, 300, 301} {
 				for _, full := range []bool{false, true} {
-					t.AmountCents, t.Full = leaves, full
+					t.AmountCents, t.Full = remaining, full
 					all = append(all, t)
 				}
 			}
@@ -84,15 +84,15 @@ func TestApply_MatchesModel(t *testing.T) {
 			want := commissiontest.Expected(c, move)
 			got, refusal := move.Apply(c)
 			if !reflect.DeepEqual(c, before) || !slices.Equal(reasons, c.ReviewReasons[:cap(c.ReviewReasons)]) {
-				t.Fatalf("%s changed its argument: %+v", move.Move, c)
+				t.Fatalf("applying %s changed its argument: %+v", move.Move, c)
 			}
 			if !reflect.DeepEqual(got, want.After) {
-				t.Fatalf("%+v\nof %+v\nleaves %+v\nwant   %+v", move, c, got, want.After)
+				t.Fatalf("applying %+v\nto %+v\nreturns %+v\nwant    %+v", move, c, got, want.After)
 			}
 			if refusal == nil {
 				made[move.Move]++
 				if want.Refused != "" {
-					t.Fatalf("%+v\nof %+v succeeded, want %s", move, c, want.Refused)
+					t.Fatalf("applying %+v\nto %+v\nsucceeded, want the error %s", move, c, want.Refused)
 				}
 				continue
 			}
@@ -102,12 +102,13 @@ func TestApply_MatchesModel(t *testing.T) {
 				metadata["hold_until"] = affiliate.FormatTime(*c.HoldUntil)
 			}
 			if refusal.Reason != want.Refused || !reflect.DeepEqual(refusal.Metadata, metadata) {
-				t.Fatalf("%+v\nof %+v: %s %v, want %q", move, c, refusal.Reason, refusal.Metadata, want.Refused)
+				t.Fatalf("applying %+v\nto %+v\nreturns the error %s with metadata %v, want %q with %v",
+					move, c, refusal.Reason, refusal.Metadata, want.Refused, metadata)
 			}
 		}
 	}
 	if len(made) != len(commissiontest.Moves) || len(refused) != 6 {
-		t.Errorf("made %v, refused %v: some moves never succeeded, or some error codes never occurred", made, refused)
+		t.Errorf("successful moves %v, error codes %v; want all %d moves and 6 error codes", made, refused, len(commissiontest.Moves))
 	}
 }
 
@@ -157,7 +158,7 @@ func TestApply_FirstFailedCheckDecides(t *testing.T) {
 		c := affiliate.Commission{Status: tc.status, HoldUntil: tc.hold, NeedsReview: tc.flagged}
 		_, refusal := affiliate.CommissionTransition{Move: tc.move, At: noon}.Apply(c)
 		if got := refusal; (got == nil) != (tc.want == "") || got != nil && got.Reason != tc.want {
-			t.Errorf("%s: %v, want %q", name, got, tc.want)
+			t.Errorf("%s: error %v, want %q", name, got, tc.want)
 		}
 	}
 }
@@ -174,7 +175,7 @@ func TestCommissionMove_From(t *testing.T) {
 		}
 		from := move.From()
 		if !slices.Equal(from, legal) {
-			t.Errorf("%s succeeds from %v, but From returns %v", move, legal, from)
+			t.Errorf("%s succeeds in the statuses %v, but From returns %v", move, legal, from)
 		}
 		from[0] = "modified"
 		if move.From()[0] == "modified" {
@@ -182,7 +183,7 @@ func TestCommissionMove_From(t *testing.T) {
 		}
 	}
 	if from := affiliate.MoveCreate.From(); len(from) != 0 {
-		t.Errorf("MoveCreate.From returns %v", from)
+		t.Errorf("MoveCreate.From() = %v, want none", from)
 	}
 }
 
@@ -198,9 +199,9 @@ func TestDueForApproval(t *testing.T) {
 	if due.DueForApproval(noon, affiliate.ParticipantApproved, true) {
 		t.Error("due although the participant is erased")
 	}
-	for _, standing := range []affiliate.ParticipantStatus{affiliate.ParticipantPending, affiliate.ParticipantRejected, affiliate.ParticipantSuspended} {
-		if due.DueForApproval(noon, standing, false) {
-			t.Errorf("due although the participant is %s", standing)
+	for _, status := range []affiliate.ParticipantStatus{affiliate.ParticipantPending, affiliate.ParticipantRejected, affiliate.ParticipantSuspended} {
+		if due.DueForApproval(noon, status, false) {
+			t.Errorf("due although the participant is %s", status)
 		}
 	}
 	for name, change := range map[string]func(*affiliate.Commission){
@@ -214,14 +215,14 @@ func TestDueForApproval(t *testing.T) {
 		c := due
 		change(&c)
 		if c.DueForApproval(noon, affiliate.ParticipantApproved, false) {
-			t.Errorf("%s: due", name)
+			t.Errorf("%s: DueForApproval() = true", name)
 		}
 	}
-	for _, settled := range []affiliate.DisputeStatus{affiliate.DisputeWon, affiliate.DisputeLost} {
+	for _, closed := range []affiliate.DisputeStatus{affiliate.DisputeWon, affiliate.DisputeLost} {
 		c := due
-		c.Dispute = settled
+		c.Dispute = closed
 		if !c.DueForApproval(noon, affiliate.ParticipantApproved, false) {
-			t.Errorf("not due with a dispute that is %s", settled)
+			t.Errorf("not due although the dispute is %s", closed)
 		}
 	}
 }

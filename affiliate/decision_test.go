@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// The test reads the constants from the source, so that a new reason cannot be missing
-// in decisionReasons, by which lists of decisions are filtered.
+// The test reads the constants from the source code, so that it fails if a new reason is
+// not added to decisionReasons.
 func TestDecisionReasons_ContainAllConstants(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "attribution.go", nil, 0)
 	if err != nil {
@@ -25,12 +25,12 @@ func TestDecisionReasons_ContainAllConstants(t *testing.T) {
 		if name, ok := spec.Type.(*ast.Ident); !ok || name.Name != "AttributionReason" {
 			return true
 		}
-		word, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if of := AttributionReason(word).IsDecisionReason(); of != spec.Names[0].IsExported() {
-			t.Errorf("OfDecision for %s returns %v", spec.Names[0], of)
+		if got, want := AttributionReason(text).IsDecisionReason(), spec.Names[0].IsExported(); got != want {
+			t.Errorf("%s.IsDecisionReason() = %v, want %v", spec.Names[0], got, want)
 		}
 		found++
 		return true
@@ -40,7 +40,7 @@ func TestDecisionReasons_ContainAllConstants(t *testing.T) {
 	}
 	for _, unknown := range []AttributionReason{"", "click_matched", "OTHER"} {
 		if unknown.IsDecisionReason() {
-			t.Errorf("OfDecision for %q returns true", unknown)
+			t.Errorf("AttributionReason(%q).IsDecisionReason() = true", unknown)
 		}
 	}
 }
@@ -58,11 +58,14 @@ func TestSimulatedRecord_RuleJSONIsStoredForm(t *testing.T) {
 	var trace struct {
 		Rule json.RawMessage `json:"rule"`
 	}
-	if err := json.Unmarshal(stored, &trace); err != nil || string(trace.Rule) != string(record.RuleJSON) || len(trace.Rule) < 10 {
-		t.Errorf("%s, stored %s, %v", record.RuleJSON, trace.Rule, err)
+	if err := json.Unmarshal(stored, &trace); err != nil {
+		t.Fatal(err)
+	}
+	if string(trace.Rule) != string(record.RuleJSON) || len(trace.Rule) < 10 {
+		t.Errorf("RuleJSON is %s, want the rule of the stored trace: %s", record.RuleJSON, trace.Rule)
 	}
 	in.FoundClick = nil
 	if record, err = SimulatedRecord(Attribute(in)); err != nil || record.RuleJSON != nil {
-		t.Errorf("nothing earned: %s, %v", record.RuleJSON, err)
+		t.Errorf("SimulatedRecord of a decision without commission has RuleJSON %s, error %v; want null", record.RuleJSON, err)
 	}
 }

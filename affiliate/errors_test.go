@@ -21,12 +21,12 @@ func TestViolation_FieldNamesAndSentence(t *testing.T) {
 		{Violation{"a", "must be absent with {b[0].c_d}"}, "conversions[3].a", "conversions[3].a must be absent with conversions[3].b[0].c_d."},
 	} {
 		if got := c.violation.WithFieldNames(inItem); got.Field != c.field || got.Sentence() != c.sentence {
-			t.Errorf("%+v: %s: %q, want %s: %q", c.violation, got.Field, got.Sentence(), c.field, c.sentence)
+			t.Errorf("WithFieldNames of %+v has field %q and sentence %q, want %q and %q", c.violation, got.Field, got.Sentence(), c.field, c.sentence)
 		}
 	}
 	for field, want := range map[string]string{"": "The request must be good.", WholeBody: "The body must be good.", "name": "name must be good."} {
 		if got := (Violation{field, "must be good"}).Sentence(); got != want {
-			t.Errorf("%q: %q, want %q", field, got, want)
+			t.Errorf("the sentence for the field %q is %q, want %q", field, got, want)
 		}
 	}
 }

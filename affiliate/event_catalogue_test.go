@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// The order is that of DECISIONS.md and of GET /webhooks/event-types.
+// DECISIONS.md specifies the order of the events. GET /webhooks/event-types returns them
+// in this order.
 func TestCatalogue_Order(t *testing.T) {
 	want := strings.Fields(`
 		conversion.created conversion.refunded conversion.fraud_detected conversion.reattributed
@@ -28,11 +29,11 @@ func TestCatalogue_Order(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got, want) || len(got) != 31 {
-		t.Errorf("%d events: %q", len(got), got)
+		t.Errorf("%d events: %q\nwant 31: %q", len(got), got, want)
 	}
 	want = strings.Fields("commission.disputed commission.dispute_resolved participant.erased gdpr.export_ready gdpr.buyer_erasure_completed")
 	if !slices.Equal(upcoming, want) {
-		t.Errorf("upcoming: %q", upcoming)
+		t.Errorf("upcoming events %q, want %q", upcoming, want)
 	}
 }
 
@@ -50,18 +51,18 @@ func TestCatalogue_HasEveryEventExceptPing(t *testing.T) {
 		if name, ok := spec.Type.(*ast.Ident); !ok || name.Name != "EventName" {
 			return true
 		}
-		word, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+		text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
 		if err != nil {
 			t.Fatal(err)
 		}
-		declared = append(declared, EventName(word))
+		declared = append(declared, EventName(text))
 		return true
 	})
 	for _, kind := range Catalogue() {
 		listed = append(listed, kind.Name)
 	}
 	if !slices.Equal(declared, append(listed, EventWebhookPing)) {
-		t.Errorf("declared %q, listed %q", declared, listed)
+		t.Errorf("the constants are %q, but the catalogue lists %q", declared, listed)
 	}
 }
 
@@ -82,14 +83,14 @@ func TestCatalogue_Descriptions(t *testing.T) {
 func TestCatalogue_ReturnsACopy(t *testing.T) {
 	Catalogue()[0].Name = EventWebhookPing
 	if name := Catalogue()[0].Name; name != EventConversionCreated {
-		t.Errorf("the first event is %s", name)
+		t.Errorf("after a change of the copy, the first event of the catalogue is %s, want %s", name, EventConversionCreated)
 	}
 }
 
 func TestEventNameNoun(t *testing.T) {
 	for name, want := range map[EventName]string{"promo_code.created": "promo_code", "gdpr.export_ready": "gdpr", "": ""} {
 		if got := name.Noun(); got != want {
-			t.Errorf("%q: %q", name, got)
+			t.Errorf("EventName(%q).Noun() = %q, want %q", name, got, want)
 		}
 	}
 }

@@ -105,8 +105,8 @@ func changedEvent(t testing.TB, name affiliate.EventName, before, after any) aff
 	return affiliate.NewEvent(exampleScope, name, noon, after, was)
 }
 
-// examples returns an event for each name. They are always the same, because
-// docs/events.md shows them.
+// examples returns an example event for each event name. The examples are always the
+// same, because docs/events.md shows them.
 func examples(t testing.TB) map[affiliate.EventName]affiliate.Event {
 	t.Helper()
 	all := map[affiliate.EventName]affiliate.Event{}
@@ -136,10 +136,10 @@ func examples(t testing.TB) map[affiliate.EventName]affiliate.Event {
 	add(affiliate.NewEvent(exampleScope, affiliate.EventLinkCreated, noon, link.Object(), nil))
 	add(changedEvent(t, affiliate.EventLinkUpdated, link.Object(), moved.Object()))
 
-	code, off := examplePromoCode(), examplePromoCode()
-	off.Active, off.Version = false, 2
+	code, inactive := examplePromoCode(), examplePromoCode()
+	inactive.Active, inactive.Version = false, 2
 	add(affiliate.NewEvent(exampleScope, affiliate.EventPromoCodeCreated, noon, code.Object(), nil))
-	add(changedEvent(t, affiliate.EventPromoCodeDeactivated, code.Object(), off.Object()))
+	add(changedEvent(t, affiliate.EventPromoCodeDeactivated, code.Object(), inactive.Object()))
 
 	program, lower := exampleProgram(), exampleProgram()
 	lower.MinPayoutCents, lower.FraudPolicy = 10000, affiliate.FraudObserve

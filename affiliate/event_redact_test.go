@@ -18,7 +18,7 @@ func mustRedact(t testing.TB, body []byte) []byte {
 	t.Helper()
 	out, err := affiliate.RedactBody(body, pseudonym)
 	if err != nil {
-		t.Fatalf("%v: %s", err, body)
+		t.Fatalf("RedactBody of %s: %v", body, err)
 	}
 	return out
 }
@@ -40,7 +40,7 @@ func TestRedactBody_ReplacesOnlyPersonalTexts(t *testing.T) {
 		original := bytes.Clone(body)
 		got := mustRedact(t, body)
 		if want := personal.Replace(string(body)); string(got) != want {
-			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+			t.Errorf("redacted body of %s:\n%s\nwant\n%s", name, got, want)
 		}
 		if hasSubject := event.Subject() != nil; hasSubject == bytes.Equal(got, body) {
 			t.Errorf("%s has a subject: %t, but the redacted body is\n%s", name, hasSubject, got)
@@ -52,7 +52,7 @@ func TestRedactBody_ReplacesOnlyPersonalTexts(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if again := mustRedact(t, got); !bytes.Equal(again, got) {
-			t.Errorf("%s, redacted twice:\n%s", name, again)
+			t.Errorf("body of %s, redacted twice:\n%s\nwant it to be the same as redacted once:\n%s", name, again, got)
 		}
 	}
 }
@@ -90,7 +90,7 @@ func TestRedactBody_FindsTextsAtAnyPosition(t *testing.T) {
 	} {
 		want := strings.ReplaceAll(tc.want, `"P"`, `"`+pseudonym+`"`)
 		if got := mustRedact(t, []byte(tc.body)); string(got) != want {
-			t.Errorf("%s:\n%s\nwant\n%s", name, got, want)
+			t.Errorf("redacted body, %s:\n%s\nwant\n%s", name, got, want)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestRedactBody_FindsTextsAtAnyPosition(t *testing.T) {
 func TestRedactBody_RejectsInvalidJSON(t *testing.T) {
 	for _, body := range []string{"", "{", `{"type":"link.created"}}`, `{"type":7}`, "null null"} {
 		if out, err := affiliate.RedactBody([]byte(body), pseudonym); err == nil {
-			t.Errorf("%q becomes %q", body, out)
+			t.Errorf("RedactBody(%q) = %q, want an error", body, out)
 		}
 	}
 }
@@ -125,7 +125,7 @@ func TestRedactBody_CoversAllTextFields(t *testing.T) {
 			}
 			seen[key] = true
 			if value := object[key]; value != nil && (value == pseudonym) == slices.Contains(harmless, key) {
-				t.Errorf("%s.%s is %v", of, key, value)
+				t.Errorf("after the redaction, %s.%s is %v; listed as harmless: %v", of, key, value, slices.Contains(harmless, key))
 			}
 		}
 	}
@@ -207,7 +207,7 @@ func FuzzRedactBody(f *testing.F) {
 			fields = []string{"code"}
 		}
 		if got, want := read(out), redactedTree(read(body), nil, false, fields); !reflect.DeepEqual(got, want) {
-			t.Fatalf("%s\nwant %v", out, want)
+			t.Fatalf("RedactBody(%q) = %q, which decodes to %v, want %v", body, out, got, want)
 		}
 	})
 }

@@ -109,7 +109,7 @@ func TestEventObjects_SchemasAndExamplesAreComplete(t *testing.T) {
 		"examples": slices.Sorted(maps.Keys(examples(t))),
 	} {
 		if !slices.Equal(got, want) {
-			t.Errorf("%s for %q, want %q", kind, got, want)
+			t.Errorf("there are %s for the events %q, want %q", kind, got, want)
 		}
 	}
 }
@@ -130,12 +130,13 @@ func TestEventBody_MatchesGoldenFiles(t *testing.T) {
 		}
 		want, err := os.ReadFile(file)
 		if err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s (%v):\n%swant\n%s", name, err, got, want)
+			t.Errorf("body of %s (error %v):\n%swant\n%s", name, err, got, want)
 		}
 	}
 }
 
-// A conversion with a score below fraud.Suspicious causes no such event.
+// The service sends no conversion.fraud_detected event for a conversion with a score
+// below fraud.Suspicious, so the example must have a higher score.
 func TestFraudExample_ReachesTheThreshold(t *testing.T) {
 	var body struct {
 		Data struct{ Object struct{ Score int } }
@@ -144,7 +145,7 @@ func TestFraudExample_ReachesTheThreshold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if score := body.Data.Object.Score; score < fraud.Suspicious {
-		t.Errorf("the example has score %d, an event needs %d", score, fraud.Suspicious)
+		t.Errorf("the example has score %d, want at least %d", score, fraud.Suspicious)
 	}
 }
 
@@ -180,7 +181,7 @@ func TestCommissionEvents_SatisfySchemas(t *testing.T) {
 		}
 	}
 	if len(eventNames) != 6 {
-		t.Errorf("events %v, want 6", eventNames)
+		t.Errorf("%d different events: %v, want 6", len(eventNames), eventNames)
 	}
 }
 
@@ -282,7 +283,7 @@ func TestSchemas_RejectOtherBodies(t *testing.T) {
 				t.Fatal(err)
 			}
 			if validationError(t, name, text) == nil {
-				t.Errorf("%s is valid %s", name, modification)
+				t.Errorf("the schema of %s accepts a body %s", name, modification)
 			}
 		}
 		tree := decodeBody(t, body)
@@ -312,9 +313,9 @@ func TestSchemas_RejectOtherBodies(t *testing.T) {
 // maxBody is the greatest size of a body in bytes (DECISIONS.md section 9).
 const maxBody = 20_000
 
-// The events have the longest values that the API accepts, in characters of four bytes
-// where any character is allowed. Programmes are tested separately, because their lists
-// of products and domains can be longer than a body.
+// The events of this test have the longest values that the API accepts. Fields that
+// allow any character have characters of four bytes. Programmes are tested separately,
+// because their lists of products and domains can be longer than a body.
 func TestEventBody_LargestBodiesAreWithinLimit(t *testing.T) {
 	long := func(letters int) string { return strings.Repeat("\U0001F331", letters) }
 	url := "https://shop.example/" + strings.Repeat("a", 2048-len("https://shop.example/"))
@@ -338,8 +339,8 @@ func TestEventBody_LargestBodiesAreWithinLimit(t *testing.T) {
 	link.UTM = affiliate.UTM{Source: long(255), Medium: long(255), Campaign: long(255), Term: long(255), Content: long(255)}
 	other.UTM = affiliate.UTM{Source: long(254), Medium: long(254), Campaign: long(254), Term: long(254), Content: long(254)}
 
-	code, off := examplePromoCode(), examplePromoCode()
-	code.Code, off.Code, off.Active = long(100), long(99), false
+	code, inactive := examplePromoCode(), examplePromoCode()
+	code.Code, inactive.Code, inactive.Active = long(100), long(99), false
 
 	// An explanation contains at most the names of the programmes of all signals, and a
 	// promo code.
@@ -357,14 +358,14 @@ func TestEventBody_LargestBodiesAreWithinLimit(t *testing.T) {
 		payout.CreatedEvent(ids),
 		changedEvent(t, affiliate.EventParticipantRejected, was.Object(), participant.Object()),
 		changedEvent(t, affiliate.EventLinkUpdated, other.Object(), link.Object()),
-		changedEvent(t, affiliate.EventPromoCodeDeactivated, off.Object(), code.Object()),
+		changedEvent(t, affiliate.EventPromoCodeDeactivated, inactive.Object(), code.Object()),
 		c.Event(affiliate.EventConversionCreated, d, noon),
 		c.FraudDetected(d),
 		affiliate.CommissionEvent(affiliate.EventCommissionReviewRequired, noon, ptr(exampleCommission()), commission),
 	} {
 		body := encodedBody(t, event)
 		if len(body) > maxBody {
-			t.Errorf("%s has %d bytes", event.Name, len(body))
+			t.Errorf("the body of %s has %d bytes, want at most %d", event.Name, len(body), maxBody)
 		}
 		t.Logf("%s: %d bytes", event.Name, len(body))
 		if err := validationError(t, event.Name, body); err != nil {

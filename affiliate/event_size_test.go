@@ -26,7 +26,7 @@ func TestEventBody_ShortensLongProgrammes(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(body) > affiliate.MaxBody {
-			t.Errorf("%d products: %d bytes", products, len(body))
+			t.Errorf("the event of a programme with %d products has %d bytes, want at most %d", products, len(body), affiliate.MaxBody)
 		}
 		var envelope struct {
 			Data map[string]any `json:"data"`
@@ -43,10 +43,11 @@ func TestEventBody_ShortensLongProgrammes(t *testing.T) {
 		body, data := event(test.products)
 		rules := data["object"].(map[string]any)["commission_rules"].(map[string]any)
 		if got := len(rules["products"].([]any)); got != test.listed || rules["product_count"] != float64(test.products) {
-			t.Errorf("%d products: %d listed, product_count %v", test.products, got, rules["product_count"])
+			t.Errorf("the event of a programme with %d products lists %d products and has product_count %v, want %d and %d",
+				test.products, got, rules["product_count"], test.listed, test.products)
 		}
 		if _, has := data["previous_attributes"]; has != test.previous {
-			t.Errorf("%d products: has previous attributes: %v", test.products, has)
+			t.Errorf("the event of a programme with %d products has previous attributes: %v, want %v", test.products, has, test.previous)
 		}
 		if strings.Contains(string(body), `\u0026`) || strings.HasSuffix(string(body), "\n") {
 			t.Error("the body has HTML escapes or a newline at the end")

@@ -57,24 +57,25 @@ func TestAttribute_FraudPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := Attribute(suspectedInputs(tc.policy, tc.facts))
 			if !d.Attributed || d.Reason != tc.reason || d.FraudAction != tc.action || len(d.Fraud) != tc.signals {
-				t.Fatalf("attributed %v, %s, %q, %v", d.Attributed, d.Reason, d.FraudAction, d.Fraud)
+				t.Fatalf("attributed %v, reason %s, fraud action %q, signals %v; want attributed, %s, %q and %d signals",
+					d.Attributed, d.Reason, d.FraudAction, d.Fraud, tc.reason, tc.action, tc.signals)
 			}
 			blocked := tc.action == FraudBlocked
 			if (d.Earns == nil) != blocked || (d.Calculation == nil) != blocked {
-				t.Fatalf("earns %v, calculation %v", d.Earns, d.Calculation)
+				t.Fatalf("earns %v, calculation %v; want none of them: %v", d.Earns, d.Calculation, blocked)
 			}
 			if blocked && !strings.Contains(d.Explanation, "but earns no commission, because ") {
-				t.Error(d.Explanation)
+				t.Errorf("the explanation of a blocked conversion is %q", d.Explanation)
 			}
 			if !blocked && !slices.Equal(d.Earns.Calculation.ReviewReasons, tc.reviews) {
-				t.Errorf("reviews %q", d.Earns.Calculation.ReviewReasons)
+				t.Errorf("review reasons %q, want %q", d.Earns.Calculation.ReviewReasons, tc.reviews)
 			}
 			step := slices.IndexFunc(d.Steps, func(s Step) bool { return s.Check == "fraud.score" })
 			if (step >= 0) != tc.policy.isEnabled() {
-				t.Fatalf("steps %+v", d.Steps)
+				t.Fatalf("steps %+v; want a step fraud.score: %v", d.Steps, tc.policy.isEnabled())
 			}
-			if step >= 0 && (d.Steps[step].Outcome == StepFailed) != (blocked || tc.action == FraudFlagged) {
-				t.Errorf("%+v", d.Steps[step])
+			if wantFailed := blocked || tc.action == FraudFlagged; step >= 0 && (d.Steps[step].Outcome == StepFailed) != wantFailed {
+				t.Errorf("the step fraud.score has the outcome %s, want failed: %v", d.Steps[step].Outcome, wantFailed)
 			}
 		})
 	}
@@ -169,11 +170,11 @@ func TestAttribute_UsesFraudPolicyOfTheWinner(t *testing.T) {
 	in.FoundPromoCode = &FoundPromoCode{Mode: in.Mode, Active: true, Earner: strict}
 	in.FraudFacts[strict.Participant] = fraud.Facts{SameAddress: true}
 	if d := Attribute(in); d.Reason != WhyClickMatched || len(d.Fraud) != 0 {
-		t.Errorf("click: reason %s, fraud signals %v", d.Reason, d.Fraud)
+		t.Errorf("click without fraud policy: reason %s and fraud signals %v, want %s and no signals", d.Reason, d.Fraud, WhyClickMatched)
 	}
 	in.FoundClick.ExpiresAt = clickedAt
 	if d := Attribute(in); d.Reason != WhySelfReferralBlocked || *d.Participant != strict.Participant {
-		t.Errorf("promo code: reason %s", d.Reason)
+		t.Errorf("promo code with a policy that blocks: reason %s, want %s", d.Reason, WhySelfReferralBlocked)
 	}
 }
 
@@ -181,7 +182,7 @@ func TestAttribute_AssignedConversionIsNotCheckedForFraud(t *testing.T) {
 	in := suspectedInputs(FraudBlock, fraud.Facts{SameAddress: true})
 	in.Assigned = &in.FoundClick.Earner
 	if d := Attribute(in); d.Reason != WhyReassigned || len(d.Fraud) != 0 || d.FraudAction != "" {
-		t.Errorf("%s, %v, %q", d.Reason, d.Fraud, d.FraudAction)
+		t.Errorf("reason %s, fraud signals %v, fraud action %q; want %s, no signals and no action", d.Reason, d.Fraud, d.FraudAction, WhyReassigned)
 	}
 }
 
@@ -189,7 +190,8 @@ func TestAttribute_ConversionWithoutCommissionIsNotCheckedForFraud(t *testing.T)
 	in := suspectedInputs(FraudFlag, fraud.Facts{SameAddress: true})
 	in.EventType = Signup
 	if d := Attribute(in); d.Reason != WhyRuleNotApplicable || len(d.Fraud) != 0 || d.FraudAction != "" {
-		t.Errorf("%s, %v, %q", d.Reason, d.Fraud, d.FraudAction)
+		t.Errorf("reason %s, fraud signals %v, fraud action %q; want %s, no signals and no action",
+			d.Reason, d.Fraud, d.FraudAction, WhyRuleNotApplicable)
 	}
 }
 
@@ -207,18 +209,18 @@ func TestFraudCandidates(t *testing.T) {
 		"no such signal": {},
 	} {
 		if got := in.FraudCandidates(); len(got) != 0 {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: FraudCandidates() = %+v, want none", name, got)
 		}
 	}
 	in := with(func(*Earner) {})
 	in.PromoCode, in.FoundPromoCode = strPtr("spring10"), &FoundPromoCode{Mode: in.Mode, Earner: in.FoundClick.Earner}
 	in.Customer = &FoundCustomer{Binding: &Binding{Earner: in.FoundClick.Earner}}
 	if got := in.FraudCandidates(); len(got) != 1 {
-		t.Errorf("one participant with three signals: %d", len(got))
+		t.Errorf("three signals that lead to one participant: %d candidates, want 1", len(got))
 	}
 	in.Customer.Binding.Earner.Participant = NewID[Participant](clickedAt)
 	if got := in.FraudCandidates(); len(got) != 2 {
-		t.Errorf("two participants: %d", len(got))
+		t.Errorf("signals that lead to two participants: %d candidates, want 2", len(got))
 	}
 }
 
@@ -227,8 +229,9 @@ func TestFraudCandidates(t *testing.T) {
 func TestAgentHash_MatchesCollector(t *testing.T) {
 	key := []byte(strings.Repeat("k", 32))
 	at := time.Date(2026, 3, 31, 23, 59, 59, 0, time.UTC)
-	if got := hex.EncodeToString(AgentHash(key, "agent/1", at)); got != "8475d3024b860507095e9df0dfbdb2bb" {
-		t.Errorf("%s", got)
+	const want = "8475d3024b860507095e9df0dfbdb2bb"
+	if got := hex.EncodeToString(AgentHash(key, "agent/1", at)); got != want {
+		t.Errorf("AgentHash = %s, want %s", got, want)
 	}
 	next := AgentHash(key, "agent/1", at.Add(time.Second))
 	if slices.Equal(next, AgentHash(key, "agent/1", at)) || slices.Equal(next, AgentHash(key, "agent/2", at.Add(time.Second))) {

@@ -70,7 +70,7 @@ func TestEvaluate_RuleFiresOnlyOnItsFacts(t *testing.T) {
 			fired = append(fired, s.Rule)
 		}
 		if !slices.Equal(fired, tc.fires) {
-			t.Errorf("%s: %q, want %q", name, fired, tc.fires)
+			t.Errorf("%s: the rules %q fire, want %q", name, fired, tc.fires)
 		}
 		if verdict.Signals == nil {
 			t.Errorf("%s: Signals is nil", name)
@@ -78,7 +78,7 @@ func TestEvaluate_RuleFiresOnlyOnItsFacts(t *testing.T) {
 		disabled := settings
 		disabled.DisabledRules = tc.fires
 		if quiet := Evaluate(tc.facts, disabled); len(quiet.Signals) != 0 || quiet.Score != 0 || quiet.SelfReferral || quiet.NeedsReview {
-			t.Errorf("%s: result with these rules disabled: %+v", name, quiet)
+			t.Errorf("%s: with the rules %q disabled, the result is %+v, want no signals", name, tc.fires, quiet)
 		}
 	}
 }
@@ -87,7 +87,7 @@ func TestEvaluate_EmptySettingsMatchNothing(t *testing.T) {
 	facts := Facts{Click: ordinaryClick(), PromoCodeOnly: true, PartnerDomain: "coupons.example"}
 	facts.Click.Term, facts.Click.Referrer = "acme", "google.com"
 	if v := Evaluate(facts, Settings{BrandTerms: []string{"--"}}); len(v.Signals) != 0 {
-		t.Errorf("%+v", v)
+		t.Errorf("signals %+v, want none", v.Signals)
 	}
 }
 
@@ -108,7 +108,8 @@ func TestEvaluate_ScoreIsLimitedTo100(t *testing.T) {
 	} {
 		v := Evaluate(tc.facts, Settings{})
 		if v.Score != tc.score || v.SelfReferral != tc.selfReferral || v.NeedsReview != tc.review {
-			t.Errorf("%s: %+v", name, v)
+			t.Errorf("%s: score %d, self-referral %v, needs review %v; want %d, %v, %v",
+				name, v.Score, v.SelfReferral, v.NeedsReview, tc.score, tc.selfReferral, tc.review)
 		}
 	}
 }
@@ -129,10 +130,10 @@ func TestRules_NamesAndScores(t *testing.T) {
 			t.Errorf("unexpected rule %s with score %d", r.Name, r.Score)
 		}
 		if i > 0 && r.Score > rules[i-1].Score {
-			t.Errorf("%s is after %s, which has a lower score", r.Name, rules[i-1].Name)
+			t.Errorf("%s is listed after %s, which has a lower score", r.Name, rules[i-1].Name)
 		}
 		if !Known(r.Name) || !strings.HasSuffix(r.Description, ".") {
-			t.Errorf("%+v", r)
+			t.Errorf("rule %+v is not known, or its description is not a sentence", r)
 		}
 	}
 	if Known("luck") {
@@ -154,7 +155,7 @@ func TestDomainLists_AreWellFormedAndDisjoint(t *testing.T) {
 			seen[line] = true
 		}
 		if len(seen) < 100 {
-			t.Errorf("list %s: only %d domains", name, len(seen))
+			t.Errorf("list %s has only %d domains, want at least 100", name, len(seen))
 		}
 	}
 	for domain := range disposableDomains {
