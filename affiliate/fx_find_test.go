@@ -50,21 +50,21 @@ func TestFindRate(t *testing.T) {
 			at := time.Date(2026, 3, 10, 23, 59, 59, 0, time.UTC)
 			got, ok := FindRate(tc.loaded, "USD", "EUR", FXDay(at))
 			if ok != (tc.rate != "") || ok && (got.Rate != tc.rate || got.Date.Format(time.DateOnly) != tc.date || got.Base != "USD" || got.Quote != "EUR") {
-				t.Errorf("%+v, %v", got, ok)
+				t.Errorf("FindRate returns %+v, %v; want rate %q of %q", got, ok, tc.rate, tc.date)
 			}
 		})
 	}
 }
 
-func TestFXDayIsTheUTCDay(t *testing.T) {
+func TestFXDay_IsTheUTCDay(t *testing.T) {
 	at := time.Date(2026, 3, 10, 23, 30, 0, 0, time.FixedZone("", -2*3600))
-	if got := FXDay(at).Format(time.DateTime); got != "2026-03-11 00:00:00" {
-		t.Error(got)
+	if got, want := FXDay(at).Format(time.DateTime), "2026-03-11 00:00:00"; got != want {
+		t.Errorf("FXDay(%s) = %s, want %s", at, got, want)
 	}
 }
 
-// A computed rate has at most ten digits and differs from the exact rate by at most
-// half of the last digit.
+// A rounded rate must have at most ten significant digits. It must differ from the exact
+// rate by at most half of a unit of its last digit.
 func TestSignificant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		exact := big.NewRat(rapid.Int64Range(1, 1<<40).Draw(t, "numerator"), rapid.Int64Range(1, 1<<40).Draw(t, "denominator"))
@@ -74,16 +74,16 @@ func TestSignificant(t *testing.T) {
 			t.Fatalf("%s ends with zeros", written)
 		}
 		if len(strings.TrimRight(digits, "0")) > 10 {
-			t.Fatalf("%s has %d digits", written, len(digits))
+			t.Fatalf("%s has more than 10 significant digits", written)
 		}
 		got, ok := new(big.Rat).SetString(written)
 		if !ok {
-			t.Fatal(written)
+			t.Fatalf("%q is not a number", written)
 		}
-		off := new(big.Rat).Sub(got, exact)
-		bound := new(big.Rat).Quo(exact, big.NewRat(2_000_000_000, 1))
-		if off.Abs(off).Cmp(bound) > 0 {
-			t.Fatalf("got %s, want %s", written, exact.FloatString(30))
+		difference := new(big.Rat).Sub(got, exact)
+		limit := new(big.Rat).Quo(exact, big.NewRat(2_000_000_000, 1))
+		if difference.Abs(difference).Cmp(limit) > 0 {
+			t.Fatalf("%s differs too much from %s", written, exact.FloatString(30))
 		}
 	})
 }
@@ -99,7 +99,7 @@ func TestParseRate(t *testing.T) {
 			want = ""
 		}
 		if got != want || ok != (want != "") {
-			t.Errorf("%q: %q, %v", in, got, ok)
+			t.Errorf("ParseRate(%q) = %q, %v; want %q", in, got, ok, want)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestCalculate_ExchangeRateOfOneChangesNothing(t *testing.T) {
 		foreign := e.calculate(in, nil)
 		if own.AmountCents != foreign.AmountCents || own.Currency != foreign.Currency || own.CappedAtBase != foreign.CappedAtBase ||
 			own.CappedAtOrderCap != foreign.CappedAtOrderCap || !sameRate(Rate{own.RateBps, own.FlatCents}, Rate{foreign.RateBps, foreign.FlatCents}) {
-			t.Fatalf("%+v\nconverted %+v", own, foreign)
+			t.Fatalf("the calculation in euros is %+v\nthe calculation in dollars with rate 1 is %+v", own, foreign)
 		}
 	})
 }
@@ -137,14 +137,14 @@ func TestCalculate_ConvertedAmountGrowsWithTheSale(t *testing.T) {
 			return
 		}
 		if small.Currency != to || small.AmountCents > base || small.AmountCents < 0 || len(small.ReviewReasons) > 0 {
-			t.Fatalf("of %d %s: %+v", base, to, small)
+			t.Fatalf("calculation %+v, want an amount between 0 and %d %s without review reasons", small, base, to)
 		}
 		in.Sale.Paid.Cents += rapid.Int64Range(0, 1_000_000).Draw(t, "more")
 		if base, _ := rate.Convert(new(big.Rat).SetInt64(in.Sale.Paid.Cents)); base > MaxAmountCents {
 			return // not converted, and flagged for review
 		}
 		if large := e.calculate(in, nil); large.AmountCents < small.AmountCents {
-			t.Fatalf("%+v\nfor a larger sale %+v", small, large)
+			t.Fatalf("calculation %+v\nfor a larger sale %+v", small, large)
 		}
 	})
 }
@@ -169,19 +169,19 @@ func TestCalculate_SalesInAnotherCurrency(t *testing.T) {
 		amount   int64
 		currency string
 		flagged  bool
-		orderCap bool
-		atBase   bool
+
+		cappedAtOrderCap, cappedAtBase bool
 	}{
 		"dollars to euros":                    {percent, Sale{Paid: Money{10_000, "USD"}}, nil, usd, "EUR", 2_778, "EUR", false, false, false}, // 3000 × 0.9259259259
 		"of the net base":                     {net, Sale{Paid: Money{10_000, "USD"}, TaxCents: 1_000}, nil, usd, "EUR", 2_500, "EUR", false, false, false},
 		"rounded once":                        {percent, Sale{Paid: Money{5, "USD"}}, nil, usd, "EUR", 1, "EUR", false, false, false}, // 1.39, not round(round(1.5) × 0.93) = 2
 		"above the cap":                       {capped, Sale{Paid: Money{10_000, "USD"}}, nil, usd, "EUR", 2_000, "EUR", false, true, false},
-		"yen to cents":                        {percent, Sale{Paid: Money{10_000, "JPY"}}, nil, yen, "EUR", 1_863, "EUR", false, false, false},        // 3000 × 0.00621 = 18.63
-		"mils to yen":                         {percent, Sale{Paid: Money{10_000, "KWD"}}, nil, dinar, "JPY", 1_469, "JPY", false, false, false},      // 3 × 489.57
-		"flat below the base":                 {fixed, Sale{Paid: Money{1_000, "USD"}}, nil, usd, "EUR", 700, "EUR", false, false, false},             // of 926
-		"flat above the base":                 {fixed, Sale{Paid: Money{500, "USD"}}, nil, usd, "EUR", 463, "EUR", false, false, true},                // 462.96
-		"flat without a rate":                 {fixed, Sale{Paid: Money{500, "USD"}}, nil, nil, "EUR", 700, "EUR", true, false, false},                //
-		"percentage without a rate":           {capped, Sale{Paid: Money{10_000, "USD"}}, nil, yenOf("GBP"), "EUR", 3_000, "USD", true, false, false}, //
+		"yen to cents":                        {percent, Sale{Paid: Money{10_000, "JPY"}}, nil, yen, "EUR", 1_863, "EUR", false, false, false},   // 3000 × 0.00621 = 18.63
+		"mils to yen":                         {percent, Sale{Paid: Money{10_000, "KWD"}}, nil, dinar, "JPY", 1_469, "JPY", false, false, false}, // 3 × 489.57
+		"flat below the base":                 {fixed, Sale{Paid: Money{1_000, "USD"}}, nil, usd, "EUR", 700, "EUR", false, false, false},        // of 926
+		"flat above the base":                 {fixed, Sale{Paid: Money{500, "USD"}}, nil, usd, "EUR", 463, "EUR", false, false, true},           // 462.96
+		"flat without a rate":                 {fixed, Sale{Paid: Money{500, "USD"}}, nil, nil, "EUR", 700, "EUR", true, false, false},
+		"percentage without a rate":           {capped, Sale{Paid: Money{10_000, "USD"}}, nil, unrelatedRate("GBP"), "EUR", 3_000, "USD", true, false, false},
 		"converted base is too large":         {percent, Sale{Paid: Money{MaxAmountCents, "KWD"}}, nil, rates(ratesOn("2026-03-10", "KWD VND 85000")[0]), "VND", 300_000_000_000, "KWD", true, false, false},
 		"flat and percentage":                 {percent, Sale{Paid: Money{10_000, "USD"}}, []LineItem{{"cup", 2, 5_000}, {"other", 1, 5_000}}, usd, "EUR", 1_689, "EUR", false, false, false}, // 300 + 1500 × 0.93
 		"flat and percentage, above the base": {percent, Sale{Paid: Money{100, "USD"}}, []LineItem{{"cup", 2, 50}, {"other", 1, 50}}, usd, "EUR", 93, "EUR", false, false, true},
@@ -189,21 +189,25 @@ func TestCalculate_SalesInAnotherCurrency(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := AttributionInputs{EventType: Purchase, Sale: tc.sale, LineItems: tc.items, Rates: tc.rates}
 			calc := Earner{Currency: tc.program, Rule: RuleSnapshot{Rules: tc.rules}}.calculate(in, nil)
-			if calc.AmountCents != tc.amount || calc.Currency != tc.currency || (len(calc.ReviewReasons) > 0) != tc.flagged ||
-				calc.CappedAtOrderCap != tc.orderCap || calc.CappedAtBase != tc.atBase {
-				t.Errorf("%+v", calc)
+			if calc.AmountCents != tc.amount || calc.Currency != tc.currency || (len(calc.ReviewReasons) > 0) != tc.flagged {
+				t.Errorf("amount %d %s, review reasons %q; want %d %s, flagged %v",
+					calc.AmountCents, calc.Currency, calc.ReviewReasons, tc.amount, tc.currency, tc.flagged)
+			}
+			if calc.CappedAtOrderCap != tc.cappedAtOrderCap || calc.CappedAtBase != tc.cappedAtBase {
+				t.Errorf("capped at the order cap %v, capped at the base %v; want %v, %v",
+					calc.CappedAtOrderCap, calc.CappedAtBase, tc.cappedAtOrderCap, tc.cappedAtBase)
 			}
 			for _, part := range calc.Parts {
 				if part.LeftOut {
-					t.Errorf("left out: %+v", part)
+					t.Errorf("LeftOut is set for part %+v", part)
 				}
 			}
 		})
 	}
 }
 
-// yenOf returns a rate of a pair that is not needed.
-func yenOf(to string) map[string]FXRate {
+// unrelatedRate returns a rate for a programme in the currency to.
+func unrelatedRate(to string) map[string]FXRate {
 	return map[string]FXRate{to: {Base: "USD", Quote: to, Rate: "190"}}
 }
 
@@ -217,14 +221,14 @@ func TestNewCommission_HasExchangeRateOfCalculation(t *testing.T) {
 	c := NewCommission(NewID[Commission](clickedAt), Conversion{Sale: in.Sale}, d, clickedAt)
 	if c.AmountCents != 2_778 || c.Currency != "EUR" || c.SaleCurrency != "USD" || c.BaseAmountCents != 10_000 || c.NeedsReview ||
 		c.FXRate == nil || *c.FXRate != "0.9259259259" || c.FXDate == nil || c.FXDate.Format(time.RFC3339) != "2026-03-09T00:00:00Z" {
-		t.Errorf("%+v", c)
+		t.Errorf("commission %+v\nwant 2778 EUR for a base of 10000 in USD, with the rate 0.9259259259 of 2026-03-09, without review", c)
 	}
 	if calc := d.Calculation; *calc.FXRate != *c.FXRate || *calc.FXDate != "2026-03-09" {
-		t.Errorf("%+v", calc)
+		t.Errorf("the calculation has the rate %s of %s, want %s of 2026-03-09", *calc.FXRate, *calc.FXDate, *c.FXRate)
 	}
 	in.Rates = nil
 	if c = NewCommission(NewID[Commission](clickedAt), Conversion{Sale: in.Sale}, Attribute(in), clickedAt); c.FXRate != nil || c.FXDate != nil || !c.NeedsReview {
-		t.Errorf("%+v", c)
+		t.Errorf("without an exchange rate, the commission has the rate %v of %v, needs review %v; want no rate and a review", c.FXRate, c.FXDate, c.NeedsReview)
 	}
 }
 
@@ -252,7 +256,7 @@ func TestAttribute_MinimumOrderInAnotherCurrency(t *testing.T) {
 				}
 			}
 			if (d.Earns != nil) != tc.earns || detail != tc.detail {
-				t.Errorf("%q, %+v", detail, d.Earns)
+				t.Errorf("the detail of the step is %q, earns %+v; want %q, a commission: %v", detail, d.Earns, tc.detail, tc.earns)
 			}
 		})
 	}

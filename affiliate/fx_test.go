@@ -36,10 +36,10 @@ func TestFXRate_Convert(t *testing.T) {
 		before := new(big.Rat).Set(tc.amount)
 		got, ok := affiliate.FXRate{Base: tc.base, Quote: tc.quote, Rate: tc.rate}.Convert(tc.amount)
 		if !ok || got != tc.want {
-			t.Errorf("%s: %d %v, want %d", name, got, ok, tc.want)
+			t.Errorf("%s: Convert(%s) = %d, %v; want %d", name, tc.amount, got, ok, tc.want)
 		}
 		if tc.amount.Cmp(before) != 0 {
-			t.Errorf("%s: the amount was changed", name)
+			t.Errorf("%s: Convert changed its argument", name)
 		}
 	}
 }
@@ -47,22 +47,22 @@ func TestFXRate_Convert(t *testing.T) {
 func TestFXRate_ConvertRejectsInvalidRateAndOverflow(t *testing.T) {
 	for _, rate := range []string{"", "0", "0.000", "-1", "one", "NaN", "Infinity", "1.2.3", "1,5"} {
 		if got, ok := (affiliate.FXRate{Base: "USD", Quote: "EUR", Rate: rate}).Convert(big.NewRat(100, 1)); ok || got != 0 {
-			t.Errorf("%q converts to %d", rate, got)
+			t.Errorf("Convert with the rate %q returns %d, %v; want 0, false", rate, got, ok)
 		}
 	}
 	for _, amount := range []int64{math.MaxInt64, math.MinInt64} {
 		if _, ok := (affiliate.FXRate{Base: "USD", Quote: "EUR", Rate: "1.00000000000000000001"}).Convert(big.NewRat(amount, 1)); !ok {
-			t.Errorf("%d plus less than half a cent must fit", amount)
+			t.Errorf("Convert(%d) returns false, although the rounded result fits into 64 bits", amount)
 		}
 		if got, ok := (affiliate.FXRate{Base: "JPY", Quote: "EUR", Rate: "1"}).Convert(big.NewRat(amount, 1)); ok {
-			t.Errorf("100 × %d must not fit, but the result is %d", amount, got)
+			t.Errorf("Convert(%d) = %d, although 100 × the amount does not fit into 64 bits", amount, got)
 		}
 	}
 }
 
-// The result differs from the exact value by at most half a minor unit, exactly half is
-// rounded away from zero, and the conversion of the negative amount gives the negative
-// result.
+// The result must differ from the exact value by at most half a minor unit. Exactly half
+// a unit must be rounded away from zero. The conversion of the negative amount must give
+// the negative result.
 func TestFXRate_ConvertRoundsHalfAwayFromZero(t *testing.T) {
 	exponent := map[string]int{"EUR": 2, "JPY": 0, "KWD": 3, "USD": 2}
 	currency := rapid.SampledFrom([]string{"EUR", "JPY", "KWD", "USD"})
@@ -83,17 +83,17 @@ func TestFXRate_ConvertRoundsHalfAwayFromZero(t *testing.T) {
 		got, ok := r.Convert(amount)
 		if limit := new(big.Rat).SetInt64(math.MaxInt64); !ok {
 			if exact.Cmp(limit) < 0 {
-				t.Fatalf("%s must fit", exact.FloatString(3))
+				t.Fatalf("Convert returns false, although the result %s fits into 64 bits", exact.FloatString(3))
 			}
 			return
 		}
 		// For positive amounts, got − ½ ≤ exact < got + ½.
-		off := new(big.Rat).Sub(exact, new(big.Rat).SetInt64(got))
-		if off.Cmp(big.NewRat(1, 2)) >= 0 || off.Cmp(big.NewRat(-1, 2)) < 0 {
-			t.Fatalf("%s becomes %d", exact.FloatString(3), got)
+		difference := new(big.Rat).Sub(exact, new(big.Rat).SetInt64(got))
+		if difference.Cmp(big.NewRat(1, 2)) >= 0 || difference.Cmp(big.NewRat(-1, 2)) < 0 {
+			t.Fatalf("%s is rounded to %d", exact.FloatString(3), got)
 		}
 		if back, ok := r.Convert(new(big.Rat).Neg(amount)); !ok || back != -got {
-			t.Fatalf("positive amount %d, negative amount %d", got, back)
+			t.Fatalf("Convert of the amount is %d, but of the negative amount %d, %v", got, back, ok)
 		}
 	})
 }

@@ -34,10 +34,10 @@ func TestGroup_Patch(t *testing.T) {
 			wrong = violationFields(refused.Violations)
 		}
 		if !slices.Equal(wrong, tc.wrong) || err == nil && !reflect.DeepEqual(got.Rate, tc.want) {
-			t.Errorf("%s: %+v, %v", tc.name, got, err)
+			t.Errorf("%s: rate %+v, error %v; want %+v, violations of %q", tc.name, got.Rate, err, tc.want, tc.wrong)
 		}
 	}
 	if got, err := (Group{Name: "G", Rate: fixed}).Patch(GroupPatch{Name: Set("H")}); err != nil || got.Name != "H" || !reflect.DeepEqual(got.Rate, fixed) {
-		t.Errorf("name changed: %+v, %v", got, err)
+		t.Errorf("patch of the name: %+v, error %v; want name H and the same rate", got, err)
 	}
 }

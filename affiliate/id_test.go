@@ -13,10 +13,10 @@ func TestNewID_ContainsTime(t *testing.T) {
 		now := time.UnixMilli(rapid.Int64Range(0, 1<<48-1).Draw(t, "ms")).UTC()
 		id := NewID[Program](now)
 		if got, ok := id.Time(); !ok || !got.Equal(now) {
-			t.Fatalf("time %v, %v, want %v", got, ok, now)
+			t.Fatalf("Time() = %v, %v; want %v", got, ok, now)
 		}
 		if id.Version() != 7 || id.Variant().String() != "RFC4122" {
-			t.Fatalf("version %d, variant %s", id.Version(), id.Variant())
+			t.Fatalf("version %d and variant %s, want 7 and RFC4122", id.Version(), id.Variant())
 		}
 		text, err := json.Marshal(id)
 		if err != nil {
@@ -24,7 +24,7 @@ func TestNewID_ContainsTime(t *testing.T) {
 		}
 		var back ProgramID
 		if err := json.Unmarshal(text, &back); err != nil || back != id {
-			t.Fatalf("round trip of %s: %v, %v", text, back, err)
+			t.Fatalf("%s decodes to %v, error %v; want %v", text, back, err, id)
 		}
 	})
 }
@@ -32,11 +32,11 @@ func TestNewID_ContainsTime(t *testing.T) {
 func TestParseID_AcceptsOnlyCanonicalForm(t *testing.T) {
 	id := NewID[Click](time.Now())
 	if got, ok := ParseID[Click](id.String()); !ok || got != id {
-		t.Errorf("%v: %v, %v", id, got, ok)
+		t.Errorf("ParseID(%q) = %v, %v; want the same id", id, got, ok)
 	}
 	for _, s := range []string{"", "x", "{" + id.String() + "}", "urn:uuid:" + id.String(), id.String()[:35] + "g", id.String() + "0"} {
 		if _, ok := ParseID[Click](s); ok {
-			t.Errorf("%q was accepted", s)
+			t.Errorf("ParseID(%q) succeeded", s)
 		}
 	}
 	v4, ok := ParseID[Click]("9b2f1a52-4a3c-4c39-8f2e-6f6f1a2b3c4d")

@@ -15,19 +15,19 @@ func TestKey_RoundTripAndHiddenText(t *testing.T) {
 			key := NewKey(kind, mode)
 			text := key.Reveal()
 			if seen[text] || len(text) != 46 {
-				t.Errorf("key of %d characters, seen before: %v", len(text), seen[text])
+				t.Errorf("a key has %d characters, and was generated before: %v; want 46 and false", len(text), seen[text])
 			}
 			seen[text] = true
 			parsed, ok := ParseKey(text)
 			if !ok || parsed != key || parsed.Digest() != key.Digest() {
-				t.Errorf("%s %s does not parse back", kind, mode)
+				t.Errorf("ParseKey of a %s %s key returns another key, %v", kind, mode, ok)
 			}
 			if want := map[KeyKind]string{SecretKey: "sk_", PublicKey: "pk_"}[kind] + string(mode) + "_"; key.Prefix() != want {
 				t.Errorf("prefix %q, want %q", key.Prefix(), want)
 			}
 			for _, printed := range []string{fmt.Sprint(key), fmt.Sprintf("%v", key), fmt.Sprintf("%#v", key), fmt.Sprintf("%+v", struct{ K Key }{key})} {
 				if strings.Contains(printed, text[8:40]) {
-					t.Errorf("printed as %q", printed)
+					t.Errorf("the key was printed in clear text as %q", printed)
 				}
 			}
 		}

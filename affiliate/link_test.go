@@ -71,7 +71,7 @@ func TestAllowedDestination(t *testing.T) {
 		"https://shop.example\x00.evil.example/":                  false,
 	} {
 		if got := AllowedDestination(domains, destination); got != want {
-			t.Errorf("%q: allowed %v, want %v", destination, got, want)
+			t.Errorf("AllowedDestination(%q) = %v, want %v", destination, got, want)
 		}
 	}
 	if AllowedDestination(nil, "https://shop.example") || AllowedHost([]string{"*."}, "shop.example") {
@@ -100,7 +100,7 @@ func TestWithParams(t *testing.T) {
 		}
 	}
 	if got := WithParams("https://shop.example/?a=1&#f", nil); got != "https://shop.example/?a=1#f" {
-		t.Errorf("no parameters: %s", got)
+		t.Errorf("WithParams without parameters returns %s, want the URL without the empty parameter", got)
 	}
 }
 
@@ -127,7 +127,7 @@ func checkWithParams(t interface {
 		t.Fatalf("%q became %q: %v", destination, result, err)
 	}
 	if newHost, ok := ParseWebURL(result); !ok || newHost != host || after.Host != before.Host || after.Scheme != before.Scheme {
-		t.Fatalf("%q became %q, which leads elsewhere", destination, result)
+		t.Fatalf("%q became %q, which leads to another website", destination, result)
 	}
 	if after.EscapedPath() != before.EscapedPath() || after.EscapedFragment() != before.EscapedFragment() {
 		t.Fatalf("%q became %q: path or fragment changed", destination, result)
@@ -208,20 +208,20 @@ func TestLinkURL(t *testing.T) {
 	own := "https://shop.example/sale?via=x&utm_medium=mail&utm_term=kept#top"
 	link := Link{Code: "jane-9", Param: "via", Page: "https://shop.example/", SubID: "post 1", UTM: UTM{Medium: "blog", Campaign: "may"}}
 	if got, want := link.URL(), "https://shop.example/?via=jane-9&sub_id=post+1&utm_medium=blog&utm_campaign=may"; got != want {
-		t.Errorf("the programme's page: %s, want %s", got, want)
+		t.Errorf("URL of a link to the programme's page is %s, want %s", got, want)
 	}
 	link.Destination = &own
 	if got, want := link.URL(), "https://shop.example/sale?utm_term=kept&via=jane-9&sub_id=post+1&utm_medium=blog&utm_campaign=may#top"; got != want {
-		t.Errorf("own destination: %s, want %s", got, want)
+		t.Errorf("URL of a link with a destination is %s, want %s", got, want)
 	}
 	if got := (Link{Code: "jane", Param: "via"}).URL(); got != "" {
-		t.Errorf("without a page: %q", got)
+		t.Errorf("URL of a link without destination and page is %q, want an empty text", got)
 	}
-	// If a programme's code parameter has the same name as another parameter, the code
-	// is used.
+	// The parameter of the code takes precedence over another parameter with the same
+	// name.
 	link = Link{Code: "jane", Param: SubIDParam, Page: "https://shop.example", SubID: "x"}
-	if got := link.URL(); got != "https://shop.example?sub_id=jane" {
-		t.Errorf("code parameter named %s: %s", SubIDParam, got)
+	if got, want := link.URL(), "https://shop.example?sub_id=jane"; got != want {
+		t.Errorf("URL with the code in the parameter %s is %s, want %s", SubIDParam, got, want)
 	}
 }
 
@@ -231,10 +231,10 @@ func TestLinkPatch(t *testing.T) {
 	domains := []string{"shop.example"}
 	patched, err := link.Patch(LinkPatch{SubID: Clear[string](), UTM: UTMPatch{Source: Set("c"), Term: Set("d")}}, domains)
 	if err != nil || patched.SubID != "" || patched.UTM != (UTM{Source: "c", Medium: "b", Term: "d"}) || patched.Destination != &page {
-		t.Errorf("merged: %+v, %v", patched, err)
+		t.Errorf("patch of some fields: %+v, error %v", patched, err)
 	}
 	if patched, err = link.Patch(LinkPatch{UTM: UTMPatch{Reset: true}}, nil); err != nil || patched.UTM != (UTM{}) || patched.SubID != "s" {
-		t.Errorf("cleared: %+v, %v", patched, err)
+		t.Errorf("after a reset of the campaign parameters: %+v, error %v; want none, and sub id s", patched, err)
 	}
 	for name, change := range map[string]Change[string]{
 		"another host": Set("https://evil.example"), "no URL": Set("shop.example"), "nothing": Clear[string](),
@@ -242,12 +242,12 @@ func TestLinkPatch(t *testing.T) {
 		_, err := link.Patch(LinkPatch{Destination: change}, domains)
 		var refused *Error
 		if !errors.As(err, &refused) || refused.Reason != ReasonValidation || refused.Violations[0].Field != "destination_url" {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("destination changed to %s: error %v, want a violation of destination_url", name, err)
 		}
 	}
 	link.IsDefault = true
 	if patched, err = link.Patch(LinkPatch{Destination: Clear[string]()}, nil); err != nil || patched.Destination != nil {
-		t.Errorf("destination of the default link cleared: %+v, %v", patched, err)
+		t.Errorf("destination of the default link cleared: %+v, error %v; want no destination", patched, err)
 	}
 }
 
@@ -257,15 +257,15 @@ func TestLinkCodes(t *testing.T) {
 		codes := firstN(200, LinkCodes(participant))
 		for i, code := range codes {
 			if !usable.MatchString(code) || !strings.HasPrefix(code, participant[:min(len(participant), 41)]) || ReservedCode(code) {
-				t.Errorf("code %d for %s: %q", i, participant, code)
+				t.Errorf("code %d for %s is %q, which is not valid, reserved, or begins with another text", i, participant, code)
 			}
 		}
 		if len(participant)+4 <= MaxReferralCode && !regexp.MustCompile(`^`+participant+`-[a-z0-9]{3}$`).MatchString(codes[0]) {
-			t.Errorf("first code for %s: %q", participant, codes[0])
+			t.Errorf("the first code for %s is %q, want 3 random characters", participant, codes[0])
 		}
 		slices.Sort(codes)
 		if n := len(slices.Compact(codes)); n < 150 {
-			t.Errorf("%s: only %d of 200 codes are different", participant, n)
+			t.Errorf("only %d of 200 codes for %s are different, want at least 150", n, participant)
 		}
 	}
 }
@@ -278,6 +278,6 @@ func TestLinkObject(t *testing.T) {
 	want := `{"id":` + zero + `,"program_id":` + zero + `,"participant_id":` + zero + `,"code":"jane-9","destination_url":"https://shop.example/a",` +
 		`"sub_id":"s","utm":{"source":"mail","medium":null,"campaign":null,"term":null,"content":null},"is_default":false,"version":3}`
 	if err != nil || string(text) != want {
-		t.Errorf("%s, %v\nwant %s", text, err, want)
+		t.Errorf("JSON of the link is %s, error %v\nwant %s", text, err, want)
 	}
 }

@@ -36,10 +36,10 @@ func TestMulDiv_MatchesArbitraryPrecision(t *testing.T) {
 		want := roundedQuotient(a, b, c)
 		got, ok := mulDiv(a, b, c)
 		if ok != want.IsInt64() {
-			t.Fatalf("%d × %d ÷ %d: ok is %v, the result is %s", a, b, c, ok, want)
+			t.Fatalf("mulDiv(%d, %d, %d) returns %v, but the exact result is %s", a, b, c, ok, want)
 		}
 		if ok && got != want.Int64() {
-			t.Fatalf("%d × %d ÷ %d = %d, want %s", a, b, c, got, want)
+			t.Fatalf("mulDiv(%d, %d, %d) = %d, want %s", a, b, c, got, want)
 		}
 	})
 }
@@ -49,8 +49,8 @@ func TestMulDiv_EdgeCases(t *testing.T) {
 		a, b, c, want int64
 		ok            bool
 	}{
-		{5, 1, 10, 1, true},   // exactly half goes up
-		{-5, 1, 10, -1, true}, // away from zero
+		{5, 1, 10, 1, true},   // half is rounded up
+		{-5, 1, 10, -1, true}, // minus half is rounded away from zero
 		{4, 1, 10, 0, true},
 		{1, 1, 3, 0, true},
 		{2, 1, 3, 1, true},
@@ -62,7 +62,7 @@ func TestMulDiv_EdgeCases(t *testing.T) {
 	} {
 		got, ok := mulDiv(tc.a, tc.b, tc.c)
 		if got != tc.want || ok != tc.ok {
-			t.Errorf("%d × %d ÷ %d = %d, %v; want %d, %v", tc.a, tc.b, tc.c, got, ok, tc.want, tc.ok)
+			t.Errorf("mulDiv(%d, %d, %d) = %d, %v; want %d, %v", tc.a, tc.b, tc.c, got, ok, tc.want, tc.ok)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func TestParseOrigin(t *testing.T) {
 	} {
 		got, ok := affiliate.ParseOrigin(in)
 		if got != want || ok != (want != "") {
-			t.Errorf("%q: %q, %v, want %q", in, got, ok, want)
+			t.Errorf("ParseOrigin(%q) = %q, %v; want %q", in, got, ok, want)
 		}
 	}
 }
@@ -108,12 +108,12 @@ func TestOriginAllowed(t *testing.T) {
 		"https://shop.example.org/":          false,
 	} {
 		if got := affiliate.OriginAllowed(list, origin); got != want {
-			t.Errorf("%q: allowed %v", origin, got)
+			t.Errorf("OriginAllowed(%q) = %v, want %v", origin, got, want)
 		}
 	}
 	for _, origin := range []string{"https://anything.test", "null", ""} {
 		if !affiliate.OriginAllowed(nil, origin) {
-			t.Errorf("%q is not allowed by an empty list", origin)
+			t.Errorf("OriginAllowed(%q) with an empty list = false", origin)
 		}
 	}
 }
@@ -121,7 +121,7 @@ func TestOriginAllowed(t *testing.T) {
 func TestOriginAllowed_DoesNotAllocate(t *testing.T) {
 	list := []string{"https://example.com", "https://*.example.org"}
 	if n := testing.AllocsPerRun(100, func() { affiliate.OriginAllowed(list, "https://a.example.org") }); n != 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("OriginAllowed allocates %v times, want 0", n)
 	}
 }
 
@@ -132,27 +132,31 @@ func FuzzOrigin(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		normal, ok := affiliate.ParseOrigin(s)
 		if !ok {
-			if normal != "" || affiliate.OriginAllowed([]string{s}, s) {
-				t.Fatalf("%q is rejected, but its normal form is %q or it is allowed", s, normal)
+			if normal != "" {
+				t.Fatalf("ParseOrigin(%q) = %q, false; want an empty text", s, normal)
+			}
+			if affiliate.OriginAllowed([]string{s}, s) {
+				t.Fatalf("%q is not an origin, but OriginAllowed allows it", s)
 			}
 			return
 		}
 		if again, ok := affiliate.ParseOrigin(normal); !ok || again != normal {
-			t.Fatalf("the normal form of %q is %q", normal, again)
+			t.Fatalf("ParseOrigin(%q) = %q, %v; want the same origin", normal, again, ok)
 		}
-		// net/url must parse the normal form as an origin, too.
+		// net/url must also parse the normal form as an origin: a URL with only a
+		// scheme, a host and a port.
 		concrete := strings.Replace(normal, "*", "any", 1)
 		u, err := url.Parse(concrete)
 		if err != nil || u.Scheme+"://"+u.Host != concrete || u.Hostname() == "" || u.User != nil {
-			t.Fatalf("%q: %v, %v", concrete, u, err)
+			t.Fatalf("url.Parse(%q) = %v, %v; want only a scheme, a host and a port", concrete, u, err)
 		}
 		if !affiliate.OriginAllowed([]string{normal}, concrete) {
-			t.Fatalf("%q does not allow %q", normal, concrete)
+			t.Fatalf("the entry %q does not allow the origin %q", normal, concrete)
 		}
 		if wild := concrete != normal; wild {
 			parent := strings.Replace(normal, "*.", "", 1)
 			if affiliate.OriginAllowed([]string{normal}, parent) || affiliate.OriginAllowed([]string{normal}, normal) {
-				t.Fatalf("%q allows more than subdomains", normal)
+				t.Fatalf("the entry %q allows %q or itself, want only subdomains", normal, parent)
 			}
 		}
 	})

@@ -25,11 +25,12 @@ func TestParticipantMove_Table(t *testing.T) {
 		{ReinstateParticipant, []ParticipantStatus{ParticipantSuspended}, ParticipantApproved, EventParticipantReinstated},
 	} {
 		if !slices.Equal(tc.move.From(), tc.from) || tc.move.To() != tc.to || tc.move.Event() != tc.event {
-			t.Errorf("%s: %v → %s, %s", tc.move, tc.move.From(), tc.move.To(), tc.move.Event())
+			t.Errorf("%s leads from %v to %s with event %s; want %v, %s, %s",
+				tc.move, tc.move.From(), tc.move.To(), tc.move.Event(), tc.from, tc.to, tc.event)
 		}
 	}
 	if len(participantMoves) != 4 {
-		t.Errorf("%d moves", len(participantMoves))
+		t.Errorf("%d moves, want 4", len(participantMoves))
 	}
 }
 
@@ -58,11 +59,11 @@ func TestJoin(t *testing.T) {
 			}
 			if err != nil || applied.Status != tc.want || (applied.ApprovedAt != nil) != (tc.want == ParticipantApproved) ||
 				(applied.TermsAcceptedAt != nil) != tc.accept || applied.Answers["site"] == "" {
-				t.Errorf("application: %+v, %v", applied, err)
+				t.Errorf("application: participant %+v, error %v; want status %s, with answers and the time of the terms", applied, err, tc.want)
 			}
 			if inviteErr != nil || invited.Status != ParticipantApproved || invited.ApprovedAt == nil || invited.Group != &group ||
 				invited.Answers == nil || invited.Tags == nil {
-				t.Errorf("invitation: %+v, %v", invited, inviteErr)
+				t.Errorf("invitation: participant %+v, error %v; want an approved participant in group %s", invited, inviteErr, group)
 			}
 		})
 	}
@@ -79,12 +80,12 @@ func TestReferralCodes_StartWithTheName(t *testing.T) {
 		"":                              `^[a-z2-9]{8}$`,
 	} {
 		if got := firstN(1, ReferralCodes(name))[0]; !regexp.MustCompile(want).MatchString(got) {
-			t.Errorf("%q suggests %q, want %s", name, got, want)
+			t.Errorf("the first code for the name %q is %q, want %s", name, got, want)
 		}
 	}
 	codes := firstN(12, ReferralCodes("Jane Doe"))
 	if !regexp.MustCompile(`^jane-doe-[a-z2-9]{3}$`).MatchString(codes[1]) || !regexp.MustCompile(`^[a-z2-9]{8}$`).MatchString(codes[11]) {
-		t.Errorf("codes after the first: %q", codes)
+		t.Errorf("codes %q, want the name with 3 random characters second, and 8 random characters last", codes)
 	}
 }
 
@@ -93,7 +94,7 @@ func TestReferralCodes_AreValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		for _, code := range firstN(12, ReferralCodes(rapid.String().Draw(t, "name"))) {
 			if !form.MatchString(code) || FoldCode(code) != code || ReservedCode(code) {
-				t.Fatalf("suggested %q", code)
+				t.Fatalf("the code %q is not valid or is reserved", code)
 			}
 		}
 	})
@@ -102,7 +103,7 @@ func TestReferralCodes_AreValid(t *testing.T) {
 func TestReservedCodes(t *testing.T) {
 	for code, want := range map[string]bool{"admin": true, "Admin": true, "UNDEFINED": true, "google": true, "jane": false, "": false, "admins": false} {
 		if ReservedCode(code) != want {
-			t.Errorf("ReservedCode(%q) = %v", code, !want)
+			t.Errorf("ReservedCode(%q) = %v, want %v", code, !want, want)
 		}
 	}
 }
@@ -112,11 +113,11 @@ func TestParticipantObject_Reason(t *testing.T) {
 	p := Participant{Status: ParticipantRejected, RejectionReason: &why, PartnerEmail: "jane@example.com", Version: 5}
 	body, err := json.Marshal(p.Object())
 	if err != nil || !strings.Contains(string(body), `"status":"rejected","reason":"spam","version":5`) || strings.Contains(string(body), "jane@") {
-		t.Errorf("%s, %v", body, err)
+		t.Errorf("JSON of a rejected participant is %s, error %v; want the reason, but no e-mail address", body, err)
 	}
 	p.Status = ParticipantApproved
 	if body, _ = json.Marshal(p.Object()); !strings.Contains(string(body), `"reason":null`) {
-		t.Errorf("%s", body)
+		t.Errorf("JSON of an approved participant is %s, want reason null", body)
 	}
 }
 
@@ -155,7 +156,7 @@ func TestParticipant_Patch(t *testing.T) {
 		},
 	} {
 		if got := p.Patch(tc.patch).Details(); !reflect.DeepEqual(got, tc.want) {
-			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
+			t.Errorf("patch of %s: details %+v, want %+v", name, got, tc.want)
 		}
 	}
 }

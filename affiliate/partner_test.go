@@ -65,7 +65,7 @@ func TestParsePayoutAccount(t *testing.T) {
 			fields = append(fields, v.Field)
 		}
 		if got := strings.Join(fields, " "); got != tc.wrong {
-			t.Errorf("%s: violations of %q, want %q", name, got, tc.wrong)
+			t.Errorf("%s: violations of the fields %q, want %q", name, got, tc.wrong)
 		}
 		if tc.wrong != "" {
 			continue
@@ -75,7 +75,8 @@ func TestParsePayoutAccount(t *testing.T) {
 			hint = *h
 		}
 		if parsed.Account != tc.parsed || hint != tc.hint || (parsed.Holder != "") != (tc.holder != nil) {
-			t.Errorf("%s: %q with the hint %q, holder %q", name, parsed.Account, hint, parsed.Holder)
+			t.Errorf("%s: account %q with hint %q and holder %q; want %q with hint %q, and a holder: %v",
+				name, parsed.Account, hint, parsed.Holder, tc.parsed, tc.hint, tc.holder != nil)
 		}
 		if printed := fmt.Sprintf("%v %+v %#v %s", parsed, parsed, parsed, parsed); tc.parsed != "" && strings.Contains(printed, tc.parsed) {
 			t.Errorf("%s: the account is printed: %s", name, printed)
@@ -95,12 +96,12 @@ func TestParsePayoutAccount_RejectsMistypedIBAN(t *testing.T) {
 	for i := 2; i < len(iban); i++ {
 		for digit := byte('0'); digit <= '9'; digit++ {
 			if changed := iban[:i] + string(digit) + iban[i+1:]; changed != iban && !refused(changed) {
-				t.Errorf("%s was accepted", changed)
+				t.Errorf("the IBAN %s with a wrong digit was accepted", changed)
 			}
 		}
 		if i+1 < len(iban) && iban[i] != iban[i+1] {
 			if swapped := iban[:i] + iban[i+1:i+2] + iban[i:i+1] + iban[i+2:]; !refused(swapped) {
-				t.Errorf("%s was accepted", swapped)
+				t.Errorf("the IBAN %s with swapped characters was accepted", swapped)
 			}
 		}
 	}
@@ -111,15 +112,15 @@ func TestPartnerProfile_Patch(t *testing.T) {
 	before := affiliate.PartnerProfile{Name: "Jane", CompanyName: &company}
 	same, err := before.Patch(affiliate.PartnerProfilePatch{})
 	if err != nil || same != before {
-		t.Errorf("empty patch: %+v, %v", same, err)
+		t.Errorf("empty patch: profile %+v, error %v; want no change", same, err)
 	}
 	changed, err := before.Patch(affiliate.PartnerProfilePatch{Country: affiliate.Set("DE"), CompanyName: affiliate.Clear[string]()})
 	if err != nil || changed.Name != "Jane" || *changed.Country != "DE" || changed.CompanyName != nil {
-		t.Errorf("changed: %+v, %v", changed, err)
+		t.Errorf("patch of country and company: profile %+v, error %v", changed, err)
 	}
 	for _, name := range []affiliate.Change[string]{affiliate.Clear[string](), affiliate.Set("")} {
 		if _, err := before.Patch(affiliate.PartnerProfilePatch{Name: name}); err == nil {
-			t.Error("the name was cleared")
+			t.Error("a patch that clears the name succeeded")
 		}
 	}
 }
@@ -131,7 +132,7 @@ func TestStats_Ratio(t *testing.T) {
 	}{{1, 0, 0}, {3, 1, 0.333333}, {3, 2, 0.666667}, {1, 2, 2}, {8, 1, 0.125}, {1e12, 1, 0}} {
 		got := affiliate.Stats{Clicks: tc.clicks, Conversions: tc.conversions}.Ratio()
 		if got == nil || *got != tc.want {
-			t.Errorf("%d conversions of %d clicks: %v", tc.conversions, tc.clicks, got)
+			t.Errorf("ratio of %d conversions to %d clicks: %v, want %v", tc.conversions, tc.clicks, got, tc.want)
 		}
 	}
 	if (affiliate.Stats{Conversions: 3}).Ratio() != nil {
@@ -154,10 +155,11 @@ func TestPeriod_WholeHours(t *testing.T) {
 	} {
 		wide := affiliate.Period{From: at(tc.from), Before: at(tc.before)}.WholeHours()
 		if !wide.From.Equal(*at(tc.wideFrom)) || !wide.Before.Equal(*at(tc.wideBefore)) {
-			t.Errorf("%s to %s became %v to %v", tc.from, tc.before, wide.From, wide.Before)
+			t.Errorf("the period from %s to %s was extended to %v to %v, want %s to %s",
+				tc.from, tc.before, wide.From, wide.Before, tc.wideFrom, tc.wideBefore)
 		}
 	}
 	if open := (affiliate.Period{}).WholeHours(); open.From != nil || open.Before != nil {
-		t.Error("an open bound got a value")
+		t.Errorf("WholeHours of an open period is %v to %v, want open", open.From, open.Before)
 	}
 }

@@ -13,13 +13,13 @@ func TestBatchParticipants_OmitsExcludedAccounts(t *testing.T) {
 	excluded.Participant, excluded.Method = NewID[Participant](payoutTime), nil
 	due := []PayoutDue{excluded, payable}
 	if got := BatchParticipants(due); !slices.Equal(got, []ParticipantID{payable.Participant}) {
-		t.Errorf("%v", got)
+		t.Errorf("BatchParticipants returns %v, want only %s", got, payable.Participant)
 	}
 	if due[0].Participant != excluded.Participant || due[1].Participant != payable.Participant {
 		t.Error("BatchParticipants changed its argument")
 	}
 	if got := BatchParticipants(due[:1]); len(got) != 0 {
-		t.Errorf("%v", got)
+		t.Errorf("BatchParticipants of an excluded account returns %v, want none", got)
 	}
 }
 
@@ -32,7 +32,8 @@ func TestDraft_AddsCommissionsToPayoutsOfTheirAccounts(t *testing.T) {
 	anna, bert := NewID[Participant](payoutTime), NewID[Participant](payoutTime)
 	due := func(participant ParticipantID, currency string, adjustment int64) PayoutDue {
 		return PayoutDue{
-			// Draft must not use these counts, which were computed without locks.
+			// Draft must replace the count and the amount, which were computed without
+			// locks.
 			Participant: participant, Currency: currency, CommissionCount: 9, CommissionCents: 900, AdjustmentCents: adjustment,
 			MinPayoutCents: 100, Method: &method, ParticipantStatus: ParticipantApproved,
 		}
@@ -50,7 +51,7 @@ func TestDraft_AddsCommissionsToPayoutsOfTheirAccounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b := draft.Batch; b.Status != BatchDraft || b.Scope != request.Scope || b.CreatedBy != user || b.Version != 1 || len(draft.Payouts) != 3 {
-		t.Fatalf("%+v", draft)
+		t.Fatalf("batch %+v with %d payouts; want a draft of %s with version 1 and 3 payouts", b, len(draft.Payouts), user)
 	}
 	for i, want := range []struct {
 		participant        ParticipantID
@@ -58,7 +59,7 @@ func TestDraft_AddsCommissionsToPayoutsOfTheirAccounts(t *testing.T) {
 	}{{anna, 100, 2}, {anna, 200, 1}, {bert, 100, 0}} {
 		p := draft.Payouts[i]
 		if p.Participant != want.participant || p.AmountCents != want.cents || p.CommissionCount != want.commissions || p.Batch != draft.Batch.ID {
-			t.Errorf("payout %d is %+v", i, p)
+			t.Errorf("payout %d is %+v, want %d cents and %d commissions of %s", i, p, want.cents, want.commissions, want.participant)
 		}
 	}
 	var ids []CommissionID
@@ -66,11 +67,14 @@ func TestDraft_AddsCommissionsToPayoutsOfTheirAccounts(t *testing.T) {
 		ids = append(ids, c.ID)
 		if i := slices.IndexFunc(draft.Payouts, func(p Payout) bool { return p.ID == *c.Payout }); draft.Payouts[i].Currency != c.Currency ||
 			draft.Payouts[i].Participant != c.Participant {
-			t.Errorf("%+v is in payout %d", c, i)
+			t.Errorf("commission %+v is in the payout of another account: %+v", c, draft.Payouts[i])
 		}
 	}
-	if !slices.Equal(ids, []CommissionID{free[0].ID, free[2].ID, free[3].ID}) || free[0].Payout != nil {
-		t.Errorf("%v", ids)
+	if want := []CommissionID{free[0].ID, free[2].ID, free[3].ID}; !slices.Equal(ids, want) {
+		t.Errorf("the payouts contain the commissions %v, want %v", ids, want)
+	}
+	if free[0].Payout != nil {
+		t.Error("Draft changed its argument")
 	}
 	var named []int
 	for _, event := range draft.Events() {
@@ -78,9 +82,9 @@ func TestDraft_AddsCommissionsToPayoutsOfTheirAccounts(t *testing.T) {
 		named = append(named, len(object.Commissions))
 	}
 	if !slices.Equal(named, []int{2, 1, 0}) {
-		t.Errorf("events name %v commissions", named)
+		t.Errorf("the events list %v commissions, want [2 1 0]", named)
 	}
 	if _, err := request.Draft([]PayoutDue{due(bert, "EUR", 0)}, free); !errors.Is(err, NothingPayable()) {
-		t.Errorf("%v", err)
+		t.Errorf("a batch without payouts: error %v, want %v", err, NothingPayable())
 	}
 }

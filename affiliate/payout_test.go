@@ -13,7 +13,8 @@ import (
 var payoutTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // The test applies random moves to a payout and compares the results with a separate
-// table of legal moves. After every step, the ledger must contain what was sent.
+// table of legal moves. After every move, the sum of the ledger entries must be minus the
+// amount that was sent.
 func TestPayoutTransition_MatchesModel(t *testing.T) {
 	legal := map[PayoutStatus]map[PayoutMove]PayoutStatus{
 		PayoutDraft:      {MoveConfirm: PayoutPending, MoveCancel: PayoutCanceled, MoveFollow: PayoutDraft},
@@ -38,29 +39,29 @@ func TestPayoutTransition_MatchesModel(t *testing.T) {
 			change, refusal := move.Apply(p)
 			to, ok := legal[p.Status][move.Move]
 			if (refusal == nil) != ok {
-				t.Fatalf("%s of %s: %v", move.Move, p.Status, refusal)
+				t.Fatalf("%s in status %s: error %v, want success: %v", move.Move, p.Status, refusal, ok)
 			}
 			if refusal != nil {
 				if refusal.Reason != ReasonPayoutState || refusal.Metadata["status"] != string(p.Status) {
-					t.Fatalf("%v", refusal)
+					t.Fatalf("%s in status %s: error %v with metadata %v", move.Move, p.Status, refusal, refusal.Metadata)
 				}
 				continue
 			}
 			after := change.After
 			if after.Status != to || after.Version != p.Version+1 || !after.UpdatedAt.Equal(payoutTime) || change.Before != p {
-				t.Fatalf("%s of %+v: %+v", move.Move, p, after)
+				t.Fatalf("%s changed %+v\nto %+v\nwant status %s, the next version, and UpdatedAt %s", move.Move, p, after, to, payoutTime)
 			}
 			if (after.FailureReason != nil) != (to == PayoutFailed || p.Status == PayoutFailed && to == PayoutCanceled) || (after.PaidAt != nil) != (to == PayoutPaid) ||
 				(after.Reference != nil) != (to == PayoutPaid) || move.Move == MoveConfirm && after.InitiatedAt == nil {
-				t.Fatalf("after %s: %+v", move.Move, after)
+				t.Fatalf("after %s, a time, the reference or the failure reason is wrong: %+v", move.Move, after)
 			}
 			if event, hasEvent := change.Event(nil); hasEvent != (events[to] != "") || hasEvent && event.Name != events[to] {
-				t.Fatalf("%s has event %v", move.Move, event)
+				t.Fatalf("%s has the event %q, want %q", move.Move, event.Name, events[to])
 			}
 			if entry := change.LedgerEntry(); entry != nil {
 				ledger += entry.AmountCents
 				if (entry.Type == EntryPayout) != (entry.AmountCents < 0) || *entry.Payout != p.ID {
-					t.Fatalf("%+v", entry)
+					t.Fatalf("the ledger entry of %s has the wrong sign or payout: %+v", move.Move, entry)
 				}
 			}
 			p = after
@@ -69,7 +70,7 @@ func TestPayoutTransition_MatchesModel(t *testing.T) {
 				want = -p.AmountCents
 			}
 			if ledger != want {
-				t.Fatalf("%s: the ledger sum is %d for an amount of %d", p.Status, ledger, p.AmountCents)
+				t.Fatalf("status %s: the sum of the ledger entries is %d, want %d", p.Status, ledger, want)
 			}
 		}
 	})
@@ -93,10 +94,11 @@ func TestPayout_Follow(t *testing.T) {
 		change, refusal := paid.Follow(tc.left, System, last)
 		after := change.After
 		if refusal != nil || after.Status != tc.status || after.AmountCents != tc.amount || after.CommissionCount != tc.count || after.Version != 4 || after.AdjustmentCents != -5 {
-			t.Errorf("%s: %+v, %v", name, after, refusal)
+			t.Errorf("%s: payout %+v, error %v; want status %s, amount %d, %d commissions, version 4",
+				name, after, refusal, tc.status, tc.amount, tc.count)
 		}
 		if _, hasEvent := change.Event(nil); hasEvent != (tc.status == PayoutCanceled) || change.LedgerEntry() != nil {
-			t.Errorf("%s: event %v, ledger entry %v", name, hasEvent, change.LedgerEntry())
+			t.Errorf("%s: has an event: %v, ledger entry %v; want an event only if canceled, and no entry", name, hasEvent, change.LedgerEntry())
 		}
 		if tc.status == PayoutPending && after.PeriodStart != tc.left.PeriodStart {
 			t.Errorf("%s: PeriodStart %v", name, after.PeriodStart)
@@ -134,7 +136,7 @@ func TestExclusion_ReturnsFirstReason(t *testing.T) {
 			d := due
 			change(&d)
 			if got := d.Exclusion(); got != want {
-				t.Errorf("case %d of %q: %q", i, want, got)
+				t.Errorf("case %d: Exclusion() = %q, want %q", i, got, want)
 			}
 		}
 	}
@@ -148,10 +150,10 @@ func TestPayout_WithAmounts(t *testing.T) {
 	})
 	p := Payout{ID: NewID[Payout](payoutTime)}.WithAmounts(d)
 	if p.AmountCents != 65 || p.AdjustmentCents != 5 || p.CommissionCount != 3 || !p.PeriodStart.Equal(first) || !p.PeriodEnd.Equal(last) || p.Method != PayoutWise {
-		t.Errorf("%+v", p)
+		t.Errorf("payout %+v; want amount 65, adjustment 5, 3 commissions approved from %s to %s", p, first, last)
 	}
 	if p = p.WithAmounts(d.WithCommissions(nil)); p.AmountCents != 5 || p.CommissionCount != 0 || p.PeriodStart != nil || p.PeriodEnd != nil {
-		t.Errorf("%+v", p)
+		t.Errorf("payout without commissions: %+v; want amount 5 and no period", p)
 	}
 }
 
@@ -173,11 +175,11 @@ func TestPayoutBatch_Follow(t *testing.T) {
 		before := PayoutBatch{Status: BatchConfirmed}
 		got := before.Follow(c.counts, payoutTime)
 		if got.Status != c.want || (got.CompletedAt != nil) != c.want.Ended() {
-			t.Errorf("%v: %s, ended %v; want %s", c.counts, got.Status, got.CompletedAt, c.want)
+			t.Errorf("%v: status %s, completed at %v; want %s, completed: %v", c.counts, got.Status, got.CompletedAt, c.want, c.want.Ended())
 		}
 		later := got.Follow(c.counts, payoutTime.Add(time.Hour))
 		if got.CompletedAt != nil && !later.CompletedAt.Equal(payoutTime) {
-			t.Errorf("%v: CompletedAt changed", c.counts)
+			t.Errorf("%v: the second call of Follow changed CompletedAt", c.counts)
 		}
 		if reopened := got.Follow(PayoutCounts{PayoutPending: 1}, payoutTime); reopened.CompletedAt != nil {
 			t.Errorf("%v: CompletedAt is set although a payout is pending", c.counts)
@@ -196,15 +198,16 @@ func TestPayoutEvent_KeysAndTheirOrder(t *testing.T) {
 		`"participant_id":"00000000-0000-0000-0000-000000000003","amount_cents":100,"currency":"EUR","method":"paypal","status":"draft",` +
 		`"commission_ids":[],"commission_count":201,"failure_reason":null,"version":1}`
 	if err != nil || string(body) != want {
-		t.Errorf("%s, %v; want\n%s", body, err, want)
+		t.Errorf("JSON of the payout is %s, error %v; want\n%s", body, err, want)
 	}
 	object, _ := p.CreatedEvent(slices.Repeat([]CommissionID{CommissionID(id(9))}, 201)).Object.(payoutObject)
 	if len(object.Commissions) != MaxEventCommissions {
-		t.Errorf("names %d commissions", len(object.Commissions))
+		t.Errorf("the event lists %d commissions, want %d", len(object.Commissions), MaxEventCommissions)
 	}
 }
 
 func TestManualEntry_Check(t *testing.T) {
+	// The keys are the fields of the violation. Spaces make the keys unique.
 	for field, e := range map[string]ManualEntry{
 		"":               {Type: EntryBonus, AmountCents: 1},
 		" ":              {Type: EntryAdjustment, AmountCents: -1, Currency: "JPY"},
@@ -215,7 +218,7 @@ func TestManualEntry_Check(t *testing.T) {
 	} {
 		got := e.Check()
 		if want := len(slices.DeleteFunc([]byte(field), func(b byte) bool { return b == ' ' })); (want == 0) != (got == nil) || want > 0 && got[0].Field != field[:want] {
-			t.Errorf("%q: %v", field, got)
+			t.Errorf("Check of %+v returns %v, want a violation of %q", e, got, field[:want])
 		}
 	}
 }
@@ -244,7 +247,7 @@ func TestFitBatch_LongestWaitingFirst(t *testing.T) {
 			names = append(names, d.PartnerName)
 		}
 		if got := strings.Join(names, " "); got != c.want {
-			t.Errorf("a batch of %q, want %q", got, c.want)
+			t.Errorf("FitBatch selects %q, want %q", got, c.want)
 		}
 	}
 }

@@ -108,9 +108,9 @@ var zones = []string{
 	"Asia/Manila", "America/Juneau", "America/Scoresbysund", "America/Nuuk",
 }
 
-// Days must follow each other without gap or overlap in every zone. Each instant lies
-// in the period of exactly one date. It is the date that clocks in the zone show. If
-// the clocks were set back over midnight, it can also be the next date.
+// In every zone, days must follow each other without gap or overlap, so each instant
+// must be in the period of exactly one date. That is the date that clocks in the zone
+// show. If the clocks were set back over midnight, it can also be the next date.
 func TestParsePeriod_DaysHaveNoGapOrOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom(zones).Draw(t, "zone")
@@ -133,7 +133,7 @@ func TestParsePeriod_DaysHaveNoGapOrOverlap(t *testing.T) {
 			if day(offset).Contains(at) {
 				containing++
 				if offset != 0 && offset != 1 {
-					t.Fatalf("%v in %s lies in the day %d from its own", at, name, offset)
+					t.Fatalf("%v in %s is in the period of the date %d days later", at, name, offset)
 				}
 			}
 			if !day(offset).Before.Equal(*day(offset + 1).From) {
@@ -141,13 +141,14 @@ func TestParsePeriod_DaysHaveNoGapOrOverlap(t *testing.T) {
 			}
 		}
 		if containing != 1 {
-			t.Fatalf("%v in %s lies in %d days", at, name, containing)
+			t.Fatalf("%v in %s is in the periods of %d dates, want 1", at, name, containing)
 		}
 	})
 }
 
-// If the createdAt of a row is sent back as dateFrom and dateTo, the period contains
-// the row. It does not contain it if the values differ by a millisecond or more.
+// A client can use the createdAt of a row, as a response shows it, as dateFrom and
+// dateTo. The period must contain the row. If the values differ by a millisecond or more,
+// the period must not contain the row.
 func TestParsePeriod_FindsDisplayedInstant(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		at := time.UnixMicro(rapid.Int64Range(0, 4_000_000_000_000_000).Draw(t, "at")).UTC()
@@ -158,12 +159,12 @@ func TestParsePeriod_FindsDisplayedInstant(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p.Contains(at) != (offset == 0) {
-			t.Fatalf("%v in [%s, %s]: %v", at, shown, shown, p.Contains(at))
+			t.Fatalf("the period from %s to %s contains %v: %v", shown, shown, at, p.Contains(at))
 		}
 	})
 }
 
-// A period with wider bounds contains the narrower period.
+// A period with wider bounds must contain a period with narrower bounds.
 func TestParsePeriod_WiderBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom(zones).Draw(t, "zone")
@@ -177,7 +178,7 @@ func TestParsePeriod_WiderBounds(t *testing.T) {
 			t.Fatal(wrong, wrongToo)
 		}
 		if !wide.From.Before(*narrow.From) || !wide.Before.After(*narrow.Before) || narrow.Before.Before(*narrow.From) {
-			t.Fatalf("%v in %v", narrow, wide)
+			t.Fatalf("the period %v does not contain %v, or one of them ends before it begins", wide, narrow)
 		}
 		if first < last {
 			if _, wrong := ParsePeriod(date(last), date(first), zone); wrong == nil {
@@ -196,12 +197,12 @@ func FuzzParsePeriod(f *testing.F) {
 		p, wrong := ParsePeriod(from, to, zone)
 		if wrong != nil {
 			if p != (Period{}) {
-				t.Errorf("rejected, but the period is %v", p)
+				t.Errorf("ParsePeriod(%q, %q, %q) returns violations and the period %v", from, to, zone, p)
 			}
 			return
 		}
 		if (p.From == nil) != (from == "") || (p.Before == nil) != (to == "") {
-			t.Errorf("%q to %q gives %v", from, to, p)
+			t.Errorf("ParsePeriod(%q, %q, %q) = %v; want a bound for each parameter that is not empty", from, to, zone, p)
 		}
 		if p.From != nil && p.Before != nil && p.Before.Before(*p.From) {
 			t.Errorf("%q to %q in %q ends before it starts: %v", from, to, zone, p)
