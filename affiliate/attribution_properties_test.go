@@ -13,7 +13,7 @@ import (
 // The test checks conditions that must be true for every decision.
 func TestAttribute_Properties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in := worlds().Draw(t, "inputs")
+		in := attributionInputs().Draw(t, "inputs")
 		d := Attribute(in)
 
 		winners := 0
@@ -58,7 +58,7 @@ func TestAttribute_Properties(t *testing.T) {
 
 func TestAttribute_IsPure(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in := worlds().Draw(t, "inputs")
+		in := attributionInputs().Draw(t, "inputs")
 		before := mustEncode(t, in)
 		a, b := Attribute(in), Attribute(in)
 		if !reflect.DeepEqual(a, b) || !bytes.Equal(mustEncode(t, a), mustEncode(t, b)) || !bytes.Equal(mustEncode(t, a.Trace), mustEncode(t, b.Trace)) {
@@ -74,7 +74,7 @@ func TestAttribute_IsPure(t *testing.T) {
 // The customer's payments are not removed, because they are not a signal.
 func TestAttribute_LosingSignalsDoNotChangeTheAmount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in := worlds().Draw(t, "inputs")
+		in := attributionInputs().Draw(t, "inputs")
 		d := Attribute(in)
 		if !d.Attributed || *d.Method == ByAssignment {
 			return // no signal has lost
@@ -99,7 +99,7 @@ func TestAttribute_LosingSignalsDoNotChangeTheAmount(t *testing.T) {
 // A reported promo code that can be used is redeemed once, even if another signal wins.
 func TestAttribute_RedeemsUsablePromoCodes(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in := worlds().Draw(t, "inputs")
+		in := attributionInputs().Draw(t, "inputs")
 		d := Attribute(in)
 		usable := false
 		for _, c := range d.Candidates {
@@ -115,7 +115,7 @@ func TestAttribute_RedeemsUsablePromoCodes(t *testing.T) {
 // data about other partners.
 func TestExplain_ContainsNothingInternal(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in := worlds().Draw(t, "inputs")
+		in := attributionInputs().Draw(t, "inputs")
 		d := Attribute(in)
 		explanation := d.Explanation
 		if !strings.HasPrefix(explanation, "The ") || !strings.HasSuffix(explanation, ".") || strings.Contains(explanation, "..") || strings.Contains(explanation, "%!") {

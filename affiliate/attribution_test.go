@@ -214,7 +214,7 @@ func TestDecision_JSONKeys(t *testing.T) {
 
 func TestTrace_JSONRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := Attribute(worlds().Draw(t, "inputs"))
+		d := Attribute(attributionInputs().Draw(t, "inputs"))
 		stored, err := json.Marshal(d.Trace)
 		if err != nil {
 			t.Fatal(err)

@@ -89,7 +89,7 @@ func fxRates(from, to string) *rapid.Generator[FXRate] {
 
 func TestCalculate_Properties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in, e := withRates(t, worlds().Draw(t, "inputs")), earners().Draw(t, "earner")
+		in, e := withRates(t, attributionInputs().Draw(t, "inputs")), earners().Draw(t, "earner")
 		calc := e.calculate(in, in.recurringIndex(e.Program))
 		unpriced := !in.hasPrice()
 		known := in.Sale.Paid.Currency == e.Currency || len(in.Rates) > 0
@@ -178,7 +178,7 @@ func withHigherRates(e Earner, moreBps, moreCents int64) Earner {
 
 func TestCalculate_HigherRateNeverLowersAmount(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in, e := withRates(t, worlds().Draw(t, "inputs")), earners().Draw(t, "earner")
+		in, e := withRates(t, attributionInputs().Draw(t, "inputs")), earners().Draw(t, "earner")
 		more := withHigherRates(e, rapid.Int64Range(0, WholeBps/2).Draw(t, "more bps"), rapid.Int64Range(0, 10_000).Draw(t, "more cents"))
 		index := in.recurringIndex(e.Program)
 		before, after := e.calculate(in, index), more.calculate(in, index)

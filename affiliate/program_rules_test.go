@@ -19,7 +19,7 @@ func TestPercent(t *testing.T) {
 		whole, cents, _ := strings.Cut(string(Percent(bps)), ".")
 		digits, err := json.Number(whole + (cents + "00")[:2]).Int64()
 		if err != nil || digits != bps || strings.HasSuffix(cents, "0") {
-			t.Fatalf("Percent(%d) = %s", bps, Percent(bps))
+			t.Fatalf("Percent(%d) = %s, want a hundredth, without zeros at the end", bps, Percent(bps))
 		}
 	})
 }
@@ -47,15 +47,15 @@ func TestRulesObject(t *testing.T) {
 		`"product_count":2,"events":[{"event_type":"purchase","percentage":null,"flat_amount_cents":null},{"event_type":"signup","percentage":null,"flat_amount_cents":150}]}`
 	got, err := json.Marshal(rules.Object())
 	if err != nil || string(got) != want {
-		t.Errorf("%s, %v\nwant %s", got, err, want)
+		t.Errorf("JSON of the rules is %s, error %v\nwant %s", got, err, want)
 	}
 	if once := (Rules{Recurring: Recurring{Once: true}}).Object(); once.Recurring.Enabled {
 		t.Error("recurring is enabled although only the first payment earns")
 	}
 }
 
-// Stored rules must decode to the same rules. Rows without newer fields must decode to
-// their defaults.
+// Stored rules must decode to the same rules. Fields that an old row does not have must
+// decode to their defaults.
 func TestRules_JSONRoundTrip(t *testing.T) {
 	for name, rules := range map[string]Rules{"full": fullRuleSet(), "default": DefaultRules(), "once": {Type: Flat, Recurring: Recurring{Once: true}}} {
 		stored, err := json.Marshal(rules)
@@ -64,15 +64,15 @@ func TestRules_JSONRoundTrip(t *testing.T) {
 		}
 		var read Rules
 		if err := json.Unmarshal(stored, &read); err != nil || !read.Equal(rules) {
-			t.Errorf("%s: %s decodes to %+v, %v", name, stored, read, err)
+			t.Errorf("%s: %s decodes to %+v, error %v; want %+v", name, stored, read, err, rules)
 		}
 	}
 	var old Rules
 	const before = `{"commission_type":"percentage","rate_bps":2000,"hold_period_days":30,"auto_approval":true,"net_basis":"gross"}`
 	if err := json.Unmarshal([]byte(before), &old); err != nil || !old.Equal(DefaultRules()) {
-		t.Errorf("an old row decodes to %+v, %v", old, err)
+		t.Errorf("an old row decodes to %+v, error %v; want the default rules", old, err)
 	}
 	if same, wrong := old.Patch(RulesPatch{Tiers: Clear[[]Tier](), Products: Set([]ProductRate{}), Events: Set([]EventRate{}), Recurring: RecurringPatch{Once: Set(false)}}); len(wrong) > 0 || !same.Equal(old) {
-		t.Errorf("cleared and empty lists changed the rules: %+v, %v", same, wrong)
+		t.Errorf("a patch that clears empty lists changed the rules to %+v, violations %v", same, wrong)
 	}
 }

@@ -27,7 +27,7 @@ func TestProgram_Move(t *testing.T) {
 			if !legal[[2]ProgramStatus{from, to}] {
 				wantRefusal(t, err, &Error{Reason: ReasonProgramStateInvalid, Metadata: map[string]string{"status": string(from)}})
 			} else if err != nil || after.Status != to || after.Version != 4 || !after.UpdatedAt.Equal(at) {
-				t.Errorf("%s → %s: %+v, %v", from, to, after, err)
+				t.Errorf("move from %s to %s: %+v, error %v; want status %s, version 4 and UpdatedAt %s", from, to, after, err, to, at)
 			}
 		}
 	}
@@ -38,25 +38,26 @@ func TestProgram_MoveRequiresPageToActivate(t *testing.T) {
 		_, err := Program{Status: from}.Move(ProgramActive, time.UnixMilli(1))
 		wantRefusal(t, err, Invalid("website_url", NeedsDestination))
 		if _, err := (Program{Status: from}).Move(ProgramArchived, time.UnixMilli(1)); err != nil {
-			t.Errorf("archive from %s: %v", from, err)
+			t.Errorf("move from %s to archived without a page: %v", from, err)
 		}
 	}
 }
 
-// wantRefusal compares the whole error, not only its reason.
+// wantRefusal compares all fields of an error, not only its reason.
 func wantRefusal(t *testing.T, err error, want *Error) {
 	t.Helper()
 	var got *Error
 	if !errors.As(err, &got) || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %#v, want %#v", err, want)
+		t.Errorf("error %#v, want %#v", err, want)
 	}
 }
 
 var slugForm = regexp.MustCompile(`^[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?$`)
 
-func firstN(n int, slugs func(func(string) bool)) []string {
+// firstN returns the first n elements of a sequence.
+func firstN(n int, sequence func(func(string) bool)) []string {
 	var out []string
-	for s := range slugs {
+	for s := range sequence {
 		if out = append(out, s); len(out) == n {
 			break
 		}
@@ -75,11 +76,11 @@ func TestProgramSlugs(t *testing.T) {
 		strings.Repeat("ab-", 40): strings.TrimRight(strings.Repeat("ab-", 40)[:64], "-"),
 	} {
 		if got := firstN(1, ProgramSlugs(name))[0]; got != want {
-			t.Errorf("%q becomes %q, want %q", name, got, want)
+			t.Errorf("the first slug for %q is %q, want %q", name, got, want)
 		}
 	}
 	if got := firstN(3, ProgramSlugs("Acme")); !slices.Equal(got, []string{"acme", "acme-2", "acme-3"}) {
-		t.Errorf("first slugs: %q", got)
+		t.Errorf("the first slugs for Acme are %q, want acme, acme-2, acme-3", got)
 	}
 }
 
@@ -104,22 +105,22 @@ func TestProgram_PatchIncreasesRulesVersionOnlyForChanges(t *testing.T) {
 	p := Program{Name: "P", Slug: "p", Rules: DefaultRules(), RulesVersion: 4}
 	same, err := p.Patch(ProgramPatch{Rules: RulesPatch{RateBps: Set(*p.Rules.RateBps)}})
 	if err != nil || same.RulesVersion != 4 {
-		t.Errorf("the same rate: version %d, %v", same.RulesVersion, err)
+		t.Errorf("patch with the same rate: version %d, error %v; want 4", same.RulesVersion, err)
 	}
 	other, err := p.Patch(ProgramPatch{Rules: RulesPatch{RateBps: Set[int64](1)}})
 	if err != nil || other.RulesVersion != 5 || *p.Rules.RateBps != 2000 {
-		t.Errorf("another rate: version %d, %v; the original has %d", other.RulesVersion, err, *p.Rules.RateBps)
+		t.Errorf("patch with another rate: version %d, error %v; want 5, and the original rate 2000, not %d", other.RulesVersion, err, *p.Rules.RateBps)
 	}
 	rest, err := p.Patch(ProgramPatch{Precedence: Set(PromoCodeFirst), MinPayoutCents: Set[int64](5), PayoutTermDays: Set(6), FraudPolicy: Set(FraudBlock)})
 	if err != nil || rest.RulesVersion != 4 || rest.Precedence != PromoCodeFirst || rest.MinPayoutCents != 5 || rest.PayoutTermDays != 6 || rest.FraudPolicy != FraudBlock {
-		t.Errorf("other settings: %+v, %v", rest, err)
+		t.Errorf("patch of other settings: %+v, error %v", rest, err)
 	}
 	back, err := rest.Patch(ProgramPatch{Precedence: Clear[SignalPrecedence](), MinPayoutCents: Clear[int64](), PayoutTermDays: Clear[int](), FraudPolicy: Clear[FraudPolicy]()})
 	if err != nil || back.Precedence != ClickFirst || back.MinPayoutCents != 0 || back.PayoutTermDays != 0 || back.FraudPolicy != FraudFlag {
-		t.Errorf("cleared: %+v, %v", back, err)
+		t.Errorf("patch that clears settings: %+v, error %v; want the defaults", back, err)
 	}
 	if _, err := p.Patch(ProgramPatch{Name: Clear[string]()}); err == nil || !strings.Contains(err.Error(), "name") {
-		t.Errorf("name cleared: %v", err)
+		t.Errorf("patch that clears the name: error %v, want a violation of name", err)
 	}
 }
 
@@ -128,14 +129,14 @@ func TestChangedFields(t *testing.T) {
 	after := before
 	after.Version = 2
 	if was, is, err := ChangedFields(before.Object(), after.Object()); was != nil || is != nil || err != nil {
-		t.Errorf("only the version differs: %v, %v, %v", was, is, err)
+		t.Errorf("only the version differs: ChangedFields returns %v, %v, %v; want nothing", was, is, err)
 	}
 	after.Name = "B"
 	after.Rules.HoldDays = 1
 	was, is, err := ChangedFields(before.Object(), after.Object())
 	if err != nil || len(was) != 2 || string(was["name"]) != `"A"` || string(is["name"]) != `"B"` ||
 		!strings.Contains(string(was["commission_rules"]), `"hold_period_days":30`) {
-		t.Errorf("was %s, is %s, %v", was, is, err)
+		t.Errorf("name and rules differ: ChangedFields returns %s, %s, %v", was, is, err)
 	}
 }
 
@@ -156,7 +157,7 @@ func TestProgramObject(t *testing.T) {
 		`"allowed_domains":[]`, `"description":null`, `"version":77`,
 	} {
 		if !strings.Contains(string(body), want) {
-			t.Errorf("%s is missing in %s", want, body)
+			t.Errorf("the JSON of the programme does not contain %s: %s", want, body)
 		}
 	}
 }

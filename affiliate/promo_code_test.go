@@ -15,7 +15,7 @@ func TestValidPromoCode(t *testing.T) {
 		"\u2028": false, "bad\xff": false, "\ufeffbom": false,
 	} {
 		if got := ValidPromoCode(code); got != want {
-			t.Errorf("%q: valid %v, want %v", code, got, want)
+			t.Errorf("ValidPromoCode(%q) = %v, want %v", code, got, want)
 		}
 	}
 }
@@ -24,18 +24,18 @@ func TestPromoCode_Patch(t *testing.T) {
 	end, most := time.Date(2026, 12, 31, 0, 0, 0, 0, time.UTC), int64(5)
 	code := PromoCode{Active: true, MaxRedemptions: &most, ExpiresAt: &end, SyncStatus: SyncNone}
 	if got := code.Patch(PromoCodePatch{}); got != code {
-		t.Errorf("empty patch: %+v", got)
+		t.Errorf("empty patch: %+v, want no change", got)
 	}
 	got := code.Patch(PromoCodePatch{Active: Set(false), MaxRedemptions: Clear[int64](), ExpiresAt: Clear[time.Time](), Sync: Set(true)})
 	if got.Active || got.MaxRedemptions != nil || got.ExpiresAt != nil || !got.Sync || got.SyncStatus != SyncPending {
-		t.Errorf("all fields changed: %+v", got)
+		t.Errorf("patch of all fields: %+v", got)
 	}
 	got.SyncStatus = SyncSynced
 	if again := got.Patch(PromoCodePatch{Sync: Set(true)}); again.SyncStatus != SyncSynced {
-		t.Errorf("synchronisation turned on again: %s", again.SyncStatus)
+		t.Errorf("synchronisation enabled again: status %s, want %s", again.SyncStatus, SyncSynced)
 	}
-	if ended := got.Patch(PromoCodePatch{Sync: Set(false)}); ended.Sync || ended.SyncStatus != SyncNone {
-		t.Errorf("synchronisation turned off: %+v", ended)
+	if disabled := got.Patch(PromoCodePatch{Sync: Set(false)}); disabled.Sync || disabled.SyncStatus != SyncNone {
+		t.Errorf("synchronisation disabled: Sync is %v, status %s; want false, %s", disabled.Sync, disabled.SyncStatus, SyncNone)
 	}
 }
 
@@ -55,7 +55,7 @@ func TestPromoCodeObject(t *testing.T) {
 		},
 	} {
 		if text, err := json.Marshal(code.Object()); err != nil || string(text) != want {
-			t.Errorf("%s, %v\nwant %s", text, err, want)
+			t.Errorf("JSON of the promo code is %s, error %v\nwant %s", text, err, want)
 		}
 	}
 }
@@ -68,14 +68,14 @@ func TestUsable(t *testing.T) {
 	}{
 		"no bounds":                     {Usable(true, nil, 1000, nil, at), true},
 		"not active":                    {Usable(false, nil, 0, nil, at), false},
-		"at its end":                    {Usable(true, &at, 0, nil, at), true},
-		"after its end":                 {Usable(true, &at, 0, nil, later), false},
+		"at its expiry":                 {Usable(true, &at, 0, nil, at), true},
+		"after its expiry":              {Usable(true, &at, 0, nil, later), false},
 		"one redemption left":           {Usable(true, nil, 1, &most, at), true},
 		"no redemption left":            {Usable(true, nil, 2, &most, at), false},
 		"limit lowered below the count": {Usable(true, nil, 3, &most, at), false},
 	} {
 		if tc.got != tc.want {
-			t.Errorf("%s: usable %v", name, tc.got)
+			t.Errorf("%s: Usable() = %v, want %v", name, tc.got, tc.want)
 		}
 	}
 }

@@ -11,7 +11,7 @@ func bps(n int64) Rate  { return Rate{Bps: &n} }
 func flat(n int64) Rate { return Rate{FlatCents: &n} }
 
 // everyLevel returns a participant with a rate at each level: 1 percent at the most
-// specific level, 2 percent at the next, and so on.
+// specific level, 2 percent at the next level, and so on.
 func everyLevel() Earner {
 	return Earner{
 		Currency: "EUR",
@@ -48,14 +48,14 @@ func TestCalculate_UsesMostSpecificRate(t *testing.T) {
 	} {
 		calc := e.calculate(in, nil)
 		if want := int64(i+1) * 100; calc.Source != level.source || calc.AmountCents != want || *calc.RateBps != want || calc.Parts != nil {
-			t.Errorf("%s: %+v", level.source, calc)
+			t.Errorf("calculation %+v, want rate and amount %d from %s", calc, want, level.source)
 		}
 		level.remove()
 	}
 }
 
-// The test sets rates at random levels. The first one must apply. Without a price, the
-// first flat amount must apply if there is one.
+// The test sets rates at random levels. The most specific rate must apply. For an event
+// without a price, the most specific flat amount must apply, if there is one.
 func TestCalculate_UsesFirstApplicableRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		type level struct {
@@ -107,7 +107,7 @@ func TestCalculate_UsesFirstApplicableRate(t *testing.T) {
 		}
 		calc := e.calculate(in, nil)
 		if calc.Source != want.source || !reflect.DeepEqual(Rate{calc.RateBps, calc.FlatCents}, want.rate) {
-			t.Fatalf("got %+v, want %+v", calc, want)
+			t.Fatalf("calculation %+v, want the rate %+v", calc, want)
 		}
 		if amount := deref(want.rate.FlatCents) + Share(in.Sale.Paid.Cents, deref(want.rate.Bps)); calc.AmountCents != amount {
 			t.Fatalf("amount %d, want %d", calc.AmountCents, amount)
@@ -168,7 +168,7 @@ func TestCalculate_EventWithoutPriceEarnsFlatAmount(t *testing.T) {
 			calc := Earner{Currency: "EUR", Rule: tc.rule}.calculate(AttributionInputs{EventType: Signup, LineItems: tc.items}, nil)
 			if calc.Source != tc.source || calc.AmountCents != tc.amount || calc.Type() != tc.kind || calc.Currency != "EUR" || len(calc.ReviewReasons) > 0 ||
 				(calc.Parts != nil) != (tc.source == FromProduct) {
-				t.Errorf("%+v", calc)
+				t.Errorf("calculation %+v, want the amount %d EUR (%s) from %s, without review", calc, tc.amount, tc.kind, tc.source)
 			}
 		})
 	}
@@ -197,7 +197,7 @@ func TestCalculate_ProductRatesWithoutOrderLines(t *testing.T) {
 			in := AttributionInputs{EventType: Purchase, Sale: Sale{Paid: Money{10_000, "EUR"}}, ProductIDs: tc.products}
 			calc := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}.calculate(in, nil)
 			if calc.Source != tc.source || calc.AmountCents != tc.amount || calc.Parts != nil {
-				t.Errorf("%+v", calc)
+				t.Errorf("amount %d from %s with parts %v, want %d from %s without parts", calc.AmountCents, calc.Source, calc.Parts, tc.amount, tc.source)
 			}
 		})
 	}
@@ -210,7 +210,7 @@ func TestCalculate_OrderLinesTakePrecedenceOverProductIDs(t *testing.T) {
 		EventType: Purchase, Sale: Sale{Paid: Money{10_000, "EUR"}}, ProductIDs: []string{"book"}, LineItems: []LineItem{{"other", 1, 10_000}},
 	}
 	if calc := (Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}).calculate(in, nil); calc.Source != FromProgram || calc.AmountCents != 1_000 {
-		t.Errorf("%+v", calc)
+		t.Errorf("amount %d from %s, want 1000 from %s", calc.AmountCents, calc.Source, FromProgram)
 	}
 }
 
@@ -227,8 +227,8 @@ func TestCalculate_TierStartsAtItsThreshold(t *testing.T) {
 		}
 		rules := Rules{Type: Percentage, RateBps: ref[int64](100), NetBasis: Gross, Tiers: []Tier{tier(low, 200), tier(high, 300)}}
 		for _, tc := range []struct {
-			brought, rate int64
-			source        RateSource
+			total, rate int64
+			source      RateSource
 		}{
 			{0, 100, FromProgram},
 			{low - 1, 100, FromProgram},
@@ -238,15 +238,16 @@ func TestCalculate_TierStartsAtItsThreshold(t *testing.T) {
 			{high, 300, FromTier},
 			{high + 1, 300, FromTier},
 		} {
-			// The other total must not matter.
-			brought := PriorTotals{Conversions: tc.brought, RevenueCents: 10 * high}
+			// The total that the thresholds do not refer to must have no effect.
+			totals := PriorTotals{Conversions: tc.total, RevenueCents: 10 * high}
 			if byRevenue {
-				brought = PriorTotals{Conversions: 10 * high, RevenueCents: tc.brought}
+				totals = PriorTotals{Conversions: 10 * high, RevenueCents: tc.total}
 			}
-			e := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}, PriorTotals: brought}
+			e := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}, PriorTotals: totals}
 			calc := e.calculate(AttributionInputs{EventType: Purchase, Sale: Sale{Paid: Money{10_000, "EUR"}}}, nil)
-			if *calc.RateBps != tc.rate || calc.Source != tc.source || *calc.PriorTotals != brought {
-				t.Fatalf("%d brought, thresholds %d and %d: %+v", tc.brought, low, high, calc)
+			if *calc.RateBps != tc.rate || calc.Source != tc.source || *calc.PriorTotals != totals {
+				t.Fatalf("total %d, thresholds %d and %d: calculation %+v, want rate %d from %s and totals %v",
+					tc.total, low, high, calc, tc.rate, tc.source, totals)
 			}
 		}
 	})
@@ -270,8 +271,12 @@ func TestCalculate_LaterRateStartsWithSecondPayment(t *testing.T) {
 			tc.in.Sale.Paid = Money{10_000, "EUR"}
 			rules := Rules{Type: Flat, FlatCents: ref[int64](900), NetBasis: Gross, LaterRateBps: ref[int64](500)}
 			calc := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}.calculate(tc.in, tc.index)
-			if later := calc.Source == FromLater; later != tc.later || later && calc.AmountCents != 500 || !later && calc.AmountCents != 900 {
-				t.Errorf("%+v", calc)
+			wantSource, wantCents := FromProgram, int64(900)
+			if tc.later {
+				wantSource, wantCents = FromLater, 500
+			}
+			if calc.Source != wantSource || calc.AmountCents != wantCents {
+				t.Errorf("amount %d from %s, want %d from %s", calc.AmountCents, calc.Source, wantCents, wantSource)
 			}
 		})
 	}

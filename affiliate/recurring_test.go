@@ -39,7 +39,7 @@ func TestAddMonths_StaysInTheMonth(t *testing.T) {
 		got := addMonths(from, months)
 		passed := (got.Year()-from.Year())*12 + int(got.Month()-from.Month())
 		if passed != months || got.Day() > from.Day() || got.Hour() != from.Hour() {
-			t.Fatalf("%s plus %d months is %s", from, months, got)
+			t.Fatalf("%s plus %d months is %s, want the same or an earlier day of the right month", from, months, got)
 		}
 		if got.Day() < from.Day() && got.AddDate(0, 0, 1).Day() != 1 {
 			t.Fatalf("%s plus %d months is %s, which is not the month's last day", from, months, got)
@@ -52,15 +52,15 @@ func TestAttribute_RecurringLimits(t *testing.T) {
 	monthEnd := time.Date(2026, 2, 28, 9, 0, 0, 0, time.UTC)
 	once, three, month := Recurring{Once: true}, Recurring{MaxPayments: ref(3)}, Recurring{MaxMonths: ref(1)}
 	for name, tc := range map[string]struct {
-		bounds    Recurring
+		limits    Recurring
 		paid      *int // earlier payments; nil if the report names no customer
 		event     EventType
 		recurring bool
 		at        time.Time
-		failed    string
-		says      string
+		failed    string // check that fails; empty if the conversion earns a commission
+		text      string // part of the explanation
 	}{
-		"no bound, payment 100":               {Recurring{}, ref(99), Renewal, true, monthEnd, "", ""},
+		"no limit, payment 100":               {Recurring{}, ref(99), Renewal, true, monthEnd, "", ""},
 		"once, first payment":                 {once, ref(0), Purchase, false, monthEnd, "", ""},
 		"once, first payment known":           {once, ref(0), Renewal, true, monthEnd, "", ""},
 		"once, second payment":                {once, ref(1), Purchase, false, monthEnd, "rules.first_payment", "pays for a customer's first payment only"},
@@ -74,9 +74,9 @@ func TestAttribute_RecurringLimits(t *testing.T) {
 		"three, not a payment":                {three, ref(9), Signup, true, monthEnd, "", ""},
 		"one payment, second":                 {Recurring{MaxPayments: ref(1)}, ref(1), Renewal, true, monthEnd, "rules.max_payments", "first payment only, and this was number 2"},
 		"month, first payment":                {month, ref(0), Purchase, false, monthEnd.AddDate(1, 0, 0), "", ""},
-		"month, 1 ms before its end":          {month, ref(1), Renewal, true, monthEnd.Add(-time.Millisecond), "", ""},
-		"month, at its end":                   {month, ref(1), Renewal, true, monthEnd, "", ""},
-		"month, 1 ms after its end":           {month, ref(1), Renewal, true, monthEnd.Add(time.Millisecond), "rules.max_months", "first month only, which ended on 28 February 2026 at 09:00:00.000 UTC"},
+		"month, 1 ms before the month ends":   {month, ref(1), Renewal, true, monthEnd.Add(-time.Millisecond), "", ""},
+		"month, when the month ends":          {month, ref(1), Renewal, true, monthEnd, "", ""},
+		"month, 1 ms after the month ended":   {month, ref(1), Renewal, true, monthEnd.Add(time.Millisecond), "rules.max_months", "first month only, which ended on 28 February 2026 at 09:00:00.000 UTC"},
 		"two months, after one":               {Recurring{MaxMonths: ref(2)}, ref(1), Renewal, true, monthEnd.Add(time.Hour), "", ""},
 		"two months, after both":              {Recurring{MaxMonths: ref(2)}, ref(1), Renewal, true, first.AddDate(0, 3, 0), "rules.max_months", "first 2 months only, which ended on 31 March 2026"},
 		"month, without a customer":           {month, nil, Renewal, true, monthEnd.AddDate(1, 0, 0), "", ""},
@@ -89,7 +89,7 @@ func TestAttribute_RecurringLimits(t *testing.T) {
 			in.EventType, in.IsRecurring, in.OccurredAt = tc.event, tc.recurring, tc.at
 			in.FoundClick.ReceivedAt, in.FoundClick.ExpiresAt = tc.at, tc.at
 			earner := &in.FoundClick.Earner
-			earner.Rule.Rules.Recurring = tc.bounds
+			earner.Rule.Rules.Recurring = tc.limits
 			earner.Rule.Rules.Events = []EventRate{{EventType: Purchase}, {EventType: Renewal}, {EventType: Signup}}
 			if tc.paid != nil {
 				in.Customer = &FoundCustomer{Payments: map[ProgramID]CustomerPayments{NewID[Program](clickedAt): {50, first}}}
@@ -103,14 +103,17 @@ func TestAttribute_RecurringLimits(t *testing.T) {
 				want = WhyRecurringLimitReached
 			}
 			if d.Reason != want || !d.Attributed || (d.Earns != nil) != (tc.failed == "") || firstFailure(d.Steps) != tc.failed {
-				t.Fatalf("%s, failed at %q", d.Reason, firstFailure(d.Steps))
+				t.Fatalf("reason %s, failed check %q; want %s, %q", d.Reason, firstFailure(d.Steps), want, tc.failed)
 			}
-			if !strings.Contains(d.Explanation, tc.says) {
-				t.Errorf("the explanation is %q", d.Explanation)
+			if !strings.Contains(d.Explanation, tc.text) {
+				t.Errorf("the explanation %q does not contain %q", d.Explanation, tc.text)
 			}
 			index := d.RecurringIndex
-			if counts := tc.paid != nil && tc.event.Priced(); counts != (index != nil) || counts && *index != *tc.paid+1 {
-				t.Errorf("payment %v", index)
+			switch isCounted := tc.paid != nil && tc.event.Priced(); {
+			case isCounted != (index != nil):
+				t.Errorf("RecurringIndex is %v, want a number: %v", index, isCounted)
+			case isCounted && *index != *tc.paid+1:
+				t.Errorf("RecurringIndex is %d, want %d", *index, *tc.paid+1)
 			}
 		})
 	}
@@ -137,11 +140,12 @@ func TestAttribute_MinimumOrder(t *testing.T) {
 			rules.Events = []EventRate{{EventType: Purchase}, {Signup, flat(300)}}
 			d := Attribute(in)
 			if !d.Attributed || (d.Earns != nil) != tc.earns {
-				t.Fatalf("%s, earns %+v", d.Reason, d.Earns)
+				t.Fatalf("reason %s, earns %+v; want a commission: %v", d.Reason, d.Earns, tc.earns)
 			}
 			if !tc.earns && (d.Reason != WhyRuleNotApplicable || firstFailure(d.Steps) != "rules.order_large_enough" ||
 				!strings.Contains(d.Explanation, "orders of at least 50.00 EUR only, and this one was 49.99 EUR")) {
-				t.Errorf("%s, failed at %q: %q", d.Reason, firstFailure(d.Steps), d.Explanation)
+				t.Errorf("reason %s, failed check %q, explanation %q; want %s, the check of the order size, and both amounts",
+					d.Reason, firstFailure(d.Steps), d.Explanation, WhyRuleNotApplicable)
 			}
 		})
 	}
@@ -151,7 +155,7 @@ func TestAttribute_EventTypesThatEarn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		events []EventRate
 		pays   []EventType
-		says   string
+		text   string // part of the explanation for other event types
 	}{
 		"no list":     {nil, []EventType{Purchase, Renewal}, "pays for purchases and renewals only"},
 		"one event":   {[]EventRate{{EventType: Trial}}, []EventType{Trial}, "pays for trials only"},
@@ -168,10 +172,10 @@ func TestAttribute_EventTypesThatEarn(t *testing.T) {
 					pays = pays || e == event
 				}
 				if (d.Earns != nil) != pays || (d.Reason == WhyRuleNotApplicable) == pays {
-					t.Errorf("%s: %s", event, d.Reason)
+					t.Errorf("%s: reason %s, earns %+v; want a commission: %v", event, d.Reason, d.Earns, pays)
 				}
-				if !pays && !strings.Contains(d.Explanation, tc.says) {
-					t.Errorf("%s: %q", event, d.Explanation)
+				if !pays && !strings.Contains(d.Explanation, tc.text) {
+					t.Errorf("%s: the explanation %q does not contain %q", event, d.Explanation, tc.text)
 				}
 			}
 		})

@@ -13,7 +13,7 @@ func saleOf(paid int64) Conversion {
 	return Conversion{Sale: Sale{Paid: Money{Cents: paid, Currency: "EUR"}}, Status: ConversionRecorded, Version: 1}
 }
 
-// percentageCommission returns a new commission of a rate on a base.
+// percentageCommission returns a new commission of bps basis points of base.
 func percentageCommission(base, bps int64) Commission {
 	c := Commission{
 		Type: Percentage, RateBps: &bps, BaseAmountCents: base, Currency: "EUR", SaleCurrency: "EUR", Status: CommissionPending, Version: 1,
@@ -25,11 +25,11 @@ func percentageCommission(base, bps int64) Commission {
 
 func TestConversion_Refund(t *testing.T) {
 	type step struct {
-		asked    *int64
-		gave     int64
-		total    int64
-		status   ConversionStatus
-		exceeded string // refundable_cents of the error; empty if there is none
+		requested  *int64
+		refunded   int64
+		total      int64
+		status     ConversionStatus
+		refundable string // refundable_cents of the error; empty if the refund succeeds
 	}
 	for name, tc := range map[string]struct {
 		paid  int64
@@ -42,23 +42,25 @@ func TestConversion_Refund(t *testing.T) {
 			{ref[int64](1), 0, 100, ConversionRefunded, "0"},
 			{nil, 0, 100, ConversionRefunded, "0"},
 		}},
-		"all that is left":   {100, []step{{ref[int64](40), 40, 40, ConversionPartiallyRefunded, ""}, {nil, 60, 100, ConversionRefunded, ""}}},
+		"remaining amount":   {100, []step{{ref[int64](40), 40, 40, ConversionPartiallyRefunded, ""}, {nil, 60, 100, ConversionRefunded, ""}}},
 		"all at once":        {100, []step{{nil, 100, 100, ConversionRefunded, ""}}},
 		"more than the sale": {100, []step{{ref[int64](101), 0, 0, ConversionRecorded, "100"}}},
 		"without an amount":  {0, []step{{ref[int64](1), 0, 0, ConversionRecorded, "0"}, {nil, 0, 0, ConversionRefunded, ""}, {nil, 0, 0, ConversionRefunded, "0"}}},
 	} {
 		c := saleOf(tc.paid)
 		for i, want := range tc.steps {
-			after, gave, refusal := c.Refund(want.asked)
-			if want.exceeded != "" {
-				if !errors.Is(refusal, Refuse(ReasonRefundExceedsAmount)) || refusal.Metadata["refundable_cents"] != want.exceeded || after.Version != c.Version {
-					t.Errorf("%s, %d: %v, version %d", name, i, refusal, after.Version)
+			after, refunded, refusal := c.Refund(want.requested)
+			if want.refundable != "" {
+				if !errors.Is(refusal, Refuse(ReasonRefundExceedsAmount)) || refusal.Metadata["refundable_cents"] != want.refundable || after.Version != c.Version {
+					t.Errorf("%s, refund %d: error %v, version %d; want %s with refundable_cents %s, and version %d",
+						name, i, refusal, after.Version, ReasonRefundExceedsAmount, want.refundable, c.Version)
 				}
 			} else if refusal != nil || after.Version != c.Version+1 {
-				t.Errorf("%s, %d: %v, version %d", name, i, refusal, after.Version)
+				t.Errorf("%s, refund %d: error %v, version %d; want version %d", name, i, refusal, after.Version, c.Version+1)
 			}
-			if c = after; gave != want.gave || c.RefundedAmountCents != want.total || c.Status != want.status {
-				t.Errorf("%s, %d: gave %d of %+v", name, i, gave, c)
+			if c = after; refunded != want.refunded || c.RefundedAmountCents != want.total || c.Status != want.status {
+				t.Errorf("%s, refund %d: refunded %d, total %d, status %s; want %d, %d, %s",
+					name, i, refunded, c.RefundedAmountCents, c.Status, want.refunded, want.total, want.status)
 			}
 		}
 	}
@@ -67,17 +69,17 @@ func TestConversion_Refund(t *testing.T) {
 func TestConversion_RefundParked(t *testing.T) {
 	c := saleOf(100)
 	for i, want := range []struct {
-		asked   *int64
-		gave    int64
-		version int
+		requested *int64
+		refunded  int64
+		version   int
 	}{{ref[int64](80), 80, 2}, {ref[int64](30), 20, 3}, {ref[int64](10), 0, 3}, {nil, 0, 3}} {
-		after, gave := c.RefundParked(want.asked)
-		if c = after; gave != want.gave || c.Version != want.version {
-			t.Errorf("%d: gave %d, version %d", i, gave, c.Version)
+		after, refunded := c.RefundParked(want.requested)
+		if c = after; refunded != want.refunded || c.Version != want.version {
+			t.Errorf("refund %d: refunded %d, version %d; want %d, %d", i, refunded, c.Version, want.refunded, want.version)
 		}
 	}
-	if lead, gave := saleOf(0).RefundParked(ref[int64](10)); gave != 0 || lead.Status != ConversionRefunded {
-		t.Errorf("gave %d of %+v", gave, lead)
+	if lead, refunded := saleOf(0).RefundParked(ref[int64](10)); refunded != 0 || lead.Status != ConversionRefunded {
+		t.Errorf("refund of a lead without amount: refunded %d, status %s; want 0, %s", refunded, lead.Status, ConversionRefunded)
 	}
 }
 
@@ -100,24 +102,24 @@ func TestCommission_AfterRefunds(t *testing.T) {
 		commission           Commission
 		paid, refunded, want int64
 	}{
-		"nothing":                            {percentageCommission(10_000, 3_000), 10_000, 0, 3_000},
-		"half":                               {percentageCommission(10_000, 3_000), 10_000, 5_000, 1_500},
-		"half, rounded up":                   {percentageCommission(10_000, 3_000), 10_000, 4_995, 1_502},
-		"of the base without tax":            {percentageCommission(8_000, 3_000), 10_000, 5_000, 1_200},
-		"a third":                            {percentageCommission(100, 3_000), 100, 67, 10},
-		"all":                                {percentageCommission(10_000, 3_000), 10_000, 10_000, 0},
-		"flat, a part":                       {flat, 10_000, 9_999, 500},
-		"flat, all":                          {flat, 10_000, 10_000, 0},
-		"flat without a price":               {flat, 0, 0, 500},
-		"above the cap after the refund":     {capped, 10_000, 2_000, 2_000},
-		"below the cap":                      {capped, 10_000, 5_000, 1_500},
-		"mixed rates":                        {mixed, 10_000, 5_000, 850},
-		"a cap that did not apply":           {uncapped, 10_000, 5_000, 1_500},
-		"converted":                          {yen, 1_000, 500, 61},
-		"converted, rounded once":            {yen, 1_000, 3, 122}, // 199.4 yen are 121.634
-		"largest amount, 1 refunded":         {percentageCommission(MaxAmountCents, WholeBps), MaxAmountCents, 1, MaxAmountCents - 1},
-		"largest amount, all but 1 refunded": {percentageCommission(MaxAmountCents, WholeBps), MaxAmountCents, MaxAmountCents - 1, 1},
-		"amount of 0, not refunded":          {percentageCommission(0, 3_000), 0, 0, 0},
+		"nothing":                        {percentageCommission(10_000, 3_000), 10_000, 0, 3_000},
+		"half":                           {percentageCommission(10_000, 3_000), 10_000, 5_000, 1_500},
+		"half, rounded up":               {percentageCommission(10_000, 3_000), 10_000, 4_995, 1_502},
+		"of the base without tax":        {percentageCommission(8_000, 3_000), 10_000, 5_000, 1_200},
+		"a third":                        {percentageCommission(100, 3_000), 100, 67, 10},
+		"all":                            {percentageCommission(10_000, 3_000), 10_000, 10_000, 0},
+		"flat, a part":                   {flat, 10_000, 9_999, 500},
+		"flat, all":                      {flat, 10_000, 10_000, 0},
+		"flat without a price":           {flat, 0, 0, 500},
+		"above the cap after the refund": {capped, 10_000, 2_000, 2_000},
+		"below the cap":                  {capped, 10_000, 5_000, 1_500},
+		"mixed rates":                    {mixed, 10_000, 5_000, 850},
+		"a cap that did not apply":       {uncapped, 10_000, 5_000, 1_500},
+		"converted":                      {yen, 1_000, 500, 61},
+		"converted, rounded once":        {yen, 1_000, 3, 122}, // 199.4 yen are 121.634
+		"largest amount, 1 refunded":     {percentageCommission(MaxAmountCents, WholeBps), MaxAmountCents, 1, MaxAmountCents - 1},
+		"largest amount, 1 not refunded": {percentageCommission(MaxAmountCents, WholeBps), MaxAmountCents, MaxAmountCents - 1, 1},
+		"amount of 0, not refunded":      {percentageCommission(0, 3_000), 0, 0, 0},
 	} {
 		sale := saleOf(tc.paid)
 		sale.RefundedAmountCents = tc.refunded
@@ -126,13 +128,13 @@ func TestCommission_AfterRefunds(t *testing.T) {
 		}
 		got, full := tc.commission.AfterRefunds(sale)
 		if got != tc.want || full != (sale.Status == ConversionRefunded) {
-			t.Errorf("%s: %d, full %v; want %d", name, got, full, tc.want)
+			t.Errorf("%s: AfterRefunds returns %d, full %v; want %d, full %v", name, got, full, tc.want, sale.Status == ConversionRefunded)
 		}
 	}
 	lead := saleOf(0)
 	lead.Status = ConversionRefunded
 	if got, full := flat.AfterRefunds(lead); got != 0 || !full {
-		t.Errorf("refunded lead: amount %d, full %v", got, full)
+		t.Errorf("AfterRefunds for a refunded lead returns %d, full %v; want 0, true", got, full)
 	}
 }
 
@@ -178,9 +180,9 @@ func TestRefunds_OrderAndNumberDoNotMatter(t *testing.T) {
 		refund := func(parts []int64) Commission {
 			sale, c := drawn.sale, drawn.commission
 			for _, part := range parts {
-				after, gave, refusal := sale.Refund(&part)
-				if refusal != nil || gave != part {
-					t.Fatalf("%d of %d: %v", part, sale.Refundable(), refusal)
+				after, refunded, refusal := sale.Refund(&part)
+				if refusal != nil || refunded != part {
+					t.Fatalf("refund of %d when %d is left: refunded %d, error %v", part, sale.Refundable(), refunded, refusal)
 				}
 				sale = after
 				move, moves := c.RefundMove(sale, RefundedSale, sale.OccurredAt)
@@ -192,14 +194,14 @@ func TestRefunds_OrderAndNumberDoNotMatter(t *testing.T) {
 				case refused != nil:
 					t.Fatal(refused)
 				case lowered.AmountCents < 0, lowered.AmountCents > c.AmountCents:
-					t.Fatalf("%d after %d", lowered.AmountCents, c.AmountCents)
+					t.Fatalf("a refund changed the commission from %d to %d, want a lower amount of at least 0", c.AmountCents, lowered.AmountCents)
 				case lowered.AmountCents == c.AmountCents && lowered.Status == c.Status:
 					t.Fatal("RefundMove returned a move that changes nothing")
 				}
 				c = lowered
 			}
 			if full := sale.Refundable() == 0; full != (c.Status == CommissionRefunded) || full && c.AmountCents != 0 {
-				t.Fatalf("%d of the sale left, but the %s commission earns %d", sale.Refundable(), c.Status, c.AmountCents)
+				t.Fatalf("%d of the sale is left, but the commission is %s with amount %d", sale.Refundable(), c.Status, c.AmountCents)
 			}
 			return c
 		}
@@ -217,13 +219,14 @@ func TestRefunds_OrderAndNumberDoNotMatter(t *testing.T) {
 		}
 		once, inOrder, shuffled := refund([]int64{total}), refund(parts), refund(rapid.Permutation(parts).Draw(t, "order"))
 		if once.AmountCents != inOrder.AmountCents || inOrder.AmountCents != shuffled.AmountCents {
-			t.Fatalf("%d at once, %d in parts, %d in another order", once.AmountCents, inOrder.AmountCents, shuffled.AmountCents)
+			t.Fatalf("the commission is %d after one refund, %d after several refunds, %d after these in another order",
+				once.AmountCents, inOrder.AmountCents, shuffled.AmountCents)
 		}
 	})
 }
 
-// A commission with a final status does not change, and there is no move if the amount
-// stays the same.
+// There must be no move if the status of the commission is final, or if its amount does
+// not change.
 func TestCommission_RefundMove(t *testing.T) {
 	half, all := saleOf(10_000), saleOf(10_000)
 	half.RefundedAmountCents, half.Status = 5_000, ConversionPartiallyRefunded
@@ -249,7 +252,7 @@ func TestCommission_RefundMove(t *testing.T) {
 		at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 		move, moves := tc.commission.RefundMove(tc.sale, RefundedSale, at)
 		if moves != tc.moves || moves && (move.Move != MoveRefund || move.RefundReason != RefundedSale || !move.At.Equal(at) || move.Actor != System) {
-			t.Errorf("%s: %v, %+v", name, moves, move)
+			t.Errorf("%s: RefundMove returns %+v, %v; want %s by the service: %v", name, move, moves, MoveRefund, tc.moves)
 		}
 	}
 }

@@ -35,10 +35,10 @@ func TestReportOutcome_EncodeAndDecode(t *testing.T) {
 	for _, o := range []ReportOutcome{whole, {}} {
 		stored, err := o.Encode()
 		if err != nil || stored[0] != '{' {
-			t.Fatalf("%s, %v", stored, err)
+			t.Fatalf("Encode returns %s, error %v; want a JSON object", stored, err)
 		}
 		if got, err := DecodeReportOutcome(stored); err != nil || !reflect.DeepEqual(got, o) {
-			t.Errorf("%+v, %v; want %+v", got, err, o)
+			t.Errorf("DecodeReportOutcome returns %+v, error %v; want %+v", got, err, o)
 		}
 	}
 }

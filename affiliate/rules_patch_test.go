@@ -42,7 +42,7 @@ func genRulesPatch(t *rapid.T) RulesPatch {
 	}
 }
 
-// The generators sometimes return invalid values: both of two alternatives, neither, or
+// The generators sometimes return invalid values: both or none of two alternatives, or
 // the same key twice.
 var (
 	genAmount = rapid.Ptr(rapid.Int64Range(0, 4), true)
@@ -102,22 +102,22 @@ func TestRules_PatchKeepsRulesValid(t *testing.T) {
 				continue
 			}
 			if (next.Type == Percentage) != (next.RateBps != nil) || (next.Type == Flat) != (next.FlatCents != nil) {
-				t.Fatalf("%+v onto %+v: %+v", patch, rules, next)
+				t.Fatalf("patch %+v\nof rules %+v\nreturns a rate or amount of the wrong type: %+v", patch, rules, next)
 			}
 			if !hasValidLists(next) || next.Recurring.Once && (next.Recurring.MaxMonths != nil || next.Recurring.MaxPayments != nil) {
-				t.Fatalf("%+v onto %+v: %+v", patch, rules, next)
+				t.Fatalf("patch %+v\nof rules %+v\nreturns invalid lists or limits: %+v", patch, rules, next)
 			}
 			stored, err := json.Marshal(next)
 			var read Rules
 			if err != nil || json.Unmarshal(stored, &read) != nil || !read.Equal(next) {
-				t.Fatalf("%+v is stored as %s, %v", next, stored, err)
+				t.Fatalf("rules %+v are stored as %s, error %v, and decode to other rules", next, stored, err)
 			}
 			if next.NetBasis == "" || next.HoldDays < 0 || next.HoldDays > 180 {
-				t.Fatalf("%+v onto %+v: %+v", patch, rules, next)
+				t.Fatalf("patch %+v\nof rules %+v\nreturns an invalid basis or hold period: %+v", patch, rules, next)
 			}
 			again, wrong := next.Patch(patch)
 			if len(wrong) == 0 && !again.Equal(next) {
-				t.Fatalf("%+v changes when %+v is applied again: %+v", next, patch, again)
+				t.Fatalf("rules %+v\nchange when patch %+v\nis applied again: %+v", next, patch, again)
 			}
 			rules = next
 		}
@@ -155,12 +155,12 @@ func TestRules_Patch(t *testing.T) {
 		got, wrong := tc.from.Patch(tc.patch)
 		if tc.wrong != "" {
 			if len(wrong) != 1 || wrong[0].Field != tc.wrong {
-				t.Errorf("%s: violations %v, want %s", tc.name, wrong, tc.wrong)
+				t.Errorf("%s: violations %v, want one of %s", tc.name, wrong, tc.wrong)
 			}
 			continue
 		}
 		if want := tc.want(tc.from); len(wrong) > 0 || !got.Equal(want) {
-			t.Errorf("%s: %+v, %v; want %+v", tc.name, got, wrong, want)
+			t.Errorf("%s: rules %+v, violations %v; want %+v", tc.name, got, wrong, want)
 		}
 	}
 }
@@ -181,12 +181,12 @@ func TestRules_PatchRecurring(t *testing.T) {
 		{name: "one limit set", patch: RecurringPatch{MaxMonths: Set(12)}, want: Recurring{MaxMonths: &twelve}},
 		{name: "reset", from: bounded, patch: RecurringPatch{Reset: true}},
 		{name: "reset, then set", from: bounded, patch: RecurringPatch{Reset: true, MaxPayments: Set(6)}, want: Recurring{MaxPayments: &six}},
-		{name: "off drops the limits", from: bounded, patch: RecurringPatch{Once: Set(true)}, want: Recurring{Once: true}},
-		{name: "off with the limits cleared", from: bounded, patch: RecurringPatch{Once: Set(true), MaxMonths: Clear[int](), MaxPayments: Clear[int]()}, want: Recurring{Once: true}},
-		{name: "off with limits", patch: RecurringPatch{Once: Set(true), MaxMonths: Set(1), MaxPayments: Set(1)}, wrong: []string{months, payments}},
-		{name: "a limit while off", from: Recurring{Once: true}, patch: RecurringPatch{MaxPayments: Set(1)}, wrong: []string{payments}},
-		{name: "on with a limit", from: Recurring{Once: true}, patch: RecurringPatch{Once: Set(false), MaxPayments: Set(6)}, want: Recurring{MaxPayments: &six}},
-		{name: "on by default", from: Recurring{Once: true}, patch: RecurringPatch{Once: Clear[bool]()}},
+		{name: "recurring disabled, limits are removed", from: bounded, patch: RecurringPatch{Once: Set(true)}, want: Recurring{Once: true}},
+		{name: "recurring disabled and limits cleared", from: bounded, patch: RecurringPatch{Once: Set(true), MaxMonths: Clear[int](), MaxPayments: Clear[int]()}, want: Recurring{Once: true}},
+		{name: "recurring disabled and limits set", patch: RecurringPatch{Once: Set(true), MaxMonths: Set(1), MaxPayments: Set(1)}, wrong: []string{months, payments}},
+		{name: "limit set while recurring is disabled", from: Recurring{Once: true}, patch: RecurringPatch{MaxPayments: Set(1)}, wrong: []string{payments}},
+		{name: "recurring enabled and limit set", from: Recurring{Once: true}, patch: RecurringPatch{Once: Set(false), MaxPayments: Set(6)}, want: Recurring{MaxPayments: &six}},
+		{name: "recurring enabled by default", from: Recurring{Once: true}, patch: RecurringPatch{Once: Clear[bool]()}},
 	} {
 		rules := DefaultRules()
 		rules.Recurring = tc.from
@@ -194,7 +194,7 @@ func TestRules_PatchRecurring(t *testing.T) {
 		want.Recurring = tc.want
 		got, wrong := rules.Patch(RulesPatch{Recurring: tc.patch})
 		if !slices.Equal(violationFields(wrong), tc.wrong) || len(tc.wrong) == 0 && !got.Equal(want) {
-			t.Errorf("%s: %+v, %v", tc.name, got.Recurring, wrong)
+			t.Errorf("%s: limits %+v, violations %v; want %+v, violations of %q", tc.name, got.Recurring, wrong, tc.want, tc.wrong)
 		}
 	}
 }
@@ -239,10 +239,10 @@ func TestRules_PatchChecksLists(t *testing.T) {
 		slices.Sort(fromCheck)
 		slices.Sort(fromPatch)
 		if !slices.Equal(fromCheck, tc.wrong) || !slices.Equal(fromPatch, tc.wrong) {
-			t.Errorf("%s: Check returns %v, Patch returns %v, want %v", tc.name, fromCheck, fromPatch, tc.wrong)
+			t.Errorf("%s: violations of %q from Check and %q from Patch, want %q", tc.name, fromCheck, fromPatch, tc.wrong)
 		}
 		if len(wrong) == 0 && !hasValidLists(got) {
-			t.Errorf("%s: %+v", tc.name, got)
+			t.Errorf("%s: the patched rules have invalid lists: %+v", tc.name, got)
 		}
 	}
 }

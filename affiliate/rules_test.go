@@ -36,8 +36,8 @@ func ruleSets() *rapid.Generator[Rules] {
 	})
 }
 
-// calculateSimple returns the calculation of simple rules for a purchase. currency is
-// that of the programme.
+// calculateSimple returns the calculation for a purchase under the given rules. currency
+// is the currency of the programme.
 func calculateSimple(rules Rules, sale Sale, currency string) Calculation {
 	return Earner{Currency: currency, Rule: RuleSnapshot{Rules: rules}}.calculate(AttributionInputs{EventType: Purchase, Sale: sale}, nil)
 }
@@ -47,13 +47,13 @@ func TestCalculate_AmountIsBetweenZeroAndBase(t *testing.T) {
 		sale, rules := sales().Draw(t, "sale"), ruleSets().Draw(t, "rules")
 		calc := calculateSimple(rules, sale, "EUR")
 		if calc.AmountCents < 0 || calc.BaseAmountCents < 0 || calc.BaseAmountCents > sale.Paid.Cents {
-			t.Fatalf("%+v", calc)
+			t.Fatalf("amount %d of base %d, want both to be at least 0, and the base at most %d", calc.AmountCents, calc.BaseAmountCents, sale.Paid.Cents)
 		}
 		if calc.Currency == sale.Paid.Currency && calc.AmountCents > calc.BaseAmountCents {
-			t.Fatalf("above its base: %+v", calc)
+			t.Fatalf("the amount %d is above the base %d", calc.AmountCents, calc.BaseAmountCents)
 		}
 		if foreign := sale.Paid.Currency != "EUR"; foreign != slices.Contains(calc.ReviewReasons, ReviewFXRateMissing) {
-			t.Fatalf("wrong review reasons: %+v", calc)
+			t.Fatalf("review reasons %q of a sale in %s", calc.ReviewReasons, sale.Paid.Currency)
 		}
 	})
 }
@@ -76,7 +76,7 @@ func TestCalculate_LargerSaleNeverLowersAmount(t *testing.T) {
 		large := small
 		large.Paid.Cents = rapid.Int64Range(small.Paid.Cents, MaxAmountCents).Draw(t, "larger")
 		if a, b := calculateSimple(rules, small, "EUR").AmountCents, calculateSimple(rules, large, "EUR").AmountCents; a > b {
-			t.Fatalf("amount %d for a sale of %d, but %d for %d", a, small.Paid.Cents, b, large.Paid.Cents)
+			t.Fatalf("the amount is %d for a sale of %d, but %d for a sale of %d", a, small.Paid.Cents, b, large.Paid.Cents)
 		}
 	})
 }
@@ -88,7 +88,7 @@ func TestNetBasis_DeductsAtLeastAsMuchAsThePrevious(t *testing.T) {
 		for _, basis := range []NetBasis{Gross, NetOfTax, NetOfTaxShipping, NetOfTaxShippingAndFee} {
 			base := basis.Of(sale)
 			if base > before || base < 0 {
-				t.Fatalf("%s leaves %d, the previous basis %d", basis, base, before)
+				t.Fatalf("the base is %d with %s, but %d with the previous basis", base, basis, before)
 			}
 			before = base
 		}
@@ -127,7 +127,7 @@ func TestCalculate_SimpleRules(t *testing.T) {
 			got := calculateSimple(tc.rules, tc.sale, "EUR")
 			if got.BaseAmountCents != tc.base || got.AmountCents != tc.amount || got.Currency != tc.currency ||
 				got.CappedAtBase != tc.capped || (len(got.ReviewReasons) > 0) != tc.flagged {
-				t.Errorf("got %+v", got)
+				t.Errorf("calculation %+v; want base %d, amount %d %s, capped %v, flagged %v", got, tc.base, tc.amount, tc.currency, tc.capped, tc.flagged)
 			}
 		})
 	}
@@ -160,20 +160,21 @@ func TestNewCommission_StatusAndDueDates(t *testing.T) {
 			d := Decision{PromoCode: &code, RecurringIndex: &index, Earns: &Earning{Earner: Earner{Rule: RuleSnapshot{Version: 3, Rules: rules, Source: FromParticipant, Override: &Rate{FlatCents: ref[int64](5)}}}, Calculation: calc}}
 			c := NewCommission(NewID[Commission](at), Conversion{}, d, at)
 			if c.Status != tc.status || !equalTimes(c.HoldUntil, tc.hold) || !equalTimes(c.AutoApproveAt, tc.approve) {
-				t.Errorf("status %s, hold until %v, approve at %v", c.Status, c.HoldUntil, c.AutoApproveAt)
+				t.Errorf("status %s, hold until %v, approve at %v; want %s, %v, %v", c.Status, c.HoldUntil, c.AutoApproveAt, tc.status, tc.hold, tc.approve)
 			}
 			if approved := c.Status == CommissionApproved; approved != (c.ApprovedAt != nil) || approved != (c.ApprovedBy != nil) {
-				t.Errorf("approved at %v by %v", c.ApprovedAt, c.ApprovedBy)
+				t.Errorf("status %s, but approved at %v by %v", c.Status, c.ApprovedAt, c.ApprovedBy)
 			}
 			if c.Version != 1 || c.OriginalAmountCents != 5 || !reflect.DeepEqual(c.Rule, d.Earns.Earner.Rule) ||
 				*c.PromoCode != code || *c.RecurringIndex != index {
-				t.Errorf("%+v", c)
+				t.Errorf("commission %+v\nwant version 1, original amount 5, and the rule, promo code and index of the decision", c)
 			}
 		})
 	}
 }
 
-// The type is that of the applied rate, whatever the type of the programme's rules is.
+// The type of a commission depends on the applied rate, not on the type of the
+// programme's rules.
 func TestNewCommission_HasTypeOfAppliedRate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		override Rate
@@ -188,7 +189,8 @@ func TestNewCommission_HasTypeOfAppliedRate(t *testing.T) {
 				in.FoundClick.Earner.Rule = RuleSnapshot{Version: 1, Rules: rules, Override: &tc.override}
 				c := NewCommission(NewID[Commission](clickedAt), Conversion{}, Attribute(in), clickedAt)
 				if c.Type != tc.want || !reflect.DeepEqual(Rate{c.RateBps, c.FlatCents}, tc.override) || c.Rule.Source != FromParticipant {
-					t.Errorf("%s, %v bps, %v flat, from %s", c.Type, c.RateBps, c.FlatCents, c.Rule.Source)
+					t.Errorf("type %s, rate %v, flat amount %v, source %s; want %s with %+v from %s",
+						c.Type, c.RateBps, c.FlatCents, c.Rule.Source, tc.want, tc.override, FromParticipant)
 				}
 			})
 		}

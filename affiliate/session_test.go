@@ -38,12 +38,12 @@ func TestSession_Refresh(t *testing.T) {
 			got, err := session.Refresh(tc.account, tc.kind, sessionStart.Add(tc.after))
 			if tc.idle == 0 {
 				if !errors.Is(err, affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)) {
-					t.Errorf("got %v, %v", got, err)
+					t.Errorf("Refresh returns %v, error %v; want %s", got, err, affiliate.ReasonRefreshTokenInvalid)
 				}
 				return
 			}
 			if want := sessionStart.Add(tc.idle); err != nil || !got.IdleExpiresAt.Equal(want) || got.ExpiresAt != session.ExpiresAt {
-				t.Errorf("idle until %v, %v, want %v", got.IdleExpiresAt, err, want)
+				t.Errorf("Refresh returns idle expiry %v and expiry %v, error %v; want %v and %v", got.IdleExpiresAt, got.ExpiresAt, err, want, session.ExpiresAt)
 			}
 		})
 	}
@@ -59,10 +59,10 @@ func TestSession_RefreshEndsAfterNinetyDays(t *testing.T) {
 		}
 	}
 	if session.IdleExpiresAt != session.ExpiresAt || session.ExpiresAt != sessionStart.AddDate(0, 0, 90) {
-		t.Errorf("idle until %v, ends %v", session.IdleExpiresAt, session.ExpiresAt)
+		t.Errorf("idle expiry %v, expiry %v; want both 90 days after %v", session.IdleExpiresAt, session.ExpiresAt, sessionStart)
 	}
 	if _, err := session.Refresh(account, nil, session.ExpiresAt); !errors.Is(err, affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)) {
-		t.Errorf("after 90 days: %v", err)
+		t.Errorf("Refresh after 90 days: error %v, want %s", err, affiliate.ReasonRefreshTokenInvalid)
 	}
 }
 
@@ -81,10 +81,10 @@ func TestLoginWait(t *testing.T) {
 		{1000, time.Minute},
 	} {
 		if got := affiliate.LoginWait(tc.failures, last, last); got != tc.wait {
-			t.Errorf("%d failures: %v, want %v", tc.failures, got, tc.wait)
+			t.Errorf("LoginWait after %d failures = %v, want %v", tc.failures, got, tc.wait)
 		}
 		if got := affiliate.LoginWait(tc.failures, last, last.Add(tc.wait)); got != 0 {
-			t.Errorf("%d failures, after the wait: %v", tc.failures, got)
+			t.Errorf("LoginWait after %d failures and the wait = %v, want 0", tc.failures, got)
 		}
 	}
 }

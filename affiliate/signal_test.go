@@ -119,7 +119,7 @@ func TestAttribute_OrderOfSignals(t *testing.T) {
 				got = append(got, c.Type)
 			}
 			if !slices.Equal(got, tc.want) {
-				t.Errorf("%v, want %v", got, tc.want)
+				t.Errorf("the candidates are %v, want %v", got, tc.want)
 			}
 		})
 	}
@@ -174,7 +174,7 @@ func TestAttribute_FirstEligibleSignalWins(t *testing.T) {
 			map[Method]AttributionReason{ByClick: whyOutranked, ByPromoCode: whyOutranked},
 			true,
 		},
-		"none: the reason is that of the first reported signal": {
+		"none: the decision has the reason of the first reported signal": {
 			func(in *AttributionInputs) {
 				pause(&in.Customer.Binding.Earner)
 				in.Customer.Binding.Earner.Model = FirstClick
@@ -208,12 +208,12 @@ func TestAttribute_FirstEligibleSignalWins(t *testing.T) {
 			tc.change(&in)
 			d := Attribute(in)
 			if d.Reason != tc.reason || (d.Redeems != nil) != tc.redeems {
-				t.Fatalf("%s, redeems %v", d.Reason, d.Redeems)
+				t.Fatalf("reason %s, redeems %v; want %s, a promo code: %v", d.Reason, d.Redeems, tc.reason, tc.redeems)
 			}
 			for _, c := range d.Candidates {
 				why, loses := tc.losers[c.Type]
 				if loses && (c.Eligible || *c.RejectedBecause != why) || !loses && !c.Eligible && *c.RejectedBecause != tc.reason {
-					t.Errorf("%s: eligible %v, %v", c.Type, c.Eligible, c.RejectedBecause)
+					t.Errorf("candidate %s is eligible: %v, rejected because %v; want to be rejected because of %q", c.Type, c.Eligible, c.RejectedBecause, why)
 				}
 			}
 		})
@@ -227,8 +227,8 @@ func TestAttribute_PromoCodeAtTheTimeOfTheEvent(t *testing.T) {
 	}{
 		"active":                     {func(*FoundPromoCode, time.Time) {}, WhyPromoCodeMatched},
 		"inactive":                   {func(c *FoundPromoCode, _ time.Time) { c.Active = false }, WhyPromoCodeInactive},
-		"at its end":                 {func(c *FoundPromoCode, at time.Time) { c.ExpiresAt = &at }, WhyPromoCodeMatched},
-		"1 ms after its end":         {func(c *FoundPromoCode, at time.Time) { c.ExpiresAt = ref(at.Add(-time.Millisecond)) }, WhyPromoCodeInactive},
+		"at its expiry":              {func(c *FoundPromoCode, at time.Time) { c.ExpiresAt = &at }, WhyPromoCodeMatched},
+		"1 ms after its expiry":      {func(c *FoundPromoCode, at time.Time) { c.ExpiresAt = ref(at.Add(-time.Millisecond)) }, WhyPromoCodeInactive},
 		"its last redemption":        {func(c *FoundPromoCode, _ time.Time) { c.MaxRedemptions, c.Redemptions = ref[int64](3), 2 }, WhyPromoCodeMatched},
 		"used up":                    {func(c *FoundPromoCode, _ time.Time) { c.MaxRedemptions, c.Redemptions = ref[int64](3), 3 }, WhyPromoCodeInactive},
 		"of the other mode":          {func(c *FoundPromoCode, _ time.Time) { c.Mode = ModeLive }, WhyPromoCodeUnknown},
@@ -242,14 +242,14 @@ func TestAttribute_PromoCodeAtTheTimeOfTheEvent(t *testing.T) {
 			tc.change(in.FoundPromoCode, in.OccurredAt)
 			d := Attribute(in)
 			if d.Reason != tc.reason {
-				t.Fatalf("%s: %s", d.Reason, d.Explanation)
+				t.Fatalf("reason %s, want %s; explanation: %s", d.Reason, tc.reason, d.Explanation)
 			}
 			if d.Attributed != (d.PromoCode != nil && *d.PromoCode == "spring10" && *d.Method == ByPromoCode) || d.Click != nil || d.Link != nil ||
 				d.ClickedAt != nil || d.ExpiresAt != nil {
-				t.Errorf("%+v", d)
+				t.Errorf("decision %+v\nwant the promo code if attributed, and no data of a click", d)
 			}
 			if d.Trace.Program != nil && d.Trace.Program.WindowDays != 30 {
-				t.Errorf("window %d", d.Trace.Program.WindowDays)
+				t.Errorf("the window in the trace has %d days, want 30", d.Trace.Program.WindowDays)
 			}
 		})
 	}
@@ -269,7 +269,7 @@ func TestHasSignalOfOtherMode(t *testing.T) {
 			in := everySignal()
 			tc.change(&in)
 			if got := in.HasSignalOfOtherMode(); got != tc.want {
-				t.Errorf("%v", got)
+				t.Errorf("HasSignalOfOtherMode() = %v, want %v", got, tc.want)
 			}
 		})
 	}
@@ -298,26 +298,28 @@ func TestAttribute_Assigned(t *testing.T) {
 			in.Assigned = &earner
 			d := Attribute(in)
 			if d.Reason != tc.reason || d.Attributed != tc.attributed || (d.Earns != nil) != tc.earns {
-				t.Fatalf("%s, attributed %v, earns %v", d.Reason, d.Attributed, d.Earns)
+				t.Fatalf("reason %s, attributed %v, earns %v; want %s, %v, a commission: %v",
+					d.Reason, d.Attributed, d.Earns, tc.reason, tc.attributed, tc.earns)
 			}
 			if d.Click != nil || d.PromoCode != nil || d.Link != nil || d.Redeems != nil || d.ClickedAt != nil {
-				t.Errorf("%+v", d)
+				t.Errorf("decision %+v\nwant no data of a click or promo code", d)
 			}
 			if d.Attributed && (*d.Participant != earner.Participant || *d.Method != ByAssignment || *d.RecurringIndex != 3) {
-				t.Errorf("%s by %s, payment %d", d.Participant, *d.Method, *d.RecurringIndex)
+				t.Errorf("attributed to %s by %s as payment %d, want %s by %s as payment 3",
+					d.Participant, *d.Method, *d.RecurringIndex, earner.Participant, ByAssignment)
 			}
 			if len(d.Candidates) != 1 || d.Candidates[0].Type != ByAssignment || *d.Candidates[0].Participant != earner.Participant {
-				t.Errorf("%+v", d.Candidates)
+				t.Errorf("candidates %+v, want only %s by %s", d.Candidates, earner.Participant, ByAssignment)
 			}
 			if d.Steps[0].Check != "participant.not_erased" || d.Trace.Program.WindowDays != 30 {
-				t.Errorf("%+v, window %d", d.Steps, d.Trace.Program.WindowDays)
+				t.Errorf("first check %s, window of %d days; want participant.not_erased, 30", d.Steps[0].Check, d.Trace.Program.WindowDays)
 			}
 		})
 	}
 }
 
-// Decisions are kept when a buyer's data is erased. The trace therefore contains only
-// when the customer was bound and how often it paid, but nothing that identifies the
+// Decisions are kept when a buyer's data is erased. The trace may therefore contain when
+// the customer was bound and the number of the payment, but nothing that identifies the
 // customer.
 func TestTrace_DoesNotIdentifyTheCustomer(t *testing.T) {
 	in := everySignal()
@@ -341,10 +343,10 @@ func TestTrace_DoesNotIdentifyTheCustomer(t *testing.T) {
 		"eligible": true, "rejected_because": nil,
 	}}
 	if !reflect.DeepEqual(got.Candidates, want) {
-		t.Errorf("%v", got.Candidates)
+		t.Errorf("candidates %v, want %v", got.Candidates, want)
 	}
 	if got.Program["window_days"] != 45.0 {
-		t.Errorf("%v", got.Program)
+		t.Errorf("program %v, want window_days 45", got.Program)
 	}
 }
 
@@ -355,10 +357,10 @@ func TestTrace_HasSourceOfTheRate(t *testing.T) {
 	d := Attribute(in)
 	rule := d.Rule
 	if rule.Source != FromParticipant || *rule.Override.FlatCents != 250 || *rule.Group != *group || rule.Version != 2 {
-		t.Errorf("%+v", rule)
+		t.Errorf("rule %+v; want source %s, override 250, group %+v, version 2", rule, FromParticipant, *group)
 	}
 	if !reflect.DeepEqual(d.Earns.Earner.Rule, *rule) || d.Calculation.Source != FromParticipant {
-		t.Errorf("%+v", d.Earns)
+		t.Errorf("earns with rule %+v and source %s, want the rule of the trace and %s", d.Earns.Earner.Rule, d.Calculation.Source, FromParticipant)
 	}
 	if in.FoundClick.Earner.Rule.Source != "" {
 		t.Error("Attribute changed its inputs")

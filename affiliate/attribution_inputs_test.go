@@ -7,7 +7,7 @@ import (
 )
 
 // The programmes and participants of the random inputs. There are only a few, so that
-// signals often lead to the same ones.
+// several signals often lead to the same participant or programme.
 var (
 	testPrograms     = []ProgramID{NewID[Program](clickedAt), NewID[Program](clickedAt)}
 	testProgramNames = map[ProgramID]string{testPrograms[0]: "Spring", testPrograms[1]: "Autumn"}
@@ -135,9 +135,9 @@ func lineItems() *rapid.Generator[[]LineItem] {
 	}), 0, 5)
 }
 
-// worlds generates inputs with any combination of signals, or with an assignment by a
-// person.
-func worlds() *rapid.Generator[AttributionInputs] {
+// attributionInputs generates inputs with any combination of signals. Some inputs also
+// have an assignment by a person.
+func attributionInputs() *rapid.Generator[AttributionInputs] {
 	return rapid.Custom(func(t *rapid.T) AttributionInputs {
 		in := AttributionInputs{
 			Mode: ModeTest, EventType: rapid.SampledFrom(allEvents).Draw(t, "event"), OccurredAt: instants().Draw(t, "occurred"),
