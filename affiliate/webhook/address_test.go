@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// deniedRanges lists the ranges of RELIABILITY.md section 4 and other addresses that
-// must not be called, by their first and last address. before and after say whether the
-// addresses next to the range may be called.
+// deniedRanges lists ranges of addresses that must not be called: the ranges of
+// RELIABILITY.md section 4 and others. before says whether the address before the range
+// may be called, and after whether the address after the range may be called.
 var deniedRanges = []struct {
 	first, last   string
 	before, after bool
@@ -58,7 +58,7 @@ func TestMayCall_AtTheEndsOfDeniedRanges(t *testing.T) {
 	expect := func(address netip.Addr, want bool) {
 		t.Helper()
 		if got := mayCall(address); address.IsValid() && got != want {
-			t.Errorf("%s may be called: %v", address, got)
+			t.Errorf("MayCall(%s) = %v, want %v", address, got, want)
 		}
 	}
 	for _, r := range deniedRanges {
@@ -100,18 +100,18 @@ func TestMayCall_Addresses(t *testing.T) {
 		"fe80::1%eth0": false, "2606:4700::1111%eth0": false, "::ffff:8.8.8.8%eth0": false,
 	} {
 		if got := mayCall(netip.MustParseAddr(address)); got != want {
-			t.Errorf("%s may be called: %v", address, got)
+			t.Errorf("MayCall(%s) = %v, want %v", address, got, want)
 		}
 	}
 	if (Addresses{}).MayCall(netip.AddrPort{}) {
-		t.Error("the zero AddrPort may be called")
+		t.Error("MayCall of the zero AddrPort = true")
 	}
 }
 
 func TestMayCall_WithoutAllowListDeniesPrivateAddresses(t *testing.T) {
 	for _, to := range []string{"127.0.0.1:443", "127.0.0.1:8443", "[::1]:443", "10.0.0.1:443", "8.8.8.8:80", "8.8.8.8:6379"} {
 		if (Addresses{}).MayCall(netip.MustParseAddrPort(to)) {
-			t.Errorf("%s may be called", to)
+			t.Errorf("MayCall(%s) = true", to)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func TestMayCall_AllowedAddressOnAnyPort(t *testing.T) {
 		"8.8.8.8:443": true, "8.8.8.8:22": false,
 	} {
 		if got := a.MayCall(netip.MustParseAddrPort(to)); got != want {
-			t.Errorf("%s: %v", to, got)
+			t.Errorf("MayCall(%s) = %v, want %v", to, got, want)
 		}
 	}
 }
@@ -142,7 +142,7 @@ func TestMayCall_DeniesOwnAddresses(t *testing.T) {
 		"8.8.4.5:443": true, "[2606:4700::1112]:443": true,
 	} {
 		if got := a.MayCall(netip.MustParseAddrPort(to)); got != want {
-			t.Errorf("%s: %v", to, got)
+			t.Errorf("MayCall(%s) = %v, want %v", to, got, want)
 		}
 	}
 }
@@ -152,7 +152,7 @@ func TestMayCall_Ports(t *testing.T) {
 	last := uint16(firstUserPort - 1)
 	for _, r := range deniedPorts {
 		if r.first <= last || r.last < r.first {
-			t.Errorf("%d to %d is not in ascending order", r.first, r.last)
+			t.Errorf("the range of ports %d to %d is not in ascending order", r.first, r.last)
 		}
 		last = r.last
 		for port := r.first; port <= r.last; port++ {
@@ -164,7 +164,7 @@ func TestMayCall_Ports(t *testing.T) {
 		want := port == 443 || port >= 1024 && !denied[port]
 		to := netip.AddrPortFrom(netip.MustParseAddr("8.8.8.8"), port)
 		if (Addresses{}).MayCall(to) != want {
-			t.Errorf("%s may be called: %v", to, !want)
+			t.Errorf("MayCall(%s) = %v, want %v", to, !want, want)
 		}
 	}
 	for port, want := range map[uint16]bool{
@@ -174,7 +174,7 @@ func TestMayCall_Ports(t *testing.T) {
 		10250: false, 11211: false, 27017: false,
 	} {
 		if portAllowed(port) != want {
-			t.Errorf("port %d is allowed: %v", port, !want)
+			t.Errorf("portAllowed(%d) = %v, want %v", port, !want, want)
 		}
 	}
 }
@@ -195,28 +195,28 @@ func FuzzMayCall(f *testing.F) {
 		to := netip.AddrPortFrom(address, port)
 		got := (Addresses{}).MayCall(to)
 		if want := public(address) && portAllowed(port); got != want {
-			t.Fatalf("%s may be called: %v", to, got)
+			t.Fatalf("MayCall(%s) = %v, want %v", to, got, want)
 		}
 		inner := address.Unmap()
 		if got && (!inner.IsGlobalUnicast() || inner.IsPrivate() || inner.IsLoopback() || inner.IsUnspecified() ||
 			inner.IsMulticast() || inner.IsLinkLocalUnicast() || inner.IsInterfaceLocalMulticast()) {
-			t.Fatalf("%s may be called", to)
+			t.Fatalf("MayCall(%s) = true, although the address is not public", to)
 		}
 		if inner.Is4() && got != (Addresses{}).MayCall(netip.AddrPortFrom(mapped(inner), port)) {
-			t.Fatalf("MayCall(%s) is different in IPv6 form", to)
+			t.Fatalf("MayCall(%s) = %v, but not for the IPv6 form of the address", to, got)
 		}
 		if (Addresses{Own: []netip.Addr{address}}).MayCall(to) {
-			t.Fatalf("%s may be called although it is an address of this machine", to)
+			t.Fatalf("MayCall(%s) = true, although it is an address of this machine", to)
 		}
 		allowed := Addresses{Allowed: []netip.Prefix{netip.PrefixFrom(inner, inner.BitLen())}, Own: []netip.Addr{address}}
 		if !allowed.MayCall(to) {
-			t.Fatalf("%s is denied although it is in the allow-list", to)
+			t.Fatalf("MayCall(%s) = false, although the address is in the allow-list", to)
 		}
 	})
 }
 
-// public is an independent implementation of deniedPrefixes, which checks the bits of
-// the address.
+// public reports whether an address is not in deniedPrefixes. It is an independent
+// implementation, which checks the bits of the address.
 func public(address netip.Addr) bool {
 	b := address.As16()
 	hi, lo := binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])

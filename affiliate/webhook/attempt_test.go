@@ -23,10 +23,10 @@ func TestResponseOutcome_ByStatusCode(t *testing.T) {
 	} {
 		got := ResponseOutcome(code, time.Hour)
 		if got != want || got.Succeeded() != (code/100 == 2) || got.Gone() != (code == 410) {
-			t.Errorf("%d: %+v, want %+v", code, got, want)
+			t.Errorf("ResponseOutcome(%d) = %+v, succeeded %v, gone %v; want %+v", code, got, got.Succeeded(), got.Gone(), want)
 		}
 		if got := ResponseOutcome(code, -time.Hour); got.RetryAfter != 0 {
-			t.Errorf("%d: retry after %s", code, got.RetryAfter)
+			t.Errorf("ResponseOutcome(%d) with a negative Retry-After has RetryAfter %s, want 0", code, got.RetryAfter)
 		}
 	}
 }
@@ -36,7 +36,7 @@ func TestFailureOutcome_HasErrorCode(t *testing.T) {
 		"dns_error": DNSError, "connection_refused": ConnectionRefused, "timeout": Timeout, "tls_error": TLSError, "protocol_error": ProtocolError, "blocked_address": BlockedAddress,
 	} {
 		if o := FailureOutcome(constant); o != (Outcome{ErrorCode: code}) || o.Succeeded() || o.Gone() {
-			t.Errorf("%s: %+v", code, o)
+			t.Errorf("FailureOutcome(%q) = %+v, want only the error code %s", constant, o, code)
 		}
 	}
 }
@@ -57,7 +57,7 @@ func TestNext_ScheduleHasTenAttemptsInThreeDays(t *testing.T) {
 			s, due = s.Next(ResponseOutcome(500, 0), now, random)
 		}
 		if took := now.Sub(noon); attempts != 10 || took.Round(time.Second) != want || s != (State{Status: affiliate.DeliveryDeadLettered, Tier: 10}) {
-			t.Errorf("%d attempts in %s, then %+v", attempts, took, s)
+			t.Errorf("%d attempts in %s, then state %+v; want 10 attempts in %s, then a dead letter", attempts, took, s, want)
 		}
 	}
 }
@@ -72,12 +72,12 @@ func TestNext_DelaysFollowTheSchedule(t *testing.T) {
 			next, due := s.Next(o, now, random)
 			if tier == 10 {
 				if due != nil || next.Status != affiliate.DeliveryDeadLettered {
-					t.Fatalf("after attempt 10: %+v, due %v", next, due)
+					t.Fatalf("after attempt 10: state %+v, due %v; want a dead letter that is not due", next, due)
 				}
 				return
 			}
 			if due == nil || next != (State{Status: affiliate.DeliveryFailed, Tier: tier}) {
-				t.Fatalf("after attempt %d: %+v, due %v", tier, next, due)
+				t.Fatalf("after attempt %d: state %+v, due %v; want a failed delivery that is due again", tier, next, due)
 			}
 			delay, base := due.Sub(now), standardDelays[tier-1]
 			low, high := base*8/10, base*12/10
@@ -102,7 +102,7 @@ func TestNext_SpreadsDelays(t *testing.T) {
 	for random, want := range map[float64]time.Duration{0: 8 * time.Hour, 0.25: 9 * time.Hour, 0.5: 10 * time.Hour, 0.75: 11 * time.Hour} {
 		_, due := State{Status: affiliate.DeliveryFailed, Tier: 5}.Next(FailureOutcome(TLSError), noon, random)
 		if due == nil || due.Sub(noon).Round(time.Millisecond) != want {
-			t.Errorf("%v: due %v, want %s", random, due, want)
+			t.Errorf("random %v: due %v, want %s later", random, due, want)
 		}
 	}
 }
@@ -155,9 +155,9 @@ func TestNext_StatesAndDueTimes(t *testing.T) {
 	}{
 		"the first attempt succeeds":             {State{pending, 0, 0}, ok, State{delivered, 1, 0}, never},
 		"the first attempt fails":                {State{pending, 0, 0}, notFound, State{failed, 1, 0}, later},
-		"the ninth fails":                        {State{failed, 8, 0}, notFound, State{failed, 9, 0}, later},
-		"the tenth fails":                        {State{failed, 9, 0}, notFound, State{dead, 10, 0}, never},
-		"the tenth succeeds":                     {State{failed, 9, 0}, ok, State{delivered, 10, 0}, never},
+		"the ninth attempt fails":                {State{failed, 8, 0}, notFound, State{failed, 9, 0}, later},
+		"the tenth attempt fails":                {State{failed, 9, 0}, notFound, State{dead, 10, 0}, never},
+		"the tenth attempt succeeds":             {State{failed, 9, 0}, ok, State{delivered, 10, 0}, never},
 		"gone":                                   {State{pending, 0, 0}, gone, State{dead, 1, 0}, never},
 		"blocked":                                {State{failed, 4, 0}, blocked, State{dead, 5, 0}, never},
 		"requested once, fails":                  {State{failed, 2, 1}, notFound, State{failed, 3, 0}, later},
@@ -188,14 +188,14 @@ func TestNext_StatesAndDueTimes(t *testing.T) {
 			when = "before"
 		}
 		if after != tc.after || when != tc.due {
-			t.Errorf("%s: %+v, %s; want %+v, %s", name, after, when, tc.after, tc.due)
+			t.Errorf("%s: state %+v, due %s; want %+v, %s", name, after, when, tc.after, tc.due)
 		}
 	}
 }
 
-// The test makes attempts, requests additional ones, disables the endpoint and recovers
-// the delivery in random order. The model counts the attempts that the delivery may
-// have.
+// The test makes attempts, requests additional attempts, disables the endpoint and
+// recovers the delivery in random order. The model counts the attempts that the delivery
+// may have.
 func TestNext_MatchesModel(t *testing.T) {
 	outcomes := rapid.OneOf(failures(), rapid.Just(ResponseOutcome(204, 0)))
 	rapid.Check(t, func(t *rapid.T) {
@@ -204,7 +204,7 @@ func TestNext_MatchesModel(t *testing.T) {
 			now            = noon
 			due            = &now
 			schedules      = 1  // schedules that were started
-			budget         = 10 // attempts that are left in the schedule
+			attemptsLeft   = 10 // attempts that are left in the schedule
 			requested      = 0  // requested attempts that were not made yet
 			totalRequested = 0
 			made           = 0
@@ -226,7 +226,7 @@ func TestNext_MatchesModel(t *testing.T) {
 					requested = 0
 				}
 				if waited {
-					budget--
+					attemptsLeft--
 				}
 				want := affiliate.DeliveryFailed
 				switch {
@@ -234,11 +234,11 @@ func TestNext_MatchesModel(t *testing.T) {
 					want = affiliate.DeliveryDelivered
 				case !waited:
 					want = before
-				case budget == 0, final(o):
+				case attemptsLeft == 0, final(o):
 					want = affiliate.DeliveryDeadLettered
 				}
 				if s.Status != want {
-					t.Fatalf("%s, then %+v: %s, want %s", before, o, s.Status, want)
+					t.Fatalf("outcome %+v in status %s: status %s, want %s", o, before, s.Status, want)
 				}
 			},
 			"request an attempt": func(*rapid.T) {
@@ -258,22 +258,22 @@ func TestNext_MatchesModel(t *testing.T) {
 				if waits() {
 					return
 				}
-				s, requested, budget, schedules = State{Status: affiliate.DeliveryPending}, 0, 10, schedules+1
+				s, requested, attemptsLeft, schedules = State{Status: affiliate.DeliveryPending}, 0, 10, schedules+1
 				at := now
 				due = &at
 			},
 			"": func(t *rapid.T) {
 				switch {
 				case s.Extra != requested || s.Extra < 0:
-					t.Fatalf("%+v, but %d attempts were requested", s, requested)
-				case waits() && (s.Tier != 10-budget || budget < 1):
-					t.Fatalf("%+v, with %d attempts left", s, budget)
+					t.Fatalf("state %+v, but %d requested attempts were not made yet", s, requested)
+				case waits() && (s.Tier != 10-attemptsLeft || attemptsLeft < 1):
+					t.Fatalf("state %+v, but the schedule has %d attempts left", s, attemptsLeft)
 				case (due != nil) != (waits() || requested > 0):
-					t.Fatalf("%+v is due at %v", s, due)
+					t.Fatalf("state %+v is due at %v, but %d attempts are requested", s, due, requested)
 				case requested > 0 && !due.Equal(now):
-					t.Fatalf("%+v is due at %s, but an attempt was requested at %s", s, due, now)
+					t.Fatalf("state %+v is due at %s, but an attempt was requested at %s", s, due, now)
 				case made > 10*schedules+totalRequested:
-					t.Fatalf("%d attempts for %d schedules and %d requests", made, schedules, totalRequested)
+					t.Fatalf("%d attempts were made for %d schedules and %d requests", made, schedules, totalRequested)
 				}
 			},
 		})
@@ -288,7 +288,7 @@ func final(o Outcome) bool {
 // failures generates all outcomes except success.
 func failures() *rapid.Generator[Outcome] {
 	return rapid.Custom(func(t *rapid.T) Outcome {
-		if rapid.Bool().Draw(t, "answered") {
+		if rapid.Bool().Draw(t, "has response") {
 			code := rapid.OneOf(
 				rapid.SampledFrom([]int{301, 400, 410, 429, 500, 502, 503, 504}),
 				rapid.IntRange(300, 599),

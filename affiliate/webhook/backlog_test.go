@@ -38,7 +38,7 @@ func TestBacklog_MissesNothingDue(t *testing.T) {
 			}
 			return left
 		}
-		var readResult []DueDelivery // of the read in progress
+		var readResult []DueDelivery // result of the read in progress
 		t.Repeat(map[string]func(*rapid.T){
 			"time passes": func(t *rapid.T) {
 				now = now.Add(time.Duration(rapid.IntRange(1, 3000).Draw(t, "ms")) * time.Millisecond)
@@ -103,11 +103,11 @@ func TestBacklog_MissesNothingDue(t *testing.T) {
 				}
 				for _, d := range queue {
 					if !known[d.ID] && d.DueAt.Before(b.from) {
-						t.Fatalf("%s is due at %v and the next read begins at %v", d.ID, d.DueAt, b.from)
+						t.Fatalf("the next read would miss delivery %s: it is due at %v, and the read begins at %v", d.ID, d.DueAt, b.from)
 					}
 				}
 				if b.Unstored() != len(inFlight)+len(ended) {
-					t.Fatalf("%d unstored, want %d in flight and %d ended", b.Unstored(), len(inFlight), len(ended))
+					t.Fatalf("Unstored() = %d, want the sum of %d in flight and %d ended", b.Unstored(), len(inFlight), len(ended))
 				}
 			},
 		})

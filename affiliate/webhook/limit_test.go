@@ -36,10 +36,11 @@ func TestLimit_FollowsOutcomes(t *testing.T) {
 				l.Count(o, noon)
 			}
 			if l.InFlight() != tc.inFlight || l.Hanging() != tc.hanging || l.Paused(noon) != tc.paused {
-				t.Errorf("%d in flight, hanging %v, paused %v", l.InFlight(), l.Hanging(), l.Paused(noon))
+				t.Errorf("InFlight() = %d, Hanging() = %v, Paused() = %v; want %d, %v, %v",
+					l.InFlight(), l.Hanging(), l.Paused(noon), tc.inFlight, tc.hanging, tc.paused)
 			}
 			if l.Paused(noon.Add(BreakerPause)) {
-				t.Error("paused for longer than BreakerPause")
+				t.Error("the pause is longer than BreakerPause")
 			}
 		})
 	}
@@ -60,8 +61,11 @@ func TestLimit_LoadsStoredState(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			var l Limit
 			l.Load(Target{ConsecutiveFailures: tc.failures, LastDeliveryAt: &last})
-			if l.InFlight() != tc.inFlight || l.Paused(noon) != tc.paused || l.Paused(noon.Add(30*time.Second)) {
-				t.Errorf("%d in flight, paused %v", l.InFlight(), l.Paused(noon))
+			if l.InFlight() != tc.inFlight || l.Paused(noon) != tc.paused {
+				t.Errorf("InFlight() = %d, Paused() = %v; want %d, %v", l.InFlight(), l.Paused(noon), tc.inFlight, tc.paused)
+			}
+			if l.Paused(noon.Add(30 * time.Second)) {
+				t.Error("paused one minute after the last failure")
 			}
 			l.Load(Target{}) // the endpoint was enabled again
 			if l.Paused(noon) || l.Hanging() {

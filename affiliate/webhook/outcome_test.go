@@ -42,16 +42,16 @@ func TestCountOutcomes(t *testing.T) {
 			after := CountOutcomes(before, tc.changes)
 			h := after.Health
 			if h.ConsecutiveFailures != tc.failures || h.DeadLetters != tc.dead || !h.LastDeliveryAt.Equal(noon) {
-				t.Errorf("%+v", h)
+				t.Errorf("health %+v; want %d consecutive failures, %d dead letters, last delivery at %s", h, tc.failures, tc.dead, noon)
 			}
 			if (h.FailingSince == nil) != (tc.since == nil) || tc.since != nil && !h.FailingSince.Equal(*tc.since) {
 				t.Errorf("failing since %v, want %v", h.FailingSince, tc.since)
 			}
 			switch {
 			case tc.disabled == "" && (after.Active != tc.active || after.Epoch != 1 || after.Version != 1):
-				t.Errorf("%+v", after)
+				t.Errorf("endpoint %+v; want no change except in Health", after)
 			case tc.disabled != "" && (after.Active || *after.DisabledReason != tc.disabled || after.Epoch != 2 || after.Version != 2):
-				t.Errorf("%+v", after)
+				t.Errorf("endpoint %+v; want it disabled as %s, with epoch 2 and version 2", after, tc.disabled)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The test vector is that of the reference libraries of Standard Webhooks.
+// The test vector comes from the reference libraries of Standard Webhooks.
 func TestSign_MatchesReferenceVector(t *testing.T) {
 	secret, err := ParseSecret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	if err != nil {
@@ -25,7 +25,7 @@ func TestSign_MatchesReferenceVector(t *testing.T) {
 	}
 	got := Sign([]Secret{secret}, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 999_999_999), []byte(`{"test": 2432232314}`))
 	if want := "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="; got != want {
-		t.Errorf("%s, want %s", got, want)
+		t.Errorf("Sign returns %s, want %s", got, want)
 	}
 }
 
@@ -41,12 +41,12 @@ func TestSign_VerifiesWithEachSecret(t *testing.T) {
 		}
 		for i, secret := range secrets {
 			if err := verify(secret, id, at, body, header); err != nil {
-				t.Fatalf("secret %d: %v", i, err)
+				t.Fatalf("verification with secret %d: %v", i, err)
 			}
-			// Receivers that support only one signature use the first one, which must
-			// be that of the newest secret.
+			// Some receivers only check the first signature. The first signature must
+			// therefore be made with the newest secret, which has index 0.
 			if first, _, _ := strings.Cut(header, " "); (verify(secret, id, at, body, first) == nil) != (i == 0) {
-				t.Fatalf("the first signature is not that of secret 0 (checked with secret %d)", i)
+				t.Fatalf("the first signature verifies with secret %d: %v, want only secret 0", i, i != 0)
 			}
 		}
 		if verify(NewSecret(), id, at, body, header) == nil {
@@ -88,7 +88,7 @@ func TestSign_IsAcceptedByReceiver(t *testing.T) {
 	header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
 	header.Set("webhook-signature", Sign([]Secret{secret}, "evt_1", now, body))
 	if err := receiver.Verify(body, header); err != nil {
-		t.Error(err)
+		t.Errorf("the reference library rejects the signature: %v", err)
 	}
 }
 
@@ -96,14 +96,15 @@ func TestParseSecret(t *testing.T) {
 	secret := NewSecret()
 	parsed, err := ParseSecret(secret.Text())
 	if err != nil || !bytes.Equal(parsed, secret) || len(secret) != 32 || !strings.HasPrefix(secret.Text(), "whsec_") {
-		t.Errorf("secret of %d bytes; parsed text is equal: %v; %v", len(secret), bytes.Equal(parsed, secret), err)
+		t.Errorf("ParseSecret of a secret with %d bytes returns the same secret: %v, error %v; want 32 bytes and the prefix whsec_",
+			len(secret), bytes.Equal(parsed, secret), err)
 	}
 	if bytes.Equal(secret, NewSecret()) {
 		t.Error("two secrets are equal")
 	}
 	for _, text := range []string{"", "whsec_", "whsec", "WHSEC_AAAA", "AAAA", "whsec_AAA", "whsec_A-_=", "whsec_!", " whsec_AAAA"} {
 		if secret, err := ParseSecret(text); err == nil || secret != nil {
-			t.Errorf("%q was accepted as a secret", text)
+			t.Errorf("ParseSecret(%q) returns %d bytes, error %v; want an error", text, len(secret), err)
 		}
 	}
 }
@@ -153,6 +154,6 @@ func TestSecret_IsNeverPrinted(t *testing.T) {
 		}
 	}
 	if n := strings.Count(printed, "(secret)"); n < 500 {
-		t.Errorf("(secret) was printed only %d times", n)
+		t.Errorf("(secret) was printed %d times, want at least 500", n)
 	}
 }

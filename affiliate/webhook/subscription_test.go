@@ -13,7 +13,7 @@ func TestCheckSubscription_AcceptsEventsAndNouns(t *testing.T) {
 	}
 	for _, subscription := range subscriptions {
 		if wrong := CheckSubscription(subscription); wrong != "" {
-			t.Errorf("%q %s", subscription, wrong)
+			t.Errorf("CheckSubscription(%q) = %q, want no violation", subscription, wrong)
 		}
 	}
 }
@@ -40,7 +40,7 @@ func TestCheckSubscription_Rejects(t *testing.T) {
 		"webhook.ping":         "must not be webhook.ping, which only a test sends",
 	} {
 		if got := CheckSubscription(subscription); got != want {
-			t.Errorf("%q %s, want %q", subscription, got, want)
+			t.Errorf("CheckSubscription(%q) = %q, want %q", subscription, got, want)
 		}
 	}
 }

@@ -53,7 +53,7 @@ func TestParseURL_Accepts(t *testing.T) {
 		"https://[::1]:443/x":          {Text: "https://[::1]/x", Host: "::1", Port: 443, Literal: netip.MustParseAddr("::1")},
 		"https://[::FFFF:7f00:1]:8443": {Text: "https://[::ffff:127.0.0.1]:8443/", Host: "::ffff:127.0.0.1", Port: 8443, Literal: netip.MustParseAddr("::ffff:127.0.0.1")},
 
-		// http is accepted and marked as Plain.
+		// URLs with http are accepted, and IsHTTP is set.
 		"http://example.com":      {Text: "http://example.com/", Host: "example.com", Port: 80, IsHTTP: true},
 		"http://example.com:80/a": {Text: "http://example.com/a", Host: "example.com", Port: 80, IsHTTP: true},
 		"http://example.com:443":  {Text: "http://example.com:443/", Host: "example.com", Port: 443, IsHTTP: true},
@@ -67,7 +67,7 @@ func TestParseURL_Accepts(t *testing.T) {
 		"https://example.com:27017": {Text: "https://example.com:27017/", Host: "example.com", Port: 27017, RestrictedPort: true},
 	} {
 		if got, wrong := ParseURL(raw); got != want || wrong != nil {
-			t.Errorf("%q: %+v %q, want %+v", raw, got, wrong, want)
+			t.Errorf("ParseURL(%q) = %+v, %q; want %+v", raw, got, wrong, want)
 		}
 	}
 }
@@ -219,11 +219,11 @@ func TestParseURL_Rejects(t *testing.T) {
 		"http://u@[::1%251]:x/" + strings.Repeat("a", 2048) + "#": {noFragment, noUser, noZone, noPort, noSize},
 	} {
 		if got, wrong := ParseURL(raw); got != (URL{}) || !slices.Equal(wrong, want) {
-			t.Errorf("%q: %+v %q, want %q", raw, got, wrong, want)
+			t.Errorf("ParseURL(%q) = %+v, %q; want %q", raw, got, wrong, want)
 		}
 	}
 	if _, wrong := ParseURL("https://example.com/" + strings.Repeat("a", 2028)); wrong != nil {
-		t.Errorf("2048 characters: %q", wrong)
+		t.Errorf("ParseURL of a URL with 2048 characters: %q, want no problems", wrong)
 	}
 }
 
@@ -256,55 +256,56 @@ func TestParseURL_GeneratedURLs(t *testing.T) {
 	})
 }
 
-// number is how the WHATWG URL standard recognizes a host that ends in a number.
-var number = regexp.MustCompile(`(^|\.)([0-9]+|0[xX][0-9A-Fa-f]*)\.?$`)
+// numericHost matches a host that ends in a number, as the WHATWG URL standard defines
+// it.
+var numericHost = regexp.MustCompile(`(^|\.)([0-9]+|0[xX][0-9A-Fa-f]*)\.?$`)
 
-// checkURL checks properties that hold for every URL. Parsing the stored form again
-// must return the same result. net/http must connect to the parsed host and request the
-// parsed path.
+// checkURL checks conditions that must be true for every URL. Parsing the stored form
+// again must return the same result. net/http must connect to the parsed host and
+// request the parsed path.
 func checkURL(t *testing.T, raw string) {
 	t.Helper()
 	u, wrong := ParseURL(raw)
 	if wrong != nil {
 		if sorted := slices.Sorted(slices.Values(wrong)); u != (URL{}) || len(slices.Compact(sorted)) != len(wrong) {
-			t.Fatalf("%q: %+v and %q", raw, u, wrong)
+			t.Fatalf("ParseURL(%q) = %+v, %q; want an empty URL, and each problem once", raw, u, wrong)
 		}
 		return
 	}
 	if again, wrong := ParseURL(u.Text); again != u || wrong != nil {
-		t.Fatalf("%q: %+v, then %+v %q", raw, u, again, wrong)
+		t.Fatalf("ParseURL(%q) = %+v, but ParseURL of its text = %+v, %q", raw, u, again, wrong)
 	}
 	if len(u.Text) > maxURLSize || strings.ContainsFunc(u.Text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		t.Fatalf("%q: text %q", raw, u.Text)
+		t.Fatalf("ParseURL(%q) has the text %q, want at most %d visible ASCII characters", raw, u.Text, maxURLSize)
 	}
 	r, err := http.NewRequest(http.MethodPost, u.Text, nil)
 	if err != nil {
-		t.Fatalf("%q: %v", u.Text, err)
+		t.Fatalf("http.NewRequest(%q): %v", u.Text, err)
 	}
 	port := r.URL.Port()
 	if port == "" {
 		port = map[string]string{"https": "443", "http": "80"}[r.URL.Scheme]
 	}
 	if r.URL.Hostname() != u.Host || port != strconv.Itoa(int(u.Port)) || (r.URL.Scheme == "http") != u.IsHTTP {
-		t.Fatalf("%+v: net/http has %q and %q", u, r.URL.Hostname(), r.URL.Port())
+		t.Fatalf("ParseURL(%q) = %+v, but net/http has scheme %s, host %q and port %q", raw, u, r.URL.Scheme, r.URL.Hostname(), r.URL.Port())
 	}
 	if r.URL.User != nil || r.URL.Fragment != "" || r.URL.Opaque != "" || r.URL.String() != u.Text {
-		t.Fatalf("%+v: net/http has %#v", u, r.URL)
+		t.Fatalf("ParseURL(%q) = %+v, but net/http has %#v", raw, u, r.URL)
 	}
 	if _, target, _ := strings.Cut(strings.TrimPrefix(u.Text, r.URL.Scheme+"://"), "/"); r.URL.RequestURI() != "/"+target {
-		t.Fatalf("%q: net/http requests %q", u.Text, r.URL.RequestURI())
+		t.Fatalf("for the URL %q, net/http requests %q, want %q", u.Text, r.URL.RequestURI(), "/"+target)
 	}
 	// net/http and ParseURL must agree on whether the host is an IP address. A host
 	// that is not an IP address must not be a number in another notation.
 	address, err := netip.ParseAddr(u.Host)
 	if address != u.Literal || (err == nil) != u.Literal.IsValid() || u.Literal.Zone() != "" {
-		t.Fatalf("%+v: address %v", u, address)
+		t.Fatalf("ParseURL(%q) = %+v, but netip.ParseAddr of the host returns %v, error %v", raw, u, address, err)
 	}
-	if !u.Literal.IsValid() && number.MatchString(u.Host) {
-		t.Fatalf("%+v: the host is a number", u)
+	if !u.Literal.IsValid() && numericHost.MatchString(u.Host) {
+		t.Fatalf("ParseURL(%q) = %+v, but the host ends in a number", raw, u)
 	}
 	// Existing percent-encoding must not change.
 	if before, err := url.Parse(raw); err == nil && before.RawPath != "" && before.EscapedPath() == before.RawPath && before.RawPath != r.URL.EscapedPath() {
-		t.Fatalf("%q: path %q becomes %q", raw, before.RawPath, r.URL.EscapedPath())
+		t.Fatalf("ParseURL(%q) changed the path %q to %q", raw, before.RawPath, r.URL.EscapedPath())
 	}
 }
