@@ -1,5 +1,5 @@
-// Package receivers_test runs the examples of receivers, as processes of their own,
-// and sends them what the service sends.
+// Package receivers_test starts the example receivers as separate processes and sends
+// them the requests that the service would send.
 package receivers_test
 
 import (
@@ -23,17 +23,18 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// startsWithin bounds what it takes to install, build and start a receiver.
-const startsWithin = 3 * time.Minute
+// startTimeout is the time limit for each step of installing, building and starting a
+// receiver.
+const startTimeout = 3 * time.Minute
 
-// run starts a receiver of a secret and returns its URL.
-func run(t *testing.T, dir, secret string, command ...string) string {
+// startReceiver starts a receiver that uses the secret, and returns its URL.
+func startReceiver(t *testing.T, dir, secret string, command ...string) string {
 	t.Helper()
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "WEBHOOK_SECRET="+secret, "PORT=0")
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -41,35 +42,36 @@ func run(t *testing.T, dir, secret string, command ...string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// One that says nothing is ended, and with it the wait below.
-	late := time.AfterFunc(startsWithin, func() { _ = cmd.Process.Kill() })
-	lines := bufio.NewReader(out)
-	first, _ := lines.ReadString('\n')
-	late.Stop()
-	read := make(chan struct{})
+	// A receiver that does not print its address in time is killed. ReadString then
+	// returns, because the output of the process ends.
+	timer := time.AfterFunc(startTimeout, func() { _ = cmd.Process.Kill() })
+	output := bufio.NewReader(out)
+	firstLine, _ := output.ReadString('\n')
+	timer.Stop()
+	outputEnded := make(chan struct{})
 	go func() {
-		defer close(read)
-		_, _ = io.Copy(io.Discard, lines)
+		defer close(outputEnded)
+		_, _ = io.Copy(io.Discard, output)
 	}()
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		<-read
+		<-outputEnded
 		_ = cmd.Wait()
 	})
-	address, found := strings.CutPrefix(strings.TrimSpace(first), "listening on ")
+	address, found := strings.CutPrefix(strings.TrimSpace(firstLine), "listening on ")
 	if !found {
 		_ = cmd.Process.Kill()
-		<-read
+		<-outputEnded
 		_ = cmd.Wait()
-		t.Fatalf("%v does not listen: %q\n%s", command, first, said.String())
+		t.Fatalf("%v did not print its address; first line %q, stderr:\n%s", command, firstLine, stderr.String())
 	}
 	return "http://" + address
 }
 
-// do runs a command to its end.
-func do(t *testing.T, dir string, command ...string) {
+// runCommand runs a command and waits until it has ended.
+func runCommand(t *testing.T, dir string, command ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startsWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Dir = dir
@@ -78,13 +80,14 @@ func do(t *testing.T, dir string, command ...string) {
 	}
 }
 
-// receivers start one of each example.
+// receivers has for each language a function that starts the example receiver and
+// returns its URL.
 var receivers = map[string]func(t *testing.T, secret string) string{
 	"go": func(t *testing.T, secret string) string {
 		t.Helper()
 		binary := filepath.Join(t.TempDir(), "receiver")
-		do(t, "go", "go", "build", "-o", binary, ".")
-		return run(t, "", secret, binary)
+		runCommand(t, "go", "go", "build", "-o", binary, ".")
+		return startReceiver(t, "", secret, binary)
 	},
 	"js": func(t *testing.T, secret string) string {
 		t.Helper()
@@ -93,7 +96,8 @@ var receivers = map[string]func(t *testing.T, secret string) string{
 				t.Fatalf("the example in JavaScript needs %s: install Node.js with npm (Debian: apt-get install nodejs npm)", name)
 			}
 		}
-		// What npm installs does not belong into the checkout.
+		// npm installs into a temporary directory, so that the working tree stays
+		// unchanged.
 		dir := t.TempDir()
 		for _, name := range []string{"package.json", "package-lock.json", "server.mjs"} {
 			body, err := os.ReadFile(filepath.Join("js", name))
@@ -104,12 +108,12 @@ var receivers = map[string]func(t *testing.T, secret string) string{
 				t.Fatal(err)
 			}
 		}
-		do(t, dir, "npm", "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund")
-		return run(t, dir, secret, "node", "server.mjs")
+		runCommand(t, dir, "npm", "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund")
+		return startReceiver(t, dir, secret, "node", "server.mjs")
 	},
 }
 
-func TestReceiversTakeWhatTheServiceSignedAndNothingElse(t *testing.T) {
+func TestReceivers_AcceptOnlyValidSignatures(t *testing.T) {
 	t.Parallel()
 	secret, other := webhook.NewSecret(), webhook.NewSecret()
 	id, body := event(t)
@@ -118,23 +122,23 @@ func TestReceiversTakeWhatTheServiceSignedAndNothingElse(t *testing.T) {
 	tests := map[string]struct {
 		secrets []webhook.Secret
 		at      time.Time
-		signed  []byte // empty: the body of an event
-		body    []byte // empty: as it was signed
-		id      string // empty: as it was signed
+		signed  []byte // body that is signed; the body of an event if nil
+		body    []byte // body that is sent; the signed body if nil
+		id      string // id that is sent; the signed id if empty
 		want    int
 	}{
-		"signed":                        {secrets: []webhook.Secret{secret}, at: now, want: http.StatusNoContent},
-		"rotated, the new one is known": {secrets: []webhook.Secret{secret, other}, at: now, want: http.StatusNoContent},
-		"rotated, the old one is known": {secrets: []webhook.Secret{other, secret}, at: now, want: http.StatusNoContent},
-		"four minutes old":              {secrets: []webhook.Secret{secret}, at: now.Add(-4 * time.Minute), want: http.StatusNoContent},
-		"six minutes old":               {secrets: []webhook.Secret{secret}, at: now.Add(-6 * time.Minute), want: http.StatusBadRequest},
-		"of the future":                 {secrets: []webhook.Secret{secret}, at: now.Add(6 * time.Minute), want: http.StatusBadRequest},
-		"another secret":                {secrets: []webhook.Secret{other}, at: now, want: http.StatusBadRequest},
-		"no signature":                  {at: now, want: http.StatusBadRequest},
-		"another body":                  {secrets: []webhook.Secret{secret}, at: now, body: bytes.Replace(body, []byte("approved"), []byte("rejected"), 1), want: http.StatusBadRequest},
-		"the same JSON, other bytes":    {secrets: []webhook.Secret{secret}, at: now, body: append([]byte(" "), body...), want: http.StatusBadRequest},
-		"too long":                      {secrets: []webhook.Secret{secret}, at: now, signed: tooLong, want: http.StatusBadRequest},
-		"under another id":              {secrets: []webhook.Secret{secret}, at: now, id: "evt_0", want: http.StatusBadRequest},
+		"signed":                               {secrets: []webhook.Secret{secret}, at: now, want: http.StatusNoContent},
+		"rotated, receiver has the new secret": {secrets: []webhook.Secret{secret, other}, at: now, want: http.StatusNoContent},
+		"rotated, receiver has the old secret": {secrets: []webhook.Secret{other, secret}, at: now, want: http.StatusNoContent},
+		"four minutes old":                     {secrets: []webhook.Secret{secret}, at: now.Add(-4 * time.Minute), want: http.StatusNoContent},
+		"six minutes old":                      {secrets: []webhook.Secret{secret}, at: now.Add(-6 * time.Minute), want: http.StatusBadRequest},
+		"six minutes in the future":            {secrets: []webhook.Secret{secret}, at: now.Add(6 * time.Minute), want: http.StatusBadRequest},
+		"another secret":                       {secrets: []webhook.Secret{other}, at: now, want: http.StatusBadRequest},
+		"no signature":                         {at: now, want: http.StatusBadRequest},
+		"another body":                         {secrets: []webhook.Secret{secret}, at: now, body: bytes.Replace(body, []byte("approved"), []byte("rejected"), 1), want: http.StatusBadRequest},
+		"same JSON with other white space":     {secrets: []webhook.Secret{secret}, at: now, body: append([]byte(" "), body...), want: http.StatusBadRequest},
+		"too long":                             {secrets: []webhook.Secret{secret}, at: now, signed: tooLong, want: http.StatusBadRequest},
+		"another id":                           {secrets: []webhook.Secret{secret}, at: now, id: "evt_0", want: http.StatusBadRequest},
 	}
 	for name, start := range receivers {
 		t.Run(name, func(t *testing.T) {
@@ -151,14 +155,15 @@ func TestReceiversTakeWhatTheServiceSignedAndNothingElse(t *testing.T) {
 				}
 				signature := webhook.Sign(test.secrets, id, test.at, signed)
 				if got := post(t, url, cmp.Or(test.id, id), signature, test.at, sent); got != test.want {
-					t.Errorf("%s: %d, want %d", name, got, test.want)
+					t.Errorf("%s: status %d, want %d", name, got, test.want)
 				}
 			}
 		})
 	}
 }
 
-// event is a body as it is sent, with letters of more than one byte.
+// event returns the id and the body of an event. The body contains characters of more
+// than one byte.
 func event(t *testing.T) (id string, body []byte) {
 	t.Helper()
 	e := affiliate.NewEvent(
@@ -172,7 +177,8 @@ func event(t *testing.T) (id string, body []byte) {
 	return e.WireID(), body
 }
 
-// post sends a body as the service does and returns the status.
+// post sends a body in the same way as the service, and returns the status of the
+// response.
 func post(t *testing.T, url, id, signature string, at time.Time, body []byte) int {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
@@ -183,16 +189,17 @@ func post(t *testing.T, url, id, signature string, at time.Time, body []byte) in
 	req.Header.Set("Webhook-Id", id)
 	req.Header.Set("Webhook-Timestamp", strconv.FormatInt(at.Unix(), 10))
 	req.Header.Set("Webhook-Signature", signature)
-	reply, err := http.DefaultClient.Do(req)
+	response, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = reply.Body.Close()
-	return reply.StatusCode
+	_ = response.Body.Close()
+	return response.StatusCode
 }
 
-// The excerpts in the documentation are parts of the receivers.
-func TestExcerptsAreThoseOfTheReceivers(t *testing.T) {
+// The documentation contains excerpts of the source code of the receivers. They must be
+// exact copies.
+func TestDocumentation_ExcerptsMatchSourceCode(t *testing.T) {
 	t.Parallel()
 	guide := read(t, "../merchant/webhooks.md")
 	for language, file := range map[string]string{"go": "go/main.go", "js": "js/server.mjs"} {
@@ -206,7 +213,7 @@ func TestExcerptsAreThoseOfTheReceivers(t *testing.T) {
 			var block string
 			block, rest, _ = strings.Cut(after, "```")
 			if !strings.Contains(source, block) {
-				t.Errorf("%s does not have\n%s", file, block)
+				t.Errorf("%s does not contain this excerpt of the documentation:\n%s", file, block)
 			}
 		}
 		if blocks == 0 {
