@@ -30,11 +30,12 @@ func ParseProxies(list string) ([]netip.Prefix, error) {
 	return trusted, nil
 }
 
-// ClientAddr returns the client's address. This is the peer of the connection, unless the
-// peer is a trusted proxy. Then it is the last X-Forwarded-For entry that is not a
-// trusted proxy. Entries further left are ignored, because the client may have written
-// them. If an entry is not an address, ClientAddr returns the address of the proxy that
-// added it. It returns the zero Addr only for a connection without an IP peer.
+// ClientAddr returns the client's address. If the peer of the connection is not a trusted
+// proxy, it is the address of the peer. Otherwise it is the last entry of X-Forwarded-For
+// that is not a trusted proxy. Entries further left are ignored, because the client may
+// have written them. If ClientAddr finds an entry that is not an address, it returns the
+// address of the proxy that added the entry. The result is the zero Addr only if the peer
+// has no IP address.
 func ClientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	addr := peerAddr(r)
 	if !contains(trusted, addr) {
@@ -62,8 +63,9 @@ func ClientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	return addr
 }
 
-// LimitSubject returns the key under which a limit per address counts a client. It is an
-// IPv4 address, or the /64 of an IPv6 address, because one subscriber has a whole /64.
+// LimitSubject returns the key under which rate limits per address count a client. For
+// IPv4, it is the address. For IPv6, it is the /64 prefix, because one subscriber has
+// all addresses of a /64.
 func LimitSubject(addr netip.Addr) string {
 	switch {
 	case !addr.IsValid():
@@ -76,8 +78,8 @@ func LimitSubject(addr netip.Addr) string {
 }
 
 // AddressPrefix returns the part of an address that may be stored and logged as clear
-// text. It is the /24 of an IPv4 address or the /48 of an IPv6 address, and "" for the
-// zero Addr.
+// text: the /24 prefix of an IPv4 address, or the /48 prefix of an IPv6 address. For the
+// zero Addr, it returns "".
 func AddressPrefix(addr netip.Addr) string {
 	switch {
 	case !addr.IsValid():
@@ -103,7 +105,7 @@ func Secure(r *http.Request, trusted []netip.Prefix, allowHTTP bool) bool {
 	if len(lines) == 0 {
 		return false
 	}
-	// Each proxy of a chain appends its value, so the last value is from the nearest one.
+	// Each proxy appends its value, so the last value is from the nearest proxy.
 	last := lines[len(lines)-1]
 	if cut := strings.LastIndexByte(last, ','); cut >= 0 {
 		last = last[cut+1:]
@@ -119,7 +121,7 @@ func peerAddr(r *http.Request) netip.Addr {
 	return peer.Addr().WithZone("").Unmap()
 }
 
-// parseHop parses an entry of X-Forwarded-For. Some proxies append the port.
+// parseHop parses an entry of X-Forwarded-For. Some proxies add the port to the address.
 func parseHop(hop string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(hop)
 	if err != nil {

@@ -32,7 +32,7 @@ func TestAddressPrefix(t *testing.T) {
 		}
 	}
 	if got := AddressPrefix(netip.Addr{}); got != "" {
-		t.Errorf("the prefix of the zero address is %q", got)
+		t.Errorf("the prefix of the zero address is %q, want an empty text", got)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestClientAddr(t *testing.T) {
 				r.Header.Add("X-Forwarded-For", line)
 			}
 			if got := ClientAddr(r, proxies(t, "10.0.0.0/8")); got.String() != c.want {
-				t.Errorf("got %s, want %s", got, c.want)
+				t.Errorf("ClientAddr = %s, want %s", got, c.want)
 			}
 		})
 	}
@@ -79,20 +79,20 @@ func TestLimitSubject_CountsIPv6PerSubscriber(t *testing.T) {
 		"2001:db8:1:2:ffff::": "2001:db8:1:2::/64",
 	} {
 		if got := LimitSubject(netip.MustParseAddr(in)); got != want {
-			t.Errorf("%s: got %s, want %s", in, got, want)
+			t.Errorf("LimitSubject(%s) = %s, want %s", in, got, want)
 		}
 	}
 	if got := LimitSubject(netip.Addr{}); got == "" {
-		t.Error("a connection without an address has no key")
+		t.Error("LimitSubject of the zero address is empty")
 	}
 }
 
 func TestParseProxies(t *testing.T) {
 	if got := proxies(t, " 10.1.2.3/8 ,192.0.2.1, ::1"); len(got) != 3 || got[0].String() != "10.0.0.0/8" || got[1].String() != "192.0.2.1/32" || got[2].String() != "::1/128" {
-		t.Errorf("got %v", got)
+		t.Errorf("ParseProxies returns %v, want 10.0.0.0/8, 192.0.2.1/32 and ::1/128", got)
 	}
 	if got := proxies(t, ""); got != nil {
-		t.Errorf("an empty list trusts %v", got)
+		t.Errorf("ParseProxies of an empty list returns %v, want nil", got)
 	}
 	if _, err := ParseProxies("10.0.0.0/8,invalid"); err == nil {
 		t.Error("an invalid list was accepted")
@@ -124,14 +124,13 @@ func TestSecure(t *testing.T) {
 				r.Header.Add("X-Forwarded-Proto", line)
 			}
 			if got := Secure(r, proxies(t, "10.0.0.0/8"), c.allow); got != c.want {
-				t.Errorf("got %v, want %v", got, c.want)
+				t.Errorf("Secure = %v, want %v", got, c.want)
 			}
 		})
 	}
 }
 
-// For any header of a client, the result is the entry that the proxy appended, or the
-// proxy itself.
+// A client must not be able to change the result with its own X-Forwarded-For header.
 func FuzzClientAddr(f *testing.F) {
 	f.Add("1.2.3.4, 5.6.7.8")
 	f.Add("[::1]:99,")
@@ -145,7 +144,7 @@ func FuzzClientAddr(f *testing.F) {
 		}
 		r.Header["X-Forwarded-For"] = []string{claim}
 		if got := ClientAddr(r, trusted); !got.IsValid() {
-			t.Fatalf("no address for %q", claim)
+			t.Fatalf("ClientAddr returns no address for the header %q", claim)
 		}
 	})
 }

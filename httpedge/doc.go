@@ -3,9 +3,9 @@
 // and the request id. It writes the error body of SPEC.md section 7 and sets the limits
 // of a public server.
 //
-// It guarantees that a client cannot forge its address or claim to use HTTPS. Forwarding
-// headers are read only if the peer of the TCP connection is a trusted proxy, and then
-// only the part that trusted proxies wrote.
+// It guarantees that a client cannot forge its address, and cannot pretend to use HTTPS.
+// Forwarding headers are read only if the peer of the TCP connection is a trusted proxy.
+// Only the parts of these headers that trusted proxies wrote are used.
 //
 // It does not authenticate clients, route requests or count them for rate limits. The
 // gateway and the collector do that.

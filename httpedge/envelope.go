@@ -26,10 +26,10 @@ type Detail struct {
 }
 
 // WriteError writes an error response with the envelope as its body. It keeps the headers
-// that the caller has set (Retry-After, Allow, CORS, request id). It replaces headers
-// that describe the body of a success, such as its length and encoding. Each violation
-// becomes a sentence in the details, for VALIDATION_ERROR only. The fields of violations
-// must have the spelling of the client.
+// that the caller has set (Retry-After, Allow, CORS, request id). It replaces headers that
+// describe a body that will not be sent, such as its length and encoding. If reason is
+// VALIDATION_ERROR, the details have a sentence for each violation. The field names in
+// violations must be in the client's spelling.
 func WriteError(w http.ResponseWriter, status int, reason affiliate.Reason, message string, violations ...affiliate.Violation) {
 	envelope := Envelope{StatusCode: status, Message: message, Error: http.StatusText(status), Code: reason}
 	if reason == affiliate.ReasonValidation {

@@ -7,16 +7,17 @@ import (
 )
 
 // IgnoredFieldsHeader is the response header that lists the unknown keys of a request
-// body. Some routes have clients in many versions. These routes ignore unknown keys
-// instead of rejecting the request.
+// body. It is used by routes that are called by many versions of clients. These routes
+// ignore unknown keys instead of rejecting the request.
 const IgnoredFieldsHeader = "Ignored-Fields"
 
 // maxIgnored bounds the length of the header, because the client chooses the names.
 const maxIgnored = 1024
 
-// SetIgnoredFields sets the header to the paths of the ignored keys, separated by ", ".
-// Bytes other than letters, digits, "_", "-", ".", "[" and "]" are percent-encoded. If
-// the list is too long, it is cut and ends with "...". Without paths, no header is set.
+// SetIgnoredFields sets IgnoredFieldsHeader to the paths of the ignored keys, separated
+// by ", ". Bytes other than letters, digits, "_", "-", ".", "[" and "]" are
+// percent-encoded. If the list is too long, it is cut and ends with "...". If paths is
+// empty, no header is set.
 func SetIgnoredFields(h http.Header, paths []string) {
 	if len(paths) == 0 {
 		return

@@ -22,7 +22,7 @@ func TestIgnoredFieldsHeader(t *testing.T) {
 		h := http.Header{}
 		httpedge.SetIgnoredFields(h, c.paths)
 		if got := h.Get("Ignored-Fields"); got != c.want {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+			t.Errorf("%s: header %q, want %q", name, got, c.want)
 		}
 	}
 }

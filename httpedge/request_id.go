@@ -5,7 +5,8 @@ import "net/http"
 // RequestIDHeader contains the request id in requests and responses (SPEC.md section 9).
 const RequestIDHeader = "X-Request-Id"
 
-// maxRequestID bounds the length of a client's id, which is returned and logged.
+// maxRequestID is the greatest length of an id that a client sends. It is limited because
+// the id is returned and logged.
 const maxRequestID = 128
 
 // RequestID returns the client's X-Request-Id if it is valid (see ValidRequestID), and

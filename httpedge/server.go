@@ -28,9 +28,9 @@ const (
 // HSTS is the value of Strict-Transport-Security for deployments that reject plain HTTP.
 const HSTS = "max-age=31536000"
 
-// NewServer returns a server with the limits above. The server logs its own errors
-// (failed TLS handshakes, invalid requests) at debug level, because clients cause them
-// and could flood the log.
+// NewServer returns a server with the limits above. Errors that net/http itself logs
+// (failed TLS handshakes, invalid requests) are logged at debug level, because clients
+// cause them and could flood the log.
 func NewServer(handler http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           handler,
@@ -53,7 +53,7 @@ func Serve(server *http.Server, listener net.Listener, config *tls.Config) error
 		err = server.Serve(listener)
 	} else {
 		server.TLSConfig = config
-		err = server.ServeTLS(plainHTTPRefuser{listener}, "", "")
+		err = server.ServeTLS(sniffingListener{listener}, "", "")
 	}
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -92,7 +92,7 @@ type startWatcher struct {
 }
 
 func (w *startWatcher) WriteHeader(status int) {
-	// Informational responses (1xx) precede the response itself.
+	// Informational responses (1xx) are sent before the response itself.
 	w.started = w.started || status >= 200
 	w.ResponseWriter.WriteHeader(status)
 }
@@ -102,7 +102,7 @@ func (w *startWatcher) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// Unwrap gives http.ResponseController access to the deadlines of the server's writer.
+// Unwrap lets http.ResponseController set the deadlines of the wrapped writer.
 func (w *startWatcher) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // Flush implements http.Flusher for handlers that do not use http.ResponseController.
@@ -113,10 +113,10 @@ func (w *startWatcher) Flush() {
 	}
 }
 
-// plainHTTPRefuser wraps the connections of a TLS listener in sniffedConn.
-type plainHTTPRefuser struct{ net.Listener }
+// sniffingListener wraps each connection of a TLS listener in a sniffedConn.
+type sniffingListener struct{ net.Listener }
 
-func (l plainHTTPRefuser) Accept() (net.Conn, error) {
+func (l sniffingListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
@@ -129,7 +129,9 @@ func (l plainHTTPRefuser) Accept() (net.Conn, error) {
 // server writes with the response 403 HTTPS_REQUIRED.
 type sniffedConn struct {
 	net.Conn
-	sniffed, plain, refused bool
+	// sniffed says that the first byte was checked, isPlain that it is not TLS, and
+	// refused that the response 403 was written.
+	sniffed, isPlain, refused bool
 }
 
 const tlsHandshakeRecord = 0x16
@@ -137,25 +139,26 @@ const tlsHandshakeRecord = 0x16
 func (c *sniffedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 && !c.sniffed {
-		c.sniffed, c.plain = true, b[0] != tlsHandshakeRecord
+		c.sniffed, c.isPlain = true, b[0] != tlsHandshakeRecord
 	}
 	return n, err
 }
 
 func (c *sniffedConn) Write(b []byte) (int, error) {
-	if !c.plain {
+	if !c.isPlain {
 		return c.Conn.Write(b)
 	}
 	if !c.refused {
 		c.refused = true
-		if _, err := c.Conn.Write(httpsRequired); err != nil {
+		if _, err := c.Conn.Write(httpsRequiredResponse); err != nil {
 			return 0, err
 		}
 	}
 	return len(b), nil
 }
 
-var httpsRequired = func() []byte {
+// httpsRequiredResponse is the complete response 403 HTTPS_REQUIRED.
+var httpsRequiredResponse = func() []byte {
 	body := fmt.Sprintf(`{"statusCode":403,"message":%q,"error":"Forbidden","code":%q}`+"\n", HTTPSRequiredMessage, affiliate.ReasonHTTPSRequired)
 	return []byte("HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: " +
 		strconv.Itoa(len(body)) + "\r\n\r\n" + body)

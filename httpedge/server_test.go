@@ -36,7 +36,7 @@ func TestRequestID(t *testing.T) {
 		r := request("192.0.2.1:1")
 		r.Header[RequestIDHeader] = []string{in}
 		if got := RequestID(r, newID); got != want {
-			t.Errorf("%q: got %q, want %q", in, got, want)
+			t.Errorf("RequestID with the header %q = %q, want %q", in, got, want)
 		}
 	}
 }
@@ -46,7 +46,7 @@ func TestWriteError_WritesEnvelope(t *testing.T) {
 	WriteError(w, 400, affiliate.ReasonValidation, "The request is invalid.", affiliate.Violation{Field: "url", Message: "is <bad>"})
 	want := `{"statusCode":400,"message":"The request is invalid.","error":"Bad Request","code":"VALIDATION_ERROR","details":[{"field":"url","message":"url is <bad>."}]}` + "\n"
 	if got := w.Body.String(); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+		t.Errorf("body %s\nwant %s", got, want)
 	}
 
 	w = httptest.NewRecorder()
@@ -57,7 +57,7 @@ func TestWriteError_WritesEnvelope(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, found := body["details"]; found || w.Header().Get("Retry-After") != "3" {
-		t.Errorf("want no details and Retry-After 3: %s %v", w.Body, w.Header())
+		t.Errorf("body %s, headers %v; want no details and Retry-After 3", w.Body, w.Header())
 	}
 }
 
@@ -65,7 +65,7 @@ func TestRecoverPanics(t *testing.T) {
 	var reported any
 	report := func(_ *http.Request, panicked any, stack []byte) {
 		if len(stack) == 0 {
-			t.Error("no stack")
+			t.Error("report was called without a stack trace")
 		}
 		reported = panicked
 	}
@@ -73,7 +73,7 @@ func TestRecoverPanics(t *testing.T) {
 	w := httptest.NewRecorder()
 	RecoverPanics(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("boom") }), report).ServeHTTP(w, request("192.0.2.1:1"))
 	if w.Code != 500 || reported != "boom" || !strings.Contains(w.Body.String(), `"code":"INTERNAL_ERROR"`) || strings.Contains(w.Body.String(), "boom") {
-		t.Errorf("%d %s, reported %v", w.Code, w.Body, reported)
+		t.Errorf("status %d, body %s, reported %v; want 500 INTERNAL_ERROR without the panic value, and boom reported", w.Code, w.Body, reported)
 	}
 
 	defer func() {
@@ -87,7 +87,7 @@ func TestRecoverPanics(t *testing.T) {
 	}), report).ServeHTTP(httptest.NewRecorder(), request("192.0.2.1:1"))
 }
 
-// net/http responds to these requests itself, without the envelope.
+// net/http itself responds to these requests, so the body is not the error envelope.
 func TestServer_InvalidRequestsGetPlainText(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -120,7 +120,7 @@ func TestServer_InvalidRequestsGetPlainText(t *testing.T) {
 			}
 			defer func() { _ = response.Body.Close() }()
 			if got := response.Header.Get("Content-Type"); response.StatusCode != c.status || !strings.HasPrefix(got, "text/plain") {
-				t.Errorf("%d, %s", response.StatusCode, got)
+				t.Errorf("status %d, Content-Type %s; want %d, text/plain", response.StatusCode, got, c.status)
 			}
 		})
 	}
@@ -147,7 +147,7 @@ func TestServe_PlainHTTPOnTLSPort(t *testing.T) {
 	body, _ := io.ReadAll(response.Body)
 	_, _ = response.Body.Close(), conn.Close()
 	if response.StatusCode != http.StatusForbidden || !strings.Contains(string(body), `"code":"HTTPS_REQUIRED"`) {
-		t.Errorf("%d %s", response.StatusCode, body)
+		t.Errorf("response to plain HTTP: status %d, body %s; want 403 HTTPS_REQUIRED", response.StatusCode, body)
 	}
 
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}}
@@ -158,12 +158,12 @@ func TestServe_PlainHTTPOnTLSPort(t *testing.T) {
 	body, _ = io.ReadAll(response.Body)
 	_ = response.Body.Close()
 	if string(body) != "HTTP/2.0" {
-		t.Errorf("a TLS client uses %s", body)
+		t.Errorf("a TLS client uses %s, want HTTP/2.0", body)
 	}
 	client.CloseIdleConnections()
 	_ = server.Close()
 	if err := <-ended; err != nil {
-		t.Error(err)
+		t.Errorf("Serve returns %v after Close, want nil", err)
 	}
 }
 

@@ -1,8 +1,8 @@
 // Package errorspec reads the HTTP status, the gRPC code and the standard message of
 // every error reason from the options of the ErrorReason enum.
 //
-// It is the only reader of these options, so the core, the gateway and the documentation
-// agree. The table does not change after start.
+// The core, the gateway and the documentation use this package, so they all have the same
+// values. The values do not change after the start of the process.
 package errorspec
 
 import (
@@ -56,8 +56,8 @@ func read() ([]Spec, map[affiliate.Reason]*Spec) {
 	return specs, table
 }
 
-// Of returns the spec of a reason, or nil if the enum does not contain the reason.
+// Of returns the Spec of a reason, or nil if the enum does not contain the reason.
 func Of(reason affiliate.Reason) *Spec { return byReason[reason] }
 
-// All returns every spec in the order of the enum. The caller must not change it.
+// All returns all specs in the order of the enum. The caller must not change the slice.
 func All() []Spec { return all }

@@ -1,9 +1,9 @@
 // Package jsonscan reads JSON tokens for the HTTP servers.
 //
 // It accepts exactly the grammar of RFC 8259 and reports the position of a syntax error.
-// Some strings are valid JSON but cannot be stored: those with NUL, half of a surrogate
-// pair or invalid UTF-8. The scanner returns them with the reason. It does not limit
-// nesting, compare keys or convert numbers; its callers do.
+// Some strings cannot be stored although they are accepted: strings with NUL, with half
+// of a surrogate pair or with invalid UTF-8. The scanner returns these strings with the
+// reason. It does not limit nesting, compare keys or convert numbers; its callers do.
 package jsonscan
 
 import (
@@ -17,8 +17,8 @@ import (
 // text is not valid JSON at Pos, and the scanner must not be used again. For an invalid
 // escape sequence, Pos is the position of the backslash.
 //
-// Strings and numbers are substrings of Data unless they contain escapes. They need no
-// memory of their own, but they keep Data in memory.
+// Strings and numbers without escapes are substrings of Data. They need no additional
+// memory, but as long as they are used, Data stays in memory.
 type Scanner struct {
 	Data string
 	Pos  int
@@ -37,8 +37,8 @@ func (s *Scanner) Space() byte {
 	return 0
 }
 
-// Take skips white space and then c. If another byte follows the white space, it does not
-// skip that byte and returns false.
+// Take skips white space and then the byte c. If another byte follows the white space,
+// Take returns false and does not skip that byte.
 func (s *Scanner) Take(c byte) bool {
 	if s.Space() != c {
 		return false
@@ -47,12 +47,13 @@ func (s *Scanner) Take(c byte) bool {
 	return true
 }
 
-// Literal reads w, which is true, false or null.
-func (s *Scanner) Literal(w string) bool {
-	if len(s.Data)-s.Pos < len(w) || s.Data[s.Pos:s.Pos+len(w)] != w {
+// Literal reads the given literal, which is true, false or null. It returns false if
+// another text is at Pos.
+func (s *Scanner) Literal(literal string) bool {
+	if len(s.Data)-s.Pos < len(literal) || s.Data[s.Pos:s.Pos+len(literal)] != literal {
 		return false
 	}
-	s.Pos += len(w)
+	s.Pos += len(literal)
 	return true
 }
 
@@ -99,8 +100,8 @@ func (s *Scanner) digits() bool {
 	return s.Pos > start
 }
 
-// Faults of strings that are valid JSON but cannot be stored. They are messages for
-// affiliate.Violation. Postgres does not store NUL, and proto strings are UTF-8.
+// Faults of strings that cannot be stored: Postgres does not store NUL, and proto strings
+// must be UTF-8. The faults are messages for affiliate.Violation.
 const (
 	NotUTF8       = "must be valid UTF-8"
 	LoneSurrogate = "must not contain half of a surrogate pair"
@@ -132,9 +133,9 @@ func (s *Scanner) Text() (value, fault string, ok bool) {
 // escapedText continues Text at the first escape or non-ASCII byte.
 func (s *Scanner) escapedText(start int) (value, fault string, ok bool) {
 	out := append(make([]byte, 0, s.Pos-start+32), s.Data[start:s.Pos]...)
-	note := func(what string) {
+	setFault := func(message string) {
 		if fault == "" {
-			fault = what
+			fault = message
 		}
 	}
 	for s.Pos < len(s.Data) {
@@ -154,9 +155,9 @@ func (s *Scanner) escapedText(start int) (value, fault string, ok bool) {
 			}
 			switch {
 			case r == 0:
-				note(ContainsNUL)
+				setFault(ContainsNUL)
 			case utf16.IsSurrogate(r):
-				note(LoneSurrogate)
+				setFault(LoneSurrogate)
 			}
 			out = utf8.AppendRune(out, r)
 		case c < utf8.RuneSelf:
@@ -165,7 +166,7 @@ func (s *Scanner) escapedText(start int) (value, fault string, ok bool) {
 		default:
 			r, size := utf8.DecodeRuneInString(s.Data[s.Pos:])
 			if r == utf8.RuneError && size == 1 {
-				note(NotUTF8)
+				setFault(NotUTF8)
 			}
 			out = utf8.AppendRune(out, r)
 			s.Pos += size
@@ -175,7 +176,7 @@ func (s *Scanner) escapedText(start int) (value, fault string, ok bool) {
 }
 
 // escape reads an escape sequence. If two \u escapes form a surrogate pair, it reads both
-// and returns one rune. It returns half of a pair unchanged.
+// and returns the rune that they encode. A half of a pair is returned unchanged.
 func (s *Scanner) escape() (rune, bool) {
 	if s.Pos+1 >= len(s.Data) {
 		return 0, false
@@ -204,14 +205,14 @@ func (s *Scanner) escape() (rune, bool) {
 		return first, ok
 	}
 	if s.Pos+1 < len(s.Data) && s.Data[s.Pos] == '\\' && s.Data[s.Pos+1] == 'u' {
-		after := s.Pos
+		afterFirst := s.Pos
 		s.Pos += 2
 		if second, ok := s.hex4(); ok {
-			if whole := utf16.DecodeRune(first, second); whole != utf8.RuneError {
-				return whole, true
+			if combined := utf16.DecodeRune(first, second); combined != utf8.RuneError {
+				return combined, true
 			}
 		}
-		s.Pos = after
+		s.Pos = afterFirst
 	}
 	return first, true
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// FuzzScanner compares strings and numbers with encoding/json.
+// FuzzScanner compares the results for strings and numbers with encoding/json.
 func FuzzScanner(f *testing.F) {
 	for _, seed := range []string{`"a"`, `"\u00e9\ud83d\ude00\n\/"`, `"\ud800"`, "\"\xff\"", `"a`, `"\x"`, "\"\x01\"", `0`, `-0.5e+3`, `01`, `1.`, `-`, `1e`, `.5`, ``} {
 		f.Add(seed)
@@ -18,19 +18,19 @@ func FuzzScanner(f *testing.F) {
 			var want string
 			err := json.Unmarshal([]byte(text[:s.Pos]), &want)
 			if ok != (err == nil) {
-				t.Fatalf("%q: read %v, encoding/json %v", text, ok, err)
+				t.Fatalf("Text of %q returns %v, but encoding/json returns the error %v", text, ok, err)
 			}
-			// encoding/json replaces invalid characters, which this scanner reports.
+			// encoding/json replaces invalid characters, but Text reports a fault.
 			if ok && fault == "" && value != want {
-				t.Errorf("%q: %q, want %q", text, value, want)
+				t.Errorf("Text of %q = %q, want %q", text, value, want)
 			}
 		case c == '-' || c >= '0' && c <= '9':
 			literal, _, ok := s.Number()
 			if ok && !json.Valid([]byte(literal)) {
-				t.Errorf("%q: %q is not a number", text, literal)
+				t.Errorf("Number of %q = %q, which is not a JSON number", text, literal)
 			}
 			if !ok && json.Valid([]byte(text)) {
-				t.Errorf("%q is a number", text)
+				t.Errorf("Number of %q returns false, although it is a JSON number", text)
 			}
 		}
 	})
@@ -42,7 +42,7 @@ func TestText_ReportsStringsThatCannotBeStored(t *testing.T) {
 	} {
 		s := Scanner{Data: text}
 		if _, fault, ok := s.Text(); !ok || fault != want {
-			t.Errorf("%q: %q, want %q", text, fault, want)
+			t.Errorf("Text of %q has the fault %q, want %q", text, fault, want)
 		}
 	}
 }
@@ -53,7 +53,7 @@ func TestText_StopsAtInvalidByte(t *testing.T) {
 	} {
 		s := Scanner{Data: text}
 		if _, _, ok := s.Text(); ok || s.Pos != want {
-			t.Errorf("%q: read %v to byte %d, want %d", text, ok, s.Pos, want)
+			t.Errorf("Text of %q returns %v and stops at byte %d, want false and %d", text, ok, s.Pos, want)
 		}
 	}
 }
