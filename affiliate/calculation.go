@@ -146,9 +146,9 @@ func (c *Calculation) convertBase(in AttributionInputs, currency string) convert
 	return convertedBase{cents: base, currency: currency, rate: &rate}
 }
 
-// shareOfBase returns base × numerator ÷ denominator, converted to the currency of s and
-// rounded once. The numerator must not be greater than the denominator, so the result is
-// never above the converted base.
+// shareOfBase returns base × numerator ÷ denominator, converted to the currency of s
+// and rounded once. The numerator must not be greater than the denominator, so the
+// result is never above the converted base.
 func (c *Calculation) shareOfBase(numerator, denominator int64, s convertedBase) int64 {
 	if s.rate == nil {
 		return mustMulDiv(c.BaseAmountCents, numerator, denominator)

@@ -13,11 +13,13 @@ import (
 //	                ▼         approve, approve_override, auto_approve
 //	            ┌─pending─────────────────────────────► approved ──[payout paid]──► paid
 //	            │   │                                   │      │                     │
-//	     reject │   │ [full refund, dispute lost]       │      │ [full refund,       │ [full refund, dispute
-//	            │   ▼                                   │      ▼  dispute lost]      ▼  lost; clawback entry]
+//	     reject │   │ [full refund, dispute lost]       │      │ [full refund,       │ [full refund,
+//	            │   ▼                                   │      ▼  dispute lost]      ▼  dispute lost]
 //	            │ refunded                       reject │    refunded             refunded
 //	            ▼                                       ▼
 //	         rejected                                rejected
+//
+// A refund of a paid commission adds a clawback to the ledger.
 //
 // rejected and refunded are final. A merchant cannot change a paid commission either. A
 // commission without hold period and without review flag may start as approved. Setting

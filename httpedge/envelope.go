@@ -26,8 +26,8 @@ type Detail struct {
 }
 
 // WriteError writes an error response with the envelope as its body. It keeps the headers
-// that the caller has set (Retry-After, Allow, CORS, request id). It replaces headers that
-// describe a body that will not be sent, such as its length and encoding. If reason is
+// that the caller has set (Retry-After, Allow, CORS, request id). It replaces headers
+// that describe another body, such as its length and encoding. If reason is
 // VALIDATION_ERROR, the details have a sentence for each violation. The field names in
 // violations must be in the client's spelling.
 func WriteError(w http.ResponseWriter, status int, reason affiliate.Reason, message string, violations ...affiliate.Violation) {

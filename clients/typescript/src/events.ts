@@ -707,12 +707,12 @@ export interface components {
                          */
                         decision_id: string;
                         /**
-                         * @description The signal that attributed it; null if none did.
+                         * @description The signal that attributed the conversion; null if it is not attributed.
                          * @enum {string|null}
                          */
                         method: "click" | "promo_code" | "customer" | "manual" | null;
                         /**
-                         * @description A code for why it was credited, or why it was not.
+                         * @description Code of the reason why the conversion was credited or not.
                          * @enum {string}
                          */
                         reason_code: "CLICK_MATCHED" | "PROMO_CODE_MATCHED" | "CUSTOMER_BOUND" | "MANUALLY_REASSIGNED" | "PARTICIPANT_NOT_APPROVED" | "RULE_NOT_APPLICABLE" | "RECURRING_LIMIT_REACHED" | "SELF_REFERRAL_BLOCKED" | "FRAUD_BLOCKED" | "CLICK_UNKNOWN" | "CLICK_EXPIRED" | "CLICK_AFTER_CONVERSION" | "PROMO_CODE_UNKNOWN" | "PROMO_CODE_INACTIVE" | "PROGRAM_INACTIVE" | "PARTICIPANT_ERASED";
@@ -797,7 +797,7 @@ export interface components {
                 object: {
                     /**
                      * Format: uuid
-                     * @description The conversion's.
+                     * @description Id of the conversion.
                      */
                     id: string;
                     /**
@@ -829,11 +829,11 @@ export interface components {
                         evidence: string;
                     }[];
                     /**
-                     * @description Observed: only recorded; flagged: the commission needs review; blocked: it earns nothing.
+                     * @description Observed: only recorded; flagged: the commission needs review; blocked: the conversion earns nothing.
                      * @enum {string}
                      */
                     action: "observed" | "flagged" | "blocked";
-                    /** @description The conversion's. */
+                    /** @description Version of the conversion. */
                     version: number;
                 };
                 /** @description The changed fields of the object, with their values before the event. Absent if no field changed. */
@@ -912,12 +912,12 @@ export interface components {
                          */
                         decision_id: string;
                         /**
-                         * @description The signal that attributed it; null if none did.
+                         * @description The signal that attributed the conversion; null if it is not attributed.
                          * @enum {string|null}
                          */
                         method: "click" | "promo_code" | "customer" | "manual" | null;
                         /**
-                         * @description A code for why it was credited, or why it was not.
+                         * @description Code of the reason why the conversion was credited or not.
                          * @enum {string}
                          */
                         reason_code: "CLICK_MATCHED" | "PROMO_CODE_MATCHED" | "CUSTOMER_BOUND" | "MANUALLY_REASSIGNED" | "PARTICIPANT_NOT_APPROVED" | "RULE_NOT_APPLICABLE" | "RECURRING_LIMIT_REACHED" | "SELF_REFERRAL_BLOCKED" | "FRAUD_BLOCKED" | "CLICK_UNKNOWN" | "CLICK_EXPIRED" | "CLICK_AFTER_CONVERSION" | "PROMO_CODE_UNKNOWN" | "PROMO_CODE_INACTIVE" | "PROGRAM_INACTIVE" | "PARTICIPANT_ERASED";
@@ -1036,12 +1036,12 @@ export interface components {
                          */
                         decision_id: string;
                         /**
-                         * @description The signal that attributed it; null if none did.
+                         * @description The signal that attributed the conversion; null if it is not attributed.
                          * @enum {string|null}
                          */
                         method: "click" | "promo_code" | "customer" | "manual" | null;
                         /**
-                         * @description A code for why it was credited, or why it was not.
+                         * @description Code of the reason why the conversion was credited or not.
                          * @enum {string}
                          */
                         reason_code: "CLICK_MATCHED" | "PROMO_CODE_MATCHED" | "CUSTOMER_BOUND" | "MANUALLY_REASSIGNED" | "PARTICIPANT_NOT_APPROVED" | "RULE_NOT_APPLICABLE" | "RECURRING_LIMIT_REACHED" | "SELF_REFERRAL_BLOCKED" | "FRAUD_BLOCKED" | "CLICK_UNKNOWN" | "CLICK_EXPIRED" | "CLICK_AFTER_CONVERSION" | "PROMO_CODE_UNKNOWN" | "PROMO_CODE_INACTIVE" | "PROGRAM_INACTIVE" | "PARTICIPANT_ERASED";
@@ -1100,7 +1100,7 @@ export interface components {
         };
         /**
          * link.created
-         * @description A referral link was created, or the default link of a new participant.
+         * @description A referral link was created, which can be the default link of a new participant.
          */
         "link.created": {
             /** @description The event's id. It is the same in every delivery and equals the header webhook-id. */

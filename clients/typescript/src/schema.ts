@@ -70,8 +70,8 @@ export interface paths {
         /**
          * Roll an API key
          * @description Replaces a secret or public key with a new one of the same name and
-         *     expiry. The old key works until the grace period is over. Until then a secret key
-         *     counts among the ten.
+         *     expiry. The old key works until the grace period is over. Until then, an old secret
+         *     key counts towards the limit of ten active secret keys.
          *
          *     Errors:
          *       - NOT_FOUND: the key is not active, or was rolled before.
@@ -1400,9 +1400,9 @@ export interface paths {
         put?: never;
         /**
          * Confirm a payout batch
-         * @description Confirms a draft batch: its payouts become `pending`. All
-         *     payouts are computed again before. Commissions that are no longer payable leave
-         *     them, and payouts that fall below the minimum are canceled.
+         * @description Confirms a draft batch: its payouts become `pending`. Before
+         *     that, all payouts are computed again. Commissions that are no longer payable leave
+         *     their payouts, and payouts that fall below the minimum are canceled.
          *
          *     Errors: PAYOUT_STATE_INVALID if the batch is not a draft.
          *
@@ -1425,8 +1425,8 @@ export interface paths {
         /**
          * Export a payout batch
          * @description Downloads the payouts of a confirmed batch as a CSV file for the
-         *     payment provider. It changes the status of the pending payouts to `processing`.
-         *     They are computed again before, as in the confirmation. The file contains all
+         *     payment provider. It first computes the pending payouts again, as in the
+         *     confirmation, and changes their status to `processing`. The file contains all
          *     payouts that are `processing` after that. The formats `paypal` and `wise` contain
          *     only payouts with that method.
          *
@@ -1580,12 +1580,11 @@ export interface paths {
         head?: never;
         /**
          * Retry a payout
-         * @description Makes a failed payout pending again. It contains those of its
-         *     commissions that are still payable and in no other payout, and everything else that
+         * @description Makes a failed payout pending again. The payout keeps the commissions
+         *     that are still payable and not in another payout. It also gets everything else that
          *     is due to the participant now.
          *
-         *     Errors: PAYOUT_STATE_INVALID if the payout is not failed, or if nothing of it is
-         *     payable.
+         *     Errors: PAYOUT_STATE_INVALID if the payout is not failed, or if nothing is payable.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
@@ -2772,8 +2771,8 @@ export interface paths {
         /**
          * Retry a delivery
          * @description Makes one more attempt of a delivery now. If the delivery is waiting,
-         *     the attempt replaces the next scheduled one. If the delivery has ended, no further
-         *     attempts follow.
+         *     this attempt replaces the next scheduled attempt. If the delivery has ended, no
+         *     further attempts follow.
          *
          *     Errors: WEBHOOK_DISABLED if the endpoint is disabled.
          *
@@ -2822,9 +2821,10 @@ export interface paths {
         put?: never;
         /**
          * Rotate the signing secret
-         * @description Creates a new signing secret. The response contains it; it is
-         *     not shown again. For 24 hours, deliveries are signed with both the new and the
-         *     previous secret, unless `expireImmediately` is true. Older secrets stop at once.
+         * @description Creates a new signing secret. The response contains the secret,
+         *     which is not shown again. For 24 hours, deliveries are signed with both the new and
+         *     the previous secret, unless `expireImmediately` is true. Older secrets are not used
+         *     any more.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
@@ -3047,8 +3047,8 @@ export interface paths {
         /**
          * Update a member
          * @description Gives a member another role. The role applies from the member's next
-         *     request. Open invitations that the member made, and could not make with the new
-         *     role, end.
+         *     request. If the member has made invitations that the new role does not allow, these
+         *     invitations end.
          *
          *     Errors:
          *       - NOT_FOUND: the workspace has no such member.
@@ -3071,8 +3071,8 @@ export interface paths {
         put?: never;
         /**
          * Transfer the ownership
-         * @description Makes another member an owner and the caller an admin. Open
-         *     invitations of owners that the caller made end. Only owners can call it.
+         * @description Makes another member an owner and the caller an admin. If the
+         *     caller has invited people as owners, these invitations end. Only owners can call it.
          *
          *     Errors:
          *       - NOT_FOUND: the workspace has no such member.
@@ -3157,7 +3157,7 @@ export interface components {
             mode: "test" | "live" | null;
             /**
              * @description The complete public key, which can be published. If the key was rolled, this is the
-             *     new one.
+             *     new key.
              */
             publicKey: string;
             /** @description The active secret keys, newest first. */
@@ -3217,9 +3217,9 @@ export interface components {
             sub_id: string | null;
             /** @description The language of the visitor's browser. */
             language: string | null;
-            /** @description Whether the click was made by a bot. Such clicks are not counted. */
+            /** @description Whether the click was made by a bot. Clicks by bots are not counted. */
             is_bot: boolean;
-            /** @description Why the click counts as a bot's. Null for other clicks. */
+            /** @description Why the click counts as a click by a bot. Null for other clicks. */
             bot_reason: string | null;
             /** @description The visitor's consent: `granted`, `denied` or `unknown`. */
             consent: string;
@@ -3282,7 +3282,7 @@ export interface components {
              * @description The time of the change.
              */
             at: string | null;
-            /** @description Who made the change: the id of a user, the id of a key, or `system`. */
+            /** @description The actor who made the change: the id of a user, the id of a key, or `system`. */
             actor: string;
             /**
              * @description The current name of the user or key. Null for `system`, and if the user or key does
@@ -3330,7 +3330,7 @@ export interface components {
             success: boolean;
             /**
              * Format: int32
-             * @description The HTTP status that the item would have in a request of its own.
+             * @description The HTTP status that a separate request for this item would have.
              */
             statusCode: number;
             /**
@@ -3355,7 +3355,7 @@ export interface components {
             success: boolean;
             /**
              * Format: int32
-             * @description The HTTP status that the item would have in a request of its own.
+             * @description The HTTP status that a separate request for this item would have.
              */
             statusCode: number;
             /**
@@ -3932,13 +3932,13 @@ export interface components {
              */
             autoApproval: boolean | null;
             /**
-             * @description What is deducted from the amount before a percentage is applied: nothing (`gross`),
-             *     tax (`net_of_tax`), tax and shipping (`net_of_tax_shipping`), or tax, shipping and
-             *     fees (`net_of_tax_shipping_fees`). Default `gross`.
+             * @description The deductions from the amount before a percentage is applied: none (`gross`), tax
+             *     (`net_of_tax`), tax and shipping (`net_of_tax_shipping`), or tax, shipping and fees
+             *     (`net_of_tax_shipping_fees`). Default `gross`.
              * @enum {string|null}
              */
             netBasis: "gross" | "net_of_tax" | "net_of_tax_shipping" | "net_of_tax_shipping_fees" | null;
-            /** @description How long the payments of a customer earn commissions. Default: without limit. */
+            /** @description The limits on the payments of a customer that earn commissions. Default: no limits. */
             recurring: components["schemas"]["Recurring"] | null;
             /**
              * Format: double
@@ -3959,8 +3959,9 @@ export interface components {
              */
             capCents: number | null;
             /**
-             * @description Rates that depend on what the participant has brought so far. The highest tier that
-             *     is reached applies. All tiers must use conversions, or all revenue.
+             * @description Rates that depend on the participant's earlier conversions or revenue. The highest
+             *     tier that the participant has reached applies. All tiers must have thresholds of
+             *     the same kind, either conversions or revenue.
              */
             tiers: components["schemas"]["Tier"][];
             /** @description Rates for single products. */
@@ -4007,13 +4008,13 @@ export interface components {
              */
             autoApproval?: boolean | null;
             /**
-             * @description What is deducted from the amount before a percentage is applied: nothing (`gross`),
-             *     tax (`net_of_tax`), tax and shipping (`net_of_tax_shipping`), or tax, shipping and
-             *     fees (`net_of_tax_shipping_fees`). Default `gross`.
+             * @description The deductions from the amount before a percentage is applied: none (`gross`), tax
+             *     (`net_of_tax`), tax and shipping (`net_of_tax_shipping`), or tax, shipping and fees
+             *     (`net_of_tax_shipping_fees`). Default `gross`.
              * @enum {string|null}
              */
             netBasis?: "gross" | "net_of_tax" | "net_of_tax_shipping" | "net_of_tax_shipping_fees" | null;
-            /** @description How long the payments of a customer earn commissions. Default: without limit. */
+            /** @description The limits on the payments of a customer that earn commissions. Default: no limits. */
             recurring?: components["schemas"]["RecurringInput"] | null;
             /**
              * Format: double
@@ -4034,8 +4035,9 @@ export interface components {
              */
             capCents?: number | null;
             /**
-             * @description Rates that depend on what the participant has brought so far. The highest tier that
-             *     is reached applies. All tiers must use conversions, or all revenue.
+             * @description Rates that depend on the participant's earlier conversions or revenue. The highest
+             *     tier that the participant has reached applies. All tiers must have thresholds of
+             *     the same kind, either conversions or revenue.
              */
             tiers?: components["schemas"]["TierInput"][] | null;
             /** @description Rates for single products. */
@@ -4184,7 +4186,7 @@ export interface components {
              *     `attribution.reason_code` gives the reason.
              */
             commission: components["schemas"]["ConversionCommission"] | null;
-            /** @description What the fraud rules found. */
+            /** @description The result of the fraud rules. */
             fraud: components["schemas"]["FraudVerdict"] | null;
             /**
              * Format: int32
@@ -4362,7 +4364,7 @@ export interface components {
              *     `attribution.reason_code` gives the reason.
              */
             commission: components["schemas"]["ConversionCommission"] | null;
-            /** @description What the fraud rules found. */
+            /** @description The result of the fraud rules. */
             fraud: components["schemas"]["FraudVerdict"] | null;
             /**
              * Format: int32
@@ -4575,8 +4577,8 @@ export interface components {
              */
             payoutTermDays?: number | null;
             /**
-             * @description What happens if the fraud rules find a conversion suspicious: `off`, `observe`,
-             *     `flag` or `block`. Default `flag`.
+             * @description The fraud policy, which decides what happens if the fraud rules find a conversion
+             *     suspicious: `off`, `observe`, `flag` or `block`. Default `flag`.
              * @enum {string|null}
              */
             fraudPolicy?: "off" | "observe" | "flag" | "block" | null;
@@ -4609,10 +4611,11 @@ export interface components {
             maxRedemptions?: number | null;
             /**
              * Format: date-time
-             * @description The last time at which the code can be used, in the future. Default: no end.
+             * @description The last time at which the code can be used, in the future. Default: it never
+             *     expires.
              */
             expiresAt?: string | null;
-            /** @description Whether the code should exist at the payment processor too. Default false. */
+            /** @description Whether the code should also exist at the payment processor. Default false. */
             syncToProcessor?: boolean | null;
         };
         CreateWebhookRequest: {
@@ -4796,9 +4799,9 @@ export interface components {
             calculation: components["schemas"]["DecisionCalculation"] | null;
             /** @description The fraud rules that fired. */
             fraud: components["schemas"]["FraudSignal"][];
-            /** @description The decision that this one replaced. Null for the first decision. */
+            /** @description The decision that this decision replaced. Null for the first decision. */
             supersedes: string | null;
-            /** @description The decision that replaced this one. Null for the current decision. */
+            /** @description The decision that replaced this decision. Null for the current decision. */
             superseded_by: string | null;
         };
         /**
@@ -4830,8 +4833,8 @@ export interface components {
             /** @description The currency of the sale. Empty if the conversion has no amount. */
             base_currency: string;
             /**
-             * @description What was deducted from the amount: `gross`, `net_of_tax`, `net_of_tax_shipping` or
-             *     `net_of_tax_shipping_fees`.
+             * @description The basis, which says what was deducted from the amount: `gross`, `net_of_tax`,
+             *     `net_of_tax_shipping` or `net_of_tax_shipping_fees`.
              */
             net_basis: string;
             /**
@@ -4897,9 +4900,9 @@ export interface components {
             rate_bps: number | null;
             /**
              * Format: int64
-             * @description The flat amount, in minor units of the programme's currency. A product's flat
-             *     amount is paid for each unit, other flat amounts once for the order. Null for a
-             *     percentage.
+             * @description The flat amount, in minor units of the programme's currency. The flat amount of a
+             *     product is paid for each unit. Any other flat amount is paid once for the order.
+             *     Null for a percentage.
              */
             flat_amount_cents: number | null;
             /** @description Where the rate of the line came from, as in `source` of the calculation. */
@@ -4926,16 +4929,16 @@ export interface components {
             at: string | null;
             /**
              * Format: date-time
-             * @description For a click, the end of its attribution window. For a promo code, its end. For a
-             *     customer's binding, the time until which it has priority over a later click if the
-             *     programme uses `first_click`.
+             * @description For a click, the end of its attribution window. For a promo code, the last time at
+             *     which it can be used. For a customer's binding, the time until which the binding
+             *     has priority over a later click if the programme uses `first_click`.
              */
             expires_at: string | null;
             /** @description Whether the signal attributed the conversion. */
             eligible: boolean;
             /**
              * @description The reason why the signal did not attribute the conversion. OUTRANKED means that
-             *     another signal had priority. Null for the signal that did.
+             *     another signal had priority. Null for the signal that attributed the conversion.
              */
             rejected_because: string | null;
             /** @description For a customer's binding, the keyed hash of the merchant's customer id. */
@@ -5011,9 +5014,10 @@ export interface components {
             /** @description The name of the event, for example `commission.created`. */
             eventType: string;
             /**
-             * @description `pending` before the first attempt, `delivered`, `failed` if another attempt is
-             *     scheduled, `dead_lettered` if no attempt succeeded and none is scheduled, or
-             *     `canceled` if the endpoint was disabled or deleted before.
+             * @description `pending` before the first attempt. `delivered` after a successful attempt.
+             *     `failed` if the last attempt failed and another attempt is scheduled.
+             *     `dead_lettered` if no attempt succeeded and no further attempt is scheduled.
+             *     `canceled` if the endpoint was disabled or deleted while the delivery was waiting.
              * @enum {string|null}
              */
             status: "pending" | "delivered" | "failed" | "dead_lettered" | "canceled" | null;
@@ -5035,7 +5039,7 @@ export interface components {
             errorMessage: string | null;
             /**
              * Format: date-time
-             * @description The time of the next attempt. Null if none is scheduled.
+             * @description The time of the next attempt. Null if no attempt is scheduled.
              */
             nextAttemptAt: string | null;
             /** Format: date-time */
@@ -5080,9 +5084,10 @@ export interface components {
             /** @description The name of the event, for example `commission.created`. */
             eventType: string;
             /**
-             * @description `pending` before the first attempt, `delivered`, `failed` if another attempt is
-             *     scheduled, `dead_lettered` if no attempt succeeded and none is scheduled, or
-             *     `canceled` if the endpoint was disabled or deleted before.
+             * @description `pending` before the first attempt. `delivered` after a successful attempt.
+             *     `failed` if the last attempt failed and another attempt is scheduled.
+             *     `dead_lettered` if no attempt succeeded and no further attempt is scheduled.
+             *     `canceled` if the endpoint was disabled or deleted while the delivery was waiting.
              * @enum {string|null}
              */
             status: "pending" | "delivered" | "failed" | "dead_lettered" | "canceled" | null;
@@ -5104,7 +5109,7 @@ export interface components {
             errorMessage: string | null;
             /**
              * Format: date-time
-             * @description The time of the next attempt. Null if none is scheduled.
+             * @description The time of the next attempt. Null if no attempt is scheduled.
              */
             nextAttemptAt: string | null;
             /** Format: date-time */
@@ -5186,7 +5191,7 @@ export interface components {
         EventTypeInfo: {
             /** @description The name of the event, for example `commission.created`. */
             name: string;
-            /** @description When the event is sent. */
+            /** @description A sentence that says when the event is sent. */
             description: string;
         };
         /** @description FieldFault is one fault of a request field. */
@@ -5218,8 +5223,8 @@ export interface components {
             /** @description The rules that fired, highest score first. */
             signals: components["schemas"]["FraudEventSignal"][];
             /**
-             * @description What happened to the commission: `observed` (nothing), `flagged` for review, or
-             *     `blocked`, so that there is no commission.
+             * @description The effect on the commission: `observed` (none), `flagged` (the commission needs
+             *     review) or `blocked` (there is no commission).
              * @enum {string|null}
              */
             action: "observed" | "flagged" | "blocked" | null;
@@ -5249,7 +5254,7 @@ export interface components {
              * @description The points that the rule added to the score.
              */
             score: number;
-            /** @description What the rule found, in a sentence. */
+            /** @description The evidence that the rule found, in a sentence. */
             evidence: string;
         };
         /** @description FraudRule is a check for one sign of fraud. */
@@ -5261,7 +5266,7 @@ export interface components {
              *     flags the commission for review.
              */
             score: number;
-            /** @description When the rule fires, in a sentence. */
+            /** @description A sentence that says when the rule fires. */
             description: string;
             /** @description Whether the rule runs in this programme. */
             enabled: boolean;
@@ -5275,7 +5280,7 @@ export interface components {
              * @description The points that the rule adds to the conversion's score.
              */
             score: number;
-            /** @description What the rule found, in a sentence. */
+            /** @description The evidence that the rule found, in a sentence. */
             evidence: string;
         };
         /** @description FraudVerdict is the result of the fraud rules for a conversion. */
@@ -5776,8 +5781,8 @@ export interface components {
              */
             limit: number;
             /**
-             * @description The partner's balances, one per currency. Of the filters, only `programId` affects
-             *     them.
+             * @description The partner's balances, one per currency. They are affected only by the filter
+             *     `programId`.
              */
             balances: components["schemas"]["LedgerBalance"][];
         };
@@ -6091,7 +6096,7 @@ export interface components {
              */
             expiresAt: string | null;
         };
-        /** @description Participation is the partner's own place in a programme. */
+        /** @description Participation is a partner's participation in a programme, as the partner sees it. */
         Participation: {
             participantId: string;
             /** @enum {string|null} */
@@ -6147,7 +6152,10 @@ export interface components {
              */
             suspendedAt: string | null;
         };
-        /** @description PartnerBalance is what a partner is owed and has earned in one currency. */
+        /**
+         * @description PartnerBalance holds the amounts that a partner is owed and has earned in one
+         *     currency.
+         */
         PartnerBalance: {
             currency: string;
             /**
@@ -6331,7 +6339,7 @@ export interface components {
             /**
              * Format: int64
              * @description The sum of the bonuses, adjustments and debts that the payout settles, in minor
-             *     units. Negative if the debts prevail.
+             *     units. Negative if the debts are greater than the rest.
              */
             adjustmentCents: number;
             /** @description Why the payout failed. Null if it did not fail, or was retried. */
@@ -6384,8 +6392,8 @@ export interface components {
              */
             attributionWindowDays: number;
             /**
-             * @description The programme's rules for all partners. A rate of the partner's own is in
-             *     `participation`.
+             * @description The programme's rules for all partners. If the partner has a rate of its own, it is
+             *     in `participation`.
              */
             commissionRules: components["schemas"]["CommissionRules"] | null;
             /**
@@ -6490,7 +6498,7 @@ export interface components {
             /**
              * Format: int64
              * @description The sum of the bonuses, adjustments and debts that the payout settles, in minor
-             *     units. Negative if the debts prevail.
+             *     units. Negative if the debts are greater than the rest.
              */
             adjustmentCents: number;
             /** @description Why the payout failed. Null if it did not fail, or was retried. */
@@ -6531,7 +6539,7 @@ export interface components {
             cutoff: string | null;
             /**
              * Format: int64
-             * @description The number of payouts, canceled ones included.
+             * @description The number of payouts, including canceled payouts.
              */
             payoutCount: number;
             /** @description The sums of the payouts, per currency, without canceled payouts. */
@@ -6633,7 +6641,7 @@ export interface components {
             /**
              * Format: int64
              * @description The sum of the bonuses, adjustments and debts that the payout settles, in minor
-             *     units. Negative if the debts prevail.
+             *     units. Negative if the debts are greater than the rest.
              */
             adjustmentCents: number;
             /** @description Why the payout failed. Null if it did not fail, or was retried. */
@@ -6674,11 +6682,11 @@ export interface components {
             /** Format: date-time */
             updatedAt: string | null;
         };
-        /** @description PayoutPreview is what a batch would contain if it were created now. */
+        /** @description PayoutPreview shows the payouts that a batch would contain if it were created now. */
         PayoutPreview: {
             /**
-             * @description First the payouts that the batch would contain, then the accounts that would be
-             *     left out, each part sorted by partner name.
+             * @description The payouts that the batch would contain, followed by the accounts that would be
+             *     left out. Both parts are sorted by partner name.
              */
             data: components["schemas"]["PayoutPreviewLine"][];
             /**
@@ -6707,7 +6715,7 @@ export interface components {
              */
             totals: components["schemas"]["PayoutTotal"][];
         };
-        /** @description PayoutPreviewLine is what is due to one participant in one currency. */
+        /** @description PayoutPreviewLine shows the amount that is due to one participant in one currency. */
         PayoutPreviewLine: {
             programId: string;
             programName: string;
@@ -6727,7 +6735,7 @@ export interface components {
             /**
              * Format: int64
              * @description The sum of bonuses, adjustments and debts, in minor units. Negative if the debts
-             *     prevail.
+             *     are greater than the rest.
              */
             adjustmentCents: number;
             /**
@@ -6741,7 +6749,7 @@ export interface components {
              */
             method: "manual" | "paypal" | "wise" | "bank_transfer" | "stripe_connect" | "store_credit" | "external" | null;
             /**
-             * @description Why no payout would be created. Null if one would be.
+             * @description Why no payout would be created. Null if a payout would be created.
              * @enum {string|null}
              */
             excludedBecause: "below_minimum" | "no_payout_method" | "participant_not_approved" | "negative_balance" | null;
@@ -6879,8 +6887,8 @@ export interface components {
              */
             payoutTermDays: number;
             /**
-             * @description What happens if the fraud rules find a conversion suspicious: `off`, `observe`,
-             *     `flag` or `block`.
+             * @description The fraud policy, which decides what happens if the fraud rules find a conversion
+             *     suspicious: `off`, `observe`, `flag` or `block`.
              * @enum {string|null}
              */
             fraudPolicy: "off" | "observe" | "flag" | "block" | null;
@@ -6889,7 +6897,7 @@ export interface components {
         ProgramFraudPolicy: {
             programId: string;
             /**
-             * @description What happens if the score of a conversion is 50 or more.
+             * @description The policy, which decides what happens if the score of a conversion is 50 or more.
              * @enum {string|null}
              */
             policy: "off" | "observe" | "flag" | "block" | null;
@@ -6962,15 +6970,15 @@ export interface components {
             redemptions: number;
             /**
              * Format: date-time
-             * @description The last time at which the code can be used. Null: no end.
+             * @description The last time at which the code can be used. Null: it never expires.
              */
             expiresAt: string | null;
             /**
-             * @description False if the code was deactivated. A code whose limit or end is reached stays
-             *     active, but cannot be used.
+             * @description False if the code was deactivated. A code that has reached its limit or has expired
+             *     stays active, but cannot be used.
              */
             active: boolean;
-            /** @description Whether the code should exist at the payment processor too. */
+            /** @description Whether the code should also exist at the payment processor. */
             syncToProcessor: boolean;
             /**
              * @description The state of the synchronisation: `none`, `pending`, `synced` or `failed`.
@@ -6984,8 +6992,8 @@ export interface components {
         };
         PutFraudPolicyRequest: {
             /**
-             * @description What happens if the score of a conversion is 50 or more: `off`, `observe`, `flag`
-             *     or `block`.
+             * @description The policy, which decides what happens if the score of a conversion is 50 or more:
+             *     `off`, `observe`, `flag` or `block`.
              * @enum {string}
              */
             policy: "off" | "observe" | "flag" | "block";
@@ -7021,8 +7029,8 @@ export interface components {
         RecoverDeliveriesRequest: {
             /**
              * Format: date-time
-             * @description The start of the time range, at most 30 days ago. Events are selected by their
-             *     time.
+             * @description The start of the time range, at most 30 days ago. The range applies to the times of
+             *     the events.
              */
             since?: string | null;
             /**
@@ -7043,7 +7051,7 @@ export interface components {
              */
             queued: number;
         };
-        /** @description Recurring limits how long the payments of a customer earn commissions. */
+        /** @description Recurring limits which payments of a customer earn commissions. */
         Recurring: {
             /** @description Whether payments after the first earn. Default true. */
             enabled: boolean | null;
@@ -7059,7 +7067,7 @@ export interface components {
              */
             maxPayments: number | null;
         };
-        /** @description Recurring limits how long the payments of a customer earn commissions. */
+        /** @description Recurring limits which payments of a customer earn commissions. */
         RecurringInput: {
             /** @description Whether payments after the first earn. Default true. */
             enabled?: boolean | null;
@@ -7135,7 +7143,7 @@ export interface components {
             status: "pending" | "approved" | "rejected" | "paid" | "refunded" | null;
             /**
              * Format: int64
-             * @description The amount that the commission still has, in minor units of `currency`.
+             * @description The remaining amount of the commission, in minor units of `currency`.
              */
             amount_cents: number;
             /**
@@ -7314,7 +7322,7 @@ export interface components {
              *     `attribution.reason_code` gives the reason.
              */
             commission: components["schemas"]["ConversionCommission"] | null;
-            /** @description What the fraud rules found. */
+            /** @description The result of the fraud rules. */
             fraud: components["schemas"]["FraudVerdict"] | null;
         };
         /** @description ReportConversionResult is the outcome of one item. */
@@ -7328,7 +7336,7 @@ export interface components {
             success: boolean;
             /**
              * Format: int32
-             * @description The HTTP status that the item would have in a request of its own.
+             * @description The HTTP status that a separate request for this item would have.
              */
             status_code: number;
             /** @description The id of the conversion. Null if the item failed. */
@@ -7343,8 +7351,8 @@ export interface components {
             /** @description The error message. Null if the item was recorded. */
             message: string | null;
             /**
-             * @description The faults of the item if `code` is VALIDATION_ERROR, otherwise empty. If there are
-             *     more than 10, a last entry says so.
+             * @description The faults of the item if `code` is VALIDATION_ERROR, otherwise empty. At most 10
+             *     faults are listed. If there are more, the last entry says so.
              */
             details: components["schemas"]["FieldFault"][];
         };
@@ -7379,8 +7387,8 @@ export interface components {
         };
         RotateWebhookSecretRequest: {
             /**
-             * @description Whether the previous secret stops at once. Default false: it also signs for 24
-             *     hours.
+             * @description Whether deliveries are no longer signed with the previous secret. Default false:
+             *     for 24 hours, they are signed with both secrets.
              */
             expireImmediately?: boolean | null;
         };
@@ -7756,14 +7764,14 @@ export interface components {
              */
             payoutTermDays?: number | null;
             /**
-             * @description What happens if the fraud rules find a conversion suspicious: `off`, `observe`,
-             *     `flag` or `block`. Default `flag`.
+             * @description The fraud policy, which decides what happens if the fraud rules find a conversion
+             *     suspicious: `off`, `observe`, `flag` or `block`. Default `flag`.
              * @enum {string|null}
              */
             fraudPolicy?: "off" | "observe" | "flag" | "block" | null;
             /**
-             * @description The currency of commissions, an ISO 4217 code. It cannot change once the programme
-             *     has a commission.
+             * @description The currency of commissions, an ISO 4217 code. It cannot be changed after the
+             *     programme has a commission.
              */
             currency?: string | null;
         };
@@ -7778,11 +7786,11 @@ export interface components {
             maxRedemptions?: number | null;
             /**
              * Format: date-time
-             * @description The last time at which the code can be used, in the future or in the past. Null: no
-             *     end.
+             * @description The last time at which the code can be used, in the future or in the past. Null: it
+             *     never expires.
              */
             expiresAt?: string | null;
-            /** @description Whether the code should exist at the payment processor too. */
+            /** @description Whether the code should also exist at the payment processor. */
             syncToProcessor?: boolean | null;
         };
         UpdateWebhookRequest: {
@@ -7809,7 +7817,7 @@ export interface components {
              */
             allowedOrigins?: string[] | null;
             /**
-             * @description What happens to clicks from other origins: `observe` or `enforce`. With `enforce`,
+             * @description The policy for clicks from other origins: `observe` or `enforce`. With `enforce`,
              *     `allowedOrigins` must not be empty. Null sets `observe`.
              * @enum {string|null}
              */
@@ -7923,14 +7931,14 @@ export interface components {
              */
             allowedOrigins: string[];
             /**
-             * @description What happens to clicks from other origins: `observe` records and marks them,
+             * @description The policy for clicks from other origins: `observe` records and marks them,
              *     `enforce` rejects them.
              * @enum {string|null}
              */
             originPolicy: "observe" | "enforce" | null;
             /**
-             * @description The address that receives all e-mail of test mode. Null: it is not sent. It is
-             *     masked for viewers.
+             * @description The address that receives all e-mail of test mode. If it is null, e-mail of test
+             *     mode is not sent. It is masked for viewers.
              */
             testMailRedirect: string | null;
             /** Format: date-time */
@@ -7938,7 +7946,7 @@ export interface components {
         };
     };
     responses: {
-        /** @description - `API_KEY_LIMIT_EXCEEDED`: Ten active secret keys is the most a mode can have. */
+        /** @description - `API_KEY_LIMIT_EXCEEDED`: A mode can have at most ten active secret keys. */
         API_KEY_LIMIT_EXCEEDED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -7949,7 +7957,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 422,
-                 *       "message": "Ten active secret keys is the most a mode can have.",
+                 *       "message": "A mode can have at most ten active secret keys.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "API_KEY_LIMIT_EXCEEDED"
                  *     }
@@ -8025,7 +8033,7 @@ export interface components {
             };
         };
         /**
-         * @description - `COMMISSION_HOLD_NOT_ACTIVE`: No hold is active: approve it plainly.
+         * @description - `COMMISSION_HOLD_NOT_ACTIVE`: The commission has no active hold period.
          *     - `COMMISSION_NEEDS_REVIEW`: The commission needs review first.
          *     - `COMMISSION_NOT_PENDING`: The commission is not pending.
          */
@@ -8039,7 +8047,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "No hold is active: approve it plainly.",
+                 *       "message": "The commission has no active hold period.",
                  *       "error": "Conflict",
                  *       "code": "COMMISSION_HOLD_NOT_ACTIVE"
                  *     }
@@ -8127,7 +8135,7 @@ export interface components {
             };
         };
         /**
-         * @description - `FORBIDDEN`: This credential may not do that.
+         * @description - `FORBIDDEN`: This credential does not have the required permission.
          *     - `HTTPS_REQUIRED`: Use HTTPS.
          */
         "FORBIDDEN-HTTPS_REQUIRED": {
@@ -8140,7 +8148,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 403,
-                 *       "message": "This credential may not do that.",
+                 *       "message": "This credential does not have the required permission.",
                  *       "error": "Forbidden",
                  *       "code": "FORBIDDEN"
                  *     }
@@ -8149,7 +8157,7 @@ export interface components {
             };
         };
         /**
-         * @description - `FORBIDDEN`: This credential may not do that.
+         * @description - `FORBIDDEN`: This credential does not have the required permission.
          *     - `HTTPS_REQUIRED`: Use HTTPS.
          *     - `ORIGIN_NOT_ALLOWED`: This origin may not register clicks.
          */
@@ -8163,7 +8171,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 403,
-                 *       "message": "This credential may not do that.",
+                 *       "message": "This credential does not have the required permission.",
                  *       "error": "Forbidden",
                  *       "code": "FORBIDDEN"
                  *     }
@@ -8392,7 +8400,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `LAST_OWNER`: A workspace keeps at least one owner. */
+        /** @description - `LAST_OWNER`: A workspace must have at least one owner. */
         LAST_OWNER: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -8403,7 +8411,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "A workspace keeps at least one owner.",
+                 *       "message": "A workspace must have at least one owner.",
                  *       "error": "Conflict",
                  *       "code": "LAST_OWNER"
                  *     }
@@ -8411,7 +8419,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `LINK_LIMIT_EXCEEDED`: Fifty links is the most a participant can have. */
+        /** @description - `LINK_LIMIT_EXCEEDED`: A participant can have at most fifty links. */
         LINK_LIMIT_EXCEEDED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -8422,7 +8430,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 422,
-                 *       "message": "Fifty links is the most a participant can have.",
+                 *       "message": "A participant can have at most fifty links.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "LINK_LIMIT_EXCEEDED"
                  *     }
@@ -8742,7 +8750,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `REFUND_EXCEEDS_AMOUNT`: The refund exceeds what is left of the sale. */
+        /** @description - `REFUND_EXCEEDS_AMOUNT`: The refund exceeds the remaining amount of the sale. */
         REFUND_EXCEEDS_AMOUNT: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -8753,7 +8761,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 422,
-                 *       "message": "The refund exceeds what is left of the sale.",
+                 *       "message": "The refund exceeds the remaining amount of the sale.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "REFUND_EXCEEDS_AMOUNT"
                  *     }
@@ -8864,7 +8872,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `WEBHOOK_DISABLED`: The webhook endpoint is off. */
+        /** @description - `WEBHOOK_DISABLED`: The webhook endpoint is disabled. */
         WEBHOOK_DISABLED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -8875,7 +8883,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "The webhook endpoint is off.",
+                 *       "message": "The webhook endpoint is disabled.",
                  *       "error": "Conflict",
                  *       "code": "WEBHOOK_DISABLED"
                  *     }
@@ -8884,7 +8892,7 @@ export interface components {
             };
         };
         /**
-         * @description - `WEBHOOK_ENDPOINT_LIMIT_EXCEEDED`: Ten webhook endpoints is the most a mode can have.
+         * @description - `WEBHOOK_ENDPOINT_LIMIT_EXCEEDED`: A mode can have at most ten webhook endpoints.
          *     - `WEBHOOK_URL_NOT_HTTPS`: A webhook URL must use https.
          *     - `WEBHOOK_URL_PRIVATE_IP`: The webhook URL leads to a private or reserved address.
          *     - `WEBHOOK_URL_UNRESOLVABLE`: The host of the webhook URL does not resolve.
@@ -8899,7 +8907,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 422,
-                 *       "message": "Ten webhook endpoints is the most a mode can have.",
+                 *       "message": "A mode can have at most ten webhook endpoints.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED"
                  *     }
@@ -9236,7 +9244,7 @@ export interface operations {
                      *       "attributed": true,
                      *       "method": "click",
                      *       "reason_code": "CLICK_MATCHED",
-                     *       "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *       "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *       "engine_version": "3",
                      *       "decided_at": "2026-03-02T09:30:00.000Z",
                      *       "inputs": {
@@ -9420,7 +9428,7 @@ export interface operations {
                      *       "attributed": true,
                      *       "method": "click",
                      *       "reason_code": "CLICK_MATCHED",
-                     *       "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *       "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *       "engine_version": "3",
                      *       "decided_at": "2026-03-02T09:30:00.000Z",
                      *       "inputs": {
@@ -9591,13 +9599,19 @@ export interface operations {
                 pageSize?: number;
                 /** @description Alias of `page_size`. Only one of the two can be given. */
                 limit?: number;
-                /** @description Only decisions that attribute the conversion (`true`), or only others (`false`). */
+                /**
+                 * @description Only decisions that attribute the conversion (`true`), or only decisions that do
+                 *     not (`false`).
+                 */
                 attributed?: boolean;
                 /** @description Only decisions with this reason, for example CLICK_EXPIRED. */
                 reason_code?: string;
                 /** @description Alias of `reason_code`. Only one of the two can be given. */
                 reasonCode?: string;
-                /** @description Only decisions whose deciding signal leads to this programme, attributed or not. */
+                /**
+                 * @description Only decisions whose deciding signal leads to this programme, whether or not the
+                 *     conversion is attributed.
+                 */
                 program_id?: string;
                 /** @description Alias of `program_id`. Only one of the two can be given. */
                 programId?: string;
@@ -9646,7 +9660,7 @@ export interface operations {
                      *           "attributed": true,
                      *           "method": "click",
                      *           "reason_code": "CLICK_MATCHED",
-                     *           "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *           "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *           "engine_version": "3",
                      *           "decided_at": "2026-03-02T09:30:00.000Z",
                      *           "inputs": {
@@ -10634,7 +10648,10 @@ export interface operations {
                  *     UTC.
                  */
                 timezone?: string;
-                /** @description Only commissions that are flagged for review (`true`), or only others (`false`). */
+                /**
+                 * @description Only commissions that are flagged for review (`true`), or only commissions that are
+                 *     not flagged (`false`).
+                 */
                 needsReview?: boolean;
                 /**
                  * @description Only commissions whose partner name, partner e-mail address, external transaction
@@ -10754,7 +10771,10 @@ export interface operations {
                  *     UTC.
                  */
                 timezone?: string;
-                /** @description Only commissions that are flagged for review (`true`), or only others (`false`). */
+                /**
+                 * @description Only commissions that are flagged for review (`true`), or only commissions that are
+                 *     not flagged (`false`).
+                 */
                 needsReview?: boolean;
                 /**
                  * @description Only commissions whose partner name, partner e-mail address, external transaction
@@ -10817,7 +10837,10 @@ export interface operations {
                  *     UTC.
                  */
                 timezone?: string;
-                /** @description Only commissions that are flagged for review (`true`), or only others (`false`). */
+                /**
+                 * @description Only commissions that are flagged for review (`true`), or only commissions that are
+                 *     not flagged (`false`).
+                 */
                 needsReview?: boolean;
                 /**
                  * @description Only commissions whose partner name, partner e-mail address, external transaction
@@ -10924,7 +10947,10 @@ export interface operations {
                  *     UTC.
                  */
                 timezone?: string;
-                /** @description Only attributed conversions (`true`), or only others (`false`). */
+                /**
+                 * @description Only attributed conversions (`true`), or only conversions that are not attributed
+                 *     (`false`).
+                 */
                 attributed?: boolean;
                 /** @description Only conversions of this kind. */
                 event_type?: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
@@ -10982,7 +11008,7 @@ export interface operations {
                      *           "attribution": {
                      *             "method": "click",
                      *             "reason_code": "CLICK_MATCHED",
-                     *             "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *             "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *             "promo_code": null,
                      *             "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
@@ -11088,7 +11114,7 @@ export interface operations {
                      *       "attribution": {
                      *         "method": "click",
                      *         "reason_code": "CLICK_MATCHED",
-                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *         "promo_code": null,
                      *         "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
@@ -11249,7 +11275,7 @@ export interface operations {
                      *             "attribution": {
                      *               "method": "promo_code",
                      *               "reason_code": "PROMO_CODE_MATCHED",
-                     *               "explanation": "The renewal on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose promo code \"ada10\" was used. The promo code belongs to programme \"Coffee friends\". An earlier event of the customer ranks lower.",
+                     *               "explanation": "The renewal on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose promo code \"ada10\" was used. The promo code belongs to programme \"Coffee friends\". An earlier event of the customer has a lower precedence.",
                      *               "click_id": null,
                      *               "promo_code": "ada10",
                      *               "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
@@ -11361,7 +11387,7 @@ export interface operations {
                      *             "attribution": {
                      *               "method": "promo_code",
                      *               "reason_code": "PROMO_CODE_MATCHED",
-                     *               "explanation": "The renewal on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose promo code \"ada10\" was used. The promo code belongs to programme \"Coffee friends\". An earlier event of the customer ranks lower.",
+                     *               "explanation": "The renewal on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose promo code \"ada10\" was used. The promo code belongs to programme \"Coffee friends\". An earlier event of the customer has a lower precedence.",
                      *               "click_id": null,
                      *               "promo_code": "ada10",
                      *               "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
@@ -11552,7 +11578,7 @@ export interface operations {
                      *       "attribution": {
                      *         "method": "click",
                      *         "reason_code": "CLICK_MATCHED",
-                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *         "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *         "promo_code": null,
                      *         "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
@@ -11635,7 +11661,7 @@ export interface operations {
                      *       "attributed": true,
                      *       "method": "click",
                      *       "reason_code": "CLICK_MATCHED",
-                     *       "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *       "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *       "engine_version": "3",
                      *       "decided_at": "2026-03-02T09:30:00.000Z",
                      *       "inputs": {
@@ -14910,7 +14936,10 @@ export interface operations {
                  *     UTC.
                  */
                 timezone?: string;
-                /** @description Only commissions that are flagged for review (`true`), or only others (`false`). */
+                /**
+                 * @description Only commissions that are flagged for review (`true`), or only commissions that are
+                 *     not flagged (`false`).
+                 */
                 needsReview?: boolean;
                 /**
                  * @description Only commissions whose partner name, partner e-mail address, external transaction
@@ -15235,7 +15264,10 @@ export interface operations {
                  *     UTC.
                  */
                 timezone?: string;
-                /** @description Only commissions that are flagged for review (`true`), or only others (`false`). */
+                /**
+                 * @description Only commissions that are flagged for review (`true`), or only commissions that are
+                 *     not flagged (`false`).
+                 */
                 needsReview?: boolean;
                 /**
                  * @description Only commissions whose partner name, partner e-mail address, external transaction
@@ -15298,7 +15330,10 @@ export interface operations {
                  *     UTC.
                  */
                 timezone?: string;
-                /** @description Only commissions that are flagged for review (`true`), or only others (`false`). */
+                /**
+                 * @description Only commissions that are flagged for review (`true`), or only commissions that are
+                 *     not flagged (`false`).
+                 */
                 needsReview?: boolean;
                 /**
                  * @description Only commissions whose partner name, partner e-mail address, external transaction
@@ -15483,7 +15518,7 @@ export interface operations {
                      *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
-                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *         "clickedAt": "2026-03-02T09:30:00.000Z",
                      *         "expiresAt": "2026-04-01T09:30:00.000Z"
                      *       },
@@ -15629,7 +15664,7 @@ export interface operations {
                      *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
-                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *         "clickedAt": "2026-03-02T09:30:00.000Z",
                      *         "expiresAt": "2026-04-01T09:30:00.000Z"
                      *       },
@@ -15783,7 +15818,7 @@ export interface operations {
                      *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829331",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
-                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *         "clickedAt": "2026-03-02T09:30:00.000Z",
                      *         "expiresAt": "2026-04-01T09:30:00.000Z"
                      *       },
@@ -15937,7 +15972,7 @@ export interface operations {
                      *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932b",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
-                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *         "clickedAt": "2026-03-02T09:30:00.000Z",
                      *         "expiresAt": "2026-04-01T09:30:00.000Z"
                      *       },
@@ -16092,7 +16127,7 @@ export interface operations {
                      *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829334",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
-                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. It lies within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
                      *         "clickedAt": "2026-03-02T09:30:00.000Z",
                      *         "expiresAt": "2026-04-01T09:30:00.000Z"
                      *       },
@@ -16225,7 +16260,7 @@ export interface operations {
                      *         {
                      *           "name": "click_velocity",
                      *           "score": 30,
-                     *           "description": "More than 100 clicks came from the click's address within one hour.",
+                     *           "description": "More than 100 clicks came from the IP address of the click within one hour.",
                      *           "enabled": true
                      *         },
                      *         {
@@ -16373,7 +16408,7 @@ export interface operations {
                      *         {
                      *           "name": "click_velocity",
                      *           "score": 30,
-                     *           "description": "More than 100 clicks came from the click's address within one hour.",
+                     *           "description": "More than 100 clicks came from the IP address of the click within one hour.",
                      *           "enabled": true
                      *         },
                      *         {
@@ -18146,7 +18181,7 @@ export interface operations {
                 participantId?: string;
                 /** @description Only promo codes that begin with this text. Case is ignored. */
                 search?: string;
-                /** @description Only active promo codes (`true`), or only deactivated ones (`false`). */
+                /** @description Only active promo codes (`true`), or only deactivated promo codes (`false`). */
                 active?: boolean;
             };
             header?: {
@@ -18774,7 +18809,7 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "link.created",
-                     *           "description": "A referral link was created, or the default link of a new participant."
+                     *           "description": "A referral link was created, which can be the default link of a new participant."
                      *         },
                      *         {
                      *           "name": "link.updated",
@@ -18974,9 +19009,9 @@ export interface operations {
                 /**
                  * @description Only deliveries with this status.
                  *
-                 *      - DELIVERY_STATUS_PENDING: The first attempt of the retry schedule was not made yet.
+                 *      - DELIVERY_STATUS_PENDING: The first attempt of the schedule has not been made yet.
                  *      - DELIVERY_STATUS_DELIVERED: The endpoint responded with 2xx.
-                 *      - DELIVERY_STATUS_FAILED: The last attempt failed, and another one is scheduled.
+                 *      - DELIVERY_STATUS_FAILED: The last attempt failed, and another attempt is scheduled.
                  *      - DELIVERY_STATUS_DEAD_LETTERED: No further attempt is scheduled: all attempts failed, the endpoint responded with
                  *     410, or its address is not allowed.
                  *      - DELIVERY_STATUS_CANCELED: The endpoint was disabled or deleted while the delivery was waiting.

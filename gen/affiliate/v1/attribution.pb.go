@@ -208,11 +208,13 @@ type ListDecisionsRequest struct {
 	Page *int32 `protobuf:"varint,1,opt,name=page,proto3,oneof" json:"page,omitempty"`
 	// Records per page, 1 to 100. Default 20. `limit` is an alias.
 	PageSize *int32 `protobuf:"varint,2,opt,name=page_size,json=pageSize,proto3,oneof" json:"page_size,omitempty"`
-	// Only decisions that attribute the conversion (`true`), or only others (`false`).
+	// Only decisions that attribute the conversion (`true`), or only decisions that do
+	// not (`false`).
 	Attributed *bool `protobuf:"varint,3,opt,name=attributed,proto3,oneof" json:"attributed,omitempty"`
 	// Only decisions with this reason, for example CLICK_EXPIRED.
 	ReasonCode *string `protobuf:"bytes,4,opt,name=reason_code,proto3,oneof" json:"reason_code,omitempty"`
-	// Only decisions whose deciding signal leads to this programme, attributed or not.
+	// Only decisions whose deciding signal leads to this programme, whether or not the
+	// conversion is attributed.
 	ProgramId *string `protobuf:"bytes,5,opt,name=program_id,proto3,oneof" json:"program_id,omitempty"`
 	// Alias of `date_from`.
 	From *string `protobuf:"bytes,6,opt,name=from,proto3,oneof" json:"from,omitempty"`
@@ -677,9 +679,9 @@ type Decision struct {
 	Calculation *DecisionCalculation `protobuf:"bytes,14,opt,name=calculation,proto3" json:"calculation,omitempty"`
 	// The fraud rules that fired.
 	Fraud []*FraudSignal `protobuf:"bytes,15,rep,name=fraud,proto3" json:"fraud,omitempty"`
-	// The decision that this one replaced. Null for the first decision.
+	// The decision that this decision replaced. Null for the first decision.
 	Supersedes *string `protobuf:"bytes,16,opt,name=supersedes,proto3,oneof" json:"supersedes,omitempty"`
-	// The decision that replaced this one. Null for the current decision.
+	// The decision that replaced this decision. Null for the current decision.
 	SupersededBy  *string `protobuf:"bytes,17,opt,name=superseded_by,proto3,oneof" json:"superseded_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1042,14 +1044,14 @@ type DecisionCandidate struct {
 	// The time when the click was received, or when the customer was bound. Null for
 	// other signals.
 	At *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
-	// For a click, the end of its attribution window. For a promo code, its end. For a
-	// customer's binding, the time until which it has priority over a later click if the
-	// programme uses `first_click`.
+	// For a click, the end of its attribution window. For a promo code, the last time at
+	// which it can be used. For a customer's binding, the time until which the binding
+	// has priority over a later click if the programme uses `first_click`.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,proto3" json:"expires_at,omitempty"`
 	// Whether the signal attributed the conversion.
 	Eligible bool `protobuf:"varint,7,opt,name=eligible,proto3" json:"eligible,omitempty"`
 	// The reason why the signal did not attribute the conversion. OUTRANKED means that
-	// another signal had priority. Null for the signal that did.
+	// another signal had priority. Null for the signal that attributed the conversion.
 	RejectedBecause *string `protobuf:"bytes,8,opt,name=rejected_because,proto3,oneof" json:"rejected_because,omitempty"`
 	// For a customer's binding, the keyed hash of the merchant's customer id.
 	CustomerId    *string `protobuf:"bytes,9,opt,name=customer_id,proto3,oneof" json:"customer_id,omitempty"`
@@ -1231,8 +1233,8 @@ type DecisionCalculation struct {
 	BaseAmountCents int64 `protobuf:"varint,1,opt,name=base_amount_cents,proto3" json:"base_amount_cents,omitempty"`
 	// The currency of the sale. Empty if the conversion has no amount.
 	BaseCurrency string `protobuf:"bytes,2,opt,name=base_currency,proto3" json:"base_currency,omitempty"`
-	// What was deducted from the amount: `gross`, `net_of_tax`, `net_of_tax_shipping` or
-	// `net_of_tax_shipping_fees`.
+	// The basis, which says what was deducted from the amount: `gross`, `net_of_tax`,
+	// `net_of_tax_shipping` or `net_of_tax_shipping_fees`.
 	NetBasis string `protobuf:"bytes,3,opt,name=net_basis,proto3" json:"net_basis,omitempty"`
 	// Where the rate came from: `participant`, `product`, `group`, `tier`, `event`,
 	// `later` (the rate from a customer's second payment on) or `program`. It is `mixed`
@@ -1475,9 +1477,9 @@ type DecisionCalculationPart struct {
 	Quantity    int64 `protobuf:"varint,3,opt,name=quantity,proto3" json:"quantity,omitempty"`
 	// The rate in basis points. Null for a flat amount.
 	RateBps *int64 `protobuf:"varint,4,opt,name=rate_bps,proto3,oneof" json:"rate_bps,omitempty"`
-	// The flat amount, in minor units of the programme's currency. A product's flat
-	// amount is paid for each unit, other flat amounts once for the order. Null for a
-	// percentage.
+	// The flat amount, in minor units of the programme's currency. The flat amount of a
+	// product is paid for each unit. Any other flat amount is paid once for the order.
+	// Null for a percentage.
 	FlatAmountCents *int64 `protobuf:"varint,5,opt,name=flat_amount_cents,proto3,oneof" json:"flat_amount_cents,omitempty"`
 	// Where the rate of the line came from, as in `source` of the calculation.
 	Source string `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
@@ -1591,9 +1593,9 @@ type AttributedClick struct {
 	SubId *string `protobuf:"bytes,15,opt,name=sub_id,proto3,oneof" json:"sub_id,omitempty"`
 	// The language of the visitor's browser.
 	Language *string `protobuf:"bytes,16,opt,name=language,proto3,oneof" json:"language,omitempty"`
-	// Whether the click was made by a bot. Such clicks are not counted.
+	// Whether the click was made by a bot. Clicks by bots are not counted.
 	IsBot bool `protobuf:"varint,17,opt,name=is_bot,proto3" json:"is_bot,omitempty"`
-	// Why the click counts as a bot's. Null for other clicks.
+	// Why the click counts as a click by a bot. Null for other clicks.
 	BotReason *string `protobuf:"bytes,18,opt,name=bot_reason,proto3,oneof" json:"bot_reason,omitempty"`
 	// The visitor's consent: `granted`, `denied` or `unknown`.
 	Consent string `protobuf:"bytes,19,opt,name=consent,proto3" json:"consent,omitempty"`

@@ -146,7 +146,7 @@ type ItemFault struct {
 	// The path within the item, in proto spelling. Empty if the fault concerns the whole
 	// item.
 	Field string `protobuf:"bytes,2,opt,name=field,proto3" json:"field,omitempty"`
-	// What is accepted, without the field's name and the full stop.
+	// The accepted values in words, without the field's name and the full stop.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

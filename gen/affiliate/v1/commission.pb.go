@@ -233,7 +233,8 @@ type ListCommissionsRequest struct {
 	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
 	// UTC.
 	Timezone *string `protobuf:"bytes,8,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
-	// Only commissions that are flagged for review (`true`), or only others (`false`).
+	// Only commissions that are flagged for review (`true`), or only commissions that are
+	// not flagged (`false`).
 	NeedsReview *bool `protobuf:"varint,9,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
 	// Only commissions whose partner name, partner e-mail address, external transaction
 	// id, promo code or id begins with this text. Case is ignored.
@@ -382,7 +383,8 @@ type ListProgramCommissionsRequest struct {
 	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
 	// UTC.
 	Timezone *string `protobuf:"bytes,8,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
-	// Only commissions that are flagged for review (`true`), or only others (`false`).
+	// Only commissions that are flagged for review (`true`), or only commissions that are
+	// not flagged (`false`).
 	NeedsReview *bool `protobuf:"varint,9,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
 	// Only commissions whose partner name, partner e-mail address, external transaction
 	// id, promo code or id begins with this text. Case is ignored.
@@ -768,7 +770,8 @@ type GetCommissionStatsRequest struct {
 	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
 	// UTC.
 	Timezone *string `protobuf:"bytes,4,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
-	// Only commissions that are flagged for review (`true`), or only others (`false`).
+	// Only commissions that are flagged for review (`true`), or only commissions that are
+	// not flagged (`false`).
 	NeedsReview *bool `protobuf:"varint,5,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
 	// Only commissions whose partner name, partner e-mail address, external transaction
 	// id, promo code or id begins with this text. Case is ignored.
@@ -880,7 +883,8 @@ type GetProgramCommissionStatsRequest struct {
 	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
 	// UTC.
 	Timezone *string `protobuf:"bytes,4,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
-	// Only commissions that are flagged for review (`true`), or only others (`false`).
+	// Only commissions that are flagged for review (`true`), or only commissions that are
+	// not flagged (`false`).
 	NeedsReview *bool `protobuf:"varint,5,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
 	// Only commissions whose partner name, partner e-mail address, external transaction
 	// id, promo code or id begins with this text. Case is ignored.
@@ -996,7 +1000,8 @@ type ExportCommissionsRequest struct {
 	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
 	// UTC.
 	Timezone *string `protobuf:"bytes,6,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
-	// Only commissions that are flagged for review (`true`), or only others (`false`).
+	// Only commissions that are flagged for review (`true`), or only commissions that are
+	// not flagged (`false`).
 	NeedsReview *bool `protobuf:"varint,7,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
 	// Only commissions whose partner name, partner e-mail address, external transaction
 	// id, promo code or id begins with this text. Case is ignored.
@@ -1127,7 +1132,8 @@ type ExportProgramCommissionsRequest struct {
 	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
 	// UTC.
 	Timezone *string `protobuf:"bytes,6,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
-	// Only commissions that are flagged for review (`true`), or only others (`false`).
+	// Only commissions that are flagged for review (`true`), or only commissions that are
+	// not flagged (`false`).
 	NeedsReview *bool `protobuf:"varint,7,opt,name=needs_review,json=needsReview,proto3,oneof" json:"needs_review,omitempty"`
 	// Only commissions whose partner name, partner e-mail address, external transaction
 	// id, promo code or id begins with this text. Case is ignored.
@@ -1841,7 +1847,7 @@ type BulkCommissionResult struct {
 	CommissionId string                 `protobuf:"bytes,1,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
 	// Whether the status of the commission was changed.
 	Success bool `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
-	// The HTTP status that the item would have in a request of its own.
+	// The HTTP status that a separate request for this item would have.
 	StatusCode int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
 	// The status of the commission after the request. Null if the commission does not
 	// exist.

@@ -576,7 +576,7 @@ type ReportConversionResponse struct {
 	// The commission that the participant earns. Null if there is none; then
 	// `attribution.reason_code` gives the reason.
 	Commission *ConversionCommission `protobuf:"bytes,11,opt,name=commission,proto3" json:"commission,omitempty"`
-	// What the fraud rules found.
+	// The result of the fraud rules.
 	Fraud         *FraudVerdict `protobuf:"bytes,12,opt,name=fraud,proto3" json:"fraud,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -986,7 +986,7 @@ type FraudSignal struct {
 	Rule string `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
 	// The points that the rule adds to the conversion's score.
 	Score int32 `protobuf:"varint,2,opt,name=score,proto3" json:"score,omitempty"`
-	// What the rule found, in a sentence.
+	// The evidence that the rule found, in a sentence.
 	Evidence      string `protobuf:"bytes,3,opt,name=evidence,proto3" json:"evidence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1048,8 +1048,8 @@ type ReportConversionsRequest struct {
 	// The conversions, 1 to 500. Each item is validated separately: an invalid item fails
 	// and the others are recorded.
 	Conversions []*ReportConversionRequest `protobuf:"bytes,1,rep,name=conversions,proto3" json:"conversions,omitempty"`
-	// The faults of items that the REST gateway could not decode. Such an item is an
-	// empty message in `conversions`. No JSON body has this field.
+	// The faults of items that the REST gateway could not decode. In `conversions`, each
+	// of these items is an empty message. No JSON body has this field.
 	ItemFaults    []*ItemFault `protobuf:"bytes,2,rep,name=item_faults,proto3" json:"item_faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1159,7 +1159,7 @@ type ReportConversionResult struct {
 	Index                 int32  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
 	ExternalTransactionId string `protobuf:"bytes,2,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
 	Success               bool   `protobuf:"varint,3,opt,name=success,proto3" json:"success,omitempty"`
-	// The HTTP status that the item would have in a request of its own.
+	// The HTTP status that a separate request for this item would have.
 	StatusCode int32 `protobuf:"varint,4,opt,name=status_code,proto3" json:"status_code,omitempty"`
 	// The id of the conversion. Null if the item failed.
 	Id *string `protobuf:"bytes,5,opt,name=id,proto3,oneof" json:"id,omitempty"`
@@ -1170,8 +1170,8 @@ type ReportConversionResult struct {
 	Code *string `protobuf:"bytes,7,opt,name=code,proto3,oneof" json:"code,omitempty"`
 	// The error message. Null if the item was recorded.
 	Message *string `protobuf:"bytes,8,opt,name=message,proto3,oneof" json:"message,omitempty"`
-	// The faults of the item if `code` is VALIDATION_ERROR, otherwise empty. If there are
-	// more than 10, a last entry says so.
+	// The faults of the item if `code` is VALIDATION_ERROR, otherwise empty. At most 10
+	// faults are listed. If there are more, the last entry says so.
 	Details       []*FieldFault `protobuf:"bytes,9,rep,name=details,proto3" json:"details,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1482,7 +1482,7 @@ type RefundedCommission struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Status CommissionStatus       `protobuf:"varint,2,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
-	// The amount that the commission still has, in minor units of `currency`.
+	// The remaining amount of the commission, in minor units of `currency`.
 	AmountCents int64 `protobuf:"varint,3,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
 	// The amount that all refunds have deducted from the commission, in minor units.
 	ReversedAmountCents int64  `protobuf:"varint,4,opt,name=reversed_amount_cents,proto3" json:"reversed_amount_cents,omitempty"`
@@ -1571,7 +1571,8 @@ type ListConversionsRequest struct {
 	// The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
 	// UTC.
 	Timezone *string `protobuf:"bytes,5,opt,name=timezone,proto3,oneof" json:"timezone,omitempty"`
-	// Only attributed conversions (`true`), or only others (`false`).
+	// Only attributed conversions (`true`), or only conversions that are not attributed
+	// (`false`).
 	Attributed *bool `protobuf:"varint,6,opt,name=attributed,proto3,oneof" json:"attributed,omitempty"`
 	// Only conversions of this kind.
 	EventType EventType `protobuf:"varint,7,opt,name=event_type,proto3,enum=affiliate.v1.EventType" json:"event_type,omitempty"`
@@ -1840,7 +1841,7 @@ type ConversionListItem struct {
 	// The commission that the participant earns. Null if there is none; then
 	// `attribution.reason_code` gives the reason.
 	Commission *ConversionCommission `protobuf:"bytes,19,opt,name=commission,proto3" json:"commission,omitempty"`
-	// What the fraud rules found.
+	// The result of the fraud rules.
 	Fraud *FraudVerdict `protobuf:"bytes,20,opt,name=fraud,proto3" json:"fraud,omitempty"`
 	// The sum of the scores of the fraud rules that fired, 0 to 100.
 	FraudScore int32 `protobuf:"varint,21,opt,name=fraud_score,proto3" json:"fraud_score,omitempty"`
@@ -2154,7 +2155,7 @@ type Conversion struct {
 	// The commission that the participant earns. Null if there is none; then
 	// `attribution.reason_code` gives the reason.
 	Commission *ConversionCommission `protobuf:"bytes,19,opt,name=commission,proto3" json:"commission,omitempty"`
-	// What the fraud rules found.
+	// The result of the fraud rules.
 	Fraud *FraudVerdict `protobuf:"bytes,20,opt,name=fraud,proto3" json:"fraud,omitempty"`
 	// The sum of the scores of the fraud rules that fired, 0 to 100.
 	FraudScore int32 `protobuf:"varint,21,opt,name=fraud_score,proto3" json:"fraud_score,omitempty"`

@@ -27,7 +27,7 @@ const (
 type ErrorReason int32
 
 const (
-	// Never sent.
+	// This value is never sent.
 	ErrorReason_ERROR_REASON_UNSPECIFIED ErrorReason = 0
 	// The body, the path, the query or a header is not valid. `details` lists each fault
 	// with its field.
@@ -297,7 +297,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xe3\"\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\x84#\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -305,21 +305,21 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\x1cERROR_REASON_INVALID_API_KEY\x10\x03\x1a*\xa2\xbb\x18&\b\x91\x03\x10\x10\x1a\x1fA valid secret key is required.\x12O\n" +
 	"\x1fERROR_REASON_INVALID_PUBLIC_KEY\x10\x04\x1a*\xa2\xbb\x18&\b\x91\x03\x10\x10\x1a\x1fA valid public key is required.\x12M\n" +
 	" ERROR_REASON_INVALID_CREDENTIALS\x10\x05\x1a'\xa2\xbb\x18#\b\x91\x03\x10\x10\x1a\x1cE-mail or password is wrong.\x12R\n" +
-	"\"ERROR_REASON_REFRESH_TOKEN_INVALID\x10\x06\x1a*\xa2\xbb\x18&\b\x91\x03\x10\x10\x1a\x1fThe refresh token is not valid.\x12G\n" +
-	"\x16ERROR_REASON_FORBIDDEN\x10\a\x1a+\xa2\xbb\x18'\b\x93\x03\x10\a\x1a This credential may not do that.\x126\n" +
+	"\"ERROR_REASON_REFRESH_TOKEN_INVALID\x10\x06\x1a*\xa2\xbb\x18&\b\x91\x03\x10\x10\x1a\x1fThe refresh token is not valid.\x12]\n" +
+	"\x16ERROR_REASON_FORBIDDEN\x10\a\x1aA\xa2\xbb\x18=\b\x93\x03\x10\a\x1a6This credential does not have the required permission.\x126\n" +
 	"\x1bERROR_REASON_HTTPS_REQUIRED\x10\b\x1a\x15\xa2\xbb\x18\x11\b\x93\x03\x10\a\x1a\n" +
 	"Use HTTPS.\x121\n" +
 	"\x16ERROR_REASON_NOT_FOUND\x10\t\x1a\x15\xa2\xbb\x18\x11\b\x94\x03\x10\x05\x1a\n" +
-	"Not found.\x12T\n" +
+	"Not found.\x12W\n" +
 	"\x1fERROR_REASON_METHOD_NOT_ALLOWED\x10\n" +
-	"\x1a/\xa2\xbb\x18+\b\x95\x03\x10\f\x1a$This path does not take that method.\x12M\n" +
+	"\x1a2\xa2\xbb\x18.\b\x95\x03\x10\f\x1a'This path does not support that method.\x12M\n" +
 	"\x1eERROR_REASON_PAYLOAD_TOO_LARGE\x10\v\x1a)\xa2\xbb\x18%\b\x9d\x03\x10\b\x1a\x1eThe request body is too large.\x12c\n" +
 	"#ERROR_REASON_UNSUPPORTED_MEDIA_TYPE\x10\f\x1a:\xa2\xbb\x186\b\x9f\x03\x10\x03\x1a/Send application/json without Content-Encoding.\x12C\n" +
 	" ERROR_REASON_RATE_LIMIT_EXCEEDED\x10\r\x1a\x1d\xa2\xbb\x18\x19\b\xad\x03\x10\b\x1a\x12Too many requests.\x12M\n" +
 	"\x1bERROR_REASON_INTERNAL_ERROR\x10\x0e\x1a,\xa2\xbb\x18(\b\xf4\x03\x10\r\x1a!Something went wrong on our side.\x12\\\n" +
 	" ERROR_REASON_SERVICE_UNAVAILABLE\x10\x0f\x1a6\xa2\xbb\x182\b\xf7\x03\x10\x0e\x1a+The service is not available at the moment.\x12T\n" +
-	"\x18ERROR_REASON_EMAIL_TAKEN\x10\x10\x1a6\xa2\xbb\x182\b\x99\x03\x10\x06\x1a+An account with this e-mail address exists.\x12g\n" +
-	"#ERROR_REASON_API_KEY_LIMIT_EXCEEDED\x10\x11\x1a>\xa2\xbb\x18:\b\xa6\x03\x10\t\x1a3Ten active secret keys is the most a mode can have.\x12H\n" +
+	"\x18ERROR_REASON_EMAIL_TAKEN\x10\x10\x1a6\xa2\xbb\x182\b\x99\x03\x10\x06\x1a+An account with this e-mail address exists.\x12c\n" +
+	"#ERROR_REASON_API_KEY_LIMIT_EXCEEDED\x10\x11\x1a:\xa2\xbb\x186\b\xa6\x03\x10\t\x1a/A mode can have at most ten active secret keys.\x12H\n" +
 	"\x17ERROR_REASON_SLUG_TAKEN\x10\x12\x1a+\xa2\xbb\x18'\b\x99\x03\x10\x06\x1a Another programme has this slug.\x12^\n" +
 	"\"ERROR_REASON_PROGRAM_STATE_INVALID\x10\x13\x1a6\xa2\xbb\x182\b\x99\x03\x10\t\x1a+The programme's status does not allow that.\x12d\n" +
 	"&ERROR_REASON_PARTICIPANT_STATE_INVALID\x10\x14\x1a8\xa2\xbb\x184\b\x99\x03\x10\t\x1a-The participant's status does not allow that.\x12W\n" +
@@ -331,29 +331,29 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\x1aERROR_REASON_MODE_MISMATCH\x10\x1a\x1a0\xa2\xbb\x18,\b\xa6\x03\x10\t\x1a%The signal belongs to the other mode.\x12R\n" +
 	"#ERROR_REASON_COMMISSION_NOT_PENDING\x10\x1b\x1a)\xa2\xbb\x18%\b\x99\x03\x10\t\x1a\x1eThe commission is not pending.\x12_\n" +
 	"#ERROR_REASON_COMMISSION_HOLD_ACTIVE\x10\x1c\x1a6\xa2\xbb\x182\b\x99\x03\x10\t\x1a+The commission's refund hold has not ended.\x12U\n" +
-	" ERROR_REASON_COMMISSION_TERMINAL\x10\x1d\x1a/\xa2\xbb\x18+\b\x99\x03\x10\t\x1a$The commission is in a final status.\x12M\n" +
-	"\x17ERROR_REASON_LAST_OWNER\x10\x1e\x1a0\xa2\xbb\x18,\b\x99\x03\x10\t\x1a%A workspace keeps at least one owner.\x12E\n" +
-	"\x19ERROR_REASON_GROUP_IN_USE\x10\x1f\x1a&\xa2\xbb\x18\"\b\x99\x03\x10\t\x1a\x1bPartners are in this group.\x12`\n" +
-	" ERROR_REASON_LINK_LIMIT_EXCEEDED\x10 \x1a:\xa2\xbb\x186\b\xa6\x03\x10\t\x1a/Fifty links is the most a participant can have.\x12H\n" +
+	" ERROR_REASON_COMMISSION_TERMINAL\x10\x1d\x1a/\xa2\xbb\x18+\b\x99\x03\x10\t\x1a$The commission is in a final status.\x12Q\n" +
+	"\x17ERROR_REASON_LAST_OWNER\x10\x1e\x1a4\xa2\xbb\x180\b\x99\x03\x10\t\x1a)A workspace must have at least one owner.\x12E\n" +
+	"\x19ERROR_REASON_GROUP_IN_USE\x10\x1f\x1a&\xa2\xbb\x18\"\b\x99\x03\x10\t\x1a\x1bPartners are in this group.\x12\\\n" +
+	" ERROR_REASON_LINK_LIMIT_EXCEEDED\x10 \x1a6\xa2\xbb\x182\b\xa6\x03\x10\t\x1a+A participant can have at most fifty links.\x12H\n" +
 	"\x1dERROR_REASON_PROMO_CODE_TAKEN\x10!\x1a%\xa2\xbb\x18!\b\x99\x03\x10\x06\x1a\x1aThis promo code is in use.\x12P\n" +
 	"\x1cERROR_REASON_BULK_ALL_FAILED\x10\"\x1a.\xa2\xbb\x18*\b\xa6\x03\x10\t\x1a#None of the items could be changed.\x12T\n" +
 	"\x1fERROR_REASON_ORIGIN_NOT_ALLOWED\x10#\x1a/\xa2\xbb\x18+\b\x93\x03\x10\a\x1a$This origin may not register clicks.\x12O\n" +
 	"\x1fERROR_REASON_INVALID_SECRET_KEY\x10$\x1a*\xa2\xbb\x18&\b\x91\x03\x10\x10\x1a\x1fA valid secret key is required.\x12W\n" +
-	"$ERROR_REASON_COMMISSION_NEEDS_REVIEW\x10%\x1a-\xa2\xbb\x18)\b\x99\x03\x10\t\x1a\"The commission needs review first.\x12^\n" +
-	"'ERROR_REASON_COMMISSION_HOLD_NOT_ACTIVE\x10&\x1a1\xa2\xbb\x18-\b\x99\x03\x10\t\x1a&No hold is active: approve it plainly.\x12]\n" +
+	"$ERROR_REASON_COMMISSION_NEEDS_REVIEW\x10%\x1a-\xa2\xbb\x18)\b\x99\x03\x10\t\x1a\"The commission needs review first.\x12a\n" +
+	"'ERROR_REASON_COMMISSION_HOLD_NOT_ACTIVE\x10&\x1a4\xa2\xbb\x180\b\x99\x03\x10\t\x1a)The commission has no active hold period.\x12]\n" +
 	"#ERROR_REASON_COMMISSION_NOT_FLAGGED\x10'\x1a4\xa2\xbb\x180\b\x99\x03\x10\t\x1a)The commission is not flagged for review.\x12d\n" +
 	"%ERROR_REASON_IDEMPOTENCY_KEY_REQUIRED\x10(\x1a9\xa2\xbb\x185\b\x90\x03\x10\x03\x1a.This request needs the header Idempotency-Key.\x12f\n" +
 	"#ERROR_REASON_IDEMPOTENCY_KEY_REUSED\x10)\x1a=\xa2\xbb\x189\b\x99\x03\x10\t\x1a2This Idempotency-Key was used for another request.\x12N\n" +
-	"\x1dERROR_REASON_REFUND_DUPLICATE\x10*\x1a+\xa2\xbb\x18'\b\x99\x03\x10\x06\x1a This refund was reported before.\x12_\n" +
-	"\"ERROR_REASON_REFUND_EXCEEDS_AMOUNT\x10+\x1a7\xa2\xbb\x183\b\xa6\x03\x10\t\x1a,The refund exceeds what is left of the sale.\x12_\n" +
+	"\x1dERROR_REASON_REFUND_DUPLICATE\x10*\x1a+\xa2\xbb\x18'\b\x99\x03\x10\x06\x1a This refund was reported before.\x12g\n" +
+	"\"ERROR_REASON_REFUND_EXCEEDS_AMOUNT\x10+\x1a?\xa2\xbb\x18;\b\xa6\x03\x10\t\x1a4The refund exceeds the remaining amount of the sale.\x12_\n" +
 	"!ERROR_REASON_PAYOUT_STATE_INVALID\x10,\x1a8\xa2\xbb\x184\b\x99\x03\x10\t\x1a-The payout does not allow this in its status.\x12V\n" +
 	"!ERROR_REASON_FRAUD_EVENT_RESOLVED\x10-\x1a/\xa2\xbb\x18+\b\x99\x03\x10\t\x1a$The fraud event was resolved before.\x12Q\n" +
-	"\x1eERROR_REASON_WEBHOOK_NOT_FOUND\x10.\x1a-\xa2\xbb\x18)\b\x94\x03\x10\x05\x1a\"There is no such webhook endpoint.\x12o\n" +
-	",ERROR_REASON_WEBHOOK_ENDPOINT_LIMIT_EXCEEDED\x10/\x1a=\xa2\xbb\x189\b\xa6\x03\x10\t\x1a2Ten webhook endpoints is the most a mode can have.\x12P\n" +
+	"\x1eERROR_REASON_WEBHOOK_NOT_FOUND\x10.\x1a-\xa2\xbb\x18)\b\x94\x03\x10\x05\x1a\"There is no such webhook endpoint.\x12k\n" +
+	",ERROR_REASON_WEBHOOK_ENDPOINT_LIMIT_EXCEEDED\x10/\x1a9\xa2\xbb\x185\b\xa6\x03\x10\t\x1a.A mode can have at most ten webhook endpoints.\x12P\n" +
 	"\"ERROR_REASON_WEBHOOK_URL_NOT_HTTPS\x100\x1a(\xa2\xbb\x18$\b\xa6\x03\x10\t\x1a\x1dA webhook URL must use https.\x12k\n" +
 	"#ERROR_REASON_WEBHOOK_URL_PRIVATE_IP\x101\x1aB\xa2\xbb\x18>\b\xa6\x03\x10\t\x1a7The webhook URL leads to a private or reserved address.\x12c\n" +
-	"%ERROR_REASON_WEBHOOK_URL_UNRESOLVABLE\x102\x1a8\xa2\xbb\x184\b\xa6\x03\x10\t\x1a-The host of the webhook URL does not resolve.\x12J\n" +
-	"\x1dERROR_REASON_WEBHOOK_DISABLED\x103\x1a'\xa2\xbb\x18#\b\x99\x03\x10\t\x1a\x1cThe webhook endpoint is off.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"%ERROR_REASON_WEBHOOK_URL_UNRESOLVABLE\x102\x1a8\xa2\xbb\x184\b\xa6\x03\x10\t\x1a-The host of the webhook URL does not resolve.\x12O\n" +
+	"\x1dERROR_REASON_WEBHOOK_DISABLED\x103\x1a,\xa2\xbb\x18(\b\x99\x03\x10\t\x1a!The webhook endpoint is disabled.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_error_reason_proto_rawDescOnce sync.Once

@@ -77,12 +77,13 @@ func (FraudEventStatus) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_fraud_proto_rawDescGZIP(), []int{0}
 }
 
-// FraudAction is what happened to the commission of a suspicious conversion.
+// FraudAction is the effect of the fraud policy on the commission of a suspicious
+// conversion.
 type FraudAction int32
 
 const (
 	FraudAction_FRAUD_ACTION_UNSPECIFIED FraudAction = 0
-	// Nothing happened.
+	// The commission was not changed.
 	FraudAction_FRAUD_ACTION_OBSERVED FraudAction = 1
 	// The commission was flagged for review.
 	FraudAction_FRAUD_ACTION_FLAGGED FraudAction = 2
@@ -180,8 +181,8 @@ func (x *GetFraudPolicyRequest) GetProgramId() string {
 type PutFraudPolicyRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// What happens if the score of a conversion is 50 or more: `off`, `observe`, `flag`
-	// or `block`.
+	// The policy, which decides what happens if the score of a conversion is 50 or more:
+	// `off`, `observe`, `flag` or `block`.
 	Policy FraudPolicy `protobuf:"varint,2,opt,name=policy,proto3,enum=affiliate.v1.FraudPolicy" json:"policy,omitempty"`
 	// The names of rules that will not run.
 	DisabledRules []string `protobuf:"bytes,3,rep,name=disabled_rules,json=disabledRules,proto3" json:"disabled_rules,omitempty"`
@@ -274,7 +275,7 @@ func (x *PutFraudPolicyRequest) GetBrandTerms() []string {
 type ProgramFraudPolicy struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	// What happens if the score of a conversion is 50 or more.
+	// The policy, which decides what happens if the score of a conversion is 50 or more.
 	Policy FraudPolicy `protobuf:"varint,2,opt,name=policy,proto3,enum=affiliate.v1.FraudPolicy" json:"policy,omitempty"`
 	// The names of rules that do not run.
 	DisabledRules []string `protobuf:"bytes,3,rep,name=disabled_rules,json=disabledRules,proto3" json:"disabled_rules,omitempty"`
@@ -386,7 +387,7 @@ type FraudRule struct {
 	// The points that the rule adds to a conversion's score. A rule with 0 points only
 	// flags the commission for review.
 	Score int32 `protobuf:"varint,2,opt,name=score,proto3" json:"score,omitempty"`
-	// When the rule fires, in a sentence.
+	// A sentence that says when the rule fires.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// Whether the rule runs in this programme.
 	Enabled       bool `protobuf:"varint,4,opt,name=enabled,proto3" json:"enabled,omitempty"`
@@ -715,8 +716,8 @@ type FraudEvent struct {
 	Score int32 `protobuf:"varint,10,opt,name=score,proto3" json:"score,omitempty"`
 	// The rules that fired, highest score first.
 	Signals []*FraudEventSignal `protobuf:"bytes,11,rep,name=signals,proto3" json:"signals,omitempty"`
-	// What happened to the commission: `observed` (nothing), `flagged` for review, or
-	// `blocked`, so that there is no commission.
+	// The effect on the commission: `observed` (none), `flagged` (the commission needs
+	// review) or `blocked` (there is no commission).
 	Action FraudAction `protobuf:"varint,12,opt,name=action,proto3,enum=affiliate.v1.FraudAction" json:"action,omitempty"`
 	// `open` until a member resolves the event, then `confirmed` or `dismissed`.
 	Status FraudEventStatus `protobuf:"varint,13,opt,name=status,proto3,enum=affiliate.v1.FraudEventStatus" json:"status,omitempty"`
@@ -887,7 +888,7 @@ type FraudEventSignal struct {
 	Rule string `protobuf:"bytes,1,opt,name=rule,proto3" json:"rule,omitempty"`
 	// The points that the rule added to the score.
 	Score int32 `protobuf:"varint,2,opt,name=score,proto3" json:"score,omitempty"`
-	// What the rule found, in a sentence.
+	// The evidence that the rule found, in a sentence.
 	Evidence      string `protobuf:"bytes,3,opt,name=evidence,proto3" json:"evidence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

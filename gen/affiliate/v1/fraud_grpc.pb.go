@@ -33,8 +33,8 @@ const (
 //
 // Fraud rules check every conversion that would earn a commission, in test and live
 // mode, except conversions that a member has reattributed. The score of a conversion is
-// the sum of the scores of the rules that fired, at most 100. A score of 50 or more
-// makes a fraud event. What happens to the commission depends on the policy:
+// the sum of the scores of the rules that fired, at most 100. A conversion with a score
+// of 50 or more causes a fraud event. The policy decides what happens to its commission:
 //   - `off`: the rules do not run.
 //   - `observe`: the event is recorded, and the commission does not change.
 //   - `flag`: the commission needs review.
@@ -118,8 +118,8 @@ func (c *fraudServiceClient) ResolveFraudEvent(ctx context.Context, in *ResolveF
 //
 // Fraud rules check every conversion that would earn a commission, in test and live
 // mode, except conversions that a member has reattributed. The score of a conversion is
-// the sum of the scores of the rules that fired, at most 100. A score of 50 or more
-// makes a fraud event. What happens to the commission depends on the policy:
+// the sum of the scores of the rules that fired, at most 100. A conversion with a score
+// of 50 or more causes a fraud event. The policy decides what happens to its commission:
 //   - `off`: the rules do not run.
 //   - `observe`: the event is recorded, and the commission does not change.
 //   - `flag`: the commission needs review.

@@ -128,8 +128,9 @@ type AdmitViolation struct {
 	// The proto path of the field, for example page_size. Empty if the fault concerns the
 	// whole request.
 	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
-	// What is accepted, without the field's name and the full stop, for example "must not
-	// be before {date_from}". A name in braces is the proto path of another field.
+	// The accepted values in words, without the field's name and the full stop, for
+	// example "must not be before {date_from}". A name in braces is the proto path of
+	// another field.
 	Message       string `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -180,9 +181,9 @@ func (x *AdmitViolation) GetMessage() string {
 }
 
 // SpellableViolations is a detail of a VALIDATION_ERROR. It lists the same faults as
-// the google.rpc.BadRequest, which gRPC callers read. The gateway writes the messages
-// of a REST response from it, because only the gateway knows how the client spells the
-// fields.
+// the google.rpc.BadRequest, which gRPC callers read. The gateway creates the messages
+// of a REST response from this list, because it must replace the names of the fields by
+// the names that the client uses.
 type SpellableViolations struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Violations    []*AdmitViolation      `protobuf:"bytes,1,rep,name=violations,proto3" json:"violations,omitempty"`

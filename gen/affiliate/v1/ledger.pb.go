@@ -358,8 +358,8 @@ type ListPartnerLedgerResponse struct {
 	Page int32 `protobuf:"varint,3,opt,name=page,proto3" json:"page,omitempty"`
 	// The number of records per page.
 	Limit int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
-	// The partner's balances, one per currency. Of the filters, only `programId` affects
-	// them.
+	// The partner's balances, one per currency. They are affected only by the filter
+	// `programId`.
 	Balances      []*LedgerBalance `protobuf:"bytes,5,rep,name=balances,proto3" json:"balances,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -1233,7 +1233,7 @@ type BulkParticipantResult struct {
 	ParticipantId string                 `protobuf:"bytes,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
 	// Whether the status of the participant was changed.
 	Success bool `protobuf:"varint,2,opt,name=success,proto3" json:"success,omitempty"`
-	// The HTTP status that the item would have in a request of its own.
+	// The HTTP status that a separate request for this item would have.
 	StatusCode int32 `protobuf:"varint,3,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
 	// The status of the participant after the request. Null if the participant does not
 	// exist.

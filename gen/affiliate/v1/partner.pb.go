@@ -348,8 +348,8 @@ type PartnerProgram struct {
 	// The attribution window: the number of 24-hour days after a click in which a
 	// conversion is attributed to it.
 	AttributionWindowDays int32 `protobuf:"varint,10,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
-	// The programme's rules for all partners. A rate of the partner's own is in
-	// `participation`.
+	// The programme's rules for all partners. If the partner has a rate of its own, it is
+	// in `participation`.
 	CommissionRules *CommissionRules `protobuf:"bytes,11,opt,name=commission_rules,json=commissionRules,proto3" json:"commission_rules,omitempty"`
 	// The smallest payout, in minor units of `currency`.
 	MinPayoutCents int64 `protobuf:"varint,12,opt,name=min_payout_cents,json=minPayoutCents,proto3" json:"min_payout_cents,omitempty"`
@@ -515,7 +515,7 @@ func (x *PartnerProgram) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// Participation is the partner's own place in a programme.
+// Participation is a partner's participation in a programme, as the partner sees it.
 type Participation struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ParticipantId string                 `protobuf:"bytes,1,opt,name=participant_id,json=participantId,proto3" json:"participant_id,omitempty"`
@@ -1214,7 +1214,8 @@ func (x *PartnerBalances) GetBalances() []*PartnerBalance {
 	return nil
 }
 
-// PartnerBalance is what a partner is owed and has earned in one currency.
+// PartnerBalance holds the amounts that a partner is owed and has earned in one
+// currency.
 type PartnerBalance struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Currency string                 `protobuf:"bytes,1,opt,name=currency,proto3" json:"currency,omitempty"`

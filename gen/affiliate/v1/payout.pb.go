@@ -337,11 +337,11 @@ func (x *PreviewPayoutsRequest) GetPageSize() int32 {
 	return 0
 }
 
-// PayoutPreview is what a batch would contain if it were created now.
+// PayoutPreview shows the payouts that a batch would contain if it were created now.
 type PayoutPreview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// First the payouts that the batch would contain, then the accounts that would be
-	// left out, each part sorted by partner name.
+	// The payouts that the batch would contain, followed by the accounts that would be
+	// left out. Both parts are sorted by partner name.
 	Data []*PayoutPreviewLine `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
 	// The number of lines on all pages.
 	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
@@ -430,7 +430,7 @@ func (x *PayoutPreview) GetTotals() []*PayoutTotal {
 	return nil
 }
 
-// PayoutPreviewLine is what is due to one participant in one currency.
+// PayoutPreviewLine shows the amount that is due to one participant in one currency.
 type PayoutPreviewLine struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
@@ -443,13 +443,13 @@ type PayoutPreviewLine struct {
 	// The sum of the payable commissions, in minor units.
 	CommissionCents int64 `protobuf:"varint,7,opt,name=commission_cents,json=commissionCents,proto3" json:"commission_cents,omitempty"`
 	// The sum of bonuses, adjustments and debts, in minor units. Negative if the debts
-	// prevail.
+	// are greater than the rest.
 	AdjustmentCents int64 `protobuf:"varint,8,opt,name=adjustment_cents,json=adjustmentCents,proto3" json:"adjustment_cents,omitempty"`
 	// `commissionCents` plus `adjustmentCents`.
 	AmountCents int64 `protobuf:"varint,9,opt,name=amount_cents,json=amountCents,proto3" json:"amount_cents,omitempty"`
 	// The partner's payout method. Null if none is set.
 	Method PayoutMethod `protobuf:"varint,10,opt,name=method,proto3,enum=affiliate.v1.PayoutMethod" json:"method,omitempty"`
-	// Why no payout would be created. Null if one would be.
+	// Why no payout would be created. Null if a payout would be created.
 	ExcludedBecause PayoutExclusion `protobuf:"varint,11,opt,name=excluded_because,json=excludedBecause,proto3,enum=affiliate.v1.PayoutExclusion" json:"excluded_because,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -691,7 +691,7 @@ type PayoutBatch struct {
 	Status PayoutBatchStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.PayoutBatchStatus" json:"status,omitempty"`
 	// The time at which the commissions had to be payable.
 	Cutoff *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=cutoff,proto3" json:"cutoff,omitempty"`
-	// The number of payouts, canceled ones included.
+	// The number of payouts, including canceled payouts.
 	PayoutCount int64 `protobuf:"varint,5,opt,name=payout_count,json=payoutCount,proto3" json:"payout_count,omitempty"`
 	// The sums of the payouts, per currency, without canceled payouts.
 	Totals []*PayoutTotal `protobuf:"bytes,6,rep,name=totals,proto3" json:"totals,omitempty"`
@@ -1694,7 +1694,7 @@ type Payout struct {
 	// The number of commissions.
 	CommissionCount int64 `protobuf:"varint,15,opt,name=commission_count,json=commissionCount,proto3" json:"commission_count,omitempty"`
 	// The sum of the bonuses, adjustments and debts that the payout settles, in minor
-	// units. Negative if the debts prevail.
+	// units. Negative if the debts are greater than the rest.
 	AdjustmentCents int64 `protobuf:"varint,16,opt,name=adjustment_cents,json=adjustmentCents,proto3" json:"adjustment_cents,omitempty"`
 	// Why the payout failed. Null if it did not fail, or was retried.
 	FailureReason *string `protobuf:"bytes,17,opt,name=failure_reason,json=failureReason,proto3,oneof" json:"failure_reason,omitempty"`
@@ -1921,7 +1921,7 @@ type PayoutDetail struct {
 	// The number of commissions.
 	CommissionCount int64 `protobuf:"varint,15,opt,name=commission_count,json=commissionCount,proto3" json:"commission_count,omitempty"`
 	// The sum of the bonuses, adjustments and debts that the payout settles, in minor
-	// units. Negative if the debts prevail.
+	// units. Negative if the debts are greater than the rest.
 	AdjustmentCents int64 `protobuf:"varint,16,opt,name=adjustment_cents,json=adjustmentCents,proto3" json:"adjustment_cents,omitempty"`
 	// Why the payout failed. Null if it did not fail, or was retried.
 	FailureReason *string `protobuf:"bytes,17,opt,name=failure_reason,json=failureReason,proto3,oneof" json:"failure_reason,omitempty"`
@@ -2408,7 +2408,7 @@ type PartnerPayout struct {
 	// The number of commissions.
 	CommissionCount int64 `protobuf:"varint,13,opt,name=commission_count,json=commissionCount,proto3" json:"commission_count,omitempty"`
 	// The sum of the bonuses, adjustments and debts that the payout settles, in minor
-	// units. Negative if the debts prevail.
+	// units. Negative if the debts are greater than the rest.
 	AdjustmentCents int64 `protobuf:"varint,14,opt,name=adjustment_cents,json=adjustmentCents,proto3" json:"adjustment_cents,omitempty"`
 	// Why the payout failed. Null if it did not fail, or was retried.
 	FailureReason *string `protobuf:"bytes,15,opt,name=failure_reason,json=failureReason,proto3,oneof" json:"failure_reason,omitempty"`

@@ -51,8 +51,9 @@ const (
 // the partner must have a payout method, and the amount must reach the programme's
 // minimum. The minimum applies only to payouts in the programme's currency.
 //
-// Until a payout is `processing`, it follows its commissions: a commission that is
-// refunded, rejected, flagged or disputed leaves the payout, and the amount is lowered.
+// Until a payout is `processing`, changes of its commissions affect it: a commission
+// that is refunded, rejected, flagged or disputed leaves the payout, and the amount of
+// the payout is lowered.
 //
 // These calls change the status of a payout:
 //
@@ -97,9 +98,9 @@ type PayoutServiceClient interface {
 	ListPayoutBatches(ctx context.Context, in *ListPayoutBatchesRequest, opts ...grpc.CallOption) (*ListPayoutBatchesResponse, error)
 	// GetPayoutBatch returns one batch.
 	GetPayoutBatch(ctx context.Context, in *GetPayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
-	// ConfirmPayoutBatch confirms a draft batch: its payouts become `pending`. All
-	// payouts are computed again before. Commissions that are no longer payable leave
-	// them, and payouts that fall below the minimum are canceled.
+	// ConfirmPayoutBatch confirms a draft batch: its payouts become `pending`. Before
+	// that, all payouts are computed again. Commissions that are no longer payable leave
+	// their payouts, and payouts that fall below the minimum are canceled.
 	//
 	// Errors: PAYOUT_STATE_INVALID if the batch is not a draft.
 	ConfirmPayoutBatch(ctx context.Context, in *ConfirmPayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
@@ -110,8 +111,8 @@ type PayoutServiceClient interface {
 	// no payout is left to cancel.
 	CancelPayoutBatch(ctx context.Context, in *CancelPayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
 	// ExportPayoutBatch downloads the payouts of a confirmed batch as a CSV file for the
-	// payment provider. It changes the status of the pending payouts to `processing`.
-	// They are computed again before, as in the confirmation. The file contains all
+	// payment provider. It first computes the pending payouts again, as in the
+	// confirmation, and changes their status to `processing`. The file contains all
 	// payouts that are `processing` after that. The formats `paypal` and `wise` contain
 	// only payouts with that method.
 	//
@@ -127,12 +128,11 @@ type PayoutServiceClient interface {
 	//
 	// Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
 	MarkPayoutFailed(ctx context.Context, in *MarkPayoutFailedRequest, opts ...grpc.CallOption) (*Payout, error)
-	// RetryPayout makes a failed payout pending again. It contains those of its
-	// commissions that are still payable and in no other payout, and everything else that
+	// RetryPayout makes a failed payout pending again. The payout keeps the commissions
+	// that are still payable and not in another payout. It also gets everything else that
 	// is due to the participant now.
 	//
-	// Errors: PAYOUT_STATE_INVALID if the payout is not failed, or if nothing of it is
-	// payable.
+	// Errors: PAYOUT_STATE_INVALID if the payout is not failed, or if nothing is payable.
 	RetryPayout(ctx context.Context, in *RetryPayoutRequest, opts ...grpc.CallOption) (*Payout, error)
 	// CancelPayout cancels a draft, pending or failed payout. Its commissions become
 	// payable again.
@@ -318,8 +318,9 @@ func (c *payoutServiceClient) ListPartnerPayouts(ctx context.Context, in *ListPa
 // the partner must have a payout method, and the amount must reach the programme's
 // minimum. The minimum applies only to payouts in the programme's currency.
 //
-// Until a payout is `processing`, it follows its commissions: a commission that is
-// refunded, rejected, flagged or disputed leaves the payout, and the amount is lowered.
+// Until a payout is `processing`, changes of its commissions affect it: a commission
+// that is refunded, rejected, flagged or disputed leaves the payout, and the amount of
+// the payout is lowered.
 //
 // These calls change the status of a payout:
 //
@@ -364,9 +365,9 @@ type PayoutServiceServer interface {
 	ListPayoutBatches(context.Context, *ListPayoutBatchesRequest) (*ListPayoutBatchesResponse, error)
 	// GetPayoutBatch returns one batch.
 	GetPayoutBatch(context.Context, *GetPayoutBatchRequest) (*PayoutBatch, error)
-	// ConfirmPayoutBatch confirms a draft batch: its payouts become `pending`. All
-	// payouts are computed again before. Commissions that are no longer payable leave
-	// them, and payouts that fall below the minimum are canceled.
+	// ConfirmPayoutBatch confirms a draft batch: its payouts become `pending`. Before
+	// that, all payouts are computed again. Commissions that are no longer payable leave
+	// their payouts, and payouts that fall below the minimum are canceled.
 	//
 	// Errors: PAYOUT_STATE_INVALID if the batch is not a draft.
 	ConfirmPayoutBatch(context.Context, *ConfirmPayoutBatchRequest) (*PayoutBatch, error)
@@ -377,8 +378,8 @@ type PayoutServiceServer interface {
 	// no payout is left to cancel.
 	CancelPayoutBatch(context.Context, *CancelPayoutBatchRequest) (*PayoutBatch, error)
 	// ExportPayoutBatch downloads the payouts of a confirmed batch as a CSV file for the
-	// payment provider. It changes the status of the pending payouts to `processing`.
-	// They are computed again before, as in the confirmation. The file contains all
+	// payment provider. It first computes the pending payouts again, as in the
+	// confirmation, and changes their status to `processing`. The file contains all
 	// payouts that are `processing` after that. The formats `paypal` and `wise` contain
 	// only payouts with that method.
 	//
@@ -394,12 +395,11 @@ type PayoutServiceServer interface {
 	//
 	// Errors: PAYOUT_STATE_INVALID if the payout is not pending or processing.
 	MarkPayoutFailed(context.Context, *MarkPayoutFailedRequest) (*Payout, error)
-	// RetryPayout makes a failed payout pending again. It contains those of its
-	// commissions that are still payable and in no other payout, and everything else that
+	// RetryPayout makes a failed payout pending again. The payout keeps the commissions
+	// that are still payable and not in another payout. It also gets everything else that
 	// is due to the participant now.
 	//
-	// Errors: PAYOUT_STATE_INVALID if the payout is not failed, or if nothing of it is
-	// payable.
+	// Errors: PAYOUT_STATE_INVALID if the payout is not failed, or if nothing is payable.
 	RetryPayout(context.Context, *RetryPayoutRequest) (*Payout, error)
 	// CancelPayout cancels a draft, pending or failed payout. Its commissions become
 	// payable again.

@@ -364,11 +364,11 @@ type CommissionRules struct {
 	// Whether commissions are approved automatically when their hold period ends. Default
 	// true.
 	AutoApproval *bool `protobuf:"varint,5,opt,name=auto_approval,json=autoApproval,proto3,oneof" json:"auto_approval,omitempty"`
-	// What is deducted from the amount before a percentage is applied: nothing (`gross`),
-	// tax (`net_of_tax`), tax and shipping (`net_of_tax_shipping`), or tax, shipping and
-	// fees (`net_of_tax_shipping_fees`). Default `gross`.
+	// The deductions from the amount before a percentage is applied: none (`gross`), tax
+	// (`net_of_tax`), tax and shipping (`net_of_tax_shipping`), or tax, shipping and fees
+	// (`net_of_tax_shipping_fees`). Default `gross`.
 	NetBasis NetBasis `protobuf:"varint,6,opt,name=net_basis,json=netBasis,proto3,enum=affiliate.v1.NetBasis" json:"net_basis,omitempty"`
-	// How long the payments of a customer earn commissions. Default: without limit.
+	// The limits on the payments of a customer that earn commissions. Default: no limits.
 	Recurring *Recurring `protobuf:"bytes,7,opt,name=recurring,proto3" json:"recurring,omitempty"`
 	// The rate in percent from a customer's second payment on. It replaces the
 	// programme's own rate. Null: the same rate for all payments.
@@ -379,8 +379,9 @@ type CommissionRules struct {
 	// The highest commission for one order, in minor units of the programme's currency.
 	// Null: no cap.
 	CapCents *int64 `protobuf:"varint,10,opt,name=cap_cents,json=capCents,proto3,oneof" json:"cap_cents,omitempty"`
-	// Rates that depend on what the participant has brought so far. The highest tier that
-	// is reached applies. All tiers must use conversions, or all revenue.
+	// Rates that depend on the participant's earlier conversions or revenue. The highest
+	// tier that the participant has reached applies. All tiers must have thresholds of
+	// the same kind, either conversions or revenue.
 	Tiers []*Tier `protobuf:"bytes,11,rep,name=tiers,proto3" json:"tiers,omitempty"`
 	// Rates for single products.
 	Products []*ProductRate `protobuf:"bytes,12,rep,name=products,proto3" json:"products,omitempty"`
@@ -512,7 +513,7 @@ func (x *CommissionRules) GetEvents() []*EventRate {
 	return nil
 }
 
-// Recurring limits how long the payments of a customer earn commissions.
+// Recurring limits which payments of a customer earn commissions.
 type Recurring struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether payments after the first earn. Default true.
@@ -875,8 +876,8 @@ type Program struct {
 	MinPayoutCents int64 `protobuf:"varint,22,opt,name=min_payout_cents,json=minPayoutCents,proto3" json:"min_payout_cents,omitempty"`
 	// The number of days after the approval of a commission before it can be paid out.
 	PayoutTermDays int32 `protobuf:"varint,23,opt,name=payout_term_days,json=payoutTermDays,proto3" json:"payout_term_days,omitempty"`
-	// What happens if the fraud rules find a conversion suspicious: `off`, `observe`,
-	// `flag` or `block`.
+	// The fraud policy, which decides what happens if the fraud rules find a conversion
+	// suspicious: `off`, `observe`, `flag` or `block`.
 	FraudPolicy   FraudPolicy `protobuf:"varint,24,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1126,8 +1127,8 @@ type CreateProgramRequest struct {
 	// The number of days after the approval of a commission before it can be paid out, 0
 	// to 365. Default 0.
 	PayoutTermDays *int32 `protobuf:"varint,22,opt,name=payout_term_days,json=payoutTermDays,proto3,oneof" json:"payout_term_days,omitempty"`
-	// What happens if the fraud rules find a conversion suspicious: `off`, `observe`,
-	// `flag` or `block`. Default `flag`.
+	// The fraud policy, which decides what happens if the fraud rules find a conversion
+	// suspicious: `off`, `observe`, `flag` or `block`. Default `flag`.
 	FraudPolicy   FraudPolicy `protobuf:"varint,23,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1335,11 +1336,11 @@ type UpdateProgramRequest struct {
 	// The number of days after the approval of a commission before it can be paid out, 0
 	// to 365. Default 0.
 	PayoutTermDays *int32 `protobuf:"varint,22,opt,name=payout_term_days,json=payoutTermDays,proto3,oneof" json:"payout_term_days,omitempty"`
-	// What happens if the fraud rules find a conversion suspicious: `off`, `observe`,
-	// `flag` or `block`. Default `flag`.
+	// The fraud policy, which decides what happens if the fraud rules find a conversion
+	// suspicious: `off`, `observe`, `flag` or `block`. Default `flag`.
 	FraudPolicy FraudPolicy `protobuf:"varint,23,opt,name=fraud_policy,json=fraudPolicy,proto3,enum=affiliate.v1.FraudPolicy" json:"fraud_policy,omitempty"`
-	// The currency of commissions, an ISO 4217 code. It cannot change once the programme
-	// has a commission.
+	// The currency of commissions, an ISO 4217 code. It cannot be changed after the
+	// programme has a commission.
 	Currency      *string `protobuf:"bytes,24,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

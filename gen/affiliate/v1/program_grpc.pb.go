@@ -39,7 +39,7 @@ const (
 //
 // ProgramService manages the programmes of the mode in the header `X-Mode`. Only an
 // active programme registers clicks and earns commissions. These changes of status are
-// possible; any other is PROGRAM_STATE_INVALID:
+// possible. Any other change fails with PROGRAM_STATE_INVALID:
 //
 //	from                    call       to
 //	draft, paused           activate   active
@@ -242,7 +242,7 @@ func (c *programServiceClient) DeleteGroup(ctx context.Context, in *DeleteGroupR
 //
 // ProgramService manages the programmes of the mode in the header `X-Mode`. Only an
 // active programme registers clicks and earns commissions. These changes of status are
-// possible; any other is PROGRAM_STATE_INVALID:
+// possible. Any other change fails with PROGRAM_STATE_INVALID:
 //
 //	from                    call       to
 //	draft, paused           activate   active

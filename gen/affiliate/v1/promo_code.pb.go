@@ -76,7 +76,7 @@ func (DiscountType) EnumDescriptor() ([]byte, []int) {
 	return file_affiliate_v1_promo_code_proto_rawDescGZIP(), []int{0}
 }
 
-// SyncStatus says whether a promo code exists at the payment processor too.
+// SyncStatus says whether a promo code also exists at the payment processor.
 type SyncStatus int32
 
 const (
@@ -153,12 +153,12 @@ type PromoCode struct {
 	MaxRedemptions *int64 `protobuf:"varint,8,opt,name=max_redemptions,json=maxRedemptions,proto3,oneof" json:"max_redemptions,omitempty"`
 	// The number of conversions that have used the code.
 	Redemptions int64 `protobuf:"varint,9,opt,name=redemptions,proto3" json:"redemptions,omitempty"`
-	// The last time at which the code can be used. Null: no end.
+	// The last time at which the code can be used. Null: it never expires.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// False if the code was deactivated. A code whose limit or end is reached stays
-	// active, but cannot be used.
+	// False if the code was deactivated. A code that has reached its limit or has expired
+	// stays active, but cannot be used.
 	Active bool `protobuf:"varint,11,opt,name=active,proto3" json:"active,omitempty"`
-	// Whether the code should exist at the payment processor too.
+	// Whether the code should also exist at the payment processor.
 	SyncToProcessor bool `protobuf:"varint,12,opt,name=sync_to_processor,json=syncToProcessor,proto3" json:"sync_to_processor,omitempty"`
 	// The state of the synchronisation: `none`, `pending`, `synced` or `failed`.
 	SyncStatus    SyncStatus             `protobuf:"varint,13,opt,name=sync_status,json=syncStatus,proto3,enum=affiliate.v1.SyncStatus" json:"sync_status,omitempty"`
@@ -314,7 +314,7 @@ type ListPromoCodesRequest struct {
 	ParticipantId *string `protobuf:"bytes,4,opt,name=participant_id,json=participantId,proto3,oneof" json:"participant_id,omitempty"`
 	// Only promo codes that begin with this text. Case is ignored.
 	Search *string `protobuf:"bytes,5,opt,name=search,proto3,oneof" json:"search,omitempty"`
-	// Only active promo codes (`true`), or only deactivated ones (`false`).
+	// Only active promo codes (`true`), or only deactivated promo codes (`false`).
 	Active        *bool `protobuf:"varint,6,opt,name=active,proto3,oneof" json:"active,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -482,9 +482,10 @@ type CreatePromoCodeRequest struct {
 	Currency *string `protobuf:"bytes,6,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
 	// How many conversions can use the code. Null: no limit.
 	MaxRedemptions *int64 `protobuf:"varint,7,opt,name=max_redemptions,json=maxRedemptions,proto3,oneof" json:"max_redemptions,omitempty"`
-	// The last time at which the code can be used, in the future. Default: no end.
+	// The last time at which the code can be used, in the future. Default: it never
+	// expires.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Whether the code should exist at the payment processor too. Default false.
+	// Whether the code should also exist at the payment processor. Default false.
 	SyncToProcessor bool `protobuf:"varint,9,opt,name=sync_to_processor,json=syncToProcessor,proto3" json:"sync_to_processor,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -647,10 +648,10 @@ type UpdatePromoCodeRequest struct {
 	// How many conversions can use the code. Null: no limit. If it is not above
 	// `redemptions`, the code cannot be used any more.
 	MaxRedemptions *int64 `protobuf:"varint,5,opt,name=max_redemptions,json=maxRedemptions,proto3,oneof" json:"max_redemptions,omitempty"`
-	// The last time at which the code can be used, in the future or in the past. Null: no
-	// end.
+	// The last time at which the code can be used, in the future or in the past. Null: it
+	// never expires.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	// Whether the code should exist at the payment processor too.
+	// Whether the code should also exist at the payment processor.
 	SyncToProcessor bool `protobuf:"varint,7,opt,name=sync_to_processor,json=syncToProcessor,proto3" json:"sync_to_processor,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

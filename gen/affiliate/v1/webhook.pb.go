@@ -30,7 +30,7 @@ type WebhookStatus int32
 
 const (
 	WebhookStatus_WEBHOOK_STATUS_UNSPECIFIED WebhookStatus = 0
-	// The last attempt succeeded, or there was none.
+	// The last attempt succeeded, or no attempt was made.
 	WebhookStatus_WEBHOOK_STATUS_HEALTHY WebhookStatus = 1
 	// The last attempt failed.
 	WebhookStatus_WEBHOOK_STATUS_FAILING WebhookStatus = 2
@@ -86,9 +86,9 @@ type WebhookDisabledReason int32
 
 const (
 	WebhookDisabledReason_WEBHOOK_DISABLED_REASON_UNSPECIFIED WebhookDisabledReason = 0
-	// A member disabled it.
+	// A member disabled the endpoint.
 	WebhookDisabledReason_WEBHOOK_DISABLED_REASON_MANUAL WebhookDisabledReason = 1
-	// It responded with 410.
+	// The endpoint responded with 410.
 	WebhookDisabledReason_WEBHOOK_DISABLED_REASON_GONE WebhookDisabledReason = 2
 	// No attempt succeeded for 5 days, and at least 20 deliveries were dead-lettered.
 	WebhookDisabledReason_WEBHOOK_DISABLED_REASON_FAILING WebhookDisabledReason = 3
@@ -142,11 +142,11 @@ type DeliveryStatus int32
 
 const (
 	DeliveryStatus_DELIVERY_STATUS_UNSPECIFIED DeliveryStatus = 0
-	// The first attempt of the retry schedule was not made yet.
+	// The first attempt of the schedule has not been made yet.
 	DeliveryStatus_DELIVERY_STATUS_PENDING DeliveryStatus = 1
 	// The endpoint responded with 2xx.
 	DeliveryStatus_DELIVERY_STATUS_DELIVERED DeliveryStatus = 2
-	// The last attempt failed, and another one is scheduled.
+	// The last attempt failed, and another attempt is scheduled.
 	DeliveryStatus_DELIVERY_STATUS_FAILED DeliveryStatus = 3
 	// No further attempt is scheduled: all attempts failed, the endpoint responded with
 	// 410, or its address is not allowed.
@@ -914,8 +914,8 @@ func (*DeleteWebhookResponse) Descriptor() ([]byte, []int) {
 type RotateWebhookSecretRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	WebhookId string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
-	// Whether the previous secret stops at once. Default false: it also signs for 24
-	// hours.
+	// Whether deliveries are no longer signed with the previous secret. Default false:
+	// for 24 hours, they are signed with both secrets.
 	ExpireImmediately bool `protobuf:"varint,2,opt,name=expire_immediately,json=expireImmediately,proto3" json:"expire_immediately,omitempty"`
 	unknownFields     protoimpl.UnknownFields
 	sizeCache         protoimpl.SizeCache
@@ -1083,9 +1083,10 @@ type Delivery struct {
 	EventId string `protobuf:"bytes,2,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
 	// The name of the event, for example `commission.created`.
 	EventType string `protobuf:"bytes,3,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
-	// `pending` before the first attempt, `delivered`, `failed` if another attempt is
-	// scheduled, `dead_lettered` if no attempt succeeded and none is scheduled, or
-	// `canceled` if the endpoint was disabled or deleted before.
+	// `pending` before the first attempt. `delivered` after a successful attempt.
+	// `failed` if the last attempt failed and another attempt is scheduled.
+	// `dead_lettered` if no attempt succeeded and no further attempt is scheduled.
+	// `canceled` if the endpoint was disabled or deleted while the delivery was waiting.
 	Status DeliveryStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.DeliveryStatus" json:"status,omitempty"`
 	// The number of attempts that were made.
 	AttemptCount int32 `protobuf:"varint,5,opt,name=attempt_count,json=attemptCount,proto3" json:"attempt_count,omitempty"`
@@ -1095,7 +1096,7 @@ type Delivery struct {
 	// `tls_error`, `protocol_error`, `blocked_address`, `redirect` or `http_<code>`. Null
 	// if it succeeded.
 	ErrorMessage *string `protobuf:"bytes,7,opt,name=error_message,json=errorMessage,proto3,oneof" json:"error_message,omitempty"`
-	// The time of the next attempt. Null if none is scheduled.
+	// The time of the next attempt. Null if no attempt is scheduled.
 	NextAttemptAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=next_attempt_at,json=nextAttemptAt,proto3" json:"next_attempt_at,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// The time when the delivery ended. Null if it has not ended.
@@ -1212,9 +1213,10 @@ type DeliveryDetail struct {
 	EventId string `protobuf:"bytes,2,opt,name=event_id,json=eventId,proto3" json:"event_id,omitempty"`
 	// The name of the event, for example `commission.created`.
 	EventType string `protobuf:"bytes,3,opt,name=event_type,json=eventType,proto3" json:"event_type,omitempty"`
-	// `pending` before the first attempt, `delivered`, `failed` if another attempt is
-	// scheduled, `dead_lettered` if no attempt succeeded and none is scheduled, or
-	// `canceled` if the endpoint was disabled or deleted before.
+	// `pending` before the first attempt. `delivered` after a successful attempt.
+	// `failed` if the last attempt failed and another attempt is scheduled.
+	// `dead_lettered` if no attempt succeeded and no further attempt is scheduled.
+	// `canceled` if the endpoint was disabled or deleted while the delivery was waiting.
 	Status DeliveryStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.DeliveryStatus" json:"status,omitempty"`
 	// The number of attempts that were made.
 	AttemptCount int32 `protobuf:"varint,5,opt,name=attempt_count,json=attemptCount,proto3" json:"attempt_count,omitempty"`
@@ -1224,7 +1226,7 @@ type DeliveryDetail struct {
 	// `tls_error`, `protocol_error`, `blocked_address`, `redirect` or `http_<code>`. Null
 	// if it succeeded.
 	ErrorMessage *string `protobuf:"bytes,7,opt,name=error_message,json=errorMessage,proto3,oneof" json:"error_message,omitempty"`
-	// The time of the next attempt. Null if none is scheduled.
+	// The time of the next attempt. Null if no attempt is scheduled.
 	NextAttemptAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=next_attempt_at,json=nextAttemptAt,proto3" json:"next_attempt_at,omitempty"`
 	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// The time when the delivery ended. Null if it has not ended.
@@ -1693,8 +1695,8 @@ func (x *RetryDeliveryRequest) GetDeliveryId() string {
 type RecoverDeliveriesRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	WebhookId string                 `protobuf:"bytes,1,opt,name=webhook_id,json=webhookId,proto3" json:"webhook_id,omitempty"`
-	// The start of the time range, at most 30 days ago. Events are selected by their
-	// time.
+	// The start of the time range, at most 30 days ago. The range applies to the times of
+	// the events.
 	Since *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=since,proto3" json:"since,omitempty"`
 	// The end of the time range, not in the future. Default: now.
 	Until *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`
@@ -1920,7 +1922,7 @@ type EventTypeInfo struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the event, for example `commission.created`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// When the event is sent.
+	// A sentence that says when the event is sent.
 	Description   string `protobuf:"bytes,2,opt,name=description,proto3" json:"description,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -68,9 +68,10 @@ type WebhookServiceClient interface {
 	UpdateWebhook(ctx context.Context, in *UpdateWebhookRequest, opts ...grpc.CallOption) (*Webhook, error)
 	// DeleteWebhook deletes an endpoint. Its waiting deliveries are canceled.
 	DeleteWebhook(ctx context.Context, in *DeleteWebhookRequest, opts ...grpc.CallOption) (*DeleteWebhookResponse, error)
-	// RotateWebhookSecret creates a new signing secret. The response contains it; it is
-	// not shown again. For 24 hours, deliveries are signed with both the new and the
-	// previous secret, unless `expireImmediately` is true. Older secrets stop at once.
+	// RotateWebhookSecret creates a new signing secret. The response contains the secret,
+	// which is not shown again. For 24 hours, deliveries are signed with both the new and
+	// the previous secret, unless `expireImmediately` is true. Older secrets are not used
+	// any more.
 	RotateWebhookSecret(ctx context.Context, in *RotateWebhookSecretRequest, opts ...grpc.CallOption) (*CreatedWebhook, error)
 	// TestWebhook sends the event `webhook.ping` to an endpoint and returns the outcome.
 	// It waits up to 10 seconds. It also works for a disabled endpoint, and the ping does
@@ -82,8 +83,8 @@ type WebhookServiceClient interface {
 	// GetDelivery returns one delivery with its attempts.
 	GetDelivery(ctx context.Context, in *GetDeliveryRequest, opts ...grpc.CallOption) (*DeliveryDetail, error)
 	// RetryDelivery makes one more attempt of a delivery now. If the delivery is waiting,
-	// the attempt replaces the next scheduled one. If the delivery has ended, no further
-	// attempts follow.
+	// this attempt replaces the next scheduled attempt. If the delivery has ended, no
+	// further attempts follow.
 	//
 	// Errors: WEBHOOK_DISABLED if the endpoint is disabled.
 	RetryDelivery(ctx context.Context, in *RetryDeliveryRequest, opts ...grpc.CallOption) (*DeliveryDetail, error)
@@ -257,9 +258,10 @@ type WebhookServiceServer interface {
 	UpdateWebhook(context.Context, *UpdateWebhookRequest) (*Webhook, error)
 	// DeleteWebhook deletes an endpoint. Its waiting deliveries are canceled.
 	DeleteWebhook(context.Context, *DeleteWebhookRequest) (*DeleteWebhookResponse, error)
-	// RotateWebhookSecret creates a new signing secret. The response contains it; it is
-	// not shown again. For 24 hours, deliveries are signed with both the new and the
-	// previous secret, unless `expireImmediately` is true. Older secrets stop at once.
+	// RotateWebhookSecret creates a new signing secret. The response contains the secret,
+	// which is not shown again. For 24 hours, deliveries are signed with both the new and
+	// the previous secret, unless `expireImmediately` is true. Older secrets are not used
+	// any more.
 	RotateWebhookSecret(context.Context, *RotateWebhookSecretRequest) (*CreatedWebhook, error)
 	// TestWebhook sends the event `webhook.ping` to an endpoint and returns the outcome.
 	// It waits up to 10 seconds. It also works for a disabled endpoint, and the ping does
@@ -271,8 +273,8 @@ type WebhookServiceServer interface {
 	// GetDelivery returns one delivery with its attempts.
 	GetDelivery(context.Context, *GetDeliveryRequest) (*DeliveryDetail, error)
 	// RetryDelivery makes one more attempt of a delivery now. If the delivery is waiting,
-	// the attempt replaces the next scheduled one. If the delivery has ended, no further
-	// attempts follow.
+	// this attempt replaces the next scheduled attempt. If the delivery has ended, no
+	// further attempts follow.
 	//
 	// Errors: WEBHOOK_DISABLED if the endpoint is disabled.
 	RetryDelivery(context.Context, *RetryDeliveryRequest) (*DeliveryDetail, error)

@@ -154,11 +154,11 @@ type Workspace struct {
 	// The origins of the merchant's pages: scheme, host and port. A host that begins with
 	// `*.` allows all subdomains. If the list is empty, every origin is allowed.
 	AllowedOrigins []string `protobuf:"bytes,6,rep,name=allowed_origins,json=allowedOrigins,proto3" json:"allowed_origins,omitempty"`
-	// What happens to clicks from other origins: `observe` records and marks them,
+	// The policy for clicks from other origins: `observe` records and marks them,
 	// `enforce` rejects them.
 	OriginPolicy OriginPolicy `protobuf:"varint,7,opt,name=origin_policy,json=originPolicy,proto3,enum=affiliate.v1.OriginPolicy" json:"origin_policy,omitempty"`
-	// The address that receives all e-mail of test mode. Null: it is not sent. It is
-	// masked for viewers.
+	// The address that receives all e-mail of test mode. If it is null, e-mail of test
+	// mode is not sent. It is masked for viewers.
 	TestMailRedirect *string                `protobuf:"bytes,8,opt,name=test_mail_redirect,json=testMailRedirect,proto3,oneof" json:"test_mail_redirect,omitempty"`
 	UpdatedAt        *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	unknownFields    protoimpl.UnknownFields
@@ -308,7 +308,7 @@ type UpdateWorkspaceRequest struct {
 	// The origins of the merchant's pages, at most 50, for example
 	// `https://shop.example.com`, `https://*.example.com` or `http://localhost:3000`.
 	AllowedOrigins []string `protobuf:"bytes,5,rep,name=allowed_origins,json=allowedOrigins,proto3" json:"allowed_origins,omitempty"`
-	// What happens to clicks from other origins: `observe` or `enforce`. With `enforce`,
+	// The policy for clicks from other origins: `observe` or `enforce`. With `enforce`,
 	// `allowedOrigins` must not be empty. Null sets `observe`.
 	OriginPolicy OriginPolicy `protobuf:"varint,6,opt,name=origin_policy,json=originPolicy,proto3,enum=affiliate.v1.OriginPolicy" json:"origin_policy,omitempty"`
 	// The address that receives all e-mail of test mode.
@@ -1230,7 +1230,7 @@ type AuditEntry struct {
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The time of the change.
 	At *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
-	// Who made the change: the id of a user, the id of a key, or `system`.
+	// The actor who made the change: the id of a user, the id of a key, or `system`.
 	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
 	// The current name of the user or key. Null for `system`, and if the user or key does
 	// not exist any more.
@@ -1707,7 +1707,7 @@ type ApiKeys struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Mode  Mode                   `protobuf:"varint,1,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
 	// The complete public key, which can be published. If the key was rolled, this is the
-	// new one.
+	// new key.
 	PublicKey string `protobuf:"bytes,2,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
 	// The active secret keys, newest first.
 	SecretKeys []*ApiKey `protobuf:"bytes,3,rep,name=secret_keys,json=secretKeys,proto3" json:"secret_keys,omitempty"`

@@ -43,8 +43,8 @@ const (
 //
 // WorkspaceService manages the merchant's workspace: its settings, members,
 // invitations, audit log and API keys. API keys belong to the mode in the header
-// `X-Mode`; everything else is common to both modes, except that the audit log shows
-// the entries of one mode and of the workspace as a whole.
+// `X-Mode`. The audit log shows the entries of that mode, and the entries that concern
+// the workspace as a whole. Everything else is common to both modes.
 //
 // Any member can read the settings, the members and the list of keys. Owners and admins
 // manage settings, members and invitations, and read the audit log. Owners, admins and
@@ -59,8 +59,8 @@ type WorkspaceServiceClient interface {
 	// ListMembers returns the members of the workspace, oldest first.
 	ListMembers(ctx context.Context, in *ListMembersRequest, opts ...grpc.CallOption) (*ListMembersResponse, error)
 	// UpdateMember gives a member another role. The role applies from the member's next
-	// request. Open invitations that the member made, and could not make with the new
-	// role, end.
+	// request. If the member has made invitations that the new role does not allow, these
+	// invitations end.
 	//
 	// Errors:
 	//   - NOT_FOUND: the workspace has no such member.
@@ -76,8 +76,8 @@ type WorkspaceServiceClient interface {
 	//   - FORBIDDEN: an admin removes an owner.
 	//   - LAST_OWNER: the workspace would have no owner.
 	RemoveMember(ctx context.Context, in *RemoveMemberRequest, opts ...grpc.CallOption) (*RemoveMemberResponse, error)
-	// TransferOwnership makes another member an owner and the caller an admin. Open
-	// invitations of owners that the caller made end. Only owners can call it.
+	// TransferOwnership makes another member an owner and the caller an admin. If the
+	// caller has invited people as owners, these invitations end. Only owners can call it.
 	//
 	// Errors:
 	//   - NOT_FOUND: the workspace has no such member.
@@ -115,8 +115,8 @@ type WorkspaceServiceClient interface {
 	// Errors: API_KEY_LIMIT_EXCEEDED if the mode has ten active secret keys.
 	CreateApiKey(ctx context.Context, in *CreateApiKeyRequest, opts ...grpc.CallOption) (*CreatedApiKey, error)
 	// RollApiKey replaces a secret or public key with a new one of the same name and
-	// expiry. The old key works until the grace period is over. Until then a secret key
-	// counts among the ten.
+	// expiry. The old key works until the grace period is over. Until then, an old secret
+	// key counts towards the limit of ten active secret keys.
 	//
 	// Errors:
 	//   - NOT_FOUND: the key is not active, or was rolled before.
@@ -303,8 +303,8 @@ func (c *workspaceServiceClient) RevokeApiKey(ctx context.Context, in *RevokeApi
 //
 // WorkspaceService manages the merchant's workspace: its settings, members,
 // invitations, audit log and API keys. API keys belong to the mode in the header
-// `X-Mode`; everything else is common to both modes, except that the audit log shows
-// the entries of one mode and of the workspace as a whole.
+// `X-Mode`. The audit log shows the entries of that mode, and the entries that concern
+// the workspace as a whole. Everything else is common to both modes.
 //
 // Any member can read the settings, the members and the list of keys. Owners and admins
 // manage settings, members and invitations, and read the audit log. Owners, admins and
@@ -319,8 +319,8 @@ type WorkspaceServiceServer interface {
 	// ListMembers returns the members of the workspace, oldest first.
 	ListMembers(context.Context, *ListMembersRequest) (*ListMembersResponse, error)
 	// UpdateMember gives a member another role. The role applies from the member's next
-	// request. Open invitations that the member made, and could not make with the new
-	// role, end.
+	// request. If the member has made invitations that the new role does not allow, these
+	// invitations end.
 	//
 	// Errors:
 	//   - NOT_FOUND: the workspace has no such member.
@@ -336,8 +336,8 @@ type WorkspaceServiceServer interface {
 	//   - FORBIDDEN: an admin removes an owner.
 	//   - LAST_OWNER: the workspace would have no owner.
 	RemoveMember(context.Context, *RemoveMemberRequest) (*RemoveMemberResponse, error)
-	// TransferOwnership makes another member an owner and the caller an admin. Open
-	// invitations of owners that the caller made end. Only owners can call it.
+	// TransferOwnership makes another member an owner and the caller an admin. If the
+	// caller has invited people as owners, these invitations end. Only owners can call it.
 	//
 	// Errors:
 	//   - NOT_FOUND: the workspace has no such member.
@@ -375,8 +375,8 @@ type WorkspaceServiceServer interface {
 	// Errors: API_KEY_LIMIT_EXCEEDED if the mode has ten active secret keys.
 	CreateApiKey(context.Context, *CreateApiKeyRequest) (*CreatedApiKey, error)
 	// RollApiKey replaces a secret or public key with a new one of the same name and
-	// expiry. The old key works until the grace period is over. Until then a secret key
-	// counts among the ten.
+	// expiry. The old key works until the grace period is over. Until then, an old secret
+	// key counts towards the limit of ten active secret keys.
 	//
 	// Errors:
 	//   - NOT_FOUND: the key is not active, or was rolled before.

@@ -5,8 +5,8 @@
 // source: edge/v1/click.proto
 
 // The messages between the edge and the core: the clicks in the Redis stream, and the
-// entries of the edge directory. The two sides can run different releases, so fields
-// are only ever added.
+// entries of the edge directory. The edge and the core can run different releases.
+// Therefore fields may be added, but existing fields must not be changed or removed.
 
 package edgev1
 
@@ -131,8 +131,8 @@ func (Consent) EnumDescriptor() ([]byte, []int) {
 // Click is one registered click. It contains no full IP address and no user agent.
 type Click struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A UUIDv7 of 16 bytes. The edge, the stream and the table identify repeats by this
-	// id only.
+	// A UUIDv7 of 16 bytes. It is the only field by which the edge, the stream and the
+	// database table recognize a repeated click.
 	Id   []byte `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Mode Mode   `protobuf:"varint,2,opt,name=mode,proto3,enum=edge.v1.Mode" json:"mode,omitempty"`
 	// The ids to which the edge resolved the public key and the code. They are empty if
@@ -144,8 +144,8 @@ type Click struct {
 	LinkId []byte `protobuf:"bytes,6,opt,name=link_id,json=linkId,proto3" json:"link_id,omitempty"`
 	// The referral code of the request, in lower case.
 	ReferralCode string `protobuf:"bytes,7,opt,name=referral_code,json=referralCode,proto3" json:"referral_code,omitempty"`
-	// The public key of the request. It is set only if the edge could not resolve it, so
-	// that ingestion can.
+	// The public key of the request. It is set only if the edge could not resolve the
+	// key, so that the core can resolve it later.
 	PublicKey string `protobuf:"bytes,8,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
 	// The time when the edge received the request, in Unix milliseconds. The attribution
 	// window begins at this time.
@@ -163,12 +163,12 @@ type Click struct {
 	Consent        Consent `protobuf:"varint,18,opt,name=consent,proto3,enum=edge.v1.Consent" json:"consent,omitempty"`
 	Language       string  `protobuf:"bytes,19,opt,name=language,proto3" json:"language,omitempty"`
 	Screen         string  `protobuf:"bytes,20,opt,name=screen,proto3" json:"screen,omitempty"`
-	// The HMAC of the IP address under the key of the month. Empty if consent was denied.
+	// The HMAC of the IP address with the key of the month. Empty if consent was denied.
 	IpHash []byte `protobuf:"bytes,21,opt,name=ip_hash,json=ipHash,proto3" json:"ip_hash,omitempty"`
 	// The network of the IP address in CIDR form, /24 or /48. Empty if consent was
 	// denied.
 	IpPrefix string `protobuf:"bytes,22,opt,name=ip_prefix,json=ipPrefix,proto3" json:"ip_prefix,omitempty"`
-	// The HMAC of the user agent under the key of the month.
+	// The HMAC of the user agent with the key of the month.
 	UaHash    []byte `protobuf:"bytes,23,opt,name=ua_hash,json=uaHash,proto3" json:"ua_hash,omitempty"`
 	IsBot     bool   `protobuf:"varint,24,opt,name=is_bot,json=isBot,proto3" json:"is_bot,omitempty"`
 	BotReason string `protobuf:"bytes,25,opt,name=bot_reason,json=botReason,proto3" json:"bot_reason,omitempty"`
@@ -178,8 +178,9 @@ type Click struct {
 	// The programme's attribution window at the time of the click, in days. 0 if the edge
 	// could not resolve the code.
 	AttributionWindowDays int32 `protobuf:"varint,27,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
-	// Whether the page's origin is not in the workspace's list. Such clicks occur only
-	// with the origin policy `observe`.
+	// Whether the page's origin is not in the workspace's list. It can be true only if
+	// the workspace has the origin policy `observe`, because otherwise the edge rejects
+	// the click.
 	ForeignOrigin bool `protobuf:"varint,28,opt,name=foreign_origin,json=foreignOrigin,proto3" json:"foreign_origin,omitempty"`
 	// The ISO 3166-1 alpha-2 code of the country, according to the edge's country file.
 	// Empty if it is not known or consent was denied.

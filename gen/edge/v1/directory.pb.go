@@ -124,8 +124,8 @@ type ReferralCodeEntry struct {
 	Active bool `protobuf:"varint,4,opt,name=active,proto3" json:"active,omitempty"`
 	// The programme's attribution window, in days.
 	AttributionWindowDays int32 `protobuf:"varint,5,opt,name=attribution_window_days,json=attributionWindowDays,proto3" json:"attribution_window_days,omitempty"`
-	// `last_click` or `first_click`. It tells the browser script whether a later click
-	// replaces its cookie.
+	// `last_click` or `first_click`. The browser script uses it to decide whether a later
+	// click replaces the stored click.
 	AttributionModel string `protobuf:"bytes,6,opt,name=attribution_model,json=attributionModel,proto3" json:"attribution_model,omitempty"`
 	// The discount of the participant's promo code. Absent if there is no usable promo
 	// code.
@@ -223,7 +223,7 @@ type Discount struct {
 	Value    int64  `protobuf:"varint,3,opt,name=value,proto3" json:"value,omitempty"`
 	Currency string `protobuf:"bytes,4,opt,name=currency,proto3" json:"currency,omitempty"`
 	// The last time at which the promo code can be used, in Unix milliseconds. 0 if it
-	// has no end.
+	// never expires.
 	ExpiresAtMs   int64 `protobuf:"varint,5,opt,name=expires_at_ms,json=expiresAtMs,proto3" json:"expires_at_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -294,9 +294,9 @@ func (x *Discount) GetExpiresAtMs() int64 {
 	return 0
 }
 
-// LinkEntry says where a short link leads, and which click it registers. The key of a
-// short link is unique in the deployment, so the entry also contains workspace and
-// mode.
+// LinkEntry holds the destination of a short link and the data of the click that it
+// registers. The key of a short link is unique in the deployment, so the entry also
+// contains the workspace and the mode.
 type LinkEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	WorkspaceId   []byte                 `protobuf:"bytes,1,opt,name=workspace_id,json=workspaceId,proto3" json:"workspace_id,omitempty"`
