@@ -447,8 +447,8 @@ func (a *attribution) decide(signals []signal) Decision {
 }
 
 // computeEarning computes what an attributed conversion earns and returns the reason of
-// the decision. If the programme or the participant's status is the cause that nothing
-// is earned, clause is the text that follows "because" in the explanation.
+// the decision. If nothing is earned because of the programme's rules or the status of
+// the participant, clause is the text that follows "because" in the explanation.
 func (a *attribution) computeEarning(d *Decision, winner *signal) (why AttributionReason, clause string) {
 	earner := *winner.earner
 	if !a.check("participant.approved", earner.ParticipantStatus == ParticipantApproved,

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// EventName is the name of an event. It consists of a noun, a dot and a verb in the past
-// tense, for example link.created (DECISIONS.md section 9).
+// EventName is the name of an event. It consists of a noun, a dot and a word that says
+// what happened, for example link.created (DECISIONS.md section 9).
 type EventName string
 
 // Noun returns the part of the name before the dot.

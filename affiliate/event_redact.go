@@ -59,7 +59,8 @@ type redaction struct {
 const fieldDepth = 3
 
 // readValue reads the value at path, which is a list of keys. If personal is true, it
-// replaces all strings in the value.
+// replaces all strings in the value. Otherwise it replaces only the strings of personal
+// fields inside the value.
 func (r *redaction) readValue(path []string, personal bool) error {
 	before := r.in.InputOffset()
 	token, err := r.in.Token()
