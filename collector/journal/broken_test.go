@@ -44,27 +44,28 @@ func requireAppendFails(t *testing.T, j *Journal, i int, cause error) {
 	}
 }
 
-// After a fault of any kind, the acknowledged batches stay in the journal. It accepts no
-// further batch, even if the disk works again, until a drain has emptied it.
+// After a fault of any kind, the acknowledged batches stay in the journal. The journal
+// accepts no further batch, even if the disk works again, until a drain has emptied the
+// journal.
 func TestJournal_StaysBrokenUntilDrained(t *testing.T) {
 	for _, fault := range []struct {
-		name   string
-		begin  func(*faultyDisk)
-		cause  error
-		rotate bool // the fault affects only the beginning of a segment
+		name           string
+		begin          func(*faultyDisk)
+		cause          error
+		newSegmentOnly bool // the fault affects only the creation of a new segment
 	}{
 		{"fsync of the file", func(d *faultyDisk) { d.syncErr = errDisk }, errDisk, false},
 		{"full disk", func(d *faultyDisk) { d.freeBytes = 30 }, syscall.ENOSPC, false},
 		{"fsync of the folder", func(d *faultyDisk) { d.dirSyncErr = errDisk }, errDisk, true},
-		{"no new file", func(d *faultyDisk) { d.createErr = errDisk }, errDisk, true},
-		{"no new file and no removal", func(d *faultyDisk) { d.dirSyncErr, d.removeErr = errDisk, errDisk }, errDisk, true},
+		{"creation of a file", func(d *faultyDisk) { d.createErr = errDisk }, errDisk, true},
+		{"fsync of the folder and removal of a file", func(d *faultyDisk) { d.dirSyncErr, d.removeErr = errDisk, errDisk }, errDisk, true},
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			files, now := newFaultyDisk(t.TempDir()), newClock()
 			segment := int64(segmentHeader + 3*(recordHeader+9))
 			j := openForTest(t, Config{SegmentBytes: segment, now: now.now}, files)
 			appendBatches(t, j, 0, 5)
-			if fault.rotate {
+			if fault.newSegmentOnly {
 				appendBatches(t, j, 5, 6)
 			}
 			acknowledged := 0
@@ -72,7 +73,7 @@ func TestJournal_StaysBrokenUntilDrained(t *testing.T) {
 				acknowledged += int(s.records)
 			}
 			files.set(func() { fault.begin(files) })
-			if fault.rotate {
+			if fault.newSegmentOnly {
 				// Append until the active segment is full.
 				for acknowledged < 20 && j.Append(context.Background(), []byte(batchText(acknowledged)), 1+acknowledged%2) == nil {
 					acknowledged++

@@ -47,7 +47,8 @@ func writeSegment(t *testing.T, dir string, number uint64, raw []byte) string {
 	return path
 }
 
-// The test reads the format that the package comment describes with its own code.
+// The test does not use the code of the package to read the record. It checks the format
+// that the package comment describes.
 func TestAppend_WritesDocumentedFormat(t *testing.T) {
 	dir := t.TempDir()
 	at := time.UnixMilli(1_767_225_600_123)
@@ -157,8 +158,8 @@ func TestOpen_RenamesSegmentWithoutGoodRecord(t *testing.T) {
 }
 
 // If the last record is complete but its checksum is wrong, it is damage and stays in the
-// file. If its length exceeds the file, it is a torn tail. A flipped bit in the last
-// record must be reported as one of the two.
+// file. If the length in its header exceeds the rest of the file, it is a torn tail. A
+// flipped bit in the last record must be reported as damage or as a torn tail.
 func TestOpen_ReportsAnyFlippedBitOfLastRecord(t *testing.T) {
 	raw, ends := buildSegment(t, testBatches(3)...)
 	for bit := ends[1] * 8; bit < len(raw)*8; bit++ {
@@ -205,9 +206,10 @@ func TestOpen_TwoBadRecordsAtEndAreDamage(t *testing.T) {
 	requireEqual(t, drainPayloads(t, j), batchTexts(0, 1))
 }
 
-// A loss of power during the write of a group may leave holes in the group, and its end
-// may be missing too. The group was never acknowledged, but the file does not show this,
-// so the journal reports damage. The records that reached the disk are replayed.
+// A loss of power during the write of a group may leave holes in the group, and the end
+// of the group may be missing too. The group was never acknowledged, but the file does
+// not show this, so the journal reports damage. The records that reached the disk are
+// replayed.
 func TestOpen_HolesInUnsyncedGroupAreDamage(t *testing.T) {
 	const block = 4096
 	var all [][]byte
@@ -432,8 +434,8 @@ func TestScanner_ReadErrorIsNotDamage(t *testing.T) {
 			break
 		}
 	}
-	if !errors.Is(err, errSector) || s.at > int64(ends[1]) {
-		t.Errorf("next: error %v at offset %d, want %v before offset %d", err, s.at, errSector, ends[1])
+	if !errors.Is(err, errSector) || s.offset > int64(ends[1]) {
+		t.Errorf("next: error %v at offset %d, want %v before offset %d", err, s.offset, errSector, ends[1])
 	}
 }
 
@@ -452,7 +454,7 @@ func FuzzReader(f *testing.F) {
 			return
 		}
 		requireNoError(t, err)
-		at := s.at
+		at := s.offset
 		if at != 0 && !bytes.Equal(raw[:at], appendSegmentHeader(nil)) {
 			t.Fatalf("the header % x was accepted as intact", raw[:at])
 		}

@@ -53,7 +53,7 @@ func (j *Journal) sealSegments(ctx context.Context, cancel context.CancelCauseFu
 		return nil, ErrClosed
 	}
 	j.endDrain = cancel
-	j.seal = response
+	j.sealRequest = response
 	j.work.Signal()
 	j.mu.Unlock()
 	select {
@@ -118,11 +118,11 @@ func (j *Journal) replay(ctx context.Context, s *segment, replay func(context.Co
 	if s.records == 0 {
 		return 0, nil
 	}
-	from, _, err := j.folder.open(s.name())
+	opened, _, err := j.folder.open(s.name())
 	if err != nil {
 		return 0, fmt.Errorf("journal: %w", err)
 	}
-	defer from.Close()
+	defer opened.Close()
 	// replayErr is returned without wrapping, because it is the caller's own error.
 	var replayErr error
 	var joined []byte
@@ -145,7 +145,7 @@ func (j *Journal) replay(ctx context.Context, s *segment, replay func(context.Co
 		found++
 		return nil
 	}
-	tail, _, err := s.scan(from, visit, j.logDamage)
+	tail, _, err := s.scan(opened, visit, j.logDamage)
 	if err == nil {
 		err = replayJoined()
 	}

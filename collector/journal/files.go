@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// folder provides the file operations that the journal needs. Tests replace it with an
-// implementation whose operations fail, or that loses unsynced data as a disk may do
-// after a loss of power.
+// folder provides the file operations that the journal needs. Tests use another
+// implementation. Its operations can fail, and it can lose unsynced data, as a disk may
+// do in a loss of power.
 type folder interface {
 	// list returns the numbers of the segments, oldest first.
 	list() ([]uint64, error)

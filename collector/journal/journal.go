@@ -60,7 +60,7 @@ type Stats struct {
 	// Segments is the number of files. If it is not 0, Drain has work to do: even a file
 	// without records, left by a failed write, must be deleted.
 	Segments int
-	// Bytes is the durable size of all segments.
+	// Bytes is the durable size of all segments. MaxBytes is the bound from Config.
 	Bytes, MaxBytes int64
 	// Clicks is the number of clicks that wait for Drain. It decreases when a segment is
 	// deleted, by all clicks of the segment at once.
@@ -95,22 +95,25 @@ type Journal struct {
 
 	mu   sync.Mutex
 	work *sync.Cond // wakes the writer after a change to the fields below
-	// segments are the segments on disk, oldest first. The last one is the active
-	// segment, to which the writer appends, if there is one.
+	// segments are the segments on disk, oldest first. If the writer has an active
+	// segment, to which it appends, this segment is the last element.
 	segments []*segment
 	// waiting contains the entries that are not in a group yet, in order of arrival.
 	waiting []*entry
-	// reserved is the largest number of bytes that waiting and the current group can add
-	// to the segments.
+	// reserved is the largest number of bytes that the waiting entries and the current
+	// group can add to the segments.
 	reserved int64
-	// full is true from an ErrFull until Drain has deleted a segment.
+	// full is true after an Append has returned ErrFull, until Drain has deleted a
+	// segment.
 	full bool
-	// seal is set by Drain. It requests that the writer close the active segment and send
-	// the list of all segments to this channel. It is nil if there is no request.
-	seal     chan []*segment
-	closed   bool
-	endDrain context.CancelCauseFunc // cancels the running Drain
+	// sealRequest is set by Drain. It requests that the writer close the active segment
+	// and send the list of all segments to this channel. It is nil if there is no
+	// request.
+	sealRequest chan []*segment
+	closed      bool
+	endDrain    context.CancelCauseFunc // cancels the running Drain
 
+	// broken is the error that broke the journal, or nil.
 	broken error
 	// lastCheck is the time at which the journal broke or at which its disk was last
 	// checked.
@@ -207,13 +210,13 @@ func (j *Journal) load() error {
 // replay. It cuts off a torn tail only if the segment is the newest.
 func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 	s := &segment{number: number}
-	from, size, err := j.folder.open(s.name())
+	opened, size, err := j.folder.open(s.name())
 	if err != nil {
 		return nil, err
 	}
-	defer from.Close()
+	defer opened.Close()
 	s.size = size
-	tail, torn, err := s.scan(from, func(r Record) error { s.add(r.Clicks, r.Time); return nil }, j.countDamage)
+	tail, torn, err := s.scan(opened, func(r Record) error { s.add(r.Clicks, r.Time); return nil }, j.countDamage)
 	if err != nil {
 		return nil, err
 	}
@@ -254,11 +257,11 @@ func (j *Journal) logDamage(d Damage) {
 		slog.String("segment", d.Segment), slog.Int64("offset", d.Offset), slog.Int64("bytes", d.Bytes), slog.Int("records", d.Records))
 }
 
-// scan calls visit for each good record of the segment, in order. It calls damaged for
-// each damaged range before or between good records. It returns the bytes after the last
-// good record as tail. torn is true if the tail is a single incomplete record.
-func (s *segment) scan(from io.ReaderAt, visit func(Record) error, damaged func(Damage)) (tail Damage, torn bool, err error) {
-	records, err := newScanner(from, s.size)
+// scan calls visit for each good record of the segment, in order. It calls reportDamage
+// for each damaged range before or between good records. It returns the bytes after the
+// last good record as tail. torn is true if the tail is a single incomplete record.
+func (s *segment) scan(contents io.ReaderAt, visit func(Record) error, reportDamage func(Damage)) (tail Damage, torn bool, err error) {
+	records, err := newScanner(contents, s.size)
 	if err != nil {
 		return Damage{}, false, err
 	}
@@ -266,14 +269,14 @@ func (s *segment) scan(from io.ReaderAt, visit func(Record) error, damaged func(
 		r, damage, err := records.next()
 		damage.Segment, r.Segment = s.name(), s.name()
 		if errors.Is(err, io.EOF) {
-			torn, err := records.torn(damage)
+			torn, err := records.isTorn(damage)
 			return damage, torn, err
 		}
 		if err != nil {
 			return Damage{}, false, err
 		}
 		if damage.Bytes > 0 {
-			damaged(damage)
+			reportDamage(damage)
 		}
 		if err := visit(r); err != nil {
 			return Damage{}, false, err

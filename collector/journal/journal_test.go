@@ -27,10 +27,11 @@ func batchNumber(t failer, batch []byte) int {
 	return i
 }
 
-// appendBatches appends the test batches from to to-1. Batch i has 1+i%2 clicks.
-func appendBatches(t failer, j *Journal, from, to int) {
+// appendBatches appends the test batches with the numbers first to end-1. The batch with
+// the number i has 1+i%2 clicks.
+func appendBatches(t failer, j *Journal, first, end int) {
 	t.Helper()
-	for i := from; i < to; i++ {
+	for i := first; i < end; i++ {
 		requireNoError(t, j.Append(context.Background(), []byte(batchText(i)), 1+i%2))
 	}
 }
@@ -50,9 +51,10 @@ func drainAll(t failer, j *Journal) []string {
 	return got
 }
 
-func batchTexts(from, to int) []string {
+// batchTexts returns the test batches with the numbers first to end-1.
+func batchTexts(first, end int) []string {
 	var all []string
-	for i := from; i < to; i++ {
+	for i := first; i < end; i++ {
 		all = append(all, batchText(i))
 	}
 	return all
@@ -269,7 +271,7 @@ func TestDrain_ResumesAtSegmentOfFailedRecord(t *testing.T) {
 			if len(segmentNames(t, dir)) != records/perSegment {
 				t.Fatalf("segments %v, want %d", segmentNames(t, dir), records/perSegment)
 			}
-			down := errors.New("no Redis")
+			errNoRedis := errors.New("no Redis")
 			next := 0
 			err := j.Drain(context.Background(), func(_ context.Context, batch []byte, _ int) error {
 				if i := batchNumber(t, batch); i != next {
@@ -280,13 +282,13 @@ func TestDrain_ResumesAtSegmentOfFailedRecord(t *testing.T) {
 					t.Errorf("before record %d was replayed: %d segments, want %d", next, n, want)
 				}
 				if next == stop {
-					return down
+					return errNoRedis
 				}
 				next++
 				return nil
 			})
-			if err != down { //nolint:errorlint // must not be wrapped
-				t.Fatalf("Drain() = %v, want %v without wrapping", err, down)
+			if err != errNoRedis { //nolint:errorlint // must not be wrapped
+				t.Fatalf("Drain() = %v, want %v without wrapping", err, errNoRedis)
 			}
 			next = stop / perSegment * perSegment
 			requireNoError(t, j.Drain(context.Background(), func(_ context.Context, batch []byte, _ int) error {
@@ -315,16 +317,16 @@ func TestDrain_JoinsSmallBatches(t *testing.T) {
 		want.WriteString(text)
 		requireNoError(t, j.Append(context.Background(), []byte(text), 2))
 	}
-	down := errors.New("no Redis")
+	errNoRedis := errors.New("no Redis")
 	calls := 0
 	err := j.Drain(context.Background(), func(context.Context, []byte, int) error {
 		if calls++; calls == 5 {
-			return down
+			return errNoRedis
 		}
 		return nil
 	})
-	if err != down || len(segmentNames(t, dir)) != 2 { //nolint:errorlint // must not be wrapped
-		t.Fatalf("Drain() = %v with segments %v left, want %v and 2 segments", err, segmentNames(t, dir), down)
+	if err != errNoRedis || len(segmentNames(t, dir)) != 2 { //nolint:errorlint // must not be wrapped
+		t.Fatalf("Drain() = %v with segments %v left, want %v and 2 segments", err, segmentNames(t, dir), errNoRedis)
 	}
 	var got strings.Builder
 	clicks := 0

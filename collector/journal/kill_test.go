@@ -14,19 +14,19 @@ import (
 )
 
 const (
-	// childDir names the environment variable with the journal folder of the child
+	// childDirVariable names the environment variable with the journal folder of the child
 	// process. The test kills this process.
-	childDir = "TRIBUTARY_TEST_JOURNAL_DIR"
-	// childFrom names the environment variable with the first number that the child
-	// appends.
-	childFrom  = "TRIBUTARY_TEST_JOURNAL_FROM"
-	appenders  = 8
-	killRounds = 25
+	childDirVariable = "TRIBUTARY_TEST_JOURNAL_DIR"
+	// childFirstVariable names the environment variable with the number of the first batch
+	// that the child appends.
+	childFirstVariable = "TRIBUTARY_TEST_JOURNAL_FROM"
+	appenders          = 8
+	killRounds         = 25
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(childDir); dir != "" {
-		from, err := strconv.Atoi(os.Getenv(childFrom))
+	if dir := os.Getenv(childDirVariable); dir != "" {
+		from, err := strconv.Atoi(os.Getenv(childFirstVariable))
 		if err == nil {
 			err = appendUntilKilled(dir, from)
 		}
@@ -85,7 +85,7 @@ func TestJournal_KillLosesNoAcknowledgedBatch(t *testing.T) {
 	from, tornTails := 0, 0
 	for round := range killRounds {
 		child := exec.Command(os.Args[0])
-		child.Env = append(os.Environ(), childDir+"="+dir, childFrom+"="+strconv.Itoa(from))
+		child.Env = append(os.Environ(), childDirVariable+"="+dir, childFirstVariable+"="+strconv.Itoa(from))
 		child.Stderr = os.Stderr
 		out, err := child.StdoutPipe()
 		requireNoError(t, err)

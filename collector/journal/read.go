@@ -13,7 +13,8 @@ type Record struct {
 	Offset  int64     // offset of the record's header in the file
 	Time    time.Time // time of writing
 	Clicks  int
-	// Batch is a marshalled edge.v1.ClickBatch. It is valid until visit returns.
+	// Batch is a marshalled edge.v1.ClickBatch. It is valid until the function to which
+	// Read passes the record returns.
 	Batch []byte
 }
 
@@ -39,13 +40,13 @@ type Report struct {
 // records were acknowledged.
 func Read(dir string, visit func(Record) error) (Report, error) {
 	var report Report
-	from := disk{dir}
-	numbers, err := from.list()
+	d := disk{dir}
+	numbers, err := d.list()
 	if err != nil {
 		return report, err
 	}
 	for i, number := range numbers {
-		tail, torn, err := report.read(from, &segment{number: number}, visit)
+		tail, torn, err := report.read(d, &segment{number: number}, visit)
 		if err != nil {
 			return report, err
 		}
@@ -61,8 +62,8 @@ func Read(dir string, visit func(Record) error) (Report, error) {
 	return report, nil
 }
 
-func (report *Report) read(from disk, s *segment, visit func(Record) error) (tail Damage, torn bool, err error) {
-	opened, size, err := from.open(s.name())
+func (report *Report) read(d disk, s *segment, visit func(Record) error) (tail Damage, torn bool, err error) {
+	opened, size, err := d.open(s.name())
 	if errors.Is(err, fs.ErrNotExist) {
 		return Damage{}, false, nil
 	}

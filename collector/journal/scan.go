@@ -22,11 +22,11 @@ type scanner struct {
 	source io.ReaderAt
 	// end is the offset at which the segment ends.
 	end int64
-	// at is the offset at which the next record is expected.
-	at int64
-	// window contains the bytes of the segment from offset windowAt on.
-	window   []byte
-	windowAt int64
+	// offset is the position in the segment at which the next record is expected.
+	offset int64
+	// window contains the bytes of the segment that begin at windowOffset.
+	window       []byte
+	windowOffset int64
 }
 
 // newScanner returns a scanner that starts after the header of the segment, or at the
@@ -39,7 +39,7 @@ func newScanner(source io.ReaderAt, end int64) (*scanner, error) {
 	}
 	intact, err := parseSegmentHeader(head)
 	if intact {
-		s.at = segmentHeader
+		s.offset = segmentHeader
 	}
 	return s, err
 }
@@ -48,22 +48,22 @@ func newScanner(source io.ReaderAt, end int64) (*scanner, error) {
 // if there is no damage. If there are no more good records, next returns io.EOF and the
 // damage at the end of the segment. The batch of the record is valid until the next call.
 func (s *scanner) next() (r Record, damage Damage, err error) {
-	damage.Offset = s.at
-	for s.at < s.end {
-		head, err := s.read(s.at, recordHeader)
+	damage.Offset = s.offset
+	for s.offset < s.end {
+		head, err := s.read(s.offset, recordHeader)
 		if err != nil {
 			return Record{}, damage, err
 		}
 		hasMarker := bytes.HasPrefix(head, recordMarker)
 		if length := s.completeLength(head); length > 0 {
-			window, err := s.read(s.at, length)
+			window, err := s.read(s.offset, length)
 			if err != nil {
 				return Record{}, damage, err
 			}
 			if r, ok := parseRecordIn(window, length); ok {
-				r.Offset = s.at
-				damage.close(s.at)
-				s.at += int64(length)
+				r.Offset = s.offset
+				damage.close(s.offset)
+				s.offset += int64(length)
 				return r, damage, nil
 			}
 		}
@@ -78,10 +78,10 @@ func (s *scanner) next() (r Record, damage Damage, err error) {
 	return Record{}, damage, io.EOF
 }
 
-// torn reports whether tail, the damage at the end of the segment, is a single record or
-// a segment header of which only the end is missing. A process that is killed during a
+// isTorn reports whether tail, the damage at the end of the segment, is a single
+// incomplete record or an incomplete segment header. A process that is killed during a
 // write leaves such a tail.
-func (s *scanner) torn(tail Damage) (bool, error) {
+func (s *scanner) isTorn(tail Damage) (bool, error) {
 	head, err := s.read(tail.Offset, recordHeader)
 	if err != nil || tail.Bytes == 0 || tail.Records > 1 {
 		return false, err
@@ -104,7 +104,7 @@ func (s *scanner) completeLength(head []byte) int {
 		return 0
 	}
 	length := recordLength(head)
-	if s.at+int64(length) > s.end {
+	if s.offset+int64(length) > s.end {
 		return 0
 	}
 	return length
@@ -129,40 +129,41 @@ func (d *Damage) close(end int64) {
 
 // seek moves to the next marker after the current byte, or to the end.
 func (s *scanner) seek() error {
-	s.at++
-	for s.at < s.end {
-		rest, err := s.read(s.at, len(recordMarker))
+	s.offset++
+	for s.offset < s.end {
+		rest, err := s.read(s.offset, len(recordMarker))
 		if err != nil {
 			return err
 		}
 		if i := bytes.Index(rest, recordMarker); i >= 0 {
-			s.at += int64(i)
+			s.offset += int64(i)
 			return nil
 		}
 		// Keep the last bytes, because they may be the beginning of a marker.
-		s.at += int64(max(1, len(rest)-len(recordMarker)+1))
+		s.offset += int64(max(1, len(rest)-len(recordMarker)+1))
 	}
-	s.at = s.end
+	s.offset = s.end
 	return nil
 }
 
-// read returns the bytes of the window from offset at on. It returns at least n bytes,
-// except at the end of the segment.
-func (s *scanner) read(at int64, n int) ([]byte, error) {
-	skip := at - s.windowAt
-	have := int64(len(s.window))
-	if skip >= 0 && skip <= have && (have-skip >= int64(n) || s.windowAt+have >= s.end) {
+// read returns the bytes of the segment from the given offset to the end of the window.
+// It moves the window, if necessary, so that it returns at least n bytes. At the end of
+// the segment, it may return fewer.
+func (s *scanner) read(offset int64, n int) ([]byte, error) {
+	skip := offset - s.windowOffset
+	size := int64(len(s.window))
+	if skip >= 0 && skip <= size && (size-skip >= int64(n) || s.windowOffset+size >= s.end) {
 		return s.window[skip:], nil
 	}
 	kept := 0
-	if skip >= 0 && skip < have {
+	if skip >= 0 && skip < size {
 		kept = copy(s.window, s.window[skip:])
 	}
-	want := int(min(int64(cap(s.window)), s.end-at))
-	got, err := s.source.ReadAt(s.window[kept:want], at+int64(kept))
-	s.window, s.windowAt = s.window[:kept+got], at
+	newSize := int(min(int64(cap(s.window)), s.end-offset))
+	added, err := s.source.ReadAt(s.window[kept:newSize], offset+int64(kept))
+	s.window, s.windowOffset = s.window[:kept+added], offset
 	if errors.Is(err, io.EOF) {
-		s.end = min(s.end, at+int64(kept+got)) // another process truncated the file
+		s.end = min(s.end, offset+int64(kept+added)) // another process truncated the file
 		err = nil
 	}
 	return s.window, err

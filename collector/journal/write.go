@@ -21,9 +21,9 @@ type entry struct {
 
 func (e *entry) length() int64 { return recordHeader + int64(len(e.batch)) }
 
-// maxAddedBytes returns the largest number of bytes that a batch can add to the segments,
-// including the header of a new segment.
-func maxAddedBytes(batch int) int64 { return segmentHeader + recordHeader + int64(batch) }
+// maxAddedBytes returns the largest number of bytes that a batch of the given size can
+// add to the segments, including the header of a new segment.
+func maxAddedBytes(size int) int64 { return segmentHeader + recordHeader + int64(size) }
 
 // writer is the state of the goroutine that runs Journal.write. After Open, no other
 // goroutine uses it.
@@ -35,9 +35,9 @@ type writer struct {
 	buffer []byte
 }
 
-// checkAppend returns an error if the journal cannot accept a batch of the given number
-// of bytes now. The caller has locked j.mu.
-func (j *Journal) checkAppend(batch int) error {
+// checkAppend returns an error if the journal cannot accept a batch of the given size, in
+// bytes, now. The caller has locked j.mu.
+func (j *Journal) checkAppend(size int) error {
 	if err := j.stateError(); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (j *Journal) checkAppend(batch int) error {
 	for _, s := range j.segments {
 		used += s.size
 	}
-	if used+maxAddedBytes(batch) > j.maxBytes {
+	if used+maxAddedBytes(size) > j.maxBytes {
 		return ErrFull
 	}
 	return nil
@@ -64,7 +64,8 @@ func (j *Journal) enqueue(e *entry) error {
 	return nil
 }
 
-// withdraw removes an entry whose context ended, if the entry is not in a group yet.
+// withdraw removes an entry whose context ended, if the entry is not in a group yet. It
+// returns the result of Append.
 func (j *Journal) withdraw(ctx context.Context, e *entry) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -89,13 +90,13 @@ func (j *Journal) write() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for {
-		for len(j.waiting) == 0 && j.seal == nil && !j.closed {
+		for len(j.waiting) == 0 && j.sealRequest == nil && !j.closed {
 			j.work.Wait()
 		}
-		if j.seal != nil {
+		if j.sealRequest != nil {
 			j.endSegment()
-			j.seal <- slices.Clone(j.segments)
-			j.seal = nil
+			j.sealRequest <- slices.Clone(j.segments)
+			j.sealRequest = nil
 		}
 		if len(j.waiting) > 0 {
 			j.formGroup()
