@@ -15,17 +15,17 @@ const (
 func TestConsentDenied_RegistersClickAndStoresNothing(t *testing.T) {
 	f := newFixture(t)
 	for n, c := range []struct {
-		name    string
-		page    page
-		initial []string
+		name        string
+		page        page
+		initScripts []string
 	}{
-		{name: "Global Privacy Control", initial: []string{privacyControl}},
+		{name: "Global Privacy Control", initScripts: []string{privacyControl}},
 		{name: "Google's consent mode", page: page{head: consentMode + `<script>gtag("consent", "default", {ad_storage: "denied"})</script>`}},
-		{name: "consent mode, withdrawn", page: page{head: consentMode + `<script>gtag("consent", "default", {ad_storage: "granted"}); gtag("consent", "update", {ad_storage: "denied"})</script>`}},
+		{name: "Google's consent mode, granted and then denied", page: page{head: consentMode + `<script>gtag("consent", "default", {ad_storage: "granted"}); gtag("consent", "update", {ad_storage: "denied"})</script>`}},
 	} {
 		c.page.body = `<a href="https://buy.stripe.com/x">buy</a>`
 		f.page("/", c.page)
-		b := f.visit(f.shop+"/?via=anna", c.initial...)
+		b := f.visit(f.shop+"/?via=anna", c.initScripts...)
 		id := b.waitID()
 		b.settle()
 		sent := f.waitClicks(n + 1)[n]
@@ -107,7 +107,7 @@ func TestConsentRequired_DeniedRegistersDeniedClick(t *testing.T) {
 	}
 }
 
-func TestConsentDenied_LaterDeletesStoredClick(t *testing.T) {
+func TestConsentWithdrawn_DeletesStoredClick(t *testing.T) {
 	f := newFixture(t)
 	b := f.visit(f.shop + "/?via=anna")
 	b.waitCookie()

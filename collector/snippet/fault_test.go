@@ -67,8 +67,8 @@ func TestSend_CookiesGoOnlyToOwnOrigin(t *testing.T) {
 	f := newFixture(t)
 	f.page("/next", page{script: "none"})
 	for _, c := range []struct {
-		name, api string
-		sent      bool
+		name, api  string
+		sendCookie bool
 	}{
 		{"the page's own origin", "/t", true},
 		{"another origin of the same site", f.origin("api.shop.example") + "/t", false},
@@ -87,8 +87,8 @@ func TestSend_CookiesGoOnlyToOwnOrigin(t *testing.T) {
 		f.waitClicks(before + 1)
 		b.visit(f.shop + "/next") // When the visitor leaves the page, the script sends the click again.
 		for _, click := range f.waitClicks(before + 2)[before:] {
-			if sent := strings.Contains(click.header.Get("Cookie"), cookieName+"="); sent != c.sent {
-				t.Errorf("%s: the request has the cookies %q, want the script's cookie: %t", c.name, click.header.Get("Cookie"), c.sent)
+			if sent := strings.Contains(click.header.Get("Cookie"), cookieName+"="); sent != c.sendCookie {
+				t.Errorf("%s: the request has the cookies %q, want the script's cookie: %t", c.name, click.header.Get("Cookie"), c.sendCookie)
 			}
 		}
 		close(release)

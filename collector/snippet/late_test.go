@@ -13,7 +13,8 @@ import (
 )
 
 // useFirstClickModel changes the attribution model of the programme to first_click, for
-// the given codes. Exactly one click must be stored. Its programme is used.
+// the given codes. It takes the ids of the programme and the participant from the stored
+// click, so exactly one click must be stored.
 func (f *fixture) useFirstClickModel(codes ...string) {
 	f.t.Helper()
 	writer := directory.NewWriter(f.client)
@@ -37,7 +38,7 @@ func TestFirstClickModel_LaterClicksDoNotReplaceCookie(t *testing.T) {
 	b = f.visit(f.shop + "/?via=anna")
 	first := b.waitCookie()
 	f.waitStored(2)
-	for range 2 { // a reload sends no further click
+	for range 2 { // The second visit sends no further click.
 		b.visit(f.shop + "/?via=ben")
 		f.waitStored(3)
 		js[string](b, `window.__tributary.whenClickId()`)
@@ -65,7 +66,8 @@ func TestScript_FindsCodeRemovedByRouter(t *testing.T) {
 	}
 }
 
-// The test runs the stub from docs/merchant/script.md.
+// The test runs the stub from docs/merchant/script.md. A page can use the methods of the
+// stub before the script is loaded.
 func TestDocumentedStub_QueuesCalls(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/merchant/script.md")
 	check(t, err)

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-func TestHistory_PushedOrReplacedCodeIsClick(t *testing.T) {
+func TestHistory_CodeInNewAddressRegistersClick(t *testing.T) {
 	f := newFixture(t)
 	b := f.visit(f.shop + "/")
 	b.do(`history.pushState({n: 1}, "", "/p?via=anna")`)

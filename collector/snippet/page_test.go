@@ -86,7 +86,7 @@ func TestHostilePage_ScriptDoesNotThrow(t *testing.T) {
 		works  bool   // whether the script can still register a click
 	}{
 		"Array.prototype is extended": {`Array.prototype.extra = function () { throw new Error("extra") }; Array.prototype.first = 1; Object.prototype.inherited = "x"`, true},
-		"another library's old Array.from": {
+		"Array.from and other functions are missing": {
 			`Array.from = undefined; String.prototype.includes = undefined; Object.entries = undefined; Object.fromEntries = undefined`, true,
 		},
 		"toJSON of an old library":    {`Array.prototype.toJSON = function () { return "broken" }`, true},
@@ -102,7 +102,7 @@ func TestHostilePage_ScriptDoesNotThrow(t *testing.T) {
 		"history is frozen":           {`Object.freeze(history); Object.freeze(History.prototype)`, false},
 		"dataLayer is no array":       {`window.dataLayer = "nonsense"`, true},
 		"dataLayer holds getters":     {`window.dataLayer = [{get 0() { throw new Error("getter") }}]`, false},
-		"the global is in use":        {`window.__tributary = 42`, false},
+		"the global is a number":      {`window.__tributary = 42`, false},
 		"the global is frozen":        {`Object.defineProperty(window, "__tributary", {value: Object.freeze({}), writable: false})`, false},
 	} {
 		f.page("/", page{body: `<a href="https://buy.stripe.com/x">buy</a>`, head: `<script>` + c.change + `</script>`})

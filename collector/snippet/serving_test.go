@@ -115,9 +115,9 @@ func TestScript_InsertedByTagManager(t *testing.T) {
 }
 
 // If the script uses a first-party proxy, the collector sets the cookie itself, because
-// some browsers delete cookies that scripts set after a few days. The collector
-// recognises requests through such a proxy by their Fetch Metadata headers. Browsers
-// send these headers only to trustworthy origins such as *.localhost.
+// some browsers keep a cookie that a script sets for only a few days. The collector
+// recognises requests through a first-party proxy by their Fetch Metadata headers.
+// Browsers send these headers only to trustworthy origins such as *.localhost.
 func TestFirstPartyProxy_ServerSetsCookie(t *testing.T) {
 	f := newFixture(t)
 	shop := f.origin("www.shop.localhost")

@@ -50,7 +50,7 @@ type visitor struct {
 
 // visitor opens a new browser profile. It closes the previous profile, because every tab
 // needs processes of the browser.
-func (f *fixture) visitor(initial ...string) *visitor {
+func (f *fixture) visitor(initScripts ...string) *visitor {
 	f.t.Helper()
 	sharedBrowser.once.Do(startBrowser)
 	if sharedBrowser.err != nil {
@@ -61,9 +61,9 @@ func (f *fixture) visitor(initial ...string) *visitor {
 	}
 	ctx, closeProfile := chromedp.NewContext(sharedBrowser.ctx, chromedp.WithNewBrowserContext())
 	f.t.Cleanup(closeProfile)
-	f.lastVisitor = &visitor{f: f, ctx: ctx, close: closeProfile, initScripts: append(initial, extendTimeout)}
+	f.lastVisitor = &visitor{f: f, ctx: ctx, close: closeProfile, initScripts: append(initScripts, extendTimeout)}
 	if f.keepRealTimeout {
-		f.lastVisitor.initScripts = initial
+		f.lastVisitor.initScripts = initScripts
 	}
 	return f.lastVisitor
 }
@@ -82,7 +82,7 @@ type tab struct {
 	thrown []string
 }
 
-// tab opens a tab. The first tab of a visitor is the one that the profile begins with.
+// tab opens a tab. A new profile already has a tab, so the first call returns that tab.
 func (v *visitor) tab() *tab {
 	t := v.f.t
 	t.Helper()
@@ -111,9 +111,9 @@ func (v *visitor) tab() *tab {
 }
 
 // visit opens a page in a tab of a new visitor.
-func (f *fixture) visit(url string, initial ...string) *tab {
+func (f *fixture) visit(url string, initScripts ...string) *tab {
 	f.t.Helper()
-	b := f.visitor(initial...).tab()
+	b := f.visitor(initScripts...).tab()
 	b.visit(url)
 	return b
 }

@@ -21,8 +21,8 @@ export const codesOf = (query: URLSearchParams): string[] =>
     .filter((code, at, all) => code && !code[100] && all.indexOf(code) === at);
 
 /**
- * Returns the first part of a parameter's value that the collector accepts: at most 255
- * characters without control characters.
+ * Returns the value of a parameter in a form that the collector accepts: the first part
+ * without control characters, and of this part at most 255 characters.
  */
 const text = (query: URLSearchParams, name: string): string | undefined => group(/([^\0-\x1f]{1,255})/u, query.get(name) || "");
 

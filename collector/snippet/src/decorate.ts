@@ -18,8 +18,9 @@ const selector = "stripe-buy-button,stripe-pricing-table,form[data-aff]" + check
 const written: Record<string, unknown> = {};
 
 /**
- * Calls write with the current id, or with "" if there is no click. old is the id that
- * the element has now. If this script did not write old, write is not called.
+ * Calls write with the current id, or with "" if there is no click. The argument old is
+ * the id that the element has now. If the element has an id that this script did not
+ * write, rewrite does not call write.
  */
 const rewrite = (old: string | null, write: (id: string) => void): void => {
   const id = current() || "";

@@ -10,8 +10,8 @@ const element = (document.currentScript || document.querySelector("script[data-m
 export const settings = element.dataset;
 
 /**
- * The address to which clicks are sent. It is at the origin of the script, or at the
- * first-party proxy in data-api.
+ * The address to which clicks are sent. It is at the origin of the script, unless the
+ * attribute data-api contains another address, such as that of a first-party proxy.
  */
 export const endpoint = new URL((settings.api || new URL(element.src).origin).replace(/\/?$/, "/v1/clicks"), location.href).href;
 
@@ -19,7 +19,10 @@ export const debug = (value: unknown): void => {
   if ("debug" in settings) console.debug(clickID, value);
 };
 
-/** Returns a function that logs errors of run instead of throwing them into the page. */
+/**
+ * Returns a function that calls run and logs its errors. The errors are not thrown into
+ * the page.
+ */
 export const guard =
   <A extends unknown[], R>(run: (...args: A) => R) =>
   (...args: A): R | undefined => {

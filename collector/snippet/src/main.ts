@@ -27,7 +27,7 @@ let saved = 0;
 
 /** The last address that was read. */
 let lastAddress = "";
-/** The codes of the last address from which a click was sent, separated by commas. */
+/** The codes, separated by commas, of the last address for which a click was sent. */
 let tried = "";
 
 /** Durations in milliseconds. */
@@ -47,6 +47,7 @@ const read = (href: string): void => {
   const query = url.searchParams;
   const codes = codesOf(query);
   const all = codes + "";
+  // The id that a short link, or another site of the merchant, put into the address.
   const handedID = query.get(clickID);
   // An address with a code and an id may have been shared or bookmarked. If its id is
   // old, the script ignores the id and registers a new click for the code.

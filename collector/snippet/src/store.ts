@@ -8,8 +8,8 @@ import type { Reply } from "./send";
 
 const enum Time {
   /**
-   * The age of the cookie in seconds if the collector has not sent one. The collector
-   * sends at most 400 days, because browsers accept no longer age.
+   * The age of the cookie in seconds if the collector has not sent an age. The collector
+   * sends at most 400 days, which is the largest age that browsers accept.
    */
   month = 2592000,
 }
