@@ -32,8 +32,8 @@ type agent struct {
 	text                string
 	device, browser, os string
 	// bot is the bot_reason. It is empty if the agent does not look like a bot.
-	bot    string
-	hashed atomic.Pointer[agentHash]
+	bot      string
+	lastHash atomic.Pointer[agentHash]
 }
 
 // agentHash is the hash of an agent for one month.
@@ -42,14 +42,14 @@ type agentHash struct {
 	sum         [hashSize]byte
 }
 
-// hash returns the hash of the agent for a month. It caches the hash, because computing
-// it takes longer than the rest of a record.
-func (a *agent) hash(month *monthHasher) [hashSize]byte {
-	if cached := a.hashed.Load(); cached != nil && cached.monthNumber == month.number {
+// hash returns the hash of the agent for the month of the hasher. It caches the hash,
+// because computing it takes longer than writing the rest of a click record.
+func (a *agent) hash(hasher *monthHasher) [hashSize]byte {
+	if cached := a.lastHash.Load(); cached != nil && cached.monthNumber == hasher.number {
 		return cached.sum
 	}
-	computed := &agentHash{month.number, month.sum("ua", []byte(a.text))}
-	a.hashed.Store(computed)
+	computed := &agentHash{hasher.number, hasher.sum("ua", []byte(a.text))}
+	a.lastHash.Store(computed)
 	return computed.sum
 }
 
@@ -65,8 +65,8 @@ func (a *agentCache) parse(text string) *agent {
 	if cached, ok := a.parsed.Peek(text); ok {
 		return cached
 	}
-	// Store a copy, because text may be part of a larger string that the cache would keep
-	// in memory.
+	// Store a copy, because text may be part of a larger string. Otherwise the cache
+	// would keep that larger string in memory.
 	parsed := classify(strings.Clone(text))
 	a.parsed.Add(parsed.text, parsed)
 	return parsed
@@ -194,18 +194,18 @@ func deviceOf(lower string, parsed useragent.UserAgent) string {
 	return ""
 }
 
-// iosOnlyTokens are names that browsers use only on iPhones and iPads. An agent of a Mac
-// with such a name is from an iPad that requests desktop pages.
+// iosOnlyTokens are names that browsers use only on iPhones and iPads. If the agent of a
+// Mac contains one of these names, the device is an iPad that requests desktop pages.
 var iosOnlyTokens = []string{"CriOS/", "FxiOS/", "EdgiOS/", "OPiOS/", "OPT/", " GSA/"}
 
 // maxTabletWidth is the width of the largest iPad in portrait, in CSS pixels.
 const maxTabletWidth = 1032
 
-// deviceOn returns the device and system of an agent. screen is the screen size that the
-// script reported, such as 1024x1366. Safari on an iPad sends the user agent of a Mac.
-// The screen size shows the difference: an iPad reports the size in portrait, and no Mac
-// has such a narrow screen in portrait.
-func (a *agent) deviceOn(screen string) (device, os string) {
+// deviceAndSystem returns the device and system of an agent. screen is the screen size
+// that the script reported, such as 1024x1366. Safari on an iPad sends the user agent of
+// a Mac. The screen size shows the difference: an iPad reports the size in portrait, and
+// no Mac has such a narrow screen in portrait.
+func (a *agent) deviceAndSystem(screen string) (device, os string) {
 	if a.os == useragent.MacOS && a.browser == "Safari" && screen != "" {
 		width, height, _ := strings.Cut(screen, "x")
 		w, errWidth := strconv.ParseUint(width, 10, 16)

@@ -20,8 +20,8 @@ const (
 // The agents come from real browsers. An empty device or os means that the collector does
 // not recognise the device or the system.
 func TestAgent_DeviceBrowserAndSystem(t *testing.T) {
-	type want struct{ name, agent, device, browser, os string }
-	for group, agents := range map[string][]want{
+	type agentCase struct{ name, agent, device, browser, os string }
+	for group, agents := range map[string][]agentCase{
 		"desktop": {
 			{"Chrome", windows + "Chrome/121.0.0.0 Safari/537.36", "desktop", "Chrome", "Windows"},
 			{"Chrome on a Chromebook", "Mozilla/5.0 (X11; CrOS x86_64 14541.0.0) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/121.0.0.0 Safari/537.36", "desktop", "Chrome", "ChromeOS"},
@@ -82,11 +82,11 @@ func TestAgent_DeviceBrowserAndSystem(t *testing.T) {
 			{"KakaoTalk", pixelWV + ";KAKAOTALK 2410540", "mobile", "KakaoTalk", "Android"},
 			{"Telegram", pixelWV + " Telegram-Android/10.8.1 (Google Pixel 7; Android 13; SDK 33; HIGH)", "mobile", "Telegram", "Android"},
 			{"Google", iphone + "GSA/303.0.603601555 Mobile/15E148 Safari/604.1", "mobile", "Google App", "iOS"},
-			{"any other on Android", pixelWV, "mobile", "Android WebView", "Android"},
-			{"any other on iOS", iphone + "Mobile/15E148", "mobile", "other", "iOS"},
-			{"an app itself", "MyShop/3.2 (Android 13; Pixel 7) okhttp/4.12.0", "mobile", "other", "Android"},
-			{"an app of Android's own library", "Dalvik/2.1.0 (Linux; U; Android 13; SM-S911B Build/TP1A.220624.014)", "mobile", "other", "Android"},
-			{"an app of Apple's own library", "MyShop/512 CFNetwork/1492.0.1 Darwin/23.3.0", "", "other", ""},
+			{"an unknown app on Android", pixelWV, "mobile", "Android WebView", "Android"},
+			{"an unknown app on iOS", iphone + "Mobile/15E148", "mobile", "other", "iOS"},
+			{"an app that sends its own name", "MyShop/3.2 (Android 13; Pixel 7) okhttp/4.12.0", "mobile", "other", "Android"},
+			{"an app that uses the HTTP library of Android", "Dalvik/2.1.0 (Linux; U; Android 13; SM-S911B Build/TP1A.220624.014)", "mobile", "other", "Android"},
+			{"an app that uses the HTTP library of Apple", "MyShop/512 CFNetwork/1492.0.1 Darwin/23.3.0", "", "other", ""},
 		},
 		"televisions and consoles": {
 			{"Samsung", "Mozilla/5.0 (SMART-TV; LINUX; Tizen 6.0) AppleWebKit/537.36 (KHTML, like Gecko) 76.0.3809.146/6.0 TV Safari/537.36", "", "other", "other"},
@@ -168,7 +168,7 @@ func TestAgent_BotReason(t *testing.T) {
 
 // Safari on an iPad sends the agent of a Mac. The collector recognises the iPad by the
 // size of its screen.
-func TestDeviceOn_RecognisesIPadByScreen(t *testing.T) {
+func TestDeviceAndSystem_RecognisesIPadByScreen(t *testing.T) {
 	safari := classify(macintosh + "Version/17.3.1 Safari/605.1.15")
 	chrome := classify(macintosh + "Chrome/121.0.0.0 Safari/537.36")
 	for _, c := range []struct {
@@ -189,7 +189,7 @@ func TestDeviceOn_RecognisesIPadByScreen(t *testing.T) {
 		{chrome, "820x1180", "desktop", "macOS"},
 		{classify("curl/8.5.0"), "820x1180", "", ""},
 	} {
-		if device, os := c.agent.deviceOn(c.screen); device != c.device || os != c.os {
+		if device, os := c.agent.deviceAndSystem(c.screen); device != c.device || os != c.os {
 			t.Errorf("agent %q with the screen %q: device %q and system %q, want %q and %q", c.agent.text, c.screen, device, os, c.device, c.os)
 		}
 	}
@@ -228,7 +228,7 @@ func TestAgentHash_ChangesEveryMonth(t *testing.T) {
 	march, april := time.Date(2026, 3, 31, 0, 0, 0, 0, time.UTC), time.Date(2026, 4, 1, 0, 0, 0, 0, time.UTC)
 	for range 2 {
 		for _, at := range []time.Time{march, march, april} {
-			if got, want := a.hash(h.month(at)), h.month(at).sum("ua", []byte("agent")); got != want {
+			if got, want := a.hash(h.forMonth(at)), h.forMonth(at).sum("ua", []byte("agent")); got != want {
 				t.Errorf("hash on %s: %x, want %x", at, got, want)
 			}
 		}
@@ -256,7 +256,7 @@ func FuzzAgent(f *testing.F) {
 	cache := newAgentCache()
 	f.Fuzz(func(t *testing.T, text string) {
 		a := cache.parse(text)
-		device, os := a.deviceOn(text)
+		device, os := a.deviceAndSystem(text)
 		for _, value := range []string{a.device, a.browser, a.os, a.bot, device, os} {
 			if !allowed[value] {
 				t.Errorf("the agent %q has the value %q, which is in no list", text, value)

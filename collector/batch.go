@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// Sink stores batches durably. batch is a marshalled edge.v1.ClickBatch with n records of
-// one shard. If Append returns nil, the batch is durable. If it returns an error, the
+// Sink stores batches durably. A shard is one of the Redis streams over which the clicks
+// are distributed. batch is a marshalled edge.v1.ClickBatch with n records, all of the
+// given shard. If Append returns nil, the batch is durable. If it returns an error, the
 // batch may or may not be durable. Append must not use batch after it has returned.
 type Sink interface {
 	Append(ctx context.Context, shard int, batch []byte, n int) error
@@ -21,8 +22,9 @@ const (
 	// batchRecords and batchBytes bound one batch, which becomes one entry of the stream.
 	batchRecords = 512
 	batchBytes   = 256 << 10
-	// queueRecords and queueBytes bound the records of all shards that wait or are being
-	// written. When one of these bounds is reached, new clicks are refused with 503.
+	// queueRecords bounds the number of records, of all shards together, that wait or are
+	// being written. queueBytes bounds their size. When one of these bounds is reached,
+	// new clicks are refused with 503.
 	queueRecords = 20_000
 	queueBytes   = 32 << 20
 	// flushesInFlight bounds the batches of one shard that are written at the same time.
@@ -55,8 +57,8 @@ type batcher struct {
 	buffers sync.Pool
 }
 
-// shardQueue holds the batches of one shard. waiting is ordered by age. New records join
-// the last waiting batch until it is full or a writer takes it.
+// shardQueue holds the batches of one shard. waiting begins with the oldest batch. New
+// records join the last waiting batch until it is full or a writer takes it.
 type shardQueue struct {
 	mu       sync.Mutex
 	work     *sync.Cond
@@ -133,7 +135,7 @@ func (b *batcher) oldest() time.Time {
 }
 
 // add adds a framed record (see frame) to the open batch of its shard and returns that
-// batch. The caller must wait for the batch.
+// batch. The caller must then call wait on the batch.
 func (b *batcher) add(shard int, framed []byte) (*batch, error) {
 	if b.full() {
 		return nil, errOverloaded

@@ -96,14 +96,14 @@ func BenchmarkRecord(b *testing.B) {
 	now := time.Now()
 	id := affiliate.NewID[affiliate.Click](now)
 	codeEntry := &edgev1.ReferralCodeEntry{ProgramId: make([]byte, 16), ParticipantId: make([]byte, 16), AttributionWindowDays: 30}
-	from := visitor{addr: netip.MustParseAddr("203.0.113.9"), agent: benchAgent}
+	v := visitor{addr: netip.MustParseAddr("203.0.113.9"), agent: benchAgent}
 	run := func(b *testing.B, c *Collector) {
 		b.Helper()
 		b.ReportAllocs()
 		b.RunParallel(func(pb *testing.PB) {
 			record := make([]byte, 0, 1024)
 			for pb.Next() {
-				record = c.record(record[:0], id, now, apiCaller{}, codeEntry, click, from)
+				record = c.record(record[:0], id, now, apiCaller{}, codeEntry, click, v)
 			}
 		})
 	}

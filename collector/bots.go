@@ -3,8 +3,8 @@ package collector
 import "strings"
 
 // Values of the field bot_reason of a click record. The field is empty if the user agent
-// does not look like a bot. Clicks of bots are not refused, because some of them are
-// wanted: test clients have the agents of HTTP libraries, and so do servers that send
+// does not look like a bot. Clicks of bots are not refused, because some of these clicks
+// are wanted: test clients have the agents of HTTP libraries, and so do servers that send
 // clicks for their visitors.
 const (
 	// botNoAgent means that there is no user agent. Browsers always send one.
@@ -15,8 +15,9 @@ const (
 	botPreview = "preview"
 	// botHeadless is a browser without a screen.
 	botHeadless = "headless"
-	// botLibrary is an HTTP library or tool. A merchant's app also has this reason if its
-	// agent begins with the name of a library (such as okhttp) instead of its own name.
+	// botLibrary is an HTTP library or tool. Clicks of a merchant's app also have this
+	// reason if the app's agent begins with the name of a library (such as okhttp)
+	// instead of the name of the app.
 	botLibrary = "library"
 	// botCrawler is a web crawler.
 	botCrawler = "crawler"

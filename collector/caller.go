@@ -30,7 +30,8 @@ const (
 	// keyUnverified means that the checksum of the key is correct, but the directory
 	// cannot be read.
 	keyUnverified
-	// keyValid means that the public key is valid. scope is its workspace and mode.
+	// keyValid means that the public key is valid. apiCaller.scope is then the workspace
+	// and the mode of the key.
 	keyValid
 )
 
@@ -68,8 +69,8 @@ type keyCache struct{ *lru.Cache[string, parsedKey] }
 func newKeyCache() keyCache { return keyCache{newCache[string, parsedKey](maxCachedKeys)} }
 
 func (c keyCache) add(text string) {
-	// Store a copy, because text may be part of a body that the cache would keep in
-	// memory.
+	// Store a copy, because text may be part of a body. Otherwise the cache would keep
+	// the whole body in memory.
 	if key, ok := affiliate.ParseKey(strings.Clone(text)); ok {
 		c.Add(key.Reveal(), newParsedKey(key))
 	}
@@ -151,8 +152,8 @@ func (c apiCaller) foreignOrigin(h http.Header) bool {
 // validToken reports whether text is a valid access token of this deployment. The
 // response to a valid token is 403, because a token must not register clicks. The
 // response to any other text is 401. The token grants no access here, so issuer and
-// audience are not checked. A token whose header refers to a key other than by kid is not
-// valid.
+// audience are not checked. A token is not valid if its header names a key by anything
+// other than kid, such as jku or jwk.
 func (c *Collector) validToken(ctx context.Context, text string) bool {
 	if strings.Count(text, ".") != 2 {
 		return false

@@ -168,7 +168,6 @@ func (e *edge) serveRequest(r *http.Request, headers ...string) clickResponse {
 }
 
 // click sends a click with the public key.
-
 func (e *edge) click(body string, headers ...string) clickResponse {
 	e.t.Helper()
 	return e.send(http.MethodPost, "/v1/clicks", body, append([]string{"Authorization", "Bearer " + e.key.Reveal()}, headers...)...)

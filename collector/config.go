@@ -18,9 +18,9 @@ type Config struct {
 	// Stream is the Redis server with the click stream. Cache is the Redis server with
 	// the rate limits and the edge directory.
 	Stream, Cache clickstream.Endpoint
-	// HashKey is the secret key for hashes of addresses and user agents, and for the
-	// hashes under which Redis counts requests. It has at least 32 bytes and is the same
-	// in every process of a deployment.
+	// HashKey is the secret key for the hashes of addresses and user agents, and for the
+	// hashes in the names of the Redis keys that count requests. It has at least 32 bytes
+	// and is the same in every process of a deployment.
 	HashKey []byte
 	// LimitTracking is the number of requests that one public key may make in any period
 	// of 60 seconds.

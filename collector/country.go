@@ -33,14 +33,15 @@ type countries struct {
 	path string
 	log  *slog.Logger
 	file atomic.Pointer[countryFile]
-	// seen is the version of the file at the last attempt to read it. It is zero if the
-	// file was missing.
-	seen fileState
+	// lastVersion is the version of the file at the last attempt to read it. It is zero
+	// if the file was missing.
+	lastVersion fileVersion
 }
 
-// countryFile is the content of a file, with a cache of decoded records. The cache is
-// useful because decoding a record takes ten times as long as finding it, and because
-// many networks share one record, often all networks of a country.
+// countryFile is the content of a file, with a cache of decoded records. A record of the
+// file describes the place of one or more networks. The cache is useful because decoding
+// a record takes ten times as long as finding it, and because many networks, often all
+// networks of a country, share one record.
 type countryFile struct {
 	*maxminddb.Reader
 	places *lru.Cache[uintptr, place] // by the offset of the record in the file
@@ -50,8 +51,8 @@ type countryFile struct {
 // contains the code of a region of that country.
 type place struct{ country, region string }
 
-// fileState identifies a version of the file.
-type fileState struct {
+// fileVersion identifies a version of the file.
+type fileVersion struct {
 	modified time.Time
 	size     int64
 }
@@ -83,18 +84,18 @@ func (c *countries) run(ctx context.Context) {
 	}
 }
 
-// refresh reads the file if it was replaced. A file that cannot be used is logged once
-// and ignored.
+// refresh reads the file if it was replaced. If the new file cannot be used, refresh logs
+// this once and keeps the content of the previous file.
 func (c *countries) refresh() {
-	var current fileState
+	var current fileVersion
 	info, err := os.Stat(c.path)
 	if err == nil {
-		current = stateOf(info)
+		current = versionOf(info)
 	}
-	if current == c.seen {
+	if current == c.lastVersion {
 		return
 	}
-	c.seen = current
+	c.lastVersion = current
 	if err == nil {
 		err = c.load()
 	}
@@ -115,12 +116,12 @@ func (c *countries) load() error {
 	if err != nil {
 		return err
 	}
-	c.seen = stateOf(info)
-	text := make([]byte, c.seen.size)
+	c.lastVersion = versionOf(info)
+	text := make([]byte, c.lastVersion.size)
 	if _, err = io.ReadFull(file, text); err != nil {
 		return err
 	}
-	if info, err = file.Stat(); err != nil || stateOf(info) != c.seen {
+	if info, err = file.Stat(); err != nil || versionOf(info) != c.lastVersion {
 		return errors.Join(errors.New("the file changed while it was read"), err)
 	}
 	reader, err := maxminddb.OpenBytes(text)
@@ -152,20 +153,20 @@ func (c *countries) lookup(addr netip.Addr) place {
 		return place{}
 	}
 	file := c.file.Load()
-	found := file.Lookup(addr.Unmap())
-	if !found.Found() {
+	network := file.Lookup(addr.Unmap())
+	if !network.Found() {
 		return place{}
 	}
-	cached, ok := file.places.Peek(found.Offset())
-	if !ok {
-		cached = placeOf(found)
-		file.places.Add(found.Offset(), cached)
+	p, cached := file.places.Peek(network.Offset())
+	if !cached {
+		p = placeOf(network)
+		file.places.Add(network.Offset(), p)
 	}
-	return cached
+	return p
 }
 
-// placeOf decodes a record. It ignores values that are not ISO 3166 codes.
-func placeOf(found maxminddb.Result) place {
+// placeOf decodes the record of a network. It ignores values that are not ISO 3166 codes.
+func placeOf(network maxminddb.Result) place {
 	var record struct {
 		Country struct {
 			Code string `maxminddb:"iso_code"`
@@ -174,7 +175,7 @@ func placeOf(found maxminddb.Result) place {
 			Code string `maxminddb:"iso_code"`
 		} `maxminddb:"subdivisions"`
 	}
-	if err := found.Decode(&record); err != nil || len(record.Country.Code) != 2 {
+	if err := network.Decode(&record); err != nil || len(record.Country.Code) != 2 {
 		return place{}
 	}
 	result := place{country: record.Country.Code}
@@ -184,7 +185,7 @@ func placeOf(found maxminddb.Result) place {
 	return result
 }
 
-func stateOf(info fs.FileInfo) fileState { return fileState{info.ModTime(), info.Size()} }
+func versionOf(info fs.FileInfo) fileVersion { return fileVersion{info.ModTime(), info.Size()} }
 
 // withoutPath removes the path of the file from an error. The path is the value of a
 // setting, and error messages contain only the names of settings.

@@ -80,7 +80,7 @@ func TestCountries_PlaceOfAddress(t *testing.T) {
 		"192.0.2.0/24":      placeRecord("Switzerland", "ZH"),
 		"2001:db8:4::/48":   placeRecord("AT", "Vienna"),
 	})
-	plain := countriesWith(t, "GeoLite2-Country", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH")})
+	withoutCities := countriesWith(t, "GeoLite2-Country", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH")})
 	for _, c := range []struct {
 		countries             *countries
 		addr, country, region string
@@ -98,8 +98,8 @@ func TestCountries_PlaceOfAddress(t *testing.T) {
 		{cities, "127.0.0.1", "", ""},
 		{cities, "::1", "", ""},
 		{cities, "fe80::1", "", ""},
-		{plain, "203.0.113.9", "CH", ""},
-		{plain, "203.0.114.9", "", ""},
+		{withoutCities, "203.0.113.9", "CH", ""},
+		{withoutCities, "203.0.114.9", "", ""},
 		{nil, "203.0.113.9", "", ""},
 	} {
 		want := place{c.country, c.region}
@@ -186,7 +186,7 @@ func TestCountries_ReloadReplacedFile(t *testing.T) {
 			t.Errorf("country %s, want %s", got, want)
 		}
 		if got := log.String(); strings.Count(got, "\n") != min(1, len(logged)) || !strings.Contains(got, logged) || strings.Contains(got, path) {
-			t.Errorf("logged %q, want one line with %q and without the path, or nothing if that is empty", got, logged)
+			t.Errorf("logged %q, want one line that contains %q and not the path, or no line if this text is empty", got, logged)
 		}
 		log.Reset()
 	}

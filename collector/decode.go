@@ -210,9 +210,9 @@ func hostOf(text string) (string, bool) {
 	return strings.ToLower(u.Hostname()), true
 }
 
-// isPlainURL reports whether rest, the part of a URL after "://", begins with a host, an
-// optional port and an optional path that url.Parse would accept and return unchanged.
-// The caller can then skip url.Parse, which is slower.
+// isPlainURL reports whether rest, the part of a URL after "://", begins with a plain
+// host, an optional port and an optional plain path. url.Parse would not change them. The
+// caller can then skip url.Parse, which is slower.
 func isPlainURL(rest string) bool {
 	i := 0
 	for ; i < len(rest); i++ {
@@ -237,8 +237,8 @@ func isPlainURL(rest string) bool {
 		}
 	}
 	for ; i < len(rest) && rest[i] != '?' && rest[i] != '#'; i++ {
-		// Accept any percent sign, because paths of real pages contain percent signs that
-		// are not part of an escape.
+		// Accept any percent sign, although url.Parse would refuse a percent sign that is
+		// not part of an escape. The paths of real pages contain such percent signs.
 		if c := rest[i]; c <= ' ' || c > '~' || c == '\\' || c == '"' || c == '<' || c == '>' {
 			return false
 		}

@@ -18,8 +18,8 @@ func TestDecode_ReportsAllFaults(t *testing.T) {
 		name, body string
 		violations []string // each is a field name, a space and the message
 	}{
-		{"fine", `{"referral_code":"a"}`, nil},
-		{"everything", `{"referral_code":"a","url":"https://x.y/z?q#f","referrer":"android-app://com.example","click_id":"0192f7b0-0000-7000-8000-000000000000","sub_id":"s","utm":{"source":"a","medium":"b","campaign":"c","term":"d","content":"e"},"consent":"unknown","screen":"1x1","language":"de","occurred_at":"2026-01-02T03:04:05.678+02:00","public_key":"pk"}`, nil},
+		{"only the required field", `{"referral_code":"a"}`, nil},
+		{"all fields", `{"referral_code":"a","url":"https://x.y/z?q#f","referrer":"android-app://com.example","click_id":"0192f7b0-0000-7000-8000-000000000000","sub_id":"s","utm":{"source":"a","medium":"b","campaign":"c","term":"d","content":"e"},"consent":"unknown","screen":"1x1","language":"de","occurred_at":"2026-01-02T03:04:05.678+02:00","public_key":"pk"}`, nil},
 		{"null counts as absent", `{"referral_code":"a","url":null,"utm":null,"consent":null,"click_id":null}`, nil},
 		{"empty text counts as absent", `{"referral_code":"a","url":"","referrer":"","click_id":"","consent":"","occurred_at":""}`, nil},
 		{"escapes", `{"referral_code":"\u0061","sub_id":"\ud83d\ude00\n\"\\\/"}`, nil},
@@ -27,19 +27,19 @@ func TestDecode_ReportsAllFaults(t *testing.T) {
 		{"no code", `{}`, []string{"referral_code is required"}},
 		{"blank code", `{"referral_code":"  "}`, []string{"referral_code is required"}},
 		{"long code", `{"referral_code":"` + strings.Repeat("ü", 101) + `"}`, []string{"referral_code must have 1 to 100 characters"}},
-		{"many at once", `{"referral_code":1,"sub_id":"` + long + `","x":1,"consent":"maybe","click_id":"7","occurred_at":"yesterday","url":"/p","utm":{"sauce":"a","source":[]}}`, []string{
+		{"several faults", `{"referral_code":1,"sub_id":"` + long + `","x":1,"consent":"maybe","click_id":"7","occurred_at":"yesterday","url":"/p","utm":{"sauce":"a","source":[]}}`, []string{
 			"referral_code must be a string", "utm.source must be a string",
 			"click_id must be a UUID", "consent must be one of granted, denied, unknown", "occurred_at must be an RFC 3339 timestamp", "url must be an absolute http or https URL", "sub_id must have at most 255 characters",
 		}},
 		{"repeated unknown field", `{"referral_code":"a","x":1,"x":2}`, []string{"x must be given only once"}},
-		{"repeated", `{"referral_code":"a","referral_code":"a"}`, []string{"referral_code must be given only once"}},
-		{"repeated, in another spelling", `{"referral_code":"a","referral\u005fcode":"b"}`, []string{"referral_code must be given only once"}},
+		{"repeated field", `{"referral_code":"a","referral_code":"a"}`, []string{"referral_code must be given only once"}},
+		{"repeated field, once with an escaped name", `{"referral_code":"a","referral\u005fcode":"b"}`, []string{"referral_code must be given only once"}},
 		{"utm twice", `{"referral_code":"a","utm":{},"utm":{}}`, []string{"utm must be given only once"}},
 		{"utm is not an object", `{"referral_code":"a","utm":"x"}`, []string{"utm must be an object"}},
-		{"other case", `{"Referral_Code":"a"}`, []string{"referral_code is required"}},
+		{"field name with capital letters", `{"Referral_Code":"a"}`, []string{"referral_code is required"}},
 		{"empty", ``, []string{"body is not valid JSON at byte 0"}},
-		{"array", `[]`, []string{"body must be a JSON object"}},
-		{"text", `"a"`, []string{"body must be a JSON object"}},
+		{"an array instead of an object", `[]`, []string{"body must be a JSON object"}},
+		{"a string instead of an object", `"a"`, []string{"body must be a JSON object"}},
 		{"cut off", `{"referral_code":"a"`, []string{"body is not valid JSON at byte 20"}},
 		{"trailing data", `{"referral_code":"a"} x`, []string{"body must not continue after the JSON object"}},
 		{"two objects", `{"referral_code":"a"}{}`, []string{"body must not continue after the JSON object"}},
@@ -113,7 +113,7 @@ func TestDecode_WhiteSpaceCountsAsAbsent(t *testing.T) {
 }
 
 func TestLandingAndHost_RemovePersonalData(t *testing.T) {
-	for in, want := range map[string]string{
+	for text, want := range map[string]string{
 		"https://shop.example/p?email=a@b#t": "https://shop.example/p",
 		"http://shop.example":                "http://shop.example",
 		"https://u:p@shop.example/p":         "https://shop.example/p",
@@ -129,11 +129,11 @@ func TestLandingAndHost_RemovePersonalData(t *testing.T) {
 		"//shop.example/":                    "",
 		"https://shop\x7f/":                  "",
 	} {
-		if got, ok := landingOf(in); got != want || ok != (want != "") {
-			t.Errorf("landingOf(%q) = %q, %t; want %q, %t", in, got, ok, want, want != "")
+		if got, ok := landingOf(text); got != want || ok != (want != "") {
+			t.Errorf("landingOf(%q) = %q, %t; want %q, %t", text, got, ok, want, want != "")
 		}
 	}
-	for in, want := range map[string]string{
+	for text, want := range map[string]string{
 		"https://News.Example:8443/a?b":    "news.example",
 		"android-app://com.example.app/x":  "com.example.app",
 		"https://u:p@news.example/":        "news.example",
@@ -142,8 +142,8 @@ func TestLandingAndHost_RemovePersonalData(t *testing.T) {
 		"news.example":                     "",
 		"https://bücher.example/übersicht": "bücher.example",
 	} {
-		if got, ok := hostOf(in); got != want || ok != (want != "") {
-			t.Errorf("hostOf(%q) = %q, %t; want %q, %t", in, got, ok, want, want != "")
+		if got, ok := hostOf(text); got != want || ok != (want != "") {
+			t.Errorf("hostOf(%q) = %q, %t; want %q, %t", text, got, ok, want, want != "")
 		}
 	}
 }

@@ -14,9 +14,11 @@ const maxDepth = 32
 
 const mustBeGivenOnce = "must be given only once"
 
-// decoder parses the JSON body of one request and accepts only valid JSON. Its methods
-// return false if the decoder must stop: the values are nested too deeply, a field name
-// contains text that cannot be stored, or the text at Pos is not valid JSON.
+// decoder parses the JSON body of one request and accepts only valid JSON. Text that
+// cannot be stored is text with NUL, invalid UTF-8 or half of a surrogate pair. The
+// methods of decoder return false if the decoder must stop: the values are nested too
+// deeply, a field name contains text that cannot be stored, or the text at Pos is not
+// valid JSON.
 type decoder struct {
 	jsonscan.Scanner
 	body       body

@@ -3,9 +3,11 @@
 //
 //   - the directory, a copy of the keys, referral codes and links in Redis
 //   - the stream, the Redis stream from which the core ingests clicks into its database
-//   - the journal, files on the collector's own disk, while the stream is unavailable
+//   - the journal, files on the collector's own disk that store clicks while the stream
+//     is unavailable
 //
-// Records of concurrent requests share a batch:
+// The collector writes each click as a record. Records of concurrent requests share a
+// batch:
 //
 //	request ─▶ checks ─▶ record ─┐             ┌── write ──▶ stream ◀──┐
 //	request ─▶ checks ─▶ record ─┼─▶ batch ─▶──┤                       │ replay
@@ -26,7 +28,7 @@
 //
 // Limits: a click can be written to the stream more than once. A click may also be stored
 // although the client got a 503 or no response. The core stores each click id only once.
-// A client that repeats a request with its proposed click id gets the same click id
-// again. A collector remembers proposed ids for ten minutes and does not share them with
-// other collectors.
+// A request may propose the id of its click. If the client repeats the request with the
+// same proposed id, it gets the same click id again. A collector remembers proposed ids
+// for ten minutes and does not share them with other collectors.
 package collector

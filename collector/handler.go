@@ -32,7 +32,7 @@ var (
 	hsts           = []string{httpedge.HSTS}
 	nosniff        = []string{"nosniff"}
 	allowClicks    = []string{"OPTIONS, POST"}
-	allowHealth    = []string{"GET, HEAD"}
+	allowGet       = []string{"GET, HEAD"}
 	allowedHeaders = []string{"Authorization, Content-Type, X-Public-Key, X-Request-Id"}
 	preflightAge   = []string{"86400"}
 )
@@ -71,7 +71,7 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 		c.serveClicks(w, r)
 	case "/v1/health", "/v1/health/ready", "/v1/health/sink":
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			h["Allow"] = allowHealth
+			h["Allow"] = allowGet
 			c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path accepts GET and HEAD.")
 			return
 		}
@@ -84,8 +84,8 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		c.serveHealth(w, missing)
 	default:
-		if found := documents[r.URL.Path]; found != nil {
-			c.serveDocument(w, r, found)
+		if doc := documents[r.URL.Path]; doc != nil {
+			c.serveDocument(w, r, doc)
 			return
 		}
 		c.refuse(w, http.StatusNotFound, affiliate.ReasonNotFound, "This path does not exist.")
@@ -116,13 +116,15 @@ func (c *Collector) serveClicks(w http.ResponseWriter, r *http.Request) {
 //     many requests with invalid credentials).
 //  3. The key is within its rate limit (otherwise 429).
 //  4. The credential is a public key (otherwise 403).
-//  5. The origin of the page is allowed (otherwise 403).
+//  5. The origin of the page is allowed, if the workspace accepts only clicks of its
+//     allowed origins (otherwise 403).
 //  6. The body can be read (otherwise 415, 413 or 400).
 //  7. The fields of the body are valid (otherwise 400).
 //  8. The referral code is active (otherwise 404).
 //
 // If the key is in the body, check 6 comes before checks 2 to 5, because the key is known
-// only after the body has been read.
+// only after the body has been read. While the directory cannot be read, a key with a
+// valid checksum passes check 2, and checks 5 and 8 are omitted.
 func (c *Collector) registerClick(w http.ResponseWriter, r *http.Request) {
 	if c.batches.full() {
 		c.unavailable(w, "The collector is overloaded.")
@@ -143,8 +145,8 @@ func (c *Collector) registerClick(w http.ResponseWriter, r *http.Request) {
 	raw, refused := readBody(r, *buffer)
 	if refused != nil {
 		if refused == incompleteBody && r.ProtoMajor == 1 {
-			// The client may still send the rest of this body. The collector could not
-			// find the start of the next request on this connection.
+			// The client may still send the rest of this body on this connection. The
+			// collector could then not tell where the next request starts.
 			h["Connection"] = []string{"close"}
 		}
 		if inHeader || c.enforceLimit(w, r, apiCaller{}, addr) {
@@ -220,7 +222,7 @@ func (c *Collector) enforceLimit(w http.ResponseWriter, r *http.Request, caller 
 
 // storeClick makes the click durable and writes the response. codeEntry is nil if the
 // referral code could not be looked up.
-func (c *Collector) storeClick(w http.ResponseWriter, r *http.Request, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, request *body, from visitor) {
+func (c *Collector) storeClick(w http.ResponseWriter, r *http.Request, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, request *body, v visitor) {
 	now := c.now()
 	issued := &issuedClick{receivedAt: now}
 	if request.proposed {
@@ -231,7 +233,8 @@ func (c *Collector) storeClick(w http.ResponseWriter, r *http.Request, caller ap
 	repeated, err := issued.write(func() (*batch, error) {
 		scratch := bufferPool.Get().(*[]byte)
 		defer bufferPool.Put(scratch)
-		click := c.record((*scratch)[:0], issued.id, issued.receivedAt, caller, codeEntry, request, from)
+		click := c.record((*scratch)[:0], issued.id, issued.receivedAt, caller, codeEntry, request, v)
+		// The framed click uses the rest of the same buffer.
 		return c.batches.add(clickstream.Shard(issued.id, c.shards), frame(click[len(click):], click))
 	})
 	if err != nil {

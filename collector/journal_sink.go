@@ -14,6 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
+// A drain replays all records of the journal to the stream and deletes them. A record of
+// the journal contains a batch of clicks.
 const (
 	// drainInterval is the time between two checks whether the journal has records.
 	drainInterval = 250 * time.Millisecond
@@ -86,8 +88,8 @@ func (s *journalSink) run(ctx context.Context) {
 		// Let a broken journal check its disk here, so that no request has to wait for
 		// the check.
 		_ = s.journal.Recover()
-		// Check the stream before the drain, because each failed drain ends a segment of
-		// the journal and so creates one more file.
+		// Check the stream before the drain, because each failed drain ends the current
+		// segment (file) of the journal, so that the next batch creates one more file.
 		hasSegments := s.journal.Stats().Segments > 0
 		if !hasSegments && !s.anyUnavailable() || s.missingDependency(ctx) != "" {
 			continue

@@ -263,7 +263,7 @@ type unreadableBody struct{ *testing.T }
 
 func (u unreadableBody) Read([]byte) (int, error) {
 	u.Error("the body was read")
-	return 0, errors.New("unread")
+	return 0, errors.New("the body must not be read")
 }
 
 // While neither the stream nor the journal accepts clicks, the collector refuses requests
@@ -286,7 +286,7 @@ func TestJournal_FullRefusesRequestsBeforeReading(t *testing.T) {
 		t.Error("the journal accepted no click before it was full")
 	}
 	if missing := e.collector.MissingDependency(t.Context()); missing != "redis" {
-		t.Errorf("NotReady with a full journal = %q, want redis", missing)
+		t.Errorf("MissingDependency with a full journal = %q, want redis", missing)
 	}
 	waitFor(t, "refusals before the body is read", func() bool { e.click(plainClick); return e.collector.batches.full() })
 	failures := e.collector.batches.queues[0].failures.Load()
@@ -320,7 +320,7 @@ func TestJournal_RecoversWithDisk(t *testing.T) {
 		t.Fatalf("a click without the folder of the journal: status %d, want 503: %s", got.status, got.text)
 	}
 	if missing := e.collector.MissingDependency(t.Context()); missing != "redis" {
-		t.Errorf("NotReady without the folder of the journal = %q, want redis", missing)
+		t.Errorf("MissingDependency without the folder of the journal = %q, want redis", missing)
 	}
 	check(t, os.Mkdir(dir, 0o700))
 	waitFor(t, "a working journal", func() bool { return e.collector.MissingDependency(t.Context()) == "" })

@@ -30,7 +30,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}),
 		unresolved: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tributary_collector_clicks_unresolved_total",
-			Help: "Clicks accepted although the directory could not be read; ingestion looks up their keys and codes. Part of the accepted clicks.",
+			Help: "Clicks accepted although the directory could not be read; ingestion looks up their keys and codes. They also count as accepted clicks.",
 		}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_collector_requests_rejected_total",
@@ -60,7 +60,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}),
 		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_collector_limit_fallbacks_total",
-			Help: "Requests counted in this process only because Redis did not respond in time, by zone.",
+			Help: "Requests that were counted without Redis because it did not respond in time, by zone of the limit. Each process counts such requests on its own.",
 		}, []string{"zone"}),
 		redirects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_collector_redirects_total",
@@ -105,7 +105,7 @@ func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.J
 		}
 		return 0
 	})
-	gauge("journal_torn_tails", "Incomplete records removed from the end of the journal when it was opened. A crash during a write leaves one.", func() float64 { return float64(j.Stats().Truncated) })
+	gauge("journal_torn_tails", "Incomplete records removed from the end of the journal when it was opened. A crash during a write leaves one such record.", func() float64 { return float64(j.Stats().Truncated) })
 	gauge("journal_damaged_records", "Damaged records skipped since the start. Any value above 0 needs an alert.", func() float64 { return float64(j.Stats().Skipped) })
 }
 

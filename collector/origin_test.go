@@ -107,8 +107,8 @@ func TestOrigin_IsNotCheckedWithoutDirectory(t *testing.T) {
 	}
 }
 
-// A rolled key is valid before its expiry time and invalid from that time on, even if its
-// directory entry is cached.
+// A rolled key, which was replaced by a new key, is valid until its expiry time. At that
+// time it becomes invalid, even if its directory entry is cached.
 func TestRolledKey_EndsAtExpiryTime(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	end := time.Now().Add(time.Hour).Truncate(time.Millisecond)

@@ -2,11 +2,12 @@ package collector
 
 import "strings"
 
-// paidPlatform returns the ad platform that added the parameter with its click id to a
-// query. It returns "" if there is no such parameter, and the first platform if there are
-// several. It checks only whether the parameter is present. The value is neither stored
-// nor logged. The parameter fbclid does not count, because Facebook adds it to every
-// shared link.
+// paidPlatform returns the ad platform that led the visitor to a URL with the given
+// query. An ad platform adds a parameter with a click id of its own to the URL of an ad.
+// paidPlatform returns "" if the query has no such parameter, and the platform of the
+// first one if it has several. It checks only whether the parameter is present. The value
+// of the parameter is neither stored nor logged. The parameter fbclid does not count,
+// because Facebook adds it to every shared link.
 func paidPlatform(query string) string {
 	for query != "" {
 		var param string

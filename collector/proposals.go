@@ -14,7 +14,8 @@ const (
 	// proposalLifetime is how long the collector stores a proposed id. If a request is
 	// repeated within this time, both requests count as one click.
 	proposalLifetime = 10 * time.Minute
-	// maxProposals is the maximum number of stored proposals. Each takes about 400 bytes.
+	// maxProposals is the maximum number of stored proposals. A proposal takes about 400
+	// bytes.
 	maxProposals = 100_000
 	// maxClockSkew is the largest accepted difference between the time in a proposed id
 	// and the current time.
@@ -29,10 +30,10 @@ type proposal struct {
 	code   string
 }
 
-// issuedClick is the click that was created for a proposal. The proposal cache keeps it
-// even if the click could not be written, so that the client gets the same id when it
-// repeats its request. The click is therefore counted once, even if Redis stored the
-// first write but its response was lost.
+// issuedClick is a click with the id that the collector gave to it. If the request
+// proposed an id, the proposal cache keeps the click, even if it could not be written, so
+// that the client gets the same id when it repeats its request. The click is therefore
+// counted once, even if Redis stored the first write but the response of Redis was lost.
 type issuedClick struct {
 	id         affiliate.ClickID
 	receivedAt time.Time
@@ -90,9 +91,9 @@ func newProposalCache() *proposalCache {
 	return m
 }
 
-// claim returns the stored click of p, or creates and stores one. A created click gets
-// the proposed id if that id is a UUIDv7, its time is close to now, and no other proposal
-// owns it. Otherwise the click gets a new id.
+// claim returns the stored click of a proposal, or creates and stores a click. A created
+// click gets the proposed id if that id is a UUIDv7 whose time is close to the current
+// time, and no other proposal owns the id. Otherwise the click gets a new id.
 func (m *proposalCache) claim(p proposal, now time.Time) *issuedClick {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -57,8 +57,9 @@ const (
 	clickPaidPlatform
 )
 
-// frame appends a marshalled click as one element of ClickBatch.clicks. Concatenated
-// framed clicks are a marshalled ClickBatch, so a batch is never marshalled as a whole.
+// frame appends a marshalled click to dst as one element of ClickBatch.clicks.
+// Concatenated framed clicks are a marshalled ClickBatch, so a batch is never marshalled
+// as a whole.
 func frame(dst, click []byte) []byte { return appendBytes(dst, fieldBatchClicks, click) }
 
 // visitor holds the properties of the visitor that come from the request, not from its
@@ -72,17 +73,18 @@ type visitor struct {
 	paidPlatform string
 }
 
-// record appends the record of a click, a marshalled edge.v1.Click. If the visitor denied
-// consent, the record contains no data that could identify the visitor. In that case it
-// contains nothing that is derived from the address, not even the country. The kind of
-// device and the bot reason are the only values from the user agent and the screen size.
+// record appends the record of a click, a marshalled edge.v1.Click, to dst. If the
+// visitor denied consent, the record contains no data that could identify the visitor. In
+// that case it contains nothing that is derived from the address, not even the country.
+// From the user agent and the screen size, the record then contains only the kind of
+// device and the bot reason.
 //
 // record does not use proto.Marshal, because its reflection would take longer than
 // everything else that record does. It writes the fields in the same order as
 // proto.Marshal.
-func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, b *body, from visitor) []byte {
+func (c *Collector) record(dst []byte, id affiliate.ClickID, receivedAt time.Time, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, b *body, v visitor) []byte {
 	keepPersonal := b.consent != affiliate.ConsentDenied
-	agent, month := c.agents.parse(from.agent), c.hashes.month(at)
+	agent, monthHashes := c.agents.parse(v.agent), c.hashes.forMonth(receivedAt)
 	dst = appendBytes(dst, clickID, id.UUID[:])
 	dst = appendNumber(dst, clickMode, int64(edgeMode(caller.key.Mode)))
 	if codeEntry != nil {
@@ -95,7 +97,7 @@ func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, calle
 	if codeEntry == nil {
 		dst = appendBytes(dst, clickPublicKey, caller.key.Reveal())
 	}
-	dst = appendNumber(dst, clickReceivedAtMs, at.UnixMilli())
+	dst = appendNumber(dst, clickReceivedAtMs, receivedAt.UnixMilli())
 	dst = appendBytes(dst, clickLandingURL, b.landing)
 	dst = appendBytes(dst, clickReferrerDomain, b.referrer)
 	dst = appendBytes(dst, clickUTMSource, b.text[fieldUTMSource])
@@ -109,17 +111,17 @@ func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, calle
 		dst = appendBytes(dst, clickLanguage, b.text[fieldLanguage])
 		dst = appendBytes(dst, clickScreen, b.text[fieldScreen])
 	}
-	if keepPersonal && from.addr.IsValid() {
-		hash := month.sum("ip", from.addr.AsSlice())
+	if keepPersonal && v.addr.IsValid() {
+		hash := monthHashes.sum("ip", v.addr.AsSlice())
 		dst = appendBytes(dst, clickIPHash, hash[:])
-		dst = appendBytes(dst, clickIPPrefix, httpedge.AddressPrefix(from.addr))
+		dst = appendBytes(dst, clickIPPrefix, httpedge.AddressPrefix(v.addr))
 	}
 	if keepPersonal && agent.text != "" {
-		hash := agent.hash(month)
+		hash := agent.hash(monthHashes)
 		dst = appendBytes(dst, clickUAHash, hash[:])
 	}
 	bot := agent.bot
-	if bot == "" && from.prefetched {
+	if bot == "" && v.prefetched {
 		bot = botPrefetch
 	}
 	if bot != "" {
@@ -130,21 +132,21 @@ func (c *Collector) record(dst []byte, id affiliate.ClickID, at time.Time, calle
 		dst = appendNumber(dst, clickOccurredAtMs, b.occurredAt.UnixMilli())
 	}
 	dst = appendNumber(dst, clickAttributionWindowDays, int64(codeEntry.GetAttributionWindowDays()))
-	if from.foreignOrigin {
+	if v.foreignOrigin {
 		dst = appendNumber(dst, clickForeignOrigin, 1)
 	}
-	device, os := agent.deviceOn(b.text[fieldScreen])
+	device, os := agent.deviceAndSystem(b.text[fieldScreen])
 	if keepPersonal {
-		found := c.countries.lookup(from.addr)
-		dst = appendBytes(dst, clickCountry, found.country)
-		dst = appendBytes(dst, clickRegion, found.region)
+		place := c.countries.lookup(v.addr)
+		dst = appendBytes(dst, clickCountry, place.country)
+		dst = appendBytes(dst, clickRegion, place.region)
 	}
 	dst = appendBytes(dst, clickDevice, device)
 	if keepPersonal {
 		dst = appendBytes(dst, clickBrowser, agent.browser)
 		dst = appendBytes(dst, clickOS, os)
 	}
-	return appendBytes(dst, clickPaidPlatform, from.paidPlatform)
+	return appendBytes(dst, clickPaidPlatform, v.paidPlatform)
 }
 
 // appendBytes appends a field of bytes or text. It appends nothing if value is empty.
@@ -217,16 +219,17 @@ func (m *monthHasher) sum(kind string, data []byte) [hashSize]byte {
 	return [hashSize]byte(h.sum[:])
 }
 
-func (h *hasher) month(at time.Time) *monthHasher {
+// forMonth returns the hasher of the calendar month that contains the given time.
+func (h *hasher) forMonth(at time.Time) *monthHasher {
 	at = at.UTC()
 	year, monthOfYear, _ := at.Date()
 	month := year*12 + int(monthOfYear)
 	if current := h.current.Load(); current != nil && current.number == month {
 		return current
 	}
-	derive := hmac.New(sha256.New, h.key)
-	derive.Write([]byte("clicks " + at.Format("2006-01")))
-	key := derive.Sum(nil)
+	keyMAC := hmac.New(sha256.New, h.key)
+	keyMAC.Write([]byte("clicks " + at.Format("2006-01")))
+	key := keyMAC.Sum(nil)
 	next := &monthHasher{number: month}
 	next.macs.New = func() any { return &mac{Hash: hmac.New(sha256.New, key)} }
 	h.current.Store(next)

@@ -44,7 +44,7 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 		complete.text[field] = fieldNames[field]
 	}
 	const phone = iphone + "Version/17.3.1 Mobile/15E148 Safari/604.1"
-	from := visitor{addr: netip.MustParseAddr("203.0.113.9"), agent: phone, paidPlatform: "google"}
+	v := visitor{addr: netip.MustParseAddr("203.0.113.9"), agent: phone, paidPlatform: "google"}
 	message := func() *edgev1.Click {
 		return &edgev1.Click{
 			Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE,
@@ -74,11 +74,11 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 	deniedBot.IsBot, deniedBot.BotReason = true, "library"
 	prefetched := message()
 	prefetched.IsBot, prefetched.BotReason = true, "prefetch"
-	prefetchingVisitor := from
+	prefetchingVisitor := v
 	prefetchingVisitor.prefetched = true
 	foreign := message()
 	foreign.ForeignOrigin = true
-	foreignVisitor := from
+	foreignVisitor := v
 	foreignVisitor.foreignOrigin = true
 	minimal := &edgev1.Click{Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ReferralCode: "a", ReceivedAtMs: at.UnixMilli(), Consent: edgev1.Consent_CONSENT_UNKNOWN, IsBot: true, BotReason: "no_agent"}
 
@@ -88,20 +88,20 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 		at        time.Time
 		codeEntry *edgev1.ReferralCodeEntry
 		body      *body
-		from      visitor
+		visitor   visitor
 	}{
-		{"complete", message(), at, codeEntry, complete, from},
-		{"unresolved", unresolved, at, nil, complete, from},
-		{"consent denied", denied, at, codeEntry, &withoutConsent, from},
-		{"consent denied, a bot", deniedBot, at, codeEntry, &withoutConsent, visitor{addr: from.addr, agent: "curl/8.5.0", prefetched: true, paidPlatform: "google"}},
+		{"complete", message(), at, codeEntry, complete, v},
+		{"unresolved", unresolved, at, nil, complete, v},
+		{"consent denied", denied, at, codeEntry, &withoutConsent, v},
+		{"consent denied, a bot", deniedBot, at, codeEntry, &withoutConsent, visitor{addr: v.addr, agent: "curl/8.5.0", prefetched: true, paidPlatform: "google"}},
 		{"prefetched", prefetched, at, codeEntry, complete, prefetchingVisitor},
-		{"next month", nextMonth, at.Add(time.Millisecond), codeEntry, complete, from},
-		{"the first month again", message(), at, codeEntry, complete, from},
+		{"next month", nextMonth, at.Add(time.Millisecond), codeEntry, complete, v},
+		{"the first month again", message(), at, codeEntry, complete, v},
 		{"foreign origin", foreign, at, codeEntry, complete, foreignVisitor},
 		{"minimal", minimal, at, &edgev1.ReferralCodeEntry{}, &body{code: "a", consent: affiliate.ConsentUnknown}, visitor{}},
 	} {
 		t.Run(r.name, func(t *testing.T) {
-			got := frame(nil, c.record(nil, id, r.at, caller, r.codeEntry, r.body, r.from))
+			got := frame(nil, c.record(nil, id, r.at, caller, r.codeEntry, r.body, r.visitor))
 			want, err := proto.MarshalOptions{Deterministic: true}.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{r.want}})
 			check(t, err)
 			if !bytes.Equal(got, want) {

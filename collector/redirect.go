@@ -19,7 +19,7 @@ import (
 const (
 	// linkPath is the part of a short link's path before its key.
 	linkPath = "/r/"
-	// linkKeyLength is the length of a key.
+	// linkKeyLength is the length of the key at the end of a short link.
 	linkKeyLength = 10
 )
 
@@ -30,7 +30,7 @@ const (
 	// redirectUncounted is the outcome of HEAD requests and prefetches, which are not
 	// visits.
 	redirectUncounted = "uncounted"
-	// redirectLimited means that the address made too many requests.
+	// redirectLimited means that the visitor's address made too many requests.
 	redirectLimited = "limited"
 	// redirectNotDurable means that the click could not be stored, because the write
 	// failed or the queue is full.
@@ -38,7 +38,6 @@ const (
 )
 
 var (
-	allowLink  = []string{"GET, HEAD"}
 	htmlType   = []string{"text/html; charset=utf-8"}
 	pageCSP    = []string{"default-src 'none'"}
 	zeroLength = []string{"0"}
@@ -58,7 +57,7 @@ const (
 // no click id, and the script on the target page registers a click instead.
 func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header()["Allow"] = allowLink
+		w.Header()["Allow"] = allowGet
 		c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path accepts GET and HEAD.")
 		return
 	}
@@ -158,11 +157,12 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 		// target URL.
 		paidPlatform: cmp.Or(paidPlatform(r.URL.RawQuery), paidPlatform(targetQuery)),
 	})
-	written, err := c.batches.add(clickstream.Shard(id, c.shards), frame(click[len(click):], click))
+	// The framed click uses the rest of the same buffer.
+	clickBatch, err := c.batches.add(clickstream.Shard(id, c.shards), frame(click[len(click):], click))
 	if err != nil {
 		return id, err
 	}
-	return id, written.wait()
+	return id, clickBatch.wait()
 }
 
 // writeLinkPage writes an error page for a visitor who cannot be redirected.
@@ -228,19 +228,19 @@ type linkParams [len(linkParamNames)]string
 // readLinkParams returns the values of the parameters in a query. It ignores values that
 // are blank or cannot be stored. If a parameter is repeated, it returns the first value.
 func readLinkParams(query string) linkParams {
-	var found linkParams
+	var params linkParams
 	for part := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(part, "=")
 		for i, p := range linkParamNames {
-			if found[i] != "" || !unescapesTo(name, p.name) {
+			if params[i] != "" || !unescapesTo(name, p.name) {
 				continue
 			}
 			if value, err := url.QueryUnescape(value); err == nil && !blank(value) && storable(value) {
-				found[i] = value
+				params[i] = value
 			}
 		}
 	}
-	return found
+	return params
 }
 
 // unescapesTo reports whether escaped is an escaped form of name.

@@ -99,7 +99,7 @@ func TestLink_ResponsesByRequest(t *testing.T) {
 		headers            []string
 		status             int
 		target             string
-		counted            bool // whether the request is a click
+		counted            bool // whether the collector stores a click
 	}{
 		{name: "a visitor", path: "/r/" + annasKey, status: 302, target: annasTarget, counted: true},
 		{name: "an escaped key", path: "/r/%41nna000key", status: 302, target: annasTarget, counted: true},
@@ -216,7 +216,7 @@ func TestLink_QueryOfVisitor(t *testing.T) {
 	for _, c := range []struct {
 		name, query         string
 		subID, source, term string
-		inTarget            []string
+		targetParts         []string // the target URL contains these parts
 	}{
 		{"no query", "", "s1", "mail", "", []string{"sub_id=s1&utm_source=mail"}},
 		{"visitor's parameters", "sub_id=mine&utm_source=web&utm_term=t", "mine", "web", "t", []string{"&sub_id=mine&utm_source=web&utm_term=t#top"}},
@@ -230,9 +230,9 @@ func TestLink_QueryOfVisitor(t *testing.T) {
 		{"broken escapes", "sub_id=%zz&utm_source=%&%=x", "s1", "mail", "", nil},
 		{"NUL", "sub_id=a%00b", "s1", "mail", "", nil},
 		{"invalid UTF-8", "sub_id=%ff%fe", "s1", "mail", "", nil},
-		{"a header", "sub_id=a%0d%0aSet-Cookie:%20x=1%0d%0a%0d%0abody", "a\r\nSet-Cookie: x=1\r\n\r\nbody", "mail", "", []string{"sub_id=a%0D%0ASet-Cookie%3A+x%3D1%0D%0A%0D%0Abody"}},
-		{"another parameter", "sub_id=a%26via%3Dmallory%23", "a&via=mallory#", "mail", "", []string{"sub_id=a%26via%3Dmallory%23"}},
-		{"another host", "sub_id=@evil.example/%2f..%5c", "@evil.example//..\\", "mail", "", []string{"sub_id=%40evil.example%2F%2F..%5C"}},
+		{"a value with a header line", "sub_id=a%0d%0aSet-Cookie:%20x=1%0d%0a%0d%0abody", "a\r\nSet-Cookie: x=1\r\n\r\nbody", "mail", "", []string{"sub_id=a%0D%0ASet-Cookie%3A+x%3D1%0D%0A%0D%0Abody"}},
+		{"a value with another parameter", "sub_id=a%26via%3Dmallory%23", "a&via=mallory#", "mail", "", []string{"sub_id=a%26via%3Dmallory%23"}},
+		{"a value with a host", "sub_id=@evil.example/%2f..%5c", "@evil.example//..\\", "mail", "", []string{"sub_id=%40evil.example%2F%2F..%5C"}},
 		{"semicolons", "sub_id=a;utm_source=b", "a;utm_source=b", "mail", "", []string{"sub_id=a%3Butm_source%3Db"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -254,7 +254,7 @@ func TestLink_QueryOfVisitor(t *testing.T) {
 			if len(query) > 0 {
 				t.Errorf("the target URL has other parameters: %v", query)
 			}
-			for _, part := range c.inTarget {
+			for _, part := range c.targetParts {
 				if !strings.Contains(target, part) {
 					t.Errorf("the target URL %s does not contain %s", target, part)
 				}
@@ -361,7 +361,7 @@ func TestLink_FullQueueRedirectsWithoutClick(t *testing.T) {
 	}
 }
 
-func TestLink_UnreadableDirectoryIsUnavailable(t *testing.T) {
+func TestLink_UnreadableDirectoryRespondsWith503(t *testing.T) {
 	e := newLinkEdge(t, redistest.New(t))
 	check(t, e.client.FlushDB(t.Context()).Err())
 	got := e.followLink("GET", "/r/"+annasKey)

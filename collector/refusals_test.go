@@ -24,8 +24,8 @@ func (c *countingReader) Read(p []byte) (int, error) {
 	return c.Reader.Read(p)
 }
 
-// expected is the refusal that a test expects.
-type expected struct {
+// expectedRefusal is the refusal that a test expects.
+type expectedRefusal struct {
 	status int
 	code   string
 }
@@ -36,7 +36,7 @@ var refusedBodies = []struct {
 	headers []string
 	body    func() io.Reader
 	length  int64 // Content-Length, -1 for a chunked body
-	want    expected
+	want    expectedRefusal
 	// unread is true if the headers are enough to refuse the body.
 	unread bool
 	// incomplete is true if the body cannot be read to its end.
@@ -44,27 +44,27 @@ var refusedBodies = []struct {
 }{
 	{
 		name: "a wrong type", headers: []string{"Content-Type", "application/xml"}, length: 2, unread: true,
-		body: func() io.Reader { return strings.NewReader("{}") }, want: expected{415, "UNSUPPORTED_MEDIA_TYPE"},
+		body: func() io.Reader { return strings.NewReader("{}") }, want: expectedRefusal{415, "UNSUPPORTED_MEDIA_TYPE"},
 	},
 	{
 		name: "an encoded body", headers: []string{"Content-Encoding", "gzip"}, length: 2, unread: true,
-		body: func() io.Reader { return strings.NewReader("{}") }, want: expected{415, "UNSUPPORTED_MEDIA_TYPE"},
+		body: func() io.Reader { return strings.NewReader("{}") }, want: expectedRefusal{415, "UNSUPPORTED_MEDIA_TYPE"},
 	},
 	{
 		name: "too large by its length", length: maxBody + 1, unread: true,
-		body: func() io.Reader { return strings.NewReader(strings.Repeat(" ", maxBody+1)) }, want: expected{413, "PAYLOAD_TOO_LARGE"},
+		body: func() io.Reader { return strings.NewReader(strings.Repeat(" ", maxBody+1)) }, want: expectedRefusal{413, "PAYLOAD_TOO_LARGE"},
 	},
 	{
 		name: "too large and chunked", length: -1,
-		body: func() io.Reader { return strings.NewReader(strings.Repeat(" ", maxBody+1)) }, want: expected{413, "PAYLOAD_TOO_LARGE"},
+		body: func() io.Reader { return strings.NewReader(strings.Repeat(" ", maxBody+1)) }, want: expectedRefusal{413, "PAYLOAD_TOO_LARGE"},
 	},
 	{
 		name: "ends early", length: 100, incomplete: true,
-		body: func() io.Reader { return io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF)) }, want: expected{400, "VALIDATION_ERROR"},
+		body: func() io.Reader { return io.MultiReader(strings.NewReader("{"), iotest.ErrReader(io.ErrUnexpectedEOF)) }, want: expectedRefusal{400, "VALIDATION_ERROR"},
 	},
 	{
 		name: "not JSON", length: 1,
-		body: func() io.Reader { return strings.NewReader("{") }, want: expected{400, "VALIDATION_ERROR"},
+		body: func() io.Reader { return strings.NewReader("{") }, want: expectedRefusal{400, "VALIDATION_ERROR"},
 	},
 }
 
@@ -77,7 +77,7 @@ func TestRegisterClick_ChecksInDocumentedOrder(t *testing.T) {
 			e.send("POST", "/v1/clicks", "{}", headers...)
 		}
 	}
-	limited := expected{429, "RATE_LIMIT_EXCEEDED"}
+	limited := expectedRefusal{429, "RATE_LIMIT_EXCEEDED"}
 	for _, c := range []struct {
 		name string
 		// key is sent in the header. The default is the valid key of the edge.
@@ -85,16 +85,16 @@ func TestRegisterClick_ChecksInDocumentedOrder(t *testing.T) {
 		noKey   bool // sends no key in a header
 		headers []string
 		prepare func(*edge)
-		want    expected // if zero, the refusal that the body causes is expected
+		want    expectedRefusal // if zero, the refusal that the body causes is expected
 	}{
 		{name: "a valid key"},
 		{name: "a valid key from an address over its limit", prepare: func(e *edge) { reachLimit(e) }},
 		{name: "a valid key over its limit", prepare: func(e *edge) { reachLimit(e, "X-Public-Key", e.key.Reveal()) }, want: limited},
-		{name: "an unknown key", key: unknownKey, want: expected{401, "INVALID_PUBLIC_KEY"}},
+		{name: "an unknown key", key: unknownKey, want: expectedRefusal{401, "INVALID_PUBLIC_KEY"}},
 		{name: "an unknown key from an address over its limit", key: unknownKey, prepare: func(e *edge) { reachLimit(e) }, want: limited},
-		{name: "a secret key", key: secret, want: expected{403, "FORBIDDEN"}},
+		{name: "a secret key", key: secret, want: expectedRefusal{403, "FORBIDDEN"}},
 		{
-			name: "an origin that is not allowed", headers: []string{"Origin", "https://evil.example"}, want: expected{403, "ORIGIN_NOT_ALLOWED"},
+			name: "an origin that is not allowed", headers: []string{"Origin", "https://evil.example"}, want: expectedRefusal{403, "ORIGIN_NOT_ALLOWED"},
 			prepare: func(e *edge) {
 				e.putKey(func(entry *edgev1.PublicKeyEntry) {
 					entry.AllowedOrigins, entry.EnforceOrigins = []string{"https://shop.example"}, true
@@ -120,9 +120,9 @@ func TestRegisterClick_ChecksInDocumentedOrder(t *testing.T) {
 			for _, b := range refusedBodies {
 				want := c.want
 				switch {
-				case want != expected{}:
+				case want != expectedRefusal{}:
 				case c.noKey && b.name == "not JSON":
-					want = expected{401, "INVALID_PUBLIC_KEY"} // The collector has read the body and found no key.
+					want = expectedRefusal{401, "INVALID_PUBLIC_KEY"} // The collector has read the body and found no key.
 				default:
 					want = b.want
 				}
@@ -133,7 +133,7 @@ func TestRegisterClick_ChecksInDocumentedOrder(t *testing.T) {
 				if got.status != want.status || got.body["code"] != want.code {
 					t.Errorf("%s: status %d, want %d %s: %s", b.name, got.status, want.status, want.code, got.text)
 				}
-				refusedByKey := !c.noKey && c.want != expected{}
+				refusedByKey := !c.noKey && c.want != expectedRefusal{}
 				wantUnread := b.unread || refusedByKey
 				if unread := body.reads == 0; unread != wantUnread {
 					t.Errorf("%s: Read of the body was called %d times, want an unread body: %t", b.name, body.reads, wantUnread)

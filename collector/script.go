@@ -23,13 +23,14 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// Paths of the browser script and of its properties. The script also has a path that
-// contains a hash of its content (see scriptDocuments). Pages that pin a version of the
-// script use that path. Only collectors with exactly this version serve it.
+// Paths of the browser script and of its properties. Two paths have the current version
+// of the script. A third path contains a hash of the script (see scriptDocuments). Pages
+// that pin a version of the script use that path. Only collectors with exactly this
+// version serve the third path.
 const (
-	scriptPath       = "/v1/script.js"
-	scriptFolderPath = "/v1/"
-	scriptInfoPath   = "/v1/script.json"
+	scriptPath      = "/v1/script.js"
+	scriptShortPath = "/v1/"
+	scriptInfoPath  = "/v1/script.json"
 )
 
 var (
@@ -65,10 +66,10 @@ func scriptDocuments(script []byte) map[string]*document {
 	etag := []string{`W/"` + hash + `"`}
 	current := &document{scriptType, cacheHour, etag, script, compressed}
 	return map[string]*document{
-		scriptPath:       current,
-		scriptFolderPath: current,
-		pinned:           {scriptType, cacheYear, etag, script, compressed},
-		scriptInfoPath:   {jsonType, cacheRevalidate, etag, append(properties, '\n'), nil},
+		scriptPath:      current,
+		scriptShortPath: current,
+		pinned:          {scriptType, cacheYear, etag, script, compressed},
+		scriptInfoPath:  {jsonType, cacheRevalidate, etag, append(properties, '\n'), nil},
 	}
 }
 
@@ -83,7 +84,7 @@ func gzipBytes(text []byte) []byte {
 func (c *Collector) serveDocument(w http.ResponseWriter, r *http.Request, d *document) {
 	h := w.Header()
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		h["Allow"] = allowHealth
+		h["Allow"] = allowGet
 		c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path accepts GET and HEAD.")
 		return
 	}
@@ -152,10 +153,10 @@ func cookieAge(codeEntry *edgev1.ReferralCodeEntry) time.Duration {
 
 // setCookie sets a cookie with the click id if the request came through a first-party
 // proxy, which has the same origin as the page. For other requests the script sets the
-// cookie. A cookie that the server sets is better, because Safari deletes cookies that
-// scripts set after seven days. If the visitor denied consent, setCookie sets no cookie.
-// It keeps an existing cookie if the programme keeps the first click, or if the collector
-// could not look up the programme.
+// cookie. A cookie that the server sets is better, because Safari keeps a cookie that a
+// script sets for at most seven days. If the visitor denied consent, setCookie sets no
+// cookie. An existing cookie stays if the programme attributes conversions to the first
+// click, or if the collector could not look up the programme.
 func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, codeEntry *edgev1.ReferralCodeEntry, consent affiliate.Consent) {
 	if consent == affiliate.ConsentDenied || r.Header.Get("Sec-Fetch-Site") != "same-origin" {
 		return

@@ -88,17 +88,17 @@ func TestScript_IsServedAtAllPaths(t *testing.T) {
 
 func TestScript_IsCompressedForClientsThatAcceptGzip(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
-	for accepted, wantGzip := range map[string]bool{
+	for acceptEncoding, wantGzip := range map[string]bool{
 		"": false, "gzip": true, "GZIP": true, "br, gzip;q=0.5": true, "deflate, gzip ; q=1.0": true,
 		"gzip;q=0": false, "gzip; q=0.000": false, "gzip;q=x": false, "br": false, "x-gzip": false, "identity": false,
 	} {
-		got := e.fetch("GET", "/v1/script.js", "Accept-Encoding", accepted)
+		got := e.fetch("GET", "/v1/script.js", "Accept-Encoding", acceptEncoding)
 		body := got.body
 		if got.header.Get("Content-Length") != strconv.Itoa(len(body)) || got.header.Get("Vary") != "Accept-Encoding" {
-			t.Errorf("Accept-Encoding %q: headers %v, want Content-Length %d and Vary: Accept-Encoding", accepted, got.header, len(body))
+			t.Errorf("Accept-Encoding %q: headers %v, want Content-Length %d and Vary: Accept-Encoding", acceptEncoding, got.header, len(body))
 		}
 		if (got.header.Get("Content-Encoding") == "gzip") != wantGzip {
-			t.Errorf("Accept-Encoding %q: the header Content-Encoding is %q, want gzip: %t", accepted, got.header.Get("Content-Encoding"), wantGzip)
+			t.Errorf("Accept-Encoding %q: the header Content-Encoding is %q, want gzip: %t", acceptEncoding, got.header.Get("Content-Encoding"), wantGzip)
 			continue
 		}
 		if wantGzip {
@@ -108,7 +108,7 @@ func TestScript_IsCompressedForClientsThatAcceptGzip(t *testing.T) {
 			check(t, err)
 		}
 		if !bytes.Equal(body, snippet.Script) {
-			t.Errorf("Accept-Encoding %q: the decompressed body is not the script", accepted)
+			t.Errorf("Accept-Encoding %q: the decompressed body is not the script", acceptEncoding)
 		}
 	}
 }
@@ -196,12 +196,12 @@ func TestCookie_OfFirstPartyProxy(t *testing.T) {
 		{"consent denied", "anna", "denied", "same-origin", site, "", ""},
 		{"another site", "anna", "", "cross-site", site, "", ""},
 		{"another host of the site", "anna", "", "same-site", site, "", ""},
-		{"a server", "anna", "", "", "", "", ""},
-		{"an old browser", "anna", "", "", site, "", ""},
-		{"a later click replaces", "anna", "", "same-origin", site, other, month},
-		{"a first click stays", "first", "", "same-origin", site, other, ""},
-		{"an invalid existing cookie", "first", "", "same-origin", site, "x", month},
-		{"the first click", "first", "", "same-origin", site, "", month},
+		{"a server, which sends neither header", "anna", "", "", "", "", ""},
+		{"an old browser, which sends no Sec-Fetch-Site", "anna", "", "", site, "", ""},
+		{"last_click replaces an existing cookie", "anna", "", "same-origin", site, other, month},
+		{"first_click keeps an existing cookie", "first", "", "same-origin", site, other, ""},
+		{"first_click replaces an invalid cookie", "first", "", "same-origin", site, "x", month},
+		{"first_click without an existing cookie", "first", "", "same-origin", site, "", month},
 		{"a window longer than browsers keep cookies", "long", "", "same-origin", site, "", "; Path=/; Domain=shop.example; Max-Age=34560000; Secure; SameSite=Lax"},
 		{"a public suffix of two labels", "anna", "", "same-origin", "https://eu.shop.co.uk:8443", "", "; Path=/; Domain=shop.co.uk; Max-Age=2592000; Secure; SameSite=Lax"},
 		{"capital letters", "anna", "", "same-origin", "https://WWW.Shop.Example", "", month},

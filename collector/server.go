@@ -279,9 +279,9 @@ const (
 	shutdown = "shutdown"
 )
 
-// MissingDependency returns the reason why the collector is not ready: the name of a missing
-// dependency, or "shutdown". It returns "" if the collector is ready. A collector with a
-// working journal is ready even if the stream is unavailable.
+// MissingDependency returns the reason why the collector is not ready: the name of a
+// missing dependency, or "shutdown". It returns "" if the collector is ready. A collector
+// with a working journal is ready even if the stream is unavailable.
 func (c *Collector) MissingDependency(ctx context.Context) string {
 	if c.stopping.Load() {
 		return shutdown
@@ -335,8 +335,8 @@ func (c *Collector) reportPanic(r *http.Request, value any, stack []byte) {
 	c.log.Error("panic", "path", r.URL.Path, "panic", fmt.Sprint(value), "stack", string(stack))
 }
 
-// logSinkError logs the error because of which a click could not be stored. It writes at
-// most one line per second.
+// logSinkError logs why a click could not be stored. It writes at most one line per
+// second.
 func (c *Collector) logSinkError(err error) {
 	now := c.now().Unix()
 	if last := c.lastSinkLog.Load(); last != now && c.lastSinkLog.CompareAndSwap(last, now) {
