@@ -28,8 +28,8 @@ type call struct {
 	// query and body.
 	request *http.Request
 	id      string
-	// probe is true if method methods created this call to find out whether the path has
-	// a route. Nothing is executed and no response is written.
+	// probe is true if gateway.methods created this call to find out which HTTP methods
+	// the path accepts. Nothing is executed and no response is written.
 	probe bool
 	// route is nil until the mux has found one.
 	route *route
@@ -37,8 +37,8 @@ type call struct {
 	faults violations
 	// ignored contains the paths of unknown keys in the body that the route ignores.
 	ignored []string
-	// decoded is the request message with those fields of the path and the query that
-	// could be decoded. It is nil if the request has no query.
+	// decoded is the request message. It contains the fields of the path, and the fields
+	// of the query that could be decoded. It is nil if the request has no query.
 	decoded protoreflect.Message
 	// spellings contains the name with which the client sent each query parameter, by
 	// field.
@@ -68,7 +68,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.id = httpedge.RequestID(r, func() string { return affiliate.NewID[call](g.Now()).String() })
 	method := r.Method
 	if method == http.MethodHead {
-		// net/http does not send the body of a response to HEAD.
+		// Handle HEAD like GET. net/http does not send the body of a response to HEAD.
 		method = http.MethodGet
 	}
 	g.handler.ServeHTTP(w, emptyRequest(r.Context(), c, method, r.URL))
@@ -114,23 +114,23 @@ var verbs = []string{http.MethodDelete, http.MethodGet, http.MethodPatch, http.M
 // methods returns the HTTP methods that the path of the call accepts, or none if the path
 // is unknown. Only the mux can match paths, so methods calls the mux once per verb.
 func (g *gateway) methods(c *call) []string {
-	var found []string
+	var accepted []string
 	for _, verb := range verbs {
 		probe := &call{probe: true}
 		g.mux.ServeHTTP(probe, emptyRequest(c.request.Context(), probe, verb, c.request.URL))
 		if probe.route == nil {
 			continue
 		}
-		found = append(found, verb)
+		accepted = append(accepted, verb)
 		if verb == http.MethodGet && !contract.ChangesData(probe.route.FullMethod) {
-			found = append(found, http.MethodHead)
+			accepted = append(accepted, http.MethodHead)
 		}
 	}
-	if found != nil {
-		found = append(found, http.MethodOptions)
-		slices.Sort(found)
+	if accepted != nil {
+		accepted = append(accepted, http.MethodOptions)
+		slices.Sort(accepted)
 	}
-	return found
+	return accepted
 }
 
 // WriteHeader sends the status. Only the first call has an effect. For 204, which has no

@@ -18,8 +18,8 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// The JSON dialect defines the JSON form of every message by the descriptor of the
-// message:
+// The JSON dialect is the set of rules that give every message its JSON form. The rules
+// depend only on the descriptor of the message:
 //
 //   - A response contains every field under its json_name, even if the value is zero.
 //   - 64-bit integers are numbers.
@@ -71,8 +71,8 @@ type fieldPlan struct {
 	mapValue *fieldPlan
 	// nullable is true if an absent value is encoded as null.
 	nullable bool
-	// oneof is the oneof that contains the field. It is nil for other fields, also for
-	// optional fields, which protobuf stores in a oneof of their own.
+	// oneof is the oneof that contains the field. It is nil for all other fields.
+	// protobuf also creates a oneof for each optional field; these do not count.
 	oneof   protoreflect.OneofDescriptor
 	message *messagePlan
 	enum    *enumPlan

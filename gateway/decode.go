@@ -28,15 +28,15 @@ const (
 // after the field name.
 type violations struct {
 	list []affiliate.Violation
-	// ofItem is true for the faults of one item of a bulk request. In this case, add
+	// singleItem is true for the faults of one item of a bulk request. In this case, add
 	// keeps only the first faults, and the decoder continues, because other items follow.
-	ofItem bool
+	singleItem bool
 }
 
 func (v *violations) add(field, message string) {
 	// The core reports up to affiliate.MaxItemViolations faults of an item. Keep one more
-	// fault, which shows the core that there are others.
-	if v.ofItem && len(v.list) > affiliate.MaxItemViolations {
+	// fault, which shows the core that the item has further faults.
+	if v.singleItem && len(v.list) > affiliate.MaxItemViolations {
 		return
 	}
 	v.addLast(field, message)
@@ -60,7 +60,7 @@ func (v *violations) hasField(field string) bool {
 }
 
 // full reports whether no more faults can be added. In that case the decoder can stop.
-func (v *violations) full() bool { return !v.ofItem && len(v.list) >= maxViolations }
+func (v *violations) full() bool { return !v.singleItem && len(v.list) >= maxViolations }
 
 // decoder decodes one body into one message and collects all faults of the body. It stops
 // early only if the text is not valid JSON, is nested too deeply, or has maxViolations
@@ -80,9 +80,9 @@ type decoder struct {
 }
 
 // itemList describes the list of a bulk request. Each item has its own result
-// (DECISIONS.md section 17.7), so faults of an item do not refuse the request. list is
-// the field that contains the items. The decoder writes the faults of the items, for the
-// core, into the field that faults describes.
+// (DECISIONS.md section 17.7), so the request is not refused because of faults of an
+// item. list is the field that contains the items. faults is the field into which the
+// decoder writes the faults of the items for the core.
 type itemList struct {
 	list, faults *fieldPlan
 }
@@ -384,7 +384,7 @@ func (d *decoder) listField(f *fieldPlan, m protoreflect.Message) bool {
 		var value protoreflect.Value
 		var usable, ok bool
 		if d.items != nil && f == d.items.list && d.Space() == '{' {
-			value, usable, ok = d.batchItem(f, list.NewElement, m)
+			value, usable, ok = d.bulkItem(f, list.NewElement, m)
 		} else {
 			value, usable, ok = d.element(f, list.NewElement)
 		}
@@ -399,11 +399,11 @@ func (d *decoder) listField(f *fieldPlan, m protoreflect.Message) bool {
 	return t == finished
 }
 
-// batchItem decodes an item of a bulk request. If the item has faults, batchItem adds
+// bulkItem decodes an item of a bulk request. If the item has faults, bulkItem adds
 // them to the list of item faults in m and returns an empty item. If the decoder must
 // stop, the faults become faults of the request.
-func (d *decoder) batchItem(f *fieldPlan, newValue func() protoreflect.Value, m protoreflect.Message) (value protoreflect.Value, usable, ok bool) {
-	requestViolations, itemViolations := d.faults, violations{ofItem: true}
+func (d *decoder) bulkItem(f *fieldPlan, newValue func() protoreflect.Value, m protoreflect.Message) (value protoreflect.Value, usable, ok bool) {
+	requestViolations, itemViolations := d.faults, violations{singleItem: true}
 	d.faults = &itemViolations
 	value, usable, ok = d.element(f, newValue)
 	d.faults = requestViolations

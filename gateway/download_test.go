@@ -81,7 +81,7 @@ func TestDownload_LateFailureClosesConnection(t *testing.T) {
 	}
 }
 
-func TestBulkRequest_ErrorOfAllItemsHasResults(t *testing.T) {
+func TestBulkRequest_AllItemsFailedHasResults(t *testing.T) {
 	results := &affiliatev1.BulkParticipantsResponse{
 		Summary: &affiliatev1.BulkSummary{Total: 1, Failed: 1},
 		Results: []*affiliatev1.BulkParticipantResult{{ParticipantId: "p", StatusCode: 404, Code: proto.String("NOT_FOUND")}},

@@ -80,9 +80,9 @@ func (d *decoder) anyValue() (*structpb.Value, bool) {
 		if !ok {
 			return null, d.invalidJSON()
 		}
-		value, fault := float(literal, protoreflect.DoubleKind)
+		value, fault := parseFloat(literal, protoreflect.DoubleKind)
 		if whole && fault == "" {
-			_, fault = integer(literal, protoreflect.Int64Kind)
+			_, fault = parseInteger(literal, protoreflect.Int64Kind)
 		}
 		if fault != "" {
 			d.addFault(fault)

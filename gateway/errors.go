@@ -135,7 +135,7 @@ func (c *call) refusalOf(st *status.Status) (r refusal, ok bool) {
 }
 
 // resultsOf returns the results of a bulk request: the response message of the route in
-// the details of a status. It returns nil if there is none.
+// the details of a status. It returns nil if the details contain no such message.
 func resultsOf(st *status.Status, r *route) proto.Message {
 	for _, detail := range st.Details() {
 		if m, ok := detail.(proto.Message); ok && m.ProtoReflect().Descriptor().FullName() == r.RPC.Output().FullName() {

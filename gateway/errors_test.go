@@ -277,9 +277,9 @@ func nan() float64 { var zero float64; return zero / zero }
 func TestBody_EndsEarlyIsClientError(t *testing.T) {
 	f := newFixture(t, nil)
 	for name, c := range map[string]struct{ header, body string }{
-		"length":  {"Content-Length: 100\r\n", `{"name":"x"}`},
-		"chunked": {"Transfer-Encoding: chunked\r\n", "c\r\n{\"name\":\"x\"}\r\n"},
-		"broken":  {"Transfer-Encoding: chunked\r\n", "nonsense\r\n"},
+		"shorter than Content-Length":    {"Content-Length: 100\r\n", `{"name":"x"}`},
+		"chunked without the last chunk": {"Transfer-Encoding: chunked\r\n", "c\r\n{\"name\":\"x\"}\r\n"},
+		"chunked with an invalid chunk":  {"Transfer-Encoding: chunked\r\n", "nonsense\r\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := f.sendIncompleteBody(t, c.header, c.body, true)

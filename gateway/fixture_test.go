@@ -33,8 +33,8 @@ import (
 // message nor an error, the fake core responds with an empty message.
 type coreFunc func(ctx context.Context, method string, request proto.Message) (proto.Message, error)
 
-// received is one call that the fake core received.
-type received struct {
+// receivedCall is one call that the fake core received.
+type receivedCall struct {
 	method   string
 	request  proto.Message
 	metadata metadata.MD
@@ -45,7 +45,7 @@ type received struct {
 // message.
 type fakeCore struct {
 	mu      sync.Mutex
-	calls   []received
+	calls   []receivedCall
 	respond coreFunc
 	// pieces is the content of a download, header its metadata, and failure the error
 	// after the last piece.
@@ -58,7 +58,7 @@ func (f *fakeCore) intercept(ctx context.Context, request any, info *grpc.UnaryS
 	md, _ := metadata.FromIncomingContext(ctx)
 	message := request.(proto.Message)
 	f.mu.Lock()
-	f.calls = append(f.calls, received{info.FullMethod, proto.Clone(message), md.Copy()})
+	f.calls = append(f.calls, receivedCall{info.FullMethod, proto.Clone(message), md.Copy()})
 	respond := f.respond
 	f.mu.Unlock()
 	if respond != nil {
@@ -79,7 +79,7 @@ func (f *fakeCore) interceptStream(_ any, stream grpc.ServerStream, info *grpc.S
 	}
 	md, _ := metadata.FromIncomingContext(stream.Context())
 	f.mu.Lock()
-	f.calls = append(f.calls, received{info.FullMethod, request, md.Copy()})
+	f.calls = append(f.calls, receivedCall{info.FullMethod, request, md.Copy()})
 	pieces, failure, header := f.pieces, f.failure, f.header
 	f.mu.Unlock()
 	if err := stream.SetHeader(header); err != nil {
@@ -113,7 +113,7 @@ func emptyMessage(desc protoreflect.MessageDescriptor) proto.Message {
 }
 
 // takeCalls returns the calls that the fake core received since the last takeCalls.
-func (f *fakeCore) takeCalls() []received {
+func (f *fakeCore) takeCalls() []receivedCall {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	calls := f.calls
@@ -321,7 +321,7 @@ func respondToAdmit(err error) coreFunc {
 
 // requireOneCall requires that the fake core received exactly one call, of the given
 // method, since the last takeCalls. It returns the call.
-func requireOneCall(t *testing.T, f *fakeCore, method string) received {
+func requireOneCall(t *testing.T, f *fakeCore, method string) receivedCall {
 	t.Helper()
 	calls := f.takeCalls()
 	if len(calls) != 1 || calls[0].method != method {

@@ -1,7 +1,7 @@
 // Package gateway serves the REST API. It translates each REST request into a gRPC call
-// of the core, and the result of the call into a REST response. It is built on grpc-
-// gateway and uses only the extension points of grpc-gateway. A request passes through
-// these steps:
+// of the core, and the result of the call into a REST response. It is built on
+// grpc-gateway and uses only the public extension points of that library. A request
+// passes through these steps:
 //
 //  1. recover from panics
 //  2. set common headers, require HTTPS, respond to OPTIONS (call.go, headers.go)

@@ -18,12 +18,12 @@ import (
 // one entry for each accepted spelling. parseQuery returns the values by JSON name, and
 // for each field the spelling that the client used. An empty value counts as absent.
 //
-// parseQuery adds every fault to found: unknown parameters, repeated parameters,
-// parameters in two spellings and invalid values. It sets the valid values in scratch,
-// which is a message of the route's input type.
-func parseQuery(raw string, names map[string]*fieldPlan, scratch protoreflect.Message, found *violations) (url.Values, map[protoreflect.Name]string) {
+// parseQuery adds every fault to faults: unknown parameters, repeated parameters,
+// parameters in two spellings and invalid values. It sets the valid values in message,
+// which has the route's input type.
+func parseQuery(raw string, names map[string]*fieldPlan, message protoreflect.Message, faults *violations) (url.Values, map[protoreflect.Name]string) {
 	form, spellings := make(url.Values), make(map[protoreflect.Name]string)
-	for raw != "" && !found.full() {
+	for raw != "" && !faults.full() {
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
 		if pair == "" {
@@ -33,16 +33,16 @@ func parseQuery(raw string, names map[string]*fieldPlan, scratch protoreflect.Me
 		name, nameErr := url.QueryUnescape(rawName)
 		value, valueErr := url.QueryUnescape(rawValue)
 		if nameErr != nil {
-			found.add(rawName, "is not a well-formed parameter name")
+			faults.add(rawName, "is not a well-formed parameter name")
 			continue
 		}
 		field, ok := names[name]
 		if name == "" {
-			found.add(name, "must not have a parameter without a name")
+			faults.add(name, "must not have a parameter without a name")
 			continue
 		}
 		if !ok {
-			found.add(name, "is not a parameter of this route")
+			faults.add(name, "is not a parameter of this route")
 			continue
 		}
 		earlier, repeated := spellings[field.fd.Name()]
@@ -50,23 +50,23 @@ func parseQuery(raw string, names map[string]*fieldPlan, scratch protoreflect.Me
 		case !repeated:
 			spellings[field.fd.Name()] = name
 		case earlier != name:
-			found.add(name, mustNotBeWith+earlier+", which is the same parameter")
+			faults.add(name, mustNotBeWith+earlier+", which is the same parameter")
 			continue
 		case !field.isList:
-			found.add(name, givenTwice)
+			faults.add(name, givenTwice)
 			continue
 		}
 		switch {
 		case valueErr != nil:
-			found.add(name, "must be well-formed percent-encoding")
+			faults.add(name, "must be well-formed percent-encoding")
 		case !utf8.ValidString(value):
-			found.add(name, jsonscan.NotUTF8)
+			faults.add(name, jsonscan.NotUTF8)
 		case strings.IndexByte(value, 0) >= 0:
-			found.add(name, jsonscan.ContainsNUL)
+			faults.add(name, jsonscan.ContainsNUL)
 		case value == "":
 		default:
-			if fault := field.setText(scratch, value); fault != "" {
-				found.add(name, fault)
+			if fault := field.setText(message, value); fault != "" {
+				faults.add(name, fault)
 				continue
 			}
 			form[field.name] = append(form[field.name], value)
@@ -152,8 +152,8 @@ func (f *fieldPlan) parseNumber(text string) (value protoreflect.Value, fault st
 	case !ok:
 		return value, mustBeNumber
 	case isInteger(f.kind):
-		return integer(literal, f.kind)
+		return parseInteger(literal, f.kind)
 	default:
-		return float(literal, f.kind)
+		return parseFloat(literal, f.kind)
 	}
 }

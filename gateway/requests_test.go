@@ -82,8 +82,8 @@ func TestBody_UnknownAndUnsettableFieldsAreFaults(t *testing.T) {
 		{"read-only fields", "PATCH", "/api/v1/programs/p", `{"mode":"test","status":"active","id":"x"}`, "mode=" + unknownField + "\nstatus=" + unknownField + "\nid=" + unknownField},
 		{"proto name", "POST", "/api/v1/programs", `{"website_url":"x"}`, "website_url=" + unknownField},
 		{"nested", "POST", "/api/v1/programs", `{"commissionRules":{"percentage":"5"}}`, "commissionRules.percentage=" + mustBeNumber},
-		{"query of a route with a body", "POST", "/api/v1/programs?name=x&a=1", `{"b":1}`, "name=is not a parameter of this route\na=is not a parameter of this route\nb=" + unknownField},
-		{"body of a route without one", "POST", "/api/v1/programs/p/activate", `{"a":1}`, "a=" + unknownField},
+		{"query of a route that has a body", "POST", "/api/v1/programs?name=x&a=1", `{"b":1}`, "name=is not a parameter of this route\na=is not a parameter of this route\nb=" + unknownField},
+		{"body of a route that has no body", "POST", "/api/v1/programs/p/activate", `{"a":1}`, "a=" + unknownField},
 		{"body of a GET", "GET", "/api/v1/programs?page=x", `{"page":1}`, "page=" + mustBeInteger + "\npage=" + unknownField},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -42,7 +42,7 @@ type route struct {
 const itemFaults = "item_faults"
 
 // readRoutes returns all routes. A key of the map is the HTTP method, a space and the
-// pattern in the form of the mux.
+// pattern as the mux writes it, such as /api/v1/programs/{program_id=*}.
 func readRoutes(files []protoreflect.FileDescriptor) (map[string]*route, error) {
 	routes, err := contract.Routes(files)
 	if err != nil {
@@ -60,14 +60,14 @@ func readRoutes(files []protoreflect.FileDescriptor) (map[string]*route, error) 
 }
 
 func newRoute(r contract.Route) (*route, error) {
-	made := &route{Route: r, mask: r.Mask(), successStatus: http.StatusOK}
+	prepared := &route{Route: r, mask: r.Mask(), successStatus: http.StatusOK}
 	if r.RPC == nil {
-		return made, nil
+		return prepared, nil
 	}
-	made.limit, made.successStatus = contract.BodyLimit(r.FullMethod), contract.SuccessStatus(r.FullMethod)
-	made.lenient = contract.IgnoresUnknownKeys(r.FullMethod)
+	prepared.limit, prepared.successStatus = contract.BodyLimit(r.FullMethod), contract.SuccessStatus(r.FullMethod)
+	prepared.lenient = contract.IgnoresUnknownKeys(r.FullMethod)
 	var err error
-	if made.input, err = protoregistry.GlobalTypes.FindMessageByName(r.RPC.Input().FullName()); err != nil {
+	if prepared.input, err = protoregistry.GlobalTypes.FindMessageByName(r.RPC.Input().FullName()); err != nil {
 		return nil, err
 	}
 	if !r.Download() {
@@ -81,21 +81,21 @@ func newRoute(r contract.Route) (*route, error) {
 	}
 	if faults, ok := plan.names[itemFaults]; ok && contract.SetByGateway(faults.fd) {
 		list := slices.IndexFunc(plan.fields, func(f fieldPlan) bool { return f.isList && f.message != nil })
-		made.items = &itemList{list: &plan.fields[list], faults: faults}
+		prepared.items = &itemList{list: &plan.fields[list], faults: faults}
 	}
-	made.body, made.query = make(map[string]*fieldPlan), make(map[string]*fieldPlan)
+	prepared.body, prepared.query = make(map[string]*fieldPlan), make(map[string]*fieldPlan)
 	for name, field := range plan.names {
 		switch {
 		case r.InPath(field.fd) || field.message != nil && field.message.form == formMask || contract.SetByGateway(field.fd):
 		case r.HasBody:
-			made.body[name] = field
+			prepared.body[name] = field
 		case field.inQuery():
 			for _, spelling := range contract.QueryNames(r, field.fd) {
-				made.query[spelling] = field
+				prepared.query[spelling] = field
 			}
 		}
 	}
-	return made, nil
+	return prepared, nil
 }
 
 // matchRoute sets the route of the call. The mux calls matchRoute once per pattern. The

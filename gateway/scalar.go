@@ -34,8 +34,8 @@ const (
 // integer may have been changed before the gateway received it.
 const maxInteger = 1 << 53
 
-// integer parses the literal of a JSON integer for a field of the given kind.
-func integer(literal string, kind protoreflect.Kind) (value protoreflect.Value, fault string) {
+// parseInteger parses the literal of a JSON integer for a field of the given kind.
+func parseInteger(literal string, kind protoreflect.Kind) (value protoreflect.Value, fault string) {
 	var lowest, highest int64
 	switch kind {
 	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
@@ -63,8 +63,8 @@ func integer(literal string, kind protoreflect.Kind) (value protoreflect.Value, 
 	}
 }
 
-// float parses the literal of a JSON number for a float or double field.
-func float(literal string, kind protoreflect.Kind) (protoreflect.Value, string) {
+// parseFloat parses the literal of a JSON number for a float or double field.
+func parseFloat(literal string, kind protoreflect.Kind) (protoreflect.Value, string) {
 	if kind == protoreflect.FloatKind {
 		f, err := strconv.ParseFloat(literal, 32)
 		if err != nil {
@@ -157,9 +157,9 @@ func (d *decoder) scalar(f *fieldPlan) (value protoreflect.Value, usable, ok boo
 		case !ok:
 			return value, false, d.invalidJSON()
 		case !isInteger(f.kind):
-			value, fault = float(literal, f.kind)
+			value, fault = parseFloat(literal, f.kind)
 		case whole:
-			value, fault = integer(literal, f.kind)
+			value, fault = parseInteger(literal, f.kind)
 		default:
 			fault = mustBeInteger
 		}

@@ -42,7 +42,7 @@ func TestRoutes_ReadsBindingsOfProtos(t *testing.T) {
 	}
 }
 
-// Every RPC in the maps created and empty has a route.
+// Every RPC in the maps createdRPCs and emptyRPCs has a route.
 func TestStatusTables_ContainOnlyRoutedRPCs(t *testing.T) {
 	routes, err := Routes(Files())
 	if err != nil {
@@ -52,14 +52,14 @@ func TestStatusTables_ContainOnlyRoutedRPCs(t *testing.T) {
 	for _, r := range routes {
 		routed[r.FullMethod] = true
 	}
-	for method := range created {
+	for method := range createdRPCs {
 		if !routed[method] {
-			t.Errorf("the map created contains %s, which has no route", method)
+			t.Errorf("the map createdRPCs contains %s, which has no route", method)
 		}
 	}
-	for method := range empty {
+	for method := range emptyRPCs {
 		if !routed[method] {
-			t.Errorf("the map empty contains %s, which has no route", method)
+			t.Errorf("the map emptyRPCs contains %s, which has no route", method)
 		}
 	}
 }

@@ -34,7 +34,7 @@ type Route struct {
 	Verb string
 	// Template is the path in the proto, such as /api/v1/programs/{program_id}.
 	Template string
-	// RPC is nil only for OpenAPIPath.
+	// RPC is nil for routes that do not call the core, such as OpenAPIPath.
 	RPC protoreflect.MethodDescriptor
 	// FullMethod is the gRPC name of the RPC, such as
 	// /affiliate.v1.ProgramService/GetProgram.

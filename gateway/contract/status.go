@@ -6,10 +6,10 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// created, queued and empty list the RPCs whose success status is 201, 202 or 204,
-// respectively.
+// createdRPCs lists the RPCs whose success status is 201, queuedRPCs those with 202, and
+// emptyRPCs those with 204.
 var (
-	created = map[string]bool{
+	createdRPCs = map[string]bool{
 		affiliatev1.AccountService_RegisterMerchant_FullMethodName:            true,
 		affiliatev1.AccountService_RegisterPartner_FullMethodName:             true,
 		affiliatev1.AccountService_AcceptInvite_FullMethodName:                true,
@@ -29,11 +29,11 @@ var (
 		affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:            true,
 		affiliatev1.WebhookService_CreateWebhook_FullMethodName:               true,
 	}
-	queued = map[string]bool{
+	queuedRPCs = map[string]bool{
 		affiliatev1.WebhookService_RetryDelivery_FullMethodName:     true,
 		affiliatev1.WebhookService_RecoverDeliveries_FullMethodName: true,
 	}
-	empty = map[string]bool{
+	emptyRPCs = map[string]bool{
 		affiliatev1.AccountService_Logout_FullMethodName:                      true,
 		affiliatev1.WorkspaceService_RemoveMember_FullMethodName:              true,
 		affiliatev1.WorkspaceService_RevokeInvite_FullMethodName:              true,
@@ -53,19 +53,19 @@ var (
 // response.
 func SuccessStatus(fullMethod string) int {
 	switch {
-	case created[fullMethod]:
+	case createdRPCs[fullMethod]:
 		return http.StatusCreated
-	case queued[fullMethod]:
+	case queuedRPCs[fullMethod]:
 		return http.StatusAccepted
-	case empty[fullMethod]:
+	case emptyRPCs[fullMethod]:
 		return http.StatusNoContent
 	default:
 		return http.StatusOK
 	}
 }
 
-// bulk lists the RPCs with several items, each of which succeeds or fails separately.
-var bulk = map[string]bool{
+// bulkRPCs lists the RPCs with several items, each of which succeeds or fails separately.
+var bulkRPCs = map[string]bool{
 	affiliatev1.ParticipantService_BulkApproveParticipants_FullMethodName: true,
 	affiliatev1.ParticipantService_BulkRejectParticipants_FullMethodName:  true,
 	affiliatev1.CommissionService_BulkApproveCommissions_FullMethodName:   true,
@@ -76,32 +76,33 @@ var bulk = map[string]bool{
 // Bulk reports whether an RPC is a bulk request. If some items fail, the status of the
 // response is 207. If all items fail, the response is the error BULK_ALL_FAILED with the
 // results of the items.
-func Bulk(fullMethod string) bool { return bulk[fullMethod] }
+func Bulk(fullMethod string) bool { return bulkRPCs[fullMethod] }
 
-// accepted lists the RPCs that may accept a request and execute it later, depending on
-// the request.
-var accepted = map[string]bool{
+// sometimesAcceptedRPCs lists the RPCs that execute some requests at once and respond
+// with their usual status. For other requests they respond with 202 and execute the
+// request later.
+var sometimesAcceptedRPCs = map[string]bool{
 	affiliatev1.ConversionService_RefundConversion_FullMethodName: true,
 }
 
 // MayBeAccepted reports whether an RPC may respond with 202.
-func MayBeAccepted(fullMethod string) bool { return accepted[fullMethod] }
+func MayBeAccepted(fullMethod string) bool { return sometimesAcceptedRPCs[fullMethod] }
 
-// changing lists the RPCs whose GET request changes data.
-var changing = map[string]bool{
+// changingRPCs lists the RPCs whose GET request changes data.
+var changingRPCs = map[string]bool{
 	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName: true,
 }
 
 // ChangesData reports whether the GET request of an RPC changes data. The route of such
 // an RPC does not accept HEAD.
-func ChangesData(fullMethod string) bool { return changing[fullMethod] }
+func ChangesData(fullMethod string) bool { return changingRPCs[fullMethod] }
 
 // IdempotencyKeyPattern is the pattern of a valid Idempotency-Key (SPEC.md section 8).
 const IdempotencyKeyPattern = "^[A-Za-z0-9_-]{1,80}$"
 
-// idempotent lists the RPCs that accept an Idempotency-Key. The value is true if the key
-// is required.
-var idempotent = map[string]bool{
+// idempotentRPCs lists the RPCs that accept an Idempotency-Key. The value is true if the
+// key is required.
+var idempotentRPCs = map[string]bool{
 	affiliatev1.ConversionService_ReportConversion_FullMethodName:  false,
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: false,
 	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:     true,
@@ -110,7 +111,7 @@ var idempotent = map[string]bool{
 // IdempotencyKey reports whether an RPC requires an Idempotency-Key and whether it
 // accepts one.
 func IdempotencyKey(fullMethod string) (required, accepted bool) {
-	required, accepted = idempotent[fullMethod]
+	required, accepted = idempotentRPCs[fullMethod]
 	return required, accepted
 }
 
@@ -131,15 +132,15 @@ func BodyLimit(fullMethod string) int64 {
 	return defaultBodyLimit
 }
 
-// lenient lists the RPCs that ignore unknown keys of a body. The clients of these RPCs
-// are servers of merchants, which may send fields of newer versions of the API.
-var lenient = map[string]bool{
+// lenientRPCs lists the RPCs that ignore unknown keys of a body. The clients of these
+// RPCs are servers of merchants, which may send fields of newer versions of the API.
+var lenientRPCs = map[string]bool{
 	affiliatev1.ConversionService_ReportConversion_FullMethodName:  true,
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: true,
 	affiliatev1.ConversionService_RefundConversion_FullMethodName:  true,
 }
 
 // IgnoresUnknownKeys reports whether an RPC ignores unknown keys of a body. The response
-// then lists these keys in the header Ignored-Fields. For other RPCs, the gateway refuses
-// a body with unknown keys with 400.
-func IgnoresUnknownKeys(fullMethod string) bool { return lenient[fullMethod] }
+// then lists these keys in the header Ignored-Fields. For other RPCs, the response to a
+// body that has unknown keys is 400.
+func IgnoresUnknownKeys(fullMethod string) bool { return lenientRPCs[fullMethod] }
