@@ -243,14 +243,14 @@ func TestJournalUnusable_CollectorWorksWithRedis(t *testing.T) {
 
 func TestProposedID_IdentifiesRepeatedRequest(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
-	fresh := func() string { return affiliate.NewID[affiliate.Click](time.Now()).String() }
+	newID := func() string { return affiliate.NewID[affiliate.Click](time.Now()).String() }
 	send := func(id, code string) clickResponse {
 		return e.click(`{"referral_code":"` + code + `","click_id":"` + id + `"}`)
 	}
 	e.version++
 	check(t, e.writer.PutReferralCode(t.Context(), e.version, e.scope(), "bert", &edgev1.ReferralCodeEntry{ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], Active: true, AttributionWindowDays: 7}))
 
-	id := fresh()
+	id := newID()
 	first, repeated := send(id, "anna"), send(id, "ANNA")
 	if first.status != 201 || first.body["click_id"] != id || first.body["deduplicated"] != false {
 		t.Fatalf("first request: status %d, want 201 with the proposed id %s: %s", first.status, id, first.text)
@@ -286,7 +286,7 @@ func TestProposedID_IdentifiesRepeatedRequest(t *testing.T) {
 		}
 	}
 	before := len(e.storedClicks())
-	id = fresh()
+	id = newID()
 	var created atomic.Int64
 	var group sync.WaitGroup
 	for range 30 {

@@ -190,7 +190,7 @@ func (s *journalSink) split(batch []byte, n int) []shardPart {
 	parts := make([]shardPart, shards)
 	for rest := batch; len(rest) > 0; {
 		shard, size := 0, len(rest)
-		if field, kind, tag := protowire.ConsumeTag(rest); tag > 0 && field == fieldBatchClicks && kind == protowire.BytesType {
+		if field, kind, tag := protowire.ConsumeTag(rest); tag > 0 && field == batchFieldClicks && kind == protowire.BytesType {
 			if click, used := protowire.ConsumeBytes(rest[tag:]); used > 0 {
 				size = tag + used
 				if id, ok := clickIDOf(click); ok {
@@ -209,7 +209,7 @@ func (s *journalSink) split(batch []byte, n int) []shardPart {
 // clickIDOf returns the id of a marshalled edge.v1.Click. The id is its first field.
 func clickIDOf(click []byte) (affiliate.ClickID, bool) {
 	field, kind, n := protowire.ConsumeTag(click)
-	if n < 0 || field != clickID || kind != protowire.BytesType {
+	if n < 0 || field != clickFieldID || kind != protowire.BytesType {
 		return affiliate.ClickID{}, false
 	}
 	raw, n := protowire.ConsumeBytes(click[n:])

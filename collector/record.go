@@ -16,51 +16,51 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// fieldBatchClicks is the field number of edge.v1.ClickBatch.clicks.
-const fieldBatchClicks protowire.Number = 1
+// batchFieldClicks is the field number of edge.v1.ClickBatch.clicks.
+const batchFieldClicks protowire.Number = 1
 
 // Field numbers of edge.v1.Click.
 const (
-	clickID protowire.Number = 1 + iota
-	clickMode
-	clickWorkspaceID
-	clickProgramID
-	clickParticipantID
-	clickLinkID
-	clickReferralCode
-	clickPublicKey
-	clickReceivedAtMs
-	clickLandingURL
-	clickReferrerDomain
-	clickUTMSource
-	clickUTMMedium
-	clickUTMCampaign
-	clickUTMTerm
-	clickUTMContent
-	clickSubID
-	clickConsent
-	clickLanguage
-	clickScreen
-	clickIPHash
-	clickIPPrefix
-	clickUAHash
-	clickIsBot
-	clickBotReason
-	clickOccurredAtMs
-	clickAttributionWindowDays
-	clickForeignOrigin
-	clickCountry
-	clickRegion
-	clickDevice
-	clickBrowser
-	clickOS
-	clickPaidPlatform
+	clickFieldID protowire.Number = 1 + iota
+	clickFieldMode
+	clickFieldWorkspaceID
+	clickFieldProgramID
+	clickFieldParticipantID
+	clickFieldLinkID
+	clickFieldReferralCode
+	clickFieldPublicKey
+	clickFieldReceivedAtMs
+	clickFieldLandingURL
+	clickFieldReferrerDomain
+	clickFieldUTMSource
+	clickFieldUTMMedium
+	clickFieldUTMCampaign
+	clickFieldUTMTerm
+	clickFieldUTMContent
+	clickFieldSubID
+	clickFieldConsent
+	clickFieldLanguage
+	clickFieldScreen
+	clickFieldIPHash
+	clickFieldIPPrefix
+	clickFieldUAHash
+	clickFieldIsBot
+	clickFieldBotReason
+	clickFieldOccurredAtMs
+	clickFieldAttributionWindowDays
+	clickFieldForeignOrigin
+	clickFieldCountry
+	clickFieldRegion
+	clickFieldDevice
+	clickFieldBrowser
+	clickFieldOS
+	clickFieldPaidPlatform
 )
 
 // frame appends a marshalled click to dst as one element of ClickBatch.clicks.
 // Concatenated framed clicks are a marshalled ClickBatch, so a batch is never marshalled
 // as a whole.
-func frame(dst, click []byte) []byte { return appendBytes(dst, fieldBatchClicks, click) }
+func frame(dst, click []byte) []byte { return appendBytes(dst, batchFieldClicks, click) }
 
 // visitor holds the properties of the visitor that come from the request, not from its
 // body.
@@ -85,68 +85,68 @@ type visitor struct {
 func (c *Collector) record(dst []byte, id affiliate.ClickID, receivedAt time.Time, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, b *body, v visitor) []byte {
 	keepPersonal := b.consent != affiliate.ConsentDenied
 	agent, monthHashes := c.agents.parse(v.agent), c.hashes.forMonth(receivedAt)
-	dst = appendBytes(dst, clickID, id.UUID[:])
-	dst = appendNumber(dst, clickMode, int64(edgeMode(caller.key.Mode)))
+	dst = appendBytes(dst, clickFieldID, id.UUID[:])
+	dst = appendNumber(dst, clickFieldMode, int64(edgeMode(caller.key.Mode)))
 	if codeEntry != nil {
-		dst = appendBytes(dst, clickWorkspaceID, caller.scope.Workspace.UUID[:])
-		dst = appendBytes(dst, clickProgramID, codeEntry.ProgramId)
-		dst = appendBytes(dst, clickParticipantID, codeEntry.ParticipantId)
-		dst = appendBytes(dst, clickLinkID, codeEntry.LinkId)
+		dst = appendBytes(dst, clickFieldWorkspaceID, caller.scope.Workspace.UUID[:])
+		dst = appendBytes(dst, clickFieldProgramID, codeEntry.ProgramId)
+		dst = appendBytes(dst, clickFieldParticipantID, codeEntry.ParticipantId)
+		dst = appendBytes(dst, clickFieldLinkID, codeEntry.LinkId)
 	}
-	dst = appendBytes(dst, clickReferralCode, b.code)
+	dst = appendBytes(dst, clickFieldReferralCode, b.code)
 	if codeEntry == nil {
-		dst = appendBytes(dst, clickPublicKey, caller.key.Reveal())
+		dst = appendBytes(dst, clickFieldPublicKey, caller.key.Reveal())
 	}
-	dst = appendNumber(dst, clickReceivedAtMs, receivedAt.UnixMilli())
-	dst = appendBytes(dst, clickLandingURL, b.landing)
-	dst = appendBytes(dst, clickReferrerDomain, b.referrer)
-	dst = appendBytes(dst, clickUTMSource, b.text[fieldUTMSource])
-	dst = appendBytes(dst, clickUTMMedium, b.text[fieldUTMMedium])
-	dst = appendBytes(dst, clickUTMCampaign, b.text[fieldUTMCampaign])
-	dst = appendBytes(dst, clickUTMTerm, b.text[fieldUTMTerm])
-	dst = appendBytes(dst, clickUTMContent, b.text[fieldUTMContent])
-	dst = appendBytes(dst, clickSubID, b.text[fieldSubID])
-	dst = appendNumber(dst, clickConsent, int64(edgeConsent(b.consent)))
+	dst = appendNumber(dst, clickFieldReceivedAtMs, receivedAt.UnixMilli())
+	dst = appendBytes(dst, clickFieldLandingURL, b.landing)
+	dst = appendBytes(dst, clickFieldReferrerDomain, b.referrer)
+	dst = appendBytes(dst, clickFieldUTMSource, b.text[fieldUTMSource])
+	dst = appendBytes(dst, clickFieldUTMMedium, b.text[fieldUTMMedium])
+	dst = appendBytes(dst, clickFieldUTMCampaign, b.text[fieldUTMCampaign])
+	dst = appendBytes(dst, clickFieldUTMTerm, b.text[fieldUTMTerm])
+	dst = appendBytes(dst, clickFieldUTMContent, b.text[fieldUTMContent])
+	dst = appendBytes(dst, clickFieldSubID, b.text[fieldSubID])
+	dst = appendNumber(dst, clickFieldConsent, int64(edgeConsent(b.consent)))
 	if keepPersonal {
-		dst = appendBytes(dst, clickLanguage, b.text[fieldLanguage])
-		dst = appendBytes(dst, clickScreen, b.text[fieldScreen])
+		dst = appendBytes(dst, clickFieldLanguage, b.text[fieldLanguage])
+		dst = appendBytes(dst, clickFieldScreen, b.text[fieldScreen])
 	}
 	if keepPersonal && v.addr.IsValid() {
 		hash := monthHashes.sum("ip", v.addr.AsSlice())
-		dst = appendBytes(dst, clickIPHash, hash[:])
-		dst = appendBytes(dst, clickIPPrefix, httpedge.AddressPrefix(v.addr))
+		dst = appendBytes(dst, clickFieldIPHash, hash[:])
+		dst = appendBytes(dst, clickFieldIPPrefix, httpedge.AddressPrefix(v.addr))
 	}
 	if keepPersonal && agent.text != "" {
 		hash := agent.hash(monthHashes)
-		dst = appendBytes(dst, clickUAHash, hash[:])
+		dst = appendBytes(dst, clickFieldUAHash, hash[:])
 	}
 	bot := agent.bot
 	if bot == "" && v.prefetched {
 		bot = botPrefetch
 	}
 	if bot != "" {
-		dst = appendNumber(dst, clickIsBot, 1)
-		dst = appendBytes(dst, clickBotReason, bot)
+		dst = appendNumber(dst, clickFieldIsBot, 1)
+		dst = appendBytes(dst, clickFieldBotReason, bot)
 	}
 	if !b.occurredAt.IsZero() {
-		dst = appendNumber(dst, clickOccurredAtMs, b.occurredAt.UnixMilli())
+		dst = appendNumber(dst, clickFieldOccurredAtMs, b.occurredAt.UnixMilli())
 	}
-	dst = appendNumber(dst, clickAttributionWindowDays, int64(codeEntry.GetAttributionWindowDays()))
+	dst = appendNumber(dst, clickFieldAttributionWindowDays, int64(codeEntry.GetAttributionWindowDays()))
 	if v.foreignOrigin {
-		dst = appendNumber(dst, clickForeignOrigin, 1)
+		dst = appendNumber(dst, clickFieldForeignOrigin, 1)
 	}
 	device, os := agent.deviceAndSystem(b.text[fieldScreen])
 	if keepPersonal {
 		place := c.countries.lookup(v.addr)
-		dst = appendBytes(dst, clickCountry, place.country)
-		dst = appendBytes(dst, clickRegion, place.region)
+		dst = appendBytes(dst, clickFieldCountry, place.country)
+		dst = appendBytes(dst, clickFieldRegion, place.region)
 	}
-	dst = appendBytes(dst, clickDevice, device)
+	dst = appendBytes(dst, clickFieldDevice, device)
 	if keepPersonal {
-		dst = appendBytes(dst, clickBrowser, agent.browser)
-		dst = appendBytes(dst, clickOS, os)
+		dst = appendBytes(dst, clickFieldBrowser, agent.browser)
+		dst = appendBytes(dst, clickFieldOS, os)
 	}
-	return appendBytes(dst, clickPaidPlatform, v.paidPlatform)
+	return appendBytes(dst, clickFieldPaidPlatform, v.paidPlatform)
 }
 
 // appendBytes appends a field of bytes or text. It appends nothing if value is empty.

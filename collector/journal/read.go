@@ -13,8 +13,8 @@ type Record struct {
 	Offset  int64     // offset of the record's header in the file
 	Time    time.Time // time of writing
 	Clicks  int
-	// Batch is a marshalled edge.v1.ClickBatch. It is valid until the function to which
-	// Read passes the record returns.
+	// Batch is a marshalled edge.v1.ClickBatch. A function that gets the record must not
+	// use Batch after it has returned.
 	Batch []byte
 }
 
