@@ -71,10 +71,10 @@ func BenchmarkDecode(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
 			var m affiliatev1.ReportConversionRequest
-			var found violations
-			decodeBody(body, plan.names, m.ProtoReflect(), &found)
-			if found.list != nil {
-				b.Fatalf("decodeBody reports %v, want no faults", found.list)
+			var faults violations
+			decodeBody(body, plan.names, m.ProtoReflect(), &faults)
+			if faults.list != nil {
+				b.Fatalf("decodeBody reports %v, want no faults", faults.list)
 			}
 		}
 	})

@@ -321,8 +321,8 @@ func (marshaler) Unmarshal(data []byte, v any) error {
 	if err != nil {
 		return err
 	}
-	var found violations
-	if decodeBody(data, plan.names, m, &found); len(found.list) > 0 {
+	var faults violations
+	if decodeBody(data, plan.names, m, &faults); len(faults.list) > 0 {
 		return errInvalid
 	}
 	return nil

@@ -42,10 +42,10 @@ func decode(t testing.TB, body string, m proto.Message) string {
 	if err != nil {
 		t.Fatalf("unexpected error: %v", err)
 	}
-	var found violations
-	decodeBody([]byte(body), plan.names, m.ProtoReflect(), &found)
+	var faults violations
+	decodeBody([]byte(body), plan.names, m.ProtoReflect(), &faults)
 	var lines []string
-	for _, v := range found.list {
+	for _, v := range faults.list {
 		lines = append(lines, v.Field+"="+v.Message)
 	}
 	return strings.Join(lines, "\n")
@@ -270,15 +270,15 @@ func TestDecode_AcceptsMapOfStrings(t *testing.T) {
 
 func TestDecode_ReportsAtMostHundredFaults(t *testing.T) {
 	body := `{"product_ids":[` + strings.Repeat("1,", 5000) + `1],"` + strings.Repeat("k", 5000) + `":1}`
-	var found violations
+	var faults violations
 	m := &affiliatev1.ReportConversionRequest{}
 	plan, err := planFor(m.ProtoReflect().Descriptor())
 	if err != nil {
 		t.Fatalf("unexpected error: %v", err)
 	}
-	decodeBody([]byte(body), plan.names, m.ProtoReflect(), &found)
-	if len(found.list) != maxViolations {
-		t.Errorf("decodeBody reports %d faults, want %d", len(found.list), maxViolations)
+	decodeBody([]byte(body), plan.names, m.ProtoReflect(), &faults)
+	if len(faults.list) != maxViolations {
+		t.Errorf("decodeBody reports %d faults, want %d", len(faults.list), maxViolations)
 	}
 	if got := decode(t, `{"`+strings.Repeat("k", 5000)+`":1}`, m); len(got) > 300 {
 		t.Errorf("the fault of a long key has %d bytes, want at most 300", len(got))
@@ -379,11 +379,11 @@ func TestUpdateMask_ContainsKeysOfBody(t *testing.T) {
 		if err != nil {
 			t.Fatalf("unexpected error: %v", err)
 		}
-		var found violations
+		var faults violations
 		var mask []string
-		(&decoder{faults: &found, mask: &mask}).body([]byte(body), plan.names, m.ProtoReflect())
-		if got := strings.Join(mask, ","); got != want || len(found.list) > 0 {
-			t.Errorf("%s: update mask %s with the faults %v, want %s and no faults", body, got, found.list, want)
+		(&decoder{faults: &faults, mask: &mask}).body([]byte(body), plan.names, m.ProtoReflect())
+		if got := strings.Join(mask, ","); got != want || len(faults.list) > 0 {
+			t.Errorf("%s: update mask %s with the faults %v, want %s and no faults", body, got, faults.list, want)
 		}
 	}
 }
@@ -405,30 +405,30 @@ func FuzzDecode(f *testing.F) {
 	}
 	read := func(body []byte) (*affiliatev1.ReportConversionRequest, []string) {
 		m := &affiliatev1.ReportConversionRequest{}
-		var found violations
+		var faults violations
 		var mask []string
-		(&decoder{faults: &found, mask: &mask}).body(body, plan.names, m.ProtoReflect())
+		(&decoder{faults: &faults, mask: &mask}).body(body, plan.names, m.ProtoReflect())
 		var lines []string
-		for _, v := range found.list {
+		for _, v := range faults.list {
 			lines = append(lines, v.Field+v.Message)
 		}
 		return m, lines
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		m, found := read(body)
-		if len(found) > maxViolations {
-			t.Fatalf("%d faults, want at most %d", len(found), maxViolations)
+		m, faults := read(body)
+		if len(faults) > maxViolations {
+			t.Fatalf("%d faults, want at most %d", len(faults), maxViolations)
 		}
-		if found != nil {
+		if faults != nil {
 			return
 		}
 		if len(strings.TrimSpace(string(body))) > 0 && !json.Valid(body) {
 			t.Fatalf("the body %q is accepted but is not valid JSON", body)
 		}
 		once := encode(t, m)
-		again, found := read([]byte(once))
-		if found != nil {
-			t.Fatalf("the body %q\nis encoded as %s\nwhich has the faults %v", body, once, found)
+		again, faults := read([]byte(once))
+		if faults != nil {
+			t.Fatalf("the body %q\nis encoded as %s\nwhich has the faults %v", body, once, faults)
 		}
 		if twice := encode(t, again); twice != once {
 			t.Fatalf("the encoded message\n%s\nis encoded again as\n%s", once, twice)

@@ -96,8 +96,8 @@ type step struct {
 
 // decodeBody decodes a body into m, without an update mask. names contains the accepted
 // keys. All other keys are faults. An empty body counts as an empty object.
-func decodeBody(body []byte, names map[string]*fieldPlan, m protoreflect.Message, found *violations) {
-	d := decoder{faults: found}
+func decodeBody(body []byte, names map[string]*fieldPlan, m protoreflect.Message, faults *violations) {
+	d := decoder{faults: faults}
 	d.body(body, names, m)
 }
 
@@ -419,11 +419,11 @@ func (d *decoder) bulkItem(f *fieldPlan, newValue func() protoreflect.Value, m p
 }
 
 // failItem appends the faults of the current item to the list of item faults in m.
-func (d *decoder) failItem(m protoreflect.Message, found []affiliate.Violation) {
+func (d *decoder) failItem(m protoreflect.Message, itemViolations []affiliate.Violation) {
 	item := d.currentPath()
 	plan := d.items.faults
 	faults := m.Mutable(plan.fd).List()
-	for _, fault := range found {
+	for _, fault := range itemViolations {
 		entry := faults.NewElement()
 		set := func(name string, value protoreflect.Value) { entry.Message().Set(plan.message.names[name].fd, value) }
 		set("index", protoreflect.ValueOfInt32(int32(d.path[len(d.path)-1].index))) //nolint:gosec // at most the length of a body

@@ -245,11 +245,11 @@ func (d document) resolve(t *testing.T, s schemaDoc) schemaDoc {
 	if s.Ref == "" {
 		return s
 	}
-	found, ok := d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")]
+	schema, ok := d.Components.Schemas[strings.TrimPrefix(s.Ref, "#/components/schemas/")]
 	if !ok {
 		t.Errorf("the schema %s does not exist", s.Ref)
 	}
-	return found
+	return schema
 }
 
 // The schema of each response matches the JSON that the codec writes.

@@ -199,10 +199,10 @@ func TestQuery_SupportsListsTimestampsAndNumbers(t *testing.T) {
 		"f32=1.5&u64=3&or=-1&either=":                "",
 		"times=x&colours=red&f32=NaN&u64=-1":         "times=" + mustBeTimestamp + ",colours=must be one of deep_red,f32=" + mustBeNumber + ",u64=must be from 0 to 9007199254740992",
 	} {
-		var found violations
-		parseQuery(query, plan.names, dynamicpb.NewMessage(kinds), &found)
+		var faults violations
+		parseQuery(query, plan.names, dynamicpb.NewMessage(kinds), &faults)
 		var got []string
-		for _, v := range found.list {
+		for _, v := range faults.list {
 			got = append(got, v.Field+"="+v.Message)
 		}
 		if strings.Join(got, ",") != want {

@@ -103,17 +103,17 @@ func newRoute(r contract.Route) (*route, error) {
 // route.
 func (g *gateway) matchRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	var once sync.Once
-	var found *route
+	var matched *route
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		once.Do(func() {
 			pattern, _ := runtime.HTTPPattern(r.Context())
-			found = g.routes[r.Method+" "+pattern.String()]
+			matched = g.routes[r.Method+" "+pattern.String()]
 		})
 		c := callFrom(r.Context())
-		c.route, c.successStatus = found, found.successStatus
+		c.route, c.successStatus = matched, matched.successStatus
 		switch {
 		case c.probe:
-		case c.request.Method == http.MethodHead && contract.ChangesData(found.FullMethod):
+		case c.request.Method == http.MethodHead && contract.ChangesData(matched.FullMethod):
 			g.refuseMethod(c)
 		default:
 			for name, value := range params {

@@ -72,11 +72,11 @@ func Routes(files []protoreflect.FileDescriptor) ([]Route, error) {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
 			for j := range methods.Len() {
-				found, err := bindings(methods.Get(j))
+				rpcRoutes, err := bindings(methods.Get(j))
 				if err != nil {
 					return nil, fmt.Errorf("%s: %w", methods.Get(j).FullName(), err)
 				}
-				routes = append(routes, found...)
+				routes = append(routes, rpcRoutes...)
 			}
 		}
 	}
