@@ -67,8 +67,9 @@ type BulkOutcome struct {
 //
 // move returns the status of the item after the call. If move returns an
 // *affiliate.Error, the item has failed, and ForEachID reads the item's status from the
-// error's metadata, which may contain none. Any other error ends the request. Changes of
-// earlier items are then kept, and the client can safely send the request again.
+// error's metadata, if the metadata contains the status. Any other error ends the
+// request. Changes of earlier items are then kept, and the client can safely send the
+// request again.
 func ForEachID[T any](texts []string, move func(id affiliate.ID[T]) (status string, err error)) ([]BulkOutcome, error) {
 	var outcomes []BulkOutcome
 	seen := map[affiliate.ID[T]]bool{}

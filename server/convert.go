@@ -33,8 +33,8 @@ func EnumName[E Enum](e E) string {
 	return strings.ToLower(strings.TrimPrefix(string(value.Name()), enumPrefix(e.Descriptor())))
 }
 
-// CheckEnum adds a violation if value is not a number of the enum. gRPC clients can send
-// such numbers. In JSON requests, the gateway rejects them.
+// CheckEnum adds a violation if the enum does not define the number value. gRPC clients
+// can send undefined numbers. In JSON requests, the gateway rejects them.
 func CheckEnum[E Enum](field string, value E, found *affiliate.Violations) {
 	if value != 0 && EnumName(value) == "" {
 		found.Add(field, mustBeOneOf(enumNames(value.Descriptor(), "")))
@@ -110,8 +110,8 @@ func BasisPoints(percentage float64) (bps int64, ok bool) {
 }
 
 // OptionalBasisPoints converts a percentage to basis points. It returns nil if percentage
-// is nil. If BasisPoints rejects the percentage, OptionalBasisPoints adds a violation for
-// the field path.
+// is nil. If BasisPoints rejects the percentage, OptionalBasisPoints adds a violation.
+// path is the path of the request field that contains the percentage.
 func OptionalBasisPoints(percentage *float64, path string, found *affiliate.Violations) *int64 {
 	if percentage == nil {
 		return nil
@@ -131,9 +131,9 @@ func Rate(r *affiliate.Rate) *affiliatev1.CommissionRate {
 	return &affiliatev1.CommissionRate{Percentage: Percentage(r.Bps), FlatAmountCents: r.FlatCents}
 }
 
-// ParseRate converts the commission rate in the request field path. A rate must have
-// either a percentage or a flat amount. If it has both or neither, ParseRate adds a
-// violation. It returns nil if r is nil.
+// ParseRate converts a commission rate. path is the path of the request field that
+// contains the rate. A rate must have either a percentage or a flat amount. If r has both
+// or neither, ParseRate adds a violation. If r is nil, ParseRate returns nil.
 func ParseRate(r *affiliatev1.CommissionRate, path string, found *affiliate.Violations) *affiliate.Rate {
 	if r == nil {
 		return nil

@@ -87,7 +87,8 @@ func unavailable() *affiliate.Error {
 }
 
 // dependencyLost reports whether err means that the database is not available or that the
-// connection to the database failed. An error in a query itself is not such an error.
+// connection to the database failed. It returns false if only the query failed, for
+// example because it violated a constraint.
 // This package does not import a database driver, so dependencyLost recognises the
 // driver's errors by their methods and not by their types.
 func dependencyLost(err error) bool {

@@ -34,9 +34,9 @@ func IdempotencyKeyFrom(ctx context.Context) (key string, ok, present bool) {
 
 // Fingerprint returns a hash of a request, which is stored with the Idempotency-Key.
 // Equal requests have equal fingerprints, so a later request with the same
-// Idempotency-Key can be compared with the first one. The hash uses a secret key. Without
-// the key, a person who can read stored fingerprints could find a buyer's data by hashing
-// guesses.
+// Idempotency-Key can be compared with the first request. key is a secret. If the hash
+// used no secret, a person who can read stored fingerprints could find a buyer's data by
+// hashing guesses.
 func Fingerprint(key []byte, req proto.Message) []byte {
 	bytes, err := proto.MarshalOptions{Deterministic: true}.Marshal(req)
 	if err != nil {

@@ -57,15 +57,15 @@ func CheckMask(req Update, found *affiliate.Violations, required ...string) {
 // the path must be a field with a higher number than the mask. Nested fields are allowed,
 // except the fields of list elements and of Google's well-known types.
 func changeable(update protoreflect.MessageDescriptor, path string) bool {
-	in, mask := update, update.Fields().ByName(maskField)
+	message, mask := update, update.Fields().ByName(maskField)
 	for rest, nested := path, true; nested; {
 		var name string
 		name, rest, nested = strings.Cut(rest, ".")
-		field := in.Fields().ByName(protoreflect.Name(name))
-		if field == nil || in == update && field.Number() <= mask.Number() {
+		field := message.Fields().ByName(protoreflect.Name(name))
+		if field == nil || message == update && field.Number() <= mask.Number() {
 			return false
 		}
-		if in = field.Message(); nested && (in == nil || field.Cardinality() == protoreflect.Repeated || in.FullName().Parent() == "google.protobuf") {
+		if message = field.Message(); nested && (message == nil || field.Cardinality() == protoreflect.Repeated || message.FullName().Parent() == "google.protobuf") {
 			return false
 		}
 	}
@@ -73,8 +73,9 @@ func changeable(update protoreflect.MessageDescriptor, path string) bool {
 }
 
 // hasContent reports whether a field has a value that an update could apply. It returns
-// false for a message without any set field, also in nested messages. A JSON body can
-// contain such an empty object, and the gateway adds no path for it to the mask.
+// false if the value is a message in which no field is set, neither directly nor in its
+// nested messages. A JSON body can contain such an empty object, and the gateway adds no
+// path for it to the mask.
 func hasContent(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 	if field.Message() == nil || field.Cardinality() == protoreflect.Repeated || field.Message().FullName().Parent() == "google.protobuf" {
 		return true

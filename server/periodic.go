@@ -5,7 +5,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 )
 
-// OneAtATime returns a periodic job of which at most one runs at a time. At each
+// OneAtATime returns a periodic job that never runs twice at the same time. At each
 // scheduled time, River inserts the job unless a job of the same kind is waiting or
 // running. A job that fails is not retried, because the next scheduled job does the same
 // work.

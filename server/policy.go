@@ -27,7 +27,8 @@ const (
 // require the same permission.
 type Action string
 
-// The actions of the role matrix. An action of DECISIONS.md without a method is left out.
+// The actions of the role matrix. Actions of DECISIONS.md that no method requires are not
+// in the list.
 const (
 	readDashboards  Action = "read dashboards"
 	runPrograms     Action = "programmes, partners, links, codes"

@@ -26,11 +26,11 @@ type passwordHasher struct {
 }
 
 func newPasswordHasher() *passwordHasher {
-	decoy, err := argon2id.CreateHash("nobody's password", hashParams)
+	dummy, err := argon2id.CreateHash("nobody's password", hashParams)
 	if err != nil {
 		panic("argon2id: " + err.Error())
 	}
-	return &passwordHasher{slots: make(chan struct{}, concurrentHashes), dummyHash: decoy}
+	return &passwordHasher{slots: make(chan struct{}, concurrentHashes), dummyHash: dummy}
 }
 
 func (h *passwordHasher) acquire(ctx context.Context) error {

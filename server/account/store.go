@@ -14,8 +14,8 @@ type Store interface {
 	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn
 	// more than once.
 	InTx(ctx context.Context, fn func(tx Tx) error) error
-	// AccountByEmail returns the account with the kind and the address. email must be in
-	// lower case.
+	// AccountByEmail returns the account of the given kind with the given address. email
+	// must be in lower case.
 	AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error)
 	// InviteByToken returns the invitation whose token has the digest. Errors: NOT_FOUND.
 	InviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error)
@@ -40,7 +40,8 @@ type Store interface {
 type Tx interface {
 	// Account returns an account. Errors: NOT_FOUND.
 	Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error)
-	// LockUser locks the user with the kind and the address. email must be in lower case.
+	// LockUser locks the user of the given kind with the given address. email must be in
+	// lower case.
 	LockUser(ctx context.Context, kind affiliate.AccountKind, email string) (id affiliate.UserID, found bool, err error)
 	// InsertUser stores a user. Errors: EMAIL_TAKEN.
 	InsertUser(ctx context.Context, user affiliate.User, passwordHash string) error

@@ -15,9 +15,9 @@ import (
 
 // filterOf returns the filter of a list request and the violations in its parameters.
 func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, affiliate.Violations) {
-	from, fromName, twice := aliased(req.DateFrom, "date_from", req.From, "from", nil)
-	to, toName, twice := aliased(req.DateTo, "date_to", req.To, "to", twice)
-	decided, wrong := affiliate.ParsePeriod(from, to, req.GetTimezone())
+	from, fromName, duplicates := aliasedValue(req.DateFrom, "date_from", req.From, "from", nil)
+	to, toName, duplicates := aliasedValue(req.DateTo, "date_to", req.To, "to", duplicates)
+	period, wrong := affiliate.ParsePeriod(from, to, req.GetTimezone())
 	for i := range wrong {
 		// ParsePeriod names its parameters date_from and date_to.
 		switch wrong[i].Field {
@@ -28,11 +28,11 @@ func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, 
 		}
 		wrong[i].Message = strings.ReplaceAll(wrong[i].Message, "{date_from}", "{"+fromName+"}")
 	}
-	wrong = append(twice, wrong...)
+	wrong = append(duplicates, wrong...)
 	filter := affiliate.DecisionFilter{
 		Attributed: req.Attributed,
 		Reason:     affiliate.AttributionReason(req.GetReasonCode()),
-		Decided:    decided,
+		Decided:    period,
 	}
 	if filter.Reason != "" && !filter.Reason.IsDecisionReason() {
 		wrong.Add("reason_code", "must be a reason code of a decision")
@@ -47,20 +47,21 @@ func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, 
 	return filter, wrong
 }
 
-// aliased returns the value of a parameter that has two names, and the name that is used
-// in the request. If the request uses both names, aliased appends a violation to found.
-func aliased(value *string, name string, other *string, alias string, found affiliate.Violations) (string, string, affiliate.Violations) {
+// aliasedValue returns the value of a parameter that has two names, and the name that the
+// request uses. value and aliasValue are the values under the two names. If the request
+// uses both names, aliasedValue appends a violation to found.
+func aliasedValue(value *string, name string, aliasValue *string, alias string, found affiliate.Violations) (string, string, affiliate.Violations) {
 	switch {
-	case other == nil:
-		return dereferenced(value), name, found
+	case aliasValue == nil:
+		return stringOrEmpty(value), name, found
 	case value == nil:
-		return *other, alias, found
+		return *aliasValue, alias, found
 	}
 	found.Add(alias, affiliate.MustNotBeWith(name)+", which is the same parameter")
 	return *value, name, found
 }
 
-func dereferenced(s *string) string {
+func stringOrEmpty(s *string) string {
 	if s == nil {
 		return ""
 	}
@@ -134,7 +135,7 @@ func toProto(d affiliate.DecisionRecord) (*affiliatev1.Decision, error) {
 	}
 	for i, step := range d.Steps {
 		out.Steps[i] = &affiliatev1.DecisionStep{
-			Order: int32(step.Order), Check: step.Check, Outcome: string(step.Outcome), Detail: step.Detail, // #nosec G115 -- a few
+			Order: int32(step.Order), Check: step.Check, Outcome: string(step.Outcome), Detail: step.Detail, // #nosec G115 -- a decision has few steps
 		}
 	}
 	for i, signal := range d.Fraud {
@@ -239,11 +240,11 @@ func clickToProto(c affiliate.AttributedClick) *affiliatev1.AttributedClick {
 }
 
 // text converts a pointer to a string type into a pointer to a string. It returns nil if
-// word is nil.
-func text[W ~string](word *W) *string {
-	if word == nil {
+// value is nil.
+func text[S ~string](value *S) *string {
+	if value == nil {
 		return nil
 	}
-	s := string(*word)
+	s := string(*value)
 	return &s
 }

@@ -14,8 +14,8 @@ import (
 type Store interface {
 	// Decision reads the decision in force about a conversion. Errors: NOT_FOUND.
 	Decision(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.DecisionRecord, error)
-	// DecisionOfExternal reads the decision in force about the conversion with an
-	// external id. Errors: NOT_FOUND.
+	// DecisionOfExternal reads the decision in force about the conversion with the given
+	// external id, which is the merchant's id of the transaction. Errors: NOT_FOUND.
 	DecisionOfExternal(ctx context.Context, scope affiliate.Scope, external string) (affiliate.DecisionRecord, error)
 	// Decisions returns one page of decisions, newest first. Superseded decisions are
 	// included. It also returns the number of decisions on all pages, and stops counting
@@ -25,8 +25,8 @@ type Store interface {
 	// NOT_FOUND.
 	AttributedClick(ctx context.Context, scope affiliate.Scope, id affiliate.ClickID) (affiliate.AttributedClick, error)
 	// ReadSignals adds the stored promo code, customer and participant to the inputs of a
-	// decision about the conversion c. It also adds a promo code of the other mode, so
-	// that the caller can reject it. It takes no locks.
+	// decision about the conversion c. It also adds a promo code of the other mode (test
+	// or live), so that the caller can reject the request. It takes no locks.
 	ReadSignals(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (affiliate.AttributionInputs, error)
 }
 

@@ -1,10 +1,13 @@
-// Package check runs consistency checks every night. Each check compares data that the
-// database contains in two forms: ledger entries with commissions and balances, payouts
-// with the commissions that they pay, and counters with the rows that they count.
+// Package check runs consistency checks every night. The database contains some data
+// twice, in two different forms. A check compares the two forms. For example, one check
+// compares the commissions with their ledger entries, another check compares the ledger
+// entries with the balances, and several checks compare counters with the rows that they
+// count.
 //
-// The package guarantees that a difference is logged within a day. The job logs one error
-// for each check that finds differences. The command `core check` runs the same checks
-// and prints each difference.
+// The nightly job logs one error for each check that finds differences. The package
+// guarantees that a difference is logged by the next run that succeeds. The time until
+// then is at most a day, unless a run fails. The command `core check` runs the same
+// checks and prints the differences.
 //
 // The package does not repair differences. A difference is the result of a bug, and an
 // automatic repair would hide the bug.
@@ -24,8 +27,9 @@ import (
 )
 
 const (
-	// runTime is the time between midnight UTC and the nightly run.
-	runTime = 3*time.Hour + 30*time.Minute
+	// sinceMidnight is the time from midnight UTC to the nightly run, which therefore
+	// starts at 03:30 UTC.
+	sinceMidnight = 3*time.Hour + 30*time.Minute
 	// timeout is the longest time that a run may take. It is limited because a run keeps
 	// a snapshot of the database open. It is also shorter than the time after which River
 	// treats a running job as lost.
@@ -35,7 +39,8 @@ const (
 // Store runs the checks.
 type Store interface {
 	// CheckAccounts runs all checks in one snapshot. It takes no lock that would delay a
-	// writer. One check compares the clock now with the clock of the database.
+	// writer. now is the clock of this process. One check compares it with the clock of
+	// the database.
 	CheckAccounts(ctx context.Context, now func() time.Time) ([]affiliate.CheckResult, error)
 }
 
@@ -47,26 +52,27 @@ type Worker struct {
 	now   func() time.Time
 }
 
-// New returns the worker. One check compares the clock now with the clock of the
-// database.
+// New returns a Worker. now is the clock of this process. One check compares it with the
+// clock of the database.
 func New(store Store, log *slog.Logger, now func() time.Time) *Worker {
 	return &Worker{store: store, log: log, now: now}
 }
 
-// nightly is a schedule that runs a job once a day, at runTime.
+// nightly is a schedule that runs a job every day at 03:30 UTC.
 type nightly struct{}
 
-// Next returns the first run time after now.
+// Next returns the time of the first run after now.
 func (nightly) Next(now time.Time) time.Time {
-	next := now.UTC().Truncate(24 * time.Hour).Add(runTime)
+	next := now.UTC().Truncate(24 * time.Hour).Add(sinceMidnight)
 	if !next.After(now) {
 		next = next.Add(24 * time.Hour)
 	}
 	return next
 }
 
-// PeriodicJob returns the job that a River client inserts every day at 03:30 UTC. A job
-// that fails is not retried on the same day. An operator can run `core check` instead.
+// PeriodicJob returns the job that a River client inserts every day at 03:30 UTC. If the
+// job fails, the checks run again the next night. An operator who does not want to wait
+// can run `core check`.
 func PeriodicJob() *river.PeriodicJob {
 	return server.OneAtATime(nightly{}, affiliate.CheckAccounts{}, false)
 }

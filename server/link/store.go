@@ -12,8 +12,9 @@ import (
 // the edge directory are stored in one transaction.
 type Store interface {
 	// Links reads one page of a programme's links, newest first, and counts all links
-	// that match the filter. It stops counting at affiliate.MaxSearchTotal if the filter
-	// has a search text, and at affiliate.MaxTotal if it names a participant. Errors:
+	// that match the filter. If the filter has a search text, it stops counting at
+	// affiliate.MaxSearchTotal. If the filter names only a participant, it stops counting
+	// at affiliate.MaxTotal. If the filter is empty, the number is always exact. Errors:
 	// NOT_FOUND for the programme and the participant.
 	Links(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.LinkFilter, page affiliate.Page) ([]affiliate.Link, int64, error)
 	// Link reads one link. Errors: NOT_FOUND.

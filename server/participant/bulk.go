@@ -24,7 +24,8 @@ type bulkRequest interface {
 	GetParticipantIds() []string
 }
 
-// bulk applies the status change move to one participant after the other.
+// bulk applies the same status change to all participants in the request, one after the
+// other.
 func (s *Service) bulk(ctx context.Context, req bulkRequest, move affiliate.ParticipantMove, reason *string) (*affiliatev1.BulkParticipantsResponse, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {

@@ -24,9 +24,10 @@ type Store interface {
 	// Participant reads one participant. Errors: NOT_FOUND.
 	Participant(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (affiliate.Participant, error)
 	// ListParticipants reads one page of participants and counts all participants that
-	// match the filter. It stops counting at affiliate.MaxSearchTotal if the filter has a
-	// search text, and at affiliate.MaxTotal if it names a group. Errors: NOT_FOUND for
-	// the programme and the filter's group.
+	// match the filter. If the filter has a search text, it stops counting at
+	// affiliate.MaxSearchTotal. If the filter has no search text but names a group, it
+	// stops counting at affiliate.MaxTotal. In all other cases the number is exact.
+	// Errors: NOT_FOUND for the programme and the filter's group.
 	ListParticipants(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder, page affiliate.Page) ([]affiliate.Participant, int64, error)
 	// UpdateParticipant changes the fields that the patch names. Errors: NOT_FOUND,
 	// PARTICIPANT_ERASED, VALIDATION_ERROR for a group of another programme,
@@ -42,10 +43,10 @@ type Store interface {
 	// VALIDATION_ERROR for a group of another programme, APPLICATION_DUPLICATE,
 	// REFERRAL_CODE_TAKEN.
 	InviteParticipant(ctx context.Context, invite affiliate.ParticipantInvite, digest [sha256.Size]byte, by affiliate.Actor) error
-	// ListParticipantInvites reads one page of the invitations that are open at the time
-	// at, newest first. It also counts all open invitations, up to affiliate.MaxTotal.
+	// ListParticipantInvites reads one page of the invitations that are open at the given
+	// time, newest first. It also counts all open invitations, up to affiliate.MaxTotal.
 	// Errors: NOT_FOUND for the programme.
-	ListParticipantInvites(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, at time.Time, page affiliate.Page) ([]affiliate.ParticipantInvite, int64, error)
+	ListParticipantInvites(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, now time.Time, page affiliate.Page) ([]affiliate.ParticipantInvite, int64, error)
 	// RevokeParticipantInvite revokes an open invitation. Errors: NOT_FOUND.
 	RevokeParticipantInvite(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.InviteID, at time.Time, by affiliate.Actor) error
 }

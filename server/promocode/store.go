@@ -12,10 +12,10 @@ import (
 // updates the edge directory are stored in one transaction.
 type Store interface {
 	// PromoCodes reads one page of a programme's promo codes, newest first, and counts
-	// all promo codes that match the filter. It stops counting at
-	// affiliate.MaxSearchTotal if the filter has a search text, and at affiliate.MaxTotal
-	// if the filter has other conditions. Errors: NOT_FOUND for the programme and the
-	// participant.
+	// all promo codes that match the filter. If the filter has a search text, it stops
+	// counting at affiliate.MaxSearchTotal. If the filter has only other conditions, it
+	// stops counting at affiliate.MaxTotal. If the filter is empty, the number is always
+	// exact. Errors: NOT_FOUND for the programme and the participant.
 	PromoCodes(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.PromoCodeFilter, page affiliate.Page) ([]affiliate.PromoCode, int64, error)
 	// PromoCode reads one promo code. Errors: NOT_FOUND.
 	PromoCode(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID) (affiliate.PromoCode, error)

@@ -1,6 +1,7 @@
-// Package servertest makes the calls of clients for the tests of services: contexts with
-// the principal that authentication would find, and the checks that interceptors run
-// before a method. pgtest creates the data.
+// Package servertest helps the tests of services to call methods as a client does. It
+// creates contexts with the principal that authentication would store, and runs the
+// checks that the interceptors run before a method. Package pgtest creates the data of
+// these tests.
 package servertest
 
 import (
@@ -33,9 +34,9 @@ func AsSecretKey(t testing.TB, scope affiliate.Scope) context.Context {
 	return server.WithPrincipal(t.Context(), server.Principal{Kind: server.SecretKey, Workspace: scope.Workspace, Mode: scope.Mode})
 }
 
-// Check runs the checks that the interceptors run before a method: those of the
-// annotations in the proto files, and those of the service. It returns nil if the request
-// is valid.
+// Check runs the checks that the interceptors run before a method: the checks of the
+// validation annotations in the proto files, and the checks of the service. It returns
+// nil if the request is valid.
 func Check(service interface {
 	Check(proto.Message) affiliate.Violations
 }, request proto.Message,

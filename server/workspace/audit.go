@@ -29,12 +29,12 @@ type auditRequest interface {
 }
 
 func auditFilter(req auditRequest) (affiliate.AuditFilter, error) {
-	at, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
+	period, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	filter := affiliate.AuditFilter{
 		// The ids of actors are stored in lower case.
 		Actor:        strings.ToLower(req.GetActor()),
 		ResourceType: req.GetResourceType(),
-		At:           at,
+		At:           period,
 	}
 	if noun, ok := strings.CutSuffix(req.GetAction(), ".*"); ok {
 		filter.ActionNoun = noun

@@ -6,10 +6,11 @@
 // workspace has at least one owner, even if requests run in parallel. A change of
 // members, invitations or keys locks the workspace and then reads the caller's role
 // again. The call is therefore rejected if the caller has lost the role while the call
-// waited for the lock. A change of a member's role ends the invitations that the member
-// has created but could not create with the new role. An export of the audit log reads
-// one snapshot of the database, and its memory use does not depend on the size of the
-// log.
+// waited for the lock. The roles to which a member can invite other users depend on the
+// member's own role. If the member's role changes, the service ends those of the member's
+// open invitations for which the new role is not sufficient. An export of the audit log
+// reads one snapshot of the database, and its memory use does not depend on the size of
+// the log.
 //
 // The package does not guarantee that collectors know a new public key or new allowed
 // origins when the response is sent. Collectors read the edge directory, and the core

@@ -20,16 +20,17 @@ type Store interface {
 	// Members returns one page of members, oldest first, and counts all members, up to
 	// affiliate.MaxTotal.
 	Members(ctx context.Context, workspace affiliate.WorkspaceID, page affiliate.Page) ([]affiliate.TeamMember, int64, error)
-	// OpenInvites returns one page of the invitations that are open at the time now,
+	// OpenInvites returns one page of the invitations that are open at the given time,
 	// newest first, and counts all open invitations, up to affiliate.MaxTotal.
 	OpenInvites(ctx context.Context, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page) ([]affiliate.MemberInvite, int64, error)
-	// ActiveKeys returns the keys of a scope that are valid at the time now, newest
+	// ActiveKeys returns the keys of a scope that are valid at the given time, newest
 	// first.
 	ActiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error)
 	// AuditLog returns one page of audit records, newest first, and counts all records
 	// that match the filter, up to affiliate.MaxTotal. The result includes records of the
-	// mode and records without a mode. Errors: NOT_FOUND if the filter names an actor or
-	// a resource that does not exist in the workspace and mode and that no record names.
+	// scope's mode and records without a mode. Errors: NOT_FOUND if the filter names an
+	// unknown actor or resource. An actor or resource is known if it exists in the scope
+	// or if a record names it.
 	AuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter, page affiliate.Page) ([]affiliate.AuditEntry, int64, error)
 	// ExportAuditLog returns the records of all pages of AuditLog, from one snapshot of
 	// the database. The iteration uses a database connection until it ends. An error is
@@ -57,8 +58,8 @@ type Tx interface {
 	DeleteMember(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) error
 	// RevokeSessions revokes all sessions of a user.
 	RevokeSessions(ctx context.Context, user affiliate.UserID, at time.Time) error
-	// AccountByEmail returns the account with the kind and the address. email must be in
-	// lower case.
+	// AccountByEmail returns the account of the given kind with the given address. email
+	// must be in lower case.
 	AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error)
 
 	// LockInvite locks and returns an invitation. Errors: NOT_FOUND.
@@ -70,13 +71,13 @@ type Tx interface {
 	InsertInvite(ctx context.Context, invite affiliate.MemberInvite, digest [sha256.Size]byte) error
 	// EndInvite marks an invitation as ended, so that it cannot be accepted.
 	EndInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time) error
-	// EndInvitesBy ends the open invitations for one of the roles that the member by has
-	// created. It returns the ids of these invitations.
-	EndInvitesBy(ctx context.Context, workspace affiliate.WorkspaceID, by affiliate.UserID, roles []affiliate.Role, at time.Time) ([]affiliate.InviteID, error)
+	// EndInvitesBy ends the open invitations that the member inviter has created, if
+	// their role is one of roles. It returns the ids of the ended invitations.
+	EndInvitesBy(ctx context.Context, workspace affiliate.WorkspaceID, inviter affiliate.UserID, roles []affiliate.Role, at time.Time) ([]affiliate.InviteID, error)
 
 	// LockKey locks and returns a key. Errors: NOT_FOUND.
 	LockKey(ctx context.Context, scope affiliate.Scope, id affiliate.APIKeyID) (affiliate.APIKey, error)
-	// CountSecretKeys counts the secret keys of a scope that are valid at the time now.
+	// CountSecretKeys counts the secret keys of a scope that are valid at the given time.
 	CountSecretKeys(ctx context.Context, scope affiliate.Scope, now time.Time) (int, error)
 	InsertKey(ctx context.Context, key affiliate.NewAPIKey) error
 	// UpdateKey stores when a key expires, when it was revoked and when it was rolled.
