@@ -27,7 +27,11 @@ func (SyncDirectory) Kind() string { return "sync_directory" }
 
 // AttributeLateClick is the job that attributes conversions again when the click that
 // their reports named has arrived after the reports.
-type AttributeLateClick struct {
+type AttributeLateClick struct{ AwaitedClick }
+
+// AwaitedClick identifies a click that conversions name and that is not stored, or was
+// not stored when the conversions were recorded.
+type AwaitedClick struct {
 	Workspace WorkspaceID `json:"workspace"`
 	Click     ClickID     `json:"click"`
 }

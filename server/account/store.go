@@ -57,10 +57,10 @@ type Tx interface {
 	// LockRefreshToken returns the refresh token with the digest and its session, and
 	// locks both.
 	LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.RefreshToken, found bool, err error)
-	// RotateRefreshToken replaces the refresh token of a session. It marks the token with
-	// the digest used as used, stores the digest of the new token (next), and stores the
-	// new time at which the session expires if it is not used.
-	RotateRefreshToken(ctx context.Context, session affiliate.Session, used, next [sha256.Size]byte, at time.Time) error
+	// RotateRefreshToken replaces the refresh token of a session. oldDigest and newDigest
+	// are the digests of the two tokens. It marks the old token as used, stores the new
+	// token, and stores the expiry of the session.
+	RotateRefreshToken(ctx context.Context, session affiliate.Session, oldDigest, newDigest [sha256.Size]byte, at time.Time) error
 	// RevokeSession revokes a session.
 	RevokeSession(ctx context.Context, id affiliate.SessionID, at time.Time) error
 	// RevokeSessions revokes all sessions of a user.

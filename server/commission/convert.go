@@ -21,9 +21,9 @@ func readerOf(ctx context.Context) reader {
 	return reader{masked: server.PrincipalFrom(ctx).Role == affiliate.RoleViewer}
 }
 
-// item converts a commission to a list item. The field HoldActive is computed for the
-// time at.
-func (r reader) item(c affiliate.CommissionItem, at time.Time) *affiliatev1.CommissionListItem {
+// item converts a commission to a list item. The field HoldActive says whether the hold
+// period has not ended at the given time.
+func (r reader) item(c affiliate.CommissionItem, now time.Time) *affiliatev1.CommissionListItem {
 	email := c.PartnerEmail
 	if r.masked {
 		email = affiliate.MaskEmail(email)
@@ -45,7 +45,7 @@ func (r reader) item(c affiliate.CommissionItem, at time.Time) *affiliatev1.Comm
 		Status:                server.EnumValue[affiliatev1.CommissionStatus](c.Status),
 		CommissionType:        server.EnumValue[affiliatev1.CommissionType](c.Type),
 		EventType:             server.EnumValue[affiliatev1.EventType](c.EventType),
-		RateBps:               narrow(c.RateBps),
+		RateBps:               toInt32(c.RateBps),
 		FlatAmountCents:       c.FlatCents,
 		AmountCents:           c.AmountCents,
 		OriginalAmountCents:   c.OriginalAmountCents,
@@ -56,12 +56,12 @@ func (r reader) item(c affiliate.CommissionItem, at time.Time) *affiliatev1.Comm
 		SaleCurrency:          c.SaleCurrency,
 		FxRate:                c.FXRate,
 		FxDate:                date(c.FXDate),
-		RecurringIndex:        narrow(c.RecurringIndex),
+		RecurringIndex:        toInt32(c.RecurringIndex),
 		NeedsReview:           c.NeedsReview,
 		ReviewReasons:         c.ReviewReasons,
 		DisputeStatus:         server.EnumValue[affiliatev1.DisputeStatus](c.Dispute),
 		HoldUntil:             server.OptionalTimestamp(c.HoldUntil),
-		HoldActive:            c.HoldActive(at),
+		HoldActive:            c.HoldActive(now),
 		RejectionReason:       c.RejectionReason,
 		RejectionCode:         optionalEnum[affiliatev1.RejectionCode](c.RejectionCode),
 		ApprovedAt:            server.OptionalTimestamp(c.ApprovedAt),
@@ -75,9 +75,9 @@ func (r reader) item(c affiliate.CommissionItem, at time.Time) *affiliatev1.Comm
 	}
 }
 
-// detail converts a commission to the message with all fields. The field HoldActive is
-// computed for the time at.
-func (r reader) detail(c affiliate.CommissionDetail, at time.Time) *affiliatev1.Commission {
+// detail converts a commission to the message with all fields. The field HoldActive says
+// whether the hold period has not ended at the given time.
+func (r reader) detail(c affiliate.CommissionDetail, now time.Time) *affiliatev1.Commission {
 	full := &affiliatev1.Commission{
 		OverrideReason: c.OverrideReason,
 		OverrideBy:     server.OptionalID(c.OverrideBy),
@@ -101,17 +101,17 @@ func (r reader) detail(c affiliate.CommissionDetail, at time.Time) *affiliatev1.
 			Reason: entry.Reason,
 		}
 	}
-	server.CopyShared(full.ProtoReflect(), r.item(c.CommissionItem, at).ProtoReflect())
+	server.CopyShared(full.ProtoReflect(), r.item(c.CommissionItem, now).ProtoReflect())
 	return full
 }
 
 func ruleSnapshot(rule affiliate.RuleSnapshot) *affiliatev1.RuleSnapshot {
 	out := &affiliatev1.RuleSnapshot{
-		Version:            int32(rule.Version), // a version is one change by a person, so it is small
+		Version:            int32(rule.Version), // the number of changes that users have made, which is small
 		Rules:              server.Rules(rule.Rules),
 		CommissionOverride: server.Rate(rule.Override),
-		// Old snapshots have no source. When they were stored, all rates came from the
-		// programme.
+		// Snapshots that an old version of this service has stored have no source. In
+		// that version, all rates came from the programme.
 		Source: string(cmp.Or(rule.Source, affiliate.FromProgram)),
 	}
 	if group := rule.Group; group != nil {
@@ -120,13 +120,14 @@ func ruleSnapshot(rule affiliate.RuleSnapshot) *affiliatev1.RuleSnapshot {
 	return out
 }
 
-// narrow converts a count or a rate, which are small numbers, to the int32 of the API.
-func narrow[N int | int64](n *N) *int32 {
+// toInt32 converts a count or a rate, which are small numbers, to the int32 of the API.
+// It returns nil if n is nil.
+func toInt32[N int | int64](n *N) *int32 {
 	if n == nil {
 		return nil
 	}
-	small := int32(*n)
-	return &small
+	converted := int32(*n)
+	return &converted
 }
 
 func date(t *time.Time) *string {
@@ -137,12 +138,12 @@ func date(t *time.Time) *string {
 	return &s
 }
 
-// optionalEnum returns the enum value with the name in word. If word is nil, it returns
-// the unspecified value, which is null in JSON responses.
-func optionalEnum[E server.Enum, W ~string](word *W) E {
-	if word == nil {
+// optionalEnum returns the enum value with the given name. If name is nil, it returns the
+// unspecified value, which is null in JSON responses.
+func optionalEnum[E server.Enum, N ~string](name *N) E {
+	if name == nil {
 		var unspecified E
 		return unspecified
 	}
-	return server.EnumValue[E](*word)
+	return server.EnumValue[E](*name)
 }

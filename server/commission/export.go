@@ -21,9 +21,9 @@ func (s *Service) ExportProgramCommissions(req *affiliatev1.ExportProgramCommiss
 	return s.export(req, req.NeedsReview, programRoute, stream)
 }
 
-func (s *Service) export(req exportRequest, needsReview *bool, of routeKind, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+func (s *Service) export(req exportRequest, needsReview *bool, route routeKind, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	ctx := stream.Context()
-	filter, err := s.filter(ctx, req, needsReview, of)
+	filter, err := s.filter(ctx, req, needsReview, route)
 	if err != nil {
 		return err
 	}

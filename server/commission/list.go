@@ -54,7 +54,7 @@ const (
 
 // filter returns the filter of a request. Errors: VALIDATION_ERROR, and the errors of
 // parseOwnProgram.
-func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bool, of routeKind) (affiliate.CommissionFilter, error) {
+func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bool, route routeKind) (affiliate.CommissionFilter, error) {
 	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	if err := wrong.Err(); err != nil {
 		return affiliate.CommissionFilter{}, err
@@ -69,7 +69,7 @@ func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bo
 	if id, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId()); ok {
 		filter.Participant = &id
 	}
-	if of == programRoute || req.GetProgramId() != "" {
+	if route == programRoute || req.GetProgramId() != "" {
 		program, err := s.parseOwnProgram(ctx, req.GetProgramId())
 		if err != nil {
 			return affiliate.CommissionFilter{}, err
@@ -123,8 +123,8 @@ func (s *Service) ListProgramCommissions(ctx context.Context, req *affiliatev1.L
 	return s.list(ctx, req, req.NeedsReview, programRoute)
 }
 
-func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, of routeKind) (*affiliatev1.ListCommissionsResponse, error) {
-	filter, err := s.filter(ctx, req, needsReview, of)
+func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, route routeKind) (*affiliatev1.ListCommissionsResponse, error) {
+	filter, err := s.filter(ctx, req, needsReview, route)
 	if err != nil {
 		return nil, err
 	}
@@ -142,10 +142,8 @@ func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, 
 		data[i] = reader.item(item, at)
 	}
 	return &affiliatev1.ListCommissionsResponse{
-		Data:  data,
-		Total: total,
-		Page:  int32(page.Number), // was an int32 in the request
-		Limit: int32(page.Size),
+		Data: data, Total: total,
+		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
 }
 
@@ -160,8 +158,8 @@ func (s *Service) GetProgramCommissionStats(ctx context.Context, req *affiliatev
 	return s.stats(ctx, req, req.NeedsReview, programRoute)
 }
 
-func (s *Service) stats(ctx context.Context, req filterRequest, needsReview *bool, of routeKind) (*affiliatev1.CommissionStats, error) {
-	filter, err := s.filter(ctx, req, needsReview, of)
+func (s *Service) stats(ctx context.Context, req filterRequest, needsReview *bool, route routeKind) (*affiliatev1.CommissionStats, error) {
+	filter, err := s.filter(ctx, req, needsReview, route)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +174,7 @@ func (s *Service) stats(ctx context.Context, req filterRequest, needsReview *boo
 }
 
 func statsToProto(stats affiliate.CommissionStats) *affiliatev1.CommissionStats {
-	of := func(status affiliate.CommissionStatus) *affiliatev1.CommissionStatusStats {
+	statusStats := func(status affiliate.CommissionStatus) *affiliatev1.CommissionStatusStats {
 		sum := stats.ByStatus[status]
 		return &affiliatev1.CommissionStatusStats{Count: sum.Count, AmountCents: sum.AmountCents}
 	}
@@ -187,11 +185,11 @@ func statsToProto(stats affiliate.CommissionStats) *affiliatev1.CommissionStats 
 		AverageAmountCents: stats.AverageCents(),
 		NeedsReviewCount:   stats.NeedsReview,
 		ByStatus: &affiliatev1.CommissionStatsByStatus{
-			Pending:  of(affiliate.CommissionPending),
-			Approved: of(affiliate.CommissionApproved),
-			Rejected: of(affiliate.CommissionRejected),
-			Paid:     of(affiliate.CommissionPaid),
-			Refunded: of(affiliate.CommissionRefunded),
+			Pending:  statusStats(affiliate.CommissionPending),
+			Approved: statusStats(affiliate.CommissionApproved),
+			Rejected: statusStats(affiliate.CommissionRejected),
+			Paid:     statusStats(affiliate.CommissionPaid),
+			Refunded: statusStats(affiliate.CommissionRefunded),
 		},
 	}
 	for _, currency := range slices.Sorted(maps.Keys(stats.ByCurrency)) {

@@ -31,8 +31,8 @@ func (s *Service) ClearCommissionReview(ctx context.Context, req *affiliatev1.Cl
 
 func rejection(reason *string, code affiliatev1.RejectionCode) affiliate.CommissionTransition {
 	t := affiliate.CommissionTransition{Move: affiliate.MoveReject, Reason: reason}
-	if word := server.EnumName(code); word != "" {
-		t.Code = &word
+	if name := server.EnumName(code); name != "" {
+		t.Code = &name
 	}
 	return t
 }

@@ -29,11 +29,11 @@ type Store interface {
 	ExportCommissions(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder) iter.Seq2[*affiliate.CommissionRow, error]
 	// Commission reads one commission of a programme. Errors: NOT_FOUND.
 	Commission(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID) (affiliate.CommissionDetail, error)
-	// DueCommissions returns up to limit commissions of all workspaces that are due for
-	// automatic approval at the time now. The result starts with the commission that
-	// follows the commission after. The commissions are not locked, so they may change
-	// before the caller locks them.
-	DueCommissions(ctx context.Context, now time.Time, after affiliate.DueCommission, limit int) ([]affiliate.DueCommission, error)
+	// DueCommissions returns at most limit commissions, from all workspaces, that are due
+	// for automatic approval at the given time. They follow the commission in cursor, or
+	// are the first commissions if cursor is zero. The commissions are not locked, so
+	// they may change before the caller locks them.
+	DueCommissions(ctx context.Context, now time.Time, cursor affiliate.DueCommission, limit int) ([]affiliate.DueCommission, error)
 	// InTx runs fn in a transaction, which commits if fn returns nil. fn may run more
 	// than once.
 	InTx(ctx context.Context, fn func(tx Tx) error) error

@@ -69,16 +69,16 @@ func (w *SweepWorker) Work(ctx context.Context, _ *river.Job[affiliate.ApproveDu
 	return nil
 }
 
-// ApproveDue approves up to limit commissions that are due at the time now, each in a
+// ApproveDue approves at most limit commissions that are due at the given time, each in a
 // separate transaction. It skips locked commissions, so several processes can call it at
 // the same time. A commission that cannot be approved does not count towards limit, and
 // the next sweep tries to approve it again. If ApproveDue returns an error, the
 // commissions that it has approved before the error stay approved.
 func ApproveDue(ctx context.Context, store Store, now time.Time, limit int) (affiliate.CommissionSweep, error) {
 	var sweep affiliate.CommissionSweep
-	var last affiliate.DueCommission
+	var cursor affiliate.DueCommission
 	for sweep.Approved < limit {
-		due, err := store.DueCommissions(ctx, now, last, limit-sweep.Approved)
+		due, err := store.DueCommissions(ctx, now, cursor, limit-sweep.Approved)
 		if err != nil {
 			return sweep, err
 		}
@@ -102,7 +102,7 @@ func ApproveDue(ctx context.Context, store Store, now time.Time, limit int) (aff
 				}
 			}
 		}
-		last = due[len(due)-1]
+		cursor = due[len(due)-1]
 	}
 	return sweep, nil
 }

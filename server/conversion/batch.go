@@ -142,8 +142,8 @@ func (b *batch) chains() [][]int {
 				continue
 			}
 			if earlier, ok := seen[n]; ok {
-				one, other := first(earlier), first(i)
-				root[max(one, other)] = min(one, other)
+				root1, root2 := first(earlier), first(i)
+				root[max(root1, root2)] = min(root1, root2)
 			}
 			seen[n] = i
 		}
@@ -194,8 +194,9 @@ func (b *batch) report(ctx context.Context, i int) error {
 }
 
 // faultsOf validates the items of a batch and returns the violations by the index of the
-// item. The request contains faults for items that the gateway could not decode. These
-// items are not validated, and faultsOf returns the gateway's faults for them.
+// item. The gateway adds violations (item_faults) to the request for each item that it
+// could not decode. faultsOf returns these violations and does not validate such an item
+// itself.
 func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]affiliate.Violations {
 	faults := map[int]affiliate.Violations{}
 	for _, fault := range req.GetItemFaults() {

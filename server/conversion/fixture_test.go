@@ -169,7 +169,7 @@ func (f *fixture) reportUnattributed(req *reportRequest) *affiliatev1.ReportConv
 
 // lateConversion reports a purchase with an unknown click, stores the click and returns
 // the arguments of the job that attributes the purchase.
-func (f *fixture) lateConversion(external string) affiliate.AttributeLateClick {
+func (f *fixture) lateConversion(external string) affiliate.AwaitedClick {
 	f.Helper()
 	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
 	f.reportUnattributed(purchase(external, click.ID))
@@ -178,16 +178,16 @@ func (f *fixture) lateConversion(external string) affiliate.AttributeLateClick {
 
 // storeLate stores a click and returns the arguments of the job that attributes the
 // conversions that wait for it.
-func (f *fixture) storeLate(click affiliate.Click) affiliate.AttributeLateClick {
+func (f *fixture) storeLate(click affiliate.Click) affiliate.AwaitedClick {
 	f.Helper()
 	if err := f.Store.StoreClicks(f.Context(), []affiliate.Click{click}); err != nil {
 		f.Fatal(err)
 	}
-	return affiliate.AttributeLateClick{Workspace: click.Scope.Workspace, Click: click.ID}
+	return affiliate.AwaitedClick{Workspace: click.Scope.Workspace, Click: click.ID}
 }
 
 // attribute runs the job that attributes the conversions that wait for a click.
-func (f *fixture) attribute(args affiliate.AttributeLateClick) {
+func (f *fixture) attribute(args affiliate.AwaitedClick) {
 	f.Helper()
 	if err := f.service.AttributeAwaited(f.Context(), args); err != nil {
 		f.Fatalf("AttributeAwaited: %v", err)

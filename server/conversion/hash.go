@@ -43,20 +43,20 @@ func (h hasher) email(workspace affiliate.WorkspaceID, address string) (hash []b
 	return h.sum(workspace, "customer_email", local+"@"+domain), domain, true
 }
 
-// address returns the hash of an IP address. The hash also depends on the month of at, so
-// that a buyer cannot be tracked for a longer time.
-func (h hasher) address(workspace affiliate.WorkspaceID, addr netip.Addr, at time.Time) []byte {
-	return h.sum(workspace, "customer_ip "+at.UTC().Format("2006-01"), addr.Unmap().String())
+// address returns the hash of an IP address. The hash also depends on the current month,
+// so that a buyer cannot be tracked for more than a month.
+func (h hasher) address(workspace affiliate.WorkspaceID, addr netip.Addr, now time.Time) []byte {
+	return h.sum(workspace, "customer_ip "+now.UTC().Format("2006-01"), addr.Unmap().String())
 }
 
-// agents returns two hashes of a user agent: the hash for the month of at and the hash
+// agents returns two hashes of a user agent: the hash for the current month and the hash
 // for the previous month. The stored hash of a partner's or visitor's user agent depends
-// on the month in which it was stored. With both hashes, the user agent can be compared
-// with stored hashes of both months.
-func (h hasher) agents(agent string, at time.Time) [][]byte {
-	year, month, _ := at.UTC().Date()
-	before := time.Date(year, month, 0, 0, 0, 0, 0, time.UTC)
-	return [][]byte{affiliate.AgentHash(h.key, agent, at), affiliate.AgentHash(h.key, agent, before)}
+// on the month in which it was stored. With the two hashes, the buyer's user agent can be
+// compared with hashes that were stored in these two months.
+func (h hasher) agents(agent string, now time.Time) [][]byte {
+	year, month, _ := now.UTC().Date()
+	lastMonth := time.Date(year, month, 0, 0, 0, 0, 0, time.UTC) // day 0 is the last day of the previous month
+	return [][]byte{affiliate.AgentHash(h.key, agent, now), affiliate.AgentHash(h.key, agent, lastMonth)}
 }
 
 // buyer returns the data about the buyer that can be derived from a stored conversion.

@@ -15,14 +15,15 @@ import (
 const (
 	// sweepInterval is the time between two sweeps. If a conversion and its click, or a
 	// conversion and its refund, are stored at the same time, neither transaction sees
-	// the row of the other one. The next sweep then processes the click or the refund.
+	// the row of the other transaction. The next sweep then processes the click or the
+	// refund.
 	sweepInterval = 5 * time.Second
 	// sweepBatch is the number of rows that a sweep reads at a time. A sweep ends after
 	// sweepBatches batches. The next sweep continues after the last row.
 	sweepBatch   = 1000
 	sweepBatches = 20
-	// awaitedBatch is the number of conversions that are read at a time when their click
-	// has arrived.
+	// awaitedBatch is the maximum number of waiting conversions that one query reads
+	// after their click has arrived.
 	awaitedBatch = 100
 )
 
@@ -45,21 +46,21 @@ type awaitedWorker struct {
 }
 
 func (w *awaitedWorker) Work(ctx context.Context, job *river.Job[affiliate.AttributeLateClick]) error {
-	return w.service.AttributeAwaited(ctx, job.Args)
+	return w.service.AttributeAwaited(ctx, job.Args.AwaitedClick)
 }
 
 // AttributeAwaited makes new decisions about all conversions that wait for a click, if
 // the click has arrived. Several calls can run at the same time, and each conversion is
 // attributed once. If the attribution of one conversion fails, the other conversions are
 // still attributed.
-func (s *Service) AttributeAwaited(ctx context.Context, args affiliate.AttributeLateClick) error {
+func (s *Service) AttributeAwaited(ctx context.Context, click affiliate.AwaitedClick) error {
 	for {
-		waiting, err := s.store.WaitingConversions(ctx, args.Workspace, args.Click, awaitedBatch)
+		waiting, err := s.store.WaitingConversions(ctx, click.Workspace, click.Click, awaitedBatch)
 		if err != nil || len(waiting) == 0 {
 			return err
 		}
 		// The click is read for each batch, because its programme may have changed.
-		found, err := s.store.FindClick(ctx, args.Workspace, args.Click)
+		found, err := s.store.FindClick(ctx, click.Workspace, click.Click)
 		if err != nil || found == nil {
 			return err
 		}
@@ -113,9 +114,8 @@ func (s *Service) attributeLate(ctx context.Context, c affiliate.StoredConversio
 	return err
 }
 
-// sweepAwaited is the job that searches for clicks that have arrived and for which
-// conversions wait. It also ends the wait of conversions whose clicks have not arrived in
-// time.
+// sweepAwaited is the job that attributes waiting conversions whose clicks have arrived.
+// It also ends the wait of conversions whose clicks have not arrived in time.
 type sweepAwaited struct{}
 
 // Kind returns the name of the job in River.
@@ -126,7 +126,7 @@ type sweepWorker struct {
 	service *Service
 
 	mu     sync.Mutex
-	cursor affiliate.AttributeLateClick // where the next sweep starts
+	cursor affiliate.AwaitedClick // the next sweep starts after this click
 }
 
 func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[sweepAwaited]) error {
@@ -142,7 +142,7 @@ func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[sweepAwaited]) erro
 // and the next sweep then starts with the first click. If the attribution to a click
 // fails, SweepAwaited continues with the other clicks. A later sweep tries the failed
 // click again.
-func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AttributeLateClick) (affiliate.AttributeLateClick, error) {
+func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AwaitedClick) (affiliate.AwaitedClick, error) {
 	var failed error
 	for range sweepBatches {
 		arrived, next, err := s.store.ArrivedClicks(ctx, cursor, sweepBatch)
@@ -152,15 +152,16 @@ func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AttributeLa
 		for _, click := range arrived {
 			failed = errors.Join(failed, s.AttributeAwaited(ctx, click))
 		}
-		if cursor = next; cursor == (affiliate.AttributeLateClick{}) {
+		if cursor = next; cursor == (affiliate.AwaitedClick{}) {
 			break
 		}
 	}
 	return cursor, errors.Join(failed, s.dropExpired(ctx, s.store.DropExpiredAwaited))
 }
 
-// dropExpired calls drop, which deletes a batch of expired rows, until no full batch is
-// left. It calls drop at most sweepBatches times.
+// dropExpired deletes expired rows. drop deletes one batch of these rows. dropExpired
+// calls drop until a batch has fewer than sweepBatch rows, but at most sweepBatches
+// times.
 func (s *Service) dropExpired(ctx context.Context, drop func(ctx context.Context, now time.Time, limit int) (int64, error)) error {
 	for range sweepBatches {
 		if dropped, err := drop(ctx, s.now(), sweepBatch); err != nil || dropped < sweepBatch {

@@ -88,7 +88,7 @@ func TestReport_StopsWaitingWhenContextEnds(t *testing.T) {
 func TestLateClick_ParallelJobsAndSweepsAttributeOnce(t *testing.T) {
 	f := newFixture(t)
 	const conversions, repeats = 5, 8
-	var late []affiliate.AttributeLateClick
+	var late []affiliate.AwaitedClick
 	for i := range conversions {
 		late = append(late, f.lateConversion(fmt.Sprint("order-", i)))
 	}
@@ -98,7 +98,7 @@ func TestLateClick_ParallelJobsAndSweepsAttributeOnce(t *testing.T) {
 			calls.start("job", func() error { return f.service.AttributeAwaited(t.Context(), args) })
 		}
 		calls.start("sweep", func() error {
-			_, err := f.service.SweepAwaited(t.Context(), affiliate.AttributeLateClick{})
+			_, err := f.service.SweepAwaited(t.Context(), affiliate.AwaitedClick{})
 			return err
 		})
 	}
@@ -184,13 +184,13 @@ func TestLateClick_FailedConversionDoesNotBlockOthers(t *testing.T) {
 	f.Exec(`update awaited_clicks set expires_at = created_at
 		where conversion_id = (select id from conversions where external_transaction_id = 'expired')`)
 	f.Exec(`alter table commissions add constraint broken check (external_transaction_id <> 'failing')`)
-	if _, err := f.service.SweepAwaited(t.Context(), affiliate.AttributeLateClick{}); err == nil {
+	if _, err := f.service.SweepAwaited(t.Context(), affiliate.AwaitedClick{}); err == nil {
 		t.Error("SweepAwaited returned no error although a conversion failed")
 	}
 	f.wantRows(3, `commissions`)
 	f.wantRows(1, `awaited_clicks`)
 	f.Exec(`alter table commissions drop constraint broken`)
-	if _, err := f.service.SweepAwaited(t.Context(), affiliate.AttributeLateClick{}); err != nil {
+	if _, err := f.service.SweepAwaited(t.Context(), affiliate.AwaitedClick{}); err != nil {
 		t.Errorf("SweepAwaited after the repair: %v", err)
 	}
 	f.wantRows(4, `commissions`)
@@ -225,7 +225,7 @@ func TestLateClick_JobBeforeClickChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	click := f.unknownClick()
 	f.mustReport(purchase("order-1", click))
-	f.attribute(affiliate.AttributeLateClick{Workspace: f.Scope.Workspace, Click: click})
+	f.attribute(affiliate.AwaitedClick{Workspace: f.Scope.Workspace, Click: click})
 	f.wantRows(1, `awaited_clicks`)
 	f.wantRows(1, `attribution_decisions`)
 }
@@ -238,8 +238,8 @@ func TestSweep_EndsWaitAfterADay(t *testing.T) {
 		waiting int
 	}{{day - time.Minute, 1}, {2 * time.Minute, 0}} {
 		f.clock.Advance(step.advance)
-		cursor, err := f.service.SweepAwaited(t.Context(), affiliate.AttributeLateClick{})
-		if err != nil || cursor != (affiliate.AttributeLateClick{}) {
+		cursor, err := f.service.SweepAwaited(t.Context(), affiliate.AwaitedClick{})
+		if err != nil || cursor != (affiliate.AwaitedClick{}) {
 			t.Fatalf("SweepAwaited returned %v, %v; want the zero cursor", cursor, err)
 		}
 		f.wantRows(step.waiting, `awaited_clicks`)

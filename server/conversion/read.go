@@ -62,8 +62,8 @@ func filterOf(req *affiliatev1.ListConversionsRequest) (affiliate.ConversionFilt
 	return filter, wrong.Err()
 }
 
-// itemOf converts a conversion to a list item. The fields that the response to a report
-// also has are copied from the result of responseOf.
+// itemOf converts a conversion to a list item. Many fields of the item are also fields of
+// the response to a report. itemOf calls responseOf to compute these fields.
 func itemOf(item affiliate.ConversionItem) *affiliatev1.ConversionListItem {
 	c, d := item.Conversion, item.Decision
 	reported := responseOf(affiliate.OutcomeOf(c, d, item.Commission))

@@ -72,7 +72,7 @@ type sweepRefundsWorker struct {
 	service *Service
 
 	mu     sync.Mutex
-	cursor affiliate.ParkedSale // where the next sweep starts
+	cursor affiliate.ParkedSale // the next sweep starts after this sale
 }
 
 func (w *sweepRefundsWorker) Work(ctx context.Context, _ *river.Job[sweepRefunds]) error {
@@ -91,11 +91,11 @@ func (w *sweepRefundsWorker) Work(ctx context.Context, _ *river.Job[sweepRefunds
 func (s *Service) SweepRefunds(ctx context.Context, cursor affiliate.ParkedSale) (affiliate.ParkedSale, error) {
 	var failed error
 	for range sweepBatches {
-		known, next, err := s.store.RecordedParkedSales(ctx, cursor, sweepBatch)
+		recorded, next, err := s.store.RecordedParkedSales(ctx, cursor, sweepBatch)
 		if err != nil {
 			return cursor, errors.Join(failed, err)
 		}
-		for _, sale := range known {
+		for _, sale := range recorded {
 			failed = errors.Join(failed, s.store.ApplyParkedRefunds(ctx, sale, s.now()))
 		}
 		if cursor = next; cursor == (affiliate.ParkedSale{}) {

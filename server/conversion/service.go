@@ -169,18 +169,18 @@ func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.Re
 	if err != nil {
 		return nil, err
 	}
-	to, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
+	newParticipant, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
 	if !ok {
 		return nil, affiliate.Invalid("participant_id", affiliate.MustBeUUID)
 	}
 	now, by, scope := s.now(), server.ActorFrom(ctx), server.PrincipalFrom(ctx).Scope()
 	var r affiliate.Reattribution
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		before, err := tx.LockAttribution(ctx, scope, id, to)
+		before, err := tx.LockAttribution(ctx, scope, id, newParticipant)
 		if err != nil {
 			return err
 		}
-		if err := before.Refusal(to); err != nil {
+		if err := before.Refusal(newParticipant); err != nil {
 			return err
 		}
 		inputs := inputsOf(before.Conversion)

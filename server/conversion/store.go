@@ -12,21 +12,23 @@ type Store interface {
 	// FindClick returns a click of a workspace. The click may belong to either mode. The
 	// result is nil if the click does not exist.
 	FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error)
-	// FindEarner returns the data of a participant and the programme. It is used for
-	// clicks that are not stored yet. The result is nil if the participant does not
-	// exist.
+	// FindEarner returns the data about a participant and its programme that a decision
+	// needs. It is called for clicks that are not stored yet. For stored clicks, the
+	// result of FindClick contains these data. The result is nil if the participant does
+	// not exist.
 	FindEarner(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID) (*affiliate.Earner, error)
 	// RecordConversion locks the customer and the promo code of a report, adds them to
 	// the inputs of the decision, and calls the report's function Decide. It then stores
 	// the conversion and all its effects. If it returns an error, it has stored nothing.
 	// Errors: the errors of Decide, CONVERSION_DUPLICATE, IDEMPOTENCY_KEY_REUSED.
 	RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.ReportResult, error)
-	// Replay returns the encoded outcome that is stored under a key, or nil if the key is
-	// new. Errors: IDEMPOTENCY_KEY_REUSED if the key belongs to a different request.
+	// Replay returns the encoded outcome that is stored under an Idempotency-Key, or nil
+	// if the key is new. Errors: IDEMPOTENCY_KEY_REUSED if the key belongs to a different request.
 	Replay(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error)
-	// ClaimKey stores the key of a batch request. If the same request was sent before,
-	// ClaimKey succeeds again, because the keys of the items prevent duplicates. Errors:
-	// IDEMPOTENCY_KEY_REUSED if the key belongs to a different request.
+	// ClaimKey stores the Idempotency-Key of a batch request. If the same request was
+	// sent before, ClaimKey succeeds again, because each item has its own key, which
+	// prevents duplicates. Errors: IDEMPOTENCY_KEY_REUSED if the key belongs to a
+	// different request.
 	ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) error
 	// ReleaseKey deletes a key that ClaimKey stored. It is called if no item of the batch
 	// was recorded.
@@ -43,27 +45,28 @@ type Store interface {
 	// recorded. Otherwise it parks the refund until the conversion is reported. Errors:
 	// REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
 	RefundConversion(ctx context.Context, refund affiliate.Refund) (affiliate.RefundOutcome, error)
-	// ApplyParkedRefunds applies the parked refunds of a sale if its conversion is
-	// recorded.
-	ApplyParkedRefunds(ctx context.Context, waiting affiliate.ParkedSale, at time.Time) error
-	// RecordedParkedSales reads up to limit sales with parked refunds that follow the
-	// sale after. It returns the sales whose conversions are recorded. next is the cursor
-	// for the next call. It is zero if there are no more sales.
-	RecordedParkedSales(ctx context.Context, after affiliate.ParkedSale, limit int) (known []affiliate.ParkedSale, next affiliate.ParkedSale, err error)
-	// DropExpiredRefunds deletes up to limit parked refunds that have expired. It returns
-	// the number of deleted refunds.
+	// ApplyParkedRefunds applies the parked refunds of a sale if the conversion with the
+	// sale's external id is recorded.
+	ApplyParkedRefunds(ctx context.Context, sale affiliate.ParkedSale, at time.Time) error
+	// RecordedParkedSales reads at most limit sales that have parked refunds and follow
+	// the sale in cursor. It returns those of the sales whose conversions are recorded.
+	// next is the cursor for the next call. It is zero if there are no more sales.
+	RecordedParkedSales(ctx context.Context, cursor affiliate.ParkedSale, limit int) (recorded []affiliate.ParkedSale, next affiliate.ParkedSale, err error)
+	// DropExpiredRefunds deletes at most limit parked refunds that have expired. It
+	// returns the number of deleted refunds.
 	DropExpiredRefunds(ctx context.Context, now time.Time, limit int) (int64, error)
 
-	// WaitingConversions reads up to limit conversions that wait for a click.
+	// WaitingConversions reads at most limit conversions that wait for the given click.
 	WaitingConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.StoredConversion, error)
 	// StopAwaiting stores that a conversion no longer waits for its click.
 	StopAwaiting(ctx context.Context, c affiliate.Conversion) error
-	// ArrivedClicks reads up to limit clicks for which conversions wait and that follow
-	// the click after. It returns the clicks that have arrived and are stored. next is
-	// the cursor for the next call. It is zero if there are no more clicks.
-	ArrivedClicks(ctx context.Context, after affiliate.AttributeLateClick, limit int) (arrived []affiliate.AttributeLateClick, next affiliate.AttributeLateClick, err error)
-	// DropExpiredAwaited ends the wait for up to limit clicks that have not arrived in
-	// time. It returns the number of these clicks.
+	// ArrivedClicks reads at most limit awaited clicks that follow the click in cursor. A
+	// click is awaited if conversions wait for it. ArrivedClicks returns those of the
+	// clicks that have arrived and are stored. next is the cursor for the next call. It
+	// is zero if there are no more awaited clicks.
+	ArrivedClicks(ctx context.Context, cursor affiliate.AwaitedClick, limit int) (arrived []affiliate.AwaitedClick, next affiliate.AwaitedClick, err error)
+	// DropExpiredAwaited ends the wait of at most limit conversions whose clicks have not
+	// arrived in time. It returns the number of these conversions.
 	DropExpiredAwaited(ctx context.Context, now time.Time, limit int) (int64, error)
 
 	// InTx runs fn in a transaction, which commits if fn returns nil. fn may run more
@@ -73,10 +76,10 @@ type Store interface {
 
 // Tx is a transaction of the store.
 type Tx interface {
-	// LockAttribution locks a conversion that will be reattributed to the participant to.
-	// It also locks the other rows that a reattribution changes. Errors: NOT_FOUND for
-	// the conversion.
-	LockAttribution(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID, to affiliate.ParticipantID) (affiliate.LockedAttribution, error)
+	// LockAttribution locks a conversion that will be attributed to newParticipant. It
+	// also locks the other rows that a reattribution changes. Errors: NOT_FOUND for the
+	// conversion.
+	LockAttribution(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID, newParticipant affiliate.ParticipantID) (affiliate.LockedAttribution, error)
 	// ApplyReattribution writes a reattribution of a locked conversion.
 	ApplyReattribution(ctx context.Context, r affiliate.Reattribution) error
 	// LockAwaited locks a conversion whose click has arrived and returns its stored

@@ -60,8 +60,8 @@ func (s *Service) participationToProto(p *affiliate.Participation) *affiliatev1.
 }
 
 // commissionToProto converts a commission to the message for the partner. The field
-// HoldActive is computed for the time at.
-func commissionToProto(c affiliate.PartnerCommission, at time.Time) *affiliatev1.PartnerCommission {
+// HoldActive says whether the hold period has not ended at the given time.
+func commissionToProto(c affiliate.PartnerCommission, now time.Time) *affiliatev1.PartnerCommission {
 	out := &affiliatev1.PartnerCommission{
 		Id:                  c.ID.String(),
 		ProgramId:           c.Program.String(),
@@ -82,7 +82,7 @@ func commissionToProto(c affiliate.PartnerCommission, at time.Time) *affiliatev1
 		RecurringIndex:      toInt32(c.RecurringIndex),
 		PromoCode:           c.PromoCode,
 		HoldUntil:           server.OptionalTimestamp(c.HoldUntil),
-		HoldActive:          c.HoldUntil != nil && at.Before(*c.HoldUntil),
+		HoldActive:          c.HoldUntil != nil && now.Before(*c.HoldUntil),
 		ApprovedAt:          server.OptionalTimestamp(c.ApprovedAt),
 		RejectedAt:          server.OptionalTimestamp(c.RejectedAt),
 		PaidAt:              server.OptionalTimestamp(c.PaidAt),

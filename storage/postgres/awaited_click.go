@@ -87,21 +87,21 @@ const selectStoredAwaited = `
 // ArrivedClicks returns those awaited clicks of the whole deployment that are now
 // stored. StoreClicks enqueues jobs for most of these clicks itself, but it cannot see
 // a waiting conversion whose transaction has not committed yet. ArrivedClicks finds the
-// clicks of such conversions. One call checks up to limit awaited clicks, starting
-// after the given position. next is the position for the next call. It is the zero
+// clicks of such conversions. One call checks at most limit awaited clicks, which
+// follow the click in cursor. next is the cursor for the next call. It is the zero
 // value when no awaited clicks are left to check.
-func (s *Store) ArrivedClicks(ctx context.Context, after affiliate.AttributeLateClick, limit int) (arrived []affiliate.AttributeLateClick, next affiliate.AttributeLateClick, err error) {
+func (s *Store) ArrivedClicks(ctx context.Context, cursor affiliate.AwaitedClick, limit int) (arrived []affiliate.AwaitedClick, next affiliate.AwaitedClick, err error) {
 	const page = `
 		select distinct workspace_id as workspace, click_id as click
 		from awaited_clicks
 		where (workspace_id, click_id) > ($1, $2)
 		order by workspace_id, click_id
 		limit $3`
-	rows, err := s.pool.Query(ctx, page, after.Workspace, after.Click, limit)
+	rows, err := s.pool.Query(ctx, page, cursor.Workspace, cursor.Click, limit)
 	if err != nil {
 		return nil, next, err
 	}
-	awaited, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.AttributeLateClick])
+	awaited, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.AwaitedClick])
 	if err != nil || len(awaited) == 0 {
 		return nil, next, err
 	}
@@ -117,7 +117,7 @@ func (s *Store) ArrivedClicks(ctx context.Context, after affiliate.AttributeLate
 	if err != nil {
 		return nil, next, err
 	}
-	arrived, err = pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.AttributeLateClick])
+	arrived, err = pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.AwaitedClick])
 	return arrived, next, err
 }
 

@@ -214,7 +214,8 @@ func (s *Store) enqueueAwaited(ctx context.Context, tx *Tx, clicks []affiliate.C
 	jobs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Job, error) {
 		var workspace, click uuid.UUID
 		err := row.Scan(&workspace, &click)
-		return affiliate.AttributeLateClick{Workspace: affiliate.WorkspaceID{UUID: workspace}, Click: affiliate.ClickID{UUID: click}}, err
+		awaited := affiliate.AwaitedClick{Workspace: affiliate.WorkspaceID{UUID: workspace}, Click: affiliate.ClickID{UUID: click}}
+		return affiliate.AttributeLateClick{AwaitedClick: awaited}, err
 	})
 	if err != nil {
 		return err

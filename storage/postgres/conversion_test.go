@@ -422,7 +422,7 @@ func TestArrivedClicks_ReadsAllPages(t *testing.T) {
 			arrived[click] = true
 		}
 	}
-	var cursor affiliate.AttributeLateClick
+	var cursor affiliate.AwaitedClick
 	for pages := 1; ; pages++ {
 		found, next, err := s.store.ArrivedClicks(t.Context(), cursor, 10)
 		if err != nil {
@@ -434,7 +434,7 @@ func TestArrivedClicks_ReadsAllPages(t *testing.T) {
 			}
 			delete(arrived, late.Click)
 		}
-		if cursor = next; cursor == (affiliate.AttributeLateClick{}) {
+		if cursor = next; cursor == (affiliate.AwaitedClick{}) {
 			if pages != 3 {
 				t.Errorf("the clicks were on %d pages, want 3", pages)
 			}
