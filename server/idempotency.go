@@ -22,8 +22,8 @@ const (
 var idempotencyKeyPattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,80}$`)
 
 // IdempotencyKeyFrom returns the call's Idempotency-Key. present is true if the call has
-// at least one such header. ok is true if the call has exactly one such header and the
-// key is well-formed.
+// at least one Idempotency-Key header. ok is true if the call has exactly one of these
+// headers and the key is well-formed.
 func IdempotencyKeyFrom(ctx context.Context) (key string, ok, present bool) {
 	values := metadata.ValueFromIncomingContext(ctx, idempotencyKey)
 	if len(values) == 0 {

@@ -75,8 +75,8 @@ func (p *pipeline) logPanic(ctx context.Context, method string, cause any) {
 
 // identifyCaller adds the request id and the client's address to the context. A call from
 // the in-process channel or from a trusted proxy can set both values in its metadata. If
-// such a call has no valid request id, it gets a new one. For all other calls the request
-// id is new and the client's address is the address of the connection.
+// this metadata has no valid request id, identifyCaller creates a new id. For all other
+// calls the request id is new and the client's address is the address of the connection.
 func (p *pipeline) identifyCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	return next(p.withCaller(ctx), req)
 }

@@ -258,8 +258,8 @@ func TestTokenKeys_AcceptTokensOfOlderKeys(t *testing.T) {
 	if _, err := both.verify(token); err != nil {
 		t.Errorf("the old key's token: %v", err)
 	}
-	if both.signing != "new" || len(both.Public()) != 2 {
-		t.Errorf("signing %q, %d public", both.signing, len(both.Public()))
+	if both.signingKid != "new" || len(both.Public()) != 2 {
+		t.Errorf("signing %q, %d public", both.signingKid, len(both.Public()))
 	}
 	for _, list := range []string{"", "k1", "k1:xx", "k1:" + base64.StdEncoding.EncodeToString([]byte("short")), "a:" + seed('a') + ",a:" + seed('b')} {
 		if _, err := ParseTokenKeys(list, time.Now); err == nil {

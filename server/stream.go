@@ -22,11 +22,11 @@ import (
 // (RELIABILITY.md 6).
 const streamTimeout = 10 * time.Minute
 
-// interceptStream runs the interceptors of unary calls for a server-streaming method. A
-// call of such a method has one request. interceptStream receives the request, passes it
-// to the interceptors, and returns it when the handler calls RecvMsg. Methods without a
-// policy run without the interceptors. These are health watches and reflection, which are
-// available on the private port only.
+// interceptStream runs the interceptors of unary calls for a call of a server-streaming
+// method. The call has one request and many responses. interceptStream receives the
+// request and passes it to the interceptors. The handler then receives the same request
+// from RecvMsg. Methods without a policy run without the interceptors. These are health
+// watches and reflection, which are available on the private port only.
 func (p *pipeline) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 	if _, ok := policies[info.FullMethod]; !ok {
 		return p.guardStream(srv, stream, info, next)

@@ -27,10 +27,10 @@ var errTokenExpired = errors.New("access token expired")
 // TokenKeys signs and verifies access tokens. The only algorithm is EdDSA (Ed25519). A
 // token whose header names another algorithm is rejected.
 type TokenKeys struct {
-	signing string                        // the id (kid) of the key that signs
-	keys    map[string]ed25519.PrivateKey // all keys by id
-	now     func() time.Time
-	parser  *jwt.Parser
+	signingKid string                        // the id (kid) of the key that signs
+	keys       map[string]ed25519.PrivateKey // all keys by id
+	now        func() time.Time
+	parser     *jwt.Parser
 }
 
 // ParseTokenKeys parses the setting TRIBUTARY_JWT_KEYS, a list in the form
@@ -60,8 +60,8 @@ func ParseTokenKeys(list string, now func() time.Time) (*TokenKeys, error) {
 		if _, ok := k.keys[kid]; ok {
 			return nil, fmt.Errorf("kid %q is in the list twice", kid)
 		}
-		if k.signing == "" {
-			k.signing = kid
+		if k.signingKid == "" {
+			k.signingKid = kid
 		}
 		k.keys[kid] = ed25519.NewKeyFromSeed(seed)
 	}
@@ -108,8 +108,8 @@ func (k *TokenKeys) Sign(user affiliate.User, session affiliate.SessionID, membe
 		c.Workspace, c.Role = member.Workspace.String(), member.Role
 	}
 	token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c)
-	token.Header["kid"] = k.signing
-	return token.SignedString(k.keys[k.signing])
+	token.Header["kid"] = k.signingKid
+	return token.SignedString(k.keys[k.signingKid])
 }
 
 // verify checks a token and returns the id of its session. It returns errTokenExpired if

@@ -191,24 +191,24 @@ type annotationError interface {
 // The errors contain Go field names such as LineItems[0]. flatten uses the message
 // descriptor d to find the proto names of these fields.
 func flatten(err error, d protoreflect.MessageDescriptor, prefix string, out *affiliate.Violations) {
-	if many, ok := err.(interface{ AllErrors() []error }); ok {
-		for _, one := range many.AllErrors() {
-			flatten(one, d, prefix, out)
+	if list, ok := err.(interface{ AllErrors() []error }); ok {
+		for _, err := range list.AllErrors() {
+			flatten(err, d, prefix, out)
 		}
 		return
 	}
-	one, ok := err.(annotationError)
+	fieldErr, ok := err.(annotationError)
 	if !ok {
 		out.Add(strings.TrimSuffix(prefix, "."), notValid)
 		return
 	}
-	name, field := protoField(one.Field(), d)
+	name, field := protoField(fieldErr.Field(), d)
 	path := prefix + name
-	if cause := one.Cause(); cause != nil && field != nil && field.Message() != nil {
+	if cause := fieldErr.Cause(); cause != nil && field != nil && field.Message() != nil {
 		flatten(cause, field.Message(), path+".", out)
 		return
 	}
-	out.Add(path, annotationMessage(one.Reason(), field))
+	out.Add(path, annotationMessage(fieldErr.Reason(), field))
 }
 
 // protoField returns the proto name and the descriptor of a field whose Go name is given.

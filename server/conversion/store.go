@@ -23,7 +23,8 @@ type Store interface {
 	// Errors: the errors of Decide, CONVERSION_DUPLICATE, IDEMPOTENCY_KEY_REUSED.
 	RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.ReportResult, error)
 	// Replay returns the encoded outcome that is stored under an Idempotency-Key, or nil
-	// if the key is new. Errors: IDEMPOTENCY_KEY_REUSED if the key belongs to a different request.
+	// if the key is new. Errors: IDEMPOTENCY_KEY_REUSED if the key belongs to a different
+	// request.
 	Replay(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) ([]byte, error)
 	// ClaimKey stores the Idempotency-Key of a batch request. If the same request was
 	// sent before, ClaimKey succeeds again, because each item has its own key, which

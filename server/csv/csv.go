@@ -21,8 +21,8 @@ import (
 // ContentType is the media type of CSV files.
 const ContentType = "text/csv; charset=utf-8"
 
-// chunkSize is the size in bytes from which a chunk is sent. A chunk ends with a complete
-// row, so it can be longer than chunkSize.
+// chunkSize is in bytes. A chunk is sent when it has reached this size. It ends with a
+// complete row, so it can be longer than chunkSize.
 const chunkSize = 32 << 10
 
 // Writer collects rows in chunks and sends the chunks. Its methods are not safe for
@@ -124,8 +124,8 @@ func (w *Writer) Bool(b bool) {
 	w.buf = strconv.AppendBool(w.buf, b)
 }
 
-// Time adds a time in the format of affiliate.FormatTime. Years of up to four digits are
-// formatted here, because this is faster than a call of FormatTime and many cells are
+// Time adds a time in the format of affiliate.FormatTime. It formats times in the years 0
+// to 9999 itself. This is faster than a call of FormatTime, and a table can have many
 // times.
 func (w *Writer) Time(t time.Time) {
 	t = t.UTC()
@@ -205,7 +205,8 @@ func (w *Writer) Flush() error {
 }
 
 // formula reports whether a spreadsheet could treat a text as a formula. This is the case
-// if the text begins with a character such as = or +, also after spaces and quotes.
+// if the text begins with a character such as = or +, even if spaces or quotes precede
+// this character.
 func formula[S string | []byte](s S) bool {
 	if len(s) == 0 || '0' <= s[0] && s[0] <= '9' || 'a' <= s[0]|0x20 && s[0]|0x20 <= 'z' {
 		return false

@@ -85,7 +85,7 @@ func eachLink(targets []affiliate.ReferralTarget) iter.Seq[affiliate.ReferralTar
 	return func(yield func(affiliate.ReferralTarget) bool) {
 		seen := make(map[string]struct{}, len(targets))
 		for _, target := range targets {
-			if _, again := seen[target.Link.Key]; again {
+			if _, duplicate := seen[target.Link.Key]; duplicate {
 				continue
 			}
 			seen[target.Link.Key] = struct{}{}

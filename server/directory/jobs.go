@@ -21,8 +21,8 @@ const (
 	syncTimeout = 2 * time.Minute
 	// maxRetryDelay is the longest delay before a failed job is retried. After an outage
 	// of the directory, a job therefore writes its change within this time. The default
-	// delays of River would grow to hours. A job can fail in all its attempts during a
-	// long outage. The sweep after the outage then writes its change.
+	// delays of River would grow to hours. If the outage is so long that a job fails in
+	// all its attempts, the sweep after the outage writes the change.
 	maxRetryDelay = 10 * time.Second
 )
 
@@ -82,11 +82,11 @@ func (k *Keeper[R, B]) Sync(ctx context.Context, change affiliate.SyncDirectory)
 // programme can have any number of referral codes. It writes all links of the programme,
 // because each link has at least one code.
 func (k *Keeper[R, B]) syncProgram(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID) error {
-	after := ""
+	cursor := ""
 	return k.writeCodes(ctx, func() ([]affiliate.ReferralTarget, error) {
-		page, err := k.source.ProgramReferralTargets(ctx, workspace, program, k.cfg.Now(), after, pageSize)
+		page, err := k.source.ProgramReferralTargets(ctx, workspace, program, k.cfg.Now(), cursor, pageSize)
 		if len(page) > 0 {
-			after = page[len(page)-1].Code
+			cursor = page[len(page)-1].Code
 		}
 		return page, err
 	})

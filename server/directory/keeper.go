@@ -13,11 +13,12 @@
 // marker, which is set after all entries have been written and is lost together with the
 // data.
 //
-// Several writers can write the same entry in any order. The newest state still wins,
-// because each write has a version and the sink keeps the entry with the highest version.
-// A writer first takes a new version and then reads the state that it writes. SyncNow and
-// the job do this after the change was committed, so they read the change. A writer with
-// a higher version has taken its version later, so it has read the change too.
+// Several writers can write the same entry in any order. The directory still ends with
+// the newest state, because each write has a version and the sink keeps the entry with
+// the highest version. A writer first takes a new version and then reads the state that
+// it writes. SyncNow and the job take their versions after the change was committed, so
+// they read the change. A writer with a higher version has taken its version later, so it
+// has read the change too.
 //
 // The package guarantees that a change is in the directory before the call that made the
 // change returns, if the database and the directory respond within 100 ms. Otherwise the
@@ -183,15 +184,15 @@ func (k *Keeper[R, B]) writeAll(ctx context.Context) error {
 			return err
 		}
 	}
-	var key affiliate.APIKey
+	var keyCursor affiliate.APIKey
 	for more := true; more; {
 		err := k.writePage(ctx, func(version int64, batch B) error {
-			keys, err := k.source.PublicKeysAfter(ctx, key, pageSize)
+			keys, err := k.source.PublicKeysAfter(ctx, keyCursor, pageSize)
 			if err != nil {
 				return err
 			}
 			for _, target := range keys {
-				key = target.APIKey
+				keyCursor = target.APIKey
 			}
 			k.putKeys(version, batch, keys)
 			more = len(keys) == pageSize
@@ -201,11 +202,11 @@ func (k *Keeper[R, B]) writeAll(ctx context.Context) error {
 			return err
 		}
 	}
-	var target affiliate.ReferralTarget
+	var cursor affiliate.ReferralTarget
 	return k.writeCodes(ctx, func() ([]affiliate.ReferralTarget, error) {
-		page, err := k.source.ReferralTargetsAfter(ctx, target, k.cfg.Now(), pageSize)
+		page, err := k.source.ReferralTargetsAfter(ctx, cursor, k.cfg.Now(), pageSize)
 		if len(page) > 0 {
-			target = page[len(page)-1]
+			cursor = page[len(page)-1]
 		}
 		return page, err
 	})

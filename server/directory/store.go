@@ -9,8 +9,9 @@ import (
 )
 
 // Source is the database, which contains the current state. A method with a limit returns
-// entries that follow a starting point, in the method's own order. If it returns fewer
-// entries than the limit, there are no more entries.
+// one page of entries. The page starts after the entry to which the cursor refers. If the
+// cursor has its zero value, the page starts with the first entry. If a page has fewer
+// entries than the limit, it is the last page.
 type Source interface {
 	// DirectoryVersion returns a new version, which is higher than all earlier versions.
 	// A writer must call it before it reads the state that it writes.
@@ -18,22 +19,19 @@ type Source interface {
 	// WorkspacePublicKeys reads all public keys of a workspace, including expired and
 	// revoked keys.
 	WorkspacePublicKeys(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.PublicKeyTarget, error)
-	// PublicKeysAfter reads public keys of all workspaces. The result starts with the key
-	// that follows the key after. If after is the zero key, the result starts with the
-	// first key.
-	PublicKeysAfter(ctx context.Context, after affiliate.APIKey, limit int) ([]affiliate.PublicKeyTarget, error)
+	// PublicKeysAfter reads one page of the public keys of all workspaces. The cursor is
+	// a key.
+	PublicKeysAfter(ctx context.Context, cursor affiliate.APIKey, limit int) ([]affiliate.PublicKeyTarget, error)
 	// ParticipantReferralTargets reads the referral codes of one participant, with their
 	// links and discounts. In this and the following methods, a discount is a promo code
-	// that can be used at the time at.
-	ParticipantReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID, at time.Time) ([]affiliate.ReferralTarget, error)
-	// ProgramReferralTargets reads referral codes of a programme. The result starts with
-	// the code that follows the code after. If after is empty, the result starts with the
-	// first code.
-	ProgramReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, at time.Time, after string, limit int) ([]affiliate.ReferralTarget, error)
-	// ReferralTargetsAfter reads referral codes of all workspaces. The result starts with
-	// the target that follows the target after. If after is the zero target, the result
-	// starts with the first target.
-	ReferralTargetsAfter(ctx context.Context, after affiliate.ReferralTarget, at time.Time, limit int) ([]affiliate.ReferralTarget, error)
+	// that can be used now.
+	ParticipantReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID, now time.Time) ([]affiliate.ReferralTarget, error)
+	// ProgramReferralTargets reads one page of the referral codes of a programme. The
+	// cursor is a referral code.
+	ProgramReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, now time.Time, cursor string, limit int) ([]affiliate.ReferralTarget, error)
+	// ReferralTargetsAfter reads one page of the referral codes of all workspaces. The
+	// cursor is a target.
+	ReferralTargetsAfter(ctx context.Context, cursor affiliate.ReferralTarget, now time.Time, limit int) ([]affiliate.ReferralTarget, error)
 }
 
 // Sink is the edge directory. A write replaces a stored entry if the version of the write

@@ -14,26 +14,26 @@ func settingsOf(req *affiliatev1.PutFraudPolicyRequest) affiliate.FraudSettings 
 	return affiliate.FraudSettings{
 		DisabledRules:    distinct(req.GetDisabledRules()),
 		BlockedCountries: distinct(req.GetBlockedCountries()),
-		CouponSites:      distinct(lowercased(req.GetCouponSites())),
-		BrandTerms:       distinct(lowercased(req.GetBrandTerms())),
+		CouponSites:      distinct(toLower(req.GetCouponSites())),
+		BrandTerms:       distinct(toLower(req.GetBrandTerms())),
 	}
 }
 
-// lowercased returns the words in lower case and without leading and trailing spaces.
-func lowercased(words []string) []string {
-	out := make([]string, len(words))
-	for i, word := range words {
-		out[i] = strings.ToLower(strings.TrimSpace(word))
+// toLower returns the texts in lower case and without leading and trailing spaces.
+func toLower(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, text := range texts {
+		out[i] = strings.ToLower(strings.TrimSpace(text))
 	}
 	return out
 }
 
-// distinct returns words without duplicates, in their original order.
-func distinct(words []string) []string {
-	unique := make([]string, 0, len(words))
-	for _, word := range words {
-		if !slices.Contains(unique, word) {
-			unique = append(unique, word)
+// distinct returns the texts without duplicates, in their original order.
+func distinct(texts []string) []string {
+	unique := make([]string, 0, len(texts))
+	for _, text := range texts {
+		if !slices.Contains(unique, text) {
+			unique = append(unique, text)
 		}
 	}
 	return unique

@@ -62,8 +62,8 @@ func read(path string) (rates []affiliate.FXRate, version fileVersion, err error
 		return nil, version, err
 	}
 	defer func() { _ = file.Close() }()
-	// This must be the open file, because the file at path can be replaced while it is
-	// read.
+	// This must be the version of the open file and not of the file at path, because the
+	// operator can replace the file at path at any time.
 	info, err := file.Stat()
 	if err != nil {
 		return nil, version, err

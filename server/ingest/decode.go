@@ -20,9 +20,10 @@ type record struct {
 	click affiliate.Click
 	// raw is the marshalled edge.v1.Click.
 	raw []byte
-	// source has the public key and the referral code with which the click's target is
-	// looked up: its workspace, programme, participant and link. It is nil if the
-	// collector has already looked up the target.
+	// source contains the public key and the referral code of the click. They are used to
+	// look up the click's target, which consists of a workspace, a programme, a
+	// participant and a link. source is nil if the collector has already looked up the
+	// target.
 	source *affiliate.ClickSource
 }
 
@@ -245,7 +246,8 @@ func FromEdge(edge *edgev1.Click) (affiliate.Click, bool) {
 	return r.click, err == nil && r.source == nil
 }
 
-// resolve sets the target of the click, which was found for the record's source.
+// resolve sets the target of the click, after the store has found the target for the
+// record's source.
 func (r *record) resolve(target affiliate.ClickTarget) {
 	r.click.Scope = target.Scope
 	r.click.Program = target.Program

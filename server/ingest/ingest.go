@@ -152,12 +152,14 @@ func (i *Ingester) Run(ctx context.Context) {
 // pending for other consumers for too long.
 //
 // After a failed read, fetch checks whether Redis has lost its latest writes. It then
-// reads the pending entries again, because the response that was lost may have contained
-// entries.
+// reads the pending entries again, because Redis may have delivered entries in a response
+// that did not arrive.
 func (i *Ingester) fetch(ctx context.Context, shard int) {
-	const none = ""
-	own, delay, failed := "0", i.cfg.FirstDelay, false
-	var claimed time.Time
+	// The next read of pending entries starts after the entry pendingCursor. If
+	// pendingCursor is noPending, all pending entries have been read.
+	const noPending, firstPending = "", "0"
+	pendingCursor, delay, failed := firstPending, i.cfg.FirstDelay, false
+	var lastClaim time.Time
 	for ctx.Err() == nil {
 		var entries []clickstream.Entry
 		var lost []string
@@ -168,19 +170,19 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 			if err = i.checkRewound(ctx, shard); err == nil {
 				failed = false
 			}
-		case own != none:
-			if entries, err = i.reader.Pending(ctx, shard, own); err == nil {
-				if own = none; len(entries) > 0 {
-					own = entries[len(entries)-1].ID
+		case pendingCursor != noPending:
+			if entries, err = i.reader.Pending(ctx, shard, pendingCursor); err == nil {
+				if pendingCursor = noPending; len(entries) > 0 {
+					pendingCursor = entries[len(entries)-1].ID
 				}
 			}
-		case i.now().Sub(claimed) >= i.cfg.ClaimEvery:
+		case i.now().Sub(lastClaim) >= i.cfg.ClaimEvery:
 			var more bool
 			// A crashed process may have left thousands of entries. If there are more,
 			// the next iteration claims them without a pause, but waits when the queue is
 			// full.
 			if entries, lost, more, err = i.reader.Claim(ctx, shard); err == nil && !more {
-				claimed = i.now()
+				lastClaim = i.now()
 			}
 		default:
 			entries, err = i.reader.Next(ctx, shard)
@@ -199,14 +201,14 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 		if errors.Is(err, clickstream.ErrGroupLost) {
 			i.metrics.recreated.Inc()
 			i.log.Warn("the click stream was lost, and with it all clicks that were not yet stored", "shard", shard, "error", err)
-			own = none
+			pendingCursor = noPending
 			continue
 		}
 		if err != nil {
 			if ctx.Err() == nil {
 				i.log.Warn("the click stream cannot be read", "shard", shard, "error", err)
 			}
-			own, failed = "0", true
+			pendingCursor, failed = firstPending, true
 			pause(ctx, delay)
 			delay = min(2*delay, maxDelay)
 			continue

@@ -67,17 +67,17 @@ func (q *queue) push(entry clickstream.Entry) {
 	q.changed.Broadcast()
 }
 
-// pop waits until the queue has entries. It removes and returns the oldest entries that
-// together have at least rows clicks, or all entries if they have fewer clicks. It
-// returns nil if the queue is closed and empty.
-func (q *queue) pop(rows int) []clickstream.Entry {
+// pop waits until the queue has entries. It removes and returns the oldest entries. It
+// stops when these entries together have at least minClicks clicks, or when the queue is
+// empty. It returns nil if the queue is closed and empty.
+func (q *queue) pop(minClicks int) []clickstream.Entry {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.entries) == 0 && !q.closed {
 		q.changed.Wait()
 	}
 	n, clicks := 0, 0
-	for n < len(q.entries) && clicks < rows {
+	for n < len(q.entries) && clicks < minClicks {
 		clicks += weight(q.entries[n])
 		n++
 	}
@@ -109,8 +109,9 @@ func (q *queue) close() {
 	q.changed.Broadcast()
 }
 
-// weight returns the number of clicks that the collector has stored with an entry. The
-// size of the entry limits the result, because the number could be wrong.
+// weight returns the number of clicks in an entry. The collector has counted the clicks
+// and stored the number in the entry. The size of the entry limits the result, because
+// the stored number could be wrong.
 func weight(entry clickstream.Entry) int {
 	return max(1, min(entry.Clicks, len(entry.Batch)/16))
 }

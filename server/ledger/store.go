@@ -17,10 +17,11 @@ type Store interface {
 	// AddLedgerEntry stores an entry and its audit record. Errors: NOT_FOUND,
 	// PARTICIPANT_ERASED.
 	AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affiliate.LedgerEntry, error)
-	// PartnerLedger reads one page of the entries of all of a partner's participants in
-	// the mode, newest first. It also returns the number of entries that match the
-	// filter, up to affiliate.MaxTotal, and the partner's balance in each currency. If
-	// the filter names a programme, the balances are those in this programme. The other
-	// fields of the filter do not change the balances.
+	// PartnerLedger reads one page of a partner's entries in the mode, newest first. A
+	// partner has one participant for each joined programme, and the page contains
+	// entries of all these participants. PartnerLedger also returns the number of entries
+	// that match the filter, up to affiliate.MaxTotal, and the partner's balance in each
+	// currency. If the filter names a programme, the balances include only the entries of
+	// this programme. The other fields of the filter do not change the balances.
 	PartnerLedger(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.LedgerFilter, page affiliate.Page) ([]affiliate.PartnerLedgerEntry, int64, []affiliate.LedgerBalance, error)
 }

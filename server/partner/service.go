@@ -29,7 +29,7 @@ type Config struct {
 	// Seal encrypts payout accounts.
 	Seal Sealer
 	// LinkHost is the base URL of short links, without a path, for example
-	// https://go.example.com. If it is empty, participations have no short URL.
+	// https://go.example.com. If it is empty, responses contain no short URLs.
 	LinkHost string
 	// Now is the clock.
 	Now func() time.Time

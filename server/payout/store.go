@@ -68,9 +68,9 @@ type Tx interface {
 	// PayoutsDue reads the amounts that are due, in no particular order and without
 	// locks. Errors: NOT_FOUND for a programme.
 	PayoutsDue(ctx context.Context, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error)
-	// LockPayoutsDue locks the participants, and their payable commissions that are in no
-	// payout. It returns the amounts due for each participant and currency. free contains
-	// the locked commissions, sorted by id.
+	// LockPayoutsDue locks the participants and their free commissions. A commission is
+	// free if it is payable and in no payout. LockPayoutsDue returns the amount due for
+	// each participant and currency, and the locked free commissions, sorted by id.
 	LockPayoutsDue(ctx context.Context, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) (due []affiliate.PayoutDue, free []affiliate.HeldCommission, err error)
 	// InsertPayoutBatch stores a new batch with its payouts and returns the batch with
 	// its counts and totals.

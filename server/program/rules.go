@@ -44,14 +44,14 @@ func initialRules(rules *affiliatev1.CommissionRules, found *affiliate.Violation
 // object are then changed. If the object is absent in the request, all its fields are
 // reset to their defaults. Check has rejected invalid values.
 func rulesPatchOf(rules *affiliatev1.CommissionRules, paths []string) affiliate.RulesPatch {
-	whole, recurring := slices.Contains(paths, rulesField), slices.Contains(paths, recurringField)
+	wholeRules, wholeRecurring := slices.Contains(paths, rulesField), slices.Contains(paths, recurringField)
 	patch := fieldsPatch(rules, func(path string) bool {
 		full := rulesField + "." + path
-		merged := whole || recurring && strings.HasPrefix(full, recurringField+".")
-		return slices.Contains(paths, full) || merged && hasField(rules, path)
+		inWholeObject := wholeRules || wholeRecurring && strings.HasPrefix(full, recurringField+".")
+		return slices.Contains(paths, full) || inWholeObject && hasField(rules, path)
 	}, new(affiliate.Violations))
-	patch.Reset = whole && rules == nil
-	patch.Recurring.Reset = recurring && rules.GetRecurring() == nil
+	patch.Reset = wholeRules && rules == nil
+	patch.Recurring.Reset = wholeRecurring && rules.GetRecurring() == nil
 	return patch
 }
 

@@ -13,8 +13,8 @@
 // The package does not guarantee that collectors refuse clicks of a paused programme when
 // the response is sent. Collectors read the edge directory, and the core waits at most
 // 100 ms for the write to this directory. If the write fails, a job writes the change
-// later. A collector also uses an entry in its cache until Redis notifies the collector
-// of the change.
+// later. In addition, a collector uses the old entry in its cache until Redis notifies
+// the collector of the change.
 package program
 
 import (

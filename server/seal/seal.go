@@ -35,8 +35,8 @@ const (
 
 // Keys encrypts and decrypts values. Its methods are safe for concurrent use.
 type Keys struct {
-	sealing string                 // the name of the key that encrypts
-	keys    map[string]cipher.AEAD // all keys by name
+	sealingKid string                 // the name of the key that encrypts
+	keys       map[string]cipher.AEAD // all keys by name
 }
 
 var kidPattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,32}$`)
@@ -80,7 +80,7 @@ func New(keys string) (*Keys, error) {
 			k.keys[kid] = aead
 		}
 		if i == 0 {
-			k.sealing = kid
+			k.sealingKid = kid
 		}
 	}
 	if len(wrong) > 0 {
@@ -101,8 +101,8 @@ func newAEAD(key []byte) (cipher.AEAD, error) {
 // (aad), which the result does not contain. For example, if aad is the id of the value's
 // owner, the value cannot be decrypted as the value of another owner.
 func (k *Keys) Seal(plain, aad []byte) []byte {
-	sealed := append([]byte(k.sealing), separator)
-	return k.keys[k.sealing].Seal(sealed, nil, plain, aad)
+	sealed := append([]byte(k.sealingKid), separator)
+	return k.keys[k.sealingKid].Seal(sealed, nil, plain, aad)
 }
 
 // Open decrypts a result of Seal. aad must be the same as in the call of Seal.

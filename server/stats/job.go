@@ -1,8 +1,8 @@
 // Package stats contains the job that keeps statistics totals up to date. A transaction
 // that changes a count, for example because a click arrived, does not update the total.
-// It inserts a row into the table stats_deltas. Transactions therefore do not wait for
-// each other to update the same total. Every two seconds, the job adds the deltas to the
-// totals and deletes the deltas.
+// Instead it inserts the difference, which is called a delta, as a row into the table
+// stats_deltas. Transactions therefore do not wait for each other to update the same
+// total. Every two seconds, the job adds the deltas to the totals and deletes the deltas.
 //
 //	clicks, conversions, refunds ──▶ stats_deltas ──job──▶ totals, totals per hour
 //

@@ -3,7 +3,8 @@
 //   - It creates the partitions of clicks and events in advance.
 //   - It deletes ended sessions, idempotency keys with their responses, origins of users
 //     (the networks and browsers of their sessions) and dead letters of clicks.
-//   - It cancels deliveries of disabled webhook endpoints that another job has left over.
+//   - It cancels deliveries to disabled webhook endpoints, if the job that should have
+//     canceled these deliveries has missed them.
 //   - It drops events and deliveries after a month.
 //   - It applies the retention of clicks. After 90 days it removes the data that
 //     identifies a visitor. After 13 months it replaces the clicks of a day by sums.
@@ -48,8 +49,8 @@ const (
 	// part or call takes at most two minutes.
 	maxPurgeTime = 2 * time.Minute
 	maxRollTime  = time.Minute
-	// timeout is the longest time that a run may take. It is long enough for
-	// maxPurgeTime, maxRollTime and the last parts.
+	// timeout is the longest time that a run may take. It is long enough for maxPurgeTime
+	// and maxRollTime, although the last part and the last call can end later.
 	timeout = 5*time.Minute + 30*time.Second
 )
 
@@ -57,14 +58,14 @@ const (
 // at most this number of rows and returns the number of processed rows.
 type Store interface {
 	// EnsureClickPartitions creates the missing partitions of clicks. A partition
-	// contains one day. The partitions of first and last are included. It returns the
-	// number of created partitions.
+	// contains the clicks of one day. first is in the first of these days, and last is in
+	// the last day. It returns the number of created partitions.
 	EnsureClickPartitions(ctx context.Context, first, last time.Time) (created int, err error)
 	// StrayClicks counts the clicks in the default partition, which contains the clicks
 	// of days without a partition. It stops counting at a maximum.
 	StrayClicks(ctx context.Context) (int, error)
 	// EnsureEventPartitions creates the missing partitions of events and deliveries in
-	// the same way. A partition contains one week.
+	// the same way. A partition contains the rows of one week.
 	EnsureEventPartitions(ctx context.Context, first, last time.Time) (created int, err error)
 	// StrayEvents counts the events and deliveries in the default partitions.
 	StrayEvents(ctx context.Context) (int, error)
@@ -91,7 +92,8 @@ type Store interface {
 	PurgeClicks(ctx context.Context, before time.Time, more func() bool) (int64, error)
 	// RollClicks replaces the clicks of one day that ended at least 13 months ago by
 	// their sums. If the day has many clicks, it processes a part of the day. It returns
-	// the number of deleted clicks. found is false if no such day is left.
+	// the number of deleted clicks. found is false if there was no such day, because the
+	// clicks of all days before that time are already replaced.
 	RollClicks(ctx context.Context) (clicks int64, found bool, err error)
 }
 
@@ -130,7 +132,7 @@ func (w *Worker) purge(ctx context.Context) error {
 	now := w.now()
 	until := now.Add(maxPurgeTime)
 	if _, err := w.store.PurgeClicks(ctx, now.Add(-visitorRetention), func() bool { return w.now().Before(until) }); err != nil {
-		return fmt.Errorf("purge visitors of old clicks: %w", err)
+		return fmt.Errorf("remove the data of visitors from old clicks: %w", err)
 	}
 	return nil
 }

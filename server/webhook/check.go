@@ -51,9 +51,9 @@ func (s *Service) checkURL(raw string, found *affiliate.Violations) {
 	}
 }
 
-func checkSubscriptions(field string, words []string, found *affiliate.Violations) {
-	for i, word := range words {
-		if wrong := webhook.CheckSubscription(word); wrong != "" {
+func checkSubscriptions(field string, subscriptions []string, found *affiliate.Violations) {
+	for i, subscription := range subscriptions {
+		if wrong := webhook.CheckSubscription(subscription); wrong != "" {
 			found.Add(fmt.Sprintf("%s[%d]", field, i), wrong)
 		}
 	}

@@ -71,12 +71,12 @@ func changeOf(req *affiliatev1.UpdateWebhookRequest) affiliate.EndpointChange {
 	return change
 }
 
-// distinct returns words without duplicates, in their original order.
-func distinct(words []string) []string {
-	unique := make([]string, 0, len(words))
-	for _, word := range words {
-		if !slices.Contains(unique, word) {
-			unique = append(unique, word)
+// distinct returns the texts without duplicates, in their original order.
+func distinct(texts []string) []string {
+	unique := make([]string, 0, len(texts))
+	for _, text := range texts {
+		if !slices.Contains(unique, text) {
+			unique = append(unique, text)
 		}
 	}
 	return unique
@@ -151,8 +151,8 @@ func recoveryOf(req *affiliatev1.RecoverDeliveriesRequest, now time.Time) affili
 	if len(req.GetStatuses()) > 0 {
 		job.Statuses = nil
 		for _, status := range req.GetStatuses() {
-			if word := affiliate.DeliveryStatus(server.EnumName(status)); !slices.Contains(job.Statuses, word) {
-				job.Statuses = append(job.Statuses, word)
+			if name := affiliate.DeliveryStatus(server.EnumName(status)); !slices.Contains(job.Statuses, name) {
+				job.Statuses = append(job.Statuses, name)
 			}
 		}
 	}

@@ -23,18 +23,19 @@ const (
 	dialTimeout = 3 * time.Second
 	// handshakeTimeout is the longest time for the TLS handshake.
 	handshakeTimeout = 5 * time.Second
-	// maxAddresses is the maximum number of a host's addresses to which a connection is
-	// tried.
+	// maxAddresses is the maximum number of addresses of one host to which the dialer
+	// tries to connect.
 	maxAddresses = 4
 
 	// portMessage is the message of the violation for a URL whose port is not allowed.
-	portMessage = "must have port 443, or one from 1024 up that is open to webhooks"
+	portMessage = "must have port 443 or a port of at least 1024 that webhooks may use"
 )
 
 // RefusesPort reports whether the URL must be rejected because of its port. Some ports
-// are accepted only for hosts in allowed networks (URL.RestrictedPort). RefusesPort
-// returns true if the URL has such a port and ClientConfig.Allowed is empty. It does not
-// resolve the host, so it is fast enough for the validation of requests.
+// are restricted (URL.RestrictedPort): they are accepted only for hosts in allowed
+// networks (ClientConfig.Allowed). RefusesPort returns true if the port is restricted and
+// there are no allowed networks. It does not resolve the host, so it is fast enough for
+// the validation of requests.
 func (c *Client) RefusesPort(u webhook.URL) bool {
 	return u.RestrictedPort && len(c.dialer.allowed) == 0
 }
@@ -203,8 +204,8 @@ func (d *dialer) rules() (webhook.Addresses, error) {
 // therefore leaves time for the next address.
 func (d *dialer) connect(ctx context.Context, rules webhook.Addresses, to []netip.Addr, port uint16) (net.Conn, error) {
 	nd := net.Dialer{
-		// This repeats the check directly before the connection is made, as a protection
-		// against bugs in the code above.
+		// Control checks the address again, directly before the connection is made. This
+		// protects against bugs in the first check.
 		Control: func(_, address string, _ syscall.RawConn) error {
 			at, err := netip.ParseAddrPort(address)
 			if err != nil || !rules.MayCall(netip.AddrPortFrom(at.Addr().Unmap(), at.Port())) {

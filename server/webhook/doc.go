@@ -3,7 +3,8 @@
 // specification.
 //
 // A delivery is the sending of one event to one endpoint. It consists of one or more
-// attempts:
+// attempts. An attempt is one request to the endpoint. The steps from a change to the
+// outcome of an attempt are:
 //
 //  1. The transaction of a change inserts the event and one delivery for each endpoint
 //     that subscribes to the event. After the commit, Sender.Wake is called.
@@ -25,8 +26,9 @@
 // process searches every 10 s for endpoints that have due deliveries but no lease, and
 // claims these endpoints.
 //
-// The package guarantees that a committed event reaches each endpoint that subscribes to
-// it at least once, if the endpoint responds with a 2xx status within the retry schedule.
+// The package guarantees at-least-once delivery: each endpoint that subscribes to a
+// committed event receives the event, if the endpoint can be reached and responds with a
+// 2xx status to one of the attempts in the retry schedule.
 // All attempts of a delivery have the same webhook-id. The receiver's address is checked
 // when a connection is made. An endpoint that hangs, fails or has many events does not
 // delay other endpoints. The status of a response is stored, but its headers and its body

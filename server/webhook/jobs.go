@@ -33,8 +33,8 @@ func AddWorkers(workers *river.Workers, store Store, now func() time.Time) {
 }
 
 // cancelWorker cancels the waiting deliveries of an endpoint that was disabled or
-// deleted. The number of the endpoint's epoch increases when the endpoint is disabled or
-// deleted, so these are the deliveries of earlier epochs.
+// deleted. The endpoint's epoch is a number that increases when the endpoint is disabled
+// or deleted. The worker therefore cancels the deliveries of earlier epochs.
 type cancelWorker struct {
 	river.WorkerDefaults[affiliate.CancelDeliveries]
 	store Store
@@ -53,10 +53,10 @@ func (w *cancelWorker) Work(ctx context.Context, job *river.Job[affiliate.Cancel
 	return nil
 }
 
-// cancelBlock cancels up to limit deliveries and returns their number. As the end of the
-// deliveries it stores the time at which the endpoint was disabled or deleted, and not
-// the current time. A recovery that was requested before cancelBlock ran therefore
-// includes these deliveries.
+// cancelBlock cancels at most limit deliveries and returns their number. The end time
+// that it stores for these deliveries is the time at which the endpoint was disabled or
+// deleted, and not the current time. A recovery that was requested before cancelBlock ran
+// therefore includes these deliveries.
 func (w *cancelWorker) cancelBlock(ctx context.Context, job affiliate.CancelDeliveries, limit int) (canceled int, err error) {
 	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, currentTime(w.now)
 	err = w.store.InTx(ctx, func(tx Tx) error {
@@ -99,10 +99,10 @@ func (w *recoverWorker) Work(ctx context.Context, job *river.Job[affiliate.Recov
 	return nil
 }
 
-// recoverBlock restarts up to limit deliveries and returns their number. If all remaining
-// deliveries are locked, for example because another job cancels them, it returns an
-// error that makes River run the job again after lockedRetry. If the endpoint was
-// disabled or deleted after the recovery was requested, recoverBlock does nothing.
+// recoverBlock restarts at most limit deliveries and returns their number. If all
+// remaining deliveries are locked, for example because another job cancels them, it
+// returns an error that makes River run the job again after lockedRetry. If the endpoint
+// was disabled or deleted after the recovery was requested, recoverBlock does nothing.
 func (w *recoverWorker) recoverBlock(ctx context.Context, job affiliate.RecoverDeliveries, limit int) (recovered int, err error) {
 	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, currentTime(w.now)
 	var locked int64

@@ -12,13 +12,14 @@ import (
 // time, at most one process has the lease of an endpoint and sends the endpoint's
 // deliveries, so single deliveries need no lease.
 type Queue interface {
-	// Claim creates or renews leases of endpoints. The leases end at until. Claim returns
-	// the endpoints whose leases were granted. It does not grant the lease of an endpoint
-	// that is disabled, deleted or leased to another process, or whose row is locked.
-	Claim(ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now, until time.Time) ([]affiliate.EndpointKey, error)
+	// Claim creates or renews leases of endpoints. leaseEnd is the time at which the
+	// leases end. Claim returns the endpoints whose leases were granted. It does not
+	// grant the lease of an endpoint that is disabled, deleted or leased to another
+	// process, or whose row is locked.
+	Claim(ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now, leaseEnd time.Time) ([]affiliate.EndpointKey, error)
 	// Release ends leases of this sender.
 	Release(ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey) error
-	// Unclaimed returns up to limit endpoints that have due deliveries and no lease.
+	// Unclaimed returns at most limit endpoints that have due deliveries and no lease.
 	Unclaimed(ctx context.Context, now time.Time, limit int) ([]affiliate.EndpointKey, error)
 	// Due reads endpoints and their due deliveries. The delivery that has been due for
 	// the longest time is first. Due leaves out endpoints that are not active or not

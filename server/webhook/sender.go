@@ -128,8 +128,8 @@ func (s *Sender) manageLeases(ctx, attempts context.Context) {
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		granted, err := s.leases.claim(ctx)
-		for key, until := range granted {
-			s.serve(ctx, attempts, key, until)
+		for key, leaseEnd := range granted {
+			s.serve(ctx, attempts, key, leaseEnd)
 		}
 		if err == nil {
 			err = s.leases.release(ctx)
@@ -150,13 +150,13 @@ func (s *Sender) manageLeases(ctx, attempts context.Context) {
 	}
 }
 
-// serve starts the goroutine of an endpoint, whose lease ends at until. If the goroutine
-// exists already, serve gives it the new end of the lease.
-func (s *Sender) serve(ctx, attempts context.Context, key affiliate.EndpointKey, until time.Time) {
+// serve starts the goroutine of an endpoint. leaseEnd is the end of the endpoint's lease.
+// If the goroutine exists already, serve gives it the new end of the lease.
+func (s *Sender) serve(ctx, attempts context.Context, key affiliate.EndpointKey, leaseEnd time.Time) {
 	s.mu.Lock()
 	e := s.serving[key]
 	if e == nil && s.leases.has(key) { // removeEndpoint may have returned the lease
-		e = newServedEndpoint(s.senderDeps, key, until)
+		e = newServedEndpoint(s.senderDeps, key, leaseEnd)
 		s.serving[key] = e
 		s.running.Go(func() {
 			e.serve(ctx, attempts)
@@ -165,7 +165,7 @@ func (s *Sender) serve(ctx, attempts context.Context, key affiliate.EndpointKey,
 	}
 	s.mu.Unlock()
 	if e != nil {
-		e.post(func() { e.leaseUntil = until })
+		e.post(func() { e.leaseUntil = leaseEnd })
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 // slots limits the number of attempts in flight of a process. Each attempt in flight uses
 // one slot. Three rules prevent an endpoint or a workspace from using too many slots:
 //
-//   - Endpoints whose last attempt timed out together use at most half of all slots.
+//   - All endpoints whose last attempt timed out share at most half of all slots.
 //   - If at least half of all slots are in use, a workspace gets at most an equal share
 //     of all slots. One share is reserved for a workspace that has no slot yet.
 //   - Waiting requests are granted in their order. An endpoint has at most one waiting

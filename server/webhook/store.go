@@ -16,12 +16,12 @@ type Store interface {
 	// the scope.
 	Endpoints(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]affiliate.Endpoint, int64, error)
 	Endpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error)
-	// EndpointSecrets reads an endpoint and its encrypted secrets that are valid at the
-	// time at, newest first.
-	EndpointSecrets(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID, at time.Time) (affiliate.Endpoint, [][]byte, error)
+	// EndpointSecrets reads an endpoint and those of its encrypted secrets that are valid
+	// at the given time, newest first.
+	EndpointSecrets(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID, now time.Time) (affiliate.Endpoint, [][]byte, error)
 	// Deliveries reads one page of an endpoint's deliveries, newest first, and counts all
 	// deliveries that match the filter, up to affiliate.MaxTotal. It leaves out
-	// deliveries of events before the time since. Errors: NOT_FOUND for the filter's
+	// deliveries of events that are older than since. Errors: NOT_FOUND for the filter's
 	// event.
 	Deliveries(ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter affiliate.DeliveryFilter, page affiliate.Page) ([]affiliate.Delivery, int64, error)
 	// Delivery reads a delivery of the endpoint with its attempts.
@@ -58,16 +58,17 @@ type Tx interface {
 	// Delivery reads a delivery, including the changes of this transaction.
 	Delivery(ctx context.Context, endpoint affiliate.Endpoint, id affiliate.DeliveryID) (affiliate.Delivery, error)
 
-	// CountRecoverable counts the deliveries that a recovery would restart. epoch is the
-	// endpoint's current epoch.
+	// CountRecoverable counts the deliveries that a recovery would restart. In this and
+	// the following methods, epoch is the endpoint's current epoch. It is a number that
+	// increases when the endpoint is disabled or deleted.
 	CountRecoverable(ctx context.Context, job affiliate.RecoverDeliveries, epoch int) (int64, error)
-	// RecoverBlock restarts up to limit deliveries that a recovery selects, and returns
+	// RecoverBlock restarts at most limit deliveries that a recovery selects, and returns
 	// their number. It skips deliveries that another transaction has locked. If the
 	// result is less than limit, all remaining deliveries are locked.
 	RecoverBlock(ctx context.Context, job affiliate.RecoverDeliveries, epoch int, at time.Time, limit int) (int, error)
-	// CancelBlock cancels up to limit deliveries that wait for an attempt and belong to
-	// an earlier epoch than epoch. It returns the number of canceled deliveries. It skips
-	// deliveries that another transaction has locked.
+	// CancelBlock cancels at most limit deliveries that wait for an attempt and belong to
+	// an epoch before the current epoch. It returns the number of canceled deliveries. It
+	// skips deliveries that another transaction has locked.
 	CancelBlock(ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, epoch int, endedAt time.Time, limit int) (int, error)
 
 	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
