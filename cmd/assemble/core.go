@@ -3,8 +3,8 @@
 // they run the same composition.
 //
 // It guarantees that a process stops if one of its parts fails. It also guarantees the
-// order of the shutdown: first the parts that receive requests and clicks, then the jobs,
-// which requests can insert, and then the connections.
+// order of the shutdown. The parts that receive requests and clicks stop first. The jobs
+// stop after them, because requests can insert jobs. The connections close last.
 package assemble
 
 import (
@@ -60,22 +60,22 @@ import (
 const (
 	// workers is the number of jobs that a process runs at the same time.
 	// directoryWorkers is the number of jobs of the directory queue, which updates the
-	// edge directory. Together with fetchCooldown they limit the number of jobs per
-	// second. Their sum is well below connections, so that requests find free
-	// connections.
+	// edge directory. The two numbers and fetchCooldown limit the number of jobs per
+	// second. The sum of the two numbers is well below connections, so that requests find
+	// free connections.
 	workers          = 20
 	directoryWorkers = 4
 	// connections is the maximum number of connections in the pool that requests, jobs
 	// and ingestion share.
 	connections = 48
-	// rescueAfter is the time after which the jobs of a dead process run again. No job
-	// runs for that long (RELIABILITY.md section 9).
+	// rescueAfter is the time after which the jobs of a crashed process run again. It is
+	// longer than any job runs (RELIABILITY.md section 9).
 	rescueAfter = 6 * time.Minute
-	// fetchPoll is the time after which the queue is read without a notification. A job
-	// that is inserted shortly after another one causes no notification, because there
-	// are at most ten notifications per second. The job must still run soon, because a
-	// change must reach the edge directory within a second. fetchCooldown is the minimum
-	// time between two reads.
+	// fetchPoll is the time after which the job queue is read without a notification. A
+	// job that is inserted shortly after another job may cause no notification, because
+	// there are at most ten notifications per second. The job must still run soon,
+	// because a change must reach the edge directory within a second. fetchCooldown is
+	// the minimum time between two reads of the queue.
 	fetchPoll     = 200 * time.Millisecond
 	fetchCooldown = 20 * time.Millisecond
 	// stopJobs is the maximum time for running jobs to end when the process stops.
@@ -229,7 +229,7 @@ func (c *Core) webhookClient() (*webhook.Client, error) {
 }
 
 // buildWork creates the parts that do not serve requests: the jobs, the consumer of the
-// click stream and the keeper of the edge directory.
+// click stream, and the keeper, which updates the edge directory.
 func (c *Core) buildWork(conversions *conversion.Service, tokens *server.TokenKeys) error {
 	var err error
 	if c.ingester, err = c.newIngester(); err != nil {

@@ -18,15 +18,15 @@ import (
 	"github.com/tributary-hq/tributary/storage/visitors"
 )
 
-// tailLimit is the maximum number of stream entries that a search for a click reads if
-// the click is not in the database yet (DECISIONS.md section 3).
+// tailLimit is the maximum number of entries that are read from the end of the click
+// stream to find a click that is not in the database yet (DECISIONS.md section 3).
 const tailLimit = 2000
 
-// keeper is the keeper of the edge directory in Redis.
+// keeper updates the edge directory in Redis.
 type keeper = directory.Keeper[edge.Rebuild, *edge.Batch]
 
-// newIngester returns the ingester, which reads the click stream as a consumer of the
-// group.
+// newIngester returns the ingester, which reads the click stream and stores the clicks.
+// It is a consumer in the consumer group that all cores share.
 func (c *Core) newIngester() (*ingest.Ingester, error) {
 	name, err := consumerName(c.cfg.GRPCListen)
 	if err != nil {
@@ -45,9 +45,9 @@ func (c *Core) newIngester() (*ingest.Ingester, error) {
 	}), nil
 }
 
-// consumerName returns the name of this process in the consumer group. The name is the
-// same after a restart, so that the process finds the entries that it has not
-// acknowledged. It is different for each core on a host.
+// consumerName returns the name of this process in the consumer group of the click
+// stream. The name is the same after a restart, so that the process finds the entries
+// that it has not acknowledged. Two cores on the same host have different names.
 func consumerName(listen string) (string, error) {
 	host, err := os.Hostname()
 	if err != nil {

@@ -59,7 +59,8 @@ func serveHTTP(ctx context.Context, listener net.Listener, handler http.Handler,
 	return <-failed
 }
 
-// serveMetrics serves the private port.
+// serveMetrics serves the metrics and the health and readiness probes on the private
+// port.
 func serveMetrics(ctx context.Context, listener net.Listener, gatherer prometheus.Gatherer, ready func(context.Context) error, log *slog.Logger) error {
 	return serveHTTP(ctx, listener, private.Handler(gatherer, ready), nil, log)
 }

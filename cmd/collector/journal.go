@@ -119,7 +119,8 @@ func export(dir string, out, notes io.Writer) error {
 }
 
 // clickLine returns a click as JSON. The keys are the names of the proto fields. Ids are
-// written as UUIDs. Hashes, and ids that are not valid UUIDs, are written in base64.
+// formatted as UUIDs. Hashes are formatted in base64, as are ids that are not valid
+// UUIDs.
 func clickLine(click *edgev1.Click) ([]byte, error) {
 	raw, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(click)
 	if err != nil {

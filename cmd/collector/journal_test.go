@@ -116,7 +116,7 @@ func TestJournal_InspectAndExport(t *testing.T) {
 	out, notes = c.run(t, 1, "journal", "export")
 	checkJSON(t, out, map[string]any{"referral_code": "bert"})
 	if !strings.Contains(notes, "1 clicks in 2 records, 2 damaged records\n") {
-		t.Error(notes)
+		t.Errorf("export of a damaged journal printed %q on stderr, want 1 click, 2 records and 2 damaged records", notes)
 	}
 }
 
@@ -139,13 +139,13 @@ func TestInvalidArguments_PrintUsage(t *testing.T) {
 	c := command{t.TempDir()}
 	for _, args := range [][]string{{"serv"}, {"--help"}, {"journal"}, {"journal", "delete"}, {"journal", "inspect", "a", "b"}} {
 		if _, notes := c.run(t, 2, args...); !strings.Contains(notes, "usage: collector") {
-			t.Errorf("%q: the usage is not printed: %s", args, notes)
+			t.Errorf("collector %q printed %q, want the usage", args, notes)
 		}
 	}
 	// The arguments are valid, but the journal does not exist.
 	c.run(t, 1, "journal", "inspect", filepath.Join(c.dir, "missing"))
 	c.dir = ""
 	if _, notes := c.run(t, 1, "journal", "export"); !strings.Contains(notes, "TRIBUTARY_JOURNAL_DIR") {
-		t.Error(notes)
+		t.Errorf("without a folder, export printed %q on stderr, want the name TRIBUTARY_JOURNAL_DIR", notes)
 	}
 }

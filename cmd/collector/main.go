@@ -63,12 +63,12 @@ func serve() error {
 	return run(ctx, log)
 }
 
-// Most objects in a collector live only for one request. With Go's default setting,
-// garbage collection takes a sixth of the CPU time. gcPercent makes collections less
-// frequent and costs about 30 MiB of memory. memoryLimit makes them more frequent if the
-// process comes near the limit. Twice the size of the country file is added to the limit,
-// because the file is in memory twice while it is replaced. The variables GOGC and
-// GOMEMLIMIT override these settings.
+// Most objects in a collector are used for one request only. With Go's default setting,
+// garbage collection takes a sixth of the CPU time. gcPercent makes garbage collection
+// less frequent and costs about 30 MiB of memory. memoryLimit makes garbage collection
+// more frequent when the process has nearly reached the limit. Twice the size of the
+// country file is added to memoryLimit, because the file is in memory twice while a new
+// version replaces it. The variables GOGC and GOMEMLIMIT override these settings.
 const (
 	gcPercent   = 800
 	memoryLimit = 256 << 20
@@ -112,7 +112,7 @@ func run(ctx context.Context, log *slog.Logger) (err error) {
 		return nil
 	}
 	metrics := httpedge.NewServer(private.Handler(registry, ready), log)
-	// The collector also stops if the server of the metrics fails.
+	// The collector also stops if the metrics server fails.
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	metricsServed := make(chan error, 1)

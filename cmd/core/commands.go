@@ -13,8 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// checkAccounts runs the checks of the accounts and prints their results. It has no
-// timeout.
+// checkAccounts checks that the stored sums match their entries, and prints the result of
+// each check. It has no timeout.
 func checkAccounts(ctx context.Context, out io.Writer) error {
 	store, err := openStore(ctx)
 	if err != nil {
@@ -34,8 +34,8 @@ func checkAccounts(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// loadRates loads exchange rates from files. It reads all files before it stores the
-// rates of the first. If one file is invalid, it stores nothing.
+// loadRates loads exchange rates from files. It reads all files before it stores any
+// rate. If one of the files is invalid, it stores nothing.
 func loadRates(ctx context.Context, out io.Writer, paths []string) error {
 	files := make([][]affiliate.FXRate, len(paths))
 	for i, path := range paths {

@@ -17,12 +17,12 @@ func TestCheckAccounts_ReportsViolation(t *testing.T) {
 	t.Setenv("TRIBUTARY_DATABASE_URL", f.URL)
 	var out bytes.Buffer
 	if err := checkAccounts(t.Context(), &out); err != nil || strings.Contains(out.String(), "VIOLATED") || !strings.Contains(out.String(), "ok        balances: ") {
-		t.Errorf("%v:\n%s", err, &out)
+		t.Errorf("checkAccounts of correct data returned %v and printed\n%s", err, &out)
 	}
 	f.Exec(`insert into ledger_balances values (gen_random_uuid(), gen_random_uuid(), 'EUR', 0, 5)`)
 	out.Reset()
 	if err := checkAccounts(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "1 of 14 checks") || !strings.Contains(out.String(), "VIOLATED  balances: ") {
-		t.Errorf("%v:\n%s", err, &out)
+		t.Errorf("checkAccounts with a wrong balance returned %v, want 1 of 14 checks; it printed\n%s", err, &out)
 	}
 }
 
@@ -40,7 +40,7 @@ func TestLoadRates_LoadsAllFilesOrNone(t *testing.T) {
 	bad := file("bad.csv", "Date,USD\n2026-03-09,x\n")
 	var out bytes.Buffer
 	if err := loadRates(t.Context(), &out, []string{good, bad}); err == nil || !strings.Contains(err.Error(), bad+": line 2") || out.Len() > 0 {
-		t.Errorf("%v: %s", err, &out)
+		t.Errorf("loadRates with an invalid file returned %v, want an error about line 2; it printed %q, want nothing", err, &out)
 	}
 	if n := f.Count(`select count(*) from fx_rates`); n != 0 {
 		t.Errorf("%d rates were stored, want none", n)
@@ -67,7 +67,7 @@ func TestCommands_RejectOldSchema(t *testing.T) {
 		"fx load": func() error { return loadRates(t.Context(), io.Discard, []string{rates}) },
 	} {
 		if err := command(); err == nil || !strings.Contains(err.Error(), "run `core migrate` first") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("core %s on an old schema returned %v, want an error that names `core migrate`", name, err)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestCommands_RejectOldSchema(t *testing.T) {
 func TestInvalidArguments_ReturnUsage(t *testing.T) {
 	for _, args := range [][]string{nil, {"fx"}, {"fx", "load"}, {"fx", "unload", "file"}, {"nothing"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil || err.Error() != usage {
-			t.Errorf("%q: %v", args, err)
+			t.Errorf("run(%q) returned %v, want the usage", args, err)
 		}
 	}
 }

@@ -19,40 +19,44 @@ import (
 )
 
 const (
-	// authorityName and authorityKeyName are the files of the certificate authority in the
-	// folder. The core trusts the certificate; the key signs certificates of receivers.
+	// authorityName and authorityKeyName are the files of the certificate authority in
+	// the data folder of make run. The core trusts the certificate. The key signs the
+	// certificates of webhook receivers.
 	authorityName    = "webhook-ca.pem"
 	authorityKeyName = "webhook-ca.key"
 
-	authorityLasts   = 365 * 24 * time.Hour
-	certificateLasts = 30 * 24 * time.Hour
-	// clockSlack is how long before now certificates begin to be valid.
-	clockSlack = time.Hour
+	authorityLifetime   = 365 * 24 * time.Hour
+	certificateLifetime = 30 * 24 * time.Hour
+	// validBefore is the time for which a new certificate has already been valid, so that
+	// a program whose clock is slow accepts the certificate.
+	validBefore = time.Hour
 )
 
-// readAuthority reads the authority of a folder.
+// readAuthority reads the authority from its two files.
 func readAuthority(certificate, key string) (tls.Certificate, error) {
 	return tls.LoadX509KeyPair(certificate, key)
 }
 
-// loadAuthority returns the authority of a folder. It creates a new one if a file is missing
-// or damaged, or if the authority would expire before a certificate that it signs now.
+// loadAuthority returns the authority in the two files. It creates a new authority if a
+// file is missing or damaged, or if the authority would expire before a certificate that
+// it signs now.
 func loadAuthority(certificate, key string, now time.Time) (tls.Certificate, error) {
-	kept, err := readAuthority(certificate, key)
-	if err == nil && now.Add(certificateLasts).Before(kept.Leaf.NotAfter) {
-		return kept, nil
+	existing, err := readAuthority(certificate, key)
+	if err == nil && now.Add(certificateLifetime).Before(existing.Leaf.NotAfter) {
+		return existing, nil
 	}
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	// A stolen key can sign certificates for loopback only.
+	// These limits protect the developer if the key is stolen: it can sign certificates
+	// only for loopback.
 	_, loopback4, _ := net.ParseCIDR("127.0.0.0/8")
 	_, loopback6, _ := net.ParseCIDR("::1/128")
 	template := &x509.Certificate{
 		Subject:                     pkix.Name{CommonName: "Tributary make run"},
-		NotBefore:                   now.Add(-clockSlack),
-		NotAfter:                    now.Add(authorityLasts),
+		NotBefore:                   now.Add(-validBefore),
+		NotAfter:                    now.Add(authorityLifetime),
 		KeyUsage:                    x509.KeyUsageCertSign,
 		BasicConstraintsValid:       true,
 		IsCA:                        true,
@@ -69,7 +73,8 @@ func loadAuthority(certificate, key string, now time.Time) (tls.Certificate, err
 	if err != nil {
 		return tls.Certificate{}, err
 	}
-	// The key is written first, because a key without a certificate has no effect.
+	// Write the key first. If the process is killed between the two writes, the key does
+	// not match the certificate, and the next start creates both files again.
 	err = errors.Join(
 		writeFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})),
 		writeFile(certificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
@@ -80,13 +85,15 @@ func loadAuthority(certificate, key string, now time.Time) (tls.Certificate, err
 	return readAuthority(certificate, key)
 }
 
-// localCertificate is a certificate for this machine, as a pair and as PEM.
+// localCertificate is a certificate for this machine and its key. keyPair and the two PEM
+// fields hold the same values.
 type localCertificate struct {
-	pair             tls.Certificate
+	keyPair          tls.Certificate
 	certificate, key []byte
 }
 
-// certify returns a certificate for localhost, 127.0.0.1 and ::1 that is valid for 30 days.
+// certify returns a certificate for localhost, 127.0.0.1 and ::1 that is valid for 30
+// days.
 func certify(authority tls.Certificate, now time.Time) (localCertificate, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -96,8 +103,8 @@ func certify(authority tls.Certificate, now time.Time) (localCertificate, error)
 		Subject:     pkix.Name{CommonName: "localhost"},
 		DNSNames:    []string{"localhost"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-		NotBefore:   now.Add(-clockSlack),
-		NotAfter:    now.Add(certificateLasts),
+		NotBefore:   now.Add(-validBefore),
+		NotAfter:    now.Add(certificateLifetime),
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}, authority.Leaf, private.Public(), authority.PrivateKey)
@@ -109,14 +116,14 @@ func certify(authority tls.Certificate, now time.Time) (localCertificate, error)
 		return localCertificate{}, err
 	}
 	return localCertificate{
-		pair:        tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private},
+		keyPair:     tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private},
 		certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}),
 	}, nil
 }
 
-// writeReceiverCertificate writes a certificate for the developer's own receiver. The core
-// of make run accepts it, because it trusts the authority.
+// writeReceiverCertificate writes a certificate for the developer's own webhook receiver.
+// The core of make run accepts the certificate, because the core trusts the authority.
 func writeReceiverCertificate(path string, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("cert", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -125,7 +132,7 @@ func writeReceiverCertificate(path string, args []string, out io.Writer) error {
 		return fmt.Errorf("%w\n%w", err, errUsage)
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("the certificate is for localhost, 127.0.0.1 and ::1 only\n%w", errUsage)
+		return fmt.Errorf("cert takes no host: the certificate is always for localhost, 127.0.0.1 and ::1\n%w", errUsage)
 	}
 	authority, err := readAuthority(filepath.Join(path, authorityName), filepath.Join(path, authorityKeyName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,20 +140,20 @@ func writeReceiverCertificate(path string, args []string, out io.Writer) error {
 	} else if err != nil {
 		return err
 	}
-	made, err := certify(authority, time.Now())
+	created, err := certify(authority, time.Now())
 	if err != nil {
 		return err
 	}
 	certificate, key := filepath.Join(*folder, "receiver.pem"), filepath.Join(*folder, "receiver.key")
-	if err := errors.Join(writeFile(key, made.key), writeFile(certificate, made.certificate)); err != nil {
+	if err := errors.Join(writeFile(key, created.key), writeFile(certificate, created.certificate)); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "Wrote %s and %s, valid for 30 days at localhost, 127.0.0.1 and ::1.\nThe demo delivers webhooks to an https server on this machine that uses them.\n", certificate, key)
+	_, err = fmt.Fprintf(out, "Wrote %s and %s, valid for 30 days at localhost, 127.0.0.1 and ::1.\nThe demo delivers webhooks to an HTTPS server on this machine that uses these files.\n", certificate, key)
 	return err
 }
 
-// trusting returns a pool with the authority only.
-func trusting(authority tls.Certificate) *x509.CertPool {
+// poolWith returns a certificate pool that contains only the authority.
+func poolWith(authority tls.Certificate) *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(authority.Leaf)
 	return pool

@@ -15,20 +15,22 @@ import (
 )
 
 const (
-	// seedAddress is the client address of requests that create demo data, so that
-	// they do not use up the rate limit of the developer. It is an address for
-	// documentation. The service accepts it because loopback is a trusted proxy.
+	// seedAddress is the client address of the requests that create demo data. With an
+	// address of its own, these requests do not count towards the rate limit of the
+	// developer. The address is from the block that is reserved for documentation. The
+	// service accepts it from X-Forwarded-For, because loopback is a trusted proxy.
 	seedAddress = "192.0.2.1"
 	// pollEvery is the pause between two checks of a condition.
 	pollEvery = 50 * time.Millisecond
-	// visitorAgent is a browser's user agent. With Go's own the click would count as a bot's.
+	// visitorAgent is the user agent of a browser. With the user agent of Go's HTTP
+	// client, a click would count as the click of a bot.
 	visitorAgent = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
-	// callTimeout limits one request.
+	// callTimeout is the maximum time of one request.
 	callTimeout = 30 * time.Second
 )
 
-// refusal is an error response of the service.
-type refusal struct {
+// apiError is an error response of the service.
+type apiError struct {
 	Status  int    `json:"statusCode"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -37,21 +39,21 @@ type refusal struct {
 		Message string `json:"message"`
 	} `json:"details"`
 
-	what string
-	wait time.Duration
+	request    string
+	retryAfter time.Duration
 }
 
-func (r *refusal) Error() string {
+func (r *apiError) Error() string {
 	var details strings.Builder
 	for _, detail := range r.Details {
 		fmt.Fprintf(&details, " %s %s.", detail.Field, detail.Message)
 	}
-	return fmt.Sprintf("%s: %d %s: %s%s", r.what, r.Status, r.Code, r.Message, &details)
+	return fmt.Sprintf("%s: %d %s: %s%s", r.request, r.Status, r.Code, r.Message, &details)
 }
 
-// refused reports whether err is a refusal with one of the codes.
-func refused(err error, codes ...string) bool {
-	var r *refusal
+// hasCode reports whether err is an error response with one of the error codes.
+func hasCode(err error, codes ...string) bool {
+	var r *apiError
 	if !errors.As(err, &r) {
 		return false
 	}
@@ -63,59 +65,62 @@ func refused(err error, codes ...string) bool {
 	return false
 }
 
-// caller is a client of the REST API. With an empty credential it sends none.
-type caller struct {
-	url        string
+// apiClient is a client of the REST API.
+type apiClient struct {
+	url string
+	// credential is an access token or an API key. If it is empty, requests have no
+	// Authorization header.
 	credential string
-	// mode is the value of X-Mode; if it is empty the header is not sent.
+	// mode is the value of the header X-Mode. If it is empty, the header is not sent.
 	mode string
 	// address is the client address of requests. Default: seedAddress.
 	address string
-	// say prints a message to the terminal; nil prints nothing.
-	say func(format string, args ...any)
+	// printLine prints a message to the terminal. If it is nil, nothing is printed.
+	printLine func(format string, args ...any)
 }
 
-func (c caller) as(credential string) caller { c.credential = credential; return c }
+func (c apiClient) withCredential(credential string) apiClient { c.credential = credential; return c }
 
-func (c caller) in(mode string) caller { c.mode = mode; return c }
+func (c apiClient) withMode(mode string) apiClient { c.mode = mode; return c }
 
-func (c caller) from(address string) caller { c.address = address; return c }
+func (c apiClient) withAddress(address string) apiClient { c.address = address; return c }
 
-// call sends a request with body as JSON and decodes the response into answer; both may
-// be nil. It repeats the request after Retry-After until ctx ends.
-func (c caller) call(ctx context.Context, method, path string, body, answer any) error {
+// call sends a request with body as JSON and decodes the response body into out. body and
+// out may be nil. If the response has the header Retry-After, call waits for that time
+// and repeats the request, until ctx ends.
+func (c apiClient) call(ctx context.Context, method, path string, body, out any) error {
 	for {
-		err := c.try(ctx, method, path, body, answer)
-		var r *refusal
-		if !errors.As(err, &r) || r.wait == 0 {
+		err := c.send(ctx, method, path, body, out)
+		var r *apiError
+		if !errors.As(err, &r) || r.retryAfter == 0 {
 			return err
 		}
-		if c.say != nil {
-			c.say("%s: trying again in %s.", r.Code, r.wait)
+		if c.printLine != nil {
+			c.printLine("%s: trying again in %s.", r.Code, r.retryAfter)
 		}
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(r.wait):
+		case <-time.After(r.retryAfter):
 		}
 	}
 }
 
-func (c caller) try(ctx context.Context, method, path string, body, answer any) error {
-	what := method + " " + path
+func (c apiClient) send(ctx context.Context, method, path string, body, out any) error {
+	name := method + " " + path
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	var sent io.Reader
+	var reader io.Reader
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
-			return fmt.Errorf("%s: %w", what, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
-		sent = bytes.NewReader(text)
+		reader = bytes.NewReader(text)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, c.url+path, sent)
+	req, err := http.NewRequestWithContext(ctx, method, c.url+path, reader)
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
@@ -128,35 +133,35 @@ func (c caller) try(ctx context.Context, method, path string, body, answer any) 
 	}
 	req.Header.Set("User-Agent", visitorAgent)
 	req.Header.Set("X-Forwarded-For", cmp.Or(c.address, seedAddress))
-	reply, err := http.DefaultClient.Do(req)
+	response, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = reply.Body.Close() }()
-	text, err := io.ReadAll(reply.Body)
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	if reply.StatusCode >= http.StatusBadRequest {
-		r := &refusal{Status: reply.StatusCode, Message: string(text), what: what}
-		_ = json.Unmarshal(text, r) // other responses leave r unchanged
-		seconds, _ := strconv.Atoi(reply.Header.Get("Retry-After"))
-		r.wait = time.Duration(seconds) * time.Second
+	if response.StatusCode >= http.StatusBadRequest {
+		r := &apiError{Status: response.StatusCode, Message: string(text), request: name}
+		_ = json.Unmarshal(text, r) // a response without JSON leaves r unchanged
+		seconds, _ := strconv.Atoi(response.Header.Get("Retry-After"))
+		r.retryAfter = time.Duration(seconds) * time.Second
 		return r
 	}
-	if answer == nil {
+	if out == nil {
 		return nil
 	}
-	if err := json.Unmarshal(text, answer); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+	if err := json.Unmarshal(text, out); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
 }
 
-// ready waits until path responds with success.
-func (c caller) ready(ctx context.Context, path string) error {
+// waitUntilReady repeats a GET request to path until it succeeds or ctx ends.
+func (c apiClient) waitUntilReady(ctx context.Context, path string) error {
 	for {
-		err := c.try(ctx, http.MethodGet, path, nil, nil)
+		err := c.send(ctx, http.MethodGet, path, nil, nil)
 		if err == nil {
 			return nil
 		}

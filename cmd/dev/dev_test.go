@@ -22,11 +22,12 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// playDev makes this test binary run the command.
-const playDev = "TRIBUTARY_DEV_TEST_PLAY"
+// asCommand is an environment variable. If it is set, the test binary runs as the command
+// dev.
+const asCommand = "TRIBUTARY_DEV_TEST_PLAY"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(playDev) != "" {
+	if os.Getenv(asCommand) != "" {
 		main()
 		os.Exit(0)
 	}
@@ -34,13 +35,14 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	startsWithin = 3 * time.Minute // other tests run at the same time
-	stopsWithin  = time.Minute
+	startTimeout = 3 * time.Minute // other tests run at the same time
+	stopTimeout  = time.Minute
 )
 
-// plainEnv returns the environment without variables of this project, with free ports and a
-// limit that many starts in a minute do not reach.
-func plainEnv(extra ...string) []string {
+// testEnv returns the environment of this process without the variables of this project.
+// All ports are free ports. The rate limit for logins is so high that many starts within
+// a minute do not reach it.
+func testEnv(extra ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(line string) bool {
 		return strings.HasPrefix(line, "TRIBUTARY_") || strings.HasPrefix(line, "DEMO_")
 	})
@@ -50,7 +52,7 @@ func plainEnv(extra ...string) []string {
 	return append(append(env, "TRIBUTARY_LIMIT_AUTH=1000"), extra...)
 }
 
-func tempDir(t *testing.T) string {
+func makeTempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := servers.TempDir()
 	if err != nil {
@@ -68,24 +70,25 @@ func devCommand(t *testing.T, dir string, env []string, args ...string) *exec.Cm
 	t.Helper()
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Dir = dir
-	cmd.Env = append(slices.Clone(env), playDev+"=1")
+	cmd.Env = append(slices.Clone(env), asCommand+"=1")
 	return cmd
 }
 
-// running is a dev process that has printed its walk.
-type running struct {
-	cmd    *exec.Cmd
-	walk   string
-	stderr *strings.Builder
-	ended  chan struct{}
+// demoProcess is a process of `dev run` that has printed the walkthrough. The walkthrough
+// is a list of shell commands that lead from a click to an approved commission.
+type demoProcess struct {
+	cmd         *exec.Cmd
+	walkthrough string
+	stderr      *strings.Builder
+	ended       chan struct{}
 
 	mu     sync.Mutex
 	stdout strings.Builder
 }
 
-func start(t *testing.T, dir string, env []string) *running {
+func start(t *testing.T, dir string, env []string) *demoProcess {
 	t.Helper()
-	r := &running{cmd: devCommand(t, dir, env), stderr: &strings.Builder{}, ended: make(chan struct{})}
+	r := &demoProcess{cmd: devCommand(t, dir, env), stderr: &strings.Builder{}, ended: make(chan struct{})}
 	r.cmd.Stderr = r.stderr
 	out, err := r.cmd.StdoutPipe()
 	if err != nil {
@@ -95,58 +98,58 @@ func start(t *testing.T, dir string, env []string) *running {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.cmd.Process.Kill() })
-	walked := make(chan string, 1)
+	walkthroughs := make(chan string, 1)
 	go func() {
 		var lines []string
-		inWalk := false
+		inWalkthrough := false
 		for scan := bufio.NewScanner(out); scan.Scan(); {
 			line := scan.Text()
 			r.mu.Lock()
 			r.stdout.WriteString(line + "\n")
 			r.mu.Unlock()
 			switch {
-			case line == walkHeading:
-				inWalk = true
-			case inWalk && line != "":
+			case line == walkthroughHeading:
+				inWalkthrough = true
+			case inWalkthrough && line != "":
 				lines = append(lines, line)
-			case inWalk && len(lines) > 0:
-				inWalk = false
-				walked <- strings.Join(lines, "\n") + "\n"
+			case inWalkthrough && len(lines) > 0:
+				inWalkthrough = false
+				walkthroughs <- strings.Join(lines, "\n") + "\n"
 			}
 		}
-		_ = r.cmd.Wait() // the process state has the result
+		_ = r.cmd.Wait() // ProcessState holds the result
 		close(r.ended)
 	}()
 	select {
-	case r.walk = <-walked:
+	case r.walkthrough = <-walkthroughs:
 		return r
 	case <-r.ended:
-		t.Fatalf("dev ended before it was ready: %v\n%s\n%s", r.cmd.ProcessState, r.printed(), r.stderr)
-	case <-time.After(startsWithin):
-		t.Fatalf("dev is not ready after %s:\n%s", startsWithin, r.printed())
+		t.Fatalf("dev exited before it was ready: %v\n%s\n%s", r.cmd.ProcessState, r.output(), r.stderr)
+	case <-time.After(startTimeout):
+		t.Fatalf("dev is not ready after %s:\n%s", startTimeout, r.output())
 	}
 	return nil
 }
 
-func (r *running) printed() string {
+func (r *demoProcess) output() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stdout.String()
 }
 
-// wait returns the exit code.
-func (r *running) wait(t *testing.T) int {
+// wait waits until the process has exited and returns its exit code.
+func (r *demoProcess) wait(t *testing.T) int {
 	t.Helper()
 	select {
 	case <-r.ended:
 		return r.cmd.ProcessState.ExitCode()
-	case <-time.After(stopsWithin):
-		t.Fatalf("dev does not stop; it printed:\n%s", r.printed())
+	case <-time.After(stopTimeout):
+		t.Fatalf("dev has not exited after %s:\n%s", stopTimeout, r.output())
 		return -1
 	}
 }
 
-func (r *running) stop(t *testing.T) {
+func (r *demoProcess) stop(t *testing.T) {
 	t.Helper()
 	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -156,16 +159,17 @@ func (r *running) stop(t *testing.T) {
 	}
 }
 
-// take runs the printed walk and fails the test unless it ends with an approved commission.
-func (r *running) take(t *testing.T, shell string) {
+// runWalkthrough runs the printed commands in a shell. The test fails unless the last
+// command prints an approved commission.
+func (r *demoProcess) runWalkthrough(t *testing.T, shell string) {
 	t.Helper()
-	cmd := exec.Command(shell, "-c", r.walk)
+	cmd := exec.Command(shell, "-c", r.walkthrough)
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), `"currency":"USD"`) ||
 		!strings.Contains(string(out), "\n\"status\":\"approved\"\n") {
-		t.Fatalf("the walk in %s: %v\n%s\n%s", shell, err, out, r.printed())
+		t.Fatalf("the walkthrough in %s: got %v, want an approved commission in USD:\n%s\n%s", shell, err, out, r.output())
 	}
 }
 
@@ -178,102 +182,104 @@ func variables(t *testing.T, dir string) map[string]string {
 	return values
 }
 
-// get returns a page of the metrics port.
+// get returns the body of a successful GET request.
 func get(t *testing.T, url string) string {
 	t.Helper()
-	reply, err := http.Get(url) //nolint:gosec // an address of this test
+	response, err := http.Get(url) //nolint:gosec // an address of this test
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = reply.Body.Close() }()
+	defer func() { _ = response.Body.Close() }()
 	var text strings.Builder
-	if _, err := bufio.NewReader(reply.Body).WriteTo(&text); err != nil {
+	if _, err := bufio.NewReader(response.Body).WriteTo(&text); err != nil {
 		t.Fatal(err)
 	}
-	if reply.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %d %s", url, reply.StatusCode, text.String())
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("GET %s = %d, want 200: %s", url, response.StatusCode, text.String())
 	}
 	return text.String()
 }
 
-func TestRunWalkRestartReset(t *testing.T) {
+func TestRun_KeepsDataUntilReset(t *testing.T) {
 	t.Parallel()
-	dir := tempDir(t)
-	r := start(t, dir, plainEnv())
+	dir := makeTempDir(t)
+	r := start(t, dir, testEnv())
 	first := variables(t, dir)
-	sourcedAlike(t, filepath.Join(dir, folderName, "env"), first)
+	checkSourcedValues(t, filepath.Join(dir, folderName, "env"), first)
 	for _, name := range []string{"env", "secrets", "servers", authorityKeyName} {
 		if info, err := os.Stat(filepath.Join(dir, folderName, name)); err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v, %v; want mode 0600", name, info, err)
+			t.Errorf("os.Stat(%s) = %v, %v; want mode 0600", name, info, err)
 		}
 	}
-	listening := r.takeWalkWithListeners(t, dir, first)
-	forwardAndResend(t, dir, func() { r.take(t, "sh") })
+	listening := r.runWalkthroughWithListeners(t, dir, first)
+	forwardAndResend(t, dir, func() { r.runWalkthrough(t, "sh") })
 	deliverToOwnReceiver(t, dir, first)
 	buyInTheShop(t, first)
 	metrics := get(t, first["TRIBUTARY_METRICS_URL"]+"/metrics")
 	for _, name := range []string{"tributary_core_", "tributary_ingest_", "tributary_collector_"} {
 		if !strings.Contains(metrics, "\n"+name) {
-			t.Errorf("no %s… among the metrics", name)
+			t.Errorf("no metric starts with %s", name)
 		}
 	}
 	get(t, first["TRIBUTARY_METRICS_URL"]+"/readyz")
 
 	for _, args := range [][]string{{}, {"reset"}} {
-		out, err := devCommand(t, dir, plainEnv(), args...).CombinedOutput()
+		out, err := devCommand(t, dir, testEnv(), args...).CombinedOutput()
 		if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), fmt.Sprintf("process %d", r.cmd.Process.Pid)) {
-			t.Errorf("dev %v beside a running one: %v\n%s", args, err, out)
+			t.Errorf("dev %v while another process runs: got %v, want an error of one line that names process %d:\n%s", args, err, r.cmd.Process.Pid, out)
 		}
 	}
 	r.stop(t)
-	if said := listening.end(t, os.Interrupt); !strings.Contains(said, "The demo has stopped.") {
-		t.Errorf("a listener that outlives the demo does not say so:\n%s", said)
+	if output := listening.end(t, os.Interrupt); !strings.Contains(output, "The demo has stopped.") {
+		t.Errorf("a listener that stops after the demo does not print that the demo has stopped:\n%s", output)
 	}
-	addresses := []string{databaseURLName, redisURLName}
-	for _, name := range addresses {
-		if err := hold(t, first[name]).Close(); err != nil {
+	// The ports of the private servers are free again.
+	serverNames := []string{databaseURLName, redisURLName}
+	for _, name := range serverNames {
+		if err := listenAt(t, first[name]).Close(); err != nil {
 			t.Error(err)
 		}
 	}
 
-	// A killed run does not prevent the next one.
-	r = start(t, dir, plainEnv())
+	// A process that was killed does not prevent the next start.
+	r = start(t, dir, testEnv())
 	if err := r.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	r.wait(t)
 
-	// The shell has sourced .dev/env before the start.
+	// Start in an environment that has the variables of .dev/env, like a shell that has
+	// sourced this file.
 	var sourced []string
 	for name, value := range first {
 		sourced = append(sourced, name+"="+value)
 	}
-	r = start(t, dir, plainEnv(sourced...))
+	r = start(t, dir, testEnv(sourced...))
 	second := variables(t, dir)
-	for _, name := range slices.Concat(demoNames, addresses) {
+	for _, name := range slices.Concat(demoNames, serverNames) {
 		if first[name] != second[name] {
-			t.Errorf("%s was %q, is %q after a restart", name, first[name], second[name])
+			t.Errorf("after a restart %s is %q, want %q as before", name, second[name], first[name])
 		}
 	}
-	r.take(t, "bash")
+	r.runWalkthrough(t, "bash")
 	if n := commissions(t, second); n != 4 {
-		t.Errorf("got %d commissions, want 4: two walks, a visit to the shop, and a walk after the restart", n)
+		t.Errorf("got %d commissions, want 4: from two walkthroughs, from a purchase in the shop, and from a walkthrough after the restart", n)
 	}
 
-	shutDown(t, second[redisURLName])
+	stopRedis(t, second[redisURLName])
 	if code := r.wait(t); code != 1 || !strings.Contains(r.stderr.String(), "redis ended by itself") {
-		t.Errorf("exit code %d when Redis had gone:\n%s", code, r.stderr)
+		t.Errorf("exit code %d after Redis has stopped, want 1 and an error about Redis:\n%s", code, r.stderr)
 	}
-	if out, err := devCommand(t, dir, plainEnv(), "reset").CombinedOutput(); err != nil {
-		t.Errorf("reset: %v\n%s", err, out)
+	if out, err := devCommand(t, dir, testEnv(), "reset").CombinedOutput(); err != nil {
+		t.Errorf("dev reset: %v\n%s", err, out)
 	}
 	if _, err := os.Stat(filepath.Join(dir, folderName)); !os.IsNotExist(err) {
-		t.Errorf("after reset: %v", err)
+		t.Errorf("after dev reset os.Stat(%s) returned %v, want that the folder does not exist", folderName, err)
 	}
 }
 
-// shutDown stops the Redis at an address.
-func shutDown(t *testing.T, address string) {
+// stopRedis stops the Redis server at an address.
+func stopRedis(t *testing.T, address string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", hostOf(t, address))
 	if err != nil {
@@ -285,35 +291,36 @@ func shutDown(t *testing.T, address string) {
 	}
 }
 
-// sourcedAlike fails the test unless shells and readVariables read the same values.
-func sourcedAlike(t *testing.T, file string, want map[string]string) {
+// checkSourcedValues checks that sh and bash read the values want when they source the
+// file.
+func checkSourcedValues(t *testing.T, file string, want map[string]string) {
 	t.Helper()
 	for _, shell := range []string{"sh", "bash"} {
 		cmd := exec.Command(shell, "-c", `. "$1" && env`, shell, file)
 		cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
 		out, err := cmd.Output()
 		if err != nil {
-			t.Fatalf("%s: %v", shell, err)
+			t.Fatalf("source the file in %s: %v", shell, err)
 		}
-		for _, v := range (system{}).variables(want) {
+		for _, v := range (systemAddresses{}).variables(want) {
 			line := v.name + "=" + want[v.name]
 			if want[v.name] == "" || !strings.Contains("\n"+string(out), "\n"+line+"\n") {
-				t.Errorf("%s has no line %q", shell, line)
+				t.Errorf("after %s has sourced the file, its environment has no line %q", shell, line)
 			}
 		}
 	}
 }
 
-func login(t *testing.T, values map[string]string) caller {
+func login(t *testing.T, values map[string]string) apiClient {
 	t.Helper()
-	api := caller{url: values["TRIBUTARY_API_URL"]}
+	api := apiClient{url: values["TRIBUTARY_API_URL"]}
 	var s session
 	err := api.call(t.Context(), http.MethodPost, "/api/v1/auth/merchant/login",
 		map[string]string{"email": values[merchantEmailName], "password": values[merchantPasswordName]}, &s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return api.as(s.AccessToken).in("test")
+	return api.withCredential(s.AccessToken).withMode("test")
 }
 
 func commissions(t *testing.T, values map[string]string) int {
@@ -327,20 +334,20 @@ func commissions(t *testing.T, values map[string]string) int {
 	return list.Total
 }
 
-func TestDemoRecoversOnNamedServers(t *testing.T) {
+func TestRun_RestoresDemoOnExternalServers(t *testing.T) {
 	t.Parallel()
-	dir := tempDir(t)
+	dir := makeTempDir(t)
 	redisURL := redistest.New(t)
-	env := plainEnv(databaseURLName+"="+pgtest.New(t), redisURLName+"="+redisURL)
+	env := testEnv(databaseURLName+"="+pgtest.New(t), redisURLName+"="+redisURL)
 	r := start(t, dir, env)
 	first := variables(t, dir)
 
-	// A developer may suspend the partner and pause the programme.
+	// Suspend the partner and pause the programme. The next start must reactivate both.
 	merchant := login(t, first)
 	base := "/api/v1/programs/" + first[programName]
-	place := onlyParticipant(t, merchant, base)
+	participant := onlyParticipant(t, merchant, base)
 	for method, path := range map[string]string{
-		http.MethodPatch: base + "/partners/" + place.ID + "/suspend",
+		http.MethodPatch: base + "/partners/" + participant.ID + "/suspend",
 		http.MethodPost:  base + "/pause",
 	} {
 		var body any
@@ -353,61 +360,62 @@ func TestDemoRecoversOnNamedServers(t *testing.T) {
 	}
 	r.stop(t)
 	r = start(t, dir, env)
-	r.take(t, "bash")
+	r.runWalkthrough(t, "bash")
 	r.stop(t)
 	for _, want := range []string{"programme was paused", "partner was suspended"} {
-		if !strings.Contains(r.printed(), want) {
-			t.Errorf("it does not say %q:\n%s", want, r.printed())
+		if !strings.Contains(r.output(), want) {
+			t.Errorf("the output does not contain %q:\n%s", want, r.output())
 		}
 	}
 
-	// The passwords are lost, the database is not.
+	// Delete the passwords and keep the database.
 	if err := os.Remove(filepath.Join(dir, folderName, "env")); err != nil {
 		t.Fatal(err)
 	}
 	r = start(t, dir, env)
-	fresh := variables(t, dir)
+	third := variables(t, dir)
 	for _, name := range []string{merchantEmailName, partnerEmailName, programName, secretKeyName("live")} {
-		if fresh[name] == first[name] {
-			t.Errorf("%s is %q still", name, fresh[name])
+		if third[name] == first[name] {
+			t.Errorf("%s is still %q after the passwords were deleted", name, third[name])
 		}
 	}
-	r.take(t, "bash")
+	r.runWalkthrough(t, "bash")
 	r.stop(t)
-	if !strings.Contains(r.printed(), "created a new demo merchant, "+fresh[merchantEmailName]) {
-		t.Errorf("it does not say so:\n%s", r.printed())
+	if !strings.Contains(r.output(), "created a new demo merchant, "+third[merchantEmailName]) {
+		t.Errorf("the output does not name the new demo merchant:\n%s", r.output())
 	}
 
-	// The database is lost, the passwords are not. Redis still has the keys and codes of
-	// the lost database.
-	env = plainEnv(databaseURLName+"="+pgtest.New(t), redisURLName+"="+redisURL)
+	// Use an empty database and keep the passwords. Redis still has the keys and referral
+	// codes of the old database.
+	env = testEnv(databaseURLName+"="+pgtest.New(t), redisURLName+"="+redisURL)
 	r = start(t, dir, env)
-	r.take(t, "bash")
+	r.runWalkthrough(t, "bash")
 	r.stop(t)
-	if !strings.Contains(r.printed(), "created it again") {
-		t.Errorf("it does not say so:\n%s", r.printed())
+	if !strings.Contains(r.output(), "created it again") {
+		t.Errorf("the output does not report that the demo was created again:\n%s", r.output())
 	}
 
 	for _, name := range []string{postgresName, redisName} {
 		if _, err := os.Stat(filepath.Join(dir, folderName, name)); !os.IsNotExist(err) {
-			t.Errorf("there is a private %s: %v", name, err)
+			t.Errorf("os.Stat(%s) returned %v, want that the run has created no private server", name, err)
 		}
 	}
 }
 
-func onlyParticipant(t *testing.T, merchant caller, base string) participant {
+func onlyParticipant(t *testing.T, merchant apiClient, base string) participant {
 	t.Helper()
 	var list struct {
 		Data []participant `json:"data"`
 	}
 	if err := merchant.call(t.Context(), http.MethodGet, base+"/partners", nil, &list); err != nil || len(list.Data) != 1 {
-		t.Fatalf("participants: %v, %v", list.Data, err)
+		t.Fatalf("list the participants: got %v, %v; want one participant", list.Data, err)
 	}
 	return list.Data[0]
 }
 
-// hold listens at a server's address, which must be free.
-func hold(t *testing.T, address string) net.Listener {
+// listenAt listens on the host and port of a URL. The test fails if another program uses
+// the port.
+func listenAt(t *testing.T, address string) net.Listener {
 	t.Helper()
 	listener, err := net.Listen("tcp", hostOf(t, address))
 	if err != nil {
@@ -416,7 +424,7 @@ func hold(t *testing.T, address string) net.Listener {
 	return listener
 }
 
-// hostOf returns host and port of a URL.
+// hostOf returns the host and the port of a URL.
 func hostOf(t *testing.T, address string) string {
 	t.Helper()
 	u, err := url.Parse(address)
@@ -426,10 +434,10 @@ func hostOf(t *testing.T, address string) string {
 	return u.Host
 }
 
-func TestServerMovesWhenItsPortIsTaken(t *testing.T) {
+func TestAtSamePort_UsesAnotherPortIfTaken(t *testing.T) {
 	t.Parallel()
-	dir := tempDir(t)
-	server := func(last string) string {
+	dir := makeTempDir(t)
+	startAndStop := func(last string) string {
 		s, err := atSamePort(last, func(port int) (*servers.Server, error) {
 			return servers.StartRedis(t.Context(), servers.RedisConfig{Dir: dir, Port: port})
 		})
@@ -441,43 +449,43 @@ func TestServerMovesWhenItsPortIsTaken(t *testing.T) {
 		}
 		return s.URL
 	}
-	first := server("")
-	if again := server(first); again != first {
-		t.Errorf("%s after a restart, %s before it", again, first)
+	first := startAndStop("")
+	if again := startAndStop(first); again != first {
+		t.Errorf("the address is %s after a restart, want %s as before", again, first)
 	}
-	taken := hold(t, first)
+	taken := listenAt(t, first)
 	defer func() { _ = taken.Close() }()
-	if moved := server(first); moved == first {
-		t.Errorf("%s belongs to another program", moved)
+	if other := startAndStop(first); other == first {
+		t.Errorf("the server has started at %s, where another program listens", other)
 	}
 }
 
-func TestTakenPortIsNamed(t *testing.T) {
+func TestRun_ReportsPortInUse(t *testing.T) {
 	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = taken.Close() }()
-	ctx, cancel := context.WithTimeout(t.Context(), stopsWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), stopTimeout)
 	defer cancel()
-	dir := tempDir(t)
+	dir := makeTempDir(t)
 	cmd := exec.CommandContext(ctx, os.Args[0])
 	cmd.Dir = dir
-	cmd.Env = plainEnv("TRIBUTARY_COLLECTOR_LISTEN="+taken.Addr().String(), playDev+"=1")
+	cmd.Env = testEnv("TRIBUTARY_COLLECTOR_LISTEN="+taken.Addr().String(), asCommand+"=1")
 	out, err := cmd.CombinedOutput()
 	if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), "set TRIBUTARY_COLLECTOR_LISTEN") {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("dev with a port in use: got %v, want an error of one line that names TRIBUTARY_COLLECTOR_LISTEN:\n%s", err, out)
 	}
 	if _, err := os.Stat(filepath.Join(dir, folderName, postgresName)); !os.IsNotExist(err) {
-		t.Errorf("a server was started all the same: %v", err)
+		t.Errorf("os.Stat(%s) returned %v, want that no server was started", postgresName, err)
 	}
 }
 
-func TestInterruptedWhileStarting(t *testing.T) {
+func TestRun_StopsDuringStart(t *testing.T) {
 	t.Parallel()
-	dir := tempDir(t)
-	cmd := devCommand(t, dir, plainEnv())
+	dir := makeTempDir(t)
+	cmd := devCommand(t, dir, testEnv())
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -489,13 +497,27 @@ func TestInterruptedWhileStarting(t *testing.T) {
 	}
 	lines := bufio.NewScanner(out)
 	lines.Scan()
-	time.Sleep(300 * time.Millisecond)
+	waitForOutput(t, filepath.Join(dir, folderName, redisName+".log"))
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	for lines.Scan() {
 	}
 	if err := cmd.Wait(); err != nil || stderr.Len() > 0 {
-		t.Errorf("%v\n%s", err, stderr.String())
+		t.Errorf("dev that was interrupted during its start returned %v, want exit code 0 and no errors:\n%s", err, stderr.String())
+	}
+}
+
+// waitForOutput waits until a private server has written to its log file.
+func waitForOutput(t *testing.T, log string) {
+	t.Helper()
+	for deadline := time.Now().Add(startTimeout); ; time.Sleep(pollEvery) {
+		info, err := os.Stat(log)
+		if err == nil && info.Size() > 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("os.Stat(%s) = %v, %v after %s; want a file that is not empty", log, info, err, startTimeout)
+		}
 	}
 }

@@ -22,17 +22,18 @@ func read(t *testing.T, path string) string {
 	return string(body)
 }
 
-func TestReadmeHasTheWalk(t *testing.T) {
+func TestReadme_ContainsWalkthrough(t *testing.T) {
 	t.Parallel()
-	_, rest, found := strings.Cut(read(t, "README.md"), "<!-- walk:")
+	_, rest, found := strings.Cut(read(t, "README.md"), "<!-- walkthrough:")
 	_, rest, opened := strings.Cut(rest, "```sh\n")
 	block, _, closed := strings.Cut(rest, "```")
-	if want := strings.Join(walk(folderName+"/env"), "\n") + "\n"; !found || !opened || !closed || block != want {
-		t.Errorf("README.md has\n%s\nmake run prints\n%s", block, want)
+	if want := strings.Join(walkthrough(folderName+"/env"), "\n") + "\n"; !found || !opened || !closed || block != want {
+		t.Errorf("README.md contains the walkthrough\n%s\nmake run prints\n%s", block, want)
 	}
 }
 
-// settingNames returns the names of settings in a text. NAME_FILE counts as NAME.
+// settingNames returns the names of the settings in a text. It returns NAME for
+// NAME_FILE.
 func settingNames(text string) map[string]bool {
 	names := map[string]bool{}
 	for _, name := range regexp.MustCompile(`TRIBUTARY_[A-Z0-9_]*[A-Z0-9]`).FindAllString(text, -1) {
@@ -42,7 +43,7 @@ func settingNames(text string) map[string]bool {
 	return names
 }
 
-func TestOperationsNamesEverySetting(t *testing.T) {
+func TestSettingsDocument_NamesEverySetting(t *testing.T) {
 	t.Parallel()
 	var code strings.Builder
 	sources, err := filepath.Glob(filepath.Join(root, "cmd/settings/*.go"))
@@ -69,14 +70,14 @@ func TestOperationsNamesEverySetting(t *testing.T) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(documented)) {
 		if !known[name] {
-			t.Errorf("docs/operations/settings.md names %s, which nothing reads", name)
+			t.Errorf("docs/operations/settings.md names %s, which is not a setting", name)
 		}
 	}
 }
 
 var link = regexp.MustCompile(`\]\(([^)#:]+)\)`)
 
-func TestLinksBetweenDocumentsLead(t *testing.T) {
+func TestDocuments_LinksPointToFiles(t *testing.T) {
 	t.Parallel()
 	documents := []string{"README.md", "CONTRIBUTING.md", "CHANGELOG.md"}
 	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "clients/*/*.md"} {
@@ -95,7 +96,7 @@ func TestLinksBetweenDocumentsLead(t *testing.T) {
 	for _, document := range documents {
 		for _, m := range link.FindAllStringSubmatch(read(t, document), -1) {
 			if _, err := os.Stat(filepath.Join(root, filepath.Dir(document), m[1])); err != nil {
-				t.Errorf("%s: %v", document, err)
+				t.Errorf("%s contains a link to a missing file: %v", document, err)
 			}
 		}
 	}

@@ -24,18 +24,21 @@ func pages(t *testing.T) []string {
 	return list
 }
 
-// codeBlock matches a code block and its language. A block with another word after the
-// language, such as "go excerpt", does not match and is not run.
+// codeBlock matches a code block and its language. A code block with a second word after
+// the language, such as "go excerpt", does not match, so it is not run.
 var codeBlock = regexp.MustCompile("(?ms)^```(sh|js|python|go)\n(.*?)^```$")
 
-// interpreters are the commands that run a block. A program in Go is written to a file.
+// interpreters maps a language to the command that runs a code block from standard input.
+// Programs in Go are not in this map, because they are written to a file and run with go
+// run.
 var interpreters = map[string]string{
 	"js":     "node --input-type=module -",
 	"python": "python3 -",
 }
 
-// exampleScript returns one script that runs all code blocks of a page in their order. The
-// blocks in sh share one shell, and the others get its exported variables.
+// exampleScript returns a shell script that runs all code blocks of a page in their
+// order. The sh blocks run in the same shell. The other blocks get the exported variables
+// of this shell.
 func exampleScript(text string) string {
 	var script strings.Builder
 	script.WriteString("set -eu -o pipefail\n")
@@ -54,11 +57,12 @@ func exampleScript(text string) string {
 	return script.String()
 }
 
-// Every example of the documentation works, twice in a row: a reader may repeat a page.
+// Every example of the documentation must work. It must also work a second time, because
+// a reader may repeat a page.
 func TestDocumentation_ExamplesWork(t *testing.T) {
 	t.Parallel()
-	dir := tempDir(t)
-	r := start(t, dir, plainEnv("TRIBUTARY_LIMIT_GENERAL=10000", "TRIBUTARY_LIMIT_CONVERSIONS=10000"))
+	dir := makeTempDir(t)
+	r := start(t, dir, testEnv("TRIBUTARY_LIMIT_GENERAL=10000", "TRIBUTARY_LIMIT_CONVERSIONS=10000"))
 	defer r.stop(t)
 	module, err := filepath.Abs(root)
 	if err != nil {
@@ -68,7 +72,7 @@ func TestDocumentation_ExamplesWork(t *testing.T) {
 		for _, page := range pages(t) {
 			script := exampleScript(read(t, page))
 			if !strings.Contains(script, "curl") && !strings.Contains(script, "go run") {
-				continue // a page without examples
+				continue // the page has no examples
 			}
 			t.Run(filepath.Base(page), func(t *testing.T) {
 				t.Parallel()
@@ -77,7 +81,7 @@ func TestDocumentation_ExamplesWork(t *testing.T) {
 					cmd.Dir = dir
 					cmd.Env = append(os.Environ(), "EXAMPLES="+t.TempDir(), "MODULE="+module)
 					if out, err := cmd.CombinedOutput(); err != nil {
-						t.Fatalf("%v\n%s", err, out)
+						t.Fatalf("run the examples: %v\n%s", err, out)
 					}
 				}
 			})
@@ -90,7 +94,7 @@ func TestExampleScript(t *testing.T) {
 	page := "# Page\n\n```sh\nexport A=1\n```\n\n```js\nconsole.log(process.env.A)\n```\n\n```js excerpt\nnot run\n```\n\n```json\n{}\n```\n\n```python\nimport os\nprint(os.environ['A'] + 'p')\n```\n"
 	out, err := exec.Command("bash", "-c", exampleScript(page)).CombinedOutput()
 	if err != nil || string(out) != "1\n1p\n" {
-		t.Errorf("got %q, %v", out, err)
+		t.Errorf("the script printed %q and returned %v, want 1 and 1p", out, err)
 	}
 	if out, err := exec.Command("bash", "-c", exampleScript("```sh\nfalse\n```\n```sh\ntrue\n```\n")).CombinedOutput(); err == nil {
 		t.Errorf("a failing block did not fail the script: %q", out)

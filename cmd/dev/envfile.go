@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// variable is one line of a file of shell variables.
+// variable is a shell variable. A file of shell variables has one variable per line.
 type variable struct{ name, value string }
 
 // exportLine matches an assignment, with or without export.
 var exportLine = regexp.MustCompile(`^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)$`)
 
-// readVariables reads a file of shell variables. A missing file has none. Lines that are
-// not assignments are ignored. Values are not expanded.
+// readVariables reads a file of shell variables. If the file does not exist, the result
+// is empty. Lines that are not assignments are ignored. Values are not expanded.
 func readVariables(path string) (map[string]string, error) {
 	body, err := os.ReadFile(path) // #nosec G304 -- a fixed name in the data folder
 	if errors.Is(err, fs.ErrNotExist) {
@@ -35,8 +35,8 @@ func readVariables(path string) (map[string]string, error) {
 	return values, nil
 }
 
-// writeVariables writes a file that sh and bash can source, with mode 0600. It replaces the
-// file atomically.
+// writeVariables writes a file that sh and bash can source, with mode 0600. It replaces
+// the file atomically.
 func writeVariables(path, heading string, vars []variable) error {
 	var text strings.Builder
 	for line := range strings.Lines(heading) {
@@ -54,7 +54,7 @@ func writeVariables(path, heading string, vars []variable) error {
 
 // writeFile replaces a file atomically. The new file has mode 0600.
 func writeFile(path string, body []byte) (err error) {
-	// CreateTemp gives mode 0600.
+	// CreateTemp creates the file with mode 0600.
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*")
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ const (
 	loopback = "127.0.0.0/8,::1/128"
 )
 
-// ports are the variables of the listening addresses, with their defaults.
+// ports lists the variables that hold the addresses of the ports, with their defaults.
 var ports = []variable{
 	{"TRIBUTARY_API_LISTEN", "127.0.0.1:8080"},
 	{"TRIBUTARY_COLLECTOR_LISTEN", "127.0.0.1:8081"},
@@ -34,14 +34,17 @@ var ports = []variable{
 	{shopListenName, "127.0.0.1:8082"},
 }
 
-// shopListenName is the variable of the demo shop's address. Only dev has a shop.
+// shopListenName is the variable that holds the address of the demo shop. The shop is
+// part of dev; no other program serves it.
 const shopListenName = "TRIBUTARY_SHOP_LISTEN"
 
-// environment returns the settings of this run: those of the process' environment, and
-// for missing ones the secrets and the defaults of development.
+// environment returns the settings of this run. They are the settings in lines, the
+// environment of the process. If a secret is missing, the value from secrets is added.
+// Other missing settings get a default for development.
 //
-// A database address that equals the one in last belongs to the private servers of the
-// previous run and is ignored, so a shell that sourced .dev/env can start the next run.
+// last holds the addresses of the private servers of the previous run. An address in
+// lines that is also in last is ignored. Therefore a shell that has sourced .dev/env can
+// start the next run.
 func environment(lines []string, secrets, last map[string]string) map[string]string {
 	values := map[string]string{}
 	for _, line := range lines {
@@ -78,20 +81,21 @@ func environment(lines []string, secrets, last map[string]string) map[string]str
 		if missing(allowHTTPName) {
 			values[allowHTTPName] = "true"
 		}
-		// For dev listen. If other machines can reach the API, webhooks must not be able
-		// to call this machine.
+		// The receiver of dev listen is on loopback. If other machines can reach the API,
+		// webhooks must not be sent to loopback, because other users could then send
+		// requests to this machine.
 		if missing(webhookAllowName) {
 			values[webhookAllowName] = loopback
 		}
 	}
-	// No load balancer has to notice that the collector stops.
+	// There is no load balancer that must detect that the collector stops.
 	if missing(shutdownDelayName) {
 		values[shutdownDelayName] = "0s"
 	}
 	return values
 }
 
-// allLoopback reports whether all ports listen on loopback only.
+// allLoopback reports whether all ports are on loopback.
 func allLoopback(values map[string]string) bool {
 	for _, port := range ports {
 		host, _, err := net.SplitHostPort(values[port.name])
@@ -106,15 +110,16 @@ func allLoopback(values map[string]string) bool {
 	return true
 }
 
-// private is the placeholder for the address of a server that this run starts.
-const private = "redis://private"
+// privateURL is the placeholder for the address of a private server. This run starts the
+// server and replaces the placeholder by its address.
+const privateURL = "redis://private"
 
-// configure reads the settings of core and collector from environment.
+// configure parses the settings of the core and of the collector.
 func configure(environment map[string]string) (settings.Core, collector.Config, error) {
 	values := maps.Clone(environment)
 	for _, name := range []string{databaseURLName, redisURLName} {
 		if values[name] == "" && values[name+"_FILE"] == "" {
-			values[name] = private
+			values[name] = privateURL
 		}
 	}
 	var lines []string
@@ -124,7 +129,8 @@ func configure(environment map[string]string) (settings.Core, collector.Config, 
 	core, err := settings.Parse[settings.Core](lines)
 	clicks, edgeErr := settings.Parse[settings.Collector](lines)
 	if err == nil {
-		// Both read the same variables, so one list of faults is enough.
+		// The core and the collector mostly read the same variables, so the errors of the
+		// second are returned only if the first has none.
 		err = edgeErr
 	}
 	if err == nil && !core.AllowHTTP {
@@ -134,11 +140,11 @@ func configure(environment map[string]string) (settings.Core, collector.Config, 
 	return core, edge.Config(clicks), err
 }
 
-// listeners are the open ports of a run, in the order of ports.
+// listeners are the open ports of a run. They have the order of the variable ports.
 type listeners [5]net.Listener
 
-// listen opens all ports before anything is started, so that a port in use is reported
-// immediately.
+// listen opens all ports. It is called before any server starts, so that a port in use is
+// reported immediately.
 func listen(environment map[string]string) (listeners, error) {
 	var open listeners
 	var faults []error
@@ -161,11 +167,11 @@ func listen(environment map[string]string) (listeners, error) {
 	return open, nil
 }
 
-// close closes the listeners that no server has closed.
+// close closes the listeners that are still open.
 func (l listeners) close() {
-	for _, one := range l {
-		if one != nil {
-			_ = one.Close() // an error means that a server has closed it
+	for _, listener := range l {
+		if listener != nil {
+			_ = listener.Close() // fails if a server has already closed the listener
 		}
 	}
 }

@@ -15,25 +15,25 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// folderName is the folder of all data of a run, in the working directory.
+// folderName is the name of the data folder of make run. It is in the working directory.
 const folderName = ".dev"
 
-// lockWithin limits the wait for the lock. A killed process holds it until the kernel
-// has removed the process.
-const lockWithin = time.Second
+// lockTimeout is the maximum time to wait for the lock of the folder. A process that was
+// killed holds the lock until the kernel has removed the process.
+const lockTimeout = time.Second
 
-// removeTimeout limits the wait for servers of a killed run that still use the folder
-// which reset removes.
+// removeTimeout is the maximum time that reset waits for servers that still write into
+// the folder. These servers belong to a run that was killed.
 const removeTimeout = 10 * time.Second
 
-// folder is the data folder of make run. This process has locked it.
+// folder is the data folder of make run. This process holds the lock of the folder.
 type folder struct {
 	path string // absolute
 	lock *os.File
 }
 
-// openFolder creates the folder if it is missing and locks it. The lock ends with the
-// process, even if the process is killed.
+// openFolder creates the folder if it is missing and locks it. The kernel releases the
+// lock when the process ends, even if the process is killed.
 func openFolder(path string) (*folder, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -50,12 +50,14 @@ func openFolder(path string) (*folder, error) {
 		if lock != nil {
 			return &folder{path: path, lock: lock}, nil
 		}
-		// Another process removed the folder before this one locked it.
+		// Another process has removed the folder before this process locked it. Try
+		// again.
 	}
 }
 
-// makeFolder creates the folder so that the user postgres can reach its data, whatever the
-// umask is. Each file in the folder has mode 0600.
+// makeFolder creates the folder with mode 0711, regardless of the umask, so that the user
+// postgres can reach its data. Other users cannot read the files in the folder, because
+// the files have mode 0600.
 func makeFolder(path string) error {
 	err := os.Mkdir(path, 0o711)
 	if errors.Is(err, fs.ErrExist) {
@@ -67,8 +69,8 @@ func makeFolder(path string) error {
 	return os.Chmod(path, 0o711)
 }
 
-// takeLock locks the file at path. It returns nil without an error if the file was removed
-// before it was locked, because such a lock has no effect.
+// takeLock locks the file at path. It returns nil without an error if the file was
+// removed before it was locked, because such a lock has no effect.
 func takeLock(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // #nosec G304 -- a fixed name in the data folder
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,9 +79,9 @@ func takeLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	giveUp := time.Now().Add(lockWithin)
+	deadline := time.Now().Add(lockTimeout)
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-	for errors.Is(err, syscall.EWOULDBLOCK) && time.Now().Before(giveUp) {
+	for errors.Is(err, syscall.EWOULDBLOCK) && time.Now().Before(deadline) {
 		time.Sleep(pollEvery)
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	}
@@ -92,11 +94,11 @@ func takeLock(path string) (*os.File, error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	held, err := f.Stat()
+	locked, err := f.Stat()
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	if there, err := os.Stat(path); err != nil || !os.SameFile(held, there) {
+	if current, err := os.Stat(path); err != nil || !os.SameFile(locked, current) {
 		return nil, f.Close()
 	}
 	err = f.Truncate(0)
@@ -111,14 +113,14 @@ func takeLock(path string) (*os.File, error) {
 
 func (f *folder) file(name string) string { return filepath.Join(f.path, name) }
 
-// dataOf returns the data folder of a private server: in this folder, or elsewhere if the
-// server cannot read this one.
+// dataOf returns the data folder of a private server. It is a subfolder of this folder.
+// If the server cannot read this folder, the data folder is in another place.
 func (f *folder) dataOf(server string) (string, error) { return servers.DataDir(f.file(server)) }
 
 func (f *folder) close() error { return f.lock.Close() }
 
-// reset deletes the data of a run at path. Data on servers that the environment named
-// remains.
+// reset deletes the data folder at path. It does not delete data on servers whose
+// addresses were set in the environment.
 func reset(path string, out io.Writer) (err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintln(out, "There is nothing to delete.")
@@ -145,14 +147,15 @@ func reset(path string, out io.Writer) (err error) {
 	return nil
 }
 
-// remove is os.RemoveAll that repeats while servers still write into the folder.
+// remove removes a folder. It repeats os.RemoveAll, because the call fails while servers
+// still write into the folder.
 func remove(path string) error {
-	giveUp := time.Now().Add(removeTimeout)
+	deadline := time.Now().Add(removeTimeout)
 	for {
 		err := os.RemoveAll(path)
-		if err == nil || time.Now().After(giveUp) {
+		if err == nil || time.Now().After(deadline) {
 			return err
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(pollEvery)
 	}
 }

@@ -13,18 +13,20 @@ import (
 	"time"
 )
 
-// forwardTimeout limits one request to the receiver. It is shorter than the 15 seconds of
-// the service, so the listener can still respond.
+// forwardTimeout is the maximum time of one request to the developer's receiver. The
+// service waits 15 seconds for the response to a webhook. forwardTimeout is shorter, so
+// that the listener can still respond in time.
 const forwardTimeout = 12 * time.Second
 
-// forwarder sends webhooks on to the developer's receiver.
+// forwarder forwards webhooks to the developer's receiver.
 type forwarder struct {
 	url    string
 	client *http.Client
 }
 
-// newForwarder returns a forwarder to an address. It accepts the certificates that dev cert
-// makes, besides those of the system.
+// newForwarder returns a forwarder to an address. Over HTTPS, it accepts certificates
+// that the authorities of the system have signed, and certificates that `dev cert` has
+// written.
 func newForwarder(address string, authority tls.Certificate) (*forwarder, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -43,43 +45,44 @@ func newForwarder(address string, authority tls.Certificate) (*forwarder, error)
 	}}, nil
 }
 
-// forwarded is the result of forwarding one webhook.
-type forwarded struct {
-	// status is the receiver's, or 502 if there was no response.
+// forwardResult is the result of forwarding one webhook.
+type forwardResult struct {
+	// status is the status of the receiver's response, or 502 if there was no response.
 	status     int
 	retryAfter string
-	took       time.Duration
+	duration   time.Duration
 	err        error
 }
 
-func (f forwarded) String() string {
+func (f forwardResult) String() string {
 	if f.err != nil {
 		return fmt.Sprintf("no response: %v", f.err)
 	}
-	return fmt.Sprintf("%d (%d ms)", f.status, f.took.Milliseconds())
+	return fmt.Sprintf("%d (%d ms)", f.status, f.duration.Milliseconds())
 }
 
-// send posts the webhook with the bytes and headers as received, so that the receiver can
-// verify it.
-func (f *forwarder) send(ctx context.Context, header http.Header, body []byte) forwarded {
-	failed := func(err error) forwarded { return forwarded{status: http.StatusBadGateway, err: err} }
+// send sends the webhook to the receiver. It does not change the body and the headers, so
+// that the receiver can verify the signature.
+func (f *forwarder) send(ctx context.Context, header http.Header, body []byte) forwardResult {
+	failed := func(err error) forwardResult { return forwardResult{status: http.StatusBadGateway, err: err} }
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url, bytes.NewReader(body))
 	if err != nil {
 		return failed(err)
 	}
 	request.Header = header.Clone()
-	request.Header.Del("Accept-Encoding") // the client adds its own
+	request.Header.Del("Accept-Encoding") // the HTTP client sets this header
 	start := time.Now()
 	response, err := f.client.Do(request)
 	if err != nil {
-		// The address is in the first line of the output already.
-		var in *url.Error
-		if errors.As(err, &in) {
-			err = in.Err
+		// Remove the address from the error, because the listener has already printed the
+		// address.
+		var urlErr *url.Error
+		if errors.As(err, &urlErr) {
+			err = urlErr.Err
 		}
 		return failed(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxWebhookBytes))
-	return forwarded{status: response.StatusCode, retryAfter: response.Header.Get("Retry-After"), took: time.Since(start)}
+	return forwardResult{status: response.StatusCode, retryAfter: response.Header.Get("Retry-After"), duration: time.Since(start)}
 }

@@ -18,12 +18,12 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// testReceiver is a developer's receiver. It responds with the statuses in turn, and with
-// 204 after the last.
+// testReceiver is a webhook receiver. It responds to the first requests with statuses, in
+// this order, and to all later requests with 204.
 type testReceiver struct {
 	mu       sync.Mutex
 	statuses []int
-	got      []receivedWebhook
+	received []receivedWebhook
 }
 
 type receivedWebhook struct {
@@ -39,7 +39,7 @@ func (r *testReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.got = append(r.got, receivedWebhook{req.URL.Path, req.Header, body})
+	r.received = append(r.received, receivedWebhook{req.URL.Path, req.Header, body})
 	status := http.StatusNoContent
 	if len(r.statuses) > 0 {
 		status, r.statuses = r.statuses[0], r.statuses[1:]
@@ -50,12 +50,13 @@ func (r *testReceiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 func (r *testReceiver) webhooks() []receivedWebhook {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.got
+	return r.received
 }
 
-// forwardAndResend forwards the webhooks of a walk to a receiver that fails once, and has
-// the failed one sent again.
-func forwardAndResend(t *testing.T, dir string, walk func()) {
+// forwardAndResend runs the walkthrough while a listener forwards webhooks to a receiver.
+// The receiver rejects the first webhook. Then the function sends this webhook again with
+// `dev resend`.
+func forwardAndResend(t *testing.T, dir string, walkthrough func()) {
 	t.Helper()
 	receiver := &testReceiver{statuses: []int{http.StatusInternalServerError}}
 	server := httptest.NewServer(receiver)
@@ -63,13 +64,13 @@ func forwardAndResend(t *testing.T, dir string, walk func()) {
 	listening := startListener(t, dir, "--events", "commission.approved", "--forward-to", server.URL+"/hooks")
 	listening.waitFor(t, regexp.MustCompile(`^Forwarding to `+regexp.QuoteMeta(server.URL)+`/hooks$`))
 	secret := listening.waitFor(t, regexp.MustCompile(`^Signing secret: (whsec_\S+)$`))[1]
-	walk()
+	walkthrough()
 	failed := listening.waitFor(t, regexp.MustCompile(`  commission\.approved  (evt_[0-9a-f]{32})  attempt 1  → 500 \(\d+ ms\)$`))
 	id := failed[1]
 
 	var printed strings.Builder
 	if err := resend(t.Context(), filepath.Join(dir, folderName), id, &printed); err != nil || printed.String() != "Sent "+id+" again.\n" {
-		t.Errorf("resend: got %q, %v", printed.String(), err)
+		t.Errorf("resend(%s) printed %q and returned %v", id, printed.String(), err)
 	}
 	listening.waitFor(t, regexp.MustCompile(`  commission\.approved  `+id+`  attempt 2  → 204 \(\d+ ms\)$`))
 	listening.end(t, os.Interrupt)
@@ -84,16 +85,16 @@ func forwardAndResend(t *testing.T, dir string, walk func()) {
 	}
 	for _, request := range got {
 		if err := webhook.Verify(request.body, request.header); err != nil || request.path != "/hooks" || request.header.Get("Webhook-Id") != id {
-			t.Errorf("got %s with id %s: %v", request.path, request.header.Get("Webhook-Id"), err)
+			t.Errorf("the receiver got the webhook %s at %s with the verification error %v; want %s at /hooks, verified", request.header.Get("Webhook-Id"), request.path, err, id)
 		}
 	}
 	if err := resend(t.Context(), filepath.Join(dir, folderName), "evt_"+strings.Repeat("0", 32), io.Discard); err == nil || !strings.Contains(err.Error(), "no running listener has received") {
-		t.Errorf("resend of an unknown event: got %v", err)
+		t.Errorf("resend of an unknown event returned %v, want an error that no running listener has received it", err)
 	}
 }
 
-// deliverToOwnReceiver registers an https receiver with a certificate of dev cert and has
-// the service call it.
+// deliverToOwnReceiver starts an HTTPS receiver with a certificate from `dev cert`,
+// registers it as an endpoint, and checks that a test ping arrives.
 func deliverToOwnReceiver(t *testing.T, dir string, values map[string]string) {
 	t.Helper()
 	out := t.TempDir()
@@ -110,18 +111,18 @@ func deliverToOwnReceiver(t *testing.T, dir string, values map[string]string) {
 	server.StartTLS()
 	defer server.Close()
 	merchant := login(t, values)
-	var mine endpoint
+	var created endpoint
 	fields := map[string]any{"url": server.URL + "/own", "subscriptions": []string{"payout.paid"}}
-	if err := merchant.call(t.Context(), http.MethodPost, webhooksPath, fields, &mine); err != nil {
+	if err := merchant.call(t.Context(), http.MethodPost, webhooksPath, fields, &created); err != nil {
 		t.Fatal(err)
 	}
-	if err := merchant.call(t.Context(), http.MethodPost, webhooksPath+"/"+mine.ID+"/test-ping", nil, nil); err != nil {
+	if err := merchant.call(t.Context(), http.MethodPost, webhooksPath+"/"+created.ID+"/test-ping", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := receiver.webhooks(); len(got) != 1 || got[0].path != "/own" {
-		t.Errorf("the receiver got %d webhooks, want the ping", len(got))
+		t.Errorf("the receiver got the webhooks %v, want one ping at /own", got)
 	}
-	if err := deleteEndpoint(t.Context(), merchant, mine.ID); err != nil {
+	if err := deleteEndpoint(t.Context(), merchant, created.ID); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -129,7 +130,7 @@ func deliverToOwnReceiver(t *testing.T, dir string, values map[string]string) {
 func TestForwarder(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	authority := authorityAt(t, filepath.Join(dir, authorityName), filepath.Join(dir, authorityKeyName), time.Now())
+	authority := mustLoadAuthority(t, filepath.Join(dir, authorityName), filepath.Join(dir, authorityKeyName), time.Now())
 	mux := http.NewServeMux()
 	mux.HandleFunc("/busy", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "30")
@@ -158,32 +159,32 @@ func TestForwarder(t *testing.T) {
 			}
 			got := f.send(context.Background(), http.Header{}, []byte("{}"))
 			if got.status != want.status || got.retryAfter != want.retryAfter || !regexp.MustCompile(want.text).MatchString(got.String()) {
-				t.Errorf("got %d, Retry-After %q, %q", got.status, got.retryAfter, got)
+				t.Errorf("send to %s = status %d, Retry-After %q, text %q; want %d, %q, %q", path, got.status, got.retryAfter, got, want.status, want.retryAfter, want.text)
 			}
 		})
 	}
 }
 
-func TestForwarder_RefusesAMalformedAddress(t *testing.T) {
+func TestNewForwarder_RejectsInvalidAddress(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	authority := authorityAt(t, filepath.Join(dir, authorityName), filepath.Join(dir, authorityKeyName), time.Now())
+	authority := mustLoadAuthority(t, filepath.Join(dir, authorityName), filepath.Join(dir, authorityKeyName), time.Now())
 	for _, address := range []string{"127.0.0.1:3000", "ftp://127.0.0.1/", "http://", "/hooks"} {
 		if _, err := newForwarder(address, authority); err == nil || !strings.Contains(err.Error(), "--forward-to must be") {
-			t.Errorf("%q: got %v", address, err)
+			t.Errorf("newForwarder(%q) returned %v, want an error about --forward-to", address, err)
 		}
 	}
 }
 
-func TestCommand_RefusesUnknownArguments(t *testing.T) {
+func TestCommand_RejectsUnknownArguments(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"start"}, {"run", "x"}, {"reset", "x"}, {"resend"}, {"resend", "a", "b"}, {"listen", "x"}, {"listen", "--subscribe", "*"}, {"cert", "--for", "x"}} {
 		if err := command(t.Context(), args, io.Discard); err == nil || !strings.Contains(err.Error(), "usage: ") {
-			t.Errorf("%q: got %v, want the usage", args, err)
+			t.Errorf("command(%q) returned %v, want the usage", args, err)
 		}
 	}
 	var out bytes.Buffer
 	if err := command(t.Context(), []string{"help"}, &out); err != nil || !strings.Contains(out.String(), "--forward-to") {
-		t.Errorf("help: got %q, %v", out.String(), err)
+		t.Errorf("command(help) printed %q and returned %v, want the usage", out.String(), err)
 	}
 }

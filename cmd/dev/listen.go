@@ -25,24 +25,28 @@ import (
 )
 
 const (
-	// listenerDescription is the description of the endpoints of listeners.
+	// listenerDescription is the description of a webhook endpoint that `dev listen` has
+	// registered.
 	listenerDescription = "dev listen"
 	webhooksPath        = "/api/v1/webhooks"
 
-	// maxWebhookBytes limits the body of a webhook. An event has at most 20 kB.
+	// maxWebhookBytes is the maximum size of the body of a webhook. The largest event has
+	// 20 kB.
 	maxWebhookBytes = 64 << 10
-	// receiveTimeout limits one request to a listener.
+	// receiveTimeout is the maximum time of one request to a listener.
 	receiveTimeout = 15 * time.Second
-	// deregisterTimeout limits the removal of the endpoint at the end.
+	// deregisterTimeout is the maximum time for the deletion of the endpoint when the
+	// listener stops.
 	deregisterTimeout = 10 * time.Second
-	// probeTimeout limits the check whether another listener runs.
+	// probeTimeout is the maximum time to check whether another listener runs.
 	probeTimeout = time.Second
 )
 
 var errNotRunning = errors.New("the demo is not running: start it with make run")
 
-// listenForWebhooks registers a listener with the demo that runs in the folder at path.
-// The listener prints each webhook, or forwards it, until ctx ends.
+// listenForWebhooks registers a listener as a webhook endpoint of the demo merchant. path
+// is the data folder of the running demo. The listener prints or forwards each webhook
+// until ctx ends.
 func listenForWebhooks(ctx context.Context, path string, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("listen", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -76,7 +80,8 @@ func listenForWebhooks(ctx context.Context, path string, args []string, out io.W
 	if err := removeAbandonedEndpoints(ctx, merchant, authority); err != nil {
 		return err
 	}
-	// Ctrl-C must not interrupt the registration: the new endpoint would remain.
+	// Ctrl-C must not interrupt the registration. Otherwise the new endpoint could remain
+	// in the database.
 	if err := l.register(context.WithoutCancel(ctx), merchant, strings.Split(*events, ",")); err != nil {
 		return err
 	}
@@ -84,49 +89,51 @@ func listenForWebhooks(ctx context.Context, path string, args []string, out io.W
 	case <-ctx.Done():
 	case err = <-l.failed:
 	}
-	// The server still runs while the endpoint is removed, so deliveries under way arrive.
+	// The server still runs while the endpoint is deleted, so that deliveries that have
+	// already started arrive.
 	return errors.Join(err, l.remove(context.WithoutCancel(ctx)))
 }
 
 // loginToDemo returns a client of the demo's merchant in test mode.
-func loginToDemo(ctx context.Context, path string) (caller, error) {
+func loginToDemo(ctx context.Context, path string) (apiClient, error) {
 	values, err := readVariables(filepath.Join(path, "env"))
 	if err != nil {
-		return caller{}, err
+		return apiClient{}, err
 	}
-	api := caller{url: values["TRIBUTARY_API_URL"]}
+	api := apiClient{url: values["TRIBUTARY_API_URL"]}
 	if api.url == "" {
-		return caller{}, errNotRunning
+		return apiClient{}, errNotRunning
 	}
 	var s session
 	err = api.call(ctx, http.MethodPost, "/api/v1/auth/merchant/login",
 		map[string]string{"email": values[merchantEmailName], "password": values[merchantPasswordName]}, &s)
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return caller{}, errNotRunning
+		return apiClient{}, errNotRunning
 	}
-	return api.as(s.AccessToken).in(demoModes[0]), err
+	return api.withCredential(s.AccessToken).withMode(demoModes[0]), err
 }
 
 // listener is a webhook receiver that prints or forwards each webhook.
 type listener struct {
 	path string
 	url  string
-	// forward sends webhooks on to the developer's receiver; nil: they are printed.
+	// forward forwards webhooks to the developer's receiver. If it is nil, webhooks are
+	// printed.
 	forward *forwarder
-	// failed receives the error that ended the server.
+	// failed receives the error if the server fails.
 	failed chan error
 
-	// registered is closed when id and secret are set. A delivery may arrive before the
-	// response to the registration.
+	// registered is closed when id and secret are set. A webhook that arrives before the
+	// response to the registration must wait for this.
 	registered chan struct{}
 	id         string
 	secret     *standardwebhooks.Webhook
 
-	mu  sync.Mutex // guards out, so that one webhook is printed at a time
+	mu  sync.Mutex // guards out; the lines of two webhooks must not be mixed
 	out io.Writer
 }
 
-// serve starts the HTTPS server of the listener on a free port of loopback.
+// serve starts the HTTPS server of the listener on a free port on loopback.
 func (l *listener) serve(ctx context.Context, authority tls.Certificate) (*http.Server, error) {
 	certificate, err := certify(authority, time.Now())
 	if err != nil {
@@ -146,7 +153,7 @@ func (l *listener) serve(ctx context.Context, authority tls.Certificate) (*http.
 		Handler:      l,
 		ReadTimeout:  receiveTimeout,
 		WriteTimeout: receiveTimeout,
-		TLSConfig:    &tls.Config{Certificates: []tls.Certificate{certificate.pair}, MinVersion: tls.VersionTLS12},
+		TLSConfig:    &tls.Config{Certificates: []tls.Certificate{certificate.keyPair}, MinVersion: tls.VersionTLS12},
 	}
 	go func() { l.failed <- server.ServeTLS(port, "", "") }()
 	return server, nil
@@ -160,7 +167,7 @@ type endpoint struct {
 }
 
 // listenerEndpoints returns the endpoints of all listeners.
-func listenerEndpoints(ctx context.Context, merchant caller) ([]endpoint, error) {
+func listenerEndpoints(ctx context.Context, merchant apiClient) ([]endpoint, error) {
 	var list struct {
 		Data []endpoint `json:"data"`
 	}
@@ -176,23 +183,24 @@ func listenerEndpoints(ctx context.Context, merchant caller) ([]endpoint, error)
 	return found, nil
 }
 
-// removeAbandonedEndpoints deletes the endpoints of listeners that were killed. A listener
-// still runs if it shows a certificate of the authority.
-func removeAbandonedEndpoints(ctx context.Context, merchant caller, authority tls.Certificate) error {
+// removeAbandonedEndpoints deletes the endpoints of listeners that were killed. A
+// listener still runs if a TLS handshake at its address returns a certificate that the
+// authority has signed.
+func removeAbandonedEndpoints(ctx context.Context, merchant apiClient, authority tls.Certificate) error {
 	endpoints, err := listenerEndpoints(ctx, merchant)
 	if err != nil {
 		return err
 	}
 	probe := tls.Dialer{
 		NetDialer: &net.Dialer{Timeout: probeTimeout},
-		Config:    &tls.Config{RootCAs: trusting(authority), MinVersion: tls.VersionTLS12},
+		Config:    &tls.Config{RootCAs: poolWith(authority), MinVersion: tls.VersionTLS12},
 	}
 	for _, e := range endpoints {
-		at, err := url.Parse(e.URL)
+		address, err := url.Parse(e.URL)
 		if err != nil {
 			return err
 		}
-		if conn, err := probe.DialContext(ctx, "tcp", at.Host); err == nil {
+		if conn, err := probe.DialContext(ctx, "tcp", address.Host); err == nil {
 			_ = conn.Close()
 			continue
 		}
@@ -203,17 +211,17 @@ func removeAbandonedEndpoints(ctx context.Context, merchant caller, authority tl
 	return nil
 }
 
-// deleteEndpoint deletes an endpoint. An endpoint that does not exist is no error.
-func deleteEndpoint(ctx context.Context, merchant caller, id string) error {
+// deleteEndpoint deletes an endpoint. It returns no error if the endpoint does not exist.
+func deleteEndpoint(ctx context.Context, merchant apiClient, id string) error {
 	err := merchant.call(ctx, http.MethodDelete, webhooksPath+"/"+id, nil, nil)
-	if refused(err, "WEBHOOK_NOT_FOUND") {
+	if hasCode(err, "WEBHOOK_NOT_FOUND") {
 		return nil
 	}
 	return err
 }
 
 // register creates the listener's endpoint.
-func (l *listener) register(ctx context.Context, merchant caller, subscriptions []string) error {
+func (l *listener) register(ctx context.Context, merchant apiClient, subscriptions []string) error {
 	var created struct {
 		endpoint
 		SigningSecret string `json:"signingSecret"`
@@ -236,8 +244,9 @@ func (l *listener) register(ctx context.Context, merchant caller, subscriptions 
 	return nil
 }
 
-// remove deletes the endpoint. It logs in again because the first access token may have
-// expired. If the demo has stopped, the next listener deletes the endpoint.
+// remove deletes the endpoint of the listener. It logs in again, because the first access
+// token may have expired. If the demo has stopped, the endpoint remains, and the next
+// listener deletes it.
 func (l *listener) remove(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, deregisterTimeout)
 	defer cancel()
@@ -246,14 +255,15 @@ func (l *listener) remove(ctx context.Context) error {
 		err = deleteEndpoint(ctx, merchant, l.id)
 	}
 	if errors.Is(err, errNotRunning) {
-		l.print("The demo has stopped. The next dev listen removes this endpoint, %s.\n", l.id)
+		l.print("The demo has stopped. The next dev listen deletes this endpoint, %s.\n", l.id)
 		return nil
 	}
 	return err
 }
 
-// ServeHTTP receives one webhook. It responds with 400 to a webhook that does not verify,
-// with the receiver's status to a forwarded webhook, and otherwise with 204.
+// ServeHTTP receives one webhook. If the signature is invalid, it responds with 400. If
+// the webhook is forwarded, it responds with the status of the receiver. Otherwise it
+// responds with 204.
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxWebhookBytes))
 	if err != nil {
@@ -267,12 +277,13 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	id, attempt := r.Header.Get("Webhook-Id"), cmp.Or(r.Header.Get("Webhook-Attempt"), "?")
 	if err := l.secret.Verify(body, r.Header); err != nil {
-		// The sender is unknown, so its values are quoted and its body is not printed.
-		l.print("%s  invalid signature  %q  attempt %q: %v\n\n", clock(), id, attempt, err)
+		// The request may come from any program. Therefore its header values are quoted,
+		// and its body is not printed.
+		l.print("%s  invalid signature  %q  attempt %q: %v\n\n", timeOfDay(), id, attempt, err)
 		http.Error(w, "invalid signature", http.StatusBadRequest)
 		return
 	}
-	line := fmt.Sprintf("%s  %s  %s  attempt %s", clock(), eventType(body), id, attempt)
+	line := fmt.Sprintf("%s  %s  %s  attempt %s", timeOfDay(), eventType(body), id, attempt)
 	if l.forward == nil {
 		l.print("%s\n%s\n\n", line, indented(body))
 		w.WriteHeader(http.StatusNoContent)
@@ -302,7 +313,7 @@ func indented(body []byte) string {
 	return pretty.String()
 }
 
-func clock() string { return time.Now().Format("15:04:05.000") }
+func timeOfDay() string { return time.Now().Format("15:04:05.000") }
 
 func (l *listener) print(format string, args ...any) {
 	l.mu.Lock()

@@ -23,18 +23,19 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
-// listenerProcess is a running dev listen.
+// listenerProcess is a running process of `dev listen`.
 type listenerProcess struct {
 	cmd    *exec.Cmd
 	lines  chan string // closed when the process has ended
 	output strings.Builder
 }
 
-// startListener starts a listener beside the demo in dir and waits until it listens.
+// startListener starts a listener for the demo in dir and waits until the listener is
+// registered.
 func startListener(t *testing.T, dir string, args ...string) *listenerProcess {
 	t.Helper()
 	p := &listenerProcess{
-		cmd:   devCommand(t, dir, plainEnv(), append([]string{"listen"}, args...)...),
+		cmd:   devCommand(t, dir, testEnv(), append([]string{"listen"}, args...)...),
 		lines: make(chan string, 10_000),
 	}
 	read, write := io.Pipe()
@@ -44,7 +45,7 @@ func startListener(t *testing.T, dir string, args ...string) *listenerProcess {
 	}
 	t.Cleanup(func() { _ = p.cmd.Process.Kill() })
 	go func() {
-		_ = p.cmd.Wait() // the process state has the result
+		_ = p.cmd.Wait() // ProcessState holds the result
 		_ = write.Close()
 	}()
 	go func() {
@@ -57,27 +58,28 @@ func startListener(t *testing.T, dir string, args ...string) *listenerProcess {
 	return p
 }
 
-// waitFor reads lines until one matches, and returns its submatches.
+// waitFor reads lines of the output until a line matches, and returns the submatches.
 func (p *listenerProcess) waitFor(t *testing.T, want *regexp.Regexp) []string {
 	t.Helper()
-	late := time.After(startsWithin)
+	timeout := time.After(startTimeout)
 	for {
 		select {
-		case line, more := <-p.lines:
+		case line, ok := <-p.lines:
 			p.output.WriteString(line + "\n")
-			if !more {
-				t.Fatalf("the listener ended without a line like %q:\n%s", want, p.output.String())
+			if !ok {
+				t.Fatalf("the listener has exited and no line matches %q:\n%s", want, p.output.String())
 			}
 			if found := want.FindStringSubmatch(line); found != nil {
 				return found
 			}
-		case <-late:
-			t.Fatalf("no line like %q:\n%s", want, p.output.String())
+		case <-timeout:
+			t.Fatalf("after %s no line matches %q:\n%s", startTimeout, want, p.output.String())
 		}
 	}
 }
 
-// end ends the process and returns its whole output.
+// end sends a signal to the process, waits until it has exited, and returns its whole
+// output.
 func (p *listenerProcess) end(t *testing.T, signal os.Signal) string {
 	t.Helper()
 	if err := p.cmd.Process.Signal(signal); err != nil {
@@ -92,38 +94,40 @@ func (p *listenerProcess) end(t *testing.T, signal os.Signal) string {
 	return p.output.String()
 }
 
-// verifiedEvent matches the line of a verified webhook at its first attempt.
+// verifiedEvent returns an expression for the line that a listener prints for the first
+// attempt of a verified webhook.
 func verifiedEvent(name string) *regexp.Regexp {
 	return regexp.MustCompile(`^\d\d:\d\d:\d\d\.\d{3}  ` + regexp.QuoteMeta(name) + `  evt_[0-9a-f]{32}  attempt 1$`)
 }
 
-// takeWalkWithListeners takes the walk while two listeners run, and returns the second,
-// which still runs. A listener that was killed before has left its endpoint.
-func (r *running) takeWalkWithListeners(t *testing.T, dir string, values map[string]string) *listenerProcess {
+// runWalkthroughWithListeners runs the walkthrough while two listeners run. It stops the
+// first listener and returns the second. It also checks that the endpoint of a listener
+// that was killed is deleted.
+func (r *demoProcess) runWalkthroughWithListeners(t *testing.T, dir string, values map[string]string) *listenerProcess {
 	t.Helper()
 	startListener(t, dir).end(t, os.Kill)
 	if got := descriptions(t, values); !slices.Equal(got, []string{listenerDescription}) {
-		t.Errorf("endpoints after a listener was killed: got %q", got)
+		t.Errorf("after a listener was killed the endpoints are %q, want the endpoint of this listener", got)
 	}
-	merchants := map[string]any{"url": "https://127.0.0.1:8443/", "subscriptions": []string{"payout.paid"}, "description": "mine"}
-	var mine endpoint
-	if err := login(t, values).call(t.Context(), http.MethodPost, webhooksPath, merchants, &mine); err != nil {
+	fields := map[string]any{"url": "https://127.0.0.1:8443/", "subscriptions": []string{"payout.paid"}, "description": "mine"}
+	var created endpoint
+	if err := login(t, values).call(t.Context(), http.MethodPost, webhooksPath, fields, &created); err != nil {
 		t.Fatal(err)
 	}
 	all, payouts := startListener(t, dir), startListener(t, dir, "--events", "payout.*,program.updated")
-	r.take(t, "bash")
+	r.runWalkthrough(t, "bash")
 	all.waitFor(t, verifiedEvent("commission.approved"))
 	all.waitFor(t, regexp.MustCompile(`^  "type": "commission.approved",$`))
 	if got := descriptions(t, values); !slices.Equal(got, []string{listenerDescription, listenerDescription, "mine"}) {
-		t.Errorf("endpoints of two running listeners and the merchant: got %q", got)
+		t.Errorf("while two listeners run the endpoints are %q, want the two listeners and the merchant's endpoint", got)
 	}
 	if output := all.end(t, os.Interrupt); strings.Contains(output, "invalid") {
-		t.Errorf("some webhooks did not verify:\n%s", output)
+		t.Errorf("the listener could not verify some webhooks:\n%s", output)
 	}
 	if got := descriptions(t, values); !slices.Equal(got, []string{listenerDescription, "mine"}) {
-		t.Errorf("endpoints after one listener has stopped: got %q", got)
+		t.Errorf("after one listener has stopped the endpoints are %q, want the other listener and the merchant's endpoint", got)
 	}
-	if err := deleteEndpoint(t.Context(), login(t, values), mine.ID); err != nil {
+	if err := deleteEndpoint(t.Context(), login(t, values), created.ID); err != nil {
 		t.Fatal(err)
 	}
 	return payouts
@@ -146,7 +150,7 @@ func descriptions(t *testing.T, values map[string]string) []string {
 	return found
 }
 
-func TestListen_WithoutARunningDemo(t *testing.T) {
+func TestListen_WithoutDemoFails(t *testing.T) {
 	t.Parallel()
 	empty, stopped := t.TempDir(), t.TempDir()
 	port, err := net.Listen("tcp", "127.0.0.1:0")
@@ -162,7 +166,7 @@ func TestListen_WithoutARunningDemo(t *testing.T) {
 	}
 	for _, dir := range []string{filepath.Join(empty, folderName), empty, stopped} {
 		if err := listenForWebhooks(t.Context(), dir, nil, io.Discard); !errors.Is(err, errNotRunning) {
-			t.Errorf("in %s: got %v, want %v", dir, err, errNotRunning)
+			t.Errorf("listenForWebhooks in %s returned %v, want %v", dir, err, errNotRunning)
 		}
 	}
 }
@@ -188,10 +192,10 @@ func TestListener_PrintsVerifiedWebhooks(t *testing.T) {
 		line   string
 		rest   string
 	}{
-		"signed":         {secret, body, now, http.StatusNoContent, "  link.created  evt_1  attempt 3", pretty},
-		"no JSON":        {secret, "what?", now, http.StatusNoContent, "    evt_1  attempt 3", "what?"},
-		"another secret": {webhook.NewSecret(), body, now, http.StatusBadRequest, `  invalid signature  "evt_1"  attempt "3": unable to verify payload, err: no matching signature found`, ""},
-		"old":            {secret, body, now.Add(-time.Hour), http.StatusBadRequest, `  invalid signature  "evt_1"  attempt "3": unable to verify payload, err: message timestamp too old`, ""},
+		"a valid signature":       {secret, body, now, http.StatusNoContent, "  link.created  evt_1  attempt 3", pretty},
+		"a body that is not JSON": {secret, "what?", now, http.StatusNoContent, "    evt_1  attempt 3", "what?"},
+		"another secret":          {webhook.NewSecret(), body, now, http.StatusBadRequest, `  invalid signature  "evt_1"  attempt "3": unable to verify payload, err: no matching signature found`, ""},
+		"an old timestamp":        {secret, body, now.Add(-time.Hour), http.StatusBadRequest, `  invalid signature  "evt_1"  attempt "3": unable to verify payload, err: message timestamp too old`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -207,22 +211,23 @@ func TestListener_PrintsVerifiedWebhooks(t *testing.T) {
 			req.Header.Set("Webhook-Attempt", "3")
 			req.Header.Set("Webhook-Timestamp", strconv.FormatInt(test.at.Unix(), 10))
 			req.Header.Set("Webhook-Signature", webhook.Sign([]webhook.Secret{test.secret}, "evt_1", test.at, []byte(test.body)))
-			answer := httptest.NewRecorder()
-			l.ServeHTTP(answer, req)
+			response := httptest.NewRecorder()
+			l.ServeHTTP(response, req)
 			line, rest, _ := strings.Cut(out.String(), "\n")
-			if answer.Code != test.want || line[len("15:04:05.000"):] != test.line || strings.TrimSpace(rest) != test.rest {
-				t.Errorf("%d, want %d:\n%s", answer.Code, test.want, out.String())
+			if response.Code != test.want || line[len("15:04:05.000"):] != test.line || strings.TrimSpace(rest) != test.rest {
+				t.Errorf("the listener responded with %d, want %d; it printed\n%s\nwant the line %q and after it\n%s", response.Code, test.want, out.String(), test.line, test.rest)
 			}
 		})
 	}
 }
 
-// A demo that other machines can reach must not send webhooks to its own machine.
-func TestWebhooksReachLoopback_OnlyInAPrivateDemo(t *testing.T) {
+// A demo that other machines can reach must not send webhooks to the machine on which it
+// runs.
+func TestEnvironment_AllowsWebhooksToLoopbackOnlyInPrivateDemo(t *testing.T) {
 	t.Parallel()
 	for listen, want := range map[string]string{"127.0.0.1:8080": loopback, "0.0.0.0:8080": ""} {
 		if got := environment([]string{"TRIBUTARY_API_LISTEN=" + listen}, nil, nil)[webhookAllowName]; got != want {
-			t.Errorf("at %s webhooks may reach %q, want %q", listen, got, want)
+			t.Errorf("with the API at %s webhooks may be sent to %q, want %q", listen, got, want)
 		}
 	}
 }

@@ -4,14 +4,15 @@
 //	.dev/ ── lock ─▶ Postgres, Redis ─▶ core + gateway ─▶ collector ─▶ demo ─▶ .dev/env
 //	  (private servers, unless the environment names others)    (through REST)
 //
-// It guarantees: acknowledged data is there at the next start. Each start completes the
-// demo data, so the printed walk works. The parts of the service stop first, then
-// Redis, then Postgres. If a part fails, the process ends with the reason. Only one
-// process at a time uses the folder.
+// It guarantees the following. Acknowledged data is not lost when the process stops. Each
+// start creates missing demo data, so that the commands that it prints (the walkthrough)
+// work. When the process stops, the parts of the service stop first, then Redis, then
+// Postgres. If a part fails, the process prints the error and exits. A lock ensures that
+// only one process uses the folder .dev at a time.
 //
-// It is not secure beyond loopback: it prints the passwords and keys of the demo, HTTP
-// and gRPC are not encrypted, and local processes count as trusted proxies. Production
-// runs cmd/core, cmd/gateway and cmd/collector.
+// It is not secure if other machines can reach its ports. It prints the passwords and
+// keys of the demo, it does not encrypt HTTP and gRPC, and it accepts every local process
+// as a trusted proxy. In production, run cmd/core, cmd/gateway and cmd/collector.
 package main
 
 import (
@@ -36,12 +37,12 @@ const usage = `usage: go run ./cmd/dev [command]
       --out FOLDER         where to write it (default: this folder)
   help               print this text`
 
-// errUsage is the error of arguments that no command accepts.
+// errUsage is returned for invalid arguments.
 var errUsage = errors.New(usage)
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// The second Ctrl-C ends the process, and its servers, at once.
+	// A second Ctrl-C ends the process and its servers immediately.
 	context.AfterFunc(ctx, stop)
 	err := command(ctx, os.Args[1:], os.Stdout)
 	switch {

@@ -9,11 +9,11 @@ import (
 	"github.com/tributary-hq/tributary/cmd/settings"
 )
 
-// All programs know every variable of make run, so that a shell which has sourced .dev/env
-// can start them.
-func TestVariablesOfARunAreKnownSettings(t *testing.T) {
+// Every program accepts every variable of make run, so that a shell that has sourced
+// .dev/env can start the programs.
+func TestVariables_AreKnownSettings(t *testing.T) {
 	var environ []string
-	for _, v := range append(system{}.variables(nil), ports...) {
+	for _, v := range append(systemAddresses{}.variables(nil), ports...) {
 		environ = append(environ, v.name+"=x")
 	}
 	for _, name := range []string{allowHTTPName, trustedProxiesName, shutdownDelayName, webhookAllowName, webhookCAName} {
@@ -22,17 +22,17 @@ func TestVariablesOfARunAreKnownSettings(t *testing.T) {
 	var log bytes.Buffer
 	settings.WarnUnknown(slog.New(slog.NewTextHandler(&log, nil)), environ)
 	if log.Len() > 0 {
-		t.Errorf("unknown:\n%s", &log)
+		t.Errorf("WarnUnknown reported variables of make run:\n%s", &log)
 	}
 }
 
-func TestRunRefusesAMisspeltSetting(t *testing.T) {
+func TestConfigure_RejectsMisspeltSetting(t *testing.T) {
 	secrets, err := loadSecrets(t.TempDir() + "/secrets")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, _, err = configure(environment([]string{"TRIBUTARY_API_LISTN=127.0.0.1:0"}, secrets, nil))
 	if want := "TRIBUTARY_API_LISTN is not a setting: did you mean TRIBUTARY_API_LISTEN?"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v, want %s", err, want)
+		t.Errorf("configure returned %v, want %s", err, want)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestVariablesSurviveTheShell(t *testing.T) {
+func TestWriteVariables_ShellReadsSameValues(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "env")
 	want := map[string]string{}
@@ -29,7 +29,7 @@ func TestVariablesSurviveTheShell(t *testing.T) {
 	}
 	for name, value := range want {
 		if got[name] != value {
-			t.Errorf("%s = %q, want %q", name, got[name], value)
+			t.Errorf("readVariables returned %s = %q, want %q", name, got[name], value)
 		}
 		out := shellValue(t, path, name)
 		if out != value {
@@ -37,13 +37,13 @@ func TestVariablesSurviveTheShell(t *testing.T) {
 		}
 	}
 	if len(got) != len(want) {
-		t.Errorf("read %v", got)
+		t.Errorf("readVariables returned %v, want only the variables %v", got, want)
 	}
 	if err := writeVariables(path, "", []variable{{"A", "b\nc"}}); err == nil {
-		t.Error("a value of two lines was written")
+		t.Error("writeVariables accepted a value with a line break")
 	}
 	if left, err := filepath.Glob(path + "?*"); err != nil || len(left) > 0 {
-		t.Errorf("left over: %v, %v", left, err)
+		t.Errorf("temporary files remain: %v, %v", left, err)
 	}
 }
 
@@ -56,7 +56,7 @@ func shellValue(t *testing.T, path, name string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-func TestSecretsAreMadeOnce(t *testing.T) {
+func TestLoadSecrets_CreatesSecretsOnce(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "secrets")
 	first, err := loadSecrets(path)
@@ -69,58 +69,58 @@ func TestSecretsAreMadeOnce(t *testing.T) {
 	}
 	for _, name := range []string{jwtKeysName, hashKeyName} {
 		if first[name] == "" || first[name] != second[name] {
-			t.Errorf("%s: %q, then %q", name, first[name], second[name])
+			t.Errorf("%s is %q at the first start and %q at the second, want the same value", name, first[name], second[name])
 		}
 	}
 }
 
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
-	secrets := map[string]string{hashKeyName: "made"}
+	secrets := map[string]string{hashKeyName: "created"}
 	last := map[string]string{databaseURLName: "postgres://last", redisURLName: "redis://last"}
 	for name, test := range map[string]struct {
-		given []string
-		want  map[string]string
+		environ []string
+		want    map[string]string
 	}{
-		"nothing": {
+		"empty environment": {
 			want: map[string]string{
-				databaseURLName: "", hashKeyName: "made", allowHTTPName: "true", trustedProxiesName: loopback,
+				databaseURLName: "", hashKeyName: "created", allowHTTPName: "true", trustedProxiesName: loopback,
 				"TRIBUTARY_API_LISTEN": "127.0.0.1:8080", "TRIBUTARY_COLLECTOR_LISTEN": "127.0.0.1:8081",
 				"TRIBUTARY_GRPC_LISTEN": "127.0.0.1:9090", "TRIBUTARY_METRICS_LISTEN": "127.0.0.1:9100", shutdownDelayName: "0s",
 			},
 		},
-		"sourced": {
-			given: []string{databaseURLName + "=postgres://last", redisURLName + "=redis://last"},
-			want:  map[string]string{databaseURLName: "", redisURLName: ""},
+		"addresses of the previous run": {
+			environ: []string{databaseURLName + "=postgres://last", redisURLName + "=redis://last"},
+			want:    map[string]string{databaseURLName: "", redisURLName: ""},
 		},
-		"named": {
-			given: []string{databaseURLName + "=postgres://other", redisURLName + "=redis://last"},
-			want:  map[string]string{databaseURLName: "postgres://other", redisURLName: ""},
+		"address of another server": {
+			environ: []string{databaseURLName + "=postgres://other", redisURLName + "=redis://last"},
+			want:    map[string]string{databaseURLName: "postgres://other", redisURLName: ""},
 		},
 		"a shutdown delay": {
-			given: []string{shutdownDelayName + "=2s"},
-			want:  map[string]string{shutdownDelayName: "2s"},
+			environ: []string{shutdownDelayName + "=2s"},
+			want:    map[string]string{shutdownDelayName: "2s"},
 		},
-		"own secret": {
-			given: []string{hashKeyName + "_FILE=/secret"},
-			want:  map[string]string{hashKeyName: ""},
+		"secret in a file": {
+			environ: []string{hashKeyName + "_FILE=/secret"},
+			want:    map[string]string{hashKeyName: ""},
 		},
-		"reachable from elsewhere": {
-			given: []string{"TRIBUTARY_API_LISTEN=0.0.0.0:8080"},
-			want:  map[string]string{allowHTTPName: ""},
+		"public port": {
+			environ: []string{"TRIBUTARY_API_LISTEN=0.0.0.0:8080"},
+			want:    map[string]string{allowHTTPName: ""},
 		},
-		"reachable from elsewhere, on purpose": {
-			given: []string{"TRIBUTARY_API_LISTEN=0.0.0.0:8080", allowHTTPName + "=true"},
-			want:  map[string]string{allowHTTPName: "true"},
+		"public port with HTTP allowed": {
+			environ: []string{"TRIBUTARY_API_LISTEN=0.0.0.0:8080", allowHTTPName + "=true"},
+			want:    map[string]string{allowHTTPName: "true"},
 		},
 		"certificate": {
-			given: []string{"TRIBUTARY_TLS_CERT=/cert", "TRIBUTARY_GRPC_TLS_KEY=/key"},
-			want:  map[string]string{"TRIBUTARY_TLS_CERT": "", "TRIBUTARY_GRPC_TLS_KEY": ""},
+			environ: []string{"TRIBUTARY_TLS_CERT=/cert", "TRIBUTARY_GRPC_TLS_KEY=/key"},
+			want:    map[string]string{"TRIBUTARY_TLS_CERT": "", "TRIBUTARY_GRPC_TLS_KEY": ""},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := environment(test.given, secrets, last)
+			got := environment(test.environ, secrets, last)
 			for name, value := range test.want {
 				if got[name] != value {
 					t.Errorf("%s = %q, want %q", name, got[name], value)
@@ -130,7 +130,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestPlainHTTPElsewhereIsRefused(t *testing.T) {
+func TestConfigure_RejectsPlainHTTPOnPublicPort(t *testing.T) {
 	t.Parallel()
 	secrets, err := loadSecrets(filepath.Join(t.TempDir(), "secrets"))
 	if err != nil {
@@ -138,25 +138,25 @@ func TestPlainHTTPElsewhereIsRefused(t *testing.T) {
 	}
 	_, _, err = configure(environment([]string{"TRIBUTARY_API_LISTEN=0.0.0.0:8080"}, secrets, nil))
 	if err == nil || !strings.Contains(err.Error(), allowHTTPName) {
-		t.Errorf("configure = %v", err)
+		t.Errorf("configure returned %v, want an error about %s", err, allowHTTPName)
 	}
 }
 
-func TestOneAtATime(t *testing.T) {
+func TestOpenFolder_AllowsOneProcess(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), folderName)
 	if err := reset(path, io.Discard); err != nil {
-		t.Fatalf("reset of nothing: %v", err)
+		t.Fatalf("reset of a missing folder: %v", err)
 	}
 	f, err := openFolder(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := openFolder(path); err == nil {
-		t.Error("it was opened twice")
+		t.Error("openFolder opened a folder that is already open")
 	}
 	if err := reset(path, io.Discard); err == nil {
-		t.Error("it was reset while open")
+		t.Error("reset deleted a folder that is open")
 	}
 	if err := f.close(); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestOneAtATime(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
-		t.Errorf("after reset: %v", err)
+		t.Errorf("after reset os.Stat returned %v, want that the folder does not exist", err)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"net/url"
 )
 
-// resend makes the service deliver an event again to each running listener that has
-// received it.
+// resend requests that the service sends an event again to each running listener that has
+// received it before.
 func resend(ctx context.Context, path, event string, out io.Writer) error {
 	merchant, err := loginToDemo(ctx, path)
 	if err != nil {
@@ -32,7 +32,7 @@ func resend(ctx context.Context, path, event string, out io.Writer) error {
 			} `json:"data"`
 		}
 		err := merchant.call(ctx, http.MethodGet, deliveries+"?eventId="+url.QueryEscape(event), nil, &list)
-		if err != nil && !refused(err, "NOT_FOUND") { // an unknown event
+		if err != nil && !hasCode(err, "NOT_FOUND") { // NOT_FOUND: the event is unknown
 			return err
 		}
 		for _, delivery := range list.Data {

@@ -19,13 +19,15 @@ import (
 )
 
 const (
-	// logName is the name of the log of core, gateway and collector.
+	// logName is the name of the log file of the core, the gateway and the collector,
+	// without its suffix.
 	logName = "tributary"
-	// seedWithin limits the creation of the demo data.
-	seedWithin = 2 * time.Minute
+	// seedTimeout is the maximum time for the creation of the demo data.
+	seedTimeout = 2 * time.Minute
 )
 
-// run serves until ctx ends, which is not an error, or until a part fails.
+// run starts everything and serves until ctx ends or a part fails. It returns nil if ctx
+// has ended.
 func run(ctx context.Context, path string, environ []string, out io.Writer) (err error) {
 	f, err := openFolder(path)
 	if err != nil {
@@ -65,15 +67,16 @@ func run(ctx context.Context, path string, environ []string, out io.Writer) (err
 	if err == nil {
 		err = serve(ctx, f, d, open, core, edge, out)
 	} else if ctx.Err() != nil {
-		return nil // stopped while the servers started
+		return nil // ctx ended while the servers started
 	}
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) {
-		return nil // stopped before everything ran
+		return nil // ctx ended before all parts ran
 	}
 	return err
 }
 
-// serve runs core, gateway, collector and demo shop on the databases.
+// serve runs the core, the gateway, the collector and the demo shop. They use the
+// databases d.
 func serve(
 	ctx context.Context, f *folder, d *databases, open listeners, core settings.Core, edge collector.Config, out io.Writer,
 ) error {
@@ -81,10 +84,11 @@ func serve(
 	if core.LinkURL == "" {
 		core.LinkURL = "http://" + address(open.collector())
 	}
-	if edge.Cache.URL == private {
+	if edge.Cache.URL == privateURL {
 		edge.Cache.URL = d.redisURL
 	}
-	// There is no load balancer. Clicks are durable as in production.
+	// There is no load balancer, so the collector can stop without a delay. Clicks have a
+	// journal as in production.
 	edge.ShutdownDelay = 0
 	if edge.JournalDir == "" {
 		edge.JournalDir = f.file("journal")
@@ -114,65 +118,66 @@ func serve(
 	if err != nil {
 		return err
 	}
-	at := system{
+	at := systemAddresses{
 		api: address(open.api()), collector: address(open.collector()),
 		grpc: address(open.grpc()), metrics: address(open.metrics()), shop: address(open.shop()),
 		postgresURL: d.postgresURL, redisURL: d.redisURL,
 	}
-	site := &shop{api: caller{url: at.apiURL()}, collector: at.collectorURL()}
+	site := &shop{api: apiClient{url: at.apiURL()}, collector: at.collectorURL()}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		return c.Run(ctx, assemble.Listeners{API: open.api(), GRPC: open.grpc(), Metrics: open.metrics()})
 	})
-	group.Go(func() error { return named("collector", clicks.Run(ctx, open.collector(), nil)) })
+	group.Go(func() error { return withPartName("collector", clicks.Run(ctx, open.collector(), nil)) })
 	group.Go(func() error { return d.watch(ctx) })
-	group.Go(func() error { return named("shop", serveShop(ctx, open.shop(), site, log)) })
+	group.Go(func() error { return withPartName("shop", serveShop(ctx, open.shop(), site, log)) })
 	group.Go(func() error {
-		if err := show(ctx, f, at, site, out); err != nil && ctx.Err() == nil {
+		if err := prepareDemo(ctx, f, at, site, out); err != nil && ctx.Err() == nil {
 			return fmt.Errorf("demo: %w", err)
 		}
-		return nil // if ctx ended, another part reports the reason
+		return nil // if ctx has ended, another part returns the reason
 	})
 	return group.Wait()
 }
 
-func named(part string, err error) error {
+func withPartName(part string, err error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", part, err)
 	}
 	return nil
 }
 
-// show creates missing demo data and prints the addresses and the walk.
-func show(ctx context.Context, f *folder, at system, site *shop, out io.Writer) error {
-	ctx, cancel := context.WithTimeout(ctx, seedWithin)
+// prepareDemo creates missing demo data, opens the shop, and prints the addresses and the
+// walkthrough.
+func prepareDemo(ctx context.Context, f *folder, at systemAddresses, site *shop, out io.Writer) error {
+	ctx, cancel := context.WithTimeout(ctx, seedTimeout)
 	defer cancel()
-	kept, err := readVariables(f.file("env"))
+	saved, err := readVariables(f.file("env"))
 	if err != nil {
 		return err
 	}
 	say := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }
 	d := &demo{
-		api:       caller{url: at.apiURL(), say: say},
-		collector: caller{url: at.collectorURL(), say: say},
-		values:    kept,
-		say:       say,
+		api:       apiClient{url: at.apiURL(), printLine: say},
+		collector: apiClient{url: at.collectorURL(), printLine: say},
+		values:    saved,
+		printLine: say,
 	}
-	if err := d.api.ready(ctx, "/api/v1/health/ready"); err != nil {
+	if err := d.api.waitUntilReady(ctx, "/api/v1/health/ready"); err != nil {
 		return err
 	}
-	if err := d.collector.ready(ctx, "/v1/health/ready"); err != nil {
+	if err := d.collector.waitUntilReady(ctx, "/v1/health/ready"); err != nil {
 		return err
 	}
 	fmt.Fprintln(out, "  demo data …")
 	err = d.seed(ctx)
-	// Data that was created is kept even if the rest failed.
+	// Write the variables of the data that was created, even if seed has failed.
 	err = errors.Join(err, writeVariables(f.file("env"), envHeading, at.variables(d.values)))
 	if err != nil {
 		return err
 	}
-	site.open(d.values)
-	announce(out, f, at, d.values)
+	site.setValues(d.values)
+	printOverview(out, f, at, d.values)
 	return nil
 }
 

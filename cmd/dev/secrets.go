@@ -15,29 +15,29 @@ const (
 	encryptionKeySize = 32
 )
 
-const secretsHeading = `The keys of this development system, made once. Without this file sessions end,
-hashed addresses no longer match and what is encrypted is lost; make reset
-forgets it with the data.
+const secretsHeading = `The keys of this development system. They are created once. If this file is deleted,
+sessions end, stored hashes no longer match, and encrypted values cannot be decrypted.
+make reset deletes this file together with the data.
 `
 
-// loadSecrets returns the keys of the service. It creates the keys that the file at path
-// does not have.
+// loadSecrets returns the keys of the service from the file at path. It creates missing
+// keys and adds them to the file.
 func loadSecrets(path string) (map[string]string, error) {
 	secrets, err := readVariables(path)
 	if err != nil {
 		return nil, err
 	}
-	made := false
-	for name, draw := range map[string]func() string{
+	created := false
+	for name, create := range map[string]func() string{
 		jwtKeysName:        func() string { return "dev:" + randomBase64(ed25519.SeedSize) },
 		hashKeyName:        func() string { return randomBase64(hashKeySize) },
 		encryptionKeysName: func() string { return "dev:" + randomBase64(encryptionKeySize) },
 	} {
 		if secrets[name] == "" {
-			secrets[name], made = draw(), true
+			secrets[name], created = create(), true
 		}
 	}
-	if !made {
+	if !created {
 		return secrets, nil
 	}
 	return secrets, writeVariables(path, secretsHeading, []variable{

@@ -23,30 +23,34 @@ const (
 
 	demoWebsite = "https://shop.example/"
 
-	// codeKnownWithin limits the wait until a new referral code works at the collector.
-	codeKnownWithin = 10 * time.Second
+	// codeTimeout is the maximum time to wait until the collector accepts a new referral
+	// code.
+	codeTimeout = 10 * time.Second
 )
 
-// demoModes are the modes of the keys. The programmes are in the first.
+// demoModes lists the modes in which the demo has API keys. The demo programmes are in
+// the first mode.
 var demoModes = []string{"test", "live"}
 
-// publicKeyName and secretKeyName return the variables of a mode's keys.
+// publicKeyName and secretKeyName return the names of the variables that hold the keys of
+// a mode.
 func publicKeyName(mode string) string { return "DEMO_PK_" + strings.ToUpper(mode) }
 func secretKeyName(mode string) string { return "DEMO_SK_" + strings.ToUpper(mode) }
 
-// demoNames are the variables of the demo, in the order of the file.
+// demoNames lists the names of the variables of the demo. .dev/env has the same order.
 var demoNames = []string{
 	merchantEmailName, merchantPasswordName, partnerEmailName, partnerPasswordName, programName, referralCodeName, clubProgramName,
 	"DEMO_PK_TEST", "DEMO_SK_TEST", "DEMO_PK_LIVE", "DEMO_SK_LIVE",
 }
 
-// demo creates a merchant with two programmes and partners through the public API.
+// demo creates the demo data through the public API: a merchant, two programmes and their
+// partners.
 type demo struct {
-	api, collector caller
+	api, collector apiClient
 	// values are the variables of .dev/env. seed updates them.
 	values map[string]string
-	// say prints what has changed since the last run.
-	say func(format string, args ...any)
+	// printLine prints a message about data that had to be created or changed again.
+	printLine func(format string, args ...any)
 }
 
 type session struct {
@@ -69,9 +73,9 @@ type participant struct {
 	ReferralCode string `json:"referralCode"`
 }
 
-// seed creates the data that the walk needs. It keeps existing data, creates missing data,
-// and reactivates a paused programme and a suspended partner. It can be repeated, also
-// after an interruption.
+// seed creates the data that the walkthrough needs. It keeps existing data and creates
+// missing data. It also activates a paused programme and reinstates a suspended partner.
+// It can be repeated, even after it was interrupted.
 func (d *demo) seed(ctx context.Context) error {
 	merchant, err := d.account(ctx, "merchant", merchantEmailName, merchantPasswordName, merchantEmail,
 		map[string]string{"name": "Mia Merchant", "workspaceName": "Demo shop"})
@@ -83,40 +87,41 @@ func (d *demo) seed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	asMerchant := d.api.as(merchant.AccessToken)
+	asMerchant := d.api.withCredential(merchant.AccessToken)
 	for _, mode := range demoModes {
-		if err := d.keys(ctx, asMerchant.in(mode), mode); err != nil {
+		if err := d.keys(ctx, asMerchant.withMode(mode), mode); err != nil {
 			return err
 		}
 	}
 	mode := demoModes[0]
-	if err := d.program(ctx, asMerchant.in(mode)); err != nil {
+	if err := d.program(ctx, asMerchant.withMode(mode)); err != nil {
 		return err
 	}
-	if err := d.participant(ctx, asMerchant.in(mode), d.api.as(partner.AccessToken).in(mode), partner.User.ID); err != nil {
+	if err := d.participant(ctx, asMerchant.withMode(mode), d.api.withCredential(partner.AccessToken).withMode(mode), partner.User.ID); err != nil {
 		return err
 	}
-	return d.seedClub(ctx, asMerchant.in(mode))
+	return d.seedClub(ctx, asMerchant.withMode(mode))
 }
 
-// account logs in with the stored credentials. If the database does not have the account,
-// it creates one; if the address is taken and the password is lost, it uses a new address.
-func (d *demo) account(ctx context.Context, kind, emailName, passwordName, address string, about map[string]string) (session, error) {
+// account logs in with the credentials in .dev/env. If this fails, it creates an account
+// with the given e-mail address. If another account already has this address, its
+// password is lost, and account uses a new address.
+func (d *demo) account(ctx context.Context, kind, emailName, passwordName, address string, profile map[string]string) (session, error) {
 	var s session
 	base := "/api/v1/auth/" + kind
-	kept := d.values[emailName] != "" && d.values[passwordName] != ""
-	if kept {
+	hasCredentials := d.values[emailName] != "" && d.values[passwordName] != ""
+	if hasCredentials {
 		login := map[string]string{"email": d.values[emailName], "password": d.values[passwordName]}
 		err := d.api.call(ctx, http.MethodPost, base+"/login", login, &s)
-		if !refused(err, "INVALID_CREDENTIALS", "VALIDATION_ERROR") {
+		if !hasCode(err, "INVALID_CREDENTIALS", "VALIDATION_ERROR") {
 			return s, err
 		}
 	}
-	for _, email := range []string{address, fresh(address)} {
+	for _, email := range []string{address, uniqueAddress(address)} {
 		password := rand.Text()
-		about["email"], about["password"] = email, password
-		err := d.api.call(ctx, http.MethodPost, base+"/register", about, &s)
-		if refused(err, "EMAIL_TAKEN") {
+		profile["email"], profile["password"] = email, password
+		err := d.api.call(ctx, http.MethodPost, base+"/register", profile, &s)
+		if hasCode(err, "EMAIL_TAKEN") {
 			continue
 		}
 		if err != nil {
@@ -124,9 +129,9 @@ func (d *demo) account(ctx context.Context, kind, emailName, passwordName, addre
 		}
 		switch {
 		case email != address:
-			d.say("The password of %s is no longer in .dev/env: created a new demo %s, %s.", address, kind, email)
-		case kept:
-			d.say("The database does not have the demo %s of .dev/env: created it again.", kind)
+			d.printLine("The password of %s is no longer in .dev/env: created a new demo %s, %s.", address, kind, email)
+		case hasCredentials:
+			d.printLine("The database does not have the demo %s of .dev/env: created it again.", kind)
 		}
 		d.values[emailName], d.values[passwordName] = email, password
 		return s, nil
@@ -134,15 +139,16 @@ func (d *demo) account(ctx context.Context, kind, emailName, passwordName, addre
 	return s, fmt.Errorf("no address is free for the demo %s", kind)
 }
 
-// fresh returns a new address with the same host.
-func fresh(address string) string {
+// uniqueAddress returns a random e-mail address at the same host.
+func uniqueAddress(address string) string {
 	user, host, _ := strings.Cut(address, "@")
 	return user + "-" + strings.ToLower(rand.Text()[:8]) + "@" + host
 }
 
-// keys reads the public key of a mode and creates a secret key, unless the stored one is
-// still in the list. The list shows only the end of a secret key.
-func (d *demo) keys(ctx context.Context, merchant caller, mode string) error {
+// keys stores the public key of a mode in d.values. It creates a secret key, unless the
+// API still lists the secret key in d.values. The API lists only the prefix and the last
+// four characters of a secret key.
+func (d *demo) keys(ctx context.Context, merchant apiClient, mode string) error {
 	var keys struct {
 		PublicKey  string `json:"publicKey"`
 		SecretKeys []struct {
@@ -154,27 +160,28 @@ func (d *demo) keys(ctx context.Context, merchant caller, mode string) error {
 		return err
 	}
 	d.values[publicKeyName(mode)] = keys.PublicKey
-	kept := d.values[secretKeyName(mode)]
+	saved := d.values[secretKeyName(mode)]
 	for _, key := range keys.SecretKeys {
-		if kept != "" && strings.HasPrefix(kept, key.Prefix) && strings.HasSuffix(kept, key.Last4) {
+		if saved != "" && strings.HasPrefix(saved, key.Prefix) && strings.HasSuffix(saved, key.Last4) {
 			return nil
 		}
 	}
-	var made struct {
+	var created struct {
 		SecretKey string `json:"secretKey"`
 	}
-	err := merchant.call(ctx, http.MethodPost, "/api/v1/api-keys", map[string]string{"name": "Demo"}, &made)
-	d.values[secretKeyName(mode)] = made.SecretKey
+	err := merchant.call(ctx, http.MethodPost, "/api/v1/api-keys", map[string]string{"name": "Demo"}, &created)
+	d.values[secretKeyName(mode)] = created.SecretKey
 	return err
 }
 
-// program finds or creates a programme without hold period and automatic approval.
-func (d *demo) program(ctx context.Context, merchant caller) error {
+// program finds or creates a programme. The programme has no hold period, and its
+// commissions are not approved automatically.
+func (d *demo) program(ctx context.Context, merchant apiClient) error {
 	var p program
 	id := d.values[programName]
 	if id != "" {
 		err := merchant.call(ctx, http.MethodGet, "/api/v1/programs/"+url.PathEscape(id), nil, &p)
-		if err != nil && !refused(err, "NOT_FOUND") {
+		if err != nil && !hasCode(err, "NOT_FOUND") {
 			return err
 		}
 	}
@@ -184,7 +191,8 @@ func (d *demo) program(ctx context.Context, merchant caller) error {
 			"name":       "Demo programme",
 			"slug":       "demo-" + strings.ToLower(rand.Text()[:8]),
 			"websiteUrl": demoWebsite,
-			// Partner, visitor and buyer use the same machine, within seconds.
+			// With another policy the commissions would be rejected as fraud, because the
+			// partner, the visitor and the buyer use the same machine within seconds.
 			"fraudPolicy": "observe",
 			"commissionRules": map[string]any{
 				"commissionType": "percentage",
@@ -202,43 +210,45 @@ func (d *demo) program(ctx context.Context, merchant caller) error {
 		return nil
 	}
 	if p.Status == "paused" {
-		d.say("The demo programme was paused: activated it.")
+		d.printLine("The demo programme was paused: activated it.")
 	}
 	return merchant.call(ctx, http.MethodPost, "/api/v1/programs/"+p.ID+"/activate", nil, nil)
 }
 
-// participant finds or creates the partner's participation and approves it.
-func (d *demo) participant(ctx context.Context, merchant, partner caller, partnerID string) error {
+// participant finds the demo partner's participant in the programme, or creates it. It
+// approves the participant if it is not approved.
+func (d *demo) participant(ctx context.Context, merchant, partner apiClient, partnerID string) error {
 	base := "/api/v1/programs/" + d.values[programName] + "/partners"
-	place, err := find(ctx, merchant, base, partnerID)
+	p, err := findParticipant(ctx, merchant, base, partnerID)
 	if err != nil {
 		return err
 	}
-	if place.ID == "" {
+	if p.ID == "" {
 		apply := "/api/v1/partner/programs/" + d.values[programName] + "/apply"
-		if err := partner.call(ctx, http.MethodPost, apply, map[string]any{"acceptTerms": true}, &place); err != nil {
+		if err := partner.call(ctx, http.MethodPost, apply, map[string]any{"acceptTerms": true}, &p); err != nil {
 			return err
 		}
 	}
-	move := map[string]string{"pending": "approve", "rejected": "approve", "suspended": "reinstate"}[place.Status]
-	if move != "" {
-		if place.Status != "pending" {
-			d.say("The demo partner was %s: approved again.", place.Status)
+	action := map[string]string{"pending": "approve", "rejected": "approve", "suspended": "reinstate"}[p.Status]
+	if action != "" {
+		if p.Status != "pending" {
+			d.printLine("The demo partner was %s: approved again.", p.Status)
 		}
-		if err := merchant.call(ctx, http.MethodPatch, base+"/"+place.ID+"/"+move, map[string]any{}, nil); err != nil {
+		if err := merchant.call(ctx, http.MethodPatch, base+"/"+p.ID+"/"+action, map[string]any{}, nil); err != nil {
 			return err
 		}
 	}
-	isNew := d.values[referralCodeName] != place.ReferralCode
-	d.values[referralCodeName] = place.ReferralCode
+	isNew := d.values[referralCodeName] != p.ReferralCode
+	d.values[referralCodeName] = p.ReferralCode
 	if isNew {
 		return d.visit(ctx)
 	}
 	return nil
 }
 
-// find returns a partner's participation in a programme, the zero value if there is none.
-func find(ctx context.Context, merchant caller, base, partnerID string) (participant, error) {
+// findParticipant returns the participant of a partner in a programme. It returns the
+// zero value if the partner does not participate.
+func findParticipant(ctx context.Context, merchant apiClient, base, partnerID string) (participant, error) {
 	const pageSize = 100
 	for page := 1; ; page++ {
 		var list struct {
@@ -260,16 +270,17 @@ func find(ctx context.Context, merchant caller, base, partnerID string) (partici
 	}
 }
 
-// visit follows the new referral link once. It repeats the click while the edge does
-// not know the code, because the call that made the code waits at most 100 ms for the
-// edge directory.
+// visit sends one click with the new referral code. The collector may reject the click at
+// first, because it reads the edge directory, and the call that created the code waits at
+// most 100 ms for the update of the edge directory. Therefore visit repeats the click
+// until the collector accepts it.
 func (d *demo) visit(ctx context.Context) error {
-	visitor := d.collector.as(d.values[publicKeyName(demoModes[0])])
+	visitor := d.collector.withCredential(d.values[publicKeyName(demoModes[0])])
 	click := map[string]string{"referral_code": d.values[referralCodeName], "url": demoWebsite}
-	giveUp := time.Now().Add(codeKnownWithin)
+	deadline := time.Now().Add(codeTimeout)
 	for {
 		err := visitor.call(ctx, http.MethodPost, "/v1/clicks", click, nil)
-		if !refused(err, "NOT_FOUND", "INVALID_PUBLIC_KEY") || time.Now().After(giveUp) {
+		if !hasCode(err, "NOT_FOUND", "INVALID_PUBLIC_KEY") || time.Now().After(deadline) {
 			return err
 		}
 		select {

@@ -8,19 +8,23 @@ import (
 	"strings"
 )
 
-// clubProgramName is the variable of the demo's second programme.
+// clubProgramName is the name of the variable that holds the id of the demo's second
+// programme, Coffee club.
 const clubProgramName = "DEMO_CLUB_PROGRAM_ID"
 
 // member describes a partner of the second programme.
 type member struct {
 	name, status, group string
-	// promoCode is the partner's promo code; empty means none.
+	// promoCode is the partner's promo code. If it is empty, the partner has no promo
+	// code.
 	promoCode string
-	// override is the partner's own rate in percent; 0 means none.
+	// override is the partner's own commission rate in percent. If it is 0, the partner
+	// has no own rate.
 	override int
 }
 
-// club has partners in every state. Their groups are in clubGroups.
+// club lists the partners of the second programme. There are partners in every status.
+// clubGroups lists their groups.
 var club = []member{
 	{name: "Ada Affiliate", status: "approved", group: "Ambassadors", promoCode: "ADA10"},
 	{name: "Bo Blogger", status: "approved", group: "Ambassadors"},
@@ -36,16 +40,16 @@ var club = []member{
 	{name: "Lea Lister", status: "suspended"},
 }
 
-// clubGroups has the groups with their percentages.
+// clubGroups maps each group of the second programme to its commission percentage.
 var clubGroups = map[string]int{"Ambassadors": 30, "Bloggers": 25}
 
-// seedClub creates the second programme with tiers, products, limits, groups and partners.
-// It does not change existing data.
-func (d *demo) seedClub(ctx context.Context, merchant caller) error {
+// seedClub creates the second programme with tiers, products, limits, groups and
+// partners. It does not change existing data.
+func (d *demo) seedClub(ctx context.Context, merchant apiClient) error {
 	var p program
 	if id := d.values[clubProgramName]; id != "" {
 		err := merchant.call(ctx, http.MethodGet, "/api/v1/programs/"+url.PathEscape(id), nil, &p)
-		if err != nil && !refused(err, "NOT_FOUND") {
+		if err != nil && !hasCode(err, "NOT_FOUND") {
 			return err
 		}
 	}
@@ -54,7 +58,7 @@ func (d *demo) seedClub(ctx context.Context, merchant caller) error {
 			"name":        "Coffee club",
 			"description": "Beans by subscription. Thirty percent for our ambassadors.",
 			"websiteUrl":  demoWebsite + "club",
-			// Partner, visitor and buyer use the same machine, within seconds.
+			// The reason is the same as for the first programme (seed.go).
 			"fraudPolicy":    "observe",
 			"allowedDomains": []string{"shop.example", "*.shop.example"},
 			"commissionRules": map[string]any{
@@ -95,20 +99,20 @@ func (d *demo) seedClub(ctx context.Context, merchant caller) error {
 	if err := merchant.call(ctx, http.MethodGet, base+"/partners?pageSize=100", nil, &existing); err != nil {
 		return err
 	}
-	places := map[string]participant{}
-	for _, place := range existing.Data {
-		places[place.PartnerName] = place.participant
+	participants := map[string]participant{}
+	for _, p := range existing.Data {
+		participants[p.PartnerName] = p.participant
 	}
 	for i, m := range club {
-		if err := d.seedMember(ctx, merchant, p.ID, i, m, places[m.name], groups); err != nil {
+		if err := d.seedMember(ctx, merchant, p.ID, i, m, participants[m.name], groups); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// clubGroups creates missing groups and returns the ids of all by name.
-func (d *demo) clubGroups(ctx context.Context, merchant caller, base string) (map[string]string, error) {
+// clubGroups creates missing groups. It returns the ids of all groups by name.
+func (d *demo) clubGroups(ctx context.Context, merchant apiClient, base string) (map[string]string, error) {
 	var list struct {
 		Data []struct {
 			ID   string `json:"id"`
@@ -126,35 +130,36 @@ func (d *demo) clubGroups(ctx context.Context, merchant caller, base string) (ma
 		if ids[name] != "" {
 			continue
 		}
-		var made struct {
+		var created struct {
 			ID string `json:"id"`
 		}
-		if err := merchant.call(ctx, http.MethodPost, base+"/groups", map[string]any{"name": name, "percentage": percentage}, &made); err != nil {
+		if err := merchant.call(ctx, http.MethodPost, base+"/groups", map[string]any{"name": name, "percentage": percentage}, &created); err != nil {
 			return nil, err
 		}
-		ids[name] = made.ID
+		ids[name] = created.ID
 	}
 	return ids, nil
 }
 
-// seedMember creates one partner with its participation, unless it exists. A pending
-// participation is completed: an earlier start may have been interrupted.
-func (d *demo) seedMember(ctx context.Context, merchant caller, programID string, i int, m member, place participant, groups map[string]string) error {
-	if place.ID != "" && (place.Status != "pending" || m.status == "pending") {
+// seedMember creates a partner and its participant in the programme, unless p is
+// set. If p is still pending, an earlier start may have been interrupted, so
+// seedMember completes the participant. i is the position of the partner in club.
+func (d *demo) seedMember(ctx context.Context, merchant apiClient, programID string, i int, m member, p participant, groups map[string]string) error {
+	if p.ID != "" && (p.Status != "pending" || m.status == "pending") {
 		return nil
 	}
-	if place.ID == "" {
+	if p.ID == "" {
 		partner, err := d.clubAccount(ctx, programID, i, m)
 		if err != nil {
 			return err
 		}
 		apply := "/api/v1/partner/programs/" + programID + "/apply"
 		answers := map[string]any{"answers": map[string]string{"audience": "Readers of " + m.name}}
-		if err := partner.call(ctx, http.MethodPost, apply, answers, &place); err != nil {
+		if err := partner.call(ctx, http.MethodPost, apply, answers, &p); err != nil {
 			return err
 		}
 	}
-	path := "/api/v1/programs/" + programID + "/partners/" + place.ID
+	path := "/api/v1/programs/" + programID + "/partners/" + p.ID
 	patch := map[string]any{}
 	if m.group != "" {
 		patch["groupId"] = groups[m.group]
@@ -171,27 +176,28 @@ func (d *demo) seedMember(ctx context.Context, merchant caller, programID string
 	}
 	if m.promoCode != "" {
 		err := merchant.call(ctx, http.MethodPost, "/api/v1/programs/"+programID+"/promo-codes", map[string]any{
-			"participantId": place.ID, "code": m.promoCode, "discountType": "percentage", "discountValue": 10,
+			"participantId": p.ID, "code": m.promoCode, "discountType": "percentage", "discountValue": 10,
 		}, nil)
-		if err != nil && !refused(err, "PROMO_CODE_TAKEN") {
+		if err != nil && !hasCode(err, "PROMO_CODE_TAKEN") {
 			return err
 		}
 	}
-	moves := map[string][]string{"approved": {"approve"}, "rejected": {"reject"}, "suspended": {"approve", "suspend"}}[m.status]
-	for _, move := range moves {
-		if err := merchant.call(ctx, http.MethodPatch, path+"/"+move, map[string]any{}, nil); err != nil {
+	actions := map[string][]string{"approved": {"approve"}, "rejected": {"reject"}, "suspended": {"approve", "suspend"}}[m.status]
+	for _, action := range actions {
+		if err := merchant.call(ctx, http.MethodPatch, path+"/"+action, map[string]any{}, nil); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// clubAccount registers a partner, or logs in if an interrupted start has registered it.
-// All have the password of the demo partner.
-func (d *demo) clubAccount(ctx context.Context, programID string, i int, m member) (caller, error) {
+// clubAccount registers a partner. If an earlier start has already registered the
+// partner, it logs in. All partners have the password of the demo partner.
+func (d *demo) clubAccount(ctx context.Context, programID string, i int, m member) (apiClient, error) {
 	var s session
-	// Registrations count per client address, so each partner has its own.
-	api := d.api.from(fmt.Sprintf("198.51.100.%d", i+1))
+	// The number of registrations per client address is limited, so each partner uses
+	// another address.
+	api := d.api.withAddress(fmt.Sprintf("198.51.100.%d", i+1))
 	first, _, _ := strings.Cut(strings.ToLower(m.name), " ")
 	credentials := map[string]string{
 		"email": first + "-" + programID[len(programID)-8:] + "@demo.example", "password": d.values[partnerPasswordName],
@@ -199,8 +205,8 @@ func (d *demo) clubAccount(ctx context.Context, programID string, i int, m membe
 	err := api.call(ctx, http.MethodPost, "/api/v1/auth/partner/register", map[string]string{
 		"email": credentials["email"], "password": credentials["password"], "name": m.name,
 	}, &s)
-	if refused(err, "EMAIL_TAKEN") {
+	if hasCode(err, "EMAIL_TAKEN") {
 		err = api.call(ctx, http.MethodPost, "/api/v1/auth/partner/login", credentials, &s)
 	}
-	return api.as(s.AccessToken).in(demoModes[0]), err
+	return api.withCredential(s.AccessToken).withMode(demoModes[0]), err
 }

@@ -21,38 +21,40 @@ const (
 	postgresName = "postgres"
 	redisName    = "redis"
 
-	// stopServer limits the graceful stop of a private server.
+	// stopServer is the maximum time for a private server to stop gracefully.
 	stopServer = 20 * time.Second
 )
 
-const serversHeading = `The addresses of the private servers of the last run. A variable of the
-environment with one of these values is ignored.
+const serversHeading = `The addresses of the private servers of the last run. If a variable in the
+environment has one of these values, the variable is ignored.
 `
 
 // databases holds the Postgres and the Redis of a run.
 type databases struct {
 	postgresURL, redisURL string
-	// The servers that this run has started; nil if the environment names the server.
+	// postgres and redis are the servers that this run has started. A field is nil if the
+	// address of the server was set in the environment.
 	postgres, redis *privateServer
 }
 
-// privateServer is a running server with the file of its output.
+// privateServer is a running server and its log file.
 type privateServer struct {
 	*servers.Server
 	log *os.File
 }
 
-// startDatabases uses the servers at the given addresses and starts a server for each
-// address that is private. The caller must stop the result, also after an error.
+// startDatabases starts a server for each address that is privateURL. For other addresses
+// it uses the existing server. The caller must call stop on the result, even if there is
+// an error.
 func startDatabases(ctx context.Context, f *folder, postgresURL, redisURL string) (*databases, error) {
 	d := &databases{postgresURL: postgresURL, redisURL: redisURL}
 	last, err := readVariables(f.file("servers"))
 	if err != nil {
 		return d, err
 	}
-	// They start in parallel, because each may have to recover.
+	// The servers start in parallel, because recovery after a crash may take long.
 	group, ctx := errgroup.WithContext(ctx)
-	if d.postgresURL == private {
+	if d.postgresURL == privateURL {
 		group.Go(func() (err error) {
 			d.postgres, err = f.start(postgresName, func(dir string, log *os.File) (*servers.Server, error) {
 				return atSamePort(last[databaseURLName], func(port int) (*servers.Server, error) {
@@ -62,7 +64,7 @@ func startDatabases(ctx context.Context, f *folder, postgresURL, redisURL string
 			return err
 		})
 	}
-	if d.redisURL == private {
+	if d.redisURL == privateURL {
 		group.Go(func() (err error) {
 			d.redis, err = f.start(redisName, func(dir string, log *os.File) (*servers.Server, error) {
 				return atSamePort(last[redisURLName], func(port int) (*servers.Server, error) {
@@ -87,7 +89,8 @@ func startDatabases(ctx context.Context, f *folder, postgresURL, redisURL string
 	})
 }
 
-// start starts a server with the folder and the log of its name.
+// start calls a function that starts a server. It passes the data folder and the log file
+// of the server.
 func (f *folder) start(name string, start func(dir string, log *os.File) (*servers.Server, error)) (*privateServer, error) {
 	dir, err := f.dataOf(name)
 	if err != nil {
@@ -104,13 +107,14 @@ func (f *folder) start(name string, start func(dir string, log *os.File) (*serve
 	return &privateServer{Server: server, log: log}, nil
 }
 
-// newLog creates an empty log for this run.
+// newLog creates an empty log file for this run.
 func (f *folder) newLog(name string) (*os.File, error) {
 	return os.OpenFile(f.file(name+".log"), os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// atSamePort starts a private server at its last port, so that addresses which were
-// sourced or written down still work. If another program uses the port, it uses any.
+// atSamePort starts a private server on the port of the previous run, which is in the URL
+// last. So addresses that a shell has sourced still work. If another program uses this
+// port, the server uses any free port.
 func atSamePort(last string, start func(port int) (*servers.Server, error)) (*servers.Server, error) {
 	u, err := url.Parse(last)
 	if err != nil {
@@ -124,7 +128,8 @@ func atSamePort(last string, start func(port int) (*servers.Server, error)) (*se
 	return server, err
 }
 
-// watch returns when a private server ends by itself, or when ctx ends.
+// watch waits until ctx ends or a private server exits. If a server exits, watch returns
+// an error.
 func (d *databases) watch(ctx context.Context) error {
 	var postgresEnded, redisEnded <-chan struct{}
 	if d.postgres != nil {
@@ -143,8 +148,8 @@ func (d *databases) watch(ctx context.Context) error {
 	}
 }
 
-// stop stops the servers that this run has started, Redis before Postgres. watch has
-// reported servers that ended by themselves.
+// stop stops the servers that this run has started, Redis before Postgres. It ignores
+// servers that have already exited, because watch has reported them.
 func (d *databases) stop() error {
 	var faults []error
 	for _, server := range []*privateServer{d.redis, d.postgres} {

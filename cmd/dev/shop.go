@@ -19,33 +19,33 @@ import (
 // serveShop serves the shop until ctx ends.
 func serveShop(ctx context.Context, listener net.Listener, site http.Handler, log *slog.Logger) error {
 	server := httpedge.NewServer(site, log)
-	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // pages of the demo need no graceful end
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // requests to the demo shop need not complete
 	defer stop()
 	return httpedge.Serve(server, listener, nil)
 }
 
-// shopPage is the merchant's page, with the browser script, a product, and the result of a
-// purchase.
+// shopPage is the template of the shop's page. The page contains the browser script, a
+// product, and the result of a purchase.
 //
 //go:embed shop.html
 var shopPage string
 
 var shopTemplate = template.Must(template.New("shop").Funcs(template.FuncMap{"price": price}).Parse(shopPage))
 
-// shop is a merchant's website with the demo's keys. The page loads the browser script,
-// and the server reports a purchase with the click id from the script's cookie. It
-// contains only the code that a merchant has to write.
+// shop is the website of the demo merchant. Its page loads the browser script. Its server
+// reports a purchase with the click id from the cookie that the script has set. shop
+// contains only code that every merchant would have to write.
 type shop struct {
-	api       caller
+	api       apiClient
 	collector string
 
 	mu sync.RWMutex
-	// values are the demo's variables; nil until the demo data exists.
+	// values holds the variables of .dev/env. It is nil until the demo data exists.
 	values map[string]string
 }
 
-// open makes the shop serve visitors.
-func (s *shop) open(values map[string]string) {
+// setValues sets the variables of .dev/env. Until then the shop responds with 503.
+func (s *shop) setValues(values map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.values = values
@@ -63,8 +63,8 @@ const (
 	shopCurrency = "USD"
 )
 
-// reported has the fields of a recorded conversion that the shop shows.
-type reported struct {
+// recordedConversion holds the fields of a recorded conversion that the page shows.
+type recordedConversion struct {
 	Attributed  bool `json:"attributed"`
 	Attribution struct {
 		Explanation string `json:"explanation"`
@@ -76,13 +76,13 @@ type reported struct {
 	} `json:"commission"`
 }
 
-// ServeHTTP serves the page and, at /buy, the purchase.
+// ServeHTTP serves the page at / and the purchase at /buy.
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.value(referralCodeName) == "":
 		http.Error(w, "The demo is being prepared.", http.StatusServiceUnavailable)
 	case r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
-		s.page(w, nil, "")
+		s.writePage(w, nil, "")
 	case r.URL.Path == "/buy" && r.Method == http.MethodPost:
 		s.buy(w, r)
 	default:
@@ -90,7 +90,7 @@ func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// buy reports the purchase, as a merchant's server does after a payment.
+// buy reports the purchase to the API, as the server of a merchant does after a payment.
 func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 	order := map[string]any{
 		"event_type":              "purchase",
@@ -101,21 +101,21 @@ func (s *shop) buy(w http.ResponseWriter, r *http.Request) {
 	if cookie, err := r.Cookie("aff_click_id"); err == nil {
 		order["click_id"] = cookie.Value
 	}
-	var got reported
-	server := s.api.as(s.value(secretKeyName(demoModes[0])))
+	var got recordedConversion
+	server := s.api.withCredential(s.value(secretKeyName(demoModes[0])))
 	err := server.call(r.Context(), http.MethodPost, "/api/v1/conversions", order, &got)
 	switch {
-	case refused(err, "NO_ATTRIBUTION_SIGNAL"):
-		s.page(w, nil, "Sold. No partner brought this visitor, so there was nothing to report.")
+	case hasCode(err, "NO_ATTRIBUTION_SIGNAL"):
+		s.writePage(w, nil, "Sold. No partner sent this visitor, so there is no commission.")
 	case err != nil:
 		w.WriteHeader(http.StatusBadGateway)
-		s.page(w, nil, "Sold, and not reported: "+err.Error())
+		s.writePage(w, nil, "Sold. The purchase could not be reported: "+err.Error())
 	default:
-		s.page(w, &got, "")
+		s.writePage(w, &got, "")
 	}
 }
 
-func (s *shop) page(w http.ResponseWriter, sold *reported, note string) {
+func (s *shop) writePage(w http.ResponseWriter, conversion *recordedConversion, note string) {
 	h := w.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
@@ -125,7 +125,7 @@ func (s *shop) page(w http.ResponseWriter, sold *reported, note string) {
 		"Key":    s.value(publicKeyName(demoModes[0])),
 		"Link":   "/?" + url.Values{"via": {s.value(referralCodeName)}}.Encode(),
 		"Price":  price(shopCents, shopCurrency),
-		"Sold":   sold,
+		"Sold":   conversion,
 		"Note":   note,
 	})
 }

@@ -13,14 +13,16 @@ import (
 	"github.com/tributary-hq/tributary/tools/browser"
 )
 
-// screenshotName makes the test write README's picture of the shop.
+// screenshotName is an environment variable. If it is set, the test writes the screenshot
+// of the shop for README.md.
 const screenshotName = "UPDATE_SCREENSHOT"
 
-// shopWithin limits one step. Other tests run at the same time.
-const shopWithin = 30 * time.Second
+// shopTimeout is the maximum time of one step. It is long because other tests run at the
+// same time.
+const shopTimeout = 30 * time.Second
 
-// buyInTheShop opens the partner's link in a browser, buys, and checks that the page shows
-// the commission.
+// buyInTheShop opens the partner's link in a browser, buys the product, and checks that
+// the page shows the commission.
 func buyInTheShop(t *testing.T, values map[string]string) {
 	t.Helper()
 	ctx, stop, err := browser.Start(t.Context())
@@ -36,35 +38,36 @@ func buyInTheShop(t *testing.T, values map[string]string) {
 			t.Fatal(err)
 		}
 	}
-	// shows waits for a text on the page.
-	shows := func(selector, wanted string) string {
+	// waitForText waits until the element contains a text, and returns the content of the
+	// element.
+	waitForText := func(selector, want string) string {
 		t.Helper()
 		script := fmt.Sprintf("(document.querySelector(%q) || {}).textContent || ''", selector)
-		for deadline := time.Now().Add(shopWithin); ; time.Sleep(20 * time.Millisecond) {
-			// During a navigation there is no document to query.
+		for deadline := time.Now().Add(shopTimeout); ; time.Sleep(20 * time.Millisecond) {
+			// The script fails while the browser loads another page.
 			text, err := chromedp.Run(tab, chromedp.Evaluate[string](script))
-			if err == nil && text != "" && strings.Contains(text, wanted) {
+			if err == nil && text != "" && strings.Contains(text, want) {
 				return text
 			}
 			if time.Now().After(deadline) {
-				t.Fatalf("the shop does not show %q at %s: %q, %v", wanted, selector, text, err)
+				t.Fatalf("the element %s contains %q (error %v), want %q", selector, text, err, want)
 			}
 		}
 	}
 
 	step(chromedp.EmulateViewport(820, 700))
 	step(chromedp.Navigate(values["TRIBUTARY_SHOP_URL"] + "/"))
-	shows("#visitor", "Nobody sent you")
+	waitForText("#visitor", "No partner sent you")
 	step(chromedp.Navigate(values["TRIBUTARY_SHOP_URL"] + "/?via=" + values[referralCodeName]))
-	click := shows("#click", "-")
+	click := waitForText("#click", "-")
 	step(chromedp.Click(chromedp.CSS("#buy")))
-	shows("#commission", "9.80 USD")
-	if again := shows("#click", "-"); again != click {
-		t.Errorf("the click was %s when the visitor landed and is %s after the purchase", click, again)
+	waitForText("#commission", "9.80 USD")
+	if again := waitForText("#click", "-"); again != click {
+		t.Errorf("after the purchase the page shows the click %s, want %s as before", again, click)
 	}
 	picture, err := chromedp.Run(tab, chromedp.FullScreenshot(100))
 	if err != nil || len(picture) == 0 {
-		t.Fatalf("a picture of %d bytes: %v", len(picture), err)
+		t.Fatalf("the screenshot has %d bytes: %v", len(picture), err)
 	}
 	if os.Getenv(screenshotName) == "" {
 		return

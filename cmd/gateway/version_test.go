@@ -7,9 +7,9 @@ import (
 	"github.com/tributary-hq/tributary/cmd/version"
 )
 
-func TestVersionPrintsVersionAndCommit(t *testing.T) {
+func TestVersion_PrintsVersionAndCommit(t *testing.T) {
 	var out bytes.Buffer
 	if err := run(t.Context(), []string{"version"}, &out); err != nil || out.String() != version.String()+"\n" {
-		t.Errorf("%q, %v", &out, err)
+		t.Errorf("run(version) printed %q and returned %v, want %q", &out, err, version.String()+"\n")
 	}
 }

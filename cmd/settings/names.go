@@ -70,8 +70,8 @@ func unknown(values map[string]string) []string {
 	return names
 }
 
-// nearest returns the setting whose name is most similar to name. found is false if none
-// is similar enough to be a misspelling.
+// nearest returns the setting whose name is most similar to name. found is false if no
+// setting has a similar name.
 func nearest(name string) (setting string, found bool) {
 	least := maxEdits + 1
 	for _, candidate := range slices.Sorted(maps.Keys(known)) {

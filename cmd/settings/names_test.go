@@ -9,7 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/settings"
 )
 
-func TestParse_RefusesMisspeltNames(t *testing.T) {
+func TestParse_RejectsMisspeltNames(t *testing.T) {
 	for name, want := range map[string]string{
 		"TRIBUTARY_LIMIT_CONVERSION":    "TRIBUTARY_LIMIT_CONVERSION is not a setting: did you mean TRIBUTARY_LIMIT_CONVERSIONS?",
 		"TRIBUTARY_LIMITAUTH":           "did you mean TRIBUTARY_LIMIT_AUTH?",
@@ -33,7 +33,7 @@ func TestParse_RefusesMisspeltNames(t *testing.T) {
 	_, collector := settings.Parse[settings.Collector](core(misspelt))
 	for binary, err := range map[string]error{"core migrate": migrate, "gateway": gateway, "collector": collector} {
 		if err == nil || err.Error() != "TRIBUTARY_LIMIT_AUHT is not a setting: did you mean TRIBUTARY_LIMIT_AUTH?" {
-			t.Errorf("%s: got the error %v", binary, err)
+			t.Errorf("%s: Parse returned %v, want an error about TRIBUTARY_LIMIT_AUHT", binary, err)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func TestWarnUnknown_LogsUnknownNames(t *testing.T) {
 		t.Error(err)
 	}
 	if log := warnings(environ); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "setting=TRIBUTARY_TURBO") || strings.Contains(log, "hunter2") {
-		t.Errorf("warnings: %s", log)
+		t.Errorf("WarnUnknown logged %q, want a warning that names TRIBUTARY_TURBO without its value", log)
 	}
 }
 

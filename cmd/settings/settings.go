@@ -38,7 +38,8 @@ type Redis struct {
 	// it is empty, URL is used.
 	CacheURL string `env:"TRIBUTARY_CACHE_REDIS_URL"`
 	// StreamShards is the number of streams for the clicks, from 1 to 64. It must be the
-	// same in all processes. If it is 0, the number is 16 on a Cluster and 1 otherwise.
+	// same in all processes. If it is 0, the number is 16 on a Redis Cluster and 1
+	// otherwise.
 	StreamShards int `env:"TRIBUTARY_STREAM_SHARDS"`
 	// StreamRedis is the kind of the Redis at URL: single, sentinel or cluster.
 	// CacheRedis is the kind of the Redis at CacheURL. It has no effect if CacheURL is
@@ -58,8 +59,8 @@ type HTTP struct {
 	// AllowHTTP allows requests without HTTPS from any client. It is for development
 	// only.
 	AllowHTTP bool `env:"TRIBUTARY_ALLOW_HTTP" envDefault:"false"`
-	// TrustedProxies is a comma-separated list of CIDRs. The headers of these proxies
-	// determine the address of a client and whether it used HTTPS.
+	// TrustedProxies is a comma-separated list of CIDRs. The headers that these proxies
+	// send determine the address of the client and whether the client used HTTPS.
 	TrustedProxies Prefixes `env:"TRIBUTARY_TRUSTED_PROXIES"`
 }
 
@@ -73,7 +74,8 @@ func (p *Prefixes) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Secret is a secret value that is given in base64. Its String method does not show it.
+// Secret is a secret value that is set in base64. Its String method does not return the
+// value.
 type Secret []byte
 
 // secretBytes is the minimum length of the key of a keyed hash.
@@ -106,10 +108,11 @@ type Core struct {
 	// APIListen is the address of the REST API, if the gateway runs in the core's
 	// process.
 	APIListen string `env:"TRIBUTARY_API_LISTEN" envDefault:"127.0.0.1:8080"`
-	// GRPCListen is the address of gRPC, including health and reflection. It must be
-	// private.
+	// GRPCListen is the address of the gRPC server, which also serves health checks and
+	// reflection. It must be in a private network.
 	GRPCListen string `env:"TRIBUTARY_GRPC_LISTEN" envDefault:"127.0.0.1:9090"`
-	// MetricsListen is the address of /metrics, /healthz and /readyz. It must be private.
+	// MetricsListen is the address of /metrics, /healthz and /readyz. It must be in a
+	// private network.
 	MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9100"`
 	// GRPCTLSCert and GRPCTLSKey are PEM files. If they are empty, gRPC is not encrypted,
 	// which is only safe in a private network. If GRPCTLSCA is set, clients must present
@@ -134,7 +137,7 @@ type Core struct {
 	// fx load`.
 	FXFile string `env:"TRIBUTARY_FX_FILE"`
 	// WebhookAllowCIDRs is a comma-separated list of private or reserved networks.
-	// Webhooks may be sent to them, to any port.
+	// Webhooks may be sent to any port in these networks.
 	WebhookAllowCIDRs Prefixes `env:"TRIBUTARY_WEBHOOK_ALLOW_CIDRS"`
 	// WebhookCAFile is a PEM file with certificate authorities. Webhooks trust them in
 	// addition to the authorities of the system.
@@ -248,9 +251,9 @@ func readFiles(values map[string]string) (map[string]string, []error) {
 	return values, faults
 }
 
-// withVariable returns an error of the parser with the name of the variable instead of
-// the name of the field. It removes the value from the error for an invalid number or
-// boolean.
+// withVariable replaces the name of the field in an error of the parser by the name of
+// the variable. If a number or a boolean is invalid, withVariable also removes the value
+// from the error.
 func withVariable(t reflect.Type, err error) error {
 	var parseErr env.ParseError
 	if !errors.As(err, &parseErr) {
@@ -282,8 +285,8 @@ func (r *Redis) Cache() clickstream.Endpoint {
 	return r.Stream()
 }
 
-// clusterShards is the default number of shards on a Cluster. It is large enough that
-// each master has some of them.
+// clusterShards is the default number of shards on a Redis Cluster. It is large enough
+// that each master has some shards.
 const clusterShards = 16
 
 func (r *Redis) setDefaults() {
@@ -370,7 +373,7 @@ func (g *Gateway) check() []error {
 }
 
 // maxShutdownDelay is the maximum of ShutdownDelay. The whole shutdown of a collector
-// takes at most 20 s, so this leaves time for its other parts.
+// takes at most 20 s, so the other steps of the shutdown have at least 10 s.
 const maxShutdownDelay = 10 * time.Second
 
 func (c *Collector) check() []error {
@@ -400,7 +403,7 @@ func (c *Core) GRPCTLS() (*tls.Config, error) {
 }
 
 // WebhookRoots returns the certificate authorities that webhooks trust. It returns nil if
-// they are only the authorities of the system.
+// webhooks trust only the authorities of the system.
 func (c *Core) WebhookRoots() (*x509.CertPool, error) {
 	if c.WebhookCAFile == "" {
 		return nil, nil

@@ -27,7 +27,7 @@ func core(more ...string) []string {
 	}, more...)
 }
 
-func TestDefaults(t *testing.T) {
+func TestParse_SetsDefaults(t *testing.T) {
 	cfg, err := settings.Parse[settings.Core](core())
 	if err != nil {
 		t.Fatal(err)
@@ -35,14 +35,14 @@ func TestDefaults(t *testing.T) {
 	if cfg.APIListen != "127.0.0.1:8080" || cfg.GRPCListen != "127.0.0.1:9090" || cfg.MetricsListen != "127.0.0.1:9100" ||
 		cfg.Conversions != 120 || cfg.Auth != 10 || cfg.General != 300 || cfg.AllowHTTP || len(cfg.TrustedProxies) != 0 ||
 		cfg.Cache() != cfg.Stream() || cfg.StreamShards != 1 || len(cfg.WebhookAllowCIDRs) != 0 {
-		t.Errorf("got %+v", cfg)
+		t.Errorf("the default settings of the core are wrong: %+v", cfg)
 	}
 	collector, err := settings.Parse[settings.Collector](core())
 	if err != nil || collector.Listen != "127.0.0.1:8081" || collector.Tracking != 1000 {
-		t.Errorf("got %+v, %v", collector, err)
+		t.Errorf("the collector listens on %s with the limit %d, error %v; want 127.0.0.1:8081 and 1000", collector.Listen, collector.Tracking, err)
 	}
 	if collector.Cache() != collector.Stream() || collector.StreamShards != 1 || len(collector.HashKey) != 32 {
-		t.Errorf("got %+v", collector)
+		t.Errorf("the collector has %d shards and a hash key of %d bytes, want 1 and 32; its cache is %v and its stream %v, want the same", collector.StreamShards, len(collector.HashKey), collector.Cache(), collector.Stream())
 	}
 }
 
@@ -100,7 +100,7 @@ func TestParse_ReadsSecretsFromFiles(t *testing.T) {
 	environ := []string{"TRIBUTARY_REDIS_URL=redis://127.0.0.1", "TRIBUTARY_HASH_KEY_FILE=" + path}
 	cfg, err := settings.Parse[settings.Collector](environ)
 	if err != nil || len(cfg.HashKey) != 32 {
-		t.Errorf("got the key %v, %v", cfg.HashKey, err)
+		t.Errorf("Parse read a key of %d bytes from the file, error %v; want 32 bytes", len(cfg.HashKey), err)
 	}
 	if _, err = settings.Parse[settings.Collector](append(environ, "TRIBUTARY_HASH_KEY="+hashKey)); err == nil {
 		t.Error("a setting with both a value and a file was accepted")
@@ -110,7 +110,7 @@ func TestParse_ReadsSecretsFromFiles(t *testing.T) {
 func TestParse_DoesNotReadFXFile(t *testing.T) {
 	cfg, err := settings.Parse[settings.Core](core("TRIBUTARY_FX_FILE=/not/there/yet.csv"))
 	if err != nil || cfg.FXFile != "/not/there/yet.csv" {
-		t.Errorf("got %q, %v", cfg.FXFile, err)
+		t.Errorf("Parse returned the file %q and the error %v, want /not/there/yet.csv", cfg.FXFile, err)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestWebhookSettings(t *testing.T) {
 	}
 	cfg.WebhookCAFile = ""
 	if pool, err := cfg.WebhookRoots(); pool != nil || err != nil {
-		t.Errorf("without a file: got %v, %v", pool, err)
+		t.Errorf("WebhookRoots without a file = %v, %v, want nil", pool, err)
 	}
 }
 

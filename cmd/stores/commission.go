@@ -1,9 +1,8 @@
-// Package stores connects the services to their storage.
-//
-// Each service declares an interface with the methods that it needs in a transaction. The
-// storage packages do not import these interfaces. The adapters in this package convert
-// the function that runs in the transaction from one type to the other. All other methods
-// are the methods of the storage packages.
+// Package stores connects the services to their storage. Each service declares an
+// interface Tx with the methods that it needs in a transaction. The storage packages do
+// not import these interfaces; their InTx methods pass a concrete transaction type. The
+// adapters in this package implement InTx with the interface of the service. They inherit
+// all other methods from the storage packages.
 package stores
 
 import (

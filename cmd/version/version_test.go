@@ -30,8 +30,8 @@ func TestDescribe_ReadsBuildInformation(t *testing.T) {
 	}
 }
 
-// The linker ignores a variable that does not exist. Therefore the test checks that the
-// Makefile sets the variables of this package.
+// The linker ignores a flag for a variable that does not exist. Therefore the test builds
+// a binary with the variable names that it finds in the Makefile.
 func TestMakefile_SetsVersionAndCommit(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {
@@ -47,7 +47,7 @@ func TestMakefile_SetsVersionAndCommit(t *testing.T) {
 	}
 	binary := filepath.Join(t.TempDir(), "print")
 	if out, err := exec.Command("go", "build", "-ldflags="+strings.Join(flags, " "), "-o", binary, "./testdata/print").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	out, err := exec.Command(binary).Output()
 	if err != nil || string(out) != "v9.8.7 (commit 0123abc) v9.8.7\n" {

@@ -15,11 +15,14 @@ test mode, so REST calls need the header X-Mode: test.
 
 const listenHint = "To see webhooks, in another terminal: go run ./cmd/dev listen [--forward-to http://127.0.0.1:3000/hooks]"
 
-// walkHeading and a blank line are printed before the walk, a blank line after it.
-const walkHeading = "From a click to an approved commission. Paste into another terminal, line by line:"
+// walkthroughHeading is the line before the walkthrough. A blank line follows the
+// heading, and another blank line follows the walkthrough.
+const walkthroughHeading = "From a click to an approved commission. Paste into another terminal, line by line:"
 
-// walk returns commands for any shell with curl, sed and grep. They can be repeated.
-func walk(env string) []string {
+// walkthrough returns shell commands that lead from a click to an approved commission.
+// env is the path of .dev/env. The commands need curl, sed and grep. They can be
+// repeated.
+func walkthrough(env string) []string {
 	return []string{
 		`. ` + env,
 		`json='Content-Type: application/json'`,
@@ -36,21 +39,21 @@ func walk(env string) []string {
 	}
 }
 
-// system has the addresses of a run.
-type system struct {
-	api, collector, grpc, metrics, shop string // addresses
+// systemAddresses holds the addresses of a run.
+type systemAddresses struct {
+	api, collector, grpc, metrics, shop string // host and port
 	postgresURL, redisURL               string
 }
 
-func (s system) apiURL() string { return "http://" + s.api }
+func (s systemAddresses) apiURL() string { return "http://" + s.api }
 
-func (s system) collectorURL() string { return "http://" + s.collector }
+func (s systemAddresses) collectorURL() string { return "http://" + s.collector }
 
 // shopURL returns the partner's link to the demo shop.
-func (s system) shopURL(code string) string { return "http://" + s.shop + "/?via=" + code }
+func (s systemAddresses) shopURL(code string) string { return "http://" + s.shop + "/?via=" + code }
 
-// variables returns the contents of .dev/env.
-func (s system) variables(demo map[string]string) []variable {
+// variables returns the variables of .dev/env. demo holds the values of the demo.
+func (s systemAddresses) variables(demo map[string]string) []variable {
 	vars := []variable{
 		{"TRIBUTARY_API_URL", s.apiURL()},
 		{"TRIBUTARY_COLLECTOR_URL", s.collectorURL()},
@@ -66,16 +69,16 @@ func (s system) variables(demo map[string]string) []variable {
 	return vars
 }
 
-// announce prints addresses, logins, keys and the walk.
-func announce(out io.Writer, f *folder, s system, demo map[string]string) {
-	rows := func(rows ...[2]string) {
+// printOverview prints the addresses, the logins, the keys and the walkthrough.
+func printOverview(out io.Writer, f *folder, s systemAddresses, demo map[string]string) {
+	table := func(rows ...[2]string) {
 		for _, row := range rows {
 			fmt.Fprintf(out, "  %-11s %s\n", row[0], row[1])
 		}
 		fmt.Fprintln(out)
 	}
 	fmt.Fprint(out, "\nTributary is running. Ctrl-C stops it and keeps the data; make reset deletes it.\n\n")
-	rows(
+	table(
 		[2]string{"Demo shop", s.shopURL(demo[referralCodeName])},
 		[2]string{"REST API", s.apiURL() + "/api/v1/"},
 		[2]string{"Reference", s.apiURL() + "/docs"},
@@ -86,7 +89,7 @@ func announce(out io.Writer, f *folder, s system, demo map[string]string) {
 		[2]string{"Redis", withoutPassword(s.redisURL)},
 		[2]string{"Log", filepath.Join(f.path, logName+".log")},
 	)
-	rows(
+	table(
 		[2]string{"Merchant", demo[merchantEmailName] + "  " + demo[merchantPasswordName]},
 		[2]string{"Partner", demo[partnerEmailName] + "  " + demo[partnerPasswordName]},
 		[2]string{"Programme", demo[programName] + "  referral code " + demo[referralCodeName] + "  (test mode)"},
@@ -94,11 +97,12 @@ func announce(out io.Writer, f *folder, s system, demo map[string]string) {
 		[2]string{"Live keys", demo[publicKeyName("live")] + "  " + demo[secretKeyName("live")]},
 	)
 	env := f.file("env")
-	fmt.Fprintf(out, "These values as shell variables: %s\n%s\n\n%s\n\n", env, listenHint, walkHeading)
-	fmt.Fprint(out, strings.Join(walk(quote(env)), "\n"), "\n\n")
+	fmt.Fprintf(out, "These values as shell variables: %s\n%s\n\n%s\n\n", env, listenHint, walkthroughHeading)
+	fmt.Fprint(out, strings.Join(walkthrough(quote(env)), "\n"), "\n\n")
 }
 
-// withoutPassword returns an address for the terminal. .dev/env has the complete one.
+// withoutPassword returns an address that can be printed to the terminal. The complete
+// address is in .dev/env.
 func withoutPassword(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme == "" {
