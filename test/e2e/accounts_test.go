@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-func walkAccounts(t *testing.T, sys *system) {
+func testAccounts(t *testing.T, sys *system) {
 	t.Helper()
 	register := func(t *testing.T, kind string, body object) response {
 		t.Helper()
-		return sys.caller().post(t, "/api/v1/auth/"+kind+"/register", body)
+		return sys.client().post(t, "/api/v1/auth/"+kind+"/register", body)
 	}
 	merchant := object{"email": "Ann@Shop.example", "password": password, "name": " Ann ", "workspaceName": "Ann's Shop"}
 	partner := object{"email": "ann@shop.example", "password": password, "name": "Ann", "country": "DE"}
 
 	t.Run("a merchant registers and gets a workspace and a session", func(t *testing.T) {
-		got := register(t, "merchant", merchant).want(http.StatusCreated).wantFields(object{
+		got := register(t, "merchant", merchant).wantStatus(http.StatusCreated).wantFields(object{
 			"tokenType": "Bearer", "expiresIn": 900,
 			"user.kind": "merchant", "user.email": "ann@shop.example", "user.name": "Ann", "user.role": "owner", "user.country": nil,
 			"workspace.name": "Ann's Shop", "workspace.currency": "USD", "workspace.timezone": "UTC",
 		})
-		sys.account("merchant", "ann@shop.example", got).get(t, "/api/v1/programs").want(http.StatusOK)
+		sys.account("merchant", "ann@shop.example", got).get(t, "/api/v1/programs").wantStatus(http.StatusOK)
 	})
 	t.Run("a partner may register with the same address", func(t *testing.T) {
-		register(t, "partner", partner).want(http.StatusCreated).wantFields(object{
+		register(t, "partner", partner).wantStatus(http.StatusCreated).wantFields(object{
 			"user.kind": "partner", "user.role": nil, "user.country": "DE", "workspace": nil,
 		})
 	})
@@ -44,27 +44,28 @@ func walkAccounts(t *testing.T, sys *system) {
 	})
 	t.Run("an unknown address and a wrong password get the same response", func(t *testing.T) {
 		login := func(email, password string) response {
-			return sys.caller().post(t, "/api/v1/auth/merchant/login", object{"email": email, "password": password}).
+			return sys.client().post(t, "/api/v1/auth/merchant/login", object{"email": email, "password": password}).
 				wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
 		}
 		wrong, unknown := login("ann@shop.example", "wrong password"), login("nobody@shop.example", "wrong password")
 		if wrong.body != unknown.body {
-			t.Errorf("wrong password: %s\nunknown address: %s", wrong.body, unknown.body)
+			t.Errorf("the responses differ:\nwrong password:  %s\nunknown address: %s", wrong.body, unknown.body)
 		}
-		sys.caller().post(t, "/api/v1/auth/merchant/login", object{"email": "ANN@shop.example", "password": password}).want(http.StatusOK)
+		sys.client().post(t, "/api/v1/auth/merchant/login", object{"email": "ANN@shop.example", "password": password}).wantStatus(http.StatusOK)
 	})
-	t.Run("ten failed logins for an address limit further attempts", walkLoginThrottle(sys))
-	t.Run("a refresh token works once, and its reuse ends the session", walkRefresh(sys))
-	t.Run("a logout applies at once", walkLogout(sys))
+	t.Run("after ten failed logins for an address, logins are limited", testLoginThrottle(sys))
+	t.Run("a refresh token works once, and its reuse ends the session", testRefresh(sys))
+	t.Run("a logout applies immediately", testLogout(sys))
 }
 
-// walkLoginThrottle checks that the wait grows with each failed login, for known and
-// unknown addresses, and that a login is possible after exactly this wait.
-func walkLoginThrottle(sys *system) func(*testing.T) {
+// testLoginThrottle checks that the time in Retry-After grows with each failed login, for
+// known and unknown addresses. It also checks that the next login is possible exactly
+// after this time.
+func testLoginThrottle(sys *system) func(*testing.T) {
 	return func(t *testing.T) {
-		for _, email := range []string{sys.merchant(t).email, "nobody-" + strconv.FormatInt(uniqueCounter.Add(1), 10) + "@example.com"} {
+		for _, email := range []string{sys.newMerchant(t).email, "nobody-" + strconv.FormatInt(uniqueCounter.Add(1), 10) + "@example.com"} {
 			try := func() response {
-				return sys.caller().post(t, "/api/v1/auth/merchant/login", object{"email": email, "password": "wrong password"})
+				return sys.client().post(t, "/api/v1/auth/merchant/login", object{"email": email, "password": "wrong password"})
 			}
 			for range 10 {
 				try().wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
@@ -73,29 +74,29 @@ func walkLoginThrottle(sys *system) func(*testing.T) {
 			sys.clock.advance(first)
 			try().wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
 			if second := try().wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED").retryAfter(); second <= first || second > time.Minute {
-				t.Errorf("the second wait is %v after a first wait of %v", second, first)
+				t.Errorf("the first Retry-After is %v and the second %v, want a longer second one of at most a minute", first, second)
 			}
 		}
 	}
 }
 
-func walkRefresh(sys *system) func(*testing.T) {
+func testRefresh(sys *system) func(*testing.T) {
 	return func(t *testing.T) {
-		for _, a := range []account{sys.merchant(t), sys.partner(t)} {
+		for _, a := range []account{sys.newMerchant(t), sys.newPartner(t)} {
 			for _, path := range []string{"/api/v1/auth/" + a.kind + "/refresh", "/api/v1/auth/refresh"} {
 				a := a.login(t)
 				refresh := func(token string) response {
-					return sys.caller().post(t, path, object{"refreshToken": token})
+					return sys.client().post(t, path, object{"refreshToken": token})
 				}
-				second := sys.account(a.kind, a.email, refresh(a.refresh).want(http.StatusOK))
+				second := sys.account(a.kind, a.email, refresh(a.refresh).wantStatus(http.StatusOK))
 				if second.refresh == a.refresh || second.access == a.access {
 					t.Error("a refresh returned the same tokens")
 				}
 				probe := "/api/v1/programs"
 				want := ok
 				if a.kind == "partner" {
-					// An application to an unknown programme shows that the token is
-					// valid.
+					// A partner cannot list programmes on this route. The error for an
+					// unknown programme shows that the token is valid.
 					probe, want = "/api/v1/partner/programs/"+unknownIDs()["program_id"]+"/apply", notFound
 				}
 				method := map[string]string{"merchant": http.MethodGet, "partner": http.MethodPost}[a.kind]
@@ -106,79 +107,79 @@ func walkRefresh(sys *system) func(*testing.T) {
 				second.do(t, method, probe, nil).wantOutcome(unauthorized)
 			}
 		}
-		merchant := sys.merchant(t)
-		sys.caller().post(t, "/api/v1/auth/partner/refresh", object{"refreshToken": merchant.refresh}).
+		merchant := sys.newMerchant(t)
+		sys.client().post(t, "/api/v1/auth/partner/refresh", object{"refreshToken": merchant.refresh}).
 			wantError(http.StatusUnauthorized, "REFRESH_TOKEN_INVALID")
-		sys.caller().post(t, "/api/v1/auth/refresh", object{"refreshToken": "garbage"}).
+		sys.client().post(t, "/api/v1/auth/refresh", object{"refreshToken": "garbage"}).
 			wantError(http.StatusUnauthorized, "REFRESH_TOKEN_INVALID")
 	}
 }
 
-func walkLogout(sys *system) func(*testing.T) {
+func testLogout(sys *system) func(*testing.T) {
 	return func(t *testing.T) {
 		for _, path := range []string{"/api/v1/auth/logout", "/api/v1/auth/merchant/logout"} {
-			stays := sys.merchant(t)
-			ends := stays.login(t)
+			merchant := sys.newMerchant(t)
+			loggedOut := merchant.login(t)
 			for range 2 {
-				if got := sys.caller().post(t, path, object{"refreshToken": ends.refresh}).want(http.StatusNoContent); got.body != "" {
-					t.Errorf("204 with a body: %s", got.body)
+				if got := sys.client().post(t, path, object{"refreshToken": loggedOut.refresh}).wantStatus(http.StatusNoContent); got.body != "" {
+					t.Errorf("the response to a logout has the body %q, want none", got.body)
 				}
 			}
-			ends.get(t, "/api/v1/programs").wantOutcome(unauthorized)
-			sys.caller().post(t, "/api/v1/auth/refresh", object{"refreshToken": ends.refresh}).
+			loggedOut.get(t, "/api/v1/programs").wantOutcome(unauthorized)
+			sys.client().post(t, "/api/v1/auth/refresh", object{"refreshToken": loggedOut.refresh}).
 				wantError(http.StatusUnauthorized, "REFRESH_TOKEN_INVALID")
-			stays.get(t, "/api/v1/programs").want(http.StatusOK)
+			merchant.get(t, "/api/v1/programs").wantStatus(http.StatusOK)
 		}
-		sys.caller().post(t, "/api/v1/auth/partner/logout", object{"refreshToken": "garbage"}).want(http.StatusNoContent)
+		sys.client().post(t, "/api/v1/auth/partner/logout", object{"refreshToken": "garbage"}).wantStatus(http.StatusNoContent)
 	}
 }
 
-func walkKeys(t *testing.T, sys *system) {
+func testKeys(t *testing.T, sys *system) {
 	t.Helper()
-	merchant := sys.merchant(t)
+	merchant := sys.newMerchant(t)
 
 	t.Run("each mode has its public key from the start", func(t *testing.T) {
 		for _, mode := range []string{"test", "live"} {
-			got := merchant.in(mode).get(t, "/api/v1/api-keys").want(http.StatusOK).wantFields(object{"mode": mode, "secretKeys": []any{}})
+			got := merchant.inMode(mode).get(t, "/api/v1/api-keys").wantStatus(http.StatusOK).wantFields(object{"mode": mode, "secretKeys": []any{}})
 			if key := got.text("publicKey"); !strings.HasPrefix(key, "pk_"+mode+"_") {
-				t.Errorf("the %s mode's public key is %s", mode, key)
+				t.Errorf("in mode %s the public key is %s, want the prefix pk_%[1]s_", mode, key)
 			}
 		}
 	})
-	t.Run("a secret key is shown once", func(t *testing.T) {
-		made := merchant.in("test").post(t, "/api/v1/api-keys", object{"name": "Server"}).want(http.StatusCreated).
+	t.Run("a secret key is returned only when it is created", func(t *testing.T) {
+		created := merchant.inMode("test").post(t, "/api/v1/api-keys", object{"name": "Server"}).wantStatus(http.StatusCreated).
 			wantFields(object{"name": "Server", "prefix": "sk_test_", "lastUsedAt": nil, "expiresAt": nil})
-		secret := made.text("secretKey")
-		if !strings.HasPrefix(secret, "sk_test_") || !strings.HasSuffix(secret, made.text("last4")) {
-			t.Errorf("prefix and last4 do not match the key: %s", made.body)
+		secret := created.text("secretKey")
+		if !strings.HasPrefix(secret, "sk_test_") || !strings.HasSuffix(secret, created.text("last4")) {
+			t.Errorf("prefix and last4 do not match the key: %s", created.body)
 		}
-		listed := merchant.in("test").get(t, "/api/v1/api-keys").wantFields(object{
-			"secretKeys.0.id": made.text("id"), "secretKeys.0.prefix": "sk_test_", "secretKeys.0.last4": made.text("last4"), "secretKeys.0.lastUsedAt": nil,
+		listed := merchant.inMode("test").get(t, "/api/v1/api-keys").wantFields(object{
+			"secretKeys.0.id": created.text("id"), "secretKeys.0.prefix": "sk_test_", "secretKeys.0.last4": created.text("last4"), "secretKeys.0.lastUsedAt": nil,
 		})
 		if strings.Contains(listed.body, secret) {
-			t.Error("the list shows the secret")
+			t.Error("the list contains the secret key")
 		}
-		merchant.in("live").get(t, "/api/v1/api-keys").wantFields(object{"secretKeys": []any{}})
+		merchant.inMode("live").get(t, "/api/v1/api-keys").wantFields(object{"secretKeys": []any{}})
 
-		sys.caller().as(secret).post(t, "/api/v1/conversions", nil).wantOutcome(invalid)
-		merchant.in("test").get(t, "/api/v1/api-keys").instant("secretKeys.0.lastUsedAt")
+		sys.client().withCredential(secret).post(t, "/api/v1/conversions", nil).wantOutcome(invalid)
+		merchant.inMode("test").get(t, "/api/v1/api-keys").instant("secretKeys.0.lastUsedAt")
 	})
 	t.Run("a key expires at expiresAt", func(t *testing.T) {
-		ends := sys.clock.now().Add(time.Minute).UTC().Format(time.RFC3339)
-		secret := merchant.in("test").post(t, "/api/v1/api-keys", object{"name": "Short", "expiresAt": ends}).want(http.StatusCreated).text("secretKey")
-		sys.caller().as(secret).post(t, "/api/v1/conversions", nil).wantOutcome(invalid)
+		expiresAt := sys.clock.now().Add(time.Minute).UTC().Format(time.RFC3339)
+		secret := merchant.inMode("test").post(t, "/api/v1/api-keys", object{"name": "Short", "expiresAt": expiresAt}).wantStatus(http.StatusCreated).text("secretKey")
+		sys.client().withCredential(secret).post(t, "/api/v1/conversions", nil).wantOutcome(invalid)
 		sys.clock.advance(time.Minute)
-		sys.caller().as(secret).post(t, "/api/v1/conversions", nil).wantOutcome(badKey)
+		sys.client().withCredential(secret).post(t, "/api/v1/conversions", nil).wantOutcome(badKey)
 
-		merchant.post(t, "/api/v1/api-keys", object{"name": "Late", "expiresAt": ends}).
+		merchant.post(t, "/api/v1/api-keys", object{"name": "Late", "expiresAt": expiresAt}).
 			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "expiresAt")
 	})
 	t.Run("a mode has at most ten secret keys", func(t *testing.T) {
-		live := merchant.in("live")
+		live := merchant.inMode("live")
 		for range 10 {
-			live.secretKey(t)
+			live.createSecretKey(t)
 		}
 		live.post(t, "/api/v1/api-keys", object{"name": "Eleventh"}).wantError(http.StatusUnprocessableEntity, "API_KEY_LIMIT_EXCEEDED")
-		merchant.in("test").secretKey(t)
+		merchant.inMode("test").createSecretKey(t)
 	})
 }

@@ -12,72 +12,73 @@ import (
 )
 
 // TestIdempotentReports checks that a report that is repeated with its idempotency key
-// has no second effect and gets the first response.
+// stores nothing, and that its response is the response to the first report.
 func TestIdempotentReports(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", nil)
-	click := w.click(t)
-	under := func(key string, body any) response {
-		return sys.caller().as(w.secretKey).with("Idempotency-Key", key).post(t, "/api/v1/conversions", body)
+	f := sys.newFixture(t, "test", nil)
+	click := f.click(t)
+	reportWithKey := func(key string, body any) response {
+		return sys.client().withCredential(f.secretKey).withHeader("Idempotency-Key", key).post(t, "/api/v1/conversions", body)
 	}
 
 	sale := purchase(click)
-	first := under("order_1-a", sale).want(http.StatusCreated)
-	again := under("order_1-a", sale).want(http.StatusCreated)
+	first := reportWithKey("order_1-a", sale).wantStatus(http.StatusCreated)
+	again := reportWithKey("order_1-a", sale).wantStatus(http.StatusCreated)
 	if again.body != first.body || again.header.Get("Idempotent-Replayed") != "true" || first.header.Get("Idempotent-Replayed") != "" {
-		t.Errorf("%s\n%s %v", first.body, again.body, again.header)
+		t.Errorf("the repeated report got another response, or Idempotent-Replayed is wrong:\nfirst    %s %v\nrepeated %s %v", first.body, first.header, again.body, again.header)
 	}
 	other := purchase(click)
-	under("order_1-a", other).wantError(http.StatusConflict, "IDEMPOTENCY_KEY_REUSED")
-	w.report(t, sale).wantError(http.StatusConflict, "CONVERSION_DUPLICATE")
-	under("another", sale).wantError(http.StatusConflict, "CONVERSION_DUPLICATE")
+	reportWithKey("order_1-a", other).wantError(http.StatusConflict, "IDEMPOTENCY_KEY_REUSED")
+	f.report(t, sale).wantError(http.StatusConflict, "CONVERSION_DUPLICATE")
+	reportWithKey("another", sale).wantError(http.StatusConflict, "CONVERSION_DUPLICATE")
 	for _, key := range []string{"has space", strings.Repeat("x", 81), "a/b"} {
-		under(key, purchase(click)).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "Idempotency-Key")
+		reportWithKey(key, purchase(click)).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "Idempotency-Key")
 	}
 	// A failed report stores nothing under its key.
-	under("open", purchase("")).wantError(http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL")
-	under("open", other).want(http.StatusCreated)
+	reportWithKey("open", purchase("")).wantError(http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL")
+	reportWithKey("open", other).wantStatus(http.StatusCreated)
 
 	t.Run("the other mode has separate keys", func(t *testing.T) {
-		live := w.merchant.in("live")
+		live := f.merchant.inMode("live")
 		body := purchase(affiliate.NewID[affiliate.Click](sys.clock.now().Add(-time.Hour)).String())
-		sys.caller().as(live.secretKey(t)).with("Idempotency-Key", "order_1-a").post(t, "/api/v1/conversions", body).want(http.StatusCreated)
+		sys.client().withCredential(live.createSecretKey(t)).withHeader("Idempotency-Key", "order_1-a").post(t, "/api/v1/conversions", body).wantStatus(http.StatusCreated)
 	})
 	t.Run("concurrent equal reports get the same response", func(t *testing.T) {
-		twin := purchase(click)
-		responses := concurrently(40, func(int) response { return under("twins", twin) })
-		for _, a := range responses {
-			if a.want(http.StatusCreated).body != responses[0].body {
-				t.Errorf("%s\n%s", responses[0].body, a.body)
+		sale := purchase(click)
+		responses := concurrently(40, func(int) response { return reportWithKey("concurrent", sale) })
+		for _, r := range responses {
+			if r.wantStatus(http.StatusCreated).body != responses[0].body {
+				t.Errorf("two responses differ:\n%s\n%s", responses[0].body, r.body)
 			}
 		}
 	})
 	t.Run("a key is valid for a day", func(t *testing.T) {
 		sys.clock.advance(24*time.Hour + time.Second)
-		under("order_1-a", purchase(click)).want(http.StatusCreated)
+		reportWithKey("order_1-a", purchase(click)).wantStatus(http.StatusCreated)
 	})
 }
 
-// TestConversionBatches checks that each conversion of a batch is handled separately.
+// TestConversionBatches checks that one conversion of a batch can fail without an effect
+// on the others.
 func TestConversionBatches(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", nil)
-	click := w.click(t)
-	key := sys.caller().as(w.secretKey)
+	f := sys.newFixture(t, "test", nil)
+	click := f.click(t)
+	key := sys.client().withCredential(f.secretKey)
 	const path = "/api/v1/conversions/batch"
 	one, two := purchase(click), purchase(click)
 
-	got := key.post(t, path, object{"conversions": []object{one, two}}).want(http.StatusOK).wantFields(object{
+	got := key.post(t, path, object{"conversions": []object{one, two}}).wantStatus(http.StatusOK).wantFields(object{
 		"summary": object{"total": 2, "succeeded": 2, "failed": 0}, "results.0.index": 0, "results.0.success": true, "results.0.status_code": 201,
 		"results.1.external_transaction_id": two["external_transaction_id"], "results.1.conversion.attributed": true, "results.1.code": nil,
 	})
 	if got.text("results.0.id") != got.text("results.0.conversion.id") {
-		t.Errorf("%s", got.body)
+		t.Errorf("results.0.id and results.0.conversion.id differ: %s", got.body)
 	}
 	three := purchase(click)
-	key.post(t, path, object{"conversions": []object{one, three, three, purchase("")}}).want(http.StatusMultiStatus).wantFields(object{
+	key.post(t, path, object{"conversions": []object{one, three, three, purchase("")}}).wantStatus(http.StatusMultiStatus).wantFields(object{
 		"summary":               object{"total": 4, "succeeded": 1, "failed": 3},
 		"results.0.status_code": 409, "results.0.code": "CONVERSION_DUPLICATE", "results.0.id": nil, "results.0.conversion": nil,
 		"results.1.status_code": 201, "results.2.code": "CONVERSION_DUPLICATE", "results.3.status_code": 422, "results.3.code": "NO_ATTRIBUTION_SIGNAL",
@@ -91,15 +92,15 @@ func TestConversionBatches(t *testing.T) {
 			payments[i] = purchase(click)
 			payments[i]["customer_id"] = "in-order"
 		}
-		made := key.post(t, path, object{"conversions": payments}).want(http.StatusOK)
+		created := key.post(t, path, object{"conversions": payments}).wantStatus(http.StatusOK)
 		for i := range payments {
-			key.get(t, "/api/v1/conversions/"+made.text(fmt.Sprintf("results.%d.id", i))).want(http.StatusOK).wantFields(object{"recurring_index": i + 1})
+			key.get(t, "/api/v1/conversions/"+created.text(fmt.Sprintf("results.%d.id", i))).wantStatus(http.StatusOK).wantFields(object{"recurring_index": i + 1})
 		}
 	})
 	t.Run("an invalid item does not affect the others", func(t *testing.T) {
 		good, bad := purchase(click), purchase(click)
 		bad["currency"], bad["occurred_at"], bad["external_transaction_id"] = "XXX", "2001-01-01T00:00:00Z", ""
-		key.post(t, path, object{"conversions": []object{good, bad}}).want(http.StatusMultiStatus).wantFields(object{
+		key.post(t, path, object{"conversions": []object{good, bad}}).wantStatus(http.StatusMultiStatus).wantFields(object{
 			"summary": object{"total": 2, "succeeded": 1, "failed": 1}, "results.0.success": true, "results.0.details": []any{},
 			"results.1.success": false, "results.1.status_code": 400, "results.1.code": "VALIDATION_ERROR", "results.1.conversion": nil,
 			"results.1.details.0.field": "conversions[1].external_transaction_id", "results.1.details.1.field": "conversions[1].currency",
@@ -113,31 +114,31 @@ func TestConversionBatches(t *testing.T) {
 	t.Run("an item that cannot be decoded does not affect the others", func(t *testing.T) {
 		good, bad := purchase(click), purchase(click)
 		bad["amount_cents"] = "10"
-		key.post(t, path, object{"conversions": []object{bad, good}}).want(http.StatusMultiStatus).wantFields(object{
+		key.post(t, path, object{"conversions": []object{bad, good}}).wantStatus(http.StatusMultiStatus).wantFields(object{
 			"summary": object{"total": 2, "succeeded": 1, "failed": 1}, "results.0.success": false, "results.0.status_code": 400,
 			"results.0.code": "VALIDATION_ERROR", "results.0.details.0.field": "conversions[0].amount_cents", "results.1.success": true,
 		})
 		bad["amount_cents"] = 10
-		w.report(t, bad).want(http.StatusCreated) // the first attempt stored nothing
+		f.report(t, bad).wantStatus(http.StatusCreated) // the first attempt stored nothing
 	})
 	t.Run("a body without a list of objects is rejected", func(t *testing.T) {
 		good := purchase(click)
 		key.post(t, path, object{"conversions": []any{good, 1}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "conversions[1]")
 		key.post(t, path, object{"conversions": []object{}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "conversions")
-		w.report(t, good).want(http.StatusCreated)
+		f.report(t, good).wantStatus(http.StatusCreated)
 	})
 	t.Run("a batch of 500 with an idempotency key", func(t *testing.T) {
 		many := make([]object, 500)
 		for i := range many {
 			many[i] = purchase(click)
 		}
-		under := key.with("Idempotency-Key", "nightly")
-		first := under.post(t, path, object{"conversions": many}).want(http.StatusOK)
-		again := under.post(t, path, object{"conversions": many}).want(http.StatusOK)
+		keyed := key.withHeader("Idempotency-Key", "nightly")
+		first := keyed.post(t, path, object{"conversions": many}).wantStatus(http.StatusOK)
+		again := keyed.post(t, path, object{"conversions": many}).wantStatus(http.StatusOK)
 		if first.body != again.body || again.header.Get("Idempotent-Replayed") != "true" {
 			t.Errorf("the repeated batch got another response")
 		}
-		under.post(t, path, object{"conversions": many[:499]}).wantError(http.StatusConflict, "IDEMPOTENCY_KEY_REUSED")
+		keyed.post(t, path, object{"conversions": many[:499]}).wantError(http.StatusConflict, "IDEMPOTENCY_KEY_REUSED")
 		key.post(t, path, object{"conversions": slices.Concat(many, []object{purchase(click)})}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "conversions")
 	})
 }
@@ -146,29 +147,29 @@ func TestConversionBatches(t *testing.T) {
 func TestConversionReads(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", nil)
-	sale := w.sell(t, w.click(t), object{"customer_id": "c-1", "metadata": object{"plan": "pro"}, "line_items": []object{{"product_id": "p", "amount_cents": 10000}}})
-	lost := w.sell(t, affiliate.NewID[affiliate.Click](sys.clock.now().Add(-time.Hour)).String(), object{"event_type": "renewal"})
+	f := sys.newFixture(t, "test", nil)
+	sale := f.reportSale(t, f.click(t), object{"customer_id": "c-1", "metadata": object{"plan": "pro"}, "line_items": []object{{"product_id": "p", "amount_cents": 10000}}})
+	lost := f.reportSale(t, affiliate.NewID[affiliate.Click](sys.clock.now().Add(-time.Hour)).String(), object{"event_type": "renewal"})
 	today := sys.clock.now().UTC().Format(time.DateOnly)
-	for name, from := range map[string]caller{"a secret key": sys.caller().as(w.secretKey), "a merchant": w.merchant.caller} {
+	for name, from := range map[string]apiClient{"a secret key": sys.client().withCredential(f.secretKey), "a merchant": f.merchant.apiClient} {
 		t.Run(name, func(t *testing.T) {
-			from.get(t, "/api/v1/conversions").want(http.StatusOK).wantFields(object{
-				"total": 2, "page": 1, "limit": 20, "data.0.id": lost.text("id"), "data.1.id": sale.text("id"), "data.1.workspace_id": w.merchant.workspace,
+			from.get(t, "/api/v1/conversions").wantStatus(http.StatusOK).wantFields(object{
+				"total": 2, "page": 1, "limit": 20, "data.0.id": lost.text("id"), "data.1.id": sale.text("id"), "data.1.workspace_id": f.merchant.workspace,
 				"data.1.commission.id": sale.text("commission.id"), "data.1.attribution.explanation": sale.text("attribution.explanation"), "data.0.commission": nil,
 			})
-			from.get(t, "/api/v1/conversions/"+sale.text("id")).want(http.StatusOK).wantFields(object{
+			from.get(t, "/api/v1/conversions/"+sale.text("id")).wantStatus(http.StatusOK).wantFields(object{
 				"id": sale.text("id"), "mode": "test", "source": "api", "status": "recorded", "amount_cents": 10_000, "refunded_amount_cents": 0,
-				"program_id": w.program, "participant_id": w.participant, "metadata": object{"plan": "pro"}, "line_items.0.product_id": "p", "refunds": []any{},
+				"program_id": f.program, "participant_id": f.participant, "metadata": object{"plan": "pro"}, "line_items.0.product_id": "p", "refunds": []any{},
 				"recurring_index": 1, "attribution.reason_code": "CLICK_MATCHED",
 			})
 			for query, total := range map[string]int{
 				"attributed=true": 1, "attributed=false": 1, "event_type=renewal": 1, "event_type=lead": 0, "dateFrom=" + today: 2, "dateTo=2020-01-01": 0,
-				"program_id=" + w.program: 1, "participant_id=" + w.participant: 1, "page=2": 2,
+				"program_id=" + f.program: 1, "participant_id=" + f.participant: 1, "page=2": 2,
 				"external_transaction_id=" + sale.text("external_transaction_id"): 1, "external_transaction_id=order": 0,
 			} {
-				from.get(t, "/api/v1/conversions?"+query).want(http.StatusOK).wantFields(object{"total": total})
+				from.get(t, "/api/v1/conversions?"+query).wantStatus(http.StatusOK).wantFields(object{"total": total})
 			}
-			for _, query := range []string{"event_type=sale", "attributed=1", "program_id=1", "dateFrom=x", "dateFrom=2026-02-01&dateTo=2026-01-01", "pageSize=101", "program=" + w.program} {
+			for _, query := range []string{"event_type=sale", "attributed=1", "program_id=1", "dateFrom=x", "dateFrom=2026-02-01&dateTo=2026-01-01", "pageSize=101", "program=" + f.program} {
 				from.get(t, "/api/v1/conversions?"+query).wantOutcome(invalid)
 			}
 			from.get(t, "/api/v1/conversions/"+unknownID).wantOutcome(notFound)
@@ -177,34 +178,35 @@ func TestConversionReads(t *testing.T) {
 	}
 }
 
-// TestAttributionAudit reads why a conversion was attributed, and simulates another one.
+// TestAttributionAudit reads the attribution decision of a conversion, and simulates the
+// attribution of another conversion.
 func TestAttributionAudit(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", rules(nil))
-	click := w.click(t)
-	sale := w.sell(t, click, object{"customer_id": "c-1"})
-	key := sys.caller().as(w.secretKey)
+	f := sys.newFixture(t, "test", rules(nil))
+	click := f.click(t)
+	sale := f.reportSale(t, click, object{"customer_id": "c-1"})
+	key := sys.client().withCredential(f.secretKey)
 	const path = "/api/v1/attribution"
 
-	decision := key.get(t, path+"/conversions/"+sale.text("id")).want(http.StatusOK).wantFields(object{
+	decision := key.get(t, path+"/conversions/"+sale.text("id")).wantStatus(http.StatusOK).wantFields(object{
 		"decision_id": sale.text("attribution.decision_id"), "conversion_id": sale.text("id"), "attributed": true, "method": "click",
 		"reason_code": "CLICK_MATCHED", "explanation": sale.text("attribution.explanation"), "inputs.amount_cents": 10_000, "inputs.click_id": click,
-		"program.id": w.program, "program.window_days": 30, "program.model": "last_click", "program.precedence": "click_first",
-		"candidates.0.type": "click", "candidates.0.click_id": click, "candidates.0.participant_id": w.participant, "candidates.0.eligible": true,
+		"program.id": f.program, "program.window_days": 30, "program.model": "last_click", "program.precedence": "click_first",
+		"candidates.0.type": "click", "candidates.0.click_id": click, "candidates.0.participant_id": f.participant, "candidates.0.eligible": true,
 		"candidates.0.rejected_because": nil, "steps.0.order": 1, "steps.0.check": "click.known", "steps.0.outcome": "passed",
 		"rule.version": 1, "rule.rules.rate_bps": 2000, "calculation.base_amount_cents": 10_000, "calculation.rate_bps": 2000,
 		"calculation.rounding": "half_up", "calculation.amount_cents": 2000, "supersedes": nil, "superseded_by": nil,
 	})
-	if found := key.get(t, path+"/conversions?external_transaction_id="+sale.text("external_transaction_id")).want(http.StatusOK); found.body != decision.body {
-		t.Errorf("%s\n%s", found.body, decision.body)
+	if found := key.get(t, path+"/conversions?external_transaction_id="+sale.text("external_transaction_id")).wantStatus(http.StatusOK); found.body != decision.body {
+		t.Errorf("the decision by external id differs from the decision by id:\n%s\n%s", found.body, decision.body)
 	}
-	if twin := w.merchant.get(t, "/api/v1/conversions/"+sale.text("id")+"/attribution").want(http.StatusOK); twin.body != decision.body {
-		t.Errorf("%s\n%s", twin.body, decision.body)
+	if read := f.merchant.get(t, "/api/v1/conversions/"+sale.text("id")+"/attribution").wantStatus(http.StatusOK); read.body != decision.body {
+		t.Errorf("a merchant and a server read different decisions:\n%s\n%s", read.body, decision.body)
 	}
 	key.get(t, path+"/conversions?external_transaction_id=nobody").wantOutcome(notFound)
-	key.get(t, path+"/clicks/"+click).want(http.StatusOK).wantFields(object{
-		"id": click, "participant_id": w.participant, "program_id": w.program, "mode": "test", "referral_code": w.code, "conversions.0.id": sale.text("id"),
+	key.get(t, path+"/clicks/"+click).wantStatus(http.StatusOK).wantFields(object{
+		"id": click, "participant_id": f.participant, "program_id": f.program, "mode": "test", "referral_code": f.code, "conversions.0.id": sale.text("id"),
 	})
 	for _, secret := range []string{"hash", "ip_prefix"} {
 		if strings.Contains(key.get(t, path+"/clicks/"+click).body, secret) {
@@ -213,25 +215,25 @@ func TestAttributionAudit(t *testing.T) {
 	}
 
 	t.Run("a reattribution adds a decision", func(t *testing.T) {
-		rival := sys.partner(t).in("test")
-		place := rival.post(t, w.applyPath(), nil).want(http.StatusCreated).text("id")
-		w.merchant.patch(t, w.programPath()+"/partners/"+place+"/approve", nil).want(http.StatusOK)
-		w.merchant.post(t, "/api/v1/conversions/"+sale.text("id")+"/reattribute", object{"participant_id": place, "reason": "It was Rosa"}).want(http.StatusOK)
-		now := key.get(t, path+"/conversions/"+sale.text("id")).want(http.StatusOK).wantFields(object{
+		rival := sys.newPartner(t).inMode("test")
+		participantID := rival.post(t, f.applyPath(), nil).wantStatus(http.StatusCreated).text("id")
+		f.merchant.patch(t, f.programPath()+"/partners/"+participantID+"/approve", nil).wantStatus(http.StatusOK)
+		f.merchant.post(t, "/api/v1/conversions/"+sale.text("id")+"/reattribute", object{"participant_id": participantID, "reason": "Another partner sent the customer"}).wantStatus(http.StatusOK)
+		now := key.get(t, path+"/conversions/"+sale.text("id")).wantStatus(http.StatusOK).wantFields(object{
 			"method": "manual", "reason_code": "MANUALLY_REASSIGNED", "supersedes": decision.text("decision_id"), "superseded_by": nil,
 		})
-		key.get(t, path+"/decisions").want(http.StatusOK).wantFields(object{
+		key.get(t, path+"/decisions").wantStatus(http.StatusOK).wantFields(object{
 			"total": 2, "data.0.decision_id": now.text("decision_id"), "data.1.superseded_by": now.text("decision_id"),
 		})
 	})
 	t.Run("decisions are listed", func(t *testing.T) {
 		today := sys.clock.now().UTC().Format(time.DateOnly)
 		for query, total := range map[string]int{
-			"attributed=true": 2, "attributed=false": 0, "reason_code=CLICK_MATCHED": 1, "reason_code=CLICK_EXPIRED": 0, "program_id=" + w.program: 2,
+			"attributed=true": 2, "attributed=false": 0, "reason_code=CLICK_MATCHED": 1, "reason_code=CLICK_EXPIRED": 0, "program_id=" + f.program: 2,
 			"from=" + today: 2, "to=2020-01-01": 0, "date_from=" + today: 2, "dateTo=2020-01-01": 0, "date_from=" + today + "&timezone=Europe/Berlin": 2,
 			"date_from=2020-01-01&to=" + today: 2,
 		} {
-			key.get(t, path+"/decisions?"+query).want(http.StatusOK).wantFields(object{"total": total})
+			key.get(t, path+"/decisions?"+query).wantStatus(http.StatusOK).wantFields(object{"total": total})
 		}
 		for query, field := range map[string]string{
 			"reason_code=BECAUSE": "reason_code", "from=x": "from", "dateFrom=x": "dateFrom", "to=x": "to", "from=2026-02-01&to=2026-01-01": "to",
@@ -243,111 +245,110 @@ func TestAttributionAudit(t *testing.T) {
 		}
 	})
 	t.Run("a simulation stores nothing", func(t *testing.T) {
-		before := w.merchant.get(t, "/api/v1/conversions").number("total")
+		before := f.merchant.get(t, "/api/v1/conversions").number("total")
 		body := purchase(click)
 		delete(body, "external_transaction_id")
 		body["customer_id"] = "c-2"
 		for range 2 {
-			key.post(t, path+"/simulate", body).want(http.StatusOK).wantFields(object{
+			key.post(t, path+"/simulate", body).wantStatus(http.StatusOK).wantFields(object{
 				"decision_id": nil, "conversion_id": nil, "attributed": true, "reason_code": "CLICK_MATCHED", "calculation.amount_cents": 2000,
 			})
 		}
 		body["click_id"] = affiliate.NewID[affiliate.Click](sys.clock.now()).String()
-		key.post(t, path+"/simulate", body).want(http.StatusOK).wantFields(object{"attributed": false, "reason_code": "CLICK_UNKNOWN", "calculation": nil})
+		key.post(t, path+"/simulate", body).wantStatus(http.StatusOK).wantFields(object{"attributed": false, "reason_code": "CLICK_UNKNOWN", "calculation": nil})
 		delete(body, "click_id")
 		key.post(t, path+"/simulate", body).wantError(http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL")
 		body["amount_cents"] = -1
 		key.post(t, path+"/simulate", body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "amount_cents")
-		if after := w.merchant.get(t, "/api/v1/conversions").number("total"); after != before {
+		if after := f.merchant.get(t, "/api/v1/conversions").number("total"); after != before {
 			t.Errorf("%d conversions were stored", after-before)
 		}
 	})
 	t.Run("credentials are checked", func(t *testing.T) {
-		sys.caller().get(t, path+"/decisions").wantError(http.StatusUnauthorized, "INVALID_SECRET_KEY")
-		w.merchant.get(t, path+"/decisions").wantOutcome(forbidden)
-		sys.caller().as(w.publicKey).get(t, path+"/decisions").wantOutcome(forbidden)
-		stranger := sys.world(t, "test", nil)
-		for _, theirs := range []string{"/conversions/" + sale.text("id"), "/clicks/" + click, "/conversions?external_transaction_id=" + sale.text("external_transaction_id")} {
-			sys.caller().as(stranger.secretKey).get(t, path+theirs).wantOutcome(notFound)
-			sys.caller().as(w.merchant.in("live").secretKey(t)).get(t, path+theirs).wantOutcome(notFound)
+		sys.client().get(t, path+"/decisions").wantError(http.StatusUnauthorized, "INVALID_SECRET_KEY")
+		f.merchant.get(t, path+"/decisions").wantOutcome(forbidden)
+		sys.client().withCredential(f.publicKey).get(t, path+"/decisions").wantOutcome(forbidden)
+		stranger := sys.newFixture(t, "test", nil)
+		for _, foreignPath := range []string{"/conversions/" + sale.text("id"), "/clicks/" + click, "/conversions?external_transaction_id=" + sale.text("external_transaction_id")} {
+			sys.client().withCredential(stranger.secretKey).get(t, path+foreignPath).wantOutcome(notFound)
+			sys.client().withCredential(f.merchant.inMode("live").createSecretKey(t)).get(t, path+foreignPath).wantOutcome(notFound)
 		}
 	})
 }
 
-// TestFraud checks that a fraud signal is flagged, blocked or only noted, depending on
-// the fraud policy of the programme.
+// TestFraud checks the effect of each fraud policy on a conversion with a fraud signal.
 func TestFraud(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", rules(object{"holdPeriodDays": 0}))
-	policyPath := w.programPath() + "/fraud-policy"
+	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
+	policyPath := f.programPath() + "/fraud-policy"
 	policy := func(t *testing.T, body object) response {
 		t.Helper()
-		return w.merchant.do(t, http.MethodPut, policyPath, body)
+		return f.merchant.do(t, http.MethodPut, policyPath, body)
 	}
-	own := func(t *testing.T) response {
+	selfReferral := func(t *testing.T) response {
 		t.Helper()
-		return w.sell(t, w.click(t), object{"customer_email": strings.Replace(w.partner.email, "@", "+shop@", 1)})
+		return f.reportSale(t, f.click(t), object{"customer_email": strings.Replace(f.partner.email, "@", "+shop@", 1)})
 	}
 	events := func(t *testing.T, query string) response {
 		t.Helper()
-		return w.merchant.get(t, "/api/v1/fraud/events"+query).want(http.StatusOK)
+		return f.merchant.get(t, "/api/v1/fraud/events"+query).wantStatus(http.StatusOK)
 	}
 
-	w.merchant.get(t, policyPath).want(http.StatusOK).wantFields(object{"policy": "observe", "disabledRules": []any{}, "blockedCountries": []any{}})
+	f.merchant.get(t, policyPath).wantStatus(http.StatusOK).wantFields(object{"policy": "observe", "disabledRules": []any{}, "blockedCountries": []any{}})
 	t.Run("observed", func(t *testing.T) {
-		sale := own(t)
+		sale := selfReferral(t)
 		sale.wantFields(object{"fraud.flagged": false, "fraud.signals.0.rule": "self_referral_email", "commission.needs_review": false, "commission.status": "approved"})
 		events(t, "").wantFields(object{"data.0.conversionId": sale.text("id"), "data.0.action": "observed", "data.0.status": "open", "data.0.score": 100, "data.0.commissionId": sale.text("commission.id")})
 	})
 	t.Run("flagged", func(t *testing.T) {
-		policy(t, object{"policy": "flag", "disabledRules": []string{"click_to_convert"}}).want(http.StatusOK).wantFields(object{"policy": "flag", "disabledRules": []any{"click_to_convert"}})
-		sale := own(t)
+		policy(t, object{"policy": "flag", "disabledRules": []string{"click_to_convert"}}).wantStatus(http.StatusOK).wantFields(object{"policy": "flag", "disabledRules": []any{"click_to_convert"}})
+		sale := selfReferral(t)
 		sale.wantFields(object{"fraud.flagged": true, "commission.needs_review": true, "commission.status": "pending"})
-		read := w.sys.caller().as(w.secretKey).get(t, "/api/v1/conversions/"+sale.text("id")).want(http.StatusOK)
+		read := f.sys.client().withCredential(f.secretKey).get(t, "/api/v1/conversions/"+sale.text("id")).wantStatus(http.StatusOK)
 		read.wantFields(object{"fraud.flagged": true, "fraud_score": 100, "fraud.signals.0.rule": "self_referral_email"})
 		event := events(t, "?status=open").wantFields(object{"data.0.action": "flagged", "data.0.signals.0.rule": "self_referral_email", "data.0.signals.0.score": 100})
 		if strings.Contains(event.body, "@") {
 			t.Errorf("the evidence contains an e-mail address: %s", event.body)
 		}
 		path := "/api/v1/fraud/events/" + event.text("data.0.id") + "/resolve"
-		w.merchant.post(t, path, object{"outcome": "open"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "outcome")
-		w.merchant.post(t, path, object{"outcome": "dismissed", "note": "A colleague"}).want(http.StatusOK).
-			wantFields(object{"status": "dismissed", "note": "A colleague", "resolvedBy": w.merchant.id})
-		w.merchant.get(t, w.commissionPath(sale.text("commission.id"))).wantFields(object{"needsReview": false, "reviewReasons": []any{}})
-		w.merchant.post(t, path, object{"outcome": "confirmed"}).wantError(http.StatusConflict, "FRAUD_EVENT_RESOLVED")
+		f.merchant.post(t, path, object{"outcome": "open"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "outcome")
+		f.merchant.post(t, path, object{"outcome": "dismissed", "note": "A colleague"}).wantStatus(http.StatusOK).
+			wantFields(object{"status": "dismissed", "note": "A colleague", "resolvedBy": f.merchant.id})
+		f.merchant.get(t, f.commissionPath(sale.text("commission.id"))).wantFields(object{"needsReview": false, "reviewReasons": []any{}})
+		f.merchant.post(t, path, object{"outcome": "confirmed"}).wantError(http.StatusConflict, "FRAUD_EVENT_RESOLVED")
 	})
 	t.Run("confirmed", func(t *testing.T) {
-		sale := own(t)
+		sale := selfReferral(t)
 		path := "/api/v1/fraud/events/" + events(t, "?status=open").text("data.0.id") + "/resolve"
-		responses := concurrently(8, func(int) response { return w.merchant.post(t, path, object{"outcome": "confirmed"}) })
+		responses := concurrently(8, func(int) response { return f.merchant.post(t, path, object{"outcome": "confirmed"}) })
 		if got := countStatuses(responses); got["200"] != 1 || got["409 FRAUD_EVENT_RESOLVED"] != 7 {
-			t.Errorf("%v", got)
+			t.Errorf("eight concurrent requests got %v, want one 200 and seven 409", got)
 		}
-		w.merchant.get(t, w.commissionPath(sale.text("commission.id"))).wantFields(object{"status": "rejected", "rejectionCode": "fraud", "needsReview": false})
+		f.merchant.get(t, f.commissionPath(sale.text("commission.id"))).wantFields(object{"status": "rejected", "rejectionCode": "fraud", "needsReview": false})
 	})
 	t.Run("blocked", func(t *testing.T) {
-		policy(t, object{"policy": "block"}).want(http.StatusOK).wantFields(object{"disabledRules": []any{}})
-		sale := own(t).wantFields(object{"attributed": true, "attribution.reason_code": "SELF_REFERRAL_BLOCKED", "commission": nil, "fraud.flagged": true})
-		events(t, fmt.Sprintf("?programId=%s&participantId=%s", w.program, w.participant)).wantFields(object{"data.0.action": "blocked", "data.0.commissionId": nil, "data.0.conversionId": sale.text("id")})
+		policy(t, object{"policy": "block"}).wantStatus(http.StatusOK).wantFields(object{"disabledRules": []any{}})
+		sale := selfReferral(t).wantFields(object{"attributed": true, "attribution.reason_code": "SELF_REFERRAL_BLOCKED", "commission": nil, "fraud.flagged": true})
+		events(t, fmt.Sprintf("?programId=%s&participantId=%s", f.program, f.participant)).wantFields(object{"data.0.action": "blocked", "data.0.commissionId": nil, "data.0.conversionId": sale.text("id")})
 		// A merchant can still attribute the conversion.
-		w.merchant.post(t, "/api/v1/conversions/"+sale.text("id")+"/reattribute", object{"participant_id": w.participant, "reason": "A colleague, again"}).
-			want(http.StatusOK).wantFields(object{"attribution.method": "manual", "commission.amount_cents": 2000, "fraud.flagged": false})
-		w.sys.caller().as(w.secretKey).get(t, "/api/v1/conversions/"+sale.text("id")).want(http.StatusOK).
+		f.merchant.post(t, "/api/v1/conversions/"+sale.text("id")+"/reattribute", object{"participant_id": f.participant, "reason": "A colleague, again"}).
+			wantStatus(http.StatusOK).wantFields(object{"attribution.method": "manual", "commission.amount_cents": 2000, "fraud.flagged": false})
+		f.sys.client().withCredential(f.secretKey).get(t, "/api/v1/conversions/"+sale.text("id")).wantStatus(http.StatusOK).
 			wantFields(object{"fraud.flagged": false, "fraud_score": 0, "fraud.signals": []any{}})
 	})
 	t.Run("off", func(t *testing.T) {
 		before := events(t, "").number("total")
-		policy(t, object{"policy": "off"}).want(http.StatusOK)
-		own(t).wantFields(object{"fraud.flagged": false, "fraud.signals": []any{}, "commission.status": "approved"})
+		policy(t, object{"policy": "off"}).wantStatus(http.StatusOK)
+		selfReferral(t).wantFields(object{"fraud.flagged": false, "fraud.signals": []any{}, "commission.status": "approved"})
 		if after := events(t, "").number("total"); after != before {
-			t.Errorf("%d events", after-before)
+			t.Errorf("%d fraud events were stored, want none", after-before)
 		}
 	})
 	t.Run("bad input", func(t *testing.T) {
 		policy(t, object{"policy": "off", "disabledRules": []string{"luck"}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "disabledRules[0]")
 		policy(t, object{"policy": "strict"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "policy")
 		policy(t, object{"policy": "flag", "blockedCountries": []string{"Germany"}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "blockedCountries[0]")
-		w.merchant.get(t, policyPath).wantFields(object{"policy": "off"})
+		f.merchant.get(t, policyPath).wantFields(object{"policy": "off"})
 	})
 }

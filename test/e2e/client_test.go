@@ -18,61 +18,66 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// caller sends requests with a set of headers. The methods that change headers return a
-// copy.
-type caller struct {
+// apiClient sends requests with fixed headers. The methods that change headers return a
+// changed copy.
+type apiClient struct {
 	sys    *system
 	header http.Header
 }
 
-func (sys *system) caller() caller { return caller{sys, http.Header{}} }
+func (sys *system) client() apiClient { return apiClient{sys, http.Header{}} }
 
-func (c caller) with(header, value string) caller {
+func (c apiClient) withHeader(header, value string) apiClient {
 	c.header = maps.Clone(c.header)
 	c.header[http.CanonicalHeaderKey(header)] = []string{value}
 	return c
 }
 
-// without removes a header. The request then also lacks the default value of the header.
-func (c caller) without(header string) caller {
+// withoutHeader removes a header. Requests then do not have its default value either.
+func (c apiClient) withoutHeader(header string) apiClient {
 	c.header = maps.Clone(c.header)
 	c.header[http.CanonicalHeaderKey(header)] = nil
 	return c
 }
 
-// as sets the credential: an access token or a key.
-func (c caller) as(credential string) caller { return c.with("Authorization", "Bearer "+credential) }
+// withCredential sets the credential, which is an access token or a key.
+func (c apiClient) withCredential(credential string) apiClient {
+	return c.withHeader("Authorization", "Bearer "+credential)
+}
 
-func (c caller) in(mode string) caller { return c.with("X-Mode", mode) }
+func (c apiClient) inMode(mode string) apiClient { return c.withHeader("X-Mode", mode) }
 
-// from sets the client address, as a trusted proxy reports it.
-func (c caller) from(address string) caller { return c.with("X-Forwarded-For", address) }
+// fromAddress sets the client address in the header of a trusted proxy.
+func (c apiClient) fromAddress(address string) apiClient {
+	return c.withHeader("X-Forwarded-For", address)
+}
 
-// do calls the REST API. A string body is sent unchanged, any other body as JSON, and
-// nil means no body.
-func (c caller) do(t testing.TB, method, path string, body any) response {
+// do calls the REST API. A body of type string or io.Reader is sent unchanged. Any other
+// body is sent as JSON. If body is nil, the request has no body.
+func (c apiClient) do(t testing.TB, method, path string, body any) response {
 	t.Helper()
 	return c.send(t, method, c.sys.api+path, body)
 }
 
-func (c caller) get(t testing.TB, path string) response {
+func (c apiClient) get(t testing.TB, path string) response {
 	t.Helper()
 	return c.do(t, http.MethodGet, path, nil)
 }
 
-func (c caller) post(t testing.TB, path string, body any) response {
+func (c apiClient) post(t testing.TB, path string, body any) response {
 	t.Helper()
 	return c.do(t, http.MethodPost, path, body)
 }
 
-func (c caller) patch(t testing.TB, path string, body any) response {
+func (c apiClient) patch(t testing.TB, path string, body any) response {
 	t.Helper()
 	return c.do(t, http.MethodPatch, path, body)
 }
 
-// send sends a request to a URL. If there is no response, it fails the test with
-// t.Errorf, because it is also called from other goroutines.
-func (c caller) send(t testing.TB, method, url string, body any) response {
+// send sends a request to a URL. If there is no response, it calls t.Errorf and returns
+// an empty response. It does not call t.Fatalf, because it is also called from goroutines
+// of the test.
+func (c apiClient) send(t testing.TB, method, url string, body any) response {
 	t.Helper()
 	var reader io.Reader
 	var sent []byte
@@ -96,7 +101,7 @@ func (c caller) send(t testing.TB, method, url string, body any) response {
 		return response{t: t}
 	}
 	request.Header = maps.Clone(c.header)
-	if _, given := request.Header["Content-Type"]; reader != nil && !given {
+	if _, found := request.Header["Content-Type"]; reader != nil && !found {
 		request.Header.Set("Content-Type", "application/json")
 	}
 	received, err := c.sys.http.Do(request)
@@ -121,7 +126,7 @@ const browserUserAgent = "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:130.0) Ge
 // click registers a click at the collector with a public key.
 func (sys *system) click(t testing.TB, key string, body any) response {
 	t.Helper()
-	return sys.caller().as(key).with("User-Agent", browserUserAgent).send(t, http.MethodPost, sys.edge+"/v1/clicks", body)
+	return sys.client().withCredential(key).withHeader("User-Agent", browserUserAgent).send(t, http.MethodPost, sys.edge+"/v1/clicks", body)
 }
 
 // response is an HTTP response.
@@ -133,162 +138,165 @@ type response struct {
 	body    string
 }
 
-// want ends the test if the status is not the expected one.
-func (a response) want(status int) response {
-	a.t.Helper()
-	if a.status != status {
-		a.t.Fatalf("%s: status %d, want %d; body %s", a.request, a.status, status, a.body)
+// wantStatus ends the test if the response has another status.
+func (r response) wantStatus(status int) response {
+	r.t.Helper()
+	if r.status != status {
+		r.t.Fatalf("%s: status %d, want %d; body %s", r.request, r.status, status, r.body)
 	}
-	return a
+	return r
 }
 
-// envelope is the body of every error (SPEC.md section 7).
-type envelope struct {
-	StatusCode int     `json:"statusCode"`
-	Message    string  `json:"message"`
-	Error      string  `json:"error"`
-	Code       string  `json:"code"`
-	Details    []fault `json:"details"`
+// errorBody is the body of every error response (SPEC.md section 7).
+type errorBody struct {
+	StatusCode int          `json:"statusCode"`
+	Message    string       `json:"message"`
+	Error      string       `json:"error"`
+	Code       string       `json:"code"`
+	Details    []fieldError `json:"details"`
 }
 
-// wantError checks the status, the error code and the format of the error. For a
-// VALIDATION_ERROR with fields it checks that exactly these fields are listed. It
-// returns the response, so that the headers can be checked too.
-func (a response) wantError(status int, code string, fields ...string) response {
-	a.t.Helper()
-	if a.status != status {
-		a.t.Errorf("%s: status %d, want %d %s; body %s", a.request, a.status, status, code, a.body)
-		return a
+// wantError checks the status, the error code and the format of an error response. If
+// fields are given, it checks that the details of the error list exactly these fields. It
+// returns the response, so that the test can check the headers too.
+func (r response) wantError(status int, code string, fields ...string) response {
+	r.t.Helper()
+	if r.status != status {
+		r.t.Errorf("%s: status %d, want %d %s; body %s", r.request, r.status, status, code, r.body)
+		return r
 	}
-	decoder := json.NewDecoder(strings.NewReader(a.body))
-	if code != "BULK_ALL_FAILED" { // has results in addition to the envelope
+	decoder := json.NewDecoder(strings.NewReader(r.body))
+	if code != "BULK_ALL_FAILED" { // this error has additional fields
 		decoder.DisallowUnknownFields()
 	}
-	var got envelope
+	var got errorBody
 	if err := decoder.Decode(&got); err != nil {
-		a.t.Errorf("%s: not an error envelope: %v; body %s", a.request, err, a.body)
-		return a
+		r.t.Errorf("%s: the body is not an error: %v; body %s", r.request, err, r.body)
+		return r
 	}
 	receivedCodes.Store(got.Code, true)
 	if got.StatusCode != status || got.Code != code || got.Message == "" || got.Error != http.StatusText(status) {
-		a.t.Errorf("%s: want %d %s, got %s", a.request, status, code, a.body)
+		r.t.Errorf("%s: want %d %s, got %s", r.request, status, code, r.body)
 	}
-	if contentType := a.header.Get("Content-Type"); contentType != "application/json" {
-		a.t.Errorf("%s: the error has the content type %q", a.request, contentType)
+	if contentType := r.header.Get("Content-Type"); contentType != "application/json" {
+		r.t.Errorf("%s: the error has the content type %q", r.request, contentType)
 	}
 	if got.Details != nil && code != "VALIDATION_ERROR" {
-		a.t.Errorf("%s: only a VALIDATION_ERROR may have details: %s", a.request, a.body)
+		r.t.Errorf("%s: only a VALIDATION_ERROR may have details: %s", r.request, r.body)
 	}
-	named := []string{}
+	listed := []string{}
 	for _, detail := range got.Details {
 		if detail.Message == "" {
-			a.t.Errorf("%s: field %q has no message: %s", a.request, detail.Field, a.body)
+			r.t.Errorf("%s: field %q has no message: %s", r.request, detail.Field, r.body)
 		}
-		named = append(named, detail.Field)
+		listed = append(listed, detail.Field)
 	}
 	if len(fields) > 0 {
-		slices.Sort(named)
+		slices.Sort(listed)
 		slices.Sort(fields)
-		if !slices.Equal(slices.Compact(named), fields) {
-			a.t.Errorf("%s: errors for the fields %q, want %q; body %s", a.request, named, fields, a.body)
+		if !slices.Equal(slices.Compact(listed), fields) {
+			r.t.Errorf("%s: errors for the fields %q, want %q; body %s", r.request, listed, fields, r.body)
 		}
 	}
-	return a
+	return r
 }
 
-// value returns the value at a path such as data.0.id. Numbers are of type json.Number.
-func (a response) value(path string) any {
-	a.t.Helper()
-	decoder := json.NewDecoder(strings.NewReader(a.body))
+// value returns the value at a path in the JSON body, for example data.0.id. A number has
+// the type json.Number.
+func (r response) value(path string) any {
+	r.t.Helper()
+	decoder := json.NewDecoder(strings.NewReader(r.body))
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
-		a.t.Fatalf("%s: the response is not JSON: %v: %s", a.request, err, a.body)
+		r.t.Fatalf("%s: the response is not JSON: %v: %s", r.request, err, r.body)
 	}
 	for step := range strings.SplitSeq(path, ".") {
 		var found bool
-		switch in := value.(type) {
+		switch container := value.(type) {
 		case object:
-			value, found = in[step]
+			value, found = container[step]
 		case []any:
 			index, err := strconv.Atoi(step)
-			if found = err == nil && index < len(in); found {
-				value = in[index]
+			if found = err == nil && index < len(container); found {
+				value = container[index]
 			}
 		}
 		if !found {
-			a.t.Fatalf("%s: the response has no %s: %s", a.request, path, a.body)
+			r.t.Fatalf("%s: the response has no %s: %s", r.request, path, r.body)
 		}
 	}
 	return value
 }
 
-func (a response) text(path string) string {
-	a.t.Helper()
-	text, ok := a.value(path).(string)
+func (r response) text(path string) string {
+	r.t.Helper()
+	text, ok := r.value(path).(string)
 	if !ok {
-		a.t.Fatalf("%s: %s is not a string: %s", a.request, path, a.body)
+		r.t.Fatalf("%s: %s is not a string: %s", r.request, path, r.body)
 	}
 	return text
 }
 
-func (a response) number(path string) int64 {
-	a.t.Helper()
-	number, ok := a.value(path).(json.Number)
+func (r response) number(path string) int64 {
+	r.t.Helper()
+	number, ok := r.value(path).(json.Number)
 	if !ok {
-		a.t.Fatalf("%s: %s is not a number: %s", a.request, path, a.body)
+		r.t.Fatalf("%s: %s is not a number: %s", r.request, path, r.body)
 	}
 	n, err := number.Int64()
 	if err != nil {
-		a.t.Fatalf("%s: %s is not an integer: %s", a.request, path, a.body)
+		r.t.Fatalf("%s: %s is not an integer: %s", r.request, path, r.body)
 	}
 	return n
 }
 
-// instant returns a timestamp. It must have three decimals.
-func (a response) instant(path string) time.Time {
-	a.t.Helper()
-	at, err := time.Parse("2006-01-02T15:04:05.000Z", a.text(path))
+// instant returns the timestamp at a path. The test ends if the timestamp does not have
+// three decimals.
+func (r response) instant(path string) time.Time {
+	r.t.Helper()
+	at, err := time.Parse("2006-01-02T15:04:05.000Z", r.text(path))
 	if err != nil {
-		a.t.Fatalf("%s: %s: %v", a.request, path, err)
+		r.t.Fatalf("%s: %s: %v", r.request, path, err)
 	}
 	return at
 }
 
 // length returns the number of elements of a list.
-func (a response) length(path string) int {
-	a.t.Helper()
-	list, ok := a.value(path).([]any)
+func (r response) length(path string) int {
+	r.t.Helper()
+	list, ok := r.value(path).([]any)
 	if !ok {
-		a.t.Fatalf("%s: %s is not a list: %s", a.request, path, a.body)
+		r.t.Fatalf("%s: %s is not a list: %s", r.request, path, r.body)
 	}
 	return len(list)
 }
 
-// wantFields compares values of the response. Write integers as int.
-func (a response) wantFields(want object) response {
-	a.t.Helper()
+// wantFields compares the values at the given paths with the expected values. An expected
+// integer must have the type int or int64.
+func (r response) wantFields(want object) response {
+	r.t.Helper()
 	for _, path := range slices.Sorted(maps.Keys(want)) {
 		value := want[path]
 		if n, ok := value.(int); ok {
 			value = json.Number(strconv.Itoa(n))
 		}
 		expected, _ := json.Marshal(value)
-		got, _ := json.Marshal(a.value(path))
+		got, _ := json.Marshal(r.value(path))
 		if !bytes.Equal(got, expected) {
-			a.t.Errorf("%s: %s is %s, want %s", a.request, path, got, expected)
+			r.t.Errorf("%s: %s is %s, want %s", r.request, path, got, expected)
 		}
 	}
-	return a
+	return r
 }
 
-// retryAfter returns the value of the Retry-After header. It must be at least one
-// second.
-func (a response) retryAfter() time.Duration {
-	a.t.Helper()
-	seconds, err := strconv.Atoi(a.header.Get("Retry-After"))
+// retryAfter returns the value of the Retry-After header. The test ends if the header is
+// missing or less than one second.
+func (r response) retryAfter() time.Duration {
+	r.t.Helper()
+	seconds, err := strconv.Atoi(r.header.Get("Retry-After"))
 	if err != nil || seconds < 1 {
-		a.t.Fatalf("%s: Retry-After is %q", a.request, a.header.Get("Retry-After"))
+		r.t.Fatalf("%s: Retry-After is %q, want at least 1", r.request, r.header.Get("Retry-After"))
 	}
 	return time.Duration(seconds) * time.Second
 }
@@ -296,17 +304,17 @@ func (a response) retryAfter() time.Duration {
 // countStatuses counts responses by status and error code.
 func countStatuses(responses []response) map[string]int {
 	counts := map[string]int{}
-	for _, a := range responses {
-		var e envelope
-		if a.status >= http.StatusBadRequest {
-			_ = json.Unmarshal([]byte(a.body), &e)
+	for _, r := range responses {
+		var e errorBody
+		if r.status >= http.StatusBadRequest {
+			_ = json.Unmarshal([]byte(r.body), &e)
 		}
-		counts[strings.TrimSpace(strconv.Itoa(a.status)+" "+cmp.Or(e.Code, ""))]++
+		counts[strings.TrimSpace(strconv.Itoa(r.status)+" "+cmp.Or(e.Code, ""))]++
 	}
 	return counts
 }
 
-// concurrently sends n requests concurrently and returns the responses.
+// concurrently calls request n times concurrently and returns the responses.
 func concurrently(n int, request func(i int) response) []response {
 	responses := make([]response, n)
 	var all sync.WaitGroup

@@ -9,10 +9,10 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// receivedCodes contains the error codes that tests received.
+// receivedCodes contains the error codes that the tests have received.
 var receivedCodes sync.Map
 
-// missingCodes returns the error codes of the API that no test received.
+// missingCodes returns the error codes of the API that no test has received.
 func missingCodes() []string {
 	var missing []string
 	values := affiliatev1.ErrorReason(0).Descriptor().Values()
@@ -29,7 +29,7 @@ func missingCodes() []string {
 func TestInternalError_RevealsNoDetails(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	merchant := sys.merchant(t)
+	merchant := sys.newMerchant(t)
 	sys.exec(t, `revoke select on programs from tributary_app`)
 	got := merchant.get(t, "/api/v1/programs").wantError(http.StatusInternalServerError, "INTERNAL_ERROR")
 	if strings.Contains(got.body, "permission") || strings.Contains(got.body, "programs") {
@@ -40,15 +40,15 @@ func TestInternalError_RevealsNoDetails(t *testing.T) {
 	}
 }
 
-// An erased participant cannot change. The test erases it in the database, because the
-// API has no call for it.
+// An erased participant cannot change. The test erases the participant in the database,
+// because the API has no call for this.
 func TestErasedParticipant_CannotChangeStatus(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", nil)
-	sys.exec(t, `update participants set erased_at = now() where id = $1`, w.participant)
-	for _, move := range []string{"approve", "reject", "suspend", "reinstate"} {
-		w.merchant.patch(t, w.participantPath()+"/"+move, nil).wantError(http.StatusConflict, "PARTICIPANT_ERASED")
+	f := sys.newFixture(t, "test", nil)
+	sys.exec(t, `update participants set erased_at = now() where id = $1`, f.participant)
+	for _, action := range []string{"approve", "reject", "suspend", "reinstate"} {
+		f.merchant.patch(t, f.participantPath()+"/"+action, nil).wantError(http.StatusConflict, "PARTICIPANT_ERASED")
 	}
-	w.merchant.get(t, w.participantPath()).want(http.StatusOK).instant("erasedAt")
+	f.merchant.get(t, f.participantPath()).wantStatus(http.StatusOK).instant("erasedAt")
 }

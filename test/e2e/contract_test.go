@@ -11,19 +11,19 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// TestJSON describes which JSON the API accepts.
+// TestJSON checks which JSON the API accepts.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	merchant := sys.merchant(t)
-	key := merchant.secretKey(t)
+	merchant := sys.newMerchant(t)
+	key := merchant.createSecretKey(t)
 	program := func(t *testing.T, body string) response {
 		t.Helper()
 		return merchant.post(t, "/api/v1/programs", body)
 	}
 	report := func(t *testing.T, body string) response {
 		t.Helper()
-		return sys.caller().as(key).post(t, "/api/v1/conversions", body)
+		return sys.client().withCredential(key).post(t, "/api/v1/conversions", body)
 	}
 
 	t.Run("a body that is not a JSON object", func(t *testing.T) {
@@ -77,36 +77,36 @@ func TestJSON(t *testing.T) {
 	})
 	t.Run("a body may have 32 levels", func(t *testing.T) {
 		nested := func(levels int) string {
-			inside := levels - 2 // the body and metadata itself
+			inside := levels - 2 // two levels are the body and the field metadata
 			return fmt.Sprintf(`{"event_type":"purchase","external_transaction_id":%q,"currency":"USD","promo_code":"P","amount_cents":1,"metadata":{"a":%s1%s}}`,
 				uniqueName("deep"), strings.Repeat(`{"a":`, inside), strings.Repeat(`}`, inside))
 		}
-		report(t, nested(32)).want(http.StatusCreated)
+		report(t, nested(32)).wantStatus(http.StatusCreated)
 		report(t, nested(33)).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
 		report(t, `{"metadata":`+strings.Repeat("[", 10_000)).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
 	})
 	t.Run("the Content-Type may name the charset, or be absent", func(t *testing.T) {
-		merchant.caller.with("Content-Type", "application/json; charset=utf-8").post(t, "/api/v1/programs", `{"name":"a"}`).want(http.StatusCreated)
-		merchant.caller.without("Content-Type").post(t, "/api/v1/programs", `{"name":"a"}`).want(http.StatusCreated)
+		merchant.apiClient.withHeader("Content-Type", "application/json; charset=utf-8").post(t, "/api/v1/programs", `{"name":"a"}`).wantStatus(http.StatusCreated)
+		merchant.apiClient.withoutHeader("Content-Type").post(t, "/api/v1/programs", `{"name":"a"}`).wantStatus(http.StatusCreated)
 	})
 }
 
-// TestQueries describes the query parameters of lists.
+// TestQueries checks the query parameters of lists.
 func TestQueries(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	merchant := sys.merchant(t)
+	merchant := sys.newMerchant(t)
 	for range 3 {
-		merchant.post(t, "/api/v1/programs", object{"name": "P"}).want(http.StatusCreated)
+		merchant.post(t, "/api/v1/programs", object{"name": "P"}).wantStatus(http.StatusCreated)
 	}
 	list := func(query string) response { return merchant.get(t, "/api/v1/programs?"+query) }
 
-	list("").want(http.StatusOK).wantFields(object{"total": 3, "page": 1, "limit": 20})
+	list("").wantStatus(http.StatusOK).wantFields(object{"total": 3, "page": 1, "limit": 20})
 	list("pageSize=2").wantFields(object{"total": 3, "page": 1, "limit": 2})
-	list("limit=2&page=2").want(http.StatusOK).wantFields(object{"total": 3, "page": 2, "limit": 2})
-	list("pageSize=100").want(http.StatusOK)
-	list("page=&limit=&status=").want(http.StatusOK).wantFields(object{"page": 1, "limit": 20})
-	list("page=2147483647&pageSize=100").want(http.StatusOK).wantFields(object{"total": 3, "data": []any{}})
+	list("limit=2&page=2").wantStatus(http.StatusOK).wantFields(object{"total": 3, "page": 2, "limit": 2})
+	list("pageSize=100").wantStatus(http.StatusOK)
+	list("page=&limit=&status=").wantStatus(http.StatusOK).wantFields(object{"page": 1, "limit": 20})
+	list("page=2147483647&pageSize=100").wantStatus(http.StatusOK).wantFields(object{"total": 3, "data": []any{}})
 	for query, field := range map[string]string{
 		"page=0": "page", "page=-1": "page", "page=x": "page", "page=1.0": "page", "page=1e0": "page", "page=99999999999": "page",
 		"pageSize=0": "pageSize", "pageSize=101": "pageSize", "limit=0": "limit", "limit=101": "limit", "limit=5&pageSize=5": "pageSize",
@@ -122,11 +122,11 @@ func TestQueries(t *testing.T) {
 	merchant.post(t, "/api/v1/programs?name=Query", object{"name": "Body"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
 }
 
-// TestHTTP describes the behaviour of the API on the level of HTTP.
+// TestHTTP checks paths, methods, headers and bodies of requests.
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{env: map[string]string{"TRIBUTARY_CORS_ORIGINS": "https://app.example"}})
-	anonymous := sys.caller()
+	anonymous := sys.client()
 
 	t.Run("an unknown path", func(t *testing.T) {
 		for _, path := range []string{
@@ -135,7 +135,7 @@ func TestHTTP(t *testing.T) {
 		} {
 			anonymous.get(t, path).wantOutcome(notFound)
 		}
-		anonymous.get(t, "/api/v1/programs/%2F").wantOutcome(unauthorized) // %2F is an id, although not a valid one
+		anonymous.get(t, "/api/v1/programs/%2F").wantOutcome(unauthorized) // %2F is an id in the path, and the credential is checked before the id
 	})
 	t.Run("a method that a path does not support", func(t *testing.T) {
 		for path, allowed := range map[string]string{
@@ -149,125 +149,125 @@ func TestHTTP(t *testing.T) {
 			if allow := got.header.Get("Allow"); allow != allowed {
 				t.Errorf("%s allows %q, want %q", path, allow, allowed)
 			}
-			if got := anonymous.do(t, http.MethodOptions, path, nil).want(http.StatusNoContent); got.header.Get("Allow") != allowed {
-				t.Errorf("OPTIONS %s allows %q", path, got.header.Get("Allow"))
+			if got := anonymous.do(t, http.MethodOptions, path, nil).wantStatus(http.StatusNoContent); got.header.Get("Allow") != allowed {
+				t.Errorf("OPTIONS %s allows %q, want %q", path, got.header.Get("Allow"), allowed)
 			}
 		}
 	})
 	t.Run("all errors in a query are listed", func(t *testing.T) {
-		merchant := sys.merchant(t)
+		merchant := sys.newMerchant(t)
 		merchant.get(t, "/api/v1/commissions?page=0&pageSize=101&status=bogus&dateFrom=x&needsReview=1&colour=red&programId=1").
 			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "status", "needsReview", "colour", "page", "pageSize", "dateFrom", "programId")
-		anonymous.as(merchant.secretKey(t)).get(t, "/api/v1/attribution/decisions?limit=0&from=x&attributed=1&reasonCode=NONE").
+		anonymous.withCredential(merchant.createSecretKey(t)).get(t, "/api/v1/attribution/decisions?limit=0&from=x&attributed=1&reasonCode=NONE").
 			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "attributed", "limit", "from", "reasonCode")
 	})
 	t.Run("a body that is too large", func(t *testing.T) {
-		merchant := sys.merchant(t)
+		merchant := sys.newMerchant(t)
 		body := `{"name":"` + strings.Repeat("a", 64<<10) + `"}`
 		merchant.post(t, "/api/v1/programs", body).wantError(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
-		// Without a Content-Length.
+		// A body of unknown length, so the request has no Content-Length.
 		merchant.post(t, "/api/v1/programs", io.MultiReader(strings.NewReader(body))).wantError(http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE")
 		anonymous.post(t, "/api/v1/programs", body).wantOutcome(unauthorized)
 	})
 	t.Run("a body of another content type or encoding", func(t *testing.T) {
-		merchant := sys.merchant(t)
+		merchant := sys.newMerchant(t)
 		for header, value := range map[string]string{"Content-Type": "text/plain", "Content-Encoding": "gzip"} {
-			merchant.with(header, value).post(t, "/api/v1/programs", `{"name":"a"}`).
+			merchant.withHeader(header, value).post(t, "/api/v1/programs", `{"name":"a"}`).
 				wantError(http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
-			anonymous.with(header, value).post(t, "/api/v1/programs", `{"name":"a"}`).wantOutcome(unauthorized)
+			anonymous.withHeader(header, value).post(t, "/api/v1/programs", `{"name":"a"}`).wantOutcome(unauthorized)
 		}
-		merchant.with("Content-Type", "text/plain").post(t, "/api/v1/conversions", `a=b`).wantOutcome(forbidden)
-		anonymous.as(merchant.secretKey(t)).with("Content-Type", "application/x-www-form-urlencoded").post(t, "/api/v1/conversions", `a=b`).
+		merchant.withHeader("Content-Type", "text/plain").post(t, "/api/v1/conversions", `a=b`).wantOutcome(forbidden)
+		anonymous.withCredential(merchant.createSecretKey(t)).withHeader("Content-Type", "application/x-www-form-urlencoded").post(t, "/api/v1/conversions", `a=b`).
 			wantError(http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
 	})
 	t.Run("Content-Type is ignored without a body", func(t *testing.T) {
-		anonymous.with("Content-Type", "text/plain").do(t, http.MethodPost, "/api/v1/programs/1/activate", "").wantOutcome(unauthorized)
+		anonymous.withHeader("Content-Type", "text/plain").do(t, http.MethodPost, "/api/v1/programs/1/activate", "").wantOutcome(unauthorized)
 	})
 	t.Run("a header cannot override the method", func(t *testing.T) {
 		for _, header := range []string{"X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override"} {
-			anonymous.with(header, http.MethodPatch).post(t, "/api/v1/programs/1", object{}).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
+			anonymous.withHeader(header, http.MethodPatch).post(t, "/api/v1/programs/1", object{}).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
 		}
-		form := sys.merchant(t).with("Content-Type", "application/x-www-form-urlencoded").with("X-HTTP-Method-Override", http.MethodGet)
+		form := sys.newMerchant(t).withHeader("Content-Type", "application/x-www-form-urlencoded").withHeader("X-HTTP-Method-Override", http.MethodGet)
 		form.post(t, "/api/v1/programs", "page=1").wantError(http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")
 	})
 	t.Run("a header cannot set gRPC metadata", func(t *testing.T) {
-		merchant := sys.merchant(t)
-		anonymous.with("Grpc-Metadata-Authorization", "Bearer "+merchant.access).get(t, "/api/v1/programs").wantOutcome(unauthorized)
-		merchant.caller.with("Grpc-Metadata-X-Mode", "prod").with("Grpc-Timeout", "1n").get(t, "/api/v1/programs").want(http.StatusOK)
+		merchant := sys.newMerchant(t)
+		anonymous.withHeader("Grpc-Metadata-Authorization", "Bearer "+merchant.access).get(t, "/api/v1/programs").wantOutcome(unauthorized)
+		merchant.apiClient.withHeader("Grpc-Metadata-X-Mode", "prod").withHeader("Grpc-Timeout", "1n").get(t, "/api/v1/programs").wantStatus(http.StatusOK)
 		for name := range merchant.get(t, "/api/v1/programs").header {
 			if strings.HasPrefix(strings.ToLower(name), "grpc") {
 				t.Errorf("the response has the header %s", name)
 			}
 		}
 	})
-	t.Run("request ids", func(t *testing.T) { requestIDs(t, sys) })
+	t.Run("request ids", func(t *testing.T) { testRequestIDs(t, sys) })
 	t.Run("security and CORS headers", func(t *testing.T) {
 		for _, got := range []response{anonymous.get(t, "/api/v1/health"), anonymous.get(t, "/api/v1/programs"), anonymous.get(t, "/none")} {
 			for header, want := range map[string]string{
 				"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "Content-Type": "application/json",
 			} {
 				if value := got.header.Get(header); value != want {
-					t.Errorf("%s: %s is %q", got.request, header, value)
+					t.Errorf("%s: the header %s is %q, want %q", got.request, header, value, want)
 				}
 			}
 		}
 		for origin, allowed := range map[string]string{
 			"https://app.example": "https://app.example", "https://evil.example": "", "http://app.example": "", "https://app.example.evil.example": "", "null": "",
 		} {
-			from := anonymous.with("Origin", origin)
+			from := anonymous.withHeader("Origin", origin)
 			if got := from.get(t, "/api/v1/health"); got.header.Get("Access-Control-Allow-Origin") != allowed || got.header.Get("Vary") != "Origin" {
-				t.Errorf("origin %s: headers %v", origin, got.header)
+				t.Errorf("for the origin %s Access-Control-Allow-Origin is %q and Vary %q, want %q and Origin", origin, got.header.Get("Access-Control-Allow-Origin"), got.header.Get("Vary"), allowed)
 			}
-			preflight := from.with("Access-Control-Request-Method", http.MethodPatch).do(t, http.MethodOptions, "/api/v1/programs/1", nil).want(http.StatusNoContent)
+			preflight := from.withHeader("Access-Control-Request-Method", http.MethodPatch).do(t, http.MethodOptions, "/api/v1/programs/1", nil).wantStatus(http.StatusNoContent)
 			if got := preflight.header.Get("Access-Control-Allow-Methods"); (got != "") != (allowed != "") {
-				t.Errorf("preflight from %s allows %q", origin, got)
+				t.Errorf("a preflight request from %s returns the methods %q, want methods: %t", origin, got, allowed != "")
 			}
 		}
 		if got := anonymous.get(t, "/api/v1/programs").header.Get("WWW-Authenticate"); got != "Bearer" {
-			t.Errorf("WWW-Authenticate is %q", got)
+			t.Errorf("WWW-Authenticate is %q, want Bearer", got)
 		}
 	})
 }
 
-func requestIDs(t *testing.T, sys *system) {
+func testRequestIDs(t *testing.T, sys *system) {
 	t.Helper()
-	isMinted := func(id string) bool {
+	isNewID := func(id string) bool {
 		parsed, fine := affiliate.ParseID[affiliate.Event](id)
 		return fine && parsed.Version() == 7
 	}
 	for _, where := range []string{sys.api + "/api/v1/health", sys.api + "/none", sys.edge + "/v1/health", sys.edge + "/none"} {
-		ask := func(id string) string {
-			c := sys.caller()
+		requestID := func(id string) string {
+			c := sys.client()
 			if id != "" {
-				c = c.with("X-Request-Id", id)
+				c = c.withHeader("X-Request-Id", id)
 			}
 			return c.send(t, http.MethodGet, where, nil).header.Get("X-Request-Id")
 		}
 		for _, valid := range []string{"a", "my-id/1!~", strings.Repeat("x", 128)} {
-			if got := ask(valid); got != valid {
+			if got := requestID(valid); got != valid {
 				t.Errorf("%s: X-Request-Id %q was replaced by %q", where, valid, got)
 			}
 		}
 		for _, other := range []string{"", strings.Repeat("x", 129), "with space", "tab\there", "é"} {
-			if got := ask(other); !isMinted(got) {
-				t.Errorf("%s: X-Request-Id %q was not replaced by a new id but by %q", where, other, got)
+			if got := requestID(other); !isNewID(got) {
+				t.Errorf("%s: X-Request-Id %q was replaced by %q, want a new UUIDv7", where, other, got)
 			}
 		}
-		if first, second := ask(""), ask(""); first == second {
-			t.Errorf("%s: two requests got the id %s", where, first)
+		if first, second := requestID(""), requestID(""); first == second {
+			t.Errorf("%s: two requests got the same id %s", where, first)
 		}
 	}
 }
 
-// TestAnswers describes the JSON of responses.
+// TestResponses checks the JSON of responses.
 func TestResponses(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", nil)
-	conversion := w.report(t, purchase("00000000-0000-4000-8000-000000000000")).want(http.StatusCreated)
+	f := sys.newFixture(t, "test", nil)
+	conversion := f.report(t, purchase("00000000-0000-4000-8000-000000000000")).wantStatus(http.StatusCreated)
 	responses := []response{
-		w.merchant.get(t, w.programPath()), w.merchant.get(t, w.participantPath()), w.merchant.get(t, "/api/v1/programs"),
-		w.merchant.get(t, w.commissionPath(w.earn(t))), w.merchant.get(t, "/api/v1/commissions"), w.merchant.get(t, "/api/v1/api-keys"), conversion,
+		f.merchant.get(t, f.programPath()), f.merchant.get(t, f.participantPath()), f.merchant.get(t, "/api/v1/programs"),
+		f.merchant.get(t, f.commissionPath(f.earnCommission(t))), f.merchant.get(t, "/api/v1/commissions"), f.merchant.get(t, "/api/v1/api-keys"), conversion,
 	}
 	t.Run("dashboard routes use camelCase, server routes snake_case", func(t *testing.T) {
 		for _, got := range responses {
@@ -276,7 +276,7 @@ func TestResponses(t *testing.T) {
 				wrong = regexp.MustCompile(`"[a-z0-9]+[A-Z][A-Za-z0-9]*":`)
 			}
 			if found := wrong.FindString(got.body); found != "" {
-				t.Errorf("%s has the name %s", got.request, found)
+				t.Errorf("the response to %s has the field %s in the wrong spelling", got.request, found)
 			}
 		}
 	})
@@ -287,30 +287,30 @@ func TestResponses(t *testing.T) {
 		for _, got := range responses {
 			for _, text := range stamp.FindAllString(got.body, -1) {
 				if seen++; !exact.MatchString(text) {
-					t.Errorf("%s has the timestamp %s", got.request, text)
+					t.Errorf("the response to %s has the timestamp %s, want UTC with three decimals", got.request, text)
 				}
 			}
 		}
 		if seen < 10 {
-			t.Errorf("only %d timestamps found", seen)
+			t.Errorf("the responses have %d timestamps, want at least 10", seen)
 		}
 	})
 	t.Run("numbers are JSON numbers, missing values are null, empty lists and zeros are present", func(t *testing.T) {
-		w.merchant.get(t, w.commissionPath(w.earn(t))).want(http.StatusOK).wantFields(object{
+		f.merchant.get(t, f.commissionPath(f.earnCommission(t))).wantStatus(http.StatusOK).wantFields(object{
 			"amountCents": 2000, "reversedAmountCents": 0, "needsReview": false, "reviewReasons": []any{}, "flatAmountCents": nil, "paidAt": nil, "rejectionCode": nil,
 		})
 		conversion.wantFields(object{"amount_cents": 10_000, "attributed": false, "commission": nil, "attribution.promo_code": nil, "attribution.clicked_at": nil, "fraud.signals": []any{}})
-		w.merchant.in("live").get(t, "/api/v1/programs").want(http.StatusOK).wantFields(object{"data": []any{}, "total": 0, "page": 1, "limit": 20})
+		f.merchant.inMode("live").get(t, "/api/v1/programs").wantStatus(http.StatusOK).wantFields(object{"data": []any{}, "total": 0, "page": 1, "limit": 20})
 	})
 	t.Run("204 has no body and no Content-Type", func(t *testing.T) {
-		got := sys.caller().post(t, "/api/v1/auth/logout", object{"refreshToken": "none"}).want(http.StatusNoContent)
+		got := sys.client().post(t, "/api/v1/auth/logout", object{"refreshToken": "none"}).wantStatus(http.StatusNoContent)
 		if got.body != "" || got.header.Get("Content-Type") != "" {
-			t.Errorf("body %q, type %q", got.body, got.header.Get("Content-Type"))
+			t.Errorf("a 204 has the body %q and the Content-Type %q, want neither", got.body, got.header.Get("Content-Type"))
 		}
 	})
 	t.Run("text is returned unchanged", func(t *testing.T) {
 		name := "<b>\"Ünï\\cödé\" 🛶 \u2028 & {{.}}"
-		w.merchant.post(t, "/api/v1/programs", object{"name": name}).want(http.StatusCreated).wantFields(object{"name": name})
+		f.merchant.post(t, "/api/v1/programs", object{"name": name}).wantStatus(http.StatusCreated).wantFields(object{"name": name})
 	})
 }
 
@@ -320,20 +320,20 @@ func TestHTTPS(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{env: map[string]string{"TRIBUTARY_ALLOW_HTTP": "false"}})
 	for _, where := range []string{sys.api + "/api/v1/health", sys.api + "/none", sys.edge + "/v1/health"} {
-		ask := func(c caller) response { return c.send(t, http.MethodGet, where, nil) }
-		ask(sys.caller()).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
-		ask(sys.caller().with("X-Forwarded-Proto", "http")).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
-		ask(sys.caller().with("X-Forwarded-Proto", "https, http")).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
-		ask(sys.caller().with("Forwarded", "proto=https")).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
-		through := ask(sys.caller().with("X-Forwarded-Proto", "https"))
-		if through.status == http.StatusForbidden || through.header.Get("Strict-Transport-Security") == "" {
-			t.Errorf("%s through a trusted proxy: %d, HSTS %q", where, through.status, through.header.Get("Strict-Transport-Security"))
+		get := func(c apiClient) response { return c.send(t, http.MethodGet, where, nil) }
+		get(sys.client()).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
+		get(sys.client().withHeader("X-Forwarded-Proto", "http")).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
+		get(sys.client().withHeader("X-Forwarded-Proto", "https, http")).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
+		get(sys.client().withHeader("Forwarded", "proto=https")).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
+		forwarded := get(sys.client().withHeader("X-Forwarded-Proto", "https"))
+		if forwarded.status == http.StatusForbidden || forwarded.header.Get("Strict-Transport-Security") == "" {
+			t.Errorf("%s through a trusted proxy: status %d and Strict-Transport-Security %q, want success and a value", where, forwarded.status, forwarded.header.Get("Strict-Transport-Security"))
 		}
 	}
-	sys.caller().send(t, http.MethodPost, sys.edge+"/v1/clicks", object{}).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
+	sys.client().send(t, http.MethodPost, sys.edge+"/v1/clicks", object{}).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
 
 	untrusting := start(t, setup{env: map[string]string{"TRIBUTARY_ALLOW_HTTP": "false", "TRIBUTARY_TRUSTED_PROXIES": ""}})
 	for _, where := range []string{untrusting.api + "/api/v1/health", untrusting.edge + "/v1/health"} {
-		untrusting.caller().with("X-Forwarded-Proto", "https").send(t, http.MethodGet, where, nil).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
+		untrusting.client().withHeader("X-Forwarded-Proto", "https").send(t, http.MethodGet, where, nil).wantError(http.StatusForbidden, "HTTPS_REQUIRED")
 	}
 }

@@ -16,7 +16,8 @@ func otherKey() ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{8}, ed25519.SeedSize))
 }
 
-// forgeToken returns a copy of an access token that change modifies and key signs.
+// forgeToken returns a copy of an access token. The function change modifies the copy,
+// and key signs it.
 func forgeToken(t *testing.T, genuine string, change func(*jwt.Token, jwt.MapClaims), key any) string {
 	t.Helper()
 	claims := jwt.MapClaims{}

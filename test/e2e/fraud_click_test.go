@@ -13,10 +13,11 @@ import (
 	"github.com/maxmind/mmdbwriter/mmdbtype"
 )
 
-// countryFile writes a file in MaxMind's format that maps a network to a country.
+// countryFile writes a file in MaxMind's format that maps a network to a country, and
+// returns its path.
 func countryFile(t *testing.T, network, country string) string {
 	t.Helper()
-	_, of, err := net.ParseCIDR(network)
+	_, ipNet, err := net.ParseCIDR(network)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,7 +25,7 @@ func countryFile(t *testing.T, network, country string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tree.Insert(of, mmdbtype.Map{"country": mmdbtype.Map{"iso_code": mmdbtype.String(country)}}); err != nil {
+	if err := tree.Insert(ipNet, mmdbtype.Map{"country": mmdbtype.Map{"iso_code": mmdbtype.String(country)}}); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "countries.mmdb")
@@ -41,43 +42,43 @@ func countryFile(t *testing.T, network, country string) string {
 	return path
 }
 
-// TestClickDetails_ReachAuditAndFraudRules checks that the country, the browser and the
-// ad click id of a click are available in the attribution audit and to the fraud rules.
-// The IP address is not.
+// TestClickDetails_ReachAuditAndFraudRules checks that the fraud rules and the
+// attribution audit use the country, the browser and the ad click id of a click. The
+// audit must not contain the IP address.
 func TestClickDetails_ReachAuditAndFraudRules(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{separateProcesses: true, env: map[string]string{"TRIBUTARY_COUNTRY_DB": countryFile(t, "203.0.113.0/24", "AQ")}})
-	w := sys.world(t, "test", rules(object{"holdPeriodDays": 0}))
-	w.merchant.do(t, http.MethodPut, w.programPath()+"/fraud-policy", object{
+	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
+	f.merchant.do(t, http.MethodPut, f.programPath()+"/fraud-policy", object{
 		"policy": "flag", "disabledRules": []string{"click_to_convert"}, "blockedCountries": []string{"AQ"},
-	}).want(http.StatusOK)
-	w.click(t) // waits until the collector accepts the code
-	key := sys.caller().as(w.secretKey)
+	}).wantStatus(http.StatusOK)
+	f.click(t) // wait until the collector accepts the code
+	key := sys.client().withCredential(f.secretKey)
 	click := func(t *testing.T, from string, changes object) string {
 		t.Helper()
-		body := object{"referral_code": w.code, "url": "https://shop.example/"}
+		body := object{"referral_code": f.code, "url": "https://shop.example/"}
 		for field, value := range changes {
 			body[field] = value
 		}
-		return sys.caller().as(w.publicKey).with("X-Forwarded-For", from).with("X-Forwarded-Proto", "https").
-			with("User-Agent", browserUserAgent).
-			send(t, http.MethodPost, sys.edge+"/v1/clicks", body).want(http.StatusCreated).text("click_id")
+		return sys.client().withCredential(f.publicKey).withHeader("X-Forwarded-For", from).withHeader("X-Forwarded-Proto", "https").
+			withHeader("User-Agent", browserUserAgent).
+			send(t, http.MethodPost, sys.edge+"/v1/clicks", body).wantStatus(http.StatusCreated).text("click_id")
 	}
 
 	t.Run("a blocked country", func(t *testing.T) {
-		// The sale is reported right after the click, which may not be stored yet.
+		// The sale is reported immediately, so the click may not be in the database yet.
 		id := click(t, "203.0.113.7", nil)
-		w.sell(t, id, nil).wantFields(object{"fraud.flagged": true, "fraud.signals.0.rule": "blocked_country", "fraud.signals.0.score": 50, "commission.needs_review": true})
+		f.reportSale(t, id, nil).wantFields(object{"fraud.flagged": true, "fraud.signals.0.rule": "blocked_country", "fraud.signals.0.score": 50, "commission.needs_review": true})
 	})
 	t.Run("another country", func(t *testing.T) {
-		w.sell(t, click(t, "198.51.100.7", nil), nil).wantFields(object{"fraud.flagged": false, "fraud.signals": []any{}})
+		f.reportSale(t, click(t, "198.51.100.7", nil), nil).wantFields(object{"fraud.flagged": false, "fraud.signals": []any{}})
 	})
 	t.Run("a blocked country without consent", func(t *testing.T) {
-		w.sell(t, click(t, "203.0.113.7", object{"consent": "denied"}), nil).wantFields(object{"fraud.flagged": false, "fraud.signals": []any{}})
+		f.reportSale(t, click(t, "203.0.113.7", object{"consent": "denied"}), nil).wantFields(object{"fraud.flagged": false, "fraud.signals": []any{}})
 	})
 	t.Run("an ad's click id", func(t *testing.T) {
 		id := click(t, "198.51.100.7", object{"url": "https://shop.example/?msclkid=secret-id"})
-		w.sell(t, id, nil).wantFields(object{"fraud.flagged": true, "fraud.signals.0.rule": "paid_search"})
+		f.reportSale(t, id, nil).wantFields(object{"fraud.flagged": true, "fraud.signals.0.rule": "paid_search"})
 	})
 	t.Run("the attribution audit", func(t *testing.T) {
 		id := click(t, "203.0.113.8", object{"url": "https://shop.example/a?gclid=secret-id"})
@@ -94,9 +95,9 @@ func TestClickDetails_ReachAuditAndFraudRules(t *testing.T) {
 			"is_unique": true, "is_bot": false, "paid_platform": "google", "converted_at": nil,
 		})
 		if strings.Contains(seen.body, "203.0.113") || strings.Contains(seen.body, "secret-id") || strings.Contains(seen.body, "hash") {
-			t.Errorf("the audit shows %s", seen.body)
+			t.Errorf("the audit contains the IP address, the ad click id or a hash: %s", seen.body)
 		}
-		sale := w.sell(t, id, nil)
-		key.get(t, path).want(http.StatusOK).wantFields(object{"converted_at": sale.text("created_at"), "conversions.0.id": sale.text("id")})
+		sale := f.reportSale(t, id, nil)
+		key.get(t, path).wantStatus(http.StatusOK).wantFields(object{"converted_at": sale.text("created_at"), "conversions.0.id": sale.text("id")})
 	})
 }

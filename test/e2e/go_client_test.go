@@ -17,19 +17,20 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// lossyConnection counts the calls of a client and loses the responses of the next ones.
+// lossyConnection counts the calls of a client by method. It discards the responses of
+// the next calls, as many as losses.
 type lossyConnection struct {
-	mu   sync.Mutex
-	lose int
-	sent map[string]int
+	mu     sync.Mutex
+	losses int
+	calls  map[string]int
 }
 
 func (c *lossyConnection) intercept(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	c.mu.Lock()
-	c.sent[method]++
-	lose := c.lose > 0
+	c.calls[method]++
+	lose := c.losses > 0
 	if lose {
-		c.lose--
+		c.losses--
 	}
 	c.mu.Unlock()
 	if !lose {
@@ -45,13 +46,13 @@ func (c *lossyConnection) intercept(ctx context.Context, method string, request,
 func (c *lossyConnection) loseNext(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lose = n
+	c.losses = n
 }
 
 // newGoClient returns a client in test mode over a lossy connection.
 func newGoClient(t *testing.T, sys *system, credential func(context.Context) (string, error)) (*tributary.Client, *lossyConnection) {
 	t.Helper()
-	lossy := &lossyConnection{sent: map[string]int{}}
+	lossy := &lossyConnection{calls: map[string]int{}}
 	client, err := tributary.New(sys.grpc, tributary.Options{
 		Credential: credential, Mode: "test", Plaintext: true,
 		DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(lossy.intercept)},
@@ -67,9 +68,9 @@ func TestGoClient(t *testing.T) {
 	t.Parallel()
 	const limit = 30
 	sys := start(t, setup{env: map[string]string{"TRIBUTARY_LIMIT_CONVERSIONS": strconv.Itoa(limit)}})
-	w := sys.world(t, "test", nil)
-	click := w.click(t)
-	client, lossy := newGoClient(t, sys, tributary.Key(w.secretKey))
+	f := sys.newFixture(t, "test", nil)
+	click := f.click(t)
+	client, lossy := newGoClient(t, sys, tributary.Key(f.secretKey))
 	sale := func(order string) *affiliatev1.ReportConversionRequest {
 		amount, currency := int64(4900), "USD"
 		return &affiliatev1.ReportConversionRequest{
@@ -78,7 +79,7 @@ func TestGoClient(t *testing.T) {
 		}
 	}
 
-	t.Run("AConversionIsStoredOnceAlthoughItsResponseWasLost", func(t *testing.T) {
+	t.Run("ConversionIsStoredOnceIfItsResponseIsLost", func(t *testing.T) {
 		lossy.loseNext(2)
 		var header metadata.MD
 		reported, err := client.Conversions.ReportConversion(t.Context(), sale("lost-response"), grpc.Header(&header))
@@ -86,53 +87,53 @@ func TestGoClient(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reported.GetAttributed() || !slices.Equal(header.Get("idempotent-replayed"), []string{"true"}) {
-			t.Errorf("got attributed %v and header %v", reported.GetAttributed(), header)
+			t.Errorf("the repeated report returned attributed %v and the header %v, want true and idempotent-replayed", reported.GetAttributed(), header)
 		}
-		if got := lossy.sent[affiliatev1.ConversionService_ReportConversion_FullMethodName]; got != 3 {
+		if got := lossy.calls[affiliatev1.ConversionService_ReportConversion_FullMethodName]; got != 3 {
 			t.Errorf("the call was sent %d times, want 3", got)
 		}
 		_, err = client.Conversions.ReportConversion(t.Context(), sale("lost-response"))
 		if code := tributary.Code(err); code != "CONVERSION_DUPLICATE" {
-			t.Errorf("the same order under another key: got %v", err)
+			t.Errorf("the same order with another idempotency key: got %v, want CONVERSION_DUPLICATE", err)
 		}
 	})
 
-	t.Run("ReadsAreRepeatedAndOtherCallsAreNot", func(t *testing.T) {
+	t.Run("OnlyReadsAreRepeated", func(t *testing.T) {
 		lossy.loseNext(1)
 		if _, err := client.Conversions.ListConversions(t.Context(), &affiliatev1.ListConversionsRequest{}); err != nil {
-			t.Error(err)
+			t.Errorf("ListConversions after a lost response: %v", err)
 		}
 		lossy.loseNext(1)
 		_, err := client.Conversions.RefundConversion(t.Context(), &affiliatev1.RefundConversionRequest{
 			ExternalTransactionId: "lost-response", ExternalRefundId: "refund-1",
 		})
 		if status.Code(err) != codes.Unavailable {
-			t.Errorf("got %v, want UNAVAILABLE", err)
+			t.Errorf("the call returned %v, want UNAVAILABLE", err)
 		}
-		if got := lossy.sent[affiliatev1.ConversionService_RefundConversion_FullMethodName]; got != 1 {
+		if got := lossy.calls[affiliatev1.ConversionService_RefundConversion_FullMethodName]; got != 1 {
 			t.Errorf("the refund was sent %d times, want 1", got)
 		}
 	})
 
-	t.Run("AttemptsEnd", func(t *testing.T) {
+	t.Run("NumberOfAttemptsIsLimited", func(t *testing.T) {
 		lossy.loseNext(10)
 		defer lossy.loseNext(0)
 		_, err := client.Health.CheckLiveness(t.Context(), &affiliatev1.CheckLivenessRequest{})
 		if status.Code(err) != codes.Unavailable {
-			t.Errorf("got %v, want UNAVAILABLE", err)
+			t.Errorf("the call returned %v, want UNAVAILABLE", err)
 		}
-		if got := lossy.sent[affiliatev1.HealthService_CheckLiveness_FullMethodName]; got != 4 {
+		if got := lossy.calls[affiliatev1.HealthService_CheckLiveness_FullMethodName]; got != 4 {
 			t.Errorf("the call was sent %d times, want 4", got)
 		}
 	})
 
-	t.Run("CallsOverTheLimitAreRepeatedAfterTheWaitThatTheServiceNames", func(t *testing.T) {
-		before := lossy.sent[affiliatev1.ConversionService_ReportConversion_FullMethodName]
-		useUpConversionLimit(t, w, limit)
+	t.Run("CallsOverTheLimitAreRepeatedAfterRetryAfter", func(t *testing.T) {
+		before := lossy.calls[affiliatev1.ConversionService_ReportConversion_FullMethodName]
+		useUpConversionLimit(t, f, limit)
 		if _, err := client.Conversions.ReportConversion(t.Context(), sale("over-the-limit")); err != nil {
 			t.Fatal(err)
 		}
-		if got := lossy.sent[affiliatev1.ConversionService_ReportConversion_FullMethodName] - before; got < 2 {
+		if got := lossy.calls[affiliatev1.ConversionService_ReportConversion_FullMethodName] - before; got < 2 {
 			t.Errorf("the call was sent %d times, want at least 2", got)
 		}
 	})
@@ -159,36 +160,36 @@ func TestGoClient(t *testing.T) {
 		}
 	})
 
-	t.Run("ErrorsHaveTheirCodeAndFields", func(t *testing.T) {
+	t.Run("ErrorsHaveCodeAndFields", func(t *testing.T) {
 		wrong := sale("wrong")
 		negative := int64(-1)
 		wrong.AmountCents = &negative
 		_, err := client.Conversions.ReportConversion(t.Context(), wrong)
 		fields := tributary.FieldErrors(err)
 		if tributary.Code(err) != "VALIDATION_ERROR" || len(fields) != 1 || fields[0].Field != "amount_cents" {
-			t.Errorf("got %v with fields %v", err, fields)
+			t.Errorf("ReportConversion returned %v with the fields %v, want VALIDATION_ERROR for amount_cents", err, fields)
 		}
 	})
 
-	t.Run("ASessionRenewsItsTokenOnceForAllCalls", func(t *testing.T) {
+	t.Run("SessionRenewsTokenOnceForConcurrentCalls", func(t *testing.T) {
 		anonymous, sent := newGoClient(t, sys, nil)
-		tokens, err := anonymous.Accounts.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: w.merchant.email, Password: password})
+		tokens, err := anonymous.Accounts.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: f.merchant.email, Password: password})
 		if err != nil {
 			t.Fatal(err)
 		}
-		tokens.ExpiresIn = 30 // so the first call renews the token
+		tokens.ExpiresIn = 30 // soon enough that the first call renews the token
 		session := tributary.NewSession(anonymous, tokens)
 		merchant, _ := newGoClient(t, sys, session.Token)
 		var calls sync.WaitGroup
 		for range 4 {
 			calls.Go(func() {
 				if _, err := merchant.Workspaces.GetWorkspace(t.Context(), &affiliatev1.GetWorkspaceRequest{}); err != nil {
-					t.Error(err)
+					t.Errorf("GetWorkspace: %v", err)
 				}
 			})
 		}
 		calls.Wait()
-		if got := sent.sent[affiliatev1.AccountService_RefreshSession_FullMethodName]; got != 1 {
+		if got := sent.calls[affiliatev1.AccountService_RefreshSession_FullMethodName]; got != 1 {
 			t.Errorf("the session was refreshed %d times, want 1", got)
 		}
 		if session.RefreshToken() == tokens.GetRefreshToken() {
@@ -196,18 +197,18 @@ func TestGoClient(t *testing.T) {
 		}
 	})
 
-	t.Run("WebhooksOfTheServiceVerifyAndOthersDoNot", func(t *testing.T) {
+	t.Run("OnlyWebhooksOfTheServiceAreVerified", func(t *testing.T) {
 		hook := startReceiver(t)
-		endpoint := w.merchant.post(t, "/api/v1/webhooks", object{"url": hook.url, "subscriptions": []string{"*"}}).want(http.StatusCreated)
-		w.merchant.post(t, "/api/v1/webhooks/"+endpoint.text("id")+"/test-ping", nil).want(http.StatusOK)
+		endpoint := f.merchant.post(t, "/api/v1/webhooks", object{"url": hook.url, "subscriptions": []string{"*"}}).wantStatus(http.StatusCreated)
+		f.merchant.post(t, "/api/v1/webhooks/"+endpoint.text("id")+"/test-ping", nil).wantStatus(http.StatusOK)
 		ping := hook.requests()[0]
 		secret := endpoint.text("signingSecret")
 		event, err := tributary.VerifyWebhook(secret, ping.body, ping.header)
 		if err != nil || event.Type != "webhook.ping" || event.Mode != "test" || event.ID != ping.header.Get("webhook-id") {
-			t.Errorf("got %+v, %v", event, err)
+			t.Errorf("VerifyWebhook returned %+v, %v; want the ping %s in test mode", event, err, ping.header.Get("webhook-id"))
 		}
 		if _, err := tributary.VerifyWebhook(secret, append(ping.body, ' '), ping.header); err == nil {
-			t.Error("a changed body was verified")
+			t.Error("VerifyWebhook accepted a changed body")
 		}
 	})
 }
@@ -215,6 +216,6 @@ func TestGoClient(t *testing.T) {
 func TestGoClient_TLSOrPlaintextIsRequired(t *testing.T) {
 	t.Parallel()
 	if _, err := tributary.New("127.0.0.1:9090", tributary.Options{}); err == nil {
-		t.Error("no error for a client without TLS and without the option for plaintext")
+		t.Error("New returned no error without TLS and without Plaintext")
 	}
 }

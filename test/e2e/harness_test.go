@@ -32,24 +32,26 @@ import (
 )
 
 const (
-	// startTimeout limits the start of a system, and waitTimeout the wait for work in
-	// the background. Both are long because the machine may be busy.
+	// startTimeout is the maximum time for the start of a system. waitTimeout is the
+	// maximum time to wait for work in the background. Both are long because the machine
+	// may be busy.
 	startTimeout = 30 * time.Second
 	waitTimeout  = 20 * time.Second
 	// pollInterval is the pause between two checks of a condition.
 	pollInterval = 10 * time.Millisecond
 )
 
-// The key that signs access tokens. Tests use it to forge tokens.
+// signingKeyID is the id of the key that signs access tokens. signingSeed is the private
+// key. Tests use them to forge tokens.
 const signingKeyID = "e2e"
 
 var signingSeed = bytes.Repeat([]byte{7}, 32)
 
-// clock is the clock of a system. It runs at the speed of the machine's clock, with an
-// offset, until it is stopped.
+// clock is the clock of a system. It adds offset to the machine's clock. After stop it
+// returns the time stopped.
 type clock struct {
 	mu      sync.Mutex
-	ahead   time.Duration
+	offset  time.Duration
 	stopped time.Time
 }
 
@@ -59,10 +61,10 @@ func (c *clock) now() time.Time {
 	if !c.stopped.IsZero() {
 		return c.stopped
 	}
-	return time.Now().Add(c.ahead)
+	return time.Now().Add(c.offset)
 }
 
-// stop stops the clock. Then the time changes only with advance.
+// stop stops the clock. After that, only advance changes the time.
 func (c *clock) stop() {
 	now := c.now()
 	c.mu.Lock()
@@ -70,8 +72,8 @@ func (c *clock) stop() {
 	c.stopped = now
 }
 
-// resume lets the clock run again. It shows the time that it would show without the
-// stop.
+// resume starts the clock again. The clock jumps to the time that it would have without
+// the stop.
 func (c *clock) resume() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,18 +86,19 @@ func (c *clock) advance(d time.Duration) {
 	if !c.stopped.IsZero() {
 		c.stopped = c.stopped.Add(d)
 	}
-	c.ahead += d
+	c.offset += d
 }
 
-// setup configures a system. The zero value is a core with the gateway in one process,
-// and a collector, on new servers, with rate limits that no test reaches.
+// setup configures a system. With the zero value, the system has a core that also runs
+// the gateway, a collector, a new database and a new Redis, and rate limits that no test
+// reaches.
 type setup struct {
 	// env overrides environment variables.
 	env map[string]string
 	// database and redis are URLs of servers to use instead of new ones.
 	database, redis string
-	// separateProcesses starts the gateway separately, connected to the core over the
-	// network. It also opens the collector in the same way as cmd/collector, with the
+	// separateProcesses starts a gateway that is connected to the core over the network.
+	// It also opens the collector in the same way as cmd/collector, which uses the
 	// machine's clock.
 	separateProcesses bool
 }
@@ -103,9 +106,11 @@ type setup struct {
 // system is the running service.
 type system struct {
 	clock *clock
-	// The addresses of the REST API, the collector, the gRPC port and the metrics port.
+	// api, edge, grpc and metrics are the addresses of the REST API, the collector, the
+	// gRPC port and the metrics port.
 	api, edge, grpc, metrics string
-	// database is the URL of the database, for data that the API does not show.
+	// database is the URL of the database. Tests use it for data that the API does not
+	// return.
 	database string
 	logs     *logBuffer
 	http     *http.Client
@@ -158,24 +163,24 @@ func start(t *testing.T, s setup) *system {
 
 	core, err := assemble.NewCore(t.Context(), parse[settings.Core](t, env), log, sys.clock.now)
 	if err != nil {
-		t.Fatalf("build the core: %v", err)
+		t.Fatalf("create the core: %v", err)
 	}
-	on := assemble.Listeners{GRPC: listen(t), Metrics: listen(t)}
-	sys.grpc, sys.metrics = on.GRPC.Addr().String(), address(on.Metrics)
+	listeners := assemble.Listeners{GRPC: listen(t), Metrics: listen(t)}
+	sys.grpc, sys.metrics = listeners.GRPC.Addr().String(), address(listeners.Metrics)
 	api := listen(t)
 	sys.api = address(api)
 	if !s.separateProcesses {
-		on.API = api
+		listeners.API = api
 	}
 	parts.run("core", func(ctx context.Context) error {
 		defer core.Close()
-		return core.Run(ctx, on)
+		return core.Run(ctx, listeners)
 	})
 	if s.separateProcesses {
 		env["TRIBUTARY_GRPC_ADDR"] = sys.grpc
-		cfg, private := parse[settings.Gateway](t, env), listen(t)
+		cfg, metrics := parse[settings.Gateway](t, env), listen(t)
 		parts.run("gateway", func(ctx context.Context) error {
-			return assemble.RunGateway(ctx, cfg, api, private, log)
+			return assemble.RunGateway(ctx, cfg, api, metrics, log)
 		})
 	}
 	clicks := listen(t)
@@ -183,13 +188,13 @@ func start(t *testing.T, s setup) *system {
 	parts.run("collector", openCollector(t, env, s.separateProcesses, sys.clock.now, log, clicks))
 
 	eventually(t, startTimeout, "the system is ready", func() error {
-		if got := sys.caller().send(t, http.MethodGet, sys.metrics+"/readyz", nil); got.status != http.StatusOK {
+		if got := sys.client().send(t, http.MethodGet, sys.metrics+"/readyz", nil); got.status != http.StatusOK {
 			return fmt.Errorf("readiness returns %d", got.status)
 		}
-		// The collector accepts any key with a valid checksum until the edge directory
-		// is complete.
-		stranger := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
-		got := sys.caller().as(stranger).with("X-Forwarded-Proto", "https").
+		// Until the edge directory is complete, the collector accepts every key with a
+		// valid checksum. So wait until it rejects a key that no workspace has.
+		unknownKey := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
+		got := sys.client().withCredential(unknownKey).withHeader("X-Forwarded-Proto", "https").
 			send(t, http.MethodPost, sys.edge+"/v1/clicks", object{"referral_code": "nobody"})
 		if got.status != http.StatusUnauthorized && got.status != http.StatusForbidden {
 			return fmt.Errorf("the collector returns %d for an unknown key", got.status)
@@ -203,8 +208,7 @@ func start(t *testing.T, s setup) *system {
 // the collector like cmd/collector, with the machine's clock.
 func openCollector(t *testing.T, env map[string]string, asCommand bool, now func() time.Time, log *slog.Logger, on net.Listener) func(context.Context) error {
 	t.Helper()
-	read := parse[settings.Collector](t, env)
-	cfg := edge.Config(read)
+	cfg := edge.Config(parse[settings.Collector](t, env))
 	if asCommand {
 		c, err := collector.Open(cfg, log, prometheus.NewRegistry())
 		if err != nil {
@@ -250,21 +254,21 @@ func listen(t *testing.T) net.Listener {
 
 func address(l net.Listener) string { return "http://" + l.Addr().String() }
 
-// processes contains the running parts of a system. They are stopped in the reverse
-// order of their start, so that each part stops before the parts that it depends on.
+// processes contains the running parts of a system. stop stops them in the reverse order
+// of their start, so that each part stops before the parts that it depends on.
 type processes struct{ running []process }
 
 type process struct {
-	name  string
-	end   context.CancelFunc
-	ended chan error
+	name   string
+	cancel context.CancelFunc
+	result chan error
 }
 
 func (p *processes) run(name string, body func(context.Context) error) {
-	ctx, end := context.WithCancel(context.Background())
-	one := process{name, end, make(chan error, 1)}
-	go func() { one.ended <- body(ctx) }()
-	p.running = append(p.running, one)
+	ctx, cancel := context.WithCancel(context.Background())
+	started := process{name, cancel, make(chan error, 1)}
+	go func() { started.result <- body(ctx) }()
+	p.running = append(p.running, started)
 }
 
 func (p *processes) stop(t *testing.T) {
@@ -272,9 +276,9 @@ func (p *processes) stop(t *testing.T) {
 	for len(p.running) > 0 {
 		last := p.running[len(p.running)-1]
 		p.running = p.running[:len(p.running)-1]
-		last.end()
-		if err := <-last.ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("the %s ended with: %v", last.name, err)
+		last.cancel()
+		if err := <-last.result; err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("the %s stopped with the error %v", last.name, err)
 		}
 	}
 }
@@ -290,18 +294,18 @@ func (sys *system) dial(t *testing.T) *grpc.ClientConn {
 	return conn
 }
 
-// eventually calls ask repeatedly until it returns nil. It fails the test when the time
-// is over.
-func eventually(t *testing.T, within time.Duration, what string, ask func() error) {
+// eventually calls check repeatedly until it returns nil. The test fails if this takes
+// longer than timeout. description says what the test waits for.
+func eventually(t *testing.T, timeout time.Duration, description string, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(within)
+	deadline := time.Now().Add(timeout)
 	for {
-		err := ask()
+		err := check()
 		if err == nil {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s: %v", within, what, err)
+			t.Fatalf("after %v this condition does not hold: %s: %v", timeout, description, err)
 		}
 		time.Sleep(pollInterval)
 	}
@@ -327,11 +331,11 @@ func (b *logBuffer) String() string {
 
 // warnings returns the lines with the level WARN or ERROR.
 func (b *logBuffer) warnings() string {
-	var loud strings.Builder
+	var found strings.Builder
 	for line := range strings.Lines(b.String()) {
 		if strings.Contains(line, `"level":"ERROR"`) || strings.Contains(line, `"level":"WARN"`) {
-			loud.WriteString(line)
+			found.WriteString(line)
 		}
 	}
-	return loud.String()
+	return found.String()
 }

@@ -6,95 +6,98 @@ import (
 	"testing"
 )
 
-// populatedWorld is a world with one resource for each path parameter.
-type populatedWorld struct {
-	world
+// populatedFixture is a fixture with one resource for each path parameter of the API.
+type populatedFixture struct {
+	fixture
 	ids map[string]string
 }
 
-// routesOf returns the routes for a kind of credential that have ids in their path.
-func routesOf(t *testing.T, who string) (named []route) {
+// routesOf returns the routes that accept a kind of credential and have ids in their
+// path.
+func routesOf(t *testing.T, kind string) (found []route) {
 	t.Helper()
 	for _, r := range routes(t) {
-		if contract[r.rpc].accepts == who && r.hasIDs() {
-			named = append(named, r)
+		if routeRules[r.rpc].accepts == kind && r.hasIDs() {
+			found = append(found, r)
 		}
 	}
-	return named
+	return found
 }
 
-// readEverything returns the responses of all GET routes that the account may call, as
-// one text. It leaves out the export of a payout batch, which writes to the audit log.
-func readEverything(t *testing.T, from account, who string, ids map[string]string) string {
+// readEverything calls all GET routes that the account may call, and returns the
+// responses as one text. It does not export payout batches, because an export adds an
+// entry to the audit log.
+func readEverything(t *testing.T, from account, kind string, ids map[string]string) string {
 	t.Helper()
 	var all strings.Builder
 	for _, r := range routes(t) {
-		if r.verb == http.MethodGet && r.rpc != "ExportPayoutBatch" && contract[r.rpc].allows(who) && contract[r.rpc].accepts != anyone && !strings.HasSuffix(r.template, "/api-keys") {
-			all.WriteString(r.String() + "\n" + from.get(t, r.path(ids)).want(http.StatusOK).body + "\n")
+		if r.verb == http.MethodGet && r.rpc != "ExportPayoutBatch" && routeRules[r.rpc].allows(kind) && routeRules[r.rpc].accepts != anyone && !strings.HasSuffix(r.template, "/api-keys") {
+			all.WriteString(r.String() + "\n" + from.get(t, r.path(ids)).wantStatus(http.StatusOK).body + "\n")
 		}
 	}
 	return all.String()
 }
 
-// TestIsolation_AllRoutes calls every route of a merchant from each of four worlds with
-// the ids of every other world, also with the caller's own programme in the path. It
-// also searches for data of the other worlds. No call may read, count or change
-// anything.
+// TestIsolation_AllRoutes creates four fixtures: two workspaces with two modes each. From
+// each fixture it calls every route of a merchant with the ids of the other fixtures, and
+// also with the fixture's own programme and the other ids. It also searches for data of
+// the other fixtures. No call may read, count or change data of another fixture.
 func TestIsolation_AllRoutes(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	partner := sys.partner(t)
-	var worlds []populatedWorld
-	for _, merchant := range []account{sys.merchant(t), sys.merchant(t)} {
+	partner := sys.newPartner(t)
+	var fixtures []populatedFixture
+	for _, merchant := range []account{sys.newMerchant(t), sys.newMerchant(t)} {
 		for _, mode := range []string{"test", "live"} {
-			w := sys.worldOf(t, merchant.in(mode), partner.in(mode), nil)
-			worlds = append(worlds, populatedWorld{w, w.createAll(t)})
+			f := sys.newFixtureFor(t, merchant.inMode(mode), partner.inMode(mode), nil)
+			fixtures = append(fixtures, populatedFixture{f, f.createAll(t)})
 		}
 	}
-	before := make([]string, len(worlds))
-	for i, w := range worlds {
-		before[i] = readEverything(t, w.merchant, merchants, w.ids)
-		for _, other := range worlds {
-			if other.program != w.program && strings.Contains(before[i], other.program) {
-				t.Errorf("world %d shows a programme of another", i)
+	before := make([]string, len(fixtures))
+	for i, f := range fixtures {
+		before[i] = readEverything(t, f.merchant, merchants, f.ids)
+		for _, other := range fixtures {
+			if other.program != f.program && strings.Contains(before[i], other.program) {
+				t.Errorf("fixture %d can read a programme of another fixture", i)
 			}
 		}
 	}
-	named := routesOf(t, merchants)
-	for i, own := range worlds {
-		for j, foreign := range worlds {
+	merchantRoutes := routesOf(t, merchants)
+	for i, own := range fixtures {
+		for j, foreign := range fixtures {
 			if i == j {
 				continue
 			}
-			same := own.merchant.workspace == foreign.merchant.workspace
-			through := map[string]string{}
+			sameWorkspace := own.merchant.workspace == foreign.merchant.workspace
+			mixedIDs := map[string]string{}
 			for name, id := range foreign.ids {
-				through[name] = id
+				mixedIDs[name] = id
 			}
-			through["program_id"] = own.program
-			for _, r := range named {
-				rule := contract[r.rpc]
-				if rule.modeless && same {
+			mixedIDs["program_id"] = own.program
+			for _, r := range merchantRoutes {
+				rule := routeRules[r.rpc]
+				if rule.sharedByModes && sameWorkspace {
 					continue
 				}
 				want := r.unknownOutcome()
-				if rule.foreign != (outcome{}) && (!same || rule.foreign == allFailed) {
-					want = rule.foreign
+				if rule.foreignOutcome != (outcome{}) && (!sameWorkspace || rule.foreignOutcome == allFailed) {
+					want = rule.foreignOutcome
 				}
 				own.merchant.do(t, r.verb, r.path(foreign.ids), rule.requestBody()).wantOutcome(want)
 				if strings.Count(r.template, "{") > 1 {
-					own.merchant.do(t, r.verb, r.path(through), rule.requestBody()).wantOutcome(r.unknownOutcome())
+					own.merchant.do(t, r.verb, r.path(mixedIDs), rule.requestBody()).wantOutcome(r.unknownOutcome())
 				}
 			}
 			for _, search := range []string{
 				"/partners?search=" + foreign.code, "/partners?search=" + foreign.participant, "/links?search=" + foreign.code,
 			} {
-				own.merchant.get(t, own.programPath()+search).want(http.StatusOK).wantFields(object{"total": 0})
+				own.merchant.get(t, own.programPath()+search).wantStatus(http.StatusOK).wantFields(object{"total": 0})
 			}
 			for _, filter := range []string{"/links?participantId=", "/promo-codes?participantId="} {
 				own.merchant.get(t, own.programPath()+filter+foreign.participant).wantOutcome(notFound)
 			}
-			// Ids in a body are also looked up only in the caller's own world.
+			// An id in a request body must also belong to the client's workspace and
+			// mode.
 			for path, body := range map[string]object{
 				"/links":       {"participantId": foreign.participant, "destinationUrl": "https://shop.example"},
 				"/promo-codes": {"participantId": foreign.participant, "code": "FOREIGN", "discountType": "percentage", "discountValue": 10},
@@ -104,43 +107,43 @@ func TestIsolation_AllRoutes(t *testing.T) {
 			own.merchant.patch(t, own.participantPath(), object{"groupId": foreign.ids["group_id"]}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "groupId")
 			own.merchant.post(t, "/api/v1/conversions/"+own.ids["conversion_id"]+"/reattribute", object{"participant_id": foreign.participant, "reason": "x"}).
 				wantError(http.StatusBadRequest, "VALIDATION_ERROR", "participant_id")
-			if !same {
+			if !sameWorkspace {
 				own.merchant.post(t, workspacePath+"/transfer-ownership", object{"memberId": foreign.merchant.id}).wantOutcome(notFound)
 			}
 		}
 	}
-	for i, w := range worlds {
-		if after := readEverything(t, w.merchant, merchants, w.ids); after != before[i] {
-			t.Errorf("world %d has changed:\nbefore\n%s\nafter\n%s", i, before[i], after)
+	for i, f := range fixtures {
+		if after := readEverything(t, f.merchant, merchants, f.ids); after != before[i] {
+			t.Errorf("the data of fixture %d has changed:\nbefore\n%s\nafter\n%s", i, before[i], after)
 		}
 	}
 }
 
-// TestIsolation_Partners calls the partner's routes with another partner's ids and in
-// the other mode.
+// TestIsolation_Partners calls the routes of a partner with the ids of another partner,
+// and in the other mode.
 func TestIsolation_Partners(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", nil)
-	w.earn(t)
-	ids := w.createAll(t)
-	rival := sys.partner(t).in("test")
-	place := rival.post(t, w.applyPath(), nil).want(http.StatusCreated).text("id")
-	w.merchant.patch(t, w.programPath()+"/partners/"+place+"/approve", nil).want(http.StatusOK)
-	own := rival.post(t, "/api/v1/partner/links", object{"programId": w.program, "destinationUrl": "https://shop.example"}).want(http.StatusCreated).text("id")
-	rivals := map[string]string{"program_id": w.program, "link_id": own}
+	f := sys.newFixture(t, "test", nil)
+	f.earnCommission(t)
+	ids := f.createAll(t)
+	rival := sys.newPartner(t).inMode("test")
+	participantID := rival.post(t, f.applyPath(), nil).wantStatus(http.StatusCreated).text("id")
+	f.merchant.patch(t, f.programPath()+"/partners/"+participantID+"/approve", nil).wantStatus(http.StatusOK)
+	rivalLink := rival.post(t, "/api/v1/partner/links", object{"programId": f.program, "destinationUrl": "https://shop.example"}).wantStatus(http.StatusCreated).text("id")
+	rivalIDs := map[string]string{"program_id": f.program, "link_id": rivalLink}
 
-	before := readEverything(t, w.partner, partners, ids)
-	if shown := readEverything(t, rival, partners, rivals); strings.Contains(shown, w.participant) || strings.Contains(shown, w.code) || strings.Contains(shown, "ROUTES") {
+	before := readEverything(t, f.partner, partners, ids)
+	if shown := readEverything(t, rival, partners, rivalIDs); strings.Contains(shown, f.participant) || strings.Contains(shown, f.code) || strings.Contains(shown, "ROUTES") {
 		t.Errorf("a partner sees the data of another partner: %s", shown)
 	}
 	for _, r := range routesOf(t, partners) {
 		if strings.Contains(r.template, "{link_id}") {
 			rival.do(t, r.verb, r.path(ids), nil).wantOutcome(notFound)
-			w.partner.in("live").do(t, r.verb, r.path(ids), nil).wantOutcome(notFound)
+			f.partner.inMode("live").do(t, r.verb, r.path(ids), nil).wantOutcome(notFound)
 		}
 	}
-	if after := readEverything(t, w.partner, partners, ids); after != before {
+	if after := readEverything(t, f.partner, partners, ids); after != before {
 		t.Errorf("the data has changed:\nbefore\n%s\nafter\n%s", before, after)
 	}
 }

@@ -7,49 +7,49 @@ import (
 	"testing"
 )
 
-// TestIsolation checks two workspaces with two modes each. Each of these four worlds
-// cannot read, count or change the data of another one.
+// TestIsolation creates four fixtures: two workspaces with two modes each. A client of
+// one fixture must not be able to read, count or change the data of another fixture.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	partner := sys.partner(t)
-	var worlds []isolated
-	for _, merchant := range []account{sys.merchant(t), sys.merchant(t)} {
+	partner := sys.newPartner(t)
+	var fixtures []fixtureWithSale
+	for _, merchant := range []account{sys.newMerchant(t), sys.newMerchant(t)} {
 		for _, mode := range []string{"test", "live"} {
-			w := sys.worldOf(t, merchant.in(mode), partner.in(mode), object{"slug": "same", "commissionRules": object{"percentage": 20}})
-			worlds = append(worlds, isolated{world: w, click: w.click(t)})
+			f := sys.newFixtureFor(t, merchant.inMode(mode), partner.inMode(mode), object{"slug": "same", "commissionRules": object{"percentage": 20}})
+			fixtures = append(fixtures, fixtureWithSale{fixture: f, click: f.click(t)})
 		}
 	}
 
-	t.Run("each world can use the same names", func(t *testing.T) {
-		for i, w := range worlds {
-			sale := purchase(w.click)
+	t.Run("each fixture can use the same names", func(t *testing.T) {
+		for i, f := range fixtures {
+			sale := purchase(f.click)
 			sale["external_transaction_id"] = "same-order"
-			worlds[i].commission = w.report(t, sale).want(http.StatusCreated).text("commission.id")
-			sys.partner(t).in(w.mode()).post(t, w.applyPath(), object{"referralCode": "same-code"}).want(http.StatusCreated)
-			w.report(t, sale).wantError(http.StatusConflict, "CONVERSION_DUPLICATE")
+			fixtures[i].commission = f.report(t, sale).wantStatus(http.StatusCreated).text("commission.id")
+			sys.newPartner(t).inMode(f.mode()).post(t, f.applyPath(), object{"referralCode": "same-code"}).wantStatus(http.StatusCreated)
+			f.report(t, sale).wantError(http.StatusConflict, "CONVERSION_DUPLICATE")
 		}
 	})
-	t.Run("lists contain and count only the world's own data", func(t *testing.T) {
-		for _, w := range worlds {
-			w.merchant.get(t, "/api/v1/programs").want(http.StatusOK).wantFields(object{"total": 1, "data.0.id": w.program})
-			w.merchant.get(t, w.programPath()+"/partners").want(http.StatusOK).wantFields(object{"total": 2, "data.1.id": w.participant})
-			for _, list := range []string{"/api/v1/commissions", w.programPath() + "/commissions", "/api/v1/commissions?search=same-order", "/api/v1/commissions?search=" + partner.email} {
-				w.merchant.get(t, list).want(http.StatusOK).wantFields(object{"total": 1, "data.0.id": w.commission})
+	t.Run("lists contain and count only the data of their fixture", func(t *testing.T) {
+		for _, f := range fixtures {
+			f.merchant.get(t, "/api/v1/programs").wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.id": f.program})
+			f.merchant.get(t, f.programPath()+"/partners").wantStatus(http.StatusOK).wantFields(object{"total": 2, "data.1.id": f.participant})
+			for _, list := range []string{"/api/v1/commissions", f.programPath() + "/commissions", "/api/v1/commissions?search=same-order", "/api/v1/commissions?search=" + partner.email} {
+				f.merchant.get(t, list).wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.id": f.commission})
 			}
-			w.merchant.get(t, "/api/v1/api-keys").want(http.StatusOK).wantFields(object{"publicKey": w.publicKey, "mode": w.mode()})
-			if n := w.merchant.get(t, "/api/v1/api-keys").length("secretKeys"); n != 1 {
-				t.Errorf("%d secret keys", n)
+			f.merchant.get(t, "/api/v1/api-keys").wantStatus(http.StatusOK).wantFields(object{"publicKey": f.publicKey, "mode": f.mode()})
+			if n := f.merchant.get(t, "/api/v1/api-keys").length("secretKeys"); n != 1 {
+				t.Errorf("the list has %d secret keys, want 1", n)
 			}
 		}
 	})
 
-	before := make([]string, len(worlds))
-	for i, w := range worlds {
-		before[i] = w.snapshot(t)
+	before := make([]string, len(fixtures))
+	for i, f := range fixtures {
+		before[i] = f.snapshot(t)
 	}
-	for i, own := range worlds {
-		for j, foreign := range worlds {
+	for i, own := range fixtures {
+		for j, foreign := range fixtures {
 			if i == j {
 				continue
 			}
@@ -57,80 +57,81 @@ func TestIsolation(t *testing.T) {
 			t.Run(fmt.Sprintf("%d cannot access %d", i, j), func(t *testing.T) { own.wantNoAccessTo(t, foreign, sameWorkspace) })
 		}
 	}
-	for i, w := range worlds {
-		if after := w.snapshot(t); after != before[i] {
-			t.Errorf("world %d has changed:\nbefore %s\nafter  %s", i, before[i], after)
+	for i, f := range fixtures {
+		if after := f.snapshot(t); after != before[i] {
+			t.Errorf("the data of fixture %d has changed:\nbefore %s\nafter  %s", i, before[i], after)
 		}
 	}
 }
 
-// isolated is a world with a click and a commission.
-type isolated struct {
-	world
+// fixtureWithSale is a fixture with the ids of a click and of a commission.
+type fixtureWithSale struct {
+	fixture
 	click, commission string
 }
 
-func (w isolated) mode() string { return w.merchant.header.Get("X-Mode") }
+func (f fixtureWithSale) mode() string { return f.merchant.header.Get("X-Mode") }
 
-// snapshot returns the responses of several routes as one text, to compare them later.
-func (w isolated) snapshot(t *testing.T) string {
+// snapshot returns the responses of several routes as one text. Tests compare snapshots
+// to find changes.
+func (f fixtureWithSale) snapshot(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
 	for _, path := range []string{
-		"/api/v1/programs", w.programPath(), w.programPath() + "/partners", w.participantPath(),
-		"/api/v1/commissions", w.programPath() + "/commissions", w.commissionPath(w.commission),
+		"/api/v1/programs", f.programPath(), f.programPath() + "/partners", f.participantPath(),
+		"/api/v1/commissions", f.programPath() + "/commissions", f.commissionPath(f.commission),
 	} {
-		all.WriteString(w.merchant.get(t, path).want(http.StatusOK).body)
+		all.WriteString(f.merchant.get(t, path).wantStatus(http.StatusOK).body)
 	}
 	return all.String()
 }
 
-// wantNoAccessTo sends reads and changes with the ids of another world, which must all
-// fail.
-func (w isolated) wantNoAccessTo(t *testing.T, foreign isolated, sameWorkspace bool) {
+// wantNoAccessTo sends requests that read or change data with the ids of another fixture.
+// All of them must fail.
+func (f fixtureWithSale) wantNoAccessTo(t *testing.T, foreign fixtureWithSale, sameWorkspace bool) {
 	t.Helper()
-	// For these lists SPEC.md section 4 requires 403 for a programme of another
-	// workspace. A programme of the other mode is 404.
-	narrowed := forbidden
+	// SPEC.md section 4 requires that these lists return 403 for a programme of another
+	// workspace, and 404 for a programme of the other mode.
+	listOutcome := forbidden
 	if sameWorkspace {
-		narrowed = notFound
+		listOutcome = notFound
 	}
-	me := w.merchant
+	merchant := f.merchant
 	for _, list := range []string{foreign.programPath() + "/commissions", "/api/v1/commissions?programId=" + foreign.program} {
-		me.get(t, list).wantOutcome(narrowed)
+		merchant.get(t, list).wantOutcome(listOutcome)
 	}
 	for _, path := range []string{
 		foreign.programPath(), foreign.programPath() + "/partners", foreign.participantPath(), foreign.commissionPath(foreign.commission),
-		// Also with the caller's own programme in the path.
-		w.programPath() + "/partners/" + foreign.participant, w.commissionPath(foreign.commission), foreign.commissionPath(w.commission),
+		// Paths with an id of each fixture.
+		f.programPath() + "/partners/" + foreign.participant, f.commissionPath(foreign.commission), foreign.commissionPath(f.commission),
 	} {
-		me.get(t, path).wantOutcome(notFound)
+		merchant.get(t, path).wantOutcome(notFound)
 	}
-	me.patch(t, foreign.programPath(), object{"name": "Mine now"}).wantOutcome(notFound)
-	for _, move := range []string{"activate", "pause", "archive"} {
-		me.post(t, foreign.programPath()+"/"+move, nil).wantOutcome(notFound)
+	merchant.patch(t, foreign.programPath(), object{"name": "Mine now"}).wantOutcome(notFound)
+	for _, action := range []string{"activate", "pause", "archive"} {
+		merchant.post(t, foreign.programPath()+"/"+action, nil).wantOutcome(notFound)
 	}
-	for _, path := range []string{foreign.participantPath(), w.programPath() + "/partners/" + foreign.participant} {
-		for _, move := range []string{"approve", "reject", "suspend", "reinstate"} {
-			me.patch(t, path+"/"+move, nil).wantOutcome(notFound)
+	for _, path := range []string{foreign.participantPath(), f.programPath() + "/partners/" + foreign.participant} {
+		for _, action := range []string{"approve", "reject", "suspend", "reinstate"} {
+			merchant.patch(t, path+"/"+action, nil).wantOutcome(notFound)
 		}
 	}
-	for _, path := range []string{foreign.commissionPath(foreign.commission), w.commissionPath(foreign.commission)} {
-		for _, move := range []string{"approve", "reject"} {
-			me.patch(t, path+"/"+move, nil).wantOutcome(notFound)
+	for _, path := range []string{foreign.commissionPath(foreign.commission), f.commissionPath(foreign.commission)} {
+		for _, action := range []string{"approve", "reject"} {
+			merchant.patch(t, path+"/"+action, nil).wantOutcome(notFound)
 		}
 	}
-	w.partner.post(t, foreign.applyPath(), nil).wantOutcome(map[bool]outcome{
-		true:  {http.StatusConflict, "APPLICATION_DUPLICATE"}, // partners belong to no workspace
+	f.partner.post(t, foreign.applyPath(), nil).wantOutcome(map[bool]outcome{
+		true:  {http.StatusConflict, "APPLICATION_DUPLICATE"}, // partners do not belong to a workspace
 		false: notFound,
-	}[w.mode() == foreign.mode()])
+	}[f.mode() == foreign.mode()])
 
 	// The collector and the conversion API.
-	w.sys.click(t, w.publicKey, object{"referral_code": foreign.code}).wantOutcome(notFound)
-	report := w.report(t, purchase(foreign.click))
+	f.sys.click(t, f.publicKey, object{"referral_code": foreign.code}).wantOutcome(notFound)
+	report := f.report(t, purchase(foreign.click))
 	if sameWorkspace {
 		report.wantError(http.StatusUnprocessableEntity, "MODE_MISMATCH")
 	} else {
-		report.want(http.StatusCreated).wantFields(object{"attributed": false, "attribution.reason_code": "CLICK_UNKNOWN", "commission": nil})
+		report.wantStatus(http.StatusCreated).wantFields(object{"attributed": false, "attribution.reason_code": "CLICK_UNKNOWN", "commission": nil})
 	}
 }

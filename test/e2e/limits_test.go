@@ -9,53 +9,55 @@ import (
 	"time"
 )
 
-// TestLimits tests the documented limits with a clock that only the test advances. N
-// requests succeed in any 60 seconds. The next response says exactly how long to wait.
+// TestLimits tests the documented rate limits with a clock that only the test advances.
+// In any 60 seconds, as many requests as the limit must succeed. The header Retry-After
+// of the next response must be exact.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{env: map[string]string{
 		"TRIBUTARY_LIMIT_TRACKING": "1000", "TRIBUTARY_LIMIT_CONVERSIONS": "120", "TRIBUTARY_LIMIT_AUTH": "10", "TRIBUTARY_LIMIT_GENERAL": "300",
-		// The limits are exact only if Redis responds within this time, and the machine
-		// may be busy.
+		// The limits are exact only if Redis responds within this time. The time is long
+		// because the machine may be busy.
 		"TRIBUTARY_LIMIT_TIMEOUT": "1s",
 	}})
-	// Registrations count in the auth zone of the client address.
-	w, other := sys.world(t, "test", nil), sys.merchant(t)
-	w.click(t)
+	// Registrations count towards the auth limit of the client address. They are sent
+	// before the clock stops, so that they no longer count in the first check.
+	f, other := sys.newFixture(t, "test", nil), sys.newMerchant(t)
+	f.click(t)
 	sys.clock.stop()
 
 	logout := func(from string) request {
-		return request{sys.caller().from(from), http.MethodPost, sys.api + "/api/v1/auth/logout", object{"refreshToken": "none"}}
+		return request{sys.client().fromAddress(from), http.MethodPost, sys.api + "/api/v1/auth/logout", object{"refreshToken": "none"}}
 	}
-	programs := func(from caller) request { return request{from, http.MethodGet, sys.api + "/api/v1/programs", nil} }
+	programs := func(from apiClient) request { return request{from, http.MethodGet, sys.api + "/api/v1/programs", nil} }
 	noSignal := func(key string) request {
 		body := object{"event_type": "lead", "external_transaction_id": "x"}
-		return request{sys.caller().as(key), http.MethodPost, sys.api + "/api/v1/conversions", body}
+		return request{sys.client().withCredential(key), http.MethodPost, sys.api + "/api/v1/conversions", body}
 	}
 	click := func(key string) request {
-		return request{sys.caller().as(key), http.MethodPost, sys.edge + "/v1/clicks", object{"referral_code": w.code}}
+		return request{sys.client().withCredential(key), http.MethodPost, sys.edge + "/v1/clicks", object{"referral_code": f.code}}
 	}
 	zones := []zone{
 		{
-			name: "auth", limit: 10, passes: outcome{status: http.StatusNoContent},
-			request: logout("198.51.100.1"), elsewhere: logout("198.51.100.2"),
+			name: "auth", limit: 10, success: outcome{status: http.StatusNoContent},
+			request: logout("198.51.100.1"), otherSubject: logout("198.51.100.2"),
 		},
 		{
-			name: "general", limit: 300, passes: ok,
-			request: programs(w.merchant.caller), elsewhere: programs(other.caller),
+			name: "general", limit: 300, success: ok,
+			request: programs(f.merchant.apiClient), otherSubject: programs(other.apiClient),
 		},
 		{
-			name: "conversions", limit: 120, passes: outcome{http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL"},
-			request: noSignal(w.secretKey), elsewhere: noSignal(other.secretKey(t)),
+			name: "conversions", limit: 120, success: outcome{http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL"},
+			request: noSignal(f.secretKey), otherSubject: noSignal(other.createSecretKey(t)),
 		},
 		{
-			name: "tracking", limit: 1000, passes: outcome{status: http.StatusCreated},
-			request: click(w.publicKey), elsewhere: click(other.publicKey(t)), leased: true,
+			name: "tracking", limit: 1000, success: outcome{status: http.StatusCreated},
+			request: click(f.publicKey), otherSubject: click(other.publicKey(t)), leased: true,
 		},
 	}
 	for _, z := range zones {
 		t.Run(z.name, func(t *testing.T) {
-			// After a minute earlier requests no longer count.
+			// Requests that were sent more than a minute ago do not count.
 			sys.clock.advance(time.Minute + time.Second)
 			z.check(t, sys)
 		})
@@ -63,23 +65,24 @@ func TestLimits(t *testing.T) {
 	sys.clock.advance(time.Minute + time.Second)
 
 	t.Run("an invalid credential counts for its address", func(t *testing.T) {
-		garbage := sys.caller().from("198.51.100.3").as("garbage")
+		garbage := sys.client().fromAddress("198.51.100.3").withCredential("garbage")
 		for range 300 {
 			garbage.get(t, "/api/v1/programs").wantOutcome(unauthorized)
 		}
 		garbage.get(t, "/api/v1/programs").wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
-		// The limit applies to all routes, also without a credential.
+		// The limit of the address applies to all routes, and to requests without a
+		// credential.
 		garbage.post(t, "/api/v1/conversions", nil).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
-		sys.caller().from("198.51.100.3").get(t, "/api/v1/commissions").wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
-		// A valid credential has its own count, and health checks are not counted.
-		good := other.login(t)
-		good.from("198.51.100.3").get(t, "/api/v1/programs").want(http.StatusOK)
-		sys.caller().from("198.51.100.3").get(t, "/api/v1/health").want(http.StatusOK)
-		garbage.from("198.51.100.4").get(t, "/api/v1/programs").wantOutcome(unauthorized)
+		sys.client().fromAddress("198.51.100.3").get(t, "/api/v1/commissions").wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
+		// A valid credential has a count of its own. Health checks are not counted.
+		valid := other.login(t)
+		valid.fromAddress("198.51.100.3").get(t, "/api/v1/programs").wantStatus(http.StatusOK)
+		sys.client().fromAddress("198.51.100.3").get(t, "/api/v1/health").wantStatus(http.StatusOK)
+		garbage.fromAddress("198.51.100.4").get(t, "/api/v1/programs").wantOutcome(unauthorized)
 	})
-	t.Run("over the limit the response is always 429", func(t *testing.T) {
+	t.Run("over the limit every response of a limited route is 429", func(t *testing.T) {
 		// 429 takes precedence over 403 and 400. Unknown routes are not counted.
-		partner := w.partner.login(t)
+		partner := f.partner.login(t)
 		for range 300 {
 			partner.get(t, "/api/v1/programs").wantOutcome(forbidden)
 		}
@@ -89,7 +92,8 @@ func TestLimits(t *testing.T) {
 		partner.do(t, http.MethodPut, "/api/v1/programs", nil).wantError(http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
 	})
 	t.Run("errors have a fixed order", func(t *testing.T) {
-		// The error for each body if all earlier checks succeed.
+		// The body is checked last. outcome is the error for a body if all earlier checks
+		// succeed.
 		bodies := []struct {
 			name, contentType, body string
 			outcome                 outcome
@@ -98,7 +102,7 @@ func TestLimits(t *testing.T) {
 			{"too large", "application/json", `{"broken` + strings.Repeat("x", 64<<10), outcome{http.StatusRequestEntityTooLarge, "PAYLOAD_TOO_LARGE"}},
 			{"broken", "application/json", `{"broken`, outcome{http.StatusBadRequest, "VALIDATION_ERROR"}},
 		}
-		each := func(t *testing.T, from caller, want *outcome) {
+		sendBodies := func(t *testing.T, from apiClient, want *outcome) {
 			t.Helper()
 			for _, b := range bodies {
 				expected := b.outcome
@@ -106,54 +110,56 @@ func TestLimits(t *testing.T) {
 					expected = *want
 				}
 				t.Log(b.name)
-				from.with("Content-Type", b.contentType).post(t, "/api/v1/programs", b.body).wantOutcome(expected)
+				from.withHeader("Content-Type", b.contentType).post(t, "/api/v1/programs", b.body).wantOutcome(expected)
 			}
 		}
 		limited := outcome{http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED"}
-		usedUp := sys.caller().from("198.51.100.5")
+		usedUp := sys.client().fromAddress("198.51.100.5")
 		for range 300 {
 			usedUp.get(t, "/api/v1/programs").wantOutcome(unauthorized)
 		}
-		each(t, usedUp.as("garbage"), &limited)
-		each(t, sys.caller().from("198.51.100.6").as("garbage"), &unauthorized)
+		sendBodies(t, usedUp.withCredential("garbage"), &limited)
+		sendBodies(t, sys.client().fromAddress("198.51.100.6").withCredential("garbage"), &unauthorized)
 
-		// A valid token has its own count for all addresses.
-		partner, merchant := sys.partner(t).in("test").from("198.51.100.5"), sys.merchant(t).in("test").from("198.51.100.5")
-		each(t, partner, &forbidden)
-		each(t, merchant, nil)
+		// A valid token has a count of its own, which does not depend on the client
+		// address.
+		partner, merchant := sys.newPartner(t).inMode("test").fromAddress("198.51.100.5"), sys.newMerchant(t).inMode("test").fromAddress("198.51.100.5")
+		sendBodies(t, partner, &forbidden)
+		sendBodies(t, merchant, nil)
 		for range 300 - len(bodies) {
 			partner.get(t, "/api/v1/programs").wantOutcome(forbidden)
-			merchant.get(t, "/api/v1/programs").want(http.StatusOK)
+			merchant.get(t, "/api/v1/programs").wantStatus(http.StatusOK)
 		}
-		each(t, partner, &limited)
-		each(t, merchant, &limited)
+		sendBodies(t, partner, &limited)
+		sendBodies(t, merchant, &limited)
 	})
 	t.Run("the client address comes from the trusted proxy", func(t *testing.T) {
-		// Addresses further left were sent by the client and are ignored.
+		// The trusted proxy has added the last address. The client has sent the addresses
+		// before it, so they are ignored.
 		for i := range 10 {
-			logout(fmt.Sprintf("192.0.2.%d, 198.51.100.20", i)).send(t).want(http.StatusNoContent)
+			logout(fmt.Sprintf("192.0.2.%d, 198.51.100.20", i)).send(t).wantStatus(http.StatusNoContent)
 		}
 		logout("192.0.2.200, 198.51.100.20").send(t).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
 		// A /64 network counts as one address.
 		for i := range 10 {
-			logout(fmt.Sprintf("2001:db8::%d", i)).send(t).want(http.StatusNoContent)
+			logout(fmt.Sprintf("2001:db8::%d", i)).send(t).wantStatus(http.StatusNoContent)
 		}
 		logout("2001:db8::ffff:1").send(t).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
-		logout("2001:db8:0:1::1").send(t).want(http.StatusNoContent)
+		logout("2001:db8:0:1::1").send(t).wantStatus(http.StatusNoContent)
 	})
 	t.Run("a request with an invalid body counts once", func(t *testing.T) {
-		fresh := other.login(t)
-		before := fresh.get(t, "/api/v1/programs").remaining()
-		broken := fresh.post(t, "/api/v1/programs", `{"broken`).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
+		session := other.login(t)
+		before := session.get(t, "/api/v1/programs").remaining()
+		broken := session.post(t, "/api/v1/programs", `{"broken`).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
 		if left := broken.remaining(); left != before-1 {
-			t.Errorf("%d were left, then %d", before, left)
+			t.Errorf("%d requests remain after a request with an invalid body, want %d", left, before-1)
 		}
 	})
 }
 
-// request is a request that can be sent repeatedly.
+// request describes a request. send can send it several times.
 type request struct {
-	from   caller
+	from   apiClient
 	method string
 	url    string
 	body   any
@@ -164,62 +170,62 @@ func (r request) send(t *testing.T) response {
 	return r.from.send(t, r.method, r.url, r.body)
 }
 
-// zone is a rate limit with requests that use it up.
+// zone is a rate limit and a request that counts towards the limit.
 type zone struct {
 	name    string
 	limit   int
 	request request
-	passes  outcome
-	// elsewhere is a request that counts for another subject.
-	elsewhere request
-	// leased means that collectors get tokens in blocks that are valid for a second. So
-	// a request may also count up to a second later, and only a 429 has the limit's
-	// headers.
+	success outcome
+	// otherSubject is an equal request that counts for another client.
+	otherSubject request
+	// leased means that collectors get the permission for several requests at once, which
+	// is valid for a second. Therefore a request may count up to a second later, and only
+	// responses with the status 429 have the headers of the limit.
 	leased bool
 }
 
 func (z zone) check(t *testing.T, sys *system) {
 	t.Helper()
-	// Half of the requests are sent now and half 30 seconds later. With a fixed window,
-	// twice the limit would succeed around the end of the window.
+	// Send half of the requests now and half 30 seconds later. This detects limits with
+	// fixed windows, which allow twice the limit around the end of a window.
 	half := z.limit / 2
 	for i := range z.limit {
 		if i == half {
 			sys.clock.advance(30 * time.Second)
 		}
 		got := z.request.send(t)
-		got.wantOutcome(z.passes)
+		got.wantOutcome(z.success)
 		if t.Failed() {
-			t.Fatalf("request %d of %d", i+1, z.limit)
+			t.Fatalf("request %d of %d has failed", i+1, z.limit)
 		}
 		if left := z.limit - i - 1; !z.leased && got.remaining() != left {
-			t.Fatalf("%d should be left after request %d: %q", left, i+1, got.header.Get("RateLimit"))
+			t.Fatalf("after request %d RateLimit is %q, want %d remaining requests", i+1, got.header.Get("RateLimit"), left)
 		}
 	}
-	refused := z.request.send(t).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
-	if policy, want := refused.header.Get("RateLimit-Policy"), fmt.Sprintf(`"%s";q=%d;w=60`, z.name, z.limit); policy != want {
+	rejected := z.request.send(t).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
+	if policy, want := rejected.header.Get("RateLimit-Policy"), fmt.Sprintf(`"%s";q=%d;w=60`, z.name, z.limit); policy != want {
 		t.Errorf("RateLimit-Policy is %q, want %q", policy, want)
 	}
-	state, want := refused.header.Get("RateLimit"), fmt.Sprintf(`"%s";r=0;t=%s`, z.name, refused.header.Get("Retry-After"))
+	state, want := rejected.header.Get("RateLimit"), fmt.Sprintf(`"%s";r=0;t=%s`, z.name, rejected.header.Get("Retry-After"))
 	if state != want {
 		t.Errorf("RateLimit of a 429 is %q, want %q", state, want)
 	}
-	if got := z.elsewhere.send(t); got.status == http.StatusTooManyRequests {
-		t.Errorf("another caller is limited too: %s", got.body)
+	if got := z.otherSubject.send(t); got.status == http.StatusTooManyRequests {
+		t.Errorf("another client is limited too: %s", got.body)
 	}
 
-	wait, longest := refused.retryAfter(), 31*time.Second
+	wait, longest := rejected.retryAfter(), 31*time.Second
 	if z.leased {
 		longest += time.Second
 	}
 	if wait < 30*time.Second || wait > longest {
-		t.Errorf("the first half expires in 30 seconds, but Retry-After is %v", wait)
+		t.Errorf("Retry-After is %v, want 30 s to %v, because the first half of the requests expires in 30 s", wait, longest)
 	}
 	sys.clock.advance(wait - time.Second)
 	z.request.send(t).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
 	sys.clock.advance(time.Second)
 	for range half {
-		z.request.send(t).wantOutcome(z.passes)
+		z.request.send(t).wantOutcome(z.success)
 	}
 	z.request.send(t).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
 }
@@ -231,7 +237,7 @@ func (a response) remaining() int {
 	left, _, _ := strings.Cut(rest, ";")
 	n, err := strconv.Atoi(left)
 	if err != nil {
-		a.t.Fatalf("%s: RateLimit is %q", a.request, a.header.Get("RateLimit"))
+		a.t.Fatalf("%s: RateLimit is %q, want a value with the number of remaining requests", a.request, a.header.Get("RateLimit"))
 	}
 	return n
 }

@@ -11,21 +11,23 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// follow requests a short link without following the redirect.
+// follow requests a short link with GET and without headers. It does not follow the
+// redirect.
 func (sys *system) follow(t testing.TB, short string) response {
 	t.Helper()
 	return sys.visit(t, http.MethodGet, short, nil)
 }
 
+// visit requests a short link and does not follow the redirect.
 func (sys *system) visit(t testing.TB, method, short string, header http.Header) response {
 	t.Helper()
-	stay := *sys.http
-	stay.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	at := sys.caller()
-	at.header = header.Clone()
-	at.sys = &system{http: &stay}
+	httpClient := *sys.http
+	httpClient.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	client := sys.client()
+	client.header = header.Clone()
+	client.sys = &system{http: &httpClient}
 	path := short[strings.Index(short, "/r/"):]
-	return at.send(t, method, sys.edge+path, nil)
+	return client.send(t, method, sys.edge+path, nil)
 }
 
 // awaitLink waits until the collector redirects a short link.
@@ -33,7 +35,7 @@ func (sys *system) awaitLink(t *testing.T, short string) {
 	t.Helper()
 	eventually(t, waitTimeout, "the collector redirects the link", func() error {
 		if got := sys.visit(t, http.MethodHead, short, nil).status; got != http.StatusFound {
-			return fmt.Errorf("it returns %d", got)
+			return fmt.Errorf("the collector returns %d", got)
 		}
 		return nil
 	})
@@ -42,109 +44,109 @@ func (sys *system) awaitLink(t *testing.T, short string) {
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", object{"landingUrl": "https://shop.example/welcome", "allowedDomains": []string{"shop.example", "*.shop.example"}, "linkParam": "ref"})
-	links := w.programPath() + "/links"
-	w.merchant.get(t, links).want(http.StatusOK).wantFields(object{
-		"total": 1, "data.0.isDefault": true, "data.0.code": w.code, "data.0.destinationUrl": "https://shop.example/welcome",
-		"data.0.url": "https://shop.example/welcome?ref=" + w.code,
+	f := sys.newFixture(t, "test", object{"landingUrl": "https://shop.example/welcome", "allowedDomains": []string{"shop.example", "*.shop.example"}, "linkParam": "ref"})
+	links := f.programPath() + "/links"
+	f.merchant.get(t, links).wantStatus(http.StatusOK).wantFields(object{
+		"total": 1, "data.0.isDefault": true, "data.0.code": f.code, "data.0.destinationUrl": "https://shop.example/welcome",
+		"data.0.url": "https://shop.example/welcome?ref=" + f.code,
 	})
 	body := object{
-		"participantId": w.participant, "destinationUrl": "https://blog.shop.example/beans?size=1&utm_source=old#taste", "code": "Beans-1",
+		"participantId": f.participant, "destinationUrl": "https://blog.shop.example/beans?size=1&utm_source=old#taste", "code": "Beans-1",
 		"subId": "post 7", "utm": object{"source": "pia", "campaign": "spring"},
 	}
-	link := w.merchant.post(t, links, body).want(http.StatusCreated).wantFields(object{
+	link := f.merchant.post(t, links, body).wantStatus(http.StatusCreated).wantFields(object{
 		"code": "beans-1", "isDefault": false, "clicks": 0, "conversions": 0,
 		"url": "https://blog.shop.example/beans?size=1&ref=beans-1&sub_id=post+7&utm_source=pia&utm_campaign=spring#taste",
 	})
-	w.merchant.post(t, links, body).wantError(http.StatusConflict, "REFERRAL_CODE_TAKEN")
-	made := w.merchant.post(t, links, object{"participantId": w.participant, "destinationUrl": "https://shop.example"}).want(http.StatusCreated)
-	if code := made.text("code"); !strings.HasPrefix(code, w.code+"-") {
-		t.Errorf("the code is %q", code)
+	f.merchant.post(t, links, body).wantError(http.StatusConflict, "REFERRAL_CODE_TAKEN")
+	created := f.merchant.post(t, links, object{"participantId": f.participant, "destinationUrl": "https://shop.example"}).wantStatus(http.StatusCreated)
+	if code := created.text("code"); !strings.HasPrefix(code, f.code+"-") {
+		t.Errorf("the new link has the code %q, want the prefix %s-", code, f.code)
 	}
 
 	// Destinations outside the allowed domains are rejected, to prevent open redirects.
-	for _, elsewhere := range []string{
+	for _, foreignURL := range []string{
 		"https://evil.example/", "https://shop.example.evil.example/", "https://shop.example@evil.example/", "//evil.example",
 		"https://evil.example\\.shop.example/", "javascript:alert(1)", "https://evilshop.example/", "ftp://shop.example/",
 	} {
-		body := object{"participantId": w.participant, "destinationUrl": elsewhere}
-		w.merchant.post(t, links, body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "destinationUrl")
-		w.merchant.patch(t, links+"/"+link.text("id"), object{"destinationUrl": elsewhere}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "destinationUrl")
+		body := object{"participantId": f.participant, "destinationUrl": foreignURL}
+		f.merchant.post(t, links, body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "destinationUrl")
+		f.merchant.patch(t, links+"/"+link.text("id"), object{"destinationUrl": foreignURL}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "destinationUrl")
 	}
 
-	// The link's partner may change it, other partners may not.
-	w.partner.patch(t, "/api/v1/partner/links/"+link.text("id"), object{"subId": nil, "utm": object{"campaign": nil}}).want(http.StatusOK).wantFields(object{
+	// Only the partner of the link may change it.
+	f.partner.patch(t, "/api/v1/partner/links/"+link.text("id"), object{"subId": nil, "utm": object{"campaign": nil}}).wantStatus(http.StatusOK).wantFields(object{
 		"subId": nil, "utm.source": "pia", "utm.campaign": nil,
 	})
-	other := sys.partner(t).in("test")
+	other := sys.newPartner(t).inMode("test")
 	other.patch(t, "/api/v1/partner/links/"+link.text("id"), object{"subId": "mine"}).wantOutcome(notFound)
-	other.post(t, "/api/v1/partner/links", object{"programId": w.program, "destinationUrl": "https://shop.example"}).wantOutcome(notFound)
-	w.partner.get(t, "/api/v1/partner/links?programId="+w.program).want(http.StatusOK).wantFields(object{"total": 3})
-	other.get(t, "/api/v1/partner/links").want(http.StatusOK).wantFields(object{"total": 0})
+	other.post(t, "/api/v1/partner/links", object{"programId": f.program, "destinationUrl": "https://shop.example"}).wantOutcome(notFound)
+	f.partner.get(t, "/api/v1/partner/links?programId="+f.program).wantStatus(http.StatusOK).wantFields(object{"total": 3})
+	other.get(t, "/api/v1/partner/links").wantStatus(http.StatusOK).wantFields(object{"total": 0})
 
 	// A deleted link cannot be read, but its code stays reserved.
-	w.merchant.do(t, http.MethodDelete, links+"/"+link.text("id"), nil).want(http.StatusNoContent)
-	w.merchant.get(t, links+"/"+link.text("id")).wantOutcome(notFound)
-	w.merchant.post(t, links, body).wantError(http.StatusConflict, "REFERRAL_CODE_TAKEN")
-	w.merchant.get(t, links).want(http.StatusOK).wantFields(object{"total": 2})
-	w.merchant.get(t, links+"?search="+w.code[:4]).want(http.StatusOK).wantFields(object{"total": 2})
-	standard := w.merchant.get(t, links+"?participantId="+w.participant+"&page=2&pageSize=1").want(http.StatusOK).text("data.0.id")
-	w.merchant.do(t, http.MethodDelete, links+"/"+standard, nil).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
+	f.merchant.do(t, http.MethodDelete, links+"/"+link.text("id"), nil).wantStatus(http.StatusNoContent)
+	f.merchant.get(t, links+"/"+link.text("id")).wantOutcome(notFound)
+	f.merchant.post(t, links, body).wantError(http.StatusConflict, "REFERRAL_CODE_TAKEN")
+	f.merchant.get(t, links).wantStatus(http.StatusOK).wantFields(object{"total": 2})
+	f.merchant.get(t, links+"?search="+f.code[:4]).wantStatus(http.StatusOK).wantFields(object{"total": 2})
+	standard := f.merchant.get(t, links+"?participantId="+f.participant+"&page=2&pageSize=1").wantStatus(http.StatusOK).text("data.0.id")
+	f.merchant.do(t, http.MethodDelete, links+"/"+standard, nil).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
 }
 
 func TestLinks_LimitPerParticipant(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", nil)
+	f := sys.newFixture(t, "test", nil)
 	create := func(int) response {
-		return w.partner.post(t, "/api/v1/partner/links", object{"programId": w.program, "destinationUrl": "https://shop.example"})
+		return f.partner.post(t, "/api/v1/partner/links", object{"programId": f.program, "destinationUrl": "https://shop.example"})
 	}
 	for i := range 40 {
-		create(i).want(http.StatusCreated)
+		create(i).wantStatus(http.StatusCreated)
 	}
 	if got := countStatuses(concurrently(20, create)); got["201"] != 10 || got["422 LINK_LIMIT_EXCEEDED"] != 10 {
-		t.Errorf("%v", got)
+		t.Errorf("20 concurrent requests got %v, want ten 201 and ten LINK_LIMIT_EXCEEDED", got)
 	}
-	w.merchant.post(t, w.programPath()+"/links", object{"participantId": w.participant, "destinationUrl": "https://shop.example"}).
+	f.merchant.post(t, f.programPath()+"/links", object{"participantId": f.participant, "destinationUrl": "https://shop.example"}).
 		wantError(http.StatusUnprocessableEntity, "LINK_LIMIT_EXCEEDED")
-	w.merchant.get(t, w.programPath()+"/links").want(http.StatusOK).wantFields(object{"total": 51})
+	f.merchant.get(t, f.programPath()+"/links").wantStatus(http.StatusOK).wantFields(object{"total": 51})
 }
 
-// TestRedirect checks that a click on a short link is stored in the same way as a click
-// of the browser script, and earns a commission in the same way.
+// TestRedirect checks that a visit to a short link has the same effect as a click of the
+// browser script: the stored clicks are equal, and both can earn a commission.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", nil)
-	link := w.merchant.post(t, w.programPath()+"/links", object{
-		"participantId": w.participant, "destinationUrl": "https://shop.example/beans?size=1", "code": "beans", "subId": "s1", "utm": object{"source": "pia"},
-	}).want(http.StatusCreated)
+	f := sys.newFixture(t, "test", nil)
+	link := f.merchant.post(t, f.programPath()+"/links", object{
+		"participantId": f.participant, "destinationUrl": "https://shop.example/beans?size=1", "code": "beans", "subId": "s1", "utm": object{"source": "pia"},
+	}).wantStatus(http.StatusCreated)
 	short := link.text("shortUrl")
 	sys.awaitLink(t, short)
 
 	browser := http.Header{"Referer": {"https://blog.example/post"}, "User-Agent": {"Browser/1"}}
 	got := sys.visit(t, http.MethodGet, short+"?sub_id=s2&utm_medium=mail&next=https://evil.example", browser)
 	if got.status != http.StatusFound || got.header.Get("Cache-Control") != "no-store" {
-		t.Fatalf("%d %v", got.status, got.header)
+		t.Fatalf("the short link returns %d with the headers %v, want 302 and Cache-Control no-store", got.status, got.header)
 	}
 	target, err := url.Parse(got.header.Get("Location"))
 	if err != nil || target.Host != "shop.example" || target.Path != "/beans" {
-		t.Fatalf("redirect to %v, %v", target, err)
+		t.Fatalf("the short link redirects to %v, %v; want https://shop.example/beans", target, err)
 	}
 	query := target.Query()
 	click := query.Get("aff_click_id")
 	for name, want := range map[string]string{"via": "beans", "size": "1", "sub_id": "s2", "utm_source": "pia", "utm_medium": "mail", "next": ""} {
 		if query.Get(name) != want {
-			t.Errorf("%s is %q in %v", name, query.Get(name), target)
+			t.Errorf("the parameter %s is %q in %v, want %q", name, query.Get(name), target, want)
 		}
 	}
-	w.report(t, purchase(click)).want(http.StatusCreated).wantFields(object{"attributed": true, "attribution.click_id": click, "attribution.method": "click"})
+	f.report(t, purchase(click)).wantStatus(http.StatusCreated).wantFields(object{"attributed": true, "attribution.click_id": click, "attribution.method": "click"})
 
 	// The browser script registers a click of the same visitor for the same link.
-	script := sys.caller().as(w.publicKey).with("User-Agent", "Browser/1").send(t, http.MethodPost, sys.edge+"/v1/clicks", object{
+	script := sys.client().withCredential(f.publicKey).withHeader("User-Agent", "Browser/1").send(t, http.MethodPost, sys.edge+"/v1/clicks", object{
 		"referral_code": "beans", "url": "https://shop.example/beans", "referrer": "https://blog.example/post", "sub_id": "s2",
 		"utm": object{"source": "pia", "medium": "mail"},
-	}).want(http.StatusCreated).text("click_id")
+	}).wantStatus(http.StatusCreated).text("click_id")
 	record := func(id string) (row map[string]any) {
 		eventually(t, waitTimeout, "the click is stored", func() error {
 			return sys.oneRow(t, &row, `
@@ -158,20 +160,21 @@ func TestRedirect(t *testing.T) {
 		t.Errorf("the clicks differ:\nredirect %s\nscript   %s", a, b)
 	}
 	if id := fmt.Sprintf("%x", record(click)["link_id"]); id != strings.ReplaceAll(link.text("id"), "-", "") {
-		t.Errorf("the click has the link %s", id)
+		t.Errorf("the click has the link id %s, want %s", id, link.text("id"))
 	}
 	eventually(t, waitTimeout, "both clicks and the sale are counted", func() error {
-		now := w.merchant.get(t, w.programPath()+"/links/"+link.text("id")).want(http.StatusOK)
-		if now.number("clicks") != 2 || now.number("conversions") != 1 {
-			return fmt.Errorf("%d clicks, %d conversions", now.number("clicks"), now.number("conversions"))
+		current := f.merchant.get(t, f.programPath()+"/links/"+link.text("id")).wantStatus(http.StatusOK)
+		if current.number("clicks") != 2 || current.number("conversions") != 1 {
+			return fmt.Errorf("%d clicks and %d conversions are counted", current.number("clicks"), current.number("conversions"))
 		}
 		return nil
 	})
 
-	// HEAD requests are not counted. An unknown key returns an HTML page.
+	// A HEAD request is not stored as a click. For an unknown key the collector returns
+	// an HTML page.
 	head := sys.visit(t, http.MethodHead, short, nil)
 	if head.status != http.StatusFound || strings.Contains(head.header.Get("Location"), "aff_click_id") {
-		t.Errorf("HEAD: %d %s", head.status, head.header.Get("Location"))
+		t.Errorf("HEAD returns %d and the location %s, want 302 without a click id", head.status, head.header.Get("Location"))
 	}
 	last, err := url.Parse(sys.follow(t, short).header.Get("Location"))
 	if err != nil {
@@ -183,64 +186,64 @@ func TestRedirect(t *testing.T) {
 	}
 	for _, key := range []string{"/r/AAAAAAAAAA", "/r/short", "/r/", "/r/AAAAAAAAAAA", "/r/AAAAAAAAA%2F"} {
 		if got := sys.visit(t, http.MethodGet, key, nil); got.status != http.StatusNotFound || !strings.HasPrefix(got.header.Get("Content-Type"), "text/html") {
-			t.Errorf("%s: %d %s", key, got.status, got.header.Get("Content-Type"))
+			t.Errorf("GET %s returns %d and the type %s, want 404 and text/html", key, got.status, got.header.Get("Content-Type"))
 		}
 	}
-	w.merchant.do(t, http.MethodDelete, w.programPath()+"/links/"+link.text("id"), nil).want(http.StatusNoContent)
+	f.merchant.do(t, http.MethodDelete, f.programPath()+"/links/"+link.text("id"), nil).wantStatus(http.StatusNoContent)
 	eventually(t, waitTimeout, "the collector rejects the deleted link", func() error {
 		if got := sys.follow(t, short).status; got != http.StatusNotFound {
-			return fmt.Errorf("it returns %d", got)
+			return fmt.Errorf("the collector returns %d", got)
 		}
 		return nil
 	})
 }
 
-// oneRow reads the only row of a query as a map of its columns.
-func (sys *system) oneRow(t *testing.T, into *map[string]any, sql string, args ...any) (err error) {
+// oneRow reads the only row that a query returns into a map from column names to values.
+func (sys *system) oneRow(t *testing.T, row *map[string]any, sql string, args ...any) (err error) {
 	t.Helper()
 	sys.withDatabase(t, func(conn *pgx.Conn) error {
 		rows, queryErr := conn.Query(context.Background(), sql, args...)
 		if queryErr != nil {
 			return queryErr
 		}
-		*into, err = pgx.CollectExactlyOneRow(rows, pgx.RowToMap)
+		*row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToMap)
 		return nil
 	})
 	return err
 }
 
-// TestOrigins checks that a click from a foreign origin is marked, or rejected if the
-// workspace requires it.
+// TestOrigins checks clicks from an origin that the workspace does not allow. They are
+// marked, or rejected if the workspace has the policy enforce.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", nil)
+	f := sys.newFixture(t, "test", nil)
 	click := func(origin string) response {
-		at := sys.caller().as(w.publicKey)
+		client := sys.client().withCredential(f.publicKey)
 		if origin != "" {
-			at = at.with("Origin", origin)
+			client = client.withHeader("Origin", origin)
 		}
-		return at.send(t, http.MethodPost, sys.edge+"/v1/clicks", object{"referral_code": w.code})
+		return client.send(t, http.MethodPost, sys.edge+"/v1/clicks", object{"referral_code": f.code})
 	}
-	w.click(t)
+	f.click(t)
 	foreign := func() int { return sys.count(t, "select count(*) from clicks where foreign_origin") }
-	w.merchant.patch(t, workspacePath, object{"allowedOrigins": []string{"https://*.shop.example"}}).want(http.StatusOK)
+	f.merchant.patch(t, workspacePath, object{"allowedOrigins": []string{"https://*.shop.example"}}).wantStatus(http.StatusOK)
 	eventually(t, waitTimeout, "a foreign click is marked", func() error {
-		click("https://other.example").want(http.StatusCreated)
+		click("https://other.example").wantStatus(http.StatusCreated)
 		if foreign() == 0 {
 			return fmt.Errorf("no click is marked")
 		}
 		return nil
 	})
-	w.merchant.patch(t, workspacePath, object{"originPolicy": "enforce"}).want(http.StatusOK)
+	f.merchant.patch(t, workspacePath, object{"originPolicy": "enforce"}).wantStatus(http.StatusOK)
 	eventually(t, waitTimeout, "a foreign click is rejected", func() error {
 		if got := click("https://other.example"); got.status != http.StatusForbidden {
-			return fmt.Errorf("it returns %d", got.status)
+			return fmt.Errorf("the collector returns %d", got.status)
 		}
 		return nil
 	})
 	click("https://other.example").wantError(http.StatusForbidden, "ORIGIN_NOT_ALLOWED")
 	click("https://shop.example").wantError(http.StatusForbidden, "ORIGIN_NOT_ALLOWED")
-	click("https://www.shop.example").want(http.StatusCreated)
-	click("").want(http.StatusCreated) // a server sends no Origin
+	click("https://www.shop.example").wantStatus(http.StatusCreated)
+	click("").wantStatus(http.StatusCreated) // a click from a server has no Origin header
 }

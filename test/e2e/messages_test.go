@@ -11,8 +11,8 @@ import (
 	restapi "github.com/tributary-hq/tributary/gateway/contract"
 )
 
-// snakeCaseRoutes reports for each route, by method and path template, whether its
-// fields are snake_case.
+// snakeCaseRoutes maps the method and path template of each route to whether the names of
+// its fields are in snake_case.
 var snakeCaseRoutes = sync.OnceValue(func() map[string]bool {
 	routes, err := restapi.Routes(restapi.Files())
 	if err != nil {
@@ -25,14 +25,16 @@ var snakeCaseRoutes = sync.OnceValue(func() map[string]bool {
 	return snakeCase
 })
 
-// fault is an item in the details of an error, or of an item of a batch.
-type fault struct {
+// fieldError is an item in the details of an error response, or in the details of a
+// failed item of a batch.
+type fieldError struct {
 	Field   string `json:"field"`
 	Message string `json:"message"`
 }
 
-// checkMessages fails the test if the message of a fault is not a sentence that begins
-// with its field, in the spelling of the route.
+// checkMessages checks the messages of the field errors in a response. A message must be
+// one sentence that begins with the name of the field. Names must have the spelling of
+// the route, camelCase or snake_case.
 func checkMessages(t testing.TB, request *http.Request, sent []byte, status int, body []byte) {
 	t.Helper()
 	o := findOperation(request.Method, request.URL.EscapedPath())
@@ -42,17 +44,17 @@ func checkMessages(t testing.TB, request *http.Request, sent []byte, status int,
 	template := strings.Join(o.segments, "/")
 	snakeCase, documented := snakeCaseRoutes()[request.Method+" "+template]
 	var response struct {
-		Details []fault
-		Results []struct{ Details []fault }
+		Details []fieldError
+		Results []struct{ Details []fieldError }
 	}
 	if !documented || json.Unmarshal(body, &response) != nil {
 		return
 	}
-	faults := response.Details
+	all := response.Details
 	for _, result := range response.Results {
-		faults = append(faults, result.Details...)
+		all = append(all, result.Details...)
 	}
-	for _, f := range faults {
+	for _, f := range all {
 		if wrong := f.problem(snakeCase, request.URL.RawQuery+string(sent)); wrong != "" {
 			t.Errorf("%s %s: %s: %q for the field %q", request.Method, template, wrong, f.Message, f.Field)
 		}
@@ -62,14 +64,14 @@ func checkMessages(t testing.TB, request *http.Request, sent []byte, status int,
 var (
 	snakeCaseName = regexp.MustCompile(`\b[a-z0-9]+(?:_[a-z0-9]+)+\b`)
 	camelCaseName = regexp.MustCompile(`\b[a-z0-9]+[A-Z][a-zA-Z0-9]*\b`)
-	// enumWords matches the enum values at the end of a message. They have the same
-	// spelling on all routes.
+	// enumWords matches the enum values at the end of a message. Enum values have the
+	// same spelling on all routes, so they are not checked.
 	enumWords = regexp.MustCompile(`(?: one of .*|( when \S+) is [a-z_]+)\.$`)
 )
 
-// problem returns what is wrong with the message, or "". Names from the request are
-// allowed in any spelling.
-func (f fault) problem(snakeCase bool, sent string) string {
+// problem returns a description of the error in the message, or "" if the message is
+// correct. Names that the client has sent are allowed in any spelling.
+func (f fieldError) problem(snakeCase bool, sent string) string {
 	subject := f.Field
 	switch f.Field {
 	case "":
@@ -95,7 +97,7 @@ func (f fault) problem(snakeCase bool, sent string) string {
 	return ""
 }
 
-func TestFault_FindsWrongMessages(t *testing.T) {
+func TestFieldError_FindsWrongMessages(t *testing.T) {
 	for _, c := range []struct {
 		field, message string
 		snakeCase      bool
@@ -115,21 +117,22 @@ func TestFault_FindsWrongMessages(t *testing.T) {
 		{field: "a", message: "a is required when event_type is lead.", wrong: "the message contains the name event_type in the other spelling"},
 		{field: "date_to", message: "date_to must not be before dateFrom.", snakeCase: true, wrong: "the message contains the name dateFrom in the other spelling"},
 	} {
-		if got := (fault{c.field, c.message}).problem(c.snakeCase, c.sent); got != c.wrong {
-			t.Errorf("%q: %q, want %q", c.message, got, c.wrong)
+		if got := (fieldError{c.field, c.message}).problem(c.snakeCase, c.sent); got != c.wrong {
+			t.Errorf("problem of %q = %q, want %q", c.message, got, c.wrong)
 		}
 	}
 }
 
-// TestFault_FieldIsThePathInTheBody checks that the field of a fault is the path of the
-// value in the request body. This must be so if the gateway cannot decode the value, and
-// if the core rejects it. The API has no oneof, and no map on the snake_case routes.
-func TestFault_FieldIsThePathInTheBody(t *testing.T) {
+// TestFieldErrors_NamePathInBody checks that the field of a field error is the path of
+// the value in the request body. For each kind of path, it sends a body that the gateway
+// cannot decode and a body that the core rejects. The API has no oneof, and the
+// snake_case routes have no map.
+func TestFieldErrors_NamePathInBody(t *testing.T) {
 	t.Parallel()
-	w := start(t, setup{}).world(t, "test", nil)
-	partner, key := w.sys.partner(t).in("test"), w.sys.caller().as(w.secretKey)
-	program := func(body string) response { return w.merchant.patch(t, w.programPath(), body) }
-	application := func(body string) response { return partner.post(t, w.applyPath(), body) }
+	f := start(t, setup{}).newFixture(t, "test", nil)
+	partner, key := f.sys.newPartner(t).inMode("test"), f.sys.client().withCredential(f.secretKey)
+	program := func(body string) response { return f.merchant.patch(t, f.programPath(), body) }
+	application := func(body string) response { return partner.post(t, f.applyPath(), body) }
 	conversion := func(body string) response { return key.post(t, "/api/v1/conversions", body) }
 	rules := func(rules string) string { return `{"commissionRules":` + rules + `}` }
 	sale := func(fields string) string {

@@ -19,26 +19,26 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-func walkOperations(t *testing.T, sys *system) {
+func testOperations(t *testing.T, sys *system) {
 	t.Helper()
-	anonymous := sys.caller()
+	anonymous := sys.client()
 
 	t.Run("health needs no credential", func(t *testing.T) {
 		for _, path := range []string{"/api/v1/health", "/api/v1/health/ready"} {
-			if got := anonymous.get(t, path).want(http.StatusOK); strings.TrimSpace(got.body) != `{"status":"ok"}` {
-				t.Errorf("%s returns %s", path, got.body)
+			if got := anonymous.get(t, path).wantStatus(http.StatusOK); strings.TrimSpace(got.body) != `{"status":"ok"}` {
+				t.Errorf("GET %s returns %s, want the status ok", path, got.body)
 			}
-			anonymous.do(t, http.MethodHead, path, nil).want(http.StatusOK)
+			anonymous.do(t, http.MethodHead, path, nil).wantStatus(http.StatusOK)
 		}
 	})
 	t.Run("the metrics port has metrics and health checks", func(t *testing.T) {
-		private := func(path string) response { return anonymous.send(t, http.MethodGet, sys.metrics+path, nil) }
-		private("/healthz").want(http.StatusOK)
-		private("/readyz").want(http.StatusOK)
-		text := private("/metrics").want(http.StatusOK).body
+		getPrivate := func(path string) response { return anonymous.send(t, http.MethodGet, sys.metrics+path, nil) }
+		getPrivate("/healthz").wantStatus(http.StatusOK)
+		getPrivate("/readyz").wantStatus(http.StatusOK)
+		text := getPrivate("/metrics").wantStatus(http.StatusOK).body
 		for _, name := range []string{"go_goroutines", "process_open_fds", "tributary_"} {
 			if !strings.Contains(text, name) {
-				t.Errorf("/metrics has no %s", name)
+				t.Errorf("/metrics contains no metric %s", name)
 			}
 		}
 	})
@@ -52,7 +52,7 @@ func walkOperations(t *testing.T, sys *system) {
 		var document struct {
 			Paths map[string]map[string]json.RawMessage
 		}
-		got := anonymous.get(t, "/api/v1/openapi.json").want(http.StatusOK)
+		got := anonymous.get(t, "/api/v1/openapi.json").wantStatus(http.StatusOK)
 		if err := json.Unmarshal([]byte(got.body), &document); err != nil {
 			t.Fatal(err)
 		}
@@ -62,21 +62,21 @@ func walkOperations(t *testing.T, sys *system) {
 		}
 		all := routes(t)
 		for _, r := range all {
-			named := map[string]string{}
+			parameters := map[string]string{}
 			for id := range unknownIDs() {
 				words := strings.Split(id, "_")
 				for i, word := range words[1:] {
 					words[i+1] = strings.ToUpper(word[:1]) + word[1:]
 				}
-				named[id] = "{" + strings.Join(words, "") + "}"
+				parameters[id] = "{" + strings.Join(words, "") + "}"
 			}
-			path := r.path(named)
+			path := r.path(parameters)
 			if document.Paths[path][strings.ToLower(r.verb)] == nil {
 				t.Errorf("%s is not in the document", r)
 			}
 		}
-		if documented != len(all)+2 { // the route of the document, and the collector's POST /v1/clicks
-			t.Errorf("the document has %d operations, the contract %d", documented, len(all))
+		if documented != len(all)+2 { // two routes have no RPC: the route of the document itself, and the collector's POST /v1/clicks
+			t.Errorf("the document has %d operations, want %d", documented, len(all)+2)
 		}
 		for _, wrong := range integersAsStrings(got.value("components"), "components") {
 			t.Errorf("an integer is documented as a string: %s", wrong)
@@ -84,8 +84,9 @@ func walkOperations(t *testing.T, sys *system) {
 	})
 }
 
-// integersAsStrings returns the schemas that describe a 64-bit integer as a string, like
-// protobuf's own JSON mapping.
+// integersAsStrings returns the paths of the schemas that describe an integer as a
+// string. The JSON mapping of protobuf does this for 64-bit integers, but the API returns
+// numbers.
 func integersAsStrings(value any, path string) (found []string) {
 	switch value := value.(type) {
 	case object:
@@ -103,52 +104,52 @@ func integersAsStrings(value any, path string) (found []string) {
 	return found
 }
 
-// walkGRPC checks that the gRPC port accepts the same credentials and returns the same
-// errors as REST.
-func walkGRPC(t *testing.T, sys *system) {
+// testGRPC checks that the gRPC port accepts the same credentials as REST and returns the
+// same error codes.
+func testGRPC(t *testing.T, sys *system) {
 	t.Helper()
 	conn := sys.dial(t)
-	w := sys.world(t, "test", rules(object{"holdPeriodDays": 0, "autoApproval": false}))
-	with := func(pairs ...string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), pairs...) }
-	merchant := with("authorization", "Bearer "+w.merchant.access, "x-mode", "test")
+	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0, "autoApproval": false}))
+	withMetadata := func(pairs ...string) context.Context { return metadata.AppendToOutgoingContext(t.Context(), pairs...) }
+	merchant := withMetadata("authorization", "Bearer "+f.merchant.access, "x-mode", "test")
 
 	t.Run("health and reflection", func(t *testing.T) {
 		got, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{})
 		if err != nil || got.GetStatus() != healthpb.HealthCheckResponse_SERVING {
-			t.Errorf("health: %v, %v", got, err)
+			t.Errorf("Check returned %v, %v; want SERVING", got, err)
 		}
 		services := reflectedServices(t, conn)
 		for _, name := range []string{"affiliate.v1.ConversionService", "affiliate.v1.CommissionService", "grpc.health.v1.Health"} {
 			if !slices.Contains(services, name) {
-				t.Errorf("reflection does not show %s: %v", name, services)
+				t.Errorf("reflection returns the services %v, want also %s", services, name)
 			}
 		}
 	})
 	t.Run("from a conversion to its approval", func(t *testing.T) {
-		amount, currency, click := int64(10_000), "usd", w.click(t)
-		made, err := affiliatev1.NewConversionServiceClient(conn).ReportConversion(with("authorization", "Bearer "+w.secretKey, "x-mode", "live"),
+		amount, currency, click := int64(10_000), "usd", f.click(t)
+		created, err := affiliatev1.NewConversionServiceClient(conn).ReportConversion(withMetadata("authorization", "Bearer "+f.secretKey, "x-mode", "live"),
 			&affiliatev1.ReportConversionRequest{
 				EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, ExternalTransactionId: uniqueName("order"),
 				AmountCents: &amount, Currency: &currency, ClickId: &click,
 			})
-		if err != nil || !made.GetAttributed() || made.GetMode() != affiliatev1.Mode_MODE_TEST {
-			t.Fatalf("report: %v, %v", made, err)
+		if err != nil || !created.GetAttributed() || created.GetMode() != affiliatev1.Mode_MODE_TEST {
+			t.Fatalf("ReportConversion returned %v, %v; want an attributed conversion in test mode", created, err)
 		}
 		commissions := affiliatev1.NewCommissionServiceClient(conn)
-		listed, err := commissions.ListCommissions(merchant, &affiliatev1.ListCommissionsRequest{ProgramId: &w.program})
+		listed, err := commissions.ListCommissions(merchant, &affiliatev1.ListCommissionsRequest{ProgramId: &f.program})
 		if err != nil || listed.GetTotal() != 1 || listed.GetLimit() != 20 {
-			t.Fatalf("list: %v, %v", listed, err)
+			t.Fatalf("ListCommissions returned %v, %v; want the total 1 and the limit 20", listed, err)
 		}
 		approved, err := commissions.ApproveCommission(merchant, &affiliatev1.ApproveCommissionRequest{
-			ProgramId: w.program, CommissionId: made.GetCommission().GetId(),
+			ProgramId: f.program, CommissionId: created.GetCommission().GetId(),
 		})
 		if err != nil || approved.GetStatus() != affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED {
-			t.Fatalf("approve: %v, %v", approved, err)
+			t.Fatalf("ApproveCommission returned %v, %v; want the status approved", approved, err)
 		}
 		_, err = commissions.ApproveCommission(merchant, &affiliatev1.ApproveCommissionRequest{
-			ProgramId: w.program, CommissionId: made.GetCommission().GetId(),
+			ProgramId: f.program, CommissionId: created.GetCommission().GetId(),
 		})
-		wantStatus(t, err, codes.FailedPrecondition, "COMMISSION_NOT_PENDING")
+		wantGRPCError(t, err, codes.FailedPrecondition, "COMMISSION_NOT_PENDING")
 	})
 	t.Run("errors have the same codes", func(t *testing.T) {
 		programs := affiliatev1.NewProgramServiceClient(conn)
@@ -156,32 +157,32 @@ func walkGRPC(t *testing.T, sys *system) {
 			_, err := programs.ListPrograms(ctx, &affiliatev1.ListProgramsRequest{})
 			return err
 		}
-		wantStatus(t, list(t.Context()), codes.Unauthenticated, "UNAUTHORIZED")
-		wantStatus(t, list(with("authorization", "Bearer garbage")), codes.Unauthenticated, "UNAUTHORIZED")
-		wantStatus(t, list(with("authorization", "Bearer "+w.partner.access)), codes.PermissionDenied, "FORBIDDEN")
-		wantStatus(t, list(with("authorization", "Bearer "+w.secretKey)), codes.PermissionDenied, "FORBIDDEN")
-		wantStatus(t, list(with("authorization", "Bearer "+w.merchant.access, "x-mode", "prod")), codes.InvalidArgument, "VALIDATION_ERROR")
+		wantGRPCError(t, list(t.Context()), codes.Unauthenticated, "UNAUTHORIZED")
+		wantGRPCError(t, list(withMetadata("authorization", "Bearer garbage")), codes.Unauthenticated, "UNAUTHORIZED")
+		wantGRPCError(t, list(withMetadata("authorization", "Bearer "+f.partner.access)), codes.PermissionDenied, "FORBIDDEN")
+		wantGRPCError(t, list(withMetadata("authorization", "Bearer "+f.secretKey)), codes.PermissionDenied, "FORBIDDEN")
+		wantGRPCError(t, list(withMetadata("authorization", "Bearer "+f.merchant.access, "x-mode", "prod")), codes.InvalidArgument, "VALIDATION_ERROR")
 
-		_, err := programs.GetProgram(with("authorization", "Bearer "+w.merchant.access), &affiliatev1.GetProgramRequest{ProgramId: w.program})
-		wantStatus(t, err, codes.NotFound, "NOT_FOUND") // without x-mode the mode is live
+		_, err := programs.GetProgram(withMetadata("authorization", "Bearer "+f.merchant.access), &affiliatev1.GetProgramRequest{ProgramId: f.program})
+		wantGRPCError(t, err, codes.NotFound, "NOT_FOUND") // without x-mode the mode is live, and the programme is in test mode
 		_, err = programs.CreateProgram(merchant, &affiliatev1.CreateProgramRequest{})
-		if got := wantStatus(t, err, codes.InvalidArgument, "VALIDATION_ERROR"); len(got) != 1 || got[0].GetField() != "name" {
-			t.Errorf("violations: %v", got)
+		if got := wantGRPCError(t, err, codes.InvalidArgument, "VALIDATION_ERROR"); len(got) != 1 || got[0].GetField() != "name" {
+			t.Errorf("CreateProgram returned the field violations %v, want one for name", got)
 		}
 		_, err = affiliatev1.NewConversionServiceClient(conn).ReportConversion(t.Context(), &affiliatev1.ReportConversionRequest{})
-		wantStatus(t, err, codes.Unauthenticated, "INVALID_API_KEY")
+		wantGRPCError(t, err, codes.Unauthenticated, "INVALID_API_KEY")
 	})
 	t.Run("an update over gRPC needs a field mask", func(t *testing.T) {
 		programs := affiliatev1.NewProgramServiceClient(conn)
-		_, err := programs.UpdateProgram(merchant, &affiliatev1.UpdateProgramRequest{ProgramId: w.program, Name: "New"})
-		wantStatus(t, err, codes.InvalidArgument, "VALIDATION_ERROR")
-		w.merchant.get(t, w.programPath()).want(http.StatusOK)
+		_, err := programs.UpdateProgram(merchant, &affiliatev1.UpdateProgramRequest{ProgramId: f.program, Name: "New"})
+		wantGRPCError(t, err, codes.InvalidArgument, "VALIDATION_ERROR")
+		f.merchant.get(t, f.programPath()).wantStatus(http.StatusOK)
 	})
 	t.Run("the response has the request id", func(t *testing.T) {
 		var header metadata.MD
-		_, err := affiliatev1.NewHealthServiceClient(conn).CheckLiveness(with("x-request-id", "from-a-trusted-host"), &affiliatev1.CheckLivenessRequest{}, grpc.Header(&header))
+		_, err := affiliatev1.NewHealthServiceClient(conn).CheckLiveness(withMetadata("x-request-id", "from-a-trusted-host"), &affiliatev1.CheckLivenessRequest{}, grpc.Header(&header))
 		if got := header.Get("x-request-id"); err != nil || !slices.Equal(got, []string{"from-a-trusted-host"}) {
-			t.Errorf("x-request-id: %v, %v", got, err)
+			t.Errorf("CheckLiveness returned the x-request-id %v and the error %v, want from-a-trusted-host", got, err)
 		}
 	})
 }
@@ -194,8 +195,8 @@ func reflectedServices(t *testing.T, conn *grpc.ClientConn) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}
-	if err := stream.Send(ask); err != nil {
+	request := &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_ListServices{}}
+	if err := stream.Send(request); err != nil {
 		t.Fatal(err)
 	}
 	got, err := stream.Recv()
@@ -209,8 +210,9 @@ func reflectedServices(t *testing.T, conn *grpc.ClientConn) []string {
 	return names
 }
 
-// wantStatus checks a gRPC error and returns its field violations.
-func wantStatus(t *testing.T, err error, code codes.Code, reason string) []*errdetails.BadRequest_FieldViolation {
+// wantGRPCError checks the status and the error code of a gRPC error, and returns its
+// field violations.
+func wantGRPCError(t *testing.T, err error, code codes.Code, reason string) []*errdetails.BadRequest_FieldViolation {
 	t.Helper()
 	st := status.Convert(err)
 	var got string
@@ -222,8 +224,8 @@ func wantStatus(t *testing.T, err error, code codes.Code, reason string) []*errd
 		case *errdetails.BadRequest:
 			violations = detail.GetFieldViolations()
 			for _, v := range violations {
-				if wrong := (fault{v.GetField(), v.GetDescription()}).problem(true, ""); wrong != "" {
-					t.Errorf("%s: %q for the field %q", wrong, v.GetDescription(), v.GetField())
+				if wrong := (fieldError{v.GetField(), v.GetDescription()}).problem(true, ""); wrong != "" {
+					t.Errorf("gRPC field violation: %s: %q for the field %q", wrong, v.GetDescription(), v.GetField())
 				}
 			}
 		}
@@ -234,12 +236,12 @@ func wantStatus(t *testing.T, err error, code codes.Code, reason string) []*errd
 	return violations
 }
 
-// walkLogs checks the logs of the previous steps.
-func walkLogs(t *testing.T, sys *system) {
+// testLogs checks the log that the previous steps have written.
+func testLogs(t *testing.T, sys *system) {
 	t.Helper()
-	merchant := sys.merchant(t)
-	secret, email := merchant.secretKey(t), merchant.email
-	sys.caller().as(secret).with("X-Request-Id", "find-me-in-the-log").from("203.0.113.77").
+	merchant := sys.newMerchant(t)
+	secret, email := merchant.createSecretKey(t), merchant.email
+	sys.client().withCredential(secret).withHeader("X-Request-Id", "find-me-in-the-log").fromAddress("203.0.113.77").
 		post(t, "/api/v1/conversions", object{"event_type": "purchase", "customer_email": "buyer@home.example"})
 	logs := sys.logs.String()
 	if !strings.Contains(logs, `"request_id":"find-me-in-the-log"`) {
@@ -247,14 +249,14 @@ func walkLogs(t *testing.T, sys *system) {
 	}
 	for line := range strings.Lines(logs) {
 		if !json.Valid([]byte(line)) {
-			t.Errorf("a line is not JSON: %s", line)
+			t.Errorf("a line of the log is not JSON: %s", line)
 		}
 	}
-	for name, private := range map[string]string{
+	for name, secret := range map[string]string{
 		"a password": password, "an access token": merchant.access, "a refresh token": merchant.refresh, "a secret key": secret,
 		"an e-mail address": email, "a buyer's address": "buyer@home.example", "a whole network address": "203.0.113.77", "a bearer": "Bearer ",
 	} {
-		if strings.Contains(logs, private) {
+		if strings.Contains(logs, secret) {
 			t.Errorf("the logs contain %s", name)
 		}
 	}

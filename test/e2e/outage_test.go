@@ -14,20 +14,20 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-// TestOutage_Redis checks that the system without Redis reports the outage and keeps
-// working as far as possible.
+// TestOutage_Redis checks that a system without Redis reports that it is not ready, still
+// serves the API, and rejects clicks.
 func TestOutage_Redis(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	sys := start(t, setup{redis: redis.URL})
-	merchant := sys.merchant(t)
+	merchant := sys.newMerchant(t)
 	redis.Kill9()
 
 	wantNotReady(t, sys, "cache")
-	sys.caller().send(t, http.MethodGet, sys.edge+"/v1/health", nil).want(http.StatusOK)
-	// The API counts requests in memory and keeps working. A click that cannot be stored
-	// is rejected.
-	merchant.get(t, "/api/v1/programs").want(http.StatusOK)
+	sys.client().send(t, http.MethodGet, sys.edge+"/v1/health", nil).wantStatus(http.StatusOK)
+	// Without Redis the API counts requests in memory. The collector rejects clicks,
+	// because it cannot store them.
+	merchant.get(t, "/api/v1/programs").wantStatus(http.StatusOK)
 	lost := sys.click(t, merchant.publicKey(t), object{"referral_code": "any"}).wantError(http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
 	lost.retryAfter()
 
@@ -35,116 +35,118 @@ func TestOutage_Redis(t *testing.T) {
 	wantReady(t, sys)
 }
 
-// TestOutage_Postgres checks that API calls without Postgres return 503, and that clicks
-// are still accepted.
+// TestOutage_Postgres checks that a system without Postgres responds to API calls with
+// 503 and still accepts clicks.
 func TestOutage_Postgres(t *testing.T) {
 	t.Parallel()
-	database, cable := startProxy(t, pgtest.New(t))
+	database, proxy := startProxy(t, pgtest.New(t))
 	sys := start(t, setup{database: database})
-	w := sys.world(t, "test", nil)
-	w.click(t)
-	cable.interrupt()
+	f := sys.newFixture(t, "test", nil)
+	f.click(t)
+	proxy.interrupt()
 
 	wantNotReady(t, sys, "database")
 	t.Run("API calls return SERVICE_UNAVAILABLE", func(t *testing.T) {
 		for _, got := range []response{
-			w.merchant.get(t, "/api/v1/programs"), w.report(t, purchase(unknownIDs()["program_id"])),
-			sys.caller().post(t, "/api/v1/auth/merchant/login", object{"email": w.merchant.email, "password": password}),
+			f.merchant.get(t, "/api/v1/programs"), f.report(t, purchase(unknownIDs()["program_id"])),
+			sys.client().post(t, "/api/v1/auth/merchant/login", object{"email": f.merchant.email, "password": password}),
 		} {
 			if strings.Contains(got.body, "127.0.0.1") || strings.Contains(got.body, "connect") {
 				t.Errorf("%s reveals internal details: %s", got.request, got.body)
 			}
-			if refused := got.wantError(http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE"); refused.header.Get("Retry-After") == "" {
+			if rejected := got.wantError(http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE"); rejected.header.Get("Retry-After") == "" {
 				t.Errorf("%s has no Retry-After header", got.request)
 			}
 		}
 	})
 	// Clicks need only Redis.
-	click := sys.click(t, w.publicKey, object{"referral_code": w.code}).want(http.StatusCreated).text("click_id")
+	click := sys.click(t, f.publicKey, object{"referral_code": f.code}).wantStatus(http.StatusCreated).text("click_id")
 
-	cable.restore()
+	proxy.restore()
 	wantReady(t, sys)
-	w.report(t, purchase(click)).want(http.StatusCreated).wantFields(object{"attribution.reason_code": "CLICK_MATCHED"})
+	f.report(t, purchase(click)).wantStatus(http.StatusCreated).wantFields(object{"attribution.reason_code": "CLICK_MATCHED"})
 }
 
 func wantNotReady(t *testing.T, sys *system, dependency string) {
 	t.Helper()
 	eventually(t, waitTimeout, "readiness fails", func() error {
-		if got := sys.caller().get(t, "/api/v1/health/ready"); got.status != http.StatusServiceUnavailable {
-			return fmt.Errorf("it returns %d", got.status)
+		if got := sys.client().get(t, "/api/v1/health/ready"); got.status != http.StatusServiceUnavailable {
+			return fmt.Errorf("readiness returns %d, want 503", got.status)
 		}
 		return nil
 	})
-	got := sys.caller().get(t, "/api/v1/health/ready").wantError(http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
+	got := sys.client().get(t, "/api/v1/health/ready").wantError(http.StatusServiceUnavailable, "SERVICE_UNAVAILABLE")
 	if !strings.Contains(got.text("message"), dependency) {
 		t.Errorf("the response does not name the %s: %s", dependency, got.body)
 	}
 	got.retryAfter()
-	if probe := sys.caller().send(t, http.MethodGet, sys.metrics+"/readyz", nil).want(http.StatusServiceUnavailable); !strings.Contains(probe.body, dependency) {
-		t.Errorf("the probe does not name the %s: %s", dependency, probe.body)
+	if probe := sys.client().send(t, http.MethodGet, sys.metrics+"/readyz", nil).wantStatus(http.StatusServiceUnavailable); !strings.Contains(probe.body, dependency) {
+		t.Errorf("/readyz does not name the %s: %s", dependency, probe.body)
 	}
-	sys.caller().get(t, "/api/v1/health").want(http.StatusOK)
-	sys.caller().send(t, http.MethodGet, sys.metrics+"/healthz", nil).want(http.StatusOK)
+	sys.client().get(t, "/api/v1/health").wantStatus(http.StatusOK)
+	sys.client().send(t, http.MethodGet, sys.metrics+"/healthz", nil).wantStatus(http.StatusOK)
 }
 
 func wantReady(t *testing.T, sys *system) {
 	t.Helper()
 	eventually(t, waitTimeout, "the system is ready again", func() error {
-		if got := sys.caller().get(t, "/api/v1/health/ready"); got.status != http.StatusOK {
-			return fmt.Errorf("it returns %d %s", got.status, got.body)
+		if got := sys.client().get(t, "/api/v1/health/ready"); got.status != http.StatusOK {
+			return fmt.Errorf("readiness returns %d %s", got.status, got.body)
 		}
 		return nil
 	})
 }
 
-// tcpProxy is a TCP proxy in front of a server. A test can interrupt and restore it.
+// tcpProxy is a TCP proxy in front of a server. A test can interrupt and restore its
+// connections.
 type tcpProxy struct {
 	target string
 
 	mu          sync.Mutex
 	interrupted bool
 	conns       map[net.Conn]bool
-	pumps       sync.WaitGroup
+	goroutines  sync.WaitGroup
 }
 
-// startProxy starts a cable to the database and returns the URL of the cable.
+// startProxy starts a proxy of the database. It returns a URL of the database that leads
+// through the proxy.
 func startProxy(t *testing.T, database string) (string, *tcpProxy) {
 	t.Helper()
 	u, err := url.Parse(database)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &tcpProxy{target: u.Host, conns: map[net.Conn]bool{}}
+	p := &tcpProxy{target: u.Host, conns: map[net.Conn]bool{}}
 	listener := listen(t)
-	c.pumps.Go(func() {
+	p.goroutines.Go(func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			c.pumps.Go(func() { c.forward(conn) })
+			p.goroutines.Go(func() { p.forward(conn) })
 		}
 	})
 	t.Cleanup(func() {
 		_ = listener.Close()
-		c.interrupt()
-		c.pumps.Wait()
+		p.interrupt()
+		p.goroutines.Wait()
 	})
 	u.Host = listener.Addr().String()
-	return u.String(), c
+	return u.String(), p
 }
 
-func (c *tcpProxy) forward(near net.Conn) {
-	far, err := net.Dial("tcp", c.target)
+func (p *tcpProxy) forward(client net.Conn) {
+	server, err := net.Dial("tcp", p.target)
 	if err != nil {
-		_ = near.Close()
+		_ = client.Close()
 		return
 	}
-	if !c.track(near, far) {
+	if !p.track(client, server) {
 		return
 	}
 	var both sync.WaitGroup
-	for from, to := range map[net.Conn]net.Conn{near: far, far: near} {
+	for from, to := range map[net.Conn]net.Conn{client: server, server: client} {
 		both.Go(func() {
 			_, _ = io.Copy(to, from)
 			_, _ = to.Close(), from.Close()
@@ -153,31 +155,32 @@ func (c *tcpProxy) forward(near net.Conn) {
 	both.Wait()
 }
 
-// track stores the connections, or closes them if the cable is interrupted.
-func (c *tcpProxy) track(ends ...net.Conn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, end := range ends {
-		if c.interrupted {
-			_ = end.Close()
+// track stores connections, so that interrupt can close them. If the proxy is
+// interrupted, track closes the connections and returns false.
+func (p *tcpProxy) track(conns ...net.Conn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, conn := range conns {
+		if p.interrupted {
+			_ = conn.Close()
 		}
-		c.conns[end] = true
+		p.conns[conn] = true
 	}
-	return !c.interrupted
+	return !p.interrupted
 }
 
-func (c *tcpProxy) interrupt() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.interrupted = true
-	for end := range c.conns {
-		_ = end.Close()
+func (p *tcpProxy) interrupt() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.interrupted = true
+	for conn := range p.conns {
+		_ = conn.Close()
 	}
-	clear(c.conns)
+	clear(p.conns)
 }
 
-func (c *tcpProxy) restore() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.interrupted = false
+func (p *tcpProxy) restore() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.interrupted = false
 }

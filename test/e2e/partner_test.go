@@ -8,73 +8,74 @@ import (
 	"time"
 )
 
-// TestPartner_SeesOnlyOwnData tests a partner in programmes of several workspaces. In
-// each programme the partner sees only the partner's own data.
+// TestPartner_SeesOnlyOwnData tests a partner who participates in programmes of two
+// workspaces. The partner can read only the partner's own data.
 func TestPartner_SeesOnlyOwnData(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	partner := sys.partner(t).in("test")
-	a := sys.worldOf(t, sys.merchant(t).in("test"), partner, rules(object{"percentage": 20}))
-	b := sys.worldOf(t, sys.merchant(t).in("test"), partner, object{"currency": "EUR", "commissionRules": object{"percentage": 30, "holdPeriodDays": 0, "autoApproval": true}})
-	rival := sys.partner(t).in("test")
-	rival.post(t, a.applyPath(), nil).want(http.StatusCreated)
+	partner := sys.newPartner(t).inMode("test")
+	a := sys.newFixtureFor(t, sys.newMerchant(t).inMode("test"), partner, rules(object{"percentage": 20}))
+	b := sys.newFixtureFor(t, sys.newMerchant(t).inMode("test"), partner, object{"currency": "EUR", "commissionRules": object{"percentage": 30, "holdPeriodDays": 0, "autoApproval": true}})
+	rival := sys.newPartner(t).inMode("test")
+	rival.post(t, a.applyPath(), nil).wantStatus(http.StatusCreated)
 
-	// The list of public programmes has active programmes of all workspaces.
-	hidden := a.merchant.program(t, object{"name": "Hidden", "isPublic": false})
-	a.merchant.post(t, "/api/v1/programs", object{"name": "Draft"}).want(http.StatusCreated)
+	// The list of public programmes contains the active public programmes of all
+	// workspaces.
+	hidden := a.merchant.createProgram(t, object{"name": "Hidden", "isPublic": false})
+	a.merchant.post(t, "/api/v1/programs", object{"name": "Draft"}).wantStatus(http.StatusCreated)
 	list := "/api/v1/partner/programs"
-	partner.get(t, list+"?scope=public").want(http.StatusOK).wantFields(object{"total": 2, "data.0.id": b.program, "data.0.participation.status": "approved"})
-	partner.get(t, list+"?scope=public&search=hid").want(http.StatusOK).wantFields(object{"total": 0})
-	rival.get(t, list+"?scope=mine").want(http.StatusOK).wantFields(object{"total": 1, "data.0.participation.status": "pending"})
+	partner.get(t, list+"?scope=public").wantStatus(http.StatusOK).wantFields(object{"total": 2, "data.0.id": b.program, "data.0.participation.status": "approved"})
+	partner.get(t, list+"?scope=public&search=hid").wantStatus(http.StatusOK).wantFields(object{"total": 0})
+	rival.get(t, list+"?scope=mine").wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.participation.status": "pending"})
 	partner.get(t, list+"/"+hidden).wantOutcome(notFound)
-	partner.in("live").get(t, list).want(http.StatusOK).wantFields(object{"total": 0})
+	partner.inMode("live").get(t, list).wantStatus(http.StatusOK).wantFields(object{"total": 0})
 
-	// A private programme accepts only invited partners.
+	// A partner can join a private programme only with an invitation.
 	rival.post(t, "/api/v1/partner/programs/"+hidden+"/apply", nil).wantOutcome(notFound)
-	invite := a.merchant.post(t, "/api/v1/programs/"+hidden+"/partners/invite", object{"email": strings.ToUpper(rival.email)}).want(http.StatusCreated)
-	partner.in("live").post(t, "/api/v1/partner/invites/accept", object{"token": invite.text("token")}).wantOutcome(notFound)
-	rival.post(t, "/api/v1/partner/invites/accept", object{"token": invite.text("token")}).want(http.StatusCreated).wantFields(object{
+	invite := a.merchant.post(t, "/api/v1/programs/"+hidden+"/partners/invite", object{"email": strings.ToUpper(rival.email)}).wantStatus(http.StatusCreated)
+	partner.inMode("live").post(t, "/api/v1/partner/invites/accept", object{"token": invite.text("token")}).wantOutcome(notFound)
+	rival.post(t, "/api/v1/partner/invites/accept", object{"token": invite.text("token")}).wantStatus(http.StatusCreated).wantFields(object{
 		"status": "approved", "programId": hidden, "note": nil, "groupId": nil,
 	})
 	rival.post(t, "/api/v1/partner/invites/accept", object{"token": invite.text("token")}).wantOutcome(notFound)
-	// An application uses up the partner's invitation.
-	guest := sys.partner(t).in("test")
-	other := a.merchant.post(t, "/api/v1/programs/"+hidden+"/partners/invite", object{"email": guest.email}).want(http.StatusCreated)
-	guest.post(t, "/api/v1/partner/programs/"+hidden+"/apply", nil).want(http.StatusCreated)
+	// An invited partner may also apply. The invitation can then no longer be accepted.
+	guest := sys.newPartner(t).inMode("test")
+	other := a.merchant.post(t, "/api/v1/programs/"+hidden+"/partners/invite", object{"email": guest.email}).wantStatus(http.StatusCreated)
+	guest.post(t, "/api/v1/partner/programs/"+hidden+"/apply", nil).wantStatus(http.StatusCreated)
 	partner.post(t, "/api/v1/partner/invites/accept", object{"token": other.text("token")}).wantOutcome(notFound)
-	rival.get(t, list).want(http.StatusOK).wantFields(object{"total": 2})
+	rival.get(t, list).wantStatus(http.StatusOK).wantFields(object{"total": 2})
 
-	// Sales in both programmes.
-	pending := a.earn(t)
+	// Report sales in both programmes.
+	pending := a.earnCommission(t)
 	euros := purchase(b.click(t))
 	euros["currency"] = "EUR"
-	b.report(t, euros).want(http.StatusCreated).wantFields(object{"commission.status": "approved"})
-	rejected := a.earn(t)
-	a.merchant.patch(t, a.commissionPath(rejected)+"/reject", object{"reason": "They know each other.", "code": "fraud"}).want(http.StatusOK)
+	b.report(t, euros).wantStatus(http.StatusCreated).wantFields(object{"commission.status": "approved"})
+	rejected := a.earnCommission(t)
+	a.merchant.patch(t, a.commissionPath(rejected)+"/reject", object{"reason": "They know each other.", "code": "fraud"}).wantStatus(http.StatusOK)
 
-	commissions := partner.get(t, "/api/v1/partner/commissions").want(http.StatusOK).wantFields(object{"total": 3, "data.0.id": rejected, "data.0.rejectionCode": "fraud"})
+	commissions := partner.get(t, "/api/v1/partner/commissions").wantStatus(http.StatusOK).wantFields(object{"total": 3, "data.0.id": rejected, "data.0.rejectionCode": "fraud"})
 	for _, secret := range []string{"know each other", a.merchant.email, "partnerEmail", "externalTransactionId", "override", "customerRef"} {
 		if strings.Contains(commissions.body, secret) {
-			t.Errorf("the partner sees %q", secret)
+			t.Errorf("the partner's list of commissions contains %q", secret)
 		}
 	}
-	partner.get(t, "/api/v1/partner/commissions?status=pending&programId="+a.program).want(http.StatusOK).wantFields(object{"total": 1, "data.0.id": pending})
+	partner.get(t, "/api/v1/partner/commissions?status=pending&programId="+a.program).wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.id": pending})
 	partner.get(t, "/api/v1/partner/commissions?programId="+hidden).wantOutcome(notFound)
-	rival.get(t, "/api/v1/partner/commissions").want(http.StatusOK).wantFields(object{"total": 0})
-	partner.get(t, "/api/v1/partner/balances").want(http.StatusOK).wantFields(object{"balances": []object{
+	rival.get(t, "/api/v1/partner/commissions").wantStatus(http.StatusOK).wantFields(object{"total": 0})
+	partner.get(t, "/api/v1/partner/balances").wantStatus(http.StatusOK).wantFields(object{"balances": []object{
 		{"currency": "EUR", "balanceCents": 3000, "pendingCents": 0, "paidCents": 0},
 		{"currency": "USD", "balanceCents": 0, "pendingCents": 2000, "paidCents": 0},
 	}})
-	rival.get(t, "/api/v1/partner/balances").want(http.StatusOK).wantFields(object{"balances": []object{}})
+	rival.get(t, "/api/v1/partner/balances").wantStatus(http.StatusOK).wantFields(object{"balances": []object{}})
 	eventually(t, waitTimeout, "the summary has all clicks and conversions", func() error {
-		got := partner.get(t, "/api/v1/partner/analytics/summary?dateFrom="+sys.clock.now().UTC().Format(time.DateOnly)).want(http.StatusOK)
+		got := partner.get(t, "/api/v1/partner/analytics/summary?dateFrom="+sys.clock.now().UTC().Format(time.DateOnly)).wantStatus(http.StatusOK)
 		if clicks, conversions := got.number("clicks"), got.number("conversions"); clicks < 3 || conversions != 3 || got.length("byCurrency") != 2 {
-			return fmt.Errorf("%s", got.body)
+			return fmt.Errorf("the summary is %s", got.body)
 		}
 		return nil
 	})
-	partner.get(t, "/api/v1/partner/analytics/summary?dateTo=2020-01-01").want(http.StatusOK).wantFields(object{"clicks": 0, "conversionRate": nil, "byCurrency": []object{}})
-	partner.get(t, list+"/"+b.program).want(http.StatusOK).wantFields(object{
+	partner.get(t, "/api/v1/partner/analytics/summary?dateTo=2020-01-01").wantStatus(http.StatusOK).wantFields(object{"clicks": 0, "conversionRate": nil, "byCurrency": []object{}})
+	partner.get(t, list+"/"+b.program).wantStatus(http.StatusOK).wantFields(object{
 		"participation.conversions": 1, "participation.balanceCents": 3000, "participation.commissionCents": 3000, "participation.referralCode": b.code,
 	})
 }
@@ -82,31 +83,31 @@ func TestPartner_SeesOnlyOwnData(t *testing.T) {
 func TestPartner_Profile(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", nil)
+	f := sys.newFixture(t, "test", nil)
 	profile := "/api/v1/partner/profile"
-	w.partner.patch(t, profile, object{"name": "Pia Renamed", "country": "DE", "websiteUrl": "https://pia.example"}).want(http.StatusOK).wantFields(object{
+	f.partner.patch(t, profile, object{"name": "Pia Renamed", "country": "DE", "websiteUrl": "https://pia.example"}).wantStatus(http.StatusOK).wantFields(object{
 		"name": "Pia Renamed", "country": "DE", "websiteUrl": "https://pia.example", "companyName": nil, "payoutMethod": nil,
 	})
-	w.merchant.get(t, w.programPath()+"/partners?search=pia%20ren").want(http.StatusOK).wantFields(object{"total": 1, "data.0.partnerName": "Pia Renamed"})
-	w.partner.patch(t, profile, object{"name": nil}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
-	w.partner.patch(t, profile, object{"email": "x@example.com"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "email")
+	f.merchant.get(t, f.programPath()+"/partners?search=pia%20ren").wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.partnerName": "Pia Renamed"})
+	f.partner.patch(t, profile, object{"name": nil}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
+	f.partner.patch(t, profile, object{"email": "x@example.com"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "email")
 
 	method := "/api/v1/partner/payout-method"
-	w.partner.patch(t, method, object{"method": "bank_transfer", "account": "DE89 3704 0044 0532 0130 00", "accountHolder": "Pia Partner"}).want(http.StatusOK).wantFields(object{
+	f.partner.patch(t, method, object{"method": "bank_transfer", "account": "DE89 3704 0044 0532 0130 00", "accountHolder": "Pia Partner"}).wantStatus(http.StatusOK).wantFields(object{
 		"method": "bank_transfer", "accountHint": "••••3000",
 	})
-	w.partner.get(t, profile).want(http.StatusOK).wantFields(object{"payoutMethod.method": "bank_transfer", "payoutMethod.accountHint": "••••3000"})
+	f.partner.get(t, profile).wantStatus(http.StatusOK).wantFields(object{"payoutMethod.method": "bank_transfer", "payoutMethod.accountHint": "••••3000"})
 	if n := sys.count(t, `select count(*) from payout_methods where encode(account, 'escape') like '%3704%' or encode(account, 'escape') like '%Pia%'`); n != 0 {
-		t.Error("the account can be read in the database")
+		t.Error("the database contains the payout account in plain text")
 	}
 	for field, body := range map[string]object{
 		"account":       {"method": "paypal", "account": "nobody"},
 		"accountHolder": {"method": "bank_transfer", "account": "DE89370400440532013000"},
 		"method":        {"method": "stripe_connect"},
 	} {
-		w.partner.patch(t, method, body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
+		f.partner.patch(t, method, body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
 	}
-	w.partner.patch(t, method, object{"method": "bank_transfer", "account": "DE89370400440532013001", "accountHolder": "P"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "account")
-	w.partner.get(t, profile).wantFields(object{"payoutMethod.accountHint": "••••3000"})
+	f.partner.patch(t, method, object{"method": "bank_transfer", "account": "DE89370400440532013001", "accountHolder": "P"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "account")
+	f.partner.get(t, profile).wantFields(object{"payoutMethod.accountHint": "••••3000"})
 	sys.wantPermissionDenied(t, "set role tributary_app; delete from account_audit_log")
 }

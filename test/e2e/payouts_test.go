@@ -9,229 +9,230 @@ import (
 
 const batchesPath = "/api/v1/payouts/batches"
 
-func (w world) batch(t testing.TB, body object) response {
+func (f fixture) createBatch(t testing.TB, body object) response {
 	t.Helper()
-	return w.merchant.with("Idempotency-Key", uniqueName("batch")).post(t, batchesPath, body)
+	return f.merchant.withHeader("Idempotency-Key", uniqueName("batch")).post(t, batchesPath, body)
 }
 
-func (w world) balance(t *testing.T) int64 {
+func (f fixture) balance(t *testing.T) int64 {
 	t.Helper()
-	got := w.merchant.get(t, w.participantPath()+"/ledger").want(http.StatusOK)
+	got := f.merchant.get(t, f.participantPath()+"/ledger").wantStatus(http.StatusOK)
 	if got.length("balances") == 0 {
 		return 0
 	}
 	return got.number("balances.0.balanceCents")
 }
 
-// TestPayouts tests the way from an owed balance to a payment, and back.
+// TestPayouts tests the payout of a balance: preview, batch, export, failure, retry and
+// payment. It also tests a refund after the payment.
 func TestPayouts(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "live", rules(object{"holdPeriodDays": 0}))
-	click := w.click(t)
-	first := w.sell(t, click, nil)
+	f := sys.newFixture(t, "live", rules(object{"holdPeriodDays": 0}))
+	click := f.click(t)
+	first := f.reportSale(t, click, nil)
 	id := first.text("commission.id")
-	line := func(field string, value any) object { return object{"total": 1, "data.0." + field: value} }
+	firstLine := func(field string, value any) object { return object{"total": 1, "data.0." + field: value} }
 	preview := func(t *testing.T) response {
 		t.Helper()
-		return w.merchant.post(t, "/api/v1/payouts/preview", object{}).want(http.StatusOK)
+		return f.merchant.post(t, "/api/v1/payouts/preview", object{}).wantStatus(http.StatusOK)
 	}
 
-	preview(t).wantFields(line("excludedBecause", "no_payout_method"))
-	w.batch(t, object{}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
-	w.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).want(http.StatusOK)
-	w.merchant.patch(t, w.programPath(), object{"minPayoutCents": 2001}).want(http.StatusOK)
-	preview(t).wantFields(line("excludedBecause", "below_minimum"))
-	w.merchant.patch(t, w.programPath(), object{"minPayoutCents": 2000, "payoutTermDays": 1}).want(http.StatusOK)
+	preview(t).wantFields(firstLine("excludedBecause", "no_payout_method"))
+	f.createBatch(t, object{}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).wantStatus(http.StatusOK)
+	f.merchant.patch(t, f.programPath(), object{"minPayoutCents": 2001}).wantStatus(http.StatusOK)
+	preview(t).wantFields(firstLine("excludedBecause", "below_minimum"))
+	f.merchant.patch(t, f.programPath(), object{"minPayoutCents": 2000, "payoutTermDays": 1}).wantStatus(http.StatusOK)
 	preview(t).wantFields(object{"total": 0, "data": []any{}, "totals": []any{}})
-	w.merchant.patch(t, w.programPath(), object{"payoutTermDays": 0}).want(http.StatusOK)
+	f.merchant.patch(t, f.programPath(), object{"payoutTermDays": 0}).wantStatus(http.StatusOK)
 	preview(t).wantFields(object{
 		"total": 1, "totals": []any{object{"currency": "USD", "payoutCount": 1, "amountCents": 2000}}, "data.0.excludedBecause": nil, "data.0.method": "paypal",
-		"data.0.participantId": w.participant, "data.0.commissionCount": 1, "data.0.commissionCents": 2000, "data.0.adjustmentCents": 0, "data.0.amountCents": 2000,
+		"data.0.participantId": f.participant, "data.0.commissionCount": 1, "data.0.commissionCents": 2000, "data.0.adjustmentCents": 0, "data.0.amountCents": 2000,
 	})
 
 	t.Run("idempotency keys are checked", func(t *testing.T) {
 		for _, key := range []string{"", "has space", strings.Repeat("x", 81), "ü"} {
-			w.merchant.with("Idempotency-Key", key).post(t, batchesPath, object{}).wantError(http.StatusBadRequest, "IDEMPOTENCY_KEY_REQUIRED")
+			f.merchant.withHeader("Idempotency-Key", key).post(t, batchesPath, object{}).wantError(http.StatusBadRequest, "IDEMPOTENCY_KEY_REQUIRED")
 		}
-		w.batch(t, object{"cutoff": "tomorrow"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "cutoff")
-		w.batch(t, object{"programIds": []string{"x"}}).wantOutcome(invalid)
+		f.createBatch(t, object{"cutoff": "tomorrow"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "cutoff")
+		f.createBatch(t, object{"programIds": []string{"x"}}).wantOutcome(invalid)
 	})
 
-	keyed := w.merchant.with("Idempotency-Key", "october")
-	batch := keyed.post(t, batchesPath, object{}).want(http.StatusCreated).wantFields(object{
-		"status": "draft", "payoutCount": 1, "totals": []any{object{"currency": "USD", "payoutCount": 1, "amountCents": 2000}}, "byStatus.draft": 1, "createdBy": w.merchant.id,
+	keyed := f.merchant.withHeader("Idempotency-Key", "october")
+	batch := keyed.post(t, batchesPath, object{}).wantStatus(http.StatusCreated).wantFields(object{
+		"status": "draft", "payoutCount": 1, "totals": []any{object{"currency": "USD", "payoutCount": 1, "amountCents": 2000}}, "byStatus.draft": 1, "createdBy": f.merchant.id,
 	})
 	path := batchesPath + "/" + batch.text("id")
-	payout := "/api/v1/payouts/" + w.merchant.get(t, "/api/v1/payouts?batchId="+batch.text("id")).want(http.StatusOK).text("data.0.id")
+	payout := "/api/v1/payouts/" + f.merchant.get(t, "/api/v1/payouts?batchId="+batch.text("id")).wantStatus(http.StatusOK).text("data.0.id")
 	t.Run("the same key returns the same response", func(t *testing.T) {
-		again := keyed.post(t, batchesPath, object{}).want(http.StatusCreated)
+		again := keyed.post(t, batchesPath, object{}).wantStatus(http.StatusCreated)
 		if again.body != batch.body || again.header.Get("Idempotent-Replayed") != "true" || batch.header.Get("Idempotent-Replayed") != "" {
-			t.Errorf("%s\n%s %v", batch.body, again.body, again.header)
+			t.Errorf("the repeated request got another response, or Idempotent-Replayed is wrong:\nfirst    %s %v\nrepeated %s %v", batch.body, batch.header, again.body, again.header)
 		}
-		keyed.post(t, batchesPath, object{"programIds": []string{w.program}}).wantError(http.StatusConflict, "IDEMPOTENCY_KEY_REUSED")
+		keyed.post(t, batchesPath, object{"programIds": []string{f.program}}).wantError(http.StatusConflict, "IDEMPOTENCY_KEY_REUSED")
 	})
 	t.Run("a commission is in at most one open payout", func(t *testing.T) {
 		preview(t).wantFields(object{"total": 0})
-		w.batch(t, object{}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
-		w.merchant.get(t, w.commissionPath(id)).wantFields(object{"status": "approved", "payoutId": strings.TrimPrefix(payout, "/api/v1/payouts/")})
+		f.createBatch(t, object{}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+		f.merchant.get(t, f.commissionPath(id)).wantFields(object{"status": "approved", "payoutId": strings.TrimPrefix(payout, "/api/v1/payouts/")})
 	})
 	t.Run("a draft cannot be sent", func(t *testing.T) {
-		w.merchant.get(t, path+"/export").wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
-		w.merchant.patch(t, payout+"/mark-paid", object{"reference": "x"}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
-		w.partner.get(t, "/api/v1/partner/payouts").want(http.StatusOK).wantFields(object{"total": 0})
+		f.merchant.get(t, path+"/export").wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+		f.merchant.patch(t, payout+"/mark-paid", object{"reference": "x"}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+		f.partner.get(t, "/api/v1/partner/payouts").wantStatus(http.StatusOK).wantFields(object{"total": 0})
 	})
 	t.Run("confirmed, exported, failed, retried, paid", func(t *testing.T) {
-		w.merchant.post(t, path+"/confirm", nil).want(http.StatusOK).wantFields(object{"status": "confirmed", "confirmedBy": w.merchant.id, "byStatus.pending": 1})
-		w.merchant.post(t, path+"/confirm", nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
-		if cents := w.balance(t); cents != 2000 {
-			t.Errorf("balance before the export: %d", cents)
+		f.merchant.post(t, path+"/confirm", nil).wantStatus(http.StatusOK).wantFields(object{"status": "confirmed", "confirmedBy": f.merchant.id, "byStatus.pending": 1})
+		f.merchant.post(t, path+"/confirm", nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+		if cents := f.balance(t); cents != 2000 {
+			t.Errorf("the balance before the export is %d, want 2000", cents)
 		}
 		for _, format := range []string{"", "?format=generic", "?format=paypal", "?format=wise"} {
-			got := w.merchant.get(t, path+"/export"+format).want(http.StatusOK)
+			got := f.merchant.get(t, path+"/export"+format).wantStatus(http.StatusOK)
 			rows, err := csv.NewReader(strings.NewReader(got.body)).ReadAll()
 			if err != nil || len(rows) < 1 || format != "?format=wise" && (len(rows) != 2 || !strings.Contains(got.body, "pia@example.com") || !strings.Contains(got.body, "20.00")) {
-				t.Errorf("%s: %v %s", format, err, got.body)
+				t.Errorf("the export with the query %q is wrong (error %v):\n%s", format, err, got.body)
 			}
 		}
-		w.merchant.get(t, path+"/export?format=excel").wantOutcome(invalid)
-		w.merchant.get(t, payout).want(http.StatusOK).wantFields(object{"status": "processing", "commissions.0.commissionId": id, "commissions.0.amountCents": 2000, "accountHint": "p***@example.com"})
-		if cents := w.balance(t); cents != 0 {
-			t.Errorf("balance after the export: %d", cents)
+		f.merchant.get(t, path+"/export?format=excel").wantOutcome(invalid)
+		f.merchant.get(t, payout).wantStatus(http.StatusOK).wantFields(object{"status": "processing", "commissions.0.commissionId": id, "commissions.0.amountCents": 2000, "accountHint": "p***@example.com"})
+		if cents := f.balance(t); cents != 0 {
+			t.Errorf("the balance after the export is %d, want 0", cents)
 		}
-		w.merchant.patch(t, payout+"/mark-failed", object{"reason": "Account closed"}).want(http.StatusOK).wantFields(object{"status": "failed", "failureReason": "Account closed"})
-		w.merchant.get(t, w.commissionPath(id)).wantFields(object{"status": "approved", "payoutId": nil})
-		w.merchant.get(t, path).wantFields(object{"status": "partially_failed"})
-		if cents := w.balance(t); cents != 2000 {
-			t.Errorf("balance after the payout failed: %d", cents)
+		f.merchant.patch(t, payout+"/mark-failed", object{"reason": "Account closed"}).wantStatus(http.StatusOK).wantFields(object{"status": "failed", "failureReason": "Account closed"})
+		f.merchant.get(t, f.commissionPath(id)).wantFields(object{"status": "approved", "payoutId": nil})
+		f.merchant.get(t, path).wantFields(object{"status": "partially_failed"})
+		if cents := f.balance(t); cents != 2000 {
+			t.Errorf("the balance after the failed payout is %d, want 2000", cents)
 		}
-		w.merchant.patch(t, payout+"/retry", nil).want(http.StatusOK).wantFields(object{"status": "pending", "amountCents": 2000})
-		w.merchant.patch(t, payout+"/mark-paid", object{"reference": "tx-1"}).want(http.StatusOK).wantFields(object{"status": "paid", "reference": "tx-1"}).instant("paidAt")
-		w.merchant.get(t, w.commissionPath(id)).wantFields(object{"status": "paid", "history.1.to": "paid"}).instant("paidAt")
-		w.merchant.get(t, path).wantFields(object{"status": "completed", "byStatus.paid": 1})
-		w.partner.get(t, "/api/v1/partner/payouts").want(http.StatusOK).wantFields(object{"total": 1, "data.0.status": "paid", "data.0.amountCents": 2000, "data.0.reference": "tx-1"})
-		w.partner.get(t, "/api/v1/partner/balances").want(http.StatusOK).wantFields(object{"balances.0.balanceCents": 0, "balances.0.paidCents": 2000})
-		for _, move := range []string{"/retry", "/cancel"} {
-			w.merchant.patch(t, payout+move, nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+		f.merchant.patch(t, payout+"/retry", nil).wantStatus(http.StatusOK).wantFields(object{"status": "pending", "amountCents": 2000})
+		f.merchant.patch(t, payout+"/mark-paid", object{"reference": "tx-1"}).wantStatus(http.StatusOK).wantFields(object{"status": "paid", "reference": "tx-1"}).instant("paidAt")
+		f.merchant.get(t, f.commissionPath(id)).wantFields(object{"status": "paid", "history.1.to": "paid"}).instant("paidAt")
+		f.merchant.get(t, path).wantFields(object{"status": "completed", "byStatus.paid": 1})
+		f.partner.get(t, "/api/v1/partner/payouts").wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.status": "paid", "data.0.amountCents": 2000, "data.0.reference": "tx-1"})
+		f.partner.get(t, "/api/v1/partner/balances").wantStatus(http.StatusOK).wantFields(object{"balances.0.balanceCents": 0, "balances.0.paidCents": 2000})
+		for _, action := range []string{"/retry", "/cancel"} {
+			f.merchant.patch(t, payout+action, nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 		}
 	})
 	t.Run("a refund after the payment reduces the next payout", func(t *testing.T) {
-		w.refund(t, first.text("external_transaction_id"), nil).want(http.StatusCreated).wantFields(object{"commission.status": "refunded"})
-		w.merchant.get(t, w.commissionPath(id)).wantFields(object{"status": "refunded", "payoutId": strings.TrimPrefix(payout, "/api/v1/payouts/")}).instant("paidAt")
-		w.merchant.get(t, w.participantPath()+"/ledger").wantFields(object{"data.0.type": "clawback", "data.0.amountCents": -2000, "balances.0.balanceCents": -2000})
-		w.sell(t, click, nil)
-		w.merchant.patch(t, w.programPath(), object{"minPayoutCents": 0}).want(http.StatusOK)
-		preview(t).wantFields(line("excludedBecause", "below_minimum"))
-		w.merchant.post(t, w.participantPath()+"/ledger", object{"type": "bonus", "amountCents": 500, "reason": "For the trouble"}).want(http.StatusCreated).
-			wantFields(object{"type": "bonus", "amountCents": 500, "currency": "USD", "createdBy": w.merchant.id, "commissionId": nil})
+		f.refund(t, first.text("external_transaction_id"), nil).wantStatus(http.StatusCreated).wantFields(object{"commission.status": "refunded"})
+		f.merchant.get(t, f.commissionPath(id)).wantFields(object{"status": "refunded", "payoutId": strings.TrimPrefix(payout, "/api/v1/payouts/")}).instant("paidAt")
+		f.merchant.get(t, f.participantPath()+"/ledger").wantFields(object{"data.0.type": "clawback", "data.0.amountCents": -2000, "balances.0.balanceCents": -2000})
+		f.reportSale(t, click, nil)
+		f.merchant.patch(t, f.programPath(), object{"minPayoutCents": 0}).wantStatus(http.StatusOK)
+		preview(t).wantFields(firstLine("excludedBecause", "below_minimum"))
+		f.merchant.post(t, f.participantPath()+"/ledger", object{"type": "bonus", "amountCents": 500, "reason": "For the trouble"}).wantStatus(http.StatusCreated).
+			wantFields(object{"type": "bonus", "amountCents": 500, "currency": "USD", "createdBy": f.merchant.id, "commissionId": nil})
 		preview(t).wantFields(object{"data.0.commissionCents": 2000, "data.0.adjustmentCents": -1500, "data.0.amountCents": 500})
-		made := w.batch(t, object{"programIds": []string{w.program}}).want(http.StatusCreated).wantFields(object{"totals.0.amountCents": 500})
-		w.merchant.post(t, batchesPath+"/"+made.text("id")+"/confirm", nil).want(http.StatusOK)
-		next := w.merchant.get(t, "/api/v1/payouts?status=pending").want(http.StatusOK).wantFields(object{"total": 1, "data.0.adjustmentCents": -1500})
-		w.merchant.patch(t, "/api/v1/payouts/"+next.text("data.0.id")+"/mark-paid", object{"reference": "tx-2"}).want(http.StatusOK)
-		if cents := w.balance(t); cents != 0 {
-			t.Errorf("balance %d", cents)
+		created := f.createBatch(t, object{"programIds": []string{f.program}}).wantStatus(http.StatusCreated).wantFields(object{"totals.0.amountCents": 500})
+		f.merchant.post(t, batchesPath+"/"+created.text("id")+"/confirm", nil).wantStatus(http.StatusOK)
+		next := f.merchant.get(t, "/api/v1/payouts?status=pending").wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.adjustmentCents": -1500})
+		f.merchant.patch(t, "/api/v1/payouts/"+next.text("data.0.id")+"/mark-paid", object{"reference": "tx-2"}).wantStatus(http.StatusOK)
+		if cents := f.balance(t); cents != 0 {
+			t.Errorf("the balance after the second payment is %d, want 0", cents)
 		}
-		w.partner.get(t, "/api/v1/partner/ledger?type=bonus").want(http.StatusOK).wantFields(object{"total": 1, "data.0.reason": "For the trouble"})
+		f.partner.get(t, "/api/v1/partner/ledger?type=bonus").wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.reason": "For the trouble"})
 	})
 	t.Run("manual ledger entries", func(t *testing.T) {
-		entry := func(body object) response { return w.merchant.post(t, w.participantPath()+"/ledger", body) }
-		entry(object{"type": "adjustment", "amountCents": -70, "currency": "eur", "reason": "Fee"}).want(http.StatusCreated).wantFields(object{"amountCents": -70, "currency": "EUR"})
+		entry := func(body object) response { return f.merchant.post(t, f.participantPath()+"/ledger", body) }
+		entry(object{"type": "adjustment", "amountCents": -70, "currency": "eur", "reason": "Fee"}).wantStatus(http.StatusCreated).wantFields(object{"amountCents": -70, "currency": "EUR"})
 		entry(object{"type": "bonus", "amountCents": -1, "reason": "x"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "amountCents")
 		entry(object{"type": "adjustment", "amountCents": 0, "reason": "x"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "amountCents")
 		entry(object{"type": "payout", "amountCents": 5, "reason": "x"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "type")
 		entry(object{"type": "bonus", "amountCents": 5, "currency": "XXX", "reason": " "}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "currency", "reason")
 	})
 	t.Run("canceled", func(t *testing.T) {
-		w.sell(t, click, nil)
-		made := w.batch(t, object{}).want(http.StatusCreated).text("id")
-		w.merchant.post(t, batchesPath+"/"+made+"/cancel", nil).want(http.StatusOK).wantFields(object{"status": "canceled", "byStatus.canceled": 1})
-		w.merchant.post(t, batchesPath+"/"+made+"/cancel", nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
-		w.merchant.get(t, batchesPath+"?status=canceled").want(http.StatusOK).wantFields(object{"total": 1, "data.0.id": made})
+		f.reportSale(t, click, nil)
+		created := f.createBatch(t, object{}).wantStatus(http.StatusCreated).text("id")
+		f.merchant.post(t, batchesPath+"/"+created+"/cancel", nil).wantStatus(http.StatusOK).wantFields(object{"status": "canceled", "byStatus.canceled": 1})
+		f.merchant.post(t, batchesPath+"/"+created+"/cancel", nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+		f.merchant.get(t, batchesPath+"?status=canceled").wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.id": created})
 		preview(t).wantFields(object{"data.0.amountCents": 2000, "data.1.excludedBecause": "negative_balance", "data.1.currency": "EUR"})
 	})
 	t.Run("one of many concurrent batches gets the payouts", func(t *testing.T) {
-		responses := concurrently(8, func(int) response { return w.batch(t, object{}) })
+		responses := concurrently(8, func(int) response { return f.createBatch(t, object{}) })
 		if got := countStatuses(responses); got["201"] != 1 || got["409 PAYOUT_STATE_INVALID"] != 7 {
-			t.Errorf("%v", got)
+			t.Errorf("eight concurrent requests got %v, want one 201 and seven PAYOUT_STATE_INVALID", got)
 		}
 	})
 	t.Run("a payout that is no longer payable is not sent", func(t *testing.T) {
-		own := sys.worldOf(t, w.merchant, sys.partner(t).in("live"), rules(object{"holdPeriodDays": 0}))
-		own.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "wise", "account": "pia@example.com"}).want(http.StatusOK)
-		commission := own.sell(t, own.click(t), nil).text("commission.id")
-		confirmed := func() (path, payout string) {
-			made := own.batch(t, object{"programIds": []string{own.program}}).want(http.StatusCreated).text("id")
-			own.merchant.post(t, batchesPath+"/"+made+"/confirm", nil).want(http.StatusOK)
-			return batchesPath + "/" + made, "/api/v1/payouts/" + own.merchant.get(t, "/api/v1/payouts?batchId="+made).text("data.0.id")
+		own := sys.newFixtureFor(t, f.merchant, sys.newPartner(t).inMode("live"), rules(object{"holdPeriodDays": 0}))
+		own.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "wise", "account": "pia@example.com"}).wantStatus(http.StatusOK)
+		commission := own.reportSale(t, own.click(t), nil).text("commission.id")
+		createConfirmed := func() (path, payout string) {
+			created := own.createBatch(t, object{"programIds": []string{own.program}}).wantStatus(http.StatusCreated).text("id")
+			own.merchant.post(t, batchesPath+"/"+created+"/confirm", nil).wantStatus(http.StatusOK)
+			return batchesPath + "/" + created, "/api/v1/payouts/" + own.merchant.get(t, "/api/v1/payouts?batchId="+created).text("data.0.id")
 		}
-		path, payout := confirmed()
-		own.merchant.patch(t, own.participantPath()+"/suspend", nil).want(http.StatusOK)
-		if got := own.merchant.get(t, path+"/export").want(http.StatusOK); strings.Contains(got.body, "pia@example.com") {
+		path, payout := createConfirmed()
+		own.merchant.patch(t, own.participantPath()+"/suspend", nil).wantStatus(http.StatusOK)
+		if got := own.merchant.get(t, path+"/export").wantStatus(http.StatusOK); strings.Contains(got.body, "pia@example.com") {
 			t.Errorf("the export contains a suspended partner: %s", got.body)
 		}
-		own.merchant.get(t, payout).want(http.StatusOK).wantFields(object{"status": "canceled"})
-		own.merchant.patch(t, own.participantPath()+"/reinstate", nil).want(http.StatusOK)
-		_, payout = confirmed()
-		own.merchant.patch(t, payout+"/mark-failed", object{"reason": "Closed"}).want(http.StatusOK)
-		own.merchant.patch(t, own.commissionPath(commission)+"/reject", nil).want(http.StatusOK)
-		own.merchant.post(t, own.participantPath()+"/ledger", object{"type": "bonus", "amountCents": 700, "reason": "Sorry"}).want(http.StatusCreated)
+		own.merchant.get(t, payout).wantStatus(http.StatusOK).wantFields(object{"status": "canceled"})
+		own.merchant.patch(t, own.participantPath()+"/reinstate", nil).wantStatus(http.StatusOK)
+		_, payout = createConfirmed()
+		own.merchant.patch(t, payout+"/mark-failed", object{"reason": "Closed"}).wantStatus(http.StatusOK)
+		own.merchant.patch(t, own.commissionPath(commission)+"/reject", nil).wantStatus(http.StatusOK)
+		own.merchant.post(t, own.participantPath()+"/ledger", object{"type": "bonus", "amountCents": 700, "reason": "Sorry"}).wantStatus(http.StatusCreated)
 		own.merchant.patch(t, payout+"/retry", nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
 	})
 	sys.wantPermissionDenied(t, "set role tributary_app; update ledger_entries set amount_cents = 0")
 	sys.wantPermissionDenied(t, "set role tributary_app; delete from ledger_entries")
 }
 
-// TestPayouts_FollowTheirCommissions checks that a payout that was not sent is reduced
-// when its commissions are reduced.
-func TestPayouts_FollowTheirCommissions(t *testing.T) {
+// TestPayouts_AreReducedWithTheirCommissions checks that a payout that is a draft or
+// pending is reduced when one of its commissions is reduced.
+func TestPayouts_AreReducedWithTheirCommissions(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", rules(object{"holdPeriodDays": 0}))
-	w.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).want(http.StatusOK)
-	click := w.click(t)
-	other := sys.partner(t).in("test")
-	place := other.post(t, w.applyPath(), object{"referralCode": uniqueName("ria")}).want(http.StatusCreated).text("id")
-	w.merchant.patch(t, w.programPath()+"/partners/"+place+"/approve", nil).want(http.StatusOK)
+	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
+	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com"}).wantStatus(http.StatusOK)
+	click := f.click(t)
+	other := sys.newPartner(t).inMode("test")
+	participantID := other.post(t, f.applyPath(), object{"referralCode": uniqueName("ria")}).wantStatus(http.StatusCreated).text("id")
+	f.merchant.patch(t, f.programPath()+"/partners/"+participantID+"/approve", nil).wantStatus(http.StatusOK)
 
 	for _, status := range []string{"draft", "pending"} {
 		t.Run(status, func(t *testing.T) {
 			sales := make([]response, 5)
 			for i := range sales {
 				fields := object{}
-				if i == 4 { // so that its fraud event is the newest
-					fields["customer_email"] = strings.Replace(w.partner.email, "@", "+shop@", 1)
+				if i == 4 { // the last sale, so that its fraud event is the newest
+					fields["customer_email"] = strings.Replace(f.partner.email, "@", "+shop@", 1)
 				}
-				sales[i] = w.sell(t, click, fields)
+				sales[i] = f.reportSale(t, click, fields)
 			}
-			batch := w.batch(t, object{}).want(http.StatusCreated).text("id")
+			batch := f.createBatch(t, object{}).wantStatus(http.StatusCreated).text("id")
 			if status == "pending" {
-				w.merchant.post(t, batchesPath+"/"+batch+"/confirm", nil).want(http.StatusOK)
+				f.merchant.post(t, batchesPath+"/"+batch+"/confirm", nil).wantStatus(http.StatusOK)
 			}
-			payout := "/api/v1/payouts/" + w.merchant.get(t, "/api/v1/payouts?batchId="+batch).want(http.StatusOK).text("data.0.id")
+			payout := "/api/v1/payouts/" + f.merchant.get(t, "/api/v1/payouts?batchId="+batch).wantStatus(http.StatusOK).text("data.0.id")
 			wantPayout := func(status string, amount, commissions int64) {
 				t.Helper()
-				w.merchant.get(t, payout).want(http.StatusOK).wantFields(object{"status": status, "amountCents": amount, "commissionCount": commissions})
+				f.merchant.get(t, payout).wantStatus(http.StatusOK).wantFields(object{"status": status, "amountCents": amount, "commissionCount": commissions})
 			}
 			wantPayout(status, 10_000, 5)
 
-			w.merchant.patch(t, w.commissionPath(sales[0].text("commission.id"))+"/reject", nil).want(http.StatusOK).wantFields(object{"payoutId": nil})
+			f.merchant.patch(t, f.commissionPath(sales[0].text("commission.id"))+"/reject", nil).wantStatus(http.StatusOK).wantFields(object{"payoutId": nil})
 			wantPayout(status, 8_000, 4)
 			external := sales[1].text("external_transaction_id")
-			w.refund(t, external, object{"amount_cents": 5000}).want(http.StatusCreated).wantFields(object{"commission.amount_cents": 1000})
+			f.refund(t, external, object{"amount_cents": 5000}).wantStatus(http.StatusCreated).wantFields(object{"commission.amount_cents": 1000})
 			wantPayout(status, 7_000, 4)
-			w.refund(t, external, nil).want(http.StatusCreated).wantFields(object{"commission.status": "refunded"})
+			f.refund(t, external, nil).wantStatus(http.StatusCreated).wantFields(object{"commission.status": "refunded"})
 			wantPayout(status, 6_000, 3)
-			w.merchant.post(t, "/api/v1/conversions/"+sales[2].text("id")+"/reattribute", object{"participant_id": place, "reason": "Ria's"}).want(http.StatusOK)
+			f.merchant.post(t, "/api/v1/conversions/"+sales[2].text("id")+"/reattribute", object{"participant_id": participantID, "reason": "Ria's"}).wantStatus(http.StatusOK)
 			wantPayout(status, 4_000, 2)
-			event := w.merchant.get(t, "/api/v1/fraud/events?status=open").want(http.StatusOK).text("data.0.id")
-			w.merchant.post(t, "/api/v1/fraud/events/"+event+"/resolve", object{"outcome": "confirmed"}).want(http.StatusOK)
+			event := f.merchant.get(t, "/api/v1/fraud/events?status=open").wantStatus(http.StatusOK).text("data.0.id")
+			f.merchant.post(t, "/api/v1/fraud/events/"+event+"/resolve", object{"outcome": "confirmed"}).wantStatus(http.StatusOK)
 			wantPayout(status, 2_000, 1)
-			w.merchant.patch(t, w.programPath()+"/commissions/bulk-reject", object{"commissionIds": []string{sales[3].text("commission.id")}}).want(http.StatusOK)
+			f.merchant.patch(t, f.programPath()+"/commissions/bulk-reject", object{"commissionIds": []string{sales[3].text("commission.id")}}).wantStatus(http.StatusOK)
 			wantPayout("canceled", 2_000, 1)
-			w.merchant.get(t, batchesPath+"/"+batch).want(http.StatusOK).wantFields(object{"status": "canceled", "totals": []any{}})
-			if cents := w.balance(t); cents != 0 {
-				t.Errorf("the balance is %d", cents)
+			f.merchant.get(t, batchesPath+"/"+batch).wantStatus(http.StatusOK).wantFields(object{"status": "canceled", "totals": []any{}})
+			if cents := f.balance(t); cents != 0 {
+				t.Errorf("the balance is %d, want 0", cents)
 			}
 		})
 	}

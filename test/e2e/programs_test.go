@@ -5,14 +5,14 @@ import (
 	"testing"
 )
 
-func walkPrograms(t *testing.T, sys *system) {
+func testPrograms(t *testing.T, sys *system) {
 	t.Helper()
-	merchant := sys.merchant(t)
+	merchant := sys.newMerchant(t)
 	var id string
 
 	t.Run("a programme needs a name and has defaults for the rest", func(t *testing.T) {
 		merchant.post(t, "/api/v1/programs", object{}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
-		made := merchant.post(t, "/api/v1/programs", object{"name": " Café au Lait "}).want(http.StatusCreated).wantFields(object{
+		created := merchant.post(t, "/api/v1/programs", object{"name": " Café au Lait "}).wantStatus(http.StatusCreated).wantFields(object{
 			"name": "Café au Lait", "slug": "cafe-au-lait", "status": "draft", "mode": "live", "currency": "USD",
 			"description": nil, "websiteUrl": nil, "landingUrl": nil, "termsUrl": nil, "allowedDomains": []any{},
 			"attributionWindowDays": 30, "attributionModel": "last_click", "linkParam": "via",
@@ -25,9 +25,9 @@ func walkPrograms(t *testing.T, sys *system) {
 			},
 			"signalPrecedence": "click_first", "minPayoutCents": 0, "payoutTermDays": 0, "fraudPolicy": "flag",
 		})
-		id = made.text("id")
-		if read := merchant.get(t, "/api/v1/programs/"+id).want(http.StatusOK); read.body != made.body {
-			t.Errorf("read:    %s\ncreated: %s", read.body, made.body)
+		id = created.text("id")
+		if read := merchant.get(t, "/api/v1/programs/"+id).wantStatus(http.StatusOK); read.body != created.body {
+			t.Errorf("GET returns another programme than POST:\nGET:  %s\nPOST: %s", read.body, created.body)
 		}
 	})
 	t.Run("all fields can be set", func(t *testing.T) {
@@ -36,7 +36,7 @@ func walkPrograms(t *testing.T, sys *system) {
 			"landingUrl": "https://go.shop.example", "currency": "eur", "attributionWindowDays": 365, "attributionModel": "first_click",
 			"linkParam": "ref", "autoApprovePartners": true, "isPublic": false, "termsUrl": "https://shop.example/terms",
 			"commissionRules": object{"commissionType": "flat", "flatAmountCents": 1_000_000_000_000, "holdPeriodDays": 0, "autoApproval": false, "netBasis": "net_of_tax"},
-		}).want(http.StatusCreated).wantFields(object{
+		}).wantStatus(http.StatusCreated).wantFields(object{
 			"slug": "all-of-it", "currency": "EUR", "allowedDomains": []any{"www.shop.example"}, "attributionWindowDays": 365,
 			"attributionModel": "first_click", "linkParam": "ref", "autoApprovePartners": true, "isPublic": false,
 			"commissionRules.commissionType": "flat", "commissionRules.percentage": nil, "commissionRules.flatAmountCents": 1_000_000_000_000,
@@ -46,89 +46,89 @@ func walkPrograms(t *testing.T, sys *system) {
 	t.Run("a slug is unique in a mode", func(t *testing.T) {
 		merchant.post(t, "/api/v1/programs", object{"name": "Other", "slug": "all-of-it"}).wantError(http.StatusConflict, "SLUG_TAKEN")
 		merchant.patch(t, "/api/v1/programs/"+id, object{"slug": "all-of-it"}).wantError(http.StatusConflict, "SLUG_TAKEN")
-		merchant.in("test").post(t, "/api/v1/programs", object{"name": "Other", "slug": "all-of-it"}).want(http.StatusCreated)
+		merchant.inMode("test").post(t, "/api/v1/programs", object{"name": "Other", "slug": "all-of-it"}).wantStatus(http.StatusCreated)
 	})
 	t.Run("the list has the newest first and can be filtered", func(t *testing.T) {
-		merchant.get(t, "/api/v1/programs?pageSize=1").want(http.StatusOK).
+		merchant.get(t, "/api/v1/programs?pageSize=1").wantStatus(http.StatusOK).
 			wantFields(object{"total": 2, "page": 1, "limit": 1, "data.0.slug": "all-of-it"})
 		merchant.get(t, "/api/v1/programs?pageSize=1&page=2").wantFields(object{"data.0.id": id})
 		merchant.get(t, "/api/v1/programs?page=3").wantFields(object{"total": 2, "data": []any{}})
 		merchant.get(t, "/api/v1/programs?status=active").wantFields(object{"total": 0, "data": []any{}})
 	})
 
-	move := func(t *testing.T, name string) response {
+	changeStatus := func(t *testing.T, name string) response {
 		t.Helper()
 		return merchant.post(t, "/api/v1/programs/"+id+"/"+name, nil)
 	}
-	refused := func(t *testing.T, names ...string) {
+	wantStateInvalid := func(t *testing.T, names ...string) {
 		t.Helper()
 		for _, name := range names {
-			move(t, name).wantError(http.StatusConflict, "PROGRAM_STATE_INVALID")
+			changeStatus(t, name).wantError(http.StatusConflict, "PROGRAM_STATE_INVALID")
 		}
 	}
 	t.Run("a programme without a website cannot be activated", func(t *testing.T) {
-		move(t, "activate").wantError(http.StatusBadRequest, "VALIDATION_ERROR")
-		merchant.patch(t, "/api/v1/programs/"+id, object{"websiteUrl": "https://shop.example"}).want(http.StatusOK)
+		changeStatus(t, "activate").wantError(http.StatusBadRequest, "VALIDATION_ERROR")
+		merchant.patch(t, "/api/v1/programs/"+id, object{"websiteUrl": "https://shop.example"}).wantStatus(http.StatusOK)
 	})
 	t.Run("status changes", func(t *testing.T) {
-		refused(t, "pause")
-		move(t, "activate").want(http.StatusOK).wantFields(object{"status": "active"})
-		refused(t, "activate")
-		move(t, "pause").want(http.StatusOK).wantFields(object{"status": "paused"})
-		refused(t, "pause")
-		move(t, "activate").want(http.StatusOK)
-		move(t, "archive").want(http.StatusOK).wantFields(object{"status": "archived"})
-		refused(t, "activate", "pause", "archive")
+		wantStateInvalid(t, "pause")
+		changeStatus(t, "activate").wantStatus(http.StatusOK).wantFields(object{"status": "active"})
+		wantStateInvalid(t, "activate")
+		changeStatus(t, "pause").wantStatus(http.StatusOK).wantFields(object{"status": "paused"})
+		wantStateInvalid(t, "pause")
+		changeStatus(t, "activate").wantStatus(http.StatusOK)
+		changeStatus(t, "archive").wantStatus(http.StatusOK).wantFields(object{"status": "archived"})
+		wantStateInvalid(t, "activate", "pause", "archive")
 		merchant.get(t, "/api/v1/programs?status=archived").wantFields(object{"total": 1, "data.0.id": id})
 	})
 	t.Run("drafts and paused programmes can be archived", func(t *testing.T) {
-		draft := merchant.post(t, "/api/v1/programs", object{"name": "Draft"}).want(http.StatusCreated).text("id")
-		merchant.post(t, "/api/v1/programs/"+draft+"/archive", nil).want(http.StatusOK)
-		paused := merchant.program(t, nil)
-		merchant.post(t, "/api/v1/programs/"+paused+"/pause", nil).want(http.StatusOK)
-		merchant.post(t, "/api/v1/programs/"+paused+"/archive", nil).want(http.StatusOK)
+		draft := merchant.post(t, "/api/v1/programs", object{"name": "Draft"}).wantStatus(http.StatusCreated).text("id")
+		merchant.post(t, "/api/v1/programs/"+draft+"/archive", nil).wantStatus(http.StatusOK)
+		paused := merchant.createProgram(t, nil)
+		merchant.post(t, "/api/v1/programs/"+paused+"/pause", nil).wantStatus(http.StatusOK)
+		merchant.post(t, "/api/v1/programs/"+paused+"/archive", nil).wantStatus(http.StatusOK)
 	})
 }
 
-// walkProgramChanges tests PATCH: a missing field stays unchanged, null clears it,
-// objects are merged, arrays are replaced.
-func walkProgramChanges(t *testing.T, sys *system) {
+// testProgramChanges tests PATCH. A field that is missing in the body is not changed. The
+// value null sets a field to its default. Objects are merged. Arrays are replaced.
+func testProgramChanges(t *testing.T, sys *system) {
 	t.Helper()
-	merchant := sys.merchant(t)
+	merchant := sys.newMerchant(t)
 	before := merchant.post(t, "/api/v1/programs", object{
 		"name": "Before", "description": "Words", "websiteUrl": "https://shop.example", "allowedDomains": []string{"a.example", "b.example"},
 		"attributionWindowDays": 7, "commissionRules": object{"percentage": 12.5, "holdPeriodDays": 14},
-	}).want(http.StatusCreated)
+	}).wantStatus(http.StatusCreated)
 	path := "/api/v1/programs/" + before.text("id")
 
 	t.Run("an empty body changes nothing", func(t *testing.T) {
 		for _, body := range []any{object{}, nil} {
-			after := merchant.patch(t, path, body).want(http.StatusOK)
+			after := merchant.patch(t, path, body).wantStatus(http.StatusOK)
 			for _, field := range []string{"name", "description", "allowedDomains", "attributionWindowDays", "commissionRules", "rulesVersion"} {
 				after.wantFields(object{field: before.value(field)})
 			}
 		}
 	})
-	t.Run("a missing field stays unchanged, null clears it", func(t *testing.T) {
-		merchant.patch(t, path, object{"description": nil, "attributionWindowDays": nil}).want(http.StatusOK).
+	t.Run("a missing field is not changed, null sets the default", func(t *testing.T) {
+		merchant.patch(t, path, object{"description": nil, "attributionWindowDays": nil}).wantStatus(http.StatusOK).
 			wantFields(object{"description": nil, "attributionWindowDays": 30, "websiteUrl": "https://shop.example", "name": "Before"})
 		merchant.patch(t, path, object{"name": nil}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
 		merchant.patch(t, path, object{"name": "  "}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
 	})
 	t.Run("objects are merged, and a change creates a version", func(t *testing.T) {
-		merchant.patch(t, path, object{"commissionRules": object{"percentage": 33.33}}).want(http.StatusOK).wantFields(object{
+		merchant.patch(t, path, object{"commissionRules": object{"percentage": 33.33}}).wantStatus(http.StatusOK).wantFields(object{
 			"commissionRules.holdPeriodDays": 14, "commissionRules.autoApproval": true, "rulesVersion": 2,
 		})
 		merchant.patch(t, path, object{"commissionRules": object{"percentage": 33.33}}).wantFields(object{"rulesVersion": 2})
 		merchant.patch(t, path, object{"name": "After"}).wantFields(object{"name": "After", "rulesVersion": 2})
-		merchant.patch(t, path, object{"commissionRules": object{"commissionType": "flat", "flatAmountCents": 500}}).want(http.StatusOK).wantFields(object{
+		merchant.patch(t, path, object{"commissionRules": object{"commissionType": "flat", "flatAmountCents": 500}}).wantStatus(http.StatusOK).wantFields(object{
 			"commissionRules.percentage": nil, "commissionRules.flatAmountCents": 500, "commissionRules.holdPeriodDays": 14, "rulesVersion": 3,
 		})
 		merchant.patch(t, path, object{"commissionRules": object{"holdPeriodDays": nil}}).
 			wantFields(object{"commissionRules.holdPeriodDays": 30, "commissionRules.flatAmountCents": 500})
 	})
 	t.Run("arrays are replaced", func(t *testing.T) {
-		merchant.patch(t, path, object{"allowedDomains": []string{"C.example"}}).want(http.StatusOK).wantFields(object{"allowedDomains": []any{"c.example"}})
+		merchant.patch(t, path, object{"allowedDomains": []string{"C.example"}}).wantStatus(http.StatusOK).wantFields(object{"allowedDomains": []any{"c.example"}})
 		merchant.patch(t, path, object{"allowedDomains": []string{}}).wantFields(object{"allowedDomains": []any{}})
 	})
 	t.Run("fields that cannot be changed are rejected", func(t *testing.T) {

@@ -27,8 +27,8 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// authority is a certificate authority that is created for this run. Systems trust it
-// for webhooks, and it signs the certificate of every receiver.
+// authority returns a certificate authority, which is created at the first call. Systems
+// trust the authority for webhooks. It has signed the certificate of all receivers.
 var authority = sync.OnceValue(func() (a struct {
 	pem      []byte
 	receiver tls.Certificate
@@ -65,7 +65,7 @@ var authority = sync.OnceValue(func() (a struct {
 	return a
 })
 
-// authorityFile writes the authority to a file and returns its name.
+// authorityFile writes the certificate of the authority to a file and returns its path.
 func authorityFile(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "ca.pem")
@@ -75,12 +75,13 @@ func authorityFile(t *testing.T) string {
 	return path
 }
 
-// receiver is a merchant's server. It stores its requests and returns scripted statuses.
+// receiver is a merchant's server that receives webhooks. It stores the requests and
+// responds with the statuses that the test sets.
 type receiver struct {
 	url string
 
 	mu       sync.Mutex
-	script   []int
+	statuses []int
 	received []webhookRequest
 }
 
@@ -91,8 +92,8 @@ type webhookRequest struct {
 	body   []byte
 }
 
-// startReceiver starts a receiver that stops when the test ends. It returns 204 until
-// answer is called.
+// startReceiver starts a receiver that stops when the test ends. It responds with 204
+// until respondWith is called.
 func startReceiver(t *testing.T) *receiver {
 	t.Helper()
 	r := &receiver{}
@@ -105,56 +106,58 @@ func startReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// respondWith sets the statuses of the next responses. The last one applies to all later
-// responses.
+// respondWith sets the statuses of the next responses. The last status applies to all
+// later responses.
 func (r *receiver) respondWith(statuses ...int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.script = statuses
+	r.statuses = statuses
 }
 
-// ServeHTTP stores a request and returns the next status.
+// ServeHTTP stores the request and responds with the next status.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(req.Body)
 	if err != nil {
-		return // the request was cut off; the sender repeats it
+		return // the request is incomplete; the sender sends it again
 	}
 	r.mu.Lock()
 	r.received = append(r.received, webhookRequest{req.URL.RequestURI(), req.Header.Clone(), body})
 	status := http.StatusNoContent
-	if len(r.script) > 0 {
-		status = r.script[0]
+	if len(r.statuses) > 0 {
+		status = r.statuses[0]
 	}
-	if len(r.script) > 1 {
-		r.script = r.script[1:]
+	if len(r.statuses) > 1 {
+		r.statuses = r.statuses[1:]
 	}
 	r.mu.Unlock()
-	w.Header().Set("Location", "/elsewhere") // a redirect that senders must not follow
+	w.Header().Set("Location", "/elsewhere") // senders must not follow redirects
 	w.WriteHeader(status)
 }
 
-// requests returns all requests that the receiver got.
+// requests returns all requests that the receiver has received.
 func (r *receiver) requests() []webhookRequest {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.received)
 }
 
-// await waits until the receiver has got n requests, and returns them.
-func (r *receiver) await(t *testing.T, n int) []webhookRequest {
+// awaitRequests waits until the receiver has received n requests, and returns all
+// requests.
+func (r *receiver) awaitRequests(t *testing.T, n int) []webhookRequest {
 	t.Helper()
 	eventually(t, waitTimeout, fmt.Sprintf("the receiver gets %d requests", n), func() error {
 		if got := len(r.requests()); got < n {
-			return fmt.Errorf("it got %d", got)
+			return fmt.Errorf("it has received %d", got)
 		}
 		return nil
 	})
 	return r.requests()
 }
 
-// verify ends the test if the request does not follow Standard Webhooks or is not signed
-// with the secret. It ignores the timestamp, because a system's clock may differ from
-// the machine's. It returns the body.
+// verify checks that the request follows the Standard Webhooks specification and is
+// signed with the secret. It returns the body as a response, so that the test can check
+// its fields. It ignores the timestamp, because the system's clock may differ from the
+// machine's clock.
 func (r webhookRequest) verify(t *testing.T, secret string) response {
 	t.Helper()
 	verifier, err := standardwebhooks.NewWebhook(secret)
@@ -162,17 +165,18 @@ func (r webhookRequest) verify(t *testing.T, secret string) response {
 		t.Fatal(err)
 	}
 	if err := verifier.VerifyIgnoringTimestamp(r.body, r.header); err != nil {
-		t.Fatalf("%v: %v\n%s", err, r.header, r.body)
+		t.Fatalf("the webhook cannot be verified: %v\nheaders %v\nbody %s", err, r.header, r.body)
 	}
 	event := response{t: t, request: "webhook " + r.id(), status: http.StatusOK, header: r.header, body: string(r.body)}
 	if event.text("id") != r.id() || !json.Valid(r.body) {
-		t.Errorf("%s has the body %s", event.request, event.body)
+		t.Errorf("%s has the body %s, want JSON with the same id", event.request, event.body)
 	}
 	return event
 }
 
-// signedWith reports whether one of the request's signatures was made with the secret.
-func (r webhookRequest) signedWith(t *testing.T, secret string) bool {
+// isSignedWith reports whether one of the signatures of the request was created with the
+// secret.
+func (r webhookRequest) isSignedWith(t *testing.T, secret string) bool {
 	t.Helper()
 	verifier, err := standardwebhooks.NewWebhook(secret)
 	if err != nil {
@@ -183,12 +187,12 @@ func (r webhookRequest) signedWith(t *testing.T, secret string) bool {
 
 func (r webhookRequest) id() string { return r.header.Get("Webhook-Id") }
 
-func (r webhookRequest) signatures() int {
+func (r webhookRequest) signatureCount() int {
 	return len(strings.Fields(r.header.Get("Webhook-Signature")))
 }
 
-// startUntrustedReceiver starts a receiver whose certificate is not signed by the
-// authority, and returns its URL.
+// startUntrustedReceiver starts a receiver and returns its URL. The authority has not
+// signed the certificate of the receiver.
 func startUntrustedReceiver(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// example is the request and the response of one operation, as the API reference shows
-// it.
+// example is a request and a response that the API reference shows for an operation.
 type example struct {
 	// Method, URL and Headers describe the request, without the credential.
 	Method  string            `json:"method"`
 	URL     string            `json:"url"`
 	Headers map[string]string `json:"headers,omitempty"`
-	// Credential is the kind of the credential: secretKey, accessToken, publicKey or "".
+	// Credential is the kind of the credential: secretKey, accessToken or publicKey. It
+	// is empty if the request has no credential.
 	Credential string          `json:"credential,omitempty"`
 	Request    json.RawMessage `json:"request,omitempty"`
 	Status     int             `json:"status"`
@@ -27,7 +27,7 @@ type example struct {
 	Text string `json:"text,omitempty"`
 }
 
-// recorder records an example of each operation that is called through it.
+// recorder calls the API and records each call as the example of its operation.
 type recorder struct {
 	t          *testing.T
 	sys        *system
@@ -40,9 +40,9 @@ func newRecorder(t *testing.T, sys *system) *recorder {
 	return &recorder{t: t, sys: sys, normalizer: newNormalizer(sys.clock.now()), examples: map[string]example{}}
 }
 
-// call calls the API and records the example. The request must succeed, and it must be
-// the only one of its operation.
-func (r *recorder) call(c caller, method, path string, body any) response {
+// call sends a request and records the example. The test ends if the request fails, or if
+// its operation already has an example.
+func (r *recorder) call(c apiClient, method, path string, body any) response {
 	r.t.Helper()
 	base := r.sys.api
 	if path == "/v1/clicks" {
@@ -52,39 +52,39 @@ func (r *recorder) call(c caller, method, path string, body any) response {
 	if got.status < 200 || got.status > 299 {
 		r.t.Fatalf("%s: got status %d; body %s", got.request, got.status, got.body)
 	}
-	at, err := url.Parse(path)
+	parsed, err := url.Parse(path)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	operation := findOperation(method, at.Path)
+	operation := findOperation(method, parsed.Path)
 	if operation == nil {
-		r.t.Fatalf("%s %s is not in the OpenAPI document", method, at.Path)
+		r.t.Fatalf("%s %s is not in the OpenAPI document", method, parsed.Path)
 	}
 	if _, ok := r.examples[operation.id]; ok {
 		r.t.Fatalf("%s has two examples", operation.id)
 	}
-	one := example{Method: method, URL: r.normalizer.text(path), Headers: map[string]string{}, Status: got.status}
+	recorded := example{Method: method, URL: r.normalizer.text(path), Headers: map[string]string{}, Status: got.status}
 	for _, name := range []string{"X-Mode", "Idempotency-Key"} {
 		if value := c.header.Get(name); value != "" {
-			one.Headers[name] = r.normalizer.text(value)
+			recorded.Headers[name] = r.normalizer.text(value)
 		}
 	}
-	one.Credential = credentialKind(c.header.Get("Authorization"))
+	recorded.Credential = credentialKind(c.header.Get("Authorization"))
 	if body != nil {
 		sent, err := json.Marshal(body)
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		one.Request = r.json(string(sent))
+		recorded.Request = r.json(string(sent))
 	}
 	switch {
 	case got.body == "":
 	case strings.HasPrefix(got.header.Get("Content-Type"), "application/json"):
-		one.Response = r.json(got.body)
+		recorded.Response = r.json(got.body)
 	default:
-		one.Text = r.normalizer.text(got.body)
+		recorded.Text = r.normalizer.text(got.body)
 	}
-	r.examples[operation.id] = one
+	r.examples[operation.id] = recorded
 	return got
 }
 
@@ -110,21 +110,21 @@ func credentialKind(authorization string) string {
 	return "accessToken"
 }
 
-// normalizer replaces values that differ from run to run by fixed ones. The same value is
-// always replaced by the same one, so ids of different examples still match.
+// normalizer replaces values that are different in each run of the test, for example ids.
+// Equal values get equal replacements, so ids in different examples still match.
 type normalizer struct {
-	start time.Time
-	known map[string]string
-	count map[string]int
-	// replacements holds the values of known. They are not replaced again.
+	start    time.Time
+	replaced map[string]string
+	count    map[string]int
+	// replacements holds the values of replaced. These values are not replaced again.
 	replacements map[string]bool
 }
 
-// referenceTime is the time of all examples.
+// referenceTime is the time at which the examples start.
 var referenceTime = time.Date(2026, time.March, 2, 9, 30, 0, 0, time.UTC)
 
 func newNormalizer(start time.Time) *normalizer {
-	return &normalizer{start: start, known: map[string]string{}, count: map[string]int{}, replacements: map[string]bool{}}
+	return &normalizer{start: start, replaced: map[string]string{}, count: map[string]int{}, replacements: map[string]bool{}}
 }
 
 var (
@@ -144,18 +144,18 @@ var (
 	durationPattern   = regexp.MustCompile(`"(durationMs|latencyMs|responseTimeMs)":\d+`)
 )
 
-// text returns the text with all such values replaced.
+// text returns s with all ids, keys, tokens, times, ports and durations replaced.
 func (n *normalizer) text(s string) string {
 	s = tokenFieldPattern.ReplaceAllStringFunc(s, func(field string) string {
 		parts := tokenFieldPattern.FindStringSubmatch(field)
-		return `"` + parts[1] + `":"` + n.fixed("token", parts[2], "rt_3nPq8sVw1xYz5aBc%02d") + `"`
+		return `"` + parts[1] + `":"` + n.replacement("token", parts[2], "rt_3nPq8sVw1xYz5aBc%02d") + `"`
 	})
 	replace := func(pattern *regexp.Regexp, kind, format string) {
-		s = pattern.ReplaceAllStringFunc(s, func(value string) string { return n.fixed(kind, value, format) })
+		s = pattern.ReplaceAllStringFunc(s, func(value string) string { return n.replacement(kind, value, format) })
 	}
 	replace(jwtPattern, "jwt", "eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiIwMTkzNmYyZSJ9.signature%02d")
 	s = keyPattern.ReplaceAllStringFunc(s, func(key string) string {
-		return n.fixed("key", key, keyPattern.FindStringSubmatch(key)[1]+"_7Hq2mVx9Lr4TzKp6Wd8Ns%02d")
+		return n.replacement("key", key, keyPattern.FindStringSubmatch(key)[1]+"_7Hq2mVx9Lr4TzKp6Wd8Ns%02d")
 	})
 	replace(secretPattern, "secret", "whsec_C2FVsBQIhrscChlQIMV5b5sSYspob7o%02d")
 	replace(eventPattern, "event", "evt_01936f2e7c1a7a3b9d4e5f60718293%02x")
@@ -166,21 +166,21 @@ func (n *normalizer) text(s string) string {
 		if err != nil {
 			return value
 		}
-		return n.moved(at).Format("2006-01-02T15:04:05.000Z")
+		return n.exampleTime(at).Format("2006-01-02T15:04:05.000Z")
 	})
 	s = sentencePattern.ReplaceAllStringFunc(s, func(value string) string {
 		at, err := time.Parse("2 January 2006 at 15:04:05.000 UTC", value)
 		if err != nil {
 			return value
 		}
-		return n.moved(at).Format("2 January 2006 at 15:04:05.000 UTC")
+		return n.exampleTime(at).Format("2 January 2006 at 15:04:05.000 UTC")
 	})
 	s = datePattern.ReplaceAllStringFunc(s, func(value string) string {
 		at, err := time.Parse(time.DateOnly, value)
 		if err != nil || at.Year() == referenceTime.Year() && at.Month() == referenceTime.Month() {
 			return value
 		}
-		return n.moved(at.Add(n.start.Sub(n.start.Truncate(24 * time.Hour)))).Format(time.DateOnly)
+		return n.exampleTime(at.Add(n.start.Sub(n.start.Truncate(24 * time.Hour)))).Format(time.DateOnly)
 	})
 	replace(shortLinkPattern, "link", "/r/Vd8MepJ%03d")
 	s = last4Pattern.ReplaceAllString(s, `"last4":"Ns01"`)
@@ -189,23 +189,24 @@ func (n *normalizer) text(s string) string {
 	return s
 }
 
-// fixed returns the replacement of a value.
-func (n *normalizer) fixed(kind, value, format string) string {
+// replacement returns the replacement of a value. It creates a new replacement for a new
+// value.
+func (n *normalizer) replacement(kind, value, format string) string {
 	if n.replacements[value] {
 		return value
 	}
-	if known, ok := n.known[kind+value]; ok {
+	if known, ok := n.replaced[kind+value]; ok {
 		return known
 	}
 	n.count[kind]++
 	replacement := fmt.Sprintf(format, n.count[kind])
-	n.known[kind+value], n.replacements[replacement] = replacement, true
+	n.replaced[kind+value], n.replacements[replacement] = replacement, true
 	return replacement
 }
 
-// moved returns the time of an example: as many full days from the reference time as the
-// value is from the start of the run.
-func (n *normalizer) moved(at time.Time) time.Time {
+// exampleTime returns the time that replaces a time of this run. It is as many full days
+// after the reference time as the given time is after the start of the run.
+func (n *normalizer) exampleTime(at time.Time) time.Time {
 	days := int(at.Sub(n.start).Round(24*time.Hour) / (24 * time.Hour))
 	return referenceTime.AddDate(0, 0, days)
 }

@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// TestRulesOfAProgram checks that every field is returned unchanged, that a change
-// creates a version, and that a version does not affect earlier commissions.
-func TestRulesOfAProgram(t *testing.T) {
+// TestCommissionRules checks that the API returns all fields of the rules unchanged, and
+// that each change creates a new version of the rules.
+func TestCommissionRules(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	m := sys.merchant(t).in("test")
+	m := sys.newMerchant(t).inMode("test")
 	full := object{
 		"commissionType": "percentage", "percentage": 12.34, "flatAmountCents": nil, "holdPeriodDays": 7, "autoApproval": false,
 		"netBasis": "net_of_tax_shipping", "recurring": object{"enabled": true, "maxMonths": 12, "maxPayments": 6},
@@ -20,25 +20,25 @@ func TestRulesOfAProgram(t *testing.T) {
 		"products": []object{{"productId": "a", "percentage": 1, "flatAmountCents": nil}, {"productId": "b", "percentage": nil, "flatAmountCents": 25}},
 		"events":   []object{{"eventType": "purchase", "percentage": nil, "flatAmountCents": nil}, {"eventType": "signup", "percentage": nil, "flatAmountCents": 50}},
 	}
-	made := m.post(t, "/api/v1/programs", object{
+	created := m.post(t, "/api/v1/programs", object{
 		"name": "Full", "websiteUrl": "https://shop.example", "allowedDomains": []string{"*.shop.example"}, "signalPrecedence": "promo_code_first",
 		"minPayoutCents": 5000, "payoutTermDays": 30, "fraudPolicy": "block", "commissionRules": full,
-	}).want(http.StatusCreated).wantFields(object{
+	}).wantStatus(http.StatusCreated).wantFields(object{
 		"signalPrecedence": "promo_code_first", "minPayoutCents": 5000, "payoutTermDays": 30, "fraudPolicy": "block",
 		"allowedDomains": []string{"*.shop.example"}, "commissionRules": full, "rulesVersion": 1,
 	})
-	path := "/api/v1/programs/" + made.text("id")
+	path := "/api/v1/programs/" + created.text("id")
 
-	// In a PATCH, objects are merged, arrays are replaced, and null clears a field.
-	m.patch(t, path, object{"commissionRules": object{"recurring": object{"maxMonths": nil}, "tiers": []object{}, "capCents": nil}}).want(http.StatusOK).wantFields(object{
+	// A PATCH merges objects, replaces arrays, and clears fields whose value is null.
+	m.patch(t, path, object{"commissionRules": object{"recurring": object{"maxMonths": nil}, "tiers": []object{}, "capCents": nil}}).wantStatus(http.StatusOK).wantFields(object{
 		"commissionRules.recurring": object{"enabled": true, "maxMonths": nil, "maxPayments": 6}, "commissionRules.tiers": []object{},
 		"commissionRules.capCents": nil, "commissionRules.minOrderCents": 500, "rulesVersion": 2,
 	})
-	m.patch(t, path, object{"commissionRules": object{"percentage": 12.34}}).want(http.StatusOK).wantFields(object{"rulesVersion": 2})
-	m.get(t, path+"/rules").want(http.StatusOK).wantFields(object{
+	m.patch(t, path, object{"commissionRules": object{"percentage": 12.34}}).wantStatus(http.StatusOK).wantFields(object{"rulesVersion": 2})
+	m.get(t, path+"/rules").wantStatus(http.StatusOK).wantFields(object{
 		"total": 2, "data.0.version": 2, "data.0.by": m.id, "data.1.version": 1, "data.1.rules": full,
 	})
-	m.get(t, path+"/rules?pageSize=1&page=2").want(http.StatusOK).wantFields(object{"total": 2, "data.0.version": 1})
+	m.get(t, path+"/rules?pageSize=1&page=2").wantStatus(http.StatusOK).wantFields(object{"total": 2, "data.0.version": 1})
 
 	for field, rules := range map[string]object{
 		"commissionRules.tiers[0].percentage":      {"tiers": []object{{"minConversions": 1, "percentage": 1.234}}},
@@ -63,65 +63,66 @@ func TestRulesOfAProgram(t *testing.T) {
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", nil)
-	groups := w.programPath() + "/groups"
-	gold := w.merchant.post(t, groups, object{"name": "Gold", "percentage": 40}).want(http.StatusCreated).wantFields(object{
-		"name": "Gold", "percentage": 40, "flatAmountCents": nil, "participants": 0, "programId": w.program,
+	f := sys.newFixture(t, "test", nil)
+	groups := f.programPath() + "/groups"
+	gold := f.merchant.post(t, groups, object{"name": "Gold", "percentage": 40}).wantStatus(http.StatusCreated).wantFields(object{
+		"name": "Gold", "percentage": 40, "flatAmountCents": nil, "participants": 0, "programId": f.program,
 	}).text("id")
-	w.merchant.post(t, groups, object{"name": "gold", "percentage": 1}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
+	f.merchant.post(t, groups, object{"name": "gold", "percentage": 1}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
 	for _, body := range []object{{"name": "Both", "percentage": 1, "flatAmountCents": 1}, {"name": "None"}} {
-		w.merchant.post(t, groups, body).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
+		f.merchant.post(t, groups, body).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
 	}
-	w.merchant.patch(t, groups+"/"+gold, object{"flatAmountCents": 700}).want(http.StatusOK).wantFields(object{"percentage": nil, "flatAmountCents": 700})
-	w.merchant.patch(t, w.participantPath(), object{"groupId": gold}).want(http.StatusOK).wantFields(object{"groupId": gold})
-	w.merchant.get(t, groups).want(http.StatusOK).wantFields(object{"total": 1, "data.0.participants": 1})
-	w.merchant.do(t, http.MethodDelete, groups+"/"+gold, nil).wantError(http.StatusConflict, "GROUP_IN_USE")
-	w.merchant.patch(t, w.participantPath(), object{"groupId": nil}).want(http.StatusOK).wantFields(object{"groupId": nil})
-	w.merchant.do(t, http.MethodDelete, groups+"/"+gold, nil).want(http.StatusNoContent)
-	w.merchant.get(t, groups).want(http.StatusOK).wantFields(object{"total": 0})
+	f.merchant.patch(t, groups+"/"+gold, object{"flatAmountCents": 700}).wantStatus(http.StatusOK).wantFields(object{"percentage": nil, "flatAmountCents": 700})
+	f.merchant.patch(t, f.participantPath(), object{"groupId": gold}).wantStatus(http.StatusOK).wantFields(object{"groupId": gold})
+	f.merchant.get(t, groups).wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.participants": 1})
+	f.merchant.do(t, http.MethodDelete, groups+"/"+gold, nil).wantError(http.StatusConflict, "GROUP_IN_USE")
+	f.merchant.patch(t, f.participantPath(), object{"groupId": nil}).wantStatus(http.StatusOK).wantFields(object{"groupId": nil})
+	f.merchant.do(t, http.MethodDelete, groups+"/"+gold, nil).wantStatus(http.StatusNoContent)
+	f.merchant.get(t, groups).wantStatus(http.StatusOK).wantFields(object{"total": 0})
 }
 
-// TestRates_MostSpecificWins tests the precedence of rates, from the programme to the
-// participant. Every commission has the source of its rate.
+// TestRates_MostSpecificWins checks the precedence of rates: a tier precedes the
+// programme, then the group, the product and the participant. Each commission contains
+// the source of its rate.
 func TestRates_MostSpecificWins(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", rules(object{"percentage": 10}))
-	click := w.click(t)
+	f := sys.newFixture(t, "test", rules(object{"percentage": 10}))
+	click := f.click(t)
 	sale := func(changes object) response {
 		body := purchase(click)
 		for name, value := range changes {
 			body[name] = value
 		}
-		id := w.report(t, body).want(http.StatusCreated).text("commission.id")
-		return w.merchant.get(t, w.commissionPath(id)).want(http.StatusOK)
+		id := f.report(t, body).wantStatus(http.StatusCreated).text("commission.id")
+		return f.merchant.get(t, f.commissionPath(id)).wantStatus(http.StatusOK)
 	}
 	program := func(rules object) {
-		w.merchant.patch(t, w.programPath(), object{"commissionRules": rules}).want(http.StatusOK)
+		f.merchant.patch(t, f.programPath(), object{"commissionRules": rules}).wantStatus(http.StatusOK)
 	}
 	first := sale(nil).wantFields(object{"amountCents": 1000, "ruleSnapshot.source": "program", "rateBps": 1000})
 
 	program(object{"tiers": []object{{"minConversions": 1, "percentage": 15}}})
 	sale(nil).wantFields(object{"amountCents": 1500, "ruleSnapshot.source": "tier"})
 
-	group := w.merchant.post(t, w.programPath()+"/groups", object{"name": "Gold", "percentage": 20}).want(http.StatusCreated).text("id")
-	w.merchant.patch(t, w.participantPath(), object{"groupId": group}).want(http.StatusOK)
+	group := f.merchant.post(t, f.programPath()+"/groups", object{"name": "Gold", "percentage": 20}).wantStatus(http.StatusCreated).text("id")
+	f.merchant.patch(t, f.participantPath(), object{"groupId": group}).wantStatus(http.StatusOK)
 	sale(nil).wantFields(object{"amountCents": 2000, "ruleSnapshot.source": "group", "ruleSnapshot.groupName": "Gold"})
 
 	program(object{"products": []object{{"productId": "beans", "percentage": 25}, {"productId": "cup", "flatAmountCents": 100}}})
 	sale(object{"product_ids": []string{"beans"}}).wantFields(object{"amountCents": 2500, "ruleSnapshot.source": "product"})
 	sale(object{"product_ids": []string{"other"}}).wantFields(object{"amountCents": 2000, "ruleSnapshot.source": "group"})
-	// Each line of an order has its own rate, and the sum is rounded once: 60.00 at 25
-	// %, three cups at 1.00 each, 40.00 at the group's 20 %.
+	// Each line of an order has its own rate: 60.00 at 25 %, three cups at 1.00 each, and
+	// 40.00 at the group's 20 %. Only the sum is rounded.
 	sale(object{"line_items": []object{
 		{"product_id": "beans", "amount_cents": 6000}, {"product_id": "cup", "quantity": 3, "amount_cents": 0}, {"product_id": "tea", "amount_cents": 4000},
 	}}).wantFields(object{"amountCents": 1500 + 300 + 800, "ruleSnapshot.source": "mixed"})
 
-	w.merchant.patch(t, w.participantPath(), object{"commissionOverride": object{"flatAmountCents": 777}}).want(http.StatusOK)
+	f.merchant.patch(t, f.participantPath(), object{"commissionOverride": object{"flatAmountCents": 777}}).wantStatus(http.StatusOK)
 	sale(object{"product_ids": []string{"beans"}}).wantFields(object{
 		"amountCents": 777, "commissionType": "flat", "rateBps": nil, "flatAmountCents": 777, "ruleSnapshot.source": "participant",
 	})
-	w.merchant.patch(t, w.participantPath(), object{"commissionOverride": object{"percentage": 50}}).want(http.StatusOK).wantFields(object{
+	f.merchant.patch(t, f.participantPath(), object{"commissionOverride": object{"percentage": 50}}).wantStatus(http.StatusOK).wantFields(object{
 		"commissionOverride": object{"percentage": 50, "flatAmountCents": nil},
 	})
 	sale(nil).wantFields(object{"amountCents": 5000, "ruleSnapshot.source": "participant"})
@@ -129,67 +130,67 @@ func TestRates_MostSpecificWins(t *testing.T) {
 	sale(nil).wantFields(object{"amountCents": 1200})
 
 	// The first commission has not changed.
-	w.merchant.get(t, w.commissionPath(first.text("id"))).want(http.StatusOK).wantFields(object{"amountCents": 1000, "ruleSnapshot.version": 1})
+	f.merchant.get(t, f.commissionPath(first.text("id"))).wantStatus(http.StatusOK).wantFields(object{"amountCents": 1000, "ruleSnapshot.version": 1})
 }
 
-func TestLimitsOfRules(t *testing.T) {
+func TestCommissionRules_Limits(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", rules(object{
+	f := sys.newFixture(t, "test", rules(object{
 		"percentage": 10, "laterPercentage": 5, "minOrderCents": 1000, "recurring": object{"maxPayments": 3},
 		"events": []object{{"eventType": "purchase"}, {"eventType": "renewal"}, {"eventType": "signup", "flatAmountCents": 50}},
 	}))
-	click := w.click(t)
+	click := f.click(t)
 	sale := func(changes object) response {
 		body := purchase(click)
 		for name, value := range changes {
 			body[name] = value
 		}
-		return w.report(t, body).want(http.StatusCreated)
+		return f.report(t, body).wantStatus(http.StatusCreated)
 	}
-	nothing := func(reason string) object {
+	noCommission := func(reason string) object {
 		return object{"attributed": true, "commission": nil, "attribution.reason_code": reason}
 	}
-	sale(object{"amount_cents": 999}).wantFields(nothing("RULE_NOT_APPLICABLE"))
-	sale(object{"event_type": "lead"}).wantFields(nothing("RULE_NOT_APPLICABLE"))
+	sale(object{"amount_cents": 999}).wantFields(noCommission("RULE_NOT_APPLICABLE"))
+	sale(object{"event_type": "lead"}).wantFields(noCommission("RULE_NOT_APPLICABLE"))
 	signup := object{"event_type": "signup", "external_transaction_id": uniqueName("order"), "click_id": click}
-	w.report(t, signup).want(http.StatusCreated).wantFields(object{"commission.amount_cents": 50})
+	f.report(t, signup).wantStatus(http.StatusCreated).wantFields(object{"commission.amount_cents": 50})
 
 	renewal := object{"event_type": "renewal", "customer_id": "customer-1"}
 	for payment, want := range []int{1000, 500, 500} {
 		got := sale(renewal).wantFields(object{"commission.amount_cents": want})
-		w.merchant.get(t, w.commissionPath(got.text("commission.id"))).wantFields(object{"recurringIndex": payment + 1})
+		f.merchant.get(t, f.commissionPath(got.text("commission.id"))).wantFields(object{"recurringIndex": payment + 1})
 	}
-	sale(renewal).wantFields(nothing("RECURRING_LIMIT_REACHED"))
+	sale(renewal).wantFields(noCommission("RECURRING_LIMIT_REACHED"))
 	sale(object{"customer_id": "customer-2"}).wantFields(object{"commission.amount_cents": 1000})
 }
 
-// TestLifecycle checks the effect of a paused, active and archived programme on clicks,
-// links and conversions.
-func TestLifecycle(t *testing.T) {
+// TestProgramStatus checks the effect of the programme's status on clicks, links and
+// conversions.
+func TestProgramStatus(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", nil)
-	click := w.click(t)
-	short := w.merchant.get(t, w.programPath()+"/links").want(http.StatusOK).text("data.0.shortUrl")
+	f := sys.newFixture(t, "test", nil)
+	click := f.click(t)
+	short := f.merchant.get(t, f.programPath()+"/links").wantStatus(http.StatusOK).text("data.0.shortUrl")
 	states := []struct {
-		move, reason string
-		open         bool
+		action, reason string
+		open           bool
 	}{
 		{"pause", "PROGRAM_INACTIVE", false}, {"activate", "CLICK_MATCHED", true}, {"archive", "PROGRAM_INACTIVE", false},
 	}
 	for _, s := range states {
-		w.merchant.post(t, w.programPath()+"/"+s.move, nil).want(http.StatusOK)
-		eventually(t, waitTimeout, "the collector applies "+s.move, func() error {
-			got := sys.click(t, w.publicKey, object{"referral_code": w.code}).status
+		f.merchant.post(t, f.programPath()+"/"+s.action, nil).wantStatus(http.StatusOK)
+		eventually(t, waitTimeout, "the collector applies "+s.action, func() error {
+			got := sys.click(t, f.publicKey, object{"referral_code": f.code}).status
 			followed := sys.follow(t, short).status
 			if (got == http.StatusCreated) != s.open || (followed == http.StatusFound) != s.open || !s.open && (got != http.StatusNotFound || followed != http.StatusNotFound) {
 				return fmt.Errorf("a click returns %d, the link %d", got, followed)
 			}
 			return nil
 		})
-		w.report(t, purchase(click)).want(http.StatusCreated).wantFields(object{"attribution.reason_code": s.reason})
+		f.report(t, purchase(click)).wantStatus(http.StatusCreated).wantFields(object{"attribution.reason_code": s.reason})
 	}
-	w.merchant.post(t, w.programPath()+"/activate", nil).wantError(http.StatusConflict, "PROGRAM_STATE_INVALID")
-	w.merchant.get(t, w.programPath()).wantFields(object{"status": "archived"})
+	f.merchant.post(t, f.programPath()+"/activate", nil).wantError(http.StatusConflict, "PROGRAM_STATE_INVALID")
+	f.merchant.get(t, f.programPath()).wantFields(object{"status": "archived"})
 }

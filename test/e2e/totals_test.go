@@ -5,22 +5,23 @@ import (
 	"testing"
 )
 
-// TestTotals checks that a capped total is marked with a header, and that pages after
-// the cap can be read.
+// TestTotals checks that lists count only up to a maximum. If there are more items, the
+// total is the maximum, the header Total-Capped is set, and the pages after the maximum
+// can still be read.
 func TestTotals(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	w := sys.world(t, "test", nil)
-	cappedFor := func(t *testing.T, from caller, path string, total int64, header string, rows int) {
+	f := sys.newFixture(t, "test", nil)
+	wantTotalFor := func(t *testing.T, from apiClient, path string, total int64, header string, rows int) {
 		t.Helper()
-		got := from.get(t, path).want(http.StatusOK)
+		got := from.get(t, path).wantStatus(http.StatusOK)
 		if got.number("total") != total || got.header.Get("Total-Capped") != header || got.length("data") != rows {
-			t.Errorf("%s: total %d, Total-Capped %q, %d rows", path, got.number("total"), got.header.Get("Total-Capped"), got.length("data"))
+			t.Errorf("GET %s returns the total %d, Total-Capped %q and %d items, want %d, %q and %d", path, got.number("total"), got.header.Get("Total-Capped"), got.length("data"), total, header, rows)
 		}
 	}
-	capped := func(t *testing.T, path string, total int64, header string, rows int) {
+	wantTotal := func(t *testing.T, path string, total int64, header string, rows int) {
 		t.Helper()
-		cappedFor(t, w.merchant.caller, path, total, header, rows)
+		wantTotalFor(t, f.merchant.apiClient, path, total, header, rows)
 	}
 
 	t.Run("a list counts to 100,000", func(t *testing.T) {
@@ -28,32 +29,32 @@ func TestTotals(t *testing.T) {
 			insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id)
 			select $1, gen_random_uuid(), 'test', now() + n * interval '1 second', 'system', 'test.fill', 'test', $1 from generate_series($2::int, $3::int) n`
 		path := "/api/v1/workspace/audit-log?action=test.fill&pageSize=100"
-		sys.exec(t, insert, w.merchant.workspace, 1, 100_000)
-		capped(t, path, 100_000, "", 100)
-		sys.exec(t, insert, w.merchant.workspace, 100_001, 100_002)
-		capped(t, path, 100_000, "true", 100)
-		capped(t, path+"&page=1001", 100_000, "true", 2)
-		capped(t, path+"&page=2000", 100_000, "true", 0)
+		sys.exec(t, insert, f.merchant.workspace, 1, 100_000)
+		wantTotal(t, path, 100_000, "", 100)
+		sys.exec(t, insert, f.merchant.workspace, 100_001, 100_002)
+		wantTotal(t, path, 100_000, "true", 100)
+		wantTotal(t, path+"&page=1001", 100_000, "true", 2)
+		wantTotal(t, path+"&page=2000", 100_000, "true", 0)
 	})
 	t.Run("a search counts to 10,000", func(t *testing.T) {
-		path := w.programPath() + "/promo-codes?pageSize=100"
+		path := f.programPath() + "/promo-codes?pageSize=100"
 		sys.exec(t, `
 			insert into promo_codes (workspace_id, id, mode, program_id, participant_id, code, discount_type, discount_value, active, sync_to_processor, sync_status, created_at, updated_at)
 			select $1, gen_random_uuid(), 'test', $2, $3, 'bulk-' || n, 'percentage', 1000, true, false, 'none', now(), now() from generate_series(1, 10001) n`,
-			w.merchant.workspace, w.program, w.participant)
+			f.merchant.workspace, f.program, f.participant)
 		sys.exec(t, `
 			insert into list_counts (workspace_id, program_id, what, slot, n) values ($1, $2, 'promo_codes', 0, 10001)
-			on conflict (workspace_id, program_id, what, slot) do update set n = list_counts.n + excluded.n`, w.merchant.workspace, w.program)
-		capped(t, path, 10_001, "", 100)
-		capped(t, path+"&active=true", 10_001, "", 100)
-		capped(t, path+"&participantId="+w.participant, 10_001, "", 100)
-		cappedFor(t, w.partner.caller, "/api/v1/partner/promo-codes?pageSize=100", 10_001, "", 100)
-		capped(t, path+"&search=bulk", 10_000, "true", 100)
-		capped(t, path+"&search=bulk&page=101", 10_000, "true", 1)
-		capped(t, path+"&search=bulk-1000", 3, "", 3)
+			on conflict (workspace_id, program_id, what, slot) do update set n = list_counts.n + excluded.n`, f.merchant.workspace, f.program)
+		wantTotal(t, path, 10_001, "", 100)
+		wantTotal(t, path+"&active=true", 10_001, "", 100)
+		wantTotal(t, path+"&participantId="+f.participant, 10_001, "", 100)
+		wantTotalFor(t, f.partner.apiClient, "/api/v1/partner/promo-codes?pageSize=100", 10_001, "", 100)
+		wantTotal(t, path+"&search=bulk", 10_000, "true", 100)
+		wantTotal(t, path+"&search=bulk&page=101", 10_000, "true", 1)
+		wantTotal(t, path+"&search=bulk-1000", 3, "", 3)
 	})
 	t.Run("stats of a search count to 10,000", func(t *testing.T) {
-		w.earn(t)
+		f.earnCommission(t)
 		copies := func(t *testing.T, from, to int) {
 			t.Helper()
 			sys.exec(t, `
@@ -61,12 +62,12 @@ func TestTotals(t *testing.T) {
 				select copy.* from commissions c, generate_series($2::int, $3::int) n,
 					jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(), 'decision_id', gen_random_uuid(), 'external_transaction_id', 'many-' || n)) copy
 				where c.workspace_id = $1 and c.external_transaction_id not like 'many-%'`,
-				w.merchant.workspace, from, to)
+				f.merchant.workspace, from, to)
 		}
 		stats := func(t *testing.T, header string) {
 			t.Helper()
-			for _, path := range []string{"/api/v1/commissions/stats", w.programPath() + "/commissions/stats"} {
-				got := w.merchant.get(t, path+"?search=many-").want(http.StatusOK).wantFields(object{"totalCount": 10_000})
+			for _, path := range []string{"/api/v1/commissions/stats", f.programPath() + "/commissions/stats"} {
+				got := f.merchant.get(t, path+"?search=many-").wantStatus(http.StatusOK).wantFields(object{"totalCount": 10_000})
 				if got.header.Get("Total-Capped") != header {
 					t.Errorf("%s: Total-Capped %q, want %q", path, got.header.Get("Total-Capped"), header)
 				}
@@ -74,21 +75,21 @@ func TestTotals(t *testing.T) {
 		}
 		copies(t, 1, 10_000)
 		stats(t, "")
-		capped(t, "/api/v1/commissions?search=many-&pageSize=100", 10_000, "", 100)
+		wantTotal(t, "/api/v1/commissions?search=many-&pageSize=100", 10_000, "", 100)
 		copies(t, 10_001, 10_001)
 		stats(t, "true")
-		capped(t, "/api/v1/commissions?search=many-&pageSize=100", 10_000, "true", 100)
-		capped(t, "/api/v1/commissions?search=many-&pageSize=100&page=101", 10_000, "true", 1)
+		wantTotal(t, "/api/v1/commissions?search=many-&pageSize=100", 10_000, "true", 100)
+		wantTotal(t, "/api/v1/commissions?search=many-&pageSize=100&page=101", 10_000, "true", 1)
 	})
 	t.Run("a partner's search of the public programmes counts to 10,000", func(t *testing.T) {
 		sys.exec(t, `
 			insert into programs
 			select copy.* from programs p, generate_series(1, 10001) n,
 				jsonb_populate_record(p, jsonb_build_object('id', gen_random_uuid(), 'slug', 'public-' || n, 'name', 'Public ' || n)) copy
-			where p.id = $1`, w.program)
+			where p.id = $1`, f.program)
 		path := "/api/v1/partner/programs?scope=public&pageSize=100"
-		cappedFor(t, w.partner.caller, path, 10_002, "", 100)
-		cappedFor(t, w.partner.caller, path+"&search=public", 10_000, "true", 100)
-		cappedFor(t, w.partner.caller, path+"&search=public&page=101", 10_000, "true", 1)
+		wantTotalFor(t, f.partner.apiClient, path, 10_002, "", 100)
+		wantTotalFor(t, f.partner.apiClient, path+"&search=public", 10_000, "true", 100)
+		wantTotalFor(t, f.partner.apiClient, path+"&search=public&page=101", 10_000, "true", 1)
 	})
 }

@@ -19,19 +19,19 @@ import (
 // typeScriptClient is the folder of the TypeScript client.
 const typeScriptClient = "../../clients/typescript"
 
-// The client is compiled and its own tests run against the service, with a proxy between
-// them that causes faults.
+// TestTypeScriptClient compiles the client and runs the client's own tests against the
+// service. The tests use a proxy that causes faults.
 func TestTypeScriptClient(t *testing.T) {
 	t.Parallel()
 	const limit = 50
 	sys := start(t, setup{env: map[string]string{"TRIBUTARY_LIMIT_CONVERSIONS": strconv.Itoa(limit)}})
-	w := sys.world(t, "test", nil)
-	promo := w.merchant.post(t, w.programPath()+"/promo-codes", object{"participantId": w.participant, "code": "TYPED", "discountType": "percentage", "discountValue": 10}).want(http.StatusCreated).text("code")
-	proxy := startFaultyProxy(t, w, limit)
+	f := sys.newFixture(t, "test", nil)
+	promo := f.merchant.post(t, f.programPath()+"/promo-codes", object{"participantId": f.participant, "code": "TYPED", "discountType": "percentage", "discountValue": 10}).wantStatus(http.StatusCreated).text("code")
+	proxy := startFaultyProxy(t, f, limit)
 
 	hook := startReceiver(t)
-	endpoint := w.merchant.post(t, "/api/v1/webhooks", object{"url": hook.url, "subscriptions": []string{"*"}}).want(http.StatusCreated)
-	w.merchant.post(t, "/api/v1/webhooks/"+endpoint.text("id")+"/test-ping", nil).want(http.StatusOK)
+	endpoint := f.merchant.post(t, "/api/v1/webhooks", object{"url": hook.url, "subscriptions": []string{"*"}}).wantStatus(http.StatusCreated)
+	f.merchant.post(t, "/api/v1/webhooks/"+endpoint.text("id")+"/test-ping", nil).wantStatus(http.StatusOK)
 	ping := hook.requests()[0]
 	headers := map[string]string{}
 	for name := range ping.header {
@@ -46,8 +46,8 @@ func TestTypeScriptClient(t *testing.T) {
 	run(t, dir, nil, "npm", "ci", "--ignore-scripts", "--prefer-offline", "--no-audit", "--no-fund")
 	run(t, dir, nil, "npx", "--no-install", "tsc", "--outDir", "compiled")
 	run(t, dir, []string{
-		"BASE_URL=" + proxy.URL, "EMAIL=" + w.merchant.email, "PASSWORD=" + password, "SECRET_KEY=" + w.secretKey,
-		"PROGRAM_ID=" + w.program, "PROMO_CODE=" + promo, "WEBHOOK=" + string(webhook), "WEBHOOK_SECRET=" + endpoint.text("signingSecret"),
+		"BASE_URL=" + proxy.URL, "EMAIL=" + f.merchant.email, "PASSWORD=" + password, "SECRET_KEY=" + f.secretKey,
+		"PROGRAM_ID=" + f.program, "PROMO_CODE=" + promo, "WEBHOOK=" + string(webhook), "WEBHOOK_SECRET=" + endpoint.text("signingSecret"),
 		"OPENAPI_FILE=" + filepath.Join(dir, "../../gen/openapi/tributary.json"),
 	}, "node", "--test", "compiled/test/client.test.js")
 
@@ -62,8 +62,9 @@ func TestTypeScriptClient(t *testing.T) {
 	})
 }
 
-// copyTypeScriptClient copies the client, and the documents that its generator reads,
-// to a temporary folder, so that npm does not write into the checkout.
+// copyTypeScriptClient copies the client and the documents that its generator reads to a
+// temporary folder, and returns the path of the client. So npm does not write into the
+// working directory.
 func copyTypeScriptClient(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
@@ -108,24 +109,24 @@ func read(t *testing.T, path string) string {
 }
 
 // faultyProxy is a reverse proxy of the gateway. POST /fault?kind=… causes a fault. GET
-// /received?method=…&path=… returns the number of requests that reached the gateway.
+// /received?method=…&path=… returns the number of requests that the proxy has received.
 type faultyProxy struct {
-	w     world
-	limit int
-	proxy *httputil.ReverseProxy
+	fixture fixture
+	limit   int
+	proxy   *httputil.ReverseProxy
 
 	mu       sync.Mutex
-	next     string
+	next     string // the fault of the next request
 	received map[string]int
 }
 
-func startFaultyProxy(t *testing.T, w world, limit int) *httptest.Server {
+func startFaultyProxy(t *testing.T, f fixture, limit int) *httptest.Server {
 	t.Helper()
-	target, err := url.Parse(w.sys.api)
+	target, err := url.Parse(f.sys.api)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &faultyProxy{w: w, limit: limit, proxy: httputil.NewSingleHostReverseProxy(target), received: map[string]int{}}
+	p := &faultyProxy{fixture: f, limit: limit, proxy: httputil.NewSingleHostReverseProxy(target), received: map[string]int{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /fault", func(rw http.ResponseWriter, r *http.Request) {
 		p.cause(t, r.URL.Query().Get("kind"))
@@ -150,18 +151,18 @@ func (p *faultyProxy) cause(t *testing.T, kind string) {
 		p.next = kind
 		return
 	}
-	useUpConversionLimit(t, p.w, p.limit)
+	useUpConversionLimit(t, p.fixture, p.limit)
 }
 
-// useUpConversionLimit uses up the limit of the secret key. The first request leaves the
-// limit's minute in about two seconds.
-func useUpConversionLimit(t *testing.T, w world, limit int) {
+// useUpConversionLimit uses up the rate limit of the secret key and then advances the
+// clock, so that the next request is possible in about two seconds.
+func useUpConversionLimit(t *testing.T, f fixture, limit int) {
 	t.Helper()
-	w.sys.clock.advance(2 * time.Minute)
+	f.sys.clock.advance(2 * time.Minute)
 	for range limit {
-		w.sys.caller().as(w.secretKey).post(t, "/api/v1/conversions", object{})
+		f.sys.client().withCredential(f.secretKey).post(t, "/api/v1/conversions", object{})
 	}
-	w.sys.clock.advance(58 * time.Second)
+	f.sys.clock.advance(58 * time.Second)
 }
 
 func (p *faultyProxy) forward(rw http.ResponseWriter, r *http.Request) {

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// TestWebhookURLs checks the URL of an endpoint. Errors in the request are reported
-// first, all at once. Then the address is checked, in the order that the specification
-// gives.
+// TestWebhookURLs checks which URLs an endpoint may have. If fields are invalid, the
+// response lists all of them. Only if all fields are valid is the address of the URL
+// checked.
 func TestWebhookURLs(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	merchant := sys.merchant(t).in("test")
-	made := func(body any) response { return merchant.post(t, webhooksPath, body) }
+	merchant := sys.newMerchant(t).inMode("test")
+	create := func(body any) response { return merchant.post(t, webhooksPath, body) }
 
 	t.Run("invalid URLs", func(t *testing.T) {
 		for _, url := range []string{
@@ -22,10 +22,10 @@ func TestWebhookURLs(t *testing.T) {
 			"https://shop.example./", "https://shop.example:0/", "https://shop.example:65536/", "https://shop .example/", "https://shop.example\\@127.0.0.1/",
 			"https://shop.example/%zz", "https://shop.example/" + strings.Repeat("a", 2048), "https://shop.example/\x00",
 		} {
-			made(object{"url": url, "subscriptions": []string{"*"}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "url")
+			create(object{"url": url, "subscriptions": []string{"*"}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "url")
 		}
-		// This port is allowed only for addresses in TRIBUTARY_WEBHOOK_ALLOW_CIDRS.
-		made(object{"url": "https://8.8.8.8:22/", "subscriptions": []string{"*"}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "url")
+		// Port 22 is allowed only for addresses in TRIBUTARY_WEBHOOK_ALLOW_CIDRS.
+		create(object{"url": "https://8.8.8.8:22/", "subscriptions": []string{"*"}}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "url")
 	})
 	t.Run("invalid bodies", func(t *testing.T) {
 		many := make([]string, 51)
@@ -48,49 +48,49 @@ func TestWebhookURLs(t *testing.T) {
 			"the address is checked last": {object{"url": "https://10.0.0.1/", "subscriptions": []string{"x"}}, []string{"subscriptions[0]"}},
 		} {
 			t.Run(name, func(t *testing.T) {
-				merchant.webhook(t, "https://127.0.0.1/", c.changes).wantError(http.StatusBadRequest, "VALIDATION_ERROR", c.fields...)
+				merchant.createEndpoint(t, "https://127.0.0.1/", c.changes).wantError(http.StatusBadRequest, "VALIDATION_ERROR", c.fields...)
 			})
 		}
 	})
 	for _, mode := range []string{"test", "live"} {
 		for url, code := range map[string]string{
 			"http://127.0.0.1/": "WEBHOOK_URL_NOT_HTTPS", "http://nobody.onion/": "WEBHOOK_URL_NOT_HTTPS", "http://10.0.0.1/": "WEBHOOK_URL_NOT_HTTPS",
-			// Resolvers do not look up names under onion (RFC 7686), so no network is
-			// needed.
+			// Resolvers reject names under onion (RFC 7686), so this test needs no
+			// network.
 			"https://nobody.onion/": "WEBHOOK_URL_UNRESOLVABLE",
 			"https://10.0.0.1/":     "WEBHOOK_URL_PRIVATE_IP", "https://[::1]/": "WEBHOOK_URL_PRIVATE_IP", "https://169.254.169.254/latest": "WEBHOOK_URL_PRIVATE_IP",
 			"https://[::ffff:10.0.0.1]:8443/": "WEBHOOK_URL_PRIVATE_IP", "https://100.64.0.1/": "WEBHOOK_URL_PRIVATE_IP", "https://[fd00:ec2::254]/": "WEBHOOK_URL_PRIVATE_IP",
 			"https://0.0.0.0/": "WEBHOOK_URL_PRIVATE_IP", "https://255.255.255.255/": "WEBHOOK_URL_PRIVATE_IP",
 		} {
-			merchant.in(mode).webhook(t, url, nil).wantError(http.StatusUnprocessableEntity, code)
+			merchant.inMode(mode).createEndpoint(t, url, nil).wantError(http.StatusUnprocessableEntity, code)
 		}
 	}
-	merchant.get(t, webhooksPath).want(http.StatusOK).wantFields(object{"total": 0})
-	// A public address is allowed on any port from 1024 on.
-	merchant.webhook(t, "https://8.8.8.8:8443/", object{"active": false}).want(http.StatusCreated)
+	merchant.get(t, webhooksPath).wantStatus(http.StatusOK).wantFields(object{"total": 0})
+	// A public address is allowed with port 1024 or higher.
+	merchant.createEndpoint(t, "https://8.8.8.8:8443/", object{"active": false}).wantStatus(http.StatusCreated)
 	if logged := sys.logs.warnings(); !containsAll(logged, "TRIBUTARY_WEBHOOK_ALLOW_CIDRS", "127.0.0.0/8") {
 		t.Errorf("the log has no warning about the allowed networks: %s", logged)
 	}
 }
 
-// TestWebhookURLs_LoopbackIsPrivate checks that loopback addresses are rejected like
-// other private addresses, unless the operator allows them. An endpoint that was allowed
-// before is not called any more.
+// TestWebhookURLs_LoopbackIsPrivate checks that loopback addresses are rejected if the
+// operator does not allow them. An existing endpoint with such an address gets no more
+// requests.
 func TestWebhookURLs_LoopbackIsPrivate(t *testing.T) {
 	t.Parallel()
 	allowed := start(t, setup{})
-	merchant := allowed.merchant(t).in("test")
-	h := merchant.hook(t, nil)
-	merchant.post(t, h.path+"/test-ping", nil).want(http.StatusOK).wantFields(object{"success": true})
+	merchant := allowed.newMerchant(t).inMode("test")
+	h := merchant.startEndpoint(t, nil)
+	merchant.post(t, h.path+"/test-ping", nil).wantStatus(http.StatusOK).wantFields(object{"success": true})
 
 	sys := start(t, setup{database: allowed.database, env: map[string]string{"TRIBUTARY_WEBHOOK_ALLOW_CIDRS": ""}})
 	merchant.sys = sys
 	for _, url := range []string{"https://127.0.0.1/", h.url, "https://localhost/", "https://127.8.8.8:8443/"} {
-		merchant.webhook(t, url, nil).wantError(http.StatusUnprocessableEntity, "WEBHOOK_URL_PRIVATE_IP")
+		merchant.createEndpoint(t, url, nil).wantError(http.StatusUnprocessableEntity, "WEBHOOK_URL_PRIVATE_IP")
 	}
-	// This port is not allowed for any address.
-	merchant.webhook(t, "http://127.0.0.1:22/", nil).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "url")
-	merchant.post(t, h.path+"/test-ping", nil).want(http.StatusOK).
+	// Port 22 is not allowed now, because no network is allowed.
+	merchant.createEndpoint(t, "http://127.0.0.1:22/", nil).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "url")
+	merchant.post(t, h.path+"/test-ping", nil).wantStatus(http.StatusOK).
 		wantFields(object{"success": false, "httpStatusCode": nil, "errorMessage": "blocked_address"})
 	if got := len(h.requests()); got != 1 {
 		t.Errorf("the receiver got %d requests, want 1", got)

@@ -18,8 +18,7 @@ type operation struct {
 	responses map[string]any
 }
 
-// operations returns the documented operations by HTTP method. Literal segments
-// come before parameters.
+// operations returns the operations of the OpenAPI document by HTTP method.
 var operations = sync.OnceValue(func() map[string][]operation {
 	var document struct {
 		Paths map[string]map[string]struct {
@@ -40,8 +39,8 @@ var operations = sync.OnceValue(func() map[string][]operation {
 	return found
 })
 
-// findOperation returns the operation that matches a path, or nil. If several match, it
-// returns the one with the most literal segments.
+// findOperation returns the operation that matches a path, or nil. If several operations
+// match, it returns the operation with the most literal segments.
 func findOperation(verb, path string) *operation {
 	parts := strings.Split(path, "/")
 	var best *operation
@@ -66,9 +65,9 @@ func findOperation(verb, path string) *operation {
 	return best
 }
 
-// checkDocumented fails the test if the OpenAPI description of a route does not have the
-// response's status. It ignores a GET with a body and unknown methods, because the
-// document does not describe them.
+// checkDocumented checks that the OpenAPI document describes the status of a response. It
+// ignores GET requests with a body and unknown routes, because the document does not
+// describe them.
 func checkDocumented(t testing.TB, request *http.Request, status int) {
 	t.Helper()
 	verb := request.Method
@@ -84,11 +83,11 @@ func checkDocumented(t testing.TB, request *http.Request, status int) {
 	}
 }
 
-// The OpenAPI description of POST /v1/clicks is written by hand, so this test compares
-// it with a response.
+// The OpenAPI description of POST /v1/clicks is written by hand. Therefore this test
+// compares the description with a response.
 func TestClick_MatchesOpenAPI(t *testing.T) {
-	w := start(t, setup{}).world(t, "test", nil)
-	w.click(t)
+	f := start(t, setup{}).newFixture(t, "test", nil)
+	f.click(t)
 	var document struct {
 		Components struct {
 			Schemas map[string]struct {
@@ -102,18 +101,18 @@ func TestClick_MatchesOpenAPI(t *testing.T) {
 	}
 	schema := document.Components.Schemas["Click"]
 	var click map[string]any
-	response := w.sys.click(t, w.publicKey, object{"referral_code": w.code}).want(http.StatusCreated)
+	response := f.sys.click(t, f.publicKey, object{"referral_code": f.code}).wantStatus(http.StatusCreated)
 	if err := json.Unmarshal([]byte(response.body), &click); err != nil {
 		t.Fatal(err)
 	}
 	for name := range click {
 		if schema.Properties[name] == nil {
-			t.Errorf("%s is not documented", name)
+			t.Errorf("the field %s is in the response but not in the schema Click", name)
 		}
 	}
 	for _, name := range schema.Required {
 		if _, ok := click[name]; !ok {
-			t.Errorf("%s is documented and missing in %s", name, response.body)
+			t.Errorf("the required field %s of the schema Click is missing in the response %s", name, response.body)
 		}
 	}
 }

@@ -1,0 +1,273 @@
+package e2e_test
+
+import (
+	"net/http"
+	"time"
+)
+
+// outcome is the expected status and error code of a response.
+type outcome struct {
+	status int
+	code   string // empty for success
+}
+
+func (a response) wantOutcome(want outcome) {
+	a.t.Helper()
+	switch {
+	case want.code != "":
+		a.wantError(want.status, want.code)
+	case a.status != want.status:
+		a.t.Errorf("%s: status %d, want %d; body %s", a.request, a.status, want.status, a.body)
+	}
+}
+
+var (
+	ok           = outcome{status: http.StatusOK}
+	invalid      = outcome{http.StatusBadRequest, "VALIDATION_ERROR"}
+	unauthorized = outcome{http.StatusUnauthorized, "UNAUTHORIZED"}
+	badSecret    = outcome{http.StatusUnauthorized, "INVALID_SECRET_KEY"}
+	badKey       = outcome{http.StatusUnauthorized, "INVALID_API_KEY"}
+	forbidden    = outcome{http.StatusForbidden, "FORBIDDEN"}
+	notFound     = outcome{http.StatusNotFound, "NOT_FOUND"}
+	noWebhook    = outcome{http.StatusNotFound, "WEBHOOK_NOT_FOUND"}
+	allFailed    = outcome{http.StatusUnprocessableEntity, "BULK_ALL_FAILED"}
+)
+
+// These constants are the kinds of credential that a route accepts (SPEC.md sections 4
+// and 5).
+const (
+	anyone     = "anyone"
+	merchants  = "merchant token"
+	partners   = "partner token"
+	secretKeys = "secret key"
+	// secretKeysOrMerchants means that a route accepts secret keys and merchant tokens.
+	secretKeysOrMerchants = "secret key or merchant token"
+)
+
+// These constants are the permissions of the role matrix (DECISIONS.md section 11).
+const (
+	readDashboards  = "read all dashboards"
+	runPrograms     = "programmes, partners, links, codes"
+	review          = "approve / reject / override / review"
+	managePayouts   = "payouts confirm, mark paid"
+	manageKeys      = "webhooks, API keys, processor"
+	manageWorkspace = "members, settings"
+	exportPersonal  = "exports of personal data, participant and buyer erasure"
+	ownWorkspace    = "account erasure, ownership"
+)
+
+var allRoles = []string{"owner", "admin", "manager", "finance", "developer", "viewer"}
+
+// rolesByPermission maps each permission to the roles that have it.
+var rolesByPermission = map[string][]string{
+	readDashboards:  allRoles,
+	runPrograms:     {"owner", "admin", "manager"},
+	review:          {"owner", "admin", "manager", "finance"},
+	managePayouts:   {"owner", "admin", "finance"},
+	manageKeys:      {"owner", "admin", "developer"},
+	manageWorkspace: {"owner", "admin"},
+	exportPersonal:  {"owner", "admin"},
+	ownWorkspace:    {"owner"},
+}
+
+// rule describes which clients may call an RPC, and the outcome of such calls.
+type rule struct {
+	accepts    string
+	permission string
+	// allowedOutcome is the outcome for a client with permission who sends unknown ids
+	// and no body.
+	allowedOutcome outcome
+	// foreignOutcome is the outcome for ids of another workspace or mode. Default: 404.
+	foreignOutcome outcome
+	// body is a valid request body. It is necessary for routes that otherwise return a
+	// validation error before they search for the ids. For other routes it is nil.
+	body object
+	// rejectedOutcome is the outcome for a missing or invalid credential. Default:
+	// UNAUTHORIZED.
+	rejectedOutcome outcome
+	// sharedByModes means that the resources of the route belong to the workspace, so
+	// that both modes can use them.
+	sharedByModes bool
+}
+
+// unknownID is an id that does not exist.
+const unknownID = "00000000-0000-7000-8000-000000000000"
+
+// anyIDs is the body of a bulk request with an id that does not exist.
+var anyIDs = object{"participantIds": []string{unknownID}}
+
+// routeRules maps the name of each RPC to its rule.
+var routeRules = map[string]rule{
+	"CheckLiveness":  {accepts: anyone, allowedOutcome: ok},
+	"CheckReadiness": {accepts: anyone, allowedOutcome: ok},
+
+	"RegisterMerchant":       {accepts: anyone, allowedOutcome: invalid},
+	"RegisterPartner":        {accepts: anyone, allowedOutcome: invalid},
+	"LoginMerchant":          {accepts: anyone, allowedOutcome: invalid},
+	"LoginPartner":           {accepts: anyone, allowedOutcome: invalid},
+	"RefreshMerchantSession": {accepts: anyone, allowedOutcome: invalid},
+	"RefreshPartnerSession":  {accepts: anyone, allowedOutcome: invalid},
+	"RefreshSession":         {accepts: anyone, allowedOutcome: invalid},
+	"Logout":                 {accepts: anyone, allowedOutcome: invalid},
+	"AcceptInvite":           {accepts: anyone, allowedOutcome: invalid},
+
+	"GetWorkspace":      {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"UpdateWorkspace":   {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok},
+	"ListMembers":       {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"UpdateMember":      {accepts: merchants, permission: manageWorkspace, allowedOutcome: invalid, body: object{"role": "viewer"}, sharedByModes: true},
+	"RemoveMember":      {accepts: merchants, permission: manageWorkspace, allowedOutcome: notFound, sharedByModes: true},
+	"TransferOwnership": {accepts: merchants, permission: ownWorkspace, allowedOutcome: invalid},
+	"ListInvites":       {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok},
+	"CreateInvite":      {accepts: merchants, permission: manageWorkspace, allowedOutcome: invalid},
+	"RevokeInvite":      {accepts: merchants, permission: manageWorkspace, allowedOutcome: notFound, sharedByModes: true},
+	"ListAuditLog":      {accepts: merchants, permission: manageWorkspace, allowedOutcome: ok},
+	"ExportAuditLog":    {accepts: merchants, permission: exportPersonal, allowedOutcome: ok},
+
+	"GetApiKeys":   {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"CreateApiKey": {accepts: merchants, permission: manageKeys, allowedOutcome: invalid},
+	"RollApiKey":   {accepts: merchants, permission: manageKeys, allowedOutcome: notFound},
+	"RevokeApiKey": {accepts: merchants, permission: manageKeys, allowedOutcome: notFound},
+
+	"CreateProgram":    {accepts: merchants, permission: runPrograms, allowedOutcome: invalid},
+	"ListPrograms":     {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"GetProgram":       {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"UpdateProgram":    {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+	"ActivateProgram":  {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+	"PauseProgram":     {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+	"ArchiveProgram":   {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+	"ListProgramRules": {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"ListGroups":       {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"CreateGroup":      {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"name": "Best", "percentage": 30}},
+	"UpdateGroup":      {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+	"DeleteGroup":      {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+
+	"Apply":                   {accepts: partners, allowedOutcome: notFound},
+	"ListParticipants":        {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"GetParticipant":          {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"ApproveParticipant":      {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+	"RejectParticipant":       {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+	"SuspendParticipant":      {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+	"ReinstateParticipant":    {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+	"AcceptParticipantInvite": {accepts: partners, allowedOutcome: invalid},
+	"UpdateParticipant":       {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+	"BulkApproveParticipants": {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: anyIDs, foreignOutcome: allFailed},
+	"BulkRejectParticipants":  {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: anyIDs, foreignOutcome: allFailed},
+	"InviteParticipant":       {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"email": "somebody@example.com"}},
+	"ListParticipantInvites":  {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"RevokeParticipantInvite": {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+
+	"ListPartnerPrograms":    {accepts: partners, allowedOutcome: ok},
+	"GetPartnerProgram":      {accepts: partners, allowedOutcome: notFound},
+	"ListPartnerCommissions": {accepts: partners, allowedOutcome: ok},
+	"GetPartnerBalances":     {accepts: partners, allowedOutcome: ok},
+	"GetPartnerSummary":      {accepts: partners, allowedOutcome: ok},
+	"GetPartnerProfile":      {accepts: partners, allowedOutcome: ok},
+	"UpdatePartnerProfile":   {accepts: partners, allowedOutcome: ok},
+	"SetPayoutMethod":        {accepts: partners, allowedOutcome: invalid},
+
+	"ListLinks":         {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"CreateLink":        {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"participantId": unknownID, "destinationUrl": "https://shop.example/"}},
+	"GetLink":           {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"UpdateLink":        {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+	"DeleteLink":        {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+	"ListPartnerLinks":  {accepts: partners, allowedOutcome: ok},
+	"CreatePartnerLink": {accepts: partners, allowedOutcome: invalid},
+	"UpdatePartnerLink": {accepts: partners, allowedOutcome: notFound},
+	"DeletePartnerLink": {accepts: partners, allowedOutcome: notFound},
+
+	"ListPromoCodes":        {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"CreatePromoCode":       {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"participantId": unknownID, "code": "SAVE", "discountType": "percentage", "discountValue": 10}},
+	"GetPromoCode":          {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"UpdatePromoCode":       {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+	"DeletePromoCode":       {accepts: merchants, permission: runPrograms, allowedOutcome: notFound},
+	"ListPartnerPromoCodes": {accepts: partners, allowedOutcome: ok},
+
+	"ReportConversion":      {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badKey},
+	"ReportConversions":     {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badKey},
+	"RefundConversion":      {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badKey},
+	"ListConversions":       {accepts: secretKeysOrMerchants, permission: readDashboards, allowedOutcome: ok, rejectedOutcome: badKey},
+	"GetConversion":         {accepts: secretKeysOrMerchants, permission: readDashboards, allowedOutcome: notFound, rejectedOutcome: badKey},
+	"ReattributeConversion": {accepts: merchants, permission: review, allowedOutcome: invalid, body: object{"participant_id": unknownID, "reason": "Mistaken"}},
+
+	"GetDecision":              {accepts: secretKeys, allowedOutcome: notFound, rejectedOutcome: badSecret},
+	"FindDecision":             {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badSecret},
+	"GetAttributedClick":       {accepts: secretKeys, allowedOutcome: notFound, rejectedOutcome: badSecret},
+	"ListDecisions":            {accepts: secretKeys, allowedOutcome: ok, rejectedOutcome: badSecret},
+	"SimulateAttribution":      {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badSecret},
+	"GetConversionAttribution": {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+
+	"ListCommissions":           {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"ListProgramCommissions":    {accepts: merchants, permission: readDashboards, allowedOutcome: notFound, foreignOutcome: forbidden},
+	"GetCommissionStats":        {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"GetProgramCommissionStats": {accepts: merchants, permission: readDashboards, allowedOutcome: notFound, foreignOutcome: forbidden},
+	"ExportCommissions":         {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"ExportProgramCommissions":  {accepts: merchants, permission: readDashboards, allowedOutcome: notFound, foreignOutcome: forbidden},
+	"GetCommission":             {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"ApproveCommission":         {accepts: merchants, permission: review, allowedOutcome: notFound},
+	"ApproveCommissionEarly":    {accepts: merchants, permission: review, allowedOutcome: invalid, body: object{"reason": "Trusted"}},
+	"RejectCommission":          {accepts: merchants, permission: review, allowedOutcome: notFound},
+	"ClearCommissionReview":     {accepts: merchants, permission: review, allowedOutcome: notFound},
+	"BulkApproveCommissions":    {accepts: merchants, permission: review, allowedOutcome: invalid, body: object{"commissionIds": []string{unknownID}}, foreignOutcome: allFailed},
+	"BulkRejectCommissions":     {accepts: merchants, permission: review, allowedOutcome: invalid, body: object{"commissionIds": []string{unknownID}}, foreignOutcome: allFailed},
+
+	"ListLedger":        {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"CreateLedgerEntry": {accepts: merchants, permission: managePayouts, allowedOutcome: invalid, body: object{"type": "bonus", "amountCents": 100, "reason": "Thanks"}},
+	"ListPartnerLedger": {accepts: partners, allowedOutcome: ok},
+
+	"PreviewPayouts":     {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"CreatePayoutBatch":  {accepts: merchants, permission: managePayouts, allowedOutcome: outcome{http.StatusBadRequest, "IDEMPOTENCY_KEY_REQUIRED"}},
+	"ListPayoutBatches":  {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"GetPayoutBatch":     {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"ConfirmPayoutBatch": {accepts: merchants, permission: managePayouts, allowedOutcome: notFound},
+	"CancelPayoutBatch":  {accepts: merchants, permission: managePayouts, allowedOutcome: notFound},
+	"ExportPayoutBatch":  {accepts: merchants, permission: managePayouts, allowedOutcome: notFound},
+	"ListPayouts":        {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"GetPayout":          {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"MarkPayoutPaid":     {accepts: merchants, permission: managePayouts, allowedOutcome: invalid, body: object{"reference": "tx-1"}},
+	"MarkPayoutFailed":   {accepts: merchants, permission: managePayouts, allowedOutcome: invalid, body: object{"reason": "Bounced"}},
+	"RetryPayout":        {accepts: merchants, permission: managePayouts, allowedOutcome: notFound},
+	"CancelPayout":       {accepts: merchants, permission: managePayouts, allowedOutcome: notFound},
+	"ListPartnerPayouts": {accepts: partners, allowedOutcome: ok},
+
+	"GetFraudPolicy":    {accepts: merchants, permission: readDashboards, allowedOutcome: notFound},
+	"PutFraudPolicy":    {accepts: merchants, permission: runPrograms, allowedOutcome: invalid, body: object{"policy": "observe"}},
+	"ListFraudEvents":   {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"ResolveFraudEvent": {accepts: merchants, permission: review, allowedOutcome: invalid, body: object{"outcome": "dismissed"}},
+
+	"ListWebhooks":        {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"CreateWebhook":       {accepts: merchants, permission: manageKeys, allowedOutcome: invalid},
+	"GetWebhook":          {accepts: merchants, permission: readDashboards, allowedOutcome: noWebhook},
+	"ListEventTypes":      {accepts: merchants, permission: readDashboards, allowedOutcome: ok},
+	"UpdateWebhook":       {accepts: merchants, permission: manageKeys, allowedOutcome: noWebhook},
+	"DeleteWebhook":       {accepts: merchants, permission: manageKeys, allowedOutcome: noWebhook},
+	"RotateWebhookSecret": {accepts: merchants, permission: manageKeys, allowedOutcome: noWebhook},
+	"TestWebhook":         {accepts: merchants, permission: manageKeys, allowedOutcome: noWebhook},
+	"ListDeliveries":      {accepts: merchants, permission: readDashboards, allowedOutcome: noWebhook},
+	"GetDelivery":         {accepts: merchants, permission: readDashboards, allowedOutcome: noWebhook},
+	"RetryDelivery":       {accepts: merchants, permission: manageKeys, allowedOutcome: noWebhook},
+	"RecoverDeliveries":   {accepts: merchants, permission: manageKeys, allowedOutcome: invalid, body: object{"since": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}},
+}
+
+// allows reports whether a client with a valid credential of the kind may call the RPC.
+func (r rule) allows(kind string) bool {
+	if r.accepts == secretKeysOrMerchants {
+		return kind == secretKeys || kind == merchants
+	}
+	return r.accepts == anyone || r.accepts == kind
+}
+
+// requestBody returns body, or an untyped nil if there is no body.
+func (r rule) requestBody() any {
+	if r.body == nil {
+		return nil
+	}
+	return r.body
+}
+
+// credentialOutcome returns the outcome for a missing or invalid credential.
+func (r rule) credentialOutcome() outcome {
+	if r.rejectedOutcome != (outcome{}) {
+		return r.rejectedOutcome
+	}
+	return unauthorized
+}
