@@ -15,13 +15,14 @@ import (
 // history contains all requests of the storm and their responses.
 type history struct {
 	attempts []attempt
-	planted  []planted
+	planted  []plantedRecord
 	// targets are the click targets, by attempt.Target.
 	targets []target
-	// end is a time after the last request and the last replay, in Unix milliseconds.
+	// end is the time at which the storm was over, in Unix milliseconds. All requests and
+	// all replays of journals had ended by then.
 	end int64
-	// cacheFlushed reports that the storm deleted the cache, in which the service stores
-	// the known visitors.
+	// cacheFlushed reports that a fault has flushed the cache. The service stores the
+	// known visitors in the cache.
 	cacheFlushed bool
 }
 
@@ -29,7 +30,7 @@ type history struct {
 type tables struct {
 	clicks      []clickRow
 	deadLetters []deadLetterRow
-	// counts maps a participant to its click count as the API reports it.
+	// counts maps a participant to the click count that the API returns.
 	counts map[uuid.UUID]int64
 }
 
@@ -51,8 +52,8 @@ type deadLetterRow struct {
 	Record []byte
 }
 
-// skew is the tolerance when a time of receipt is compared with the times of its
-// request. Both use the same clock, but the time of receipt is truncated to
+// skew is the tolerance when the time at which a click was received is compared with the
+// times of its request. It is necessary because the stored time is truncated to
 // milliseconds.
 const skew = 20 * time.Millisecond
 
@@ -61,42 +62,42 @@ type verdict struct {
 	requests, attempts int
 	outcomes           [outcomeCount]int
 	// acknowledged counts the distinct click ids that were acknowledged, including
-	// planted ones that Redis acknowledged. planted counts the latter. blind counts the
-	// clicks that were acknowledged by a collector that could not read the edge
-	// directory.
+	// planted records that Redis acknowledged. planted counts these planted records.
+	// blind counts the clicks that were acknowledged by a collector that could not read
+	// the edge directory.
 	acknowledged, planted, blind int
-	// rows counts the stored clicks, deadLetters the dead letters. withoutResponse
-	// counts the rows whose request never got a response with the click's id. unique
-	// counts the rows that are a visitor's first click.
+	// rows counts the stored clicks. deadLetters counts the dead letters. withoutResponse
+	// counts the rows whose click id was in no response. unique counts the rows that are
+	// the first click of a visitor.
 	rows, deadLetters, withoutResponse, unique int
 	// cacheFlushed reports that unique clicks were not compared because the cache was
 	// flushed.
 	cacheFlushed bool
 
-	// The violations. Each entry describes one violation.
+	// The following fields contain the violations. Each entry describes one violation.
 	missing      []string // acknowledged but not stored
-	doubled      []string // stored more than once
-	invented     []string // stored without a request
-	mistaken     []string // the stored row differs from the request
-	bots         []string // a click of a browser was stored as a bot's click
-	uniqueAgain  []string // a second click of one visitor was stored as unique
+	duplicated   []string // stored more than once
+	unexplained  []string // stored without a request
+	mismatched   []string // the stored row differs from the request
+	bots         []string // the click of a browser was stored as the click of a bot
+	uniqueTwice  []string // a second click of a visitor was stored as unique
 	deadLettered []string // a valid click is a dead letter
-	wrong        []string // a valid click got a response that it must never get
+	wrong        []string // the response to a valid click has a status that is never correct
 	renamed      []string // the response has another click id than the request
 	cutOff       []string // a graceful stop closed the connection before the response
 	counts       []string // the API's click count differs from the rows
 }
 
-// violations returns the violations, grouped by kind. Kinds without violations are left
-// out.
+// violations returns the violations, grouped by kind. The result does not contain kinds
+// without violations.
 func (v *verdict) violations() []finding {
 	return slices.DeleteFunc([]finding{
 		{"missing", v.missing},
-		{"doubled", v.doubled},
-		{"invented", v.invented},
-		{"mistaken", v.mistaken},
-		{"taken for bots", v.bots},
-		{"unique again", v.uniqueAgain},
+		{"duplicated", v.duplicated},
+		{"unexplained", v.unexplained},
+		{"mismatched", v.mismatched},
+		{"stored as bots", v.bots},
+		{"unique twice", v.uniqueTwice},
 		{"dead-lettered", v.deadLettered},
 		{"wrong responses", v.wrong},
 		{"renamed", v.renamed},
@@ -110,31 +111,33 @@ type finding struct {
 	lines []string
 }
 
-// clickState is the state of one click id: its attempts in the history and its rows.
+// clickState is the state of one click id: its attempts in the history and the number of
+// its rows.
 type clickState struct {
 	attempts          []int // indexes in history.attempts
-	planted           *planted
+	planted           *plantedRecord
 	acknowledged      bool
 	rows, deadLetters int
 }
 
-// clickCheck is the state of a comparison.
+// clickCheck is the state of the comparison in checkClicks.
 type clickCheck struct {
 	history history
 	verdict verdict
 	ids     map[uuid.UUID]*clickState
-	// byRequest maps a request without a proposed id to its only attempt.
+	// byRequest maps the number of a request without a proposed id to the index of its
+	// only attempt.
 	byRequest map[int]int
-	// traced contains the requests to which a row with an unknown id was assigned.
+	// traced contains the requests to which a row was assigned by its sub id.
 	traced map[int]bool
-	// garbage contains the planted records without a click id, by their bytes.
+	// garbage maps the bytes of a planted record without a click id to its state.
 	garbage map[string]*clickState
-	// visitors maps a visitor to its unique click.
+	// visitors maps a visitor to the visitor's unique click.
 	visitors map[visitor]uuid.UUID
 }
 
-// visitor identifies a visitor of one referral code. Only the first click of a visitor
-// in 24 hours is unique, and no storm takes that long.
+// visitor identifies a visitor who uses one referral code. The first click of a visitor
+// in 24 hours is unique. A storm is shorter, so a visitor has at most one unique click.
 type visitor struct {
 	participant    uuid.UUID
 	code           string
@@ -144,24 +147,24 @@ type visitor struct {
 // checkClicks compares the history with the tables. It reads nothing except its
 // arguments.
 func checkClicks(h history, t tables) *verdict {
-	j := &clickCheck{
+	c := &clickCheck{
 		history: h, ids: make(map[uuid.UUID]*clickState), byRequest: make(map[int]int),
 		traced: make(map[int]bool), garbage: make(map[string]*clickState), visitors: make(map[visitor]uuid.UUID),
 	}
-	j.readAttempts()
-	j.readPlanted()
+	c.readAttempts()
+	c.readPlanted()
 	nonBots := make(map[uuid.UUID]int64)
 	for i := range t.clicks {
-		j.checkClick(&t.clicks[i])
+		c.checkClick(&t.clicks[i])
 		if !t.clicks[i].IsBot {
 			nonBots[t.clicks[i].ParticipantID]++
 		}
 	}
 	for i := range t.deadLetters {
-		j.checkDeadLetter(&t.deadLetters[i])
+		c.checkDeadLetter(&t.deadLetters[i])
 	}
-	j.checkIDs()
-	v := &j.verdict
+	c.checkIDs()
+	v := &c.verdict
 	v.rows, v.deadLetters, v.cacheFlushed = len(t.clicks), len(t.deadLetters), h.cacheFlushed
 	for _, participant := range sortedKeys(t.counts, nonBots) {
 		if counted, stored := t.counts[participant], nonBots[participant]; counted != stored {
@@ -171,20 +174,20 @@ func checkClicks(h history, t tables) *verdict {
 	return v
 }
 
-func (j *clickCheck) state(id uuid.UUID) *clickState {
-	k := j.ids[id]
+func (c *clickCheck) state(id uuid.UUID) *clickState {
+	k := c.ids[id]
 	if k == nil {
 		k = &clickState{}
-		j.ids[id] = k
+		c.ids[id] = k
 	}
 	return k
 }
 
-func (j *clickCheck) readAttempts() {
-	v := &j.verdict
+func (c *clickCheck) readAttempts() {
+	v := &c.verdict
 	requests := make(map[int]bool)
-	for i := range j.history.attempts {
-		a := &j.history.attempts[i]
+	for i := range c.history.attempts {
+		a := &c.history.attempts[i]
 		requests[a.Request] = true
 		v.outcomes[a.Outcome]++
 		switch a.Outcome {
@@ -196,110 +199,110 @@ func (j *clickCheck) readAttempts() {
 			}
 		default:
 		}
-		if a.Way != postWithID {
-			j.byRequest[a.Request] = i
+		if a.Route != postWithID {
+			c.byRequest[a.Request] = i
 		}
 		id := a.id()
 		if id == uuid.Nil {
 			continue
 		}
-		k := j.state(id)
+		k := c.state(id)
 		k.attempts = append(k.attempts, i)
 		if a.Outcome == acknowledged {
 			k.acknowledged = true
-			if a.Proposed != uuid.Nil && a.Proposed != a.Answered {
-				v.renamed = append(v.renamed, fmt.Sprintf("%s proposed, %s answered: %s", a.Proposed, a.Answered, describe(a)))
+			if a.Proposed != uuid.Nil && a.Proposed != a.ResponseID {
+				v.renamed = append(v.renamed, fmt.Sprintf("%s was proposed, but the response has %s: %s", a.Proposed, a.ResponseID, describe(a)))
 			}
 			if a.Blind {
 				v.blind++
 			}
 		}
 	}
-	v.requests, v.attempts = len(requests), len(j.history.attempts)
+	v.requests, v.attempts = len(requests), len(c.history.attempts)
 }
 
-func (j *clickCheck) readPlanted() {
-	for i := range j.history.planted {
-		p := &j.history.planted[i]
+func (c *clickCheck) readPlanted() {
+	for i := range c.history.planted {
+		p := &c.history.planted[i]
 		if p.Acknowledged {
-			j.verdict.planted++
+			c.verdict.planted++
 		}
 		k := &clickState{planted: p, acknowledged: p.Acknowledged}
 		if p.ID == uuid.Nil {
-			j.garbage[string(p.Record)] = k
+			c.garbage[string(p.Record)] = k
 		} else {
-			j.ids[p.ID] = k
+			c.ids[p.ID] = k
 		}
 	}
 }
 
-func (j *clickCheck) checkClick(row *clickRow) {
-	v := &j.verdict
+func (c *clickCheck) checkClick(row *clickRow) {
+	v := &c.verdict
 	if row.IsBot {
 		v.bots = append(v.bots, row.ID.String())
 	}
-	j.checkUnique(row)
-	k := j.ids[row.ID]
+	c.checkUnique(row)
+	k := c.ids[row.ID]
 	if k == nil {
-		j.assignToRequest(row)
+		c.assignToRequest(row)
 		return
 	}
 	k.rows++
 	if !k.acknowledged {
 		v.withoutResponse++
 	}
-	if wrong := j.mismatch(row, k); wrong != "" {
-		v.mistaken = append(v.mistaken, fmt.Sprintf("%s: %s", row.ID, wrong))
+	if wrong := c.mismatch(row, k); wrong != "" {
+		v.mismatched = append(v.mismatched, fmt.Sprintf("%s: %s", row.ID, wrong))
 	}
 }
 
 // checkUnique checks that a unique click is the visitor's only unique click.
-func (j *clickCheck) checkUnique(row *clickRow) {
-	v := &j.verdict
+func (c *clickCheck) checkUnique(row *clickRow) {
+	v := &c.verdict
 	if !row.IsUnique {
 		return
 	}
 	v.unique++
 	of := visitor{row.ParticipantID, row.ReferralCode, string(row.IPHash), string(row.UAHash)}
-	if other, found := j.visitors[of]; found && !j.history.cacheFlushed {
-		v.uniqueAgain = append(v.uniqueAgain, fmt.Sprintf("%s and %s, of one visitor to code %s", other, row.ID, row.ReferralCode))
+	if other, found := c.visitors[of]; found && !c.history.cacheFlushed {
+		v.uniqueTwice = append(v.uniqueTwice, fmt.Sprintf("%s and %s have the same visitor and the code %s", other, row.ID, row.ReferralCode))
 	}
-	j.visitors[of] = row.ID
+	c.visitors[of] = row.ID
 }
 
-// assignToRequest checks a row whose click id is not in the history. Its sub id
-// identifies the request. A request without a response may have stored one row, and not
-// more, because a client sends such a request only once.
-func (j *clickCheck) assignToRequest(row *clickRow) {
-	v := &j.verdict
+// assignToRequest checks a row whose click id is not in the history. The sub id of the
+// row identifies the request. A request without a response may have stored one row, but
+// not two, because the client has sent it only once.
+func (c *clickCheck) assignToRequest(row *clickRow) {
+	v := &c.verdict
 	request, ok := requestOf(row.SubID)
-	i, found := j.byRequest[request]
+	i, found := c.byRequest[request]
 	if !ok || !found {
-		v.invented = append(v.invented, fmt.Sprintf("%s with sub id %q: no request has this sub id", row.ID, row.SubID))
+		v.unexplained = append(v.unexplained, fmt.Sprintf("%s with sub id %q: no request has this sub id", row.ID, row.SubID))
 		return
 	}
-	a := &j.history.attempts[i]
+	a := &c.history.attempts[i]
 	switch {
 	case a.Outcome == acknowledged || a.Outcome == unsent || a.Outcome == unexpected:
-		v.invented = append(v.invented, fmt.Sprintf("%s: %s", row.ID, describe(a)))
-	case j.traced[request]:
-		v.doubled = append(v.doubled, fmt.Sprintf("%s: another click of %s", row.ID, describe(a)))
+		v.unexplained = append(v.unexplained, fmt.Sprintf("%s: %s", row.ID, describe(a)))
+	case c.traced[request]:
+		v.duplicated = append(v.duplicated, fmt.Sprintf("%s: another click of %s", row.ID, describe(a)))
 	default:
-		j.traced[request] = true
+		c.traced[request] = true
 		v.withoutResponse++
-		if wrong := j.mismatch(row, &clickState{attempts: []int{i}}); wrong != "" {
-			v.mistaken = append(v.mistaken, fmt.Sprintf("%s: %s", row.ID, wrong))
+		if wrong := c.mismatch(row, &clickState{attempts: []int{i}}); wrong != "" {
+			v.mismatched = append(v.mismatched, fmt.Sprintf("%s: %s", row.ID, wrong))
 		}
 	}
 }
 
-// mismatch returns how the row differs from the request, or "" if it does not.
-func (j *clickCheck) mismatch(row *clickRow, k *clickState) string {
+// mismatch returns the difference between a row and its request, or "" if they match.
+func (c *clickCheck) mismatch(row *clickRow, k *clickState) string {
 	if p := k.planted; p != nil {
 		switch {
 		case p.Dead != "":
 			return fmt.Sprintf("stored, but expected as a dead letter: %s", p.Dead)
-		case row.ParticipantID != j.history.targets[p.Target].participant:
+		case row.ParticipantID != c.history.targets[p.Target].participant:
 			return fmt.Sprintf("stored for participant %s", row.ParticipantID)
 		case row.SubID != p.SubID || row.ReceivedAt.UnixMilli() != p.At:
 			return fmt.Sprintf("sub id %q, received at %s", row.SubID, row.ReceivedAt)
@@ -307,76 +310,76 @@ func (j *clickCheck) mismatch(row *clickRow, k *clickState) string {
 		return ""
 	}
 	for _, i := range k.attempts {
-		a := &j.history.attempts[i]
-		if j.matchesAttempt(row, a) {
+		a := &c.history.attempts[i]
+		if c.matchesAttempt(row, a) {
 			return ""
 		}
 	}
 	return fmt.Sprintf("participant %s, sub id %q, received at %d: matches none of its %d attempts, for example %s",
-		row.ParticipantID, row.SubID, row.ReceivedAt.UnixMilli(), len(k.attempts), describe(&j.history.attempts[k.attempts[0]]))
+		row.ParticipantID, row.SubID, row.ReceivedAt.UnixMilli(), len(k.attempts), describe(&c.history.attempts[k.attempts[0]]))
 }
 
-// matchesAttempt reports whether the attempt may have stored the row. A collector that
-// was paused may receive a request long after its client stopped waiting.
-func (j *clickCheck) matchesAttempt(row *clickRow, a *attempt) bool {
+// matchesAttempt reports whether the attempt can have stored the row. A collector that
+// was paused can receive a request long after the client has stopped waiting.
+func (c *clickCheck) matchesAttempt(row *clickRow, a *attempt) bool {
 	until := a.End
 	if a.Outcome == noResponse {
-		until = j.history.end
+		until = c.history.end
 	}
 	at := row.ReceivedAt.UnixMilli()
-	return a.Outcome != unsent && row.SubID == subIDOf(a.Request) && row.ParticipantID == j.history.targets[a.Target].participant &&
+	return a.Outcome != unsent && row.SubID == subIDOf(a.Request) && row.ParticipantID == c.history.targets[a.Target].participant &&
 		at >= a.Start-skew.Milliseconds() && at <= until+skew.Milliseconds()
 }
 
-func (j *clickCheck) checkDeadLetter(row *deadLetterRow) {
-	v := &j.verdict
-	k := j.ids[row.ID]
+func (c *clickCheck) checkDeadLetter(row *deadLetterRow) {
+	v := &c.verdict
+	k := c.ids[row.ID]
 	if k == nil {
-		k = j.garbage[string(row.Record)]
+		k = c.garbage[string(row.Record)]
 	}
 	switch {
 	case k == nil:
-		// The record may be a valid click with an id that only its collector knew.
+		// The record may be a valid click whose id was in no response.
 		var click edgev1.Click
 		subID := ""
 		if proto.Unmarshal(row.Record, &click) == nil {
 			subID = click.SubId
 		}
-		v.invented = append(v.invented, fmt.Sprintf("dead letter %s (%s) with sub id %q", row.ID, row.Reason, subID))
+		v.unexplained = append(v.unexplained, fmt.Sprintf("dead letter %s (%s) with sub id %q", row.ID, row.Reason, subID))
 	case k.planted == nil || k.planted.Dead == "":
 		k.deadLetters++
 		v.deadLettered = append(v.deadLettered, fmt.Sprintf("%s: %s", row.ID, row.Reason))
 	default:
 		k.deadLetters++
 		if row.Reason != k.planted.Dead {
-			v.mistaken = append(v.mistaken, fmt.Sprintf("dead letter %s: reason %s, expected %s", row.ID, row.Reason, k.planted.Dead))
+			v.mismatched = append(v.mismatched, fmt.Sprintf("dead letter %s: reason %s, expected %s", row.ID, row.Reason, k.planted.Dead))
 		}
 	}
 }
 
 // checkIDs checks the number of rows of every click id in the history.
-func (j *clickCheck) checkIDs() {
-	v := &j.verdict
-	for _, id := range sortedKeys(j.ids) {
-		k := j.ids[id]
+func (c *clickCheck) checkIDs() {
+	v := &c.verdict
+	for _, id := range sortedKeys(c.ids) {
+		k := c.ids[id]
 		if k.acknowledged {
 			v.acknowledged++
 		}
 		what := "planted"
 		if len(k.attempts) > 0 {
-			what = describe(&j.history.attempts[k.attempts[len(k.attempts)-1]])
+			what = describe(&c.history.attempts[k.attempts[len(k.attempts)-1]])
 		}
 		switch {
 		case k.rows+k.deadLetters > 1:
-			v.doubled = append(v.doubled, fmt.Sprintf("%s: %d clicks and %d dead letters: %s", id, k.rows, k.deadLetters, what))
+			v.duplicated = append(v.duplicated, fmt.Sprintf("%s: %d clicks and %d dead letters: %s", id, k.rows, k.deadLetters, what))
 		case k.rows+k.deadLetters == 0 && k.acknowledged:
 			v.missing = append(v.missing, fmt.Sprintf("%s: %s", id, what))
 		}
 	}
-	// A record that is not a click has no id by which duplicates could be found. So it
-	// must be stored at least once, not exactly once.
-	for _, record := range slices.Sorted(maps.Keys(j.garbage)) {
-		if k := j.garbage[record]; k.acknowledged && k.deadLetters == 0 {
+	// A record that is not a click has no id, so duplicates cannot be found. It
+	// must be stored at least once.
+	for _, record := range slices.Sorted(maps.Keys(c.garbage)) {
+		if k := c.garbage[record]; k.acknowledged && k.deadLetters == 0 {
 			v.missing = append(v.missing, fmt.Sprintf("the poison record %x is not a dead letter", record))
 		}
 	}
@@ -387,8 +390,8 @@ func describe(a *attempt) string {
 		time.UnixMilli(a.Start).UTC().Format("15:04:05.000"), outcomeNames[a.Outcome], a.End-a.Start, a.Status, a.Error)
 }
 
-// sortedKeys returns the keys of all maps in order, so that equal histories give equal
-// verdicts.
+// sortedKeys returns the keys of all maps in sorted order, so that equal histories lead
+// to equal verdicts.
 func sortedKeys[V any](of ...map[uuid.UUID]V) []uuid.UUID {
 	all := make(map[uuid.UUID]bool)
 	for _, m := range of {

@@ -26,10 +26,10 @@ import (
 const (
 	// maxPauseBetweenClicks is the maximum pause of a client between two clicks.
 	maxPauseBetweenClicks = 16 * time.Millisecond
-	// clientTimeout is how long a client waits for a response.
+	// clientTimeout is the maximum time that a client waits for a response.
 	clientTimeout = 4 * time.Second
-	// maxAttempts is the maximum number of attempts for one click with an id of the
-	// client. A higher number would only make the history longer.
+	// maxAttempts is the maximum number of attempts for a click whose id the client
+	// chose. It limits the length of the history.
 	maxAttempts = 8
 
 	browser = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
@@ -40,19 +40,20 @@ type load struct {
 	collectors []*edge
 	targets    []target
 	history    *recorder
-	// avoidFor is how long a client avoids a collector after a response with "Connection:
-	// close". A load balancer also stops using a collector that shuts down.
+	// avoidFor is the time for which a client sends no requests to a collector after a
+	// response with "Connection: close". A load balancer would also stop using a
+	// collector that shuts down.
 	avoidFor time.Duration
-	// pauseLock blocks the clients before their next attempt while it is locked.
+	// pauseLock stops the clients before their next attempt while a fault holds the lock.
 	pauseLock sync.RWMutex
 	stop      chan struct{}
 	done      sync.WaitGroup
 }
 
-// edge is a collector from the clients' point of view.
+// edge is a collector to which the clients send requests.
 type edge struct {
 	address string
-	// stopping reports that the collector received SIGTERM and has not ended yet.
+	// stopping reports that the collector has received SIGTERM and has not exited yet.
 	stopping atomic.Bool
 }
 
@@ -81,9 +82,9 @@ func (l *load) ended() bool {
 	}
 }
 
-// client sends one request at a time, over a persistent connection to each collector. It
-// never repeats a request on its own (as net/http does), so the history has every
-// request that was sent.
+// client sends one request at a time, over a persistent connection to each collector. The
+// HTTP client of net/http would repeat some failed requests itself. This client does not,
+// so that the history contains every request that was sent.
 type client struct {
 	load       *load
 	rand       *rand.Rand
@@ -113,27 +114,27 @@ func (c *client) sleep(d time.Duration) {
 	}
 }
 
-// click registers one click. Half of the clicks have an id that the client chose.
+// click registers one click. For half of the clicks the client chooses the id.
 func (c *client) click() {
 	a := attempt{Request: c.load.history.nextRequest(), Target: c.rand.IntN(len(c.load.targets)), Collector: c.choose(-1)}
 	switch draw := c.rand.IntN(100); {
 	case draw < 50:
-		a.Way = postWithID
+		a.Route = postWithID
 		c.propose(a)
 		return
 	case draw < 85:
-		a.Way = postWithoutID
+		a.Route = postWithoutID
 	default:
-		a.Way = getShortLink
+		a.Route = getShortLink
 	}
 	if a = c.attempt(a); a.Outcome != acknowledged {
 		c.waitAfter(a)
 	}
 }
 
-// propose sends a click with an id of the client until it is acknowledged. Each attempt
-// may go to another collector, as in the browser script. Some acknowledged clicks are
-// sent once more.
+// propose sends a click with an id that the client chose, until it is acknowledged. Each
+// attempt may be sent to another collector. Some clicks are sent again after they were
+// acknowledged.
 func (c *client) propose(a attempt) {
 	a.Proposed = affiliate.NewID[affiliate.Click](time.Now()).UUID
 	for range maxAttempts {
@@ -161,8 +162,9 @@ func (c *client) waitAfter(a attempt) {
 	}
 }
 
-// choose returns a random collector that did not announce its shutdown. After a failed
-// attempt it usually avoids the failed collector.
+// choose returns a random collector that has not announced its shutdown. failed is the
+// collector of the last attempt if this attempt failed, or -1; choose usually returns
+// another collector.
 func (c *client) choose(failed int) int {
 	var open []int
 	for n := range c.conns {
@@ -183,14 +185,14 @@ func (c *client) attempt(a attempt) attempt {
 	at := c.load.collectors[a.Collector]
 	a.Start = time.Now().UnixMilli()
 	leaving := at.stopping.Load()
-	answer, err := c.send(&a)
+	response, err := c.send(&a)
 	a.End = time.Now().UnixMilli()
 	if err != nil {
 		c.closeConn(a.Collector)
 		a.Error = err.Error()
 		a.CutOff = a.Outcome == noResponse && (leaving || at.stopping.Load()) && closedByServer(err)
 	} else {
-		c.interpret(&a, answer)
+		c.interpret(&a, response)
 	}
 	c.load.history.add(a)
 	return a
@@ -203,8 +205,8 @@ type clickResponse struct {
 	location string
 }
 
-// send sends the request and reads the response. If send returns an error, a.Outcome
-// tells whether the request was sent.
+// send sends the request and reads the response. If send returns an error, a.Outcome is
+// noResponse if the request was sent, and unsent otherwise.
 func (c *client) send(a *attempt) (clickResponse, error) {
 	request, err := c.request(a)
 	if err != nil {
@@ -240,25 +242,25 @@ func (c *client) send(a *attempt) (clickResponse, error) {
 }
 
 func (c *client) dial(collector int) (*conn, error) {
-	if kept := c.conns[collector]; kept != nil {
-		if !closedByPeer(kept.Conn.(*net.TCPConn)) {
-			return kept, nil
+	if existing := c.conns[collector]; existing != nil {
+		if !closedByPeer(existing.Conn.(*net.TCPConn)) {
+			return existing, nil
 		}
 		c.closeConn(collector)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), clientTimeout)
 	defer cancel()
-	made, err := (&net.Dialer{}).DialContext(ctx, "tcp", c.load.collectors[collector].address)
+	created, err := (&net.Dialer{}).DialContext(ctx, "tcp", c.load.collectors[collector].address)
 	if err != nil {
 		return nil, err
 	}
-	c.conns[collector] = &conn{made, bufio.NewReader(made)}
+	c.conns[collector] = &conn{created, bufio.NewReader(created)}
 	return c.conns[collector], nil
 }
 
 func (c *client) closeConn(collector int) {
-	if kept := c.conns[collector]; kept != nil {
-		_ = kept.Close()
+	if existing := c.conns[collector]; existing != nil {
+		_ = existing.Close()
 		c.conns[collector] = nil
 	}
 }
@@ -266,7 +268,7 @@ func (c *client) closeConn(collector int) {
 func (c *client) request(a *attempt) (*http.Request, error) {
 	to := c.load.targets[a.Target]
 	at := "http://" + c.load.collectors[a.Collector].address
-	if a.Way == getShortLink {
+	if a.Route == getShortLink {
 		query := url.Values{affiliate.SubIDParam: {subIDOf(a.Request)}}
 		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, at+to.shortPath+"?"+query.Encode(), nil)
 		if err != nil {
@@ -275,14 +277,14 @@ func (c *client) request(a *attempt) (*http.Request, error) {
 		request.Header.Set("User-Agent", browser)
 		return request, nil
 	}
-	said := map[string]string{
+	fields := map[string]string{
 		"referral_code": to.code, "sub_id": subIDOf(a.Request),
 		"url": "https://shop.example.com/sale?utm_source=blog", "consent": "granted", "language": "en-GB", "screen": "1920x1080",
 	}
 	if a.Proposed != uuid.Nil {
-		said["click_id"] = a.Proposed.String()
+		fields["click_id"] = a.Proposed.String()
 	}
-	body, err := json.Marshal(said)
+	body, err := json.Marshal(fields)
 	if err != nil {
 		return nil, err
 	}
@@ -303,19 +305,19 @@ func (c *client) interpret(a *attempt, got clickResponse) {
 	switch {
 	case got.status == http.StatusServiceUnavailable:
 		a.Outcome = refused
-	case a.Way == getShortLink && got.status == http.StatusFound:
+	case a.Route == getShortLink && got.status == http.StatusFound:
 		a.Outcome = c.readRedirect(a, got.location)
-	case a.Way != getShortLink && (got.status == http.StatusCreated || got.status == http.StatusOK):
-		var said struct {
+	case a.Route != getShortLink && (got.status == http.StatusCreated || got.status == http.StatusOK):
+		var fields struct {
 			ClickID   uuid.UUID  `json:"click_id"`
 			ProgramID *uuid.UUID `json:"program_id"`
 		}
-		err := json.Unmarshal(got.body, &said)
-		if err != nil || said.ClickID == uuid.Nil {
+		err := json.Unmarshal(got.body, &fields)
+		if err != nil || fields.ClickID == uuid.Nil {
 			a.Error = fmt.Sprintf("%s: %v", got.body, err)
 			return
 		}
-		a.Outcome, a.Answered, a.Blind = acknowledged, said.ClickID, said.ProgramID == nil
+		a.Outcome, a.ResponseID, a.Blind = acknowledged, fields.ClickID, fields.ProgramID == nil
 	default:
 		a.Error = string(got.body)
 	}
@@ -331,15 +333,15 @@ func (c *client) readRedirect(a *attempt, location string) outcome {
 	if id == "" {
 		return redirected
 	}
-	if a.Answered, err = uuid.Parse(id); err != nil {
+	if a.ResponseID, err = uuid.Parse(id); err != nil {
 		a.Error = "redirected to " + strconv.Quote(location)
 		return unexpected
 	}
 	return acknowledged
 }
 
-// closedByServer reports whether the server closed the connection. It returns false for a
-// timeout of the client.
+// closedByServer reports whether err means that the server closed the connection. It
+// returns false for a timeout.
 func closedByServer(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

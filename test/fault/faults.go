@@ -19,35 +19,36 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// errNotTriggered means that the moment for which a fault waits did not come. The fault
-// changed nothing. This is not a failure of the storm.
-var errNotTriggered = errors.New("not reached")
+// errNotTriggered means that a fault waited for a certain moment, and that this moment
+// did not come. The fault has changed nothing, and the storm continues.
+var errNotTriggered = errors.New("the fault was not triggered")
 
 // storm runs the steps of a plan.
 type storm struct {
-	system  *system
-	load    *load
-	sales   *sales
-	targets []target
-	scale   scale
-	began   time.Time
-	log     *os.File
+	system    *system
+	load      *load
+	sales     *sales
+	targets   []target
+	scale     scale
+	startedAt time.Time
+	log       *os.File
 
-	mu   sync.Mutex
-	done map[kind]int
+	mu        sync.Mutex
+	completed map[kind]int
 	// notTriggered counts the faults that returned errNotTriggered.
 	notTriggered map[kind]int
-	// overlaps counts the faults that began while another one was active. active is the
+	// overlaps counts the faults that began while another fault was active. active is the
 	// number of active faults.
 	overlaps, active int
 	locks            map[string]*sync.Mutex
 }
 
-// run runs the steps of each lane in their order, the lanes in parallel. It returns
-// after the last step or when ctx ends. A fault that has begun is always removed again.
+// run runs the steps of a plan. The lanes run in parallel. The steps of a lane run one
+// after the other. run returns after the last step or when ctx ends. A fault that has
+// begun is always removed again.
 func (s *storm) run(ctx context.Context, steps []step) error {
-	s.done, s.notTriggered, s.locks = make(map[kind]int), make(map[kind]int), make(map[string]*sync.Mutex)
-	s.began = time.Now()
+	s.completed, s.notTriggered, s.locks = make(map[kind]int), make(map[kind]int), make(map[string]*sync.Mutex)
+	s.startedAt = time.Now()
 	var group sync.WaitGroup
 	var faults [lanes]error
 	for lane := range lanes {
@@ -59,7 +60,7 @@ func (s *storm) run(ctx context.Context, steps []step) error {
 				select {
 				case <-ctx.Done():
 					return
-				case <-time.After(time.Until(s.began.Add(st.at))):
+				case <-time.After(time.Until(s.startedAt.Add(st.at))):
 				}
 				if err := s.runStep(st); err != nil {
 					faults[lane] = fmt.Errorf("%s: %w", st, err)
@@ -74,7 +75,7 @@ func (s *storm) run(ctx context.Context, steps []step) error {
 
 func (s *storm) runStep(st step) error {
 	victims := st.components(s.scale.collectors)
-	slices.Sort(victims) // both lanes lock in the same order, so there is no deadlock
+	slices.Sort(victims) // all lanes lock in the same order, which prevents a deadlock
 	for _, name := range victims {
 		lock := s.lock(name)
 		lock.Lock()
@@ -95,7 +96,7 @@ func (s *storm) runStep(st step) error {
 		s.notTriggered[st.kind]++
 		return nil
 	}
-	s.done[st.kind]++
+	s.completed[st.kind]++
 	return err
 }
 
@@ -118,7 +119,7 @@ func (s *storm) inject(st step) error {
 	switch st.kind {
 	case killCollector:
 		sys.collectors[st.index].terminate(syscall.SIGKILL, st.duration)
-		time.Sleep(st.duration) // no other fault may touch the collector while it is down
+		time.Sleep(st.duration) // runStep holds the lock of the collector, so that no other fault affects it while it is down
 	case pauseCollector:
 		sys.collectors[st.index].pause(st.duration)
 	case stopCollector:
@@ -171,21 +172,22 @@ func (s *storm) killCore(st step) {
 	time.Sleep(st.duration)
 }
 
-// triggerTimeout is how long a fault waits for its moment. It is longer than the lease
-// of a killed core (40 s), because the next core sends nothing before that lease
-// expires.
+// triggerTimeout is the maximum time that a fault waits for its moment. It is longer than
+// a lease (40 s), because a core sends nothing until the leases of a killed core have
+// expired.
 const triggerTimeout = 75 * time.Second
 
-// collectTime is how long the receiver collects waiting requests after the first one, so
-// that several sends are lost at once.
+// collectTime is the time between the first held response and the kill of the core. In
+// this time more requests arrive at the receiver, so that the core loses several
+// responses at once.
 const collectTime = 50 * time.Millisecond
 
-// killWhileSending kills the core while it waits for responses from the receiver. The
-// core cannot store the outcome of these sends.
+// killWhileSending kills the core while it waits for responses of the receiver. So the
+// core cannot store the outcomes of these attempts.
 func (s *storm) killWhileSending(st step) error {
-	caught := s.system.receiver.hold()
+	held := s.system.receiver.hold()
 	select {
-	case <-caught:
+	case <-held:
 	case <-time.After(triggerTimeout):
 		s.system.receiver.release(false)
 		return errNotTriggered
@@ -204,7 +206,7 @@ func (s *storm) killWhileSending(st step) error {
 // moment the event is committed but usually not sent.
 func (s *storm) killAfterCommit(st step) error {
 	select {
-	case <-s.sales.acknowledgedSale:
+	case <-s.sales.saleAcknowledged:
 	case <-time.After(triggerTimeout):
 		return errNotTriggered
 	}
@@ -232,7 +234,7 @@ func (s *storm) stopCollector(st step) error {
 	at := s.load.collectors[st.index]
 	at.stopping.Store(true)
 	inTime := s.system.collectors[st.index].terminate(syscall.SIGTERM, st.duration)
-	time.Sleep(st.duration) // requests that were sent before the end have failed by now
+	time.Sleep(st.duration) // wait until requests that were sent before the exit have failed
 	at.stopping.Store(false)
 	if !inTime {
 		return fmt.Errorf("the process did not stop within %s", stopTimeout)
@@ -253,7 +255,8 @@ func (s *storm) dropBackends() error {
 	return err
 }
 
-// disturbConnection cuts a connection or adds a toxic to it.
+// disturbConnection interrupts a connection, or adds a toxic to its proxy. A toxic is a
+// disturbance that toxiproxy simulates.
 func (s *storm) disturbConnection(wire *toxiproxy.Proxy, st step) error {
 	if st.kind == wireDown {
 		wire.Stop()
@@ -268,7 +271,7 @@ func (s *storm) disturbConnection(wire *toxiproxy.Proxy, st step) error {
 	return wire.Toxics.RemoveToxic(context.Background(), toxic.Name)
 }
 
-// disturbRedis causes the faults of Redis and of its data.
+// disturbRedis causes a fault of Redis or of its data.
 func (s *storm) disturbRedis(st step) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*serverTimeout)
 	defer cancel()
@@ -302,8 +305,8 @@ func (s *storm) disturbRedis(st step) error {
 	}
 }
 
-// poison appends batches to the stream. Each batch contains one record that cannot be
-// stored, among valid records.
+// poison appends batches to the click stream. Each batch contains valid records and one
+// record that cannot be stored.
 func (s *storm) poison(ctx context.Context, st step) error {
 	r := rand.New(rand.NewPCG(st.seed, 0)) // #nosec G404 -- a storm has to be repeatable
 	for range 1 + r.IntN(4) {
@@ -320,9 +323,9 @@ func (s *storm) poison(ctx context.Context, st step) error {
 	return nil
 }
 
-// removeIfStored deletes or trims the stream KEYS[1], depending on ARGV[1]. It does so
-// only if every entry was delivered to every group and acknowledged. Ingestion
-// acknowledges an entry after it has stored it.
+// removeIfStored deletes or trims the stream KEYS[1], depending on ARGV[1]. It does
+// nothing if an entry was not delivered to a consumer group or not acknowledged.
+// Ingestion acknowledges an entry after it has stored the entry.
 var removeIfStored = redis.NewScript(`
 local function field(list, name)
   for i = 1, #list, 2 do
@@ -344,21 +347,21 @@ end
 return 1
 `)
 
-// storedTimeout limits how long clients are blocked in one try.
+// storedTimeout is the maximum time for which tryRemoveStream stops the clients.
 const storedTimeout = 3 * time.Second
 
-// removeStreamWhenStored deletes or trims the stream at a moment when all its entries
-// are stored in the database. It blocks new attempts of the clients, and waits until
-// their previous clicks and the replayed clicks of the collectors are stored. A replay
-// after an outage may take about as long as the outage, so removeStreamWhenStored tries
-// several times.
+// removeStreamWhenStored deletes or trims the stream when all its entries are stored in
+// the database. For this it stops the clients and waits until all clicks are stored,
+// including the clicks that collectors replay from their journals. A replay after an
+// outage may take about as long as the outage, so removeStreamWhenStored tries several
+// times.
 func (s *storm) removeStreamWhenStored(ctx context.Context, command string) error {
-	for giveUp := time.Now().Add(s.scale.outage); ; {
+	for deadline := time.Now().Add(s.scale.outage); ; {
 		done, err := s.tryRemoveStream(ctx, command)
 		if done || err != nil {
 			return err
 		}
-		if time.Now().After(giveUp) {
+		if time.Now().After(deadline) {
 			return errNotTriggered
 		}
 		time.Sleep(s.scale.maxOther)
@@ -368,7 +371,7 @@ func (s *storm) removeStreamWhenStored(ctx context.Context, command string) erro
 func (s *storm) tryRemoveStream(ctx context.Context, command string) (done bool, err error) {
 	s.load.pauseLock.Lock()
 	defer s.load.pauseLock.Unlock()
-	for giveUp := time.Now().Add(storedTimeout); !done && err == nil && time.Now().Before(giveUp); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(storedTimeout); !done && err == nil && time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
 		done, err = removeIfStored.Run(ctx, s.system.stream, []string{clickstream.Key(0)}, command).Bool()
 	}
 	return done, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -14,12 +15,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// way is how a client registers a click.
-type way uint8
+// clickRoute is the route to which a client sends a click, and whether it chooses the
+// click id.
+type clickRoute uint8
 
 const (
 	// postWithID is POST /v1/clicks with an id that the client chose.
-	postWithID way = iota
+	postWithID clickRoute = iota
 	// postWithoutID is POST /v1/clicks without an id.
 	postWithoutID
 	// getShortLink is GET /r/{key}, a short link.
@@ -36,36 +38,36 @@ const (
 	// redirected means status 302 without a click id. The click may be stored, but the
 	// client does not know its id.
 	redirected
-	// refused means status 503. The click may be stored nevertheless.
+	// refused means status 503. The click may still be stored.
 	refused
 	// noResponse means that the connection was closed, or the client's timeout expired,
 	// before the response.
 	noResponse
-	// unsent means that no connection could be opened, so there is nothing to store.
+	// unsent means that no connection could be opened, so the click cannot be stored.
 	unsent
-	// unexpected means a response that a valid click must never get.
+	// unexpected means that the status is never correct for a valid click.
 	unexpected
 	outcomeCount
 )
 
 var outcomeNames = [outcomeCount]string{"acknowledged", "redirected without a click", "refused (503)", "no response", "no connection", "wrong response"}
 
-// attempt is one HTTP request of a client. All attempts to register one proposed click
-// have the same request number and the same proposed id.
+// attempt is one HTTP request of a client. If the client repeats a click with a proposed
+// id, all attempts have the same Request and the same Proposed.
 type attempt struct {
-	Request   int     `json:"request"`
-	Way       way     `json:"way"`
-	Outcome   outcome `json:"outcome"`
-	Collector int     `json:"collector"`
-	Target    int     `json:"target"`
-	Status    int     `json:"status,omitempty"`
+	Request   int        `json:"request"`
+	Route     clickRoute `json:"way"`
+	Outcome   outcome    `json:"outcome"`
+	Collector int        `json:"collector"`
+	Target    int        `json:"target"`
+	Status    int        `json:"status,omitempty"`
 	// Start and End are Unix milliseconds.
 	Start int64 `json:"start"`
 	End   int64 `json:"end"`
 	// Proposed is set only if Way is proposing. Answered is the click id of the
 	// response; it is set only if the outcome is acknowledged.
-	Proposed uuid.UUID `json:"proposed,omitzero"`
-	Answered uuid.UUID `json:"answered,omitzero"`
+	Proposed   uuid.UUID `json:"proposed,omitzero"`
+	ResponseID uuid.UUID `json:"answered,omitzero"`
 	// Blind means that the click was acknowledged by a collector that could not read the
 	// edge directory.
 	Blind bool `json:"blind,omitempty"`
@@ -78,20 +80,20 @@ type attempt struct {
 
 // id returns the click id of the attempt, or zero if the client does not know it.
 func (a *attempt) id() uuid.UUID {
-	if a.Answered != uuid.Nil {
-		return a.Answered
+	if a.ResponseID != uuid.Nil {
+		return a.ResponseID
 	}
 	return a.Proposed
 }
 
-// planted is one record that the storm itself wrote to the stream.
-type planted struct {
+// plantedRecord is a record that the storm itself has written to the click stream.
+type plantedRecord struct {
 	// ID is zero if the bytes are not a click.
 	ID     uuid.UUID `json:"id,omitzero"`
 	SubID  string    `json:"sub_id,omitempty"`
 	Target int       `json:"target"`
-	// Dead is the reason with which the record must become a dead letter. If it is
-	// empty, the record must be stored as a click.
+	// Dead is the reason that the dead letter of the record must have. If it is empty,
+	// the record must be stored as a click.
 	Dead   string `json:"dead,omitempty"`
 	Record []byte `json:"record,omitempty"`
 	// At is the time of the record in Unix milliseconds.
@@ -100,10 +102,11 @@ type planted struct {
 	Acknowledged bool `json:"acknowledged"`
 }
 
-// subIDOf returns the sub id of a request's clicks. It identifies the request if a row
-// has a click id that no response contained.
+// subIDOf returns the sub id of the clicks of a request. If a row has a click id that is
+// not in the history, the sub id identifies its request.
 func subIDOf(request int) string { return "f" + strconv.Itoa(request) }
 
+// requestOf returns the request number in a sub id. It is the inverse of subIDOf.
 func requestOf(subID string) (int, bool) {
 	digits, ok := strings.CutPrefix(subID, "f")
 	n, err := strconv.Atoi(digits)
@@ -111,14 +114,14 @@ func requestOf(subID string) (int, bool) {
 }
 
 // recorder stores the history in memory for the checker. It also writes each entry to a
-// file for people.
+// file, which helps to find the cause of a violation.
 type recorder struct {
 	mu       sync.Mutex
 	file     *os.File
 	buffer   *bufio.Writer
 	err      error
 	attempts []attempt
-	planted  []planted
+	planted  []plantedRecord
 	sales    []saleAttempt
 	requests int
 }
@@ -146,7 +149,7 @@ func (r *recorder) add(a attempt) {
 	r.write(a)
 }
 
-func (r *recorder) addPlanted(records []planted) {
+func (r *recorder) addPlanted(records []plantedRecord) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.planted = append(r.planted, records...)
@@ -162,7 +165,8 @@ func (r *recorder) addSale(a saleAttempt) {
 	r.write(a)
 }
 
-// addArrival writes an arrival to the file. The receiver stores the arrivals in memory.
+// addArrival writes an arrival to the file only. The receiver stores the arrivals in
+// memory.
 func (r *recorder) addArrival(a arrival) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,6 +202,32 @@ func (r *recorder) since(at time.Time) []attempt {
 		first--
 	}
 	return append([]attempt(nil), r.attempts[first:]...)
+}
+
+// requestKinds contains the kinds of request of clients and sellers.
+var requestKinds = []string{"click with a proposed id", "click without a proposed id", "visit to a short link", "sale with a promo code", "sale with a click id"}
+
+// acknowledgedSince counts the acknowledged requests that ended at or after a time, by
+// kind. A report of a sale counts only if its status is 201.
+func (r *recorder) acknowledgedSince(at time.Time) map[string]int {
+	counts := make(map[string]int)
+	for _, a := range r.since(at) {
+		if a.Outcome == acknowledged {
+			counts[requestKinds[a.Route]]++
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range r.sales {
+		switch {
+		case a.End < at.UnixMilli() || a.Status != http.StatusCreated:
+		case a.Click == uuid.Nil:
+			counts["sale with a promo code"]++
+		default:
+			counts["sale with a click id"]++
+		}
+	}
+	return counts
 }
 
 func (r *recorder) close() error {

@@ -1,6 +1,6 @@
-// Command fault tests that no acknowledged click or conversion is lost or doubled, and
-// that every event reaches the webhook endpoints that subscribe to it, while components
-// of the system fail. One run is called a storm.
+// Command fault runs the system and makes its components fail. It tests that no
+// acknowledged click or conversion is lost or stored twice, and that every event reaches
+// the webhook endpoints that subscribe to it. One run is called a storm.
 //
 //	make fault                      a storm of two minutes with a new seed
 //	make fault SEED=7 FOR=10m       a storm of ten minutes with the seed 7
@@ -8,8 +8,8 @@
 // The command starts real processes on the loopback interface: a durable Postgres, a
 // durable Redis, the core, and three collectors with a journal each. If the command runs
 // as root, the first collector's journal is on a disk of 4 MiB. Proxies (toxiproxy)
-// stand between the collectors and Redis, between the core and Redis, and between the
-// core and Postgres.
+// connect the collectors to Redis, the core to Redis, and the core to Postgres. A
+// connection through a proxy is called a wire.
 //
 //	clients ──▶ collectors ──▶ toxiproxy ──▶ Redis ◀── toxiproxy ◀── core ──▶ toxiproxy ──▶ Postgres
 //	   │                                                                                       │
@@ -19,73 +19,78 @@
 //	   │                    │
 //	   └── sale reports ────┴── webhooks ──▶ checker ◀── conversions, events, deliveries
 //
-// Clients register clicks during the whole storm. Half of the clicks have an id that the
-// client chose, and the client repeats these until one attempt is acknowledged. At the
-// same time the command runs a plan of faults that follows from the seed: it kills,
-// stops and pauses processes, cuts connections, fills disks and memory, and deletes the
-// stream. Up to two faults are active at the same time. At the end all faults are
-// removed, then the clients stop. When all clicks and events are processed, the checker
-// compares the history with the database.
+// Clients register clicks during the whole storm. For half of the clicks, the client
+// chooses the click id and repeats the request until it is acknowledged. At the same time
+// the command causes faults: it kills, stops and pauses processes, cuts connections,
+// fills disks and memory, and deletes the click stream. The seed determines the plan of
+// the faults. Up to two faults are active at the same time. At the end all faults are
+// removed. The clients continue until each collector works again and each kind of request
+// has succeeded. When all clicks and events are processed, the checker compares the
+// history with the database.
 //
 // Sellers report conversions to the core, some with a promo code and some with the id of
-// a recent click. A seller repeats each report until the response is 201, or 409 because
-// an earlier report was stored. The receiver is never stopped. It serves three webhook
-// endpoints of two workspaces over HTTPS, with a certificate from an authority that is
-// created for the storm. Two kinds of fault wait for a certain moment before they kill
-// the core: one waits until the receiver holds back a response, the other waits for the
-// 201 of a conversion. A new core has to wait until the leases of the killed core
-// expire. A short storm has no time for this and deletes the leases itself.
+// a recent click. A seller repeats each report until the status is 201, or 409 because an
+// earlier report was stored. The receiver gets the webhooks and is never stopped. It
+// serves three webhook endpoints of two workspaces over HTTPS, with a certificate from an
+// authority that is created for the storm. Two kinds of fault wait for a certain moment
+// before they kill the core: one waits until the core waits for a response of the
+// receiver, the other waits for the 201 of a conversion. A killed core leaves leases for
+// the endpoints, and the next core must wait until these leases expire. A short storm has
+// no time for this and deletes the leases.
 //
 // The checker reports these violations for clicks:
 //
 //   - missing: the click id was acknowledged (status 200 or 201, or 302 with a click id)
-//     but is neither in clicks nor in click_dead_letters.
-//   - doubled: a click id has more than one row in both tables together, or a request
+//     but is neither in the table clicks nor in click_dead_letters.
+//   - duplicated: a click id has more than one row in both tables together, or a request
 //     that was sent once has two rows.
-//   - invented: a row that no request explains. A request without a response may have
-//     stored one row. The sub id of the row identifies the request.
-//   - mistaken: the participant or the sub id of a row differs from the request, or the
-//     time of receipt is before the request began or after it ended.
-//   - taken for bots: a click was stored as a bot's click, although all clients send the
+//   - unexplained: no request can have stored the row. A request without a response may
+//     have stored one row. The sub id of the row identifies the request.
+//   - mismatched: the participant or the sub id of a row differs from the request, or the
+//     click was received before the request began or after it ended.
+//   - stored as bots: a click was stored as a bot's click, although all clients send the
 //     headers of a browser.
-//   - unique again: two clicks with the same code, address and user agent were stored as
-//     unique. This is not checked after the fault that flushes the cache, because the
-//     cache stores the known visitors.
+//   - unique twice: two clicks with the same code, address and user agent were stored as
+//     unique. This is not checked if a fault has flushed the cache, because the cache
+//     contains the known visitors.
 //   - dead-lettered: a valid click is among the dead letters.
-//   - wrong responses: a response that a valid click must never get, such as 404 or 500.
+//   - wrong responses: the response to a valid click has a status that is never correct,
+//     such as 404 or 500.
 //   - renamed: the response has a different click id than the request.
 //   - cut off by a graceful stop: a collector that was stopping gracefully closed the
 //     connection before it sent the response.
 //   - counts: the API's click count of a participant differs from the number of its rows.
 //
-// Conversions are also checked for missing, doubled, invented and mistaken rows, and for
-// these violations:
+// Conversions are also checked for missing, duplicated, unexplained and mismatched rows,
+// and for these violations:
 //
-//   - left open: a report did not get a 201 or 409 even after the storm.
-//   - wrong responses: a status other than 201, 409 and 503, or a 409 to a first report.
+//   - unacknowledged: a report did not get a 201 or 409 even after the storm.
+//   - wrong responses: the status is not 201, 409 or 503, or the first report of a sale
+//     got a 409.
 //
-// Every event that the database has for a workspace is checked too:
+// The checker also checks every event in the database:
 //
-//   - missing: the event did not arrive at an endpoint that subscribes to its type, or an
+//   - missing: an endpoint that subscribes to the type did not receive the event, or an
 //     endpoint received no event for an acknowledged conversion.
-//   - doubled: two events with different webhook-ids arrived for one conversion. Repeated
-//     sends with the same webhook-id are allowed and counted.
-//   - invented: the webhook-id of an arrival is not an event for this endpoint.
+//   - duplicated: two events with different webhook-ids arrived for one conversion.
+//     Webhooks that are sent again with the same webhook-id are allowed and counted.
+//   - unexplained: an endpoint received a webhook-id that is not the id of an event for
+//     this endpoint.
 //   - changed: the body is not identical to the stored body.
 //   - forged: the reference library of Standard Webhooks rejects the signature.
-//   - deliveries: an event and endpoint do not have exactly one row, or the row's status
-//     is not delivered.
-//   - lost sends not repeated: the core was killed before it got the response, and the
-//     event was not sent again.
+//   - deliveries: the table of deliveries does not have exactly one row for the event and
+//     the endpoint, or the status of the row is not delivered.
+//   - lost sends not repeated: the core was killed before it got the response to a
+//     webhook, and the webhook was not sent again.
 //
 // At the end `core check` verifies the ledger. The command exits with code 1 if there is
-// any violation, or if the clicks and events are not processed within the time limits.
-// It then keeps the folder with the history, the logs and the journals.
+// any violation, or if the clicks and events are not processed within the time limits. In
+// this case it does not delete the folder with the history, the logs and the journals.
 //
 // The command does not test two cases: the loss of a machine's memory (the kernel still
 // writes the data of a killed process to disk), and a Redis that loses acknowledged
-// writes. A seed repeats the plan of faults, but not the exact moments at which they hit
-// the processes.
+// writes. A run with the same seed has the same plan of faults, but the faults do not
+// occur at exactly the same moments of the processes.
 package main
 
 import (
@@ -195,7 +200,7 @@ func (c config) run(ctx context.Context) (err error) {
 	}
 	h := s.load.history
 	r.verdict = checkClicks(history{
-		attempts: h.attempts, planted: h.planted, targets: s.targets, end: time.Now().UnixMilli(), cacheFlushed: s.done[flushCache] > 0,
+		attempts: h.attempts, planted: h.planted, targets: s.targets, end: time.Now().UnixMilli(), cacheFlushed: s.completed[flushCache] > 0,
 	}, t)
 	if r.sales, err = s.checkSales(ctx); err != nil {
 		return err
@@ -206,7 +211,7 @@ func (c config) run(ctx context.Context) (err error) {
 	if err := run(ctx, c.out, service.Environ("TRIBUTARY_DATABASE_URL="+sys.postgres.url), sys.binary("core"), "check"); err != nil {
 		r.others = append(r.others, finding{"ledger check", []string{err.Error()}})
 	}
-	if panics := s.panics(); len(panics) > 0 {
+	if panics := s.findPanics(); len(panics) > 0 {
 		r.others = append(r.others, finding{"panics", panics})
 	}
 	r.print(c.out)
@@ -231,13 +236,13 @@ func (s *storm) checkSales(ctx context.Context) (*salesVerdict, error) {
 	return checkSales(salesHistory{sales: s.load.history.sales, targets: s.targets, endpoints: endpoints, arrivals: arrivals}, t), nil
 }
 
-// missingKills returns the kinds of fault that a complete storm must contain at least
-// once and that never found their moment. Without them the storm does not show that
-// events survive a killed core.
+// missingKills returns the kinds of fault that must kill the core at a certain moment,
+// but did not occur because this moment never came. Without them the storm does not test
+// that events survive the death of the core.
 func (s *storm) missingKills() []string {
 	var missed []string
 	for _, k := range []kind{killWhileSending, killAfterCommit} {
-		if s.done[k] == 0 {
+		if s.completed[k] == 0 {
 			missed = append(missed, string(k))
 		}
 	}
@@ -270,8 +275,8 @@ func (c config) prepare(ctx context.Context, sys *system) (*storm, error) {
 		s.load.collectors = append(s.load.collectors, &edge{address: one.address})
 	}
 	// The edge directory may still be incomplete, because an API call waits at most 100
-	// ms for it.
-	err = await(ctx, "the edge directory has every target", func(ctx context.Context) error {
+	// ms for its update.
+	err = await(ctx, "every collector finds every target in the edge directory", func(ctx context.Context) error {
 		for _, one := range sys.collectors {
 			for _, to := range targets {
 				if err := to.checkResolved(ctx, one.address); err != nil {
@@ -292,12 +297,12 @@ func (c config) runStorm(ctx context.Context, s *storm, r *report) error {
 	progress, stopProgress := context.WithCancel(ctx)
 	go s.printProgress(progress)
 	err := s.run(ctx, plan(c.seed, s.scale))
-	r.duration = time.Since(s.began)
+	r.duration = time.Since(s.startedAt)
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err == nil {
-		err = s.recover(ctx)
+		err = s.awaitRecovery(ctx)
 	}
 	stopProgress()
 	s.load.end()
@@ -322,7 +327,7 @@ func (s *storm) printProgress(ctx context.Context) {
 			return
 		case <-ticker.C:
 			attempts, acked := s.load.history.progress()
-			fmt.Fprintf(os.Stderr, "fault: %s: %d attempts, %d acknowledged\n", time.Since(s.began).Round(time.Second), attempts, acked)
+			fmt.Fprintf(os.Stderr, "fault: %s: %d attempts, %d acknowledged\n", time.Since(s.startedAt).Round(time.Second), attempts, acked)
 		}
 	}
 }

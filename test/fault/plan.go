@@ -50,7 +50,8 @@ var kinds = []kind{
 }
 
 // A wire is a connection through a proxy. The first wires connect the collectors to
-// Redis, one for each collector. The wires below follow them.
+// Redis, one wire for each collector. The following constants are the indexes of the
+// other wires, counted from the number of collectors.
 const (
 	wireCoreRedis = iota
 	wireCorePostgres
@@ -59,7 +60,7 @@ const (
 
 // scale sets the size of the storm and the duration of its faults.
 type scale struct {
-	// length is the time after which no new fault begins.
+	// length is the time from the start of the storm during which faults begin.
 	length time.Duration
 	// everyKind requires that every kind of fault happens at least once, even if this
 	// takes longer than length.
@@ -74,15 +75,16 @@ type scale struct {
 	// clients is the number of clients that send clicks. sellers is the number of
 	// sellers that report sales.
 	clients, sellers int
-	// endLeases ends the leases of a killed core, so that the next core can serve its
-	// webhook endpoints at once. Otherwise the next core waits until the leases expire.
+	// endLeases means that the storm deletes the leases of a killed core. Otherwise the
+	// next core must wait until the leases expire before it can send webhooks.
 	endLeases bool
-	// hasSmallDisk reports that the first collector's journal is on a disk that can be
-	// filled.
+	// hasSmallDisk means that the journal of the first collector is on a small disk,
+	// which a fault can fill.
 	hasSmallDisk bool
 }
 
-// lanes is the number of faults that may be active at the same time.
+// lanes is the number of sequences of faults that run in parallel. It is also the maximum
+// number of faults that are active at the same time.
 const lanes = 2
 
 // step is one fault of the plan.
@@ -120,7 +122,7 @@ func (k kind) ofWire() bool {
 	return slices.Contains([]kind{wireDown, wireLatency, wireTimeout, wireReset, wireLimit, wireSlicer, wireBandwidth}, k)
 }
 
-// components returns the components that no other fault may touch while this one is
+// components returns the components that no other fault may affect while this fault is
 // active.
 func (s step) components(collectors int) []string {
 	wire := func(n int) string { return fmt.Sprintf("wire %d", n) }
@@ -146,9 +148,9 @@ func (s step) components(collectors int) []string {
 	}
 }
 
-// plan returns the steps of a random storm. Each round contains every kind in a new
-// random order. Each step starts when a lane is free. The same seed and scale give the
-// same plan.
+// plan returns the steps of a storm. It creates them in rounds: each round contains every
+// kind of fault once, in random order. A step begins when the previous step of its lane
+// has ended. The same seed and scale always lead to the same plan.
 func plan(seed uint64, s scale) []step {
 	r := rand.New(rand.NewPCG(seed, 0)) // #nosec G404 -- a storm must be repeatable
 	var steps []step
@@ -172,8 +174,9 @@ func plan(seed uint64, s scale) []step {
 				return steps
 			}
 			next := step{at: at, lane: lane}
-			// Take the first kind of the deck that does not touch a component of the
-			// other lane's fault. If there is none, wait until the other lane is free.
+			// Take the first kind in the deck that affects no component of the fault in
+			// the other lane. If there is no such kind, wait until the other lane is
+			// free.
 			taken := -1
 			for n, k := range deck {
 				drawn := draw(r, k, s)
@@ -221,8 +224,8 @@ func draw(r *rand.Rand, k kind, s scale) step {
 	return drawn
 }
 
-// drawToxic returns the JSON definition of a random toxic for the kind k, or "" if k is
-// not a toxic.
+// drawToxic returns the JSON definition of a random toxic of the kind k. It returns "" if
+// k is not a kind of toxic.
 func drawToxic(r *rand.Rand, k kind) string {
 	type number = struct {
 		name      string

@@ -35,13 +35,13 @@ const (
 // batchClicks is the field number of ClickBatch.clicks.
 const batchClicks = 1
 
-// poisonBatch returns a marshalled edge.v1.ClickBatch with one invalid record among
-// valid ones. It also returns what must become of each record.
-func poisonBatch(r *rand.Rand, targets []target, now time.Time) (batch []byte, records []planted) {
+// poisonBatch returns a marshalled edge.v1.ClickBatch with valid records and one invalid
+// record. It also returns the expected result for each record.
+func poisonBatch(r *rand.Rand, targets []target, now time.Time) (batch []byte, records []plantedRecord) {
 	way := defect(r.IntN(int(defectCount)))
 	if way == notABatch {
 		raw := randomBytes(r)
-		return raw, []planted{{Record: raw, Dead: string(affiliate.ClickMalformed), At: now.UnixMilli()}}
+		return raw, []plantedRecord{{Record: raw, Dead: string(affiliate.ClickMalformed), At: now.UnixMilli()}}
 	}
 	good := 2 + r.IntN(6)
 	bad := r.IntN(good + 1)
@@ -56,7 +56,7 @@ func poisonBatch(r *rand.Rand, targets []target, now time.Time) (batch []byte, r
 		framed := protowire.AppendBytes(protowire.AppendTag(nil, batchClicks, protowire.BytesType), raw)
 		if n == bad && way == truncated {
 			framed = framed[:len(framed)-1-r.IntN(len(raw)-1)]
-			record = planted{Record: framed, Dead: string(affiliate.ClickMalformed), At: record.At}
+			record = plantedRecord{Record: framed, Dead: string(affiliate.ClickMalformed), At: record.At}
 		}
 		batch = append(batch, framed...)
 		records = append(records, record)
@@ -64,9 +64,9 @@ func poisonBatch(r *rand.Rand, targets []target, now time.Time) (batch []byte, r
 	return batch, records
 }
 
-// validRecord returns a valid click. A random half of the clicks look as if the collector
-// could not read the edge directory.
-func validRecord(r *rand.Rand, targets []target, now time.Time) (planted, []byte) {
+// validRecord returns a valid click. A random half of the clicks have no ids of the
+// programme and participant, as if the collector could not read the edge directory.
+func validRecord(r *rand.Rand, targets []target, now time.Time) (plantedRecord, []byte) {
 	which := r.IntN(len(targets))
 	to := targets[which]
 	id := affiliate.NewID[affiliate.Click](now)
@@ -80,19 +80,19 @@ func validRecord(r *rand.Rand, targets []target, now time.Time) (planted, []byte
 		click.WorkspaceId, click.ProgramId, click.ParticipantId, click.LinkId = to.workspace[:], to.program[:], to.participant[:], to.link[:]
 		click.AttributionWindowDays = 30
 	}
-	return planted{ID: id.UUID, SubID: click.SubId, Target: which, At: now.UnixMilli()}, marshal(click)
+	return plantedRecord{ID: id.UUID, SubID: click.SubId, Target: which, At: now.UnixMilli()}, marshal(click)
 }
 
 // corrupt changes a valid record so that it cannot be stored.
-func corrupt(r *rand.Rand, way defect, record planted, raw []byte) (planted, []byte) {
+func corrupt(r *rand.Rand, way defect, record plantedRecord, raw []byte) (plantedRecord, []byte) {
 	var click edgev1.Click
 	if err := proto.Unmarshal(raw, &click); err != nil {
-		panic(err) // cannot happen: the caller has just marshalled the record
+		panic(err) // cannot happen, because the caller has just marshalled the record
 	}
 	switch way {
 	case garbage:
 		raw := randomBytes(r)
-		return planted{Record: raw, Dead: string(affiliate.ClickMalformed), At: record.At}, raw
+		return plantedRecord{Record: raw, Dead: string(affiliate.ClickMalformed), At: record.At}, raw
 	case notText:
 		click.SubId += "\x00"
 		record.Dead = string(affiliate.ClickRejected)
@@ -125,7 +125,7 @@ func randomBytes(r *rand.Rand) []byte {
 func marshal(click *edgev1.Click) []byte {
 	raw, err := proto.Marshal(click)
 	if err != nil {
-		panic(err) // cannot happen: the text is valid UTF-8
+		panic(err) // cannot happen, because the text is valid UTF-8
 	}
 	return raw
 }

@@ -17,16 +17,16 @@ import (
 )
 
 const (
-	// restartAfter is the pause before a process that ended unexpectedly is started
-	// again, as a service manager would do.
+	// restartAfter is the pause before a process that exited unexpectedly is started
+	// again. A service manager would also wait.
 	restartAfter = 300 * time.Millisecond
-	// stopTimeout limits a graceful shutdown. The collector and the core promise to stop
-	// within 20 s.
+	// stopTimeout is the maximum time of a graceful shutdown. The collector and the core
+	// guarantee 20 s.
 	stopTimeout = 25 * time.Second
 )
 
-// process is a supervised process: when it ends, it is started again with the same
-// settings. All its runs write to the same log file.
+// process is a supervised process. When it exits, it is started again with the same
+// settings. All runs of the process write to the same log file.
 type process struct {
 	name string
 	argv []string
@@ -45,14 +45,14 @@ type process struct {
 	starts, unexpectedEnds int
 }
 
-// supervise starts the process and restarts it whenever it ends, until stop.
+// supervise starts the process. It restarts the process when it exits, until stop is
+// called.
 func (p *process) supervise() error {
 	p.supervisorDone = make(chan struct{})
 	started := make(chan error, 1) // result of the first start
 	go func() {
-		// The kernel kills the child when the thread that started it ends. So this
-		// goroutine locks its thread until the child has ended. The thread ends with the
-		// goroutine.
+		// The kernel kills the child when the thread that started the child ends. So this
+		// goroutine locks its thread, which then exists until the child has exited.
 		runtime.LockOSThread()
 		defer close(p.supervisorDone)
 		for {
@@ -65,12 +65,12 @@ func (p *process) supervise() error {
 				fmt.Fprintf(os.Stderr, "fault: cannot start %s: %v\n", p.name, err)
 				return
 			}
-			_ = cmd.Wait() // the log file shows how the process ended
-			away, again := p.nextStart()
+			_ = cmd.Wait() // the log file contains the reason of the exit
+			pause, again := p.nextStart()
 			if !again {
 				return
 			}
-			time.Sleep(away)
+			time.Sleep(pause)
 		}
 	}()
 	return <-started
@@ -99,8 +99,8 @@ func (p *process) start() (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// nextStart handles the end of the process. It returns the pause before the next start,
-// and whether there is a next start.
+// nextStart is called after the process has exited. It returns the pause before the next
+// start, and false if the process must not be started again.
 func (p *process) nextStart() (time.Duration, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -115,13 +115,13 @@ func (p *process) nextStart() (time.Duration, bool) {
 	return p.downtime, true
 }
 
-// terminate sends sig, which must end the process, and waits until the process has
-// ended. The process is started again after away. If it does not end within stopTimeout,
-// terminate kills it and returns false.
-func (p *process) terminate(sig syscall.Signal, away time.Duration) bool {
+// terminate sends a signal that ends the process, and waits until the process has exited.
+// The process is started again after the given pause. If the process does not exit within
+// stopTimeout, terminate kills it and returns false.
+func (p *process) terminate(sig syscall.Signal, pause time.Duration) bool {
 	p.mu.Lock()
 	running, ended := p.running, p.ended
-	p.endRequested, p.downtime = true, away
+	p.endRequested, p.downtime = true, pause
 	p.mu.Unlock()
 	_ = running.Signal(sig) // fails only if the process has already ended
 	select {
@@ -155,9 +155,9 @@ func (p *process) summary() string {
 func (p *process) stop() error {
 	p.mu.Lock()
 	p.stopped = true
-	began := p.running != nil
+	started := p.running != nil
 	p.mu.Unlock()
-	if !began {
+	if !started {
 		return nil
 	}
 	inTime := p.terminate(syscall.SIGTERM, 0)

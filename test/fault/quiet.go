@@ -19,67 +19,74 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// settleTimeout limits the time from the end of the load until all clicks are stored.
-// Collectors replay their journals with a quarter of the stream's maximum rate.
+// settleTimeout is the maximum time from the end of the load until all clicks are stored.
+// It is long because collectors replay their journals at only a quarter of the maximum
+// rate.
 const settleTimeout = 120 * time.Second
 
-// recover waits until every collector accepts clicks again and can resolve their
+// awaitRecovery waits until every collector accepts clicks again and can resolve their
 // targets. This shows that no collector stays broken after the faults.
-func (s *storm) recover(ctx context.Context) error {
-	lifted := time.Now()
-	return awaitWithin(ctx, settleTimeout, "every collector accepts clicks and resolves their targets", func(context.Context) error {
-		well := make(map[int]bool)
-		for _, a := range s.load.history.since(lifted) {
-			well[a.Collector] = a.Outcome == acknowledged && !a.Blind && a.Way != getShortLink || well[a.Collector]
+func (s *storm) awaitRecovery(ctx context.Context) error {
+	faultsRemoved := time.Now()
+	return awaitWithin(ctx, settleTimeout, "every collector and every kind of request works again", func(context.Context) error {
+		accepting := make(map[int]bool)
+		for _, a := range s.load.history.since(faultsRemoved) {
+			accepting[a.Collector] = a.Outcome == acknowledged && !a.Blind && a.Route != getShortLink || accepting[a.Collector]
 		}
 		for n := range s.system.collectors {
-			if !well[n] {
+			if !accepting[n] {
 				return fmt.Errorf("collector %d has not yet returned 201 with a program id", n)
+			}
+		}
+		counts := s.load.history.acknowledgedSince(faultsRemoved)
+		for _, kind := range requestKinds {
+			if counts[kind] == 0 {
+				return fmt.Errorf("no %s was acknowledged; acknowledged requests: %v", kind, counts)
 			}
 		}
 		return nil
 	})
 }
 
-// settle waits until all clicks and events are processed: the queues and journals of the
-// collectors are empty, every entry of the stream is stored and acknowledged, and every
-// delivery has ended.
+// settle waits until all clicks and events are processed. This means that the queues and
+// journals of the collectors are empty, that every entry of the stream is stored and
+// acknowledged, and that every delivery has ended.
 func (s *storm) settle(ctx context.Context) error {
 	err := awaitWithin(ctx, settleTimeout, "all clicks are stored", func(ctx context.Context) error {
-		var left []error
+		var errs []error
 		for n, c := range s.system.collectors {
 			if err := c.checkEmpty(ctx); err != nil {
-				left = append(left, fmt.Errorf("collector %d: %w", n, err))
+				errs = append(errs, fmt.Errorf("collector %d: %w", n, err))
 			}
 		}
-		return errors.Join(append(left, s.streamStored(ctx))...)
+		return errors.Join(append(errs, s.streamStored(ctx))...)
 	})
 	if err != nil {
 		return err
 	}
-	// Check the stream again. Clicks that a collector still had when the stream was
-	// checked may be in the stream now.
+	// Check the stream again, because a collector may have appended clicks after the last
+	// check of the stream.
 	if err := await(ctx, "the stream is stored", s.streamStored); err != nil {
 		return err
 	}
 	return s.settleWebhooks(ctx)
 }
 
-// deliveryTimeout limits the time until every delivery has ended. It covers the lease
-// of a killed core (40 s) and a retry, which comes 72 s after an attempt that timed
-// out.
+// deliveryTimeout is the maximum time until every delivery has ended. It is longer than
+// the lease of a killed core (40 s) plus the wait for a retry, which starts 72 s after an
+// attempt that timed out.
 const deliveryTimeout = 3 * time.Minute
 
-// settleWebhooks waits until no delivery is pending and no job is left that creates one.
+// settleWebhooks waits until no delivery is pending and until there is no job that will
+// create a delivery.
 func (s *storm) settleWebhooks(ctx context.Context) error {
 	pool, err := pgxpool.New(ctx, s.system.postgres.url)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	// A job that was running in a killed core becomes available again only after
-	// minutes, when the storm is over. Its events do not exist yet, so it is not
-	// counted.
+	// The query does not count jobs that ran in a killed core. They run again after
+	// several minutes, when the storm is over. They have not created events yet.
 	const waits = `
 		select (select count(*) from river.river_job
 			where kind = 'attribute_awaited' and (state = 'available' or state = 'running' and attempted_at > now() - interval '5 seconds'
@@ -99,7 +106,8 @@ func (s *storm) settleWebhooks(ctx context.Context) error {
 	})
 }
 
-// checkEmpty returns an error if the collector's queue or journal still has clicks.
+// checkEmpty returns an error if the queue or the journal of the collector contains
+// clicks.
 func (c *collector) checkEmpty(ctx context.Context) error {
 	text, err := get(ctx, "http://"+c.metricsAddress+"/metrics")
 	if err != nil {
@@ -140,8 +148,8 @@ func (c *collector) journalSummary() string {
 // streamStored returns an error if an entry of the stream is not yet stored.
 func (s *storm) streamStored(ctx context.Context) error {
 	key := clickstream.Key(0)
-	there, err := s.system.stream.Exists(ctx, key).Result()
-	if err != nil || there == 0 {
+	exists, err := s.system.stream.Exists(ctx, key).Result()
+	if err != nil || exists == 0 {
 		return err
 	}
 	stream, err := s.system.stream.XInfoStream(ctx, key).Result()
@@ -186,8 +194,8 @@ func (s *storm) readTables(ctx context.Context) (tables, error) {
 			nonBots[row.ParticipantID]++
 		}
 	}
-	// The counts are updated within seconds after the rows. If they never match, the
-	// checker reports it, so the error is ignored here.
+	// The counts are updated seconds after the rows are stored. The error is ignored
+	// here, because the checker reports counts that do not match.
 	_ = await(ctx, "the click counts match the rows", func(ctx context.Context) error {
 		if t.counts, err = clickCounts(ctx, s.system.api, s.targets); err != nil {
 			return err
@@ -232,8 +240,8 @@ func collect[T any](ctx context.Context, conn *pgx.Conn, query string) ([]T, err
 	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
 }
 
-// panics returns the log lines that show a panic, a fatal error or a data race.
-func (s *storm) panics() []string {
+// findPanics returns the log lines that show a panic, a fatal error or a data race.
+func (s *storm) findPanics() []string {
 	var found []string
 	logs, _ := filepath.Glob(s.system.file("logs/*.log"))
 	for _, path := range logs {

@@ -30,15 +30,15 @@ import (
 )
 
 const (
-	// One response of this many is delayed, by at most maxDelay.
+	// One of delayedOneIn responses is delayed by a random time of at most maxDelay.
 	delayedOneIn = 20
 	maxDelay     = 300 * time.Millisecond
-	// largestBody is more than the size limit of an event (20 kB, DECISIONS.md section
-	// 9).
+	// largestBody is the maximum size of a body that the receiver reads. It is larger
+	// than the largest event (20 kB, DECISIONS.md section 9).
 	largestBody = 1 << 20
 )
 
-// endpoint is a webhook endpoint that a merchant registered.
+// endpoint is a webhook endpoint that a merchant has registered.
 type endpoint struct {
 	id       uuid.UUID
 	merchant int
@@ -55,7 +55,7 @@ func (e *endpoint) subscribesTo(eventType string) bool {
 	return slices.ContainsFunc(e.subscriptions, func(to string) bool { return to == "*" || to == eventType || to == noun+".*" })
 }
 
-// arrival is one request that the receiver got.
+// arrival is one request that the receiver has received.
 type arrival struct {
 	// Endpoint is an index in receiver.endpoints, or -1 for an unknown path.
 	Endpoint int               `json:"endpoint"`
@@ -65,7 +65,7 @@ type arrival struct {
 	Body     [sha256.Size]byte `json:"-"`
 	// External is the external transaction id of a conversion.created event.
 	External string `json:"external,omitempty"`
-	// Forged is the error of the signature check, or of the body.
+	// Forged is the error if the signature is invalid or the body is not JSON.
 	Forged string `json:"forged,omitempty"`
 	// SenderKilled means that the sender was killed before it got the response.
 	SenderKilled bool `json:"-"`
@@ -73,8 +73,8 @@ type arrival struct {
 	At int64 `json:"at"`
 }
 
-// receiver is the webhook receiver of all merchants, an HTTPS server on the loopback
-// interface. It stores all requests and returns 204, some of the time after a delay. It
+// receiver is an HTTPS server on the loopback interface that receives the webhooks of all
+// merchants. It stores all requests and responds with 204. Some responses are delayed. It
 // is never stopped during the storm.
 type receiver struct {
 	server *http.Server
@@ -85,8 +85,8 @@ type receiver struct {
 	mu        sync.Mutex
 	endpoints []endpoint
 	arrivals  []arrival
-	// held contains the arrivals whose response waits until gate is closed. gate is nil
-	// if the receiver does not hold responses.
+	// held contains the indexes of the arrivals whose responses are not sent until gate
+	// is closed. gate is nil if the receiver does not hold responses.
 	held []int
 	gate chan struct{}
 	// heldSignal receives a value when a response is held.
@@ -109,7 +109,7 @@ func startReceiver(ctx context.Context, authority string) (*receiver, error) {
 	}
 	r := &receiver{url: "https://" + listener.Addr().String() + "/", heldSignal: make(chan struct{}, 1)}
 	r.server = &http.Server{
-		Handler: r, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0), // killed senders close connections early
+		Handler: r, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0), // a sender that is killed closes its connections early
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 	}
 	go func() { _ = r.server.ServeTLS(listener, "", "") }() // ends when the server is closed
@@ -183,7 +183,8 @@ func (r *receiver) setWorkspaces(targets []target, history *recorder) {
 	}
 }
 
-// ServeHTTP stores one request. It accepts every request; the checker finds the errors.
+// ServeHTTP stores one request. It accepts every request, because the checker reports
+// invalid requests.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(request.Body, largestBody))
 	if err != nil {
@@ -197,8 +198,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// record stores an arrival. If the response must be held, record returns the channel
-// that is closed when it may be sent.
+// record stores an arrival. If the response must be held, record returns a channel that
+// is closed when the response may be sent.
 func (r *receiver) record(request *http.Request, body []byte) <-chan struct{} {
 	a := arrival{
 		Endpoint: -1, ID: request.Header.Get("Webhook-Id"), Attempt: request.Header.Get("Webhook-Attempt"),
@@ -241,25 +242,25 @@ func (r *receiver) record(request *http.Request, body []byte) <-chan struct{} {
 	return r.gate
 }
 
-// hold delays all responses until release. The returned channel receives a value when a
-// response is held.
+// hold delays all responses until release is called. The returned channel receives a
+// value when a response is held.
 func (r *receiver) hold() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.gate = make(chan struct{})
 	select {
-	case <-r.heldSignal: // left over from an earlier hold
+	case <-r.heldSignal: // a value from an earlier call of hold
 	default:
 	}
 	return r.heldSignal
 }
 
 // release sends the held responses. unheard reports that their sender was killed.
-func (r *receiver) release(unheard bool) {
+func (r *receiver) release(lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, n := range r.held {
-		r.arrivals[n].SenderKilled = unheard
+		r.arrivals[n].SenderKilled = lost
 	}
 	close(r.gate)
 	r.gate, r.held = nil, nil

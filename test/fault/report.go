@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// shownLines is the number of lines that are printed for each kind of violation. The
-// history file has the details of all of them.
+// shownLines is the maximum number of violations of each kind that are printed. The
+// history file contains the details of all violations.
 const shownLines = 10
 
 // report is the result of a storm.
@@ -21,8 +21,8 @@ type report struct {
 	verdict  *verdict
 	sales    *salesVerdict
 	storm    *storm
-	// others contains violations that the comparison does not find: a failed ledger
-	// check, and panics.
+	// others contains violations that the comparison with the database does not find, for
+	// example a failed ledger check or a panic.
 	others []finding
 }
 
@@ -33,7 +33,7 @@ func (r *report) findings() []finding {
 func (r *report) print(w io.Writer) {
 	v := r.verdict
 	line := func(name string, value any) { _, _ = fmt.Fprintf(w, "  %-34s %10v\n", name, value) }
-	_, _ = fmt.Fprintf(w, "storm of %s, seed %d: %d faults, %d of them while another one was active; settled within %s\n",
+	_, _ = fmt.Fprintf(w, "storm of %s, seed %d: %d faults, %d of them while another fault was active; settled within %s\n",
 		r.duration.Round(time.Second), r.seed, r.faultCount(), r.storm.overlaps, r.settled.Round(100*time.Millisecond))
 	_, _ = fmt.Fprintln(w, "requests")
 	line("requested clicks", v.requests)
@@ -50,15 +50,15 @@ func (r *report) print(w io.Writer) {
 	line("  unique", v.unique)
 	line("dead letters", v.deadLetters)
 	line("missing", len(v.missing))
-	line("doubled", len(v.doubled))
-	line("invented", len(v.invented))
+	line("duplicated", len(v.duplicated))
+	line("unexplained", len(v.unexplained))
 	if v.cacheFlushed {
 		_, _ = fmt.Fprintln(w, "  unique clicks were not checked, because the cache was flushed")
 	}
 	r.sales.print(w, line)
 	_, _ = fmt.Fprintln(w, "faults")
 	for _, k := range kinds {
-		text := strconv.Itoa(r.storm.done[k])
+		text := strconv.Itoa(r.storm.completed[k])
 		if missed := r.storm.notTriggered[k]; missed > 0 {
 			text += fmt.Sprintf(" (%d skipped)", missed)
 		}
@@ -94,8 +94,8 @@ func (v *salesVerdict) print(w io.Writer, line func(string, any)) {
 	line("acknowledged by a 409", v.repeated)
 	line("stored", v.conversions)
 	line("missing", len(v.missing))
-	line("doubled", len(v.doubled))
-	line("invented", len(v.invented))
+	line("duplicated", len(v.duplicated))
+	line("unexplained", len(v.unexplained))
 	_, _ = fmt.Fprintln(w, "webhooks")
 	line("events", v.events)
 	line("deliveries", v.deliveries)
@@ -103,15 +103,15 @@ func (v *salesVerdict) print(w io.Writer, line func(string, any)) {
 	line("  repeated", v.repetitions)
 	line("  without a response (core killed)", v.senderKilled)
 	line("missing", len(v.missingEvents))
-	line("doubled", len(v.doubledEvents))
-	line("invented", len(v.inventedEvents))
+	line("duplicated", len(v.duplicatedEvents))
+	line("unexplained", len(v.unexplainedEvents))
 	line("changed", len(v.changedEvents))
 	line("forged", len(v.forgedEvents))
 }
 
 func (r *report) faultCount() int {
 	n := 0
-	for _, done := range r.storm.done {
+	for _, done := range r.storm.completed {
 		n += done
 	}
 	return n

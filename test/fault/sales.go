@@ -21,17 +21,19 @@ import (
 const (
 	// maxPauseBetweenSales is the maximum pause of a seller between two sales.
 	maxPauseBetweenSales = 200 * time.Millisecond
-	// maxClickAge is the maximum age of the clicks that sales refer to. A click that is
-	// still in a collector's journal is stored later, and the sale is attributed then.
+	// maxClickAge is the maximum age of the click of a sale. Some of these clicks are not
+	// stored yet, because they are still in the journal of a collector. Their sales are
+	// attributed when the clicks are stored.
 	maxClickAge = 3 * time.Second
 	// purchase is the event type of every sale.
 	purchase = "purchase"
 )
 
-// saleAttempt is one report of a sale. All reports of one sale have the same External.
+// saleAttempt is one report of a sale. All reports of the same sale have the same
+// External.
 type saleAttempt struct {
 	External string `json:"external"`
-	// Target is the index of the partner and merchant of the sale.
+	// Target is the index of the target, which is the participant of the sale.
 	Target int   `json:"target"`
 	Amount int64 `json:"amount"`
 	// Click is the click id of the sale. If it is zero, the sale has the promo code of
@@ -41,8 +43,8 @@ type saleAttempt struct {
 	// stored.
 	Outcome outcome `json:"outcome"`
 	Status  int     `json:"status,omitempty"`
-	// Answered is the conversion id of a response with status 201.
-	Answered uuid.UUID `json:"answered,omitzero"`
+	// ResponseID is the conversion id of a response with status 201.
+	ResponseID uuid.UUID `json:"answered,omitzero"`
 	// Start and End are Unix milliseconds.
 	Start int64 `json:"start"`
 	End   int64 `json:"end"`
@@ -55,13 +57,13 @@ type sales struct {
 	api     string // address of the REST API
 	load    *load
 	history *recorder
-	// acknowledgedSale receives a value when a sale was acknowledged, if a fault is
-	// waiting for it.
-	acknowledgedSale chan struct{}
+	// saleAcknowledged receives a value when a sale is acknowledged, if a fault is
+	// waiting for this.
+	saleAcknowledged chan struct{}
 }
 
-// seller is a merchant's server. It reports one sale at a time, and repeats each report
-// until the sale is stored.
+// seller acts as the server of a merchant. It reports one sale at a time, and repeats
+// each report until it is acknowledged.
 type seller struct {
 	*sales
 	number int
@@ -72,7 +74,7 @@ type seller struct {
 
 // start starts the sellers. They run until the load ends.
 func (s *sales) start(seed uint64, sellers int) {
-	s.acknowledgedSale = make(chan struct{})
+	s.saleAcknowledged = make(chan struct{})
 	for n := range sellers {
 		one := &seller{
 			sales: s, number: n, rand: rand.New(rand.NewPCG(seed, 1<<32+uint64(n))), // #nosec G404 -- not for security
@@ -93,8 +95,8 @@ func (s *seller) run() {
 	s.client.CloseIdleConnections()
 }
 
-// sell reports one sale repeatedly until it is acknowledged. It continues after the end
-// of the load if necessary.
+// sell reports one sale and repeats the report until it is acknowledged. If necessary, it
+// continues for up to settleTimeout after the end of the load.
 func (s *seller) sell() {
 	s.count++
 	a := saleAttempt{
@@ -104,15 +106,15 @@ func (s *seller) sell() {
 	if s.rand.IntN(2) == 0 {
 		a.Click = s.recentClick(a.Target)
 	}
-	for giveUp := (time.Time{}); ; {
+	for deadline := (time.Time{}); ; {
 		if done := s.report(a); done.Outcome == acknowledged || done.Outcome == unexpected {
 			return
 		}
 		if s.load.ended() {
-			if giveUp.IsZero() {
-				giveUp = time.Now().Add(settleTimeout)
-			} else if time.Now().After(giveUp) {
-				return // the checker reports the sale as left open
+			if deadline.IsZero() {
+				deadline = time.Now().Add(settleTimeout)
+			} else if time.Now().After(deadline) {
+				return // the checker reports this sale as unacknowledged
 			}
 		}
 		time.Sleep(time.Duration(50+s.rand.IntN(300)) * time.Millisecond)
@@ -124,7 +126,7 @@ func (s *seller) recentClick(target int) uuid.UUID {
 	var clicks []uuid.UUID
 	for _, a := range s.history.since(time.Now().Add(-maxClickAge)) {
 		if a.Target == target && a.Outcome == acknowledged {
-			clicks = append(clicks, a.Answered)
+			clicks = append(clicks, a.ResponseID)
 		}
 	}
 	if len(clicks) == 0 {
@@ -139,7 +141,7 @@ func (s *seller) report(a saleAttempt) saleAttempt {
 	err := s.send(&a)
 	if err == nil && a.Outcome == acknowledged {
 		select {
-		case s.acknowledgedSale <- struct{}{}:
+		case s.saleAcknowledged <- struct{}{}:
 		default:
 		}
 	}
@@ -157,14 +159,14 @@ func (s *seller) report(a saleAttempt) saleAttempt {
 
 func (s *seller) send(a *saleAttempt) error {
 	to := s.load.targets[a.Target]
-	said := map[string]any{
+	fields := map[string]any{
 		"event_type": purchase, "external_transaction_id": a.External, "amount_cents": a.Amount, "currency": "EUR", "promo_code": to.promo,
 	}
 	if a.Click != uuid.Nil {
-		delete(said, "promo_code")
-		said["click_id"] = a.Click.String()
+		delete(fields, "promo_code")
+		fields["click_id"] = a.Click.String()
 	}
-	body, err := json.Marshal(said)
+	body, err := json.Marshal(fields)
 	if err != nil {
 		return err
 	}
@@ -193,14 +195,14 @@ func (a *saleAttempt) interpret(status int, body []byte) {
 	a.Status, a.Outcome = status, unexpected
 	switch status {
 	case http.StatusCreated:
-		var said struct {
+		var fields struct {
 			ID uuid.UUID `json:"id"`
 		}
-		if err := json.Unmarshal(body, &said); err != nil || said.ID == uuid.Nil {
+		if err := json.Unmarshal(body, &fields); err != nil || fields.ID == uuid.Nil {
 			a.Error = fmt.Sprintf("%s: %v", body, err)
 			return
 		}
-		a.Outcome, a.Answered = acknowledged, said.ID
+		a.Outcome, a.ResponseID = acknowledged, fields.ID
 	case http.StatusConflict:
 		if bytes.Contains(body, []byte(affiliate.ReasonConversionDuplicate)) {
 			a.Outcome = acknowledged

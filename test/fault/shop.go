@@ -24,10 +24,10 @@ const (
 // target is a participant: a partner in a merchant's programme.
 type target struct {
 	workspace, program, participant, link uuid.UUID
-	// key is the merchant's public key, code the partner's referral code, and short the
-	// path of a short link of the partner.
+	// key is the public key of the merchant. code is the referral code of the partner.
+	// shortPath is the path of a short link of the partner.
 	key, code, shortPath string
-	// secret is the merchant's secret key, promo a promo code of the partner.
+	// secret is the secret key of the merchant. promo is a promo code of the partner.
 	secret, promo string
 	// merchant is the index of the merchant.
 	merchant int
@@ -66,44 +66,44 @@ func openShop(ctx context.Context, api service.API, hooks *receiver, n int, part
 	if err := openEndpoints(ctx, api, hooks, n, token); err != nil {
 		return nil, err
 	}
-	var made struct {
+	var created struct {
 		ID, PublicKey, SecretKey, ShortURL, ReferralCode string
 	}
 	call := func(method, path, credential string, body object) {
 		if err == nil {
-			err = api.Call(ctx, method, path, credential, body, &made)
+			err = api.Call(ctx, method, path, credential, body, &created)
 		}
 	}
 	call(http.MethodGet, "/api-keys", token, nil)
-	key := made.PublicKey
+	key := created.PublicKey
 	call(http.MethodPost, "/api-keys", token, object{"name": "Server"})
-	secret := made.SecretKey
+	secret := created.SecretKey
 	call(http.MethodPost, "/programs", token, object{
 		"name": name, "slug": "shop-" + strconv.Itoa(n), "websiteUrl": "https://shop.example.com", "currency": "EUR",
 		"commissionRules": object{"commissionType": "percentage", "percentage": 30, "holdPeriodDays": 30, "autoApproval": true},
 	})
-	program := made.ID
+	program := created.ID
 	call(http.MethodPost, "/programs/"+program+"/activate", token, nil)
 	targets := make([]target, len(partners))
 	for i, partner := range partners {
 		call(http.MethodPost, "/partner/programs/"+program+"/apply", partner, object{"acceptTerms": true})
-		participant := made.ID
+		participant := created.ID
 		call(http.MethodPatch, "/programs/"+program+"/partners/"+participant+"/approve", token, object{})
 		call(http.MethodGet, "/programs/"+program+"/partners/"+participant, token, nil)
-		code := made.ReferralCode
+		code := created.ReferralCode
 		call(http.MethodPost, "/programs/"+program+"/links", token, object{"participantId": participant, "destinationUrl": "https://shop.example.com/sale"})
 		if err != nil {
 			return nil, err
 		}
-		_, short, ok := strings.Cut(made.ShortURL, "go.example")
+		_, short, ok := strings.Cut(created.ShortURL, "go.example")
 		if !ok || key == "" || secret == "" || code == "" {
-			return nil, fmt.Errorf("no short link, key or code: %+v", made)
+			return nil, fmt.Errorf("no short link, key or code: %+v", created)
 		}
 		t := target{key: key, code: code, shortPath: short, secret: secret, promo: "SAVE-" + strconv.Itoa(n) + "-" + strconv.Itoa(i), merchant: n}
 		var faults [3]error
 		t.program, faults[0] = uuid.Parse(program)
 		t.participant, faults[1] = uuid.Parse(participant)
-		t.link, faults[2] = uuid.Parse(made.ID)
+		t.link, faults[2] = uuid.Parse(created.ID)
 		call(http.MethodPost, "/programs/"+program+"/promo-codes", token, object{
 			"participantId": participant, "code": t.promo, "discountType": "percentage", "discountValue": 10,
 		})
@@ -122,24 +122,24 @@ var endpointSubscriptions = [merchants][][]string{{{"*"}, {conversionCreated, "c
 // first event.
 func openEndpoints(ctx context.Context, api service.API, hooks *receiver, merchant int, token string) error {
 	for _, follows := range endpointSubscriptions[merchant] {
-		var made struct{ ID, SigningSecret string }
+		var created struct{ ID, SigningSecret string }
 		asked := object{"url": hooks.nextURL(), "subscriptions": follows}
-		if err := api.Call(ctx, http.MethodPost, "/webhooks", token, asked, &made); err != nil {
+		if err := api.Call(ctx, http.MethodPost, "/webhooks", token, asked, &created); err != nil {
 			return err
 		}
-		id, err := uuid.Parse(made.ID)
+		id, err := uuid.Parse(created.ID)
 		if err != nil {
 			return err
 		}
-		if err := hooks.addEndpoint(endpoint{id: id, merchant: merchant, subscriptions: follows}, made.SigningSecret); err != nil {
+		if err := hooks.addEndpoint(endpoint{id: id, merchant: merchant, subscriptions: follows}, created.SigningSecret); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// loadWorkspaces sets the workspace id of each target. The API does not return it, but
-// the records of the stream contain it.
+// loadWorkspaces reads the workspace id of each target from the database. The API does
+// not return this id, but the records of the click stream contain it.
 func loadWorkspaces(ctx context.Context, database string, targets []target) error {
 	conn, err := pgx.Connect(ctx, database)
 	if err != nil {
@@ -162,21 +162,21 @@ func clickCounts(ctx context.Context, api service.API, targets []target) (map[uu
 	for _, t := range targets {
 		if tokens[t.merchant] == "" {
 			login := object{"email": emailOf("merchant", t.merchant), "password": password}
-			var answer struct{ AccessToken string }
-			if err := api.Call(ctx, http.MethodPost, "/auth/merchant/login", "", login, &answer); err != nil {
+			var response struct{ AccessToken string }
+			if err := api.Call(ctx, http.MethodPost, "/auth/merchant/login", "", login, &response); err != nil {
 				return nil, err
 			}
-			tokens[t.merchant] = answer.AccessToken
+			tokens[t.merchant] = response.AccessToken
 		}
-		var answer struct{ Clicks *int64 }
+		var response struct{ Clicks *int64 }
 		path := "/programs/" + t.program.String() + "/partners/" + t.participant.String()
-		if err := api.Call(ctx, http.MethodGet, path, tokens[t.merchant], nil, &answer); err != nil {
+		if err := api.Call(ctx, http.MethodGet, path, tokens[t.merchant], nil, &response); err != nil {
 			return nil, err
 		}
-		if answer.Clicks == nil {
+		if response.Clicks == nil {
 			return nil, fmt.Errorf("%s has no clicks", path)
 		}
-		counts[t.participant] = *answer.Clicks
+		counts[t.participant] = *response.Clicks
 	}
 	return counts, nil
 }
@@ -186,9 +186,9 @@ func emailOf(kind string, n int) string { return kind + strconv.Itoa(n) + "@exam
 // register creates an account and returns its access token.
 func register(ctx context.Context, api service.API, kind string, n int, about object) (string, error) {
 	about["email"], about["password"] = emailOf(kind, n), password
-	var answer struct{ AccessToken string }
-	err := api.Call(ctx, http.MethodPost, "/auth/"+kind+"/register", "", about, &answer)
-	return answer.AccessToken, err
+	var response struct{ AccessToken string }
+	err := api.Call(ctx, http.MethodPost, "/auth/"+kind+"/register", "", about, &response)
+	return response.AccessToken, err
 }
 
 // checkHealth returns an error unless the health check at the URL returns 200.
@@ -197,27 +197,28 @@ func checkHealth(ctx context.Context, at string) error {
 	return err
 }
 
-// get returns the body at the URL. A status other than 200 is an error.
+// get returns the body of a GET request. It returns an error if the status is not 200.
 func get(ctx context.Context, at string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
 		return nil, err
 	}
-	answer, err := http.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(answer.Body)
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %d %s", at, answer.StatusCode, text)
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %d %s", at, response.StatusCode, text)
 	}
 	return text, err
 }
 
-// checkResolved returns an error if the collector does not yet resolve the target. The
-// probes register no click: a HEAD request is not counted, and a click without a code is
-// rejected with status 400 if the collector finds its key.
+// checkResolved returns an error if the collector does not find the key and the short
+// link of the target. It sends two requests that register no click. The first is a HEAD
+// request to the short link. The second is a click without a code, which the collector
+// rejects with 400 if it finds the key.
 func (t target) checkResolved(ctx context.Context, collector string) error {
 	for _, probe := range []struct {
 		method, path string
@@ -228,13 +229,13 @@ func (t target) checkResolved(ctx context.Context, collector string) error {
 			return err
 		}
 		request.Header.Set("Authorization", "Bearer "+t.key)
-		answer, err := http.DefaultTransport.RoundTrip(request)
+		response, err := http.DefaultTransport.RoundTrip(request)
 		if err != nil {
 			return err
 		}
-		_ = answer.Body.Close()
-		if answer.StatusCode != probe.status {
-			return fmt.Errorf("%s %s returns %d", probe.method, probe.path, answer.StatusCode)
+		_ = response.Body.Close()
+		if response.StatusCode != probe.status {
+			return fmt.Errorf("%s %s returns %d", probe.method, probe.path, response.StatusCode)
 		}
 	}
 	return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// TestStorm_Short runs a storm of a few seconds. Each run uses a new seed; FAULT_SEED
-// sets the seed. `make fault` runs a long storm.
+// TestStorm_Short runs a storm of a few seconds. The seed is random if FAULT_SEED is not
+// set. `make fault` runs a long storm.
 func TestStorm_Short(t *testing.T) {
 	seed, err := parseSeed(os.Getenv("FAULT_SEED"))
 	if err != nil {
@@ -35,6 +35,6 @@ func TestStorm_Short(t *testing.T) {
 	}.run(t.Context())
 	t.Log(report.String())
 	if err != nil {
-		t.Error(err)
+		t.Errorf("the storm with the seed %d has failed: %v", seed, err)
 	}
 }

@@ -28,10 +28,10 @@ const (
 	cacheDatabase = 1
 	// noLimit is a rate limit that a storm cannot reach.
 	noLimit = "1000000000"
-	// smallDiskSize is the size of the first collector's disk in bytes. It is less than
-	// the journal of a storm in which Redis is away for a minute.
+	// smallDiskSize is the size of the disk for the first collector's journal in bytes.
+	// If Redis is stopped for a minute, the journal needs more space than this.
 	smallDiskSize = 4 << 20
-	// serverTimeout limits the time to start or stop Postgres or Redis.
+	// serverTimeout is the maximum time to start or stop Postgres or Redis.
 	serverTimeout = time.Minute
 	// authorityName is the file with the certificate authority that the core trusts for
 	// webhooks.
@@ -54,7 +54,8 @@ type system struct {
 	metricsAddress string // address of the core's health checks
 	// stream and cache are direct connections to Redis, without a proxy.
 	stream, cache *redis.Client
-	// smallDiskErr is the error why the first collector's journal is not on a small disk.
+	// smallDiskErr is the error if the small disk for the first collector's journal could
+	// not be mounted.
 	smallDiskErr  error
 	shutdownDelay time.Duration
 }
@@ -114,7 +115,7 @@ func (s *server) pause(lasts time.Duration) error {
 	return syscall.Kill(s.running.Pid, syscall.SIGCONT)
 }
 
-// start starts all processes. If it fails, the caller still has to call stop.
+// start starts all processes. The caller must call stop even if start returns an error.
 func (s *system) start(ctx context.Context, collectors int) error {
 	for _, dir := range []string{"logs", "postgres", "redis"} {
 		if err := os.Mkdir(s.file(dir), 0o711); err != nil {
@@ -272,9 +273,9 @@ func (s *system) startCollector(ctx context.Context, n int) error {
 	return await(ctx, name+" is ready", func(ctx context.Context) error { return checkHealth(ctx, "http://"+c.address+"/v1/health/ready") })
 }
 
-// stop stops everything that start started. The data stays in its folder. If keep is
-// set, stop also copies the journal from the small disk to the folder before it unmounts
-// it.
+// stop stops everything that start has started. It does not delete the data folder. If
+// keep is set, stop copies the journal from the small disk to the data folder before it
+// unmounts the disk.
 func (s *system) stop(keep bool) error {
 	var faults []error
 	for _, c := range s.collectors {
@@ -312,27 +313,28 @@ func build(ctx context.Context, dir string) error {
 	return run(ctx, os.Stderr, os.Environ(), argv...)
 }
 
-// startPatience limits the wait for a process to start.
-const startPatience = 30 * time.Second
+// startTimeout is the maximum time for a process to start.
+const startTimeout = 30 * time.Second
 
-// await calls wrong repeatedly until it returns no error.
-func await(ctx context.Context, what string, wrong func(context.Context) error) error {
-	return awaitWithin(ctx, startPatience, what, wrong)
+// await calls check repeatedly until it returns nil, for at most startTimeout.
+// description says what await waits for.
+func await(ctx context.Context, description string, check func(context.Context) error) error {
+	return awaitWithin(ctx, startTimeout, description, check)
 }
 
-func awaitWithin(ctx context.Context, patience time.Duration, what string, wrong func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+func awaitWithin(ctx context.Context, timeout time.Duration, description string, check func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
-		look, done := context.WithTimeout(ctx, 5*time.Second)
-		err := wrong(look)
+		attempt, done := context.WithTimeout(ctx, 5*time.Second)
+		err := check(attempt)
 		done()
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("not within %s: %s: %w", patience, what, err)
+			return fmt.Errorf("after %s this condition does not hold: %s: %w", timeout, description, err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

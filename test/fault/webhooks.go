@@ -24,7 +24,7 @@ type salesHistory struct {
 	arrivals  []arrival
 }
 
-// outbox contains the conversions, events and deliveries of the database.
+// outbox contains the conversions, events and deliveries in the database.
 type outbox struct {
 	conversions []conversionRow
 	events      []eventRow
@@ -57,42 +57,42 @@ type deliveryRow struct {
 type salesVerdict struct {
 	reported, attempts int
 	outcomes           [outcomeCount]int
-	// repeated counts the acknowledgements with status 409.
+	// repeated counts the reports that were acknowledged with status 409.
 	repeated, conversions int
-	// repetitions counts the arrivals of an event at an endpoint after the first one.
+	// repetitions counts the arrivals of an event that the endpoint had already received.
 	// senderKilled counts the arrivals whose sender was killed before it got the
 	// response.
 	events, deliveries, arrivals, repetitions, senderKilled int
 
-	// The violations. Each entry describes one violation.
-	missing         []string // a sale was acknowledged but not stored
-	doubled         []string // a sale was stored more than once
-	invented        []string // a conversion was stored without a report
-	mistaken        []string // a conversion differs from the report
-	leftOpen        []string // a sale was never acknowledged
-	wrong           []string // a valid report got a response that it must never get
-	missingEvents   []string // an endpoint did not receive an event, or the event of a sale
-	doubledEvents   []string // a sale arrived in two events
-	inventedEvents  []string // an arrival is not an event for the endpoint
-	changedEvents   []string // the body differs from the stored body
-	forgedEvents    []string // the signature is not valid
-	wrongDeliveries []string // an event and endpoint do not have exactly one delivery with status delivered
-	notRepeated     []string // a send without a response was not repeated
+	// The following fields contain the violations. Each entry describes one violation.
+	missing           []string // a sale was acknowledged but not stored
+	duplicated        []string // a sale was stored more than once
+	unexplained       []string // a conversion was stored without a report
+	mismatched        []string // a conversion differs from the report
+	unacknowledged    []string // a sale was never acknowledged
+	wrong             []string // a valid report got a response that it must never get
+	missingEvents     []string // an endpoint did not receive an event that is in the database, or no event for a sale
+	duplicatedEvents  []string // a sale arrived in two events
+	unexplainedEvents []string // an arrival is not an event for the endpoint
+	changedEvents     []string // the body differs from the stored body
+	forgedEvents      []string // the signature is not valid
+	wrongDeliveries   []string // an event does not have exactly one delivery to an endpoint, with the status delivered
+	notRepeated       []string // a send without a response was not repeated
 }
 
-// violations returns the violations, grouped by kind. Kinds without violations are left
-// out.
+// violations returns the violations, grouped by kind. The result does not contain kinds
+// without violations.
 func (v *salesVerdict) violations() []finding {
 	return slices.DeleteFunc([]finding{
 		{"conversions missing", v.missing},
-		{"conversions doubled", v.doubled},
-		{"conversions invented", v.invented},
-		{"conversions mistaken", v.mistaken},
-		{"conversions left open", v.leftOpen},
+		{"conversions duplicated", v.duplicated},
+		{"conversions unexplained", v.unexplained},
+		{"conversions mismatched", v.mismatched},
+		{"conversions unacknowledged", v.unacknowledged},
 		{"wrong responses to conversions", v.wrong},
 		{"events missing", v.missingEvents},
-		{"events doubled", v.doubledEvents},
-		{"events invented", v.inventedEvents},
+		{"events duplicated", v.duplicatedEvents},
+		{"events unexplained", v.unexplainedEvents},
 		{"events changed", v.changedEvents},
 		{"events forged", v.forgedEvents},
 		{"deliveries", v.wrongDeliveries},
@@ -103,7 +103,8 @@ func (v *salesVerdict) violations() []finding {
 // sale is the state of one sale: its reports in the history and its rows.
 type sale struct {
 	last saleAttempt
-	// acknowledged means that the sale must be stored, maybe that it may be stored.
+	// acknowledged means that the sale must be stored. maybeStored means that it may be
+	// stored.
 	acknowledged, maybeStored bool
 	conversion                uuid.UUID // the id in the response
 	rows                      int
@@ -129,8 +130,8 @@ func checkSales(h salesHistory, t outbox) *salesVerdict {
 	}
 	sold := v.readSales(h)
 	v.checkConversions(h, t, sold)
-	there := v.checkArrivals(h, t)
-	v.checkEvents(h, t, there)
+	received := v.checkArrivals(h, t)
+	v.checkEvents(h, t, received)
 	v.checkSaleEvents(h, sold)
 	return v
 }
@@ -149,17 +150,17 @@ func (v *salesVerdict) readSales(h salesHistory) map[saleKey]*sale {
 		switch {
 		case a.Outcome == unexpected:
 			v.wrong = append(v.wrong, describeSale(a))
-		case a.Outcome == acknowledged && a.Answered == uuid.Nil && !s.maybeStored:
+		case a.Outcome == acknowledged && a.ResponseID == uuid.Nil && !s.maybeStored:
 			v.wrong = append(v.wrong, "409 for a first report: "+describeSale(a))
-		case a.Outcome == acknowledged && a.Answered != uuid.Nil && s.acknowledged:
+		case a.Outcome == acknowledged && a.ResponseID != uuid.Nil && s.acknowledged:
 			v.wrong = append(v.wrong, "201 for the second time: "+describeSale(a))
 		}
 		switch a.Outcome {
 		case acknowledged:
-			if s.acknowledged, s.maybeStored = true, true; a.Answered == uuid.Nil {
+			if s.acknowledged, s.maybeStored = true, true; a.ResponseID == uuid.Nil {
 				v.repeated++
 			} else {
-				s.conversion = a.Answered
+				s.conversion = a.ResponseID
 			}
 		case refused, noResponse, unexpected:
 			s.maybeStored = true
@@ -169,7 +170,7 @@ func (v *salesVerdict) readSales(h salesHistory) map[saleKey]*sale {
 	v.reported = len(sold)
 	for _, key := range sortedSales(sold) {
 		if s := sold[key]; !s.acknowledged && s.last.Outcome != unexpected {
-			v.leftOpen = append(v.leftOpen, describeSale(s.last))
+			v.unacknowledged = append(v.unacknowledged, describeSale(s.last))
 		}
 	}
 	return sold
@@ -179,7 +180,7 @@ func (v *salesVerdict) checkConversions(h salesHistory, t outbox, sold map[saleK
 	for _, row := range t.conversions {
 		s := sold[saleKey{row.WorkspaceID, row.ExternalTransactionID}]
 		if s == nil || !s.maybeStored {
-			v.invented = append(v.invented, fmt.Sprintf("%s, %s: no report", row.ID, row.ExternalTransactionID))
+			v.unexplained = append(v.unexplained, fmt.Sprintf("%s, %s: no report", row.ID, row.ExternalTransactionID))
 			continue
 		}
 		s.rows++
@@ -187,26 +188,26 @@ func (v *salesVerdict) checkConversions(h salesHistory, t outbox, sold map[saleK
 		participant := h.targets[a.Target].participant
 		switch {
 		case s.conversion != uuid.Nil && s.conversion != row.ID:
-			v.mistaken = append(v.mistaken, fmt.Sprintf("stored as %s, but the response was %s: %s", row.ID, s.conversion, describeSale(a)))
+			v.mismatched = append(v.mismatched, fmt.Sprintf("stored as %s, but the response was %s: %s", row.ID, s.conversion, describeSale(a)))
 		case row.AmountCents != a.Amount:
-			v.mistaken = append(v.mistaken, fmt.Sprintf("%s: %d cents: %s", row.ID, row.AmountCents, describeSale(a)))
+			v.mismatched = append(v.mismatched, fmt.Sprintf("%s: %d cents: %s", row.ID, row.AmountCents, describeSale(a)))
 		// If the click is not stored yet, the conversion has no participant yet.
 		case row.ParticipantID == nil && a.Click == uuid.Nil, row.ParticipantID != nil && *row.ParticipantID != participant:
-			v.mistaken = append(v.mistaken, fmt.Sprintf("%s has participant %v instead of %s: %s", row.ID, row.ParticipantID, participant, describeSale(a)))
+			v.mismatched = append(v.mismatched, fmt.Sprintf("%s has participant %v instead of %s: %s", row.ID, row.ParticipantID, participant, describeSale(a)))
 		}
 	}
 	for _, key := range sortedSales(sold) {
 		switch s := sold[key]; {
 		case s.rows > 1:
-			v.doubled = append(v.doubled, fmt.Sprintf("%d rows: %s", s.rows, describeSale(s.last)))
+			v.duplicated = append(v.duplicated, fmt.Sprintf("%d rows: %s", s.rows, describeSale(s.last)))
 		case s.rows == 0 && s.acknowledged:
 			v.missing = append(v.missing, describeSale(s.last))
 		}
 	}
 }
 
-// checkArrivals checks each request that the receiver got. It returns which events
-// arrived at which endpoints.
+// checkArrivals checks each request that the receiver has received. The result contains
+// each event together with the endpoint that received it.
 func (v *salesVerdict) checkArrivals(h salesHistory, t outbox) map[eventAtEndpoint]bool {
 	type event struct {
 		*eventRow
@@ -216,10 +217,10 @@ func (v *salesVerdict) checkArrivals(h salesHistory, t outbox) map[eventAtEndpoi
 	for i := range t.events {
 		events[t.events[i].ID] = event{&t.events[i], sha256.Sum256(t.events[i].Body)}
 	}
-	there := make(map[eventAtEndpoint]bool)
-	// unheard contains the sends that must be repeated, because the sender was killed
-	// before it got the response.
-	unheard := make(map[eventAtEndpoint]arrival)
+	received := make(map[eventAtEndpoint]bool)
+	// lost contains the arrivals that the service must send again, because the sender was
+	// killed before it got the response.
+	lost := make(map[eventAtEndpoint]arrival)
 	for _, a := range h.arrivals {
 		if a.Forged != "" {
 			v.forgedEvents = append(v.forgedEvents, describeArrival(a)+": "+a.Forged)
@@ -227,33 +228,33 @@ func (v *salesVerdict) checkArrivals(h salesHistory, t outbox) map[eventAtEndpoi
 		id, ok := affiliate.ParseWireID(a.ID)
 		stored, known := events[id.UUID]
 		if !ok || !known || a.Endpoint < 0 || stored.WorkspaceID != h.endpoints[a.Endpoint].workspace || !h.endpoints[a.Endpoint].subscribesTo(stored.Type) {
-			v.inventedEvents = append(v.inventedEvents, describeArrival(a))
+			v.unexplainedEvents = append(v.unexplainedEvents, describeArrival(a))
 			continue
 		}
 		if a.Body != stored.body {
 			v.changedEvents = append(v.changedEvents, describeArrival(a))
 		}
 		at := eventAtEndpoint{a.Endpoint, id.UUID}
-		if there[at] {
+		if received[at] {
 			v.repetitions++
 		}
-		there[at] = true
-		delete(unheard, at)
+		received[at] = true
+		delete(lost, at)
 		if a.SenderKilled {
 			v.senderKilled++
-			unheard[at] = a
+			lost[at] = a
 		}
 	}
-	for _, a := range unheard {
+	for _, a := range lost {
 		v.notRepeated = append(v.notRepeated, describeArrival(a))
 	}
 	slices.Sort(v.notRepeated)
-	return there
+	return received
 }
 
-// checkEvents checks each event of the database: it must have exactly one delivery to
-// each endpoint that subscribes to it, and it must have arrived there.
-func (v *salesVerdict) checkEvents(h salesHistory, t outbox, there map[eventAtEndpoint]bool) {
+// checkEvents checks each event in the database. Each endpoint that subscribes to the
+// event must have exactly one delivery of it and must have received it.
+func (v *salesVerdict) checkEvents(h salesHistory, t outbox, received map[eventAtEndpoint]bool) {
 	type key struct{ endpoint, event uuid.UUID }
 	statuses := make(map[key][]string, len(t.deliveries))
 	for _, d := range t.deliveries {
@@ -268,7 +269,7 @@ func (v *salesVerdict) checkEvents(h salesHistory, t outbox, there map[eventAtEn
 				continue
 			}
 			what := fmt.Sprintf("%s %s at endpoint %d", event.Type, event.ID, n)
-			if !there[eventAtEndpoint{n, event.ID}] {
+			if !received[eventAtEndpoint{n, event.ID}] {
 				v.missingEvents = append(v.missingEvents, what)
 			}
 			k := key{to.id, event.ID}
@@ -284,8 +285,9 @@ func (v *salesVerdict) checkEvents(h salesHistory, t outbox, there map[eventAtEn
 	slices.Sort(v.wrongDeliveries)
 }
 
-// checkSaleEvents compares the sales of the history directly with the arrivals, without
-// the database.
+// checkSaleEvents checks that each acknowledged sale has led to an event at each
+// endpoint. It compares only the history and the arrivals, so it also finds events that
+// are missing in the database.
 func (v *salesVerdict) checkSaleEvents(h salesHistory, sold map[saleKey]*sale) {
 	type saleAt struct {
 		endpoint int
@@ -312,7 +314,7 @@ func (v *salesVerdict) checkSaleEvents(h salesHistory, sold map[saleKey]*sale) {
 			case len(got) == 0 && s.acknowledged:
 				v.missingEvents = append(v.missingEvents, fmt.Sprintf("endpoint %d did not receive the event: %s", n, describeSale(s.last)))
 			case len(got) > 1:
-				v.doubledEvents = append(v.doubledEvents, fmt.Sprintf("endpoint %d received %d events with different ids: %s", n, len(got), describeSale(s.last)))
+				v.duplicatedEvents = append(v.duplicatedEvents, fmt.Sprintf("endpoint %d received %d events with different ids: %s", n, len(got), describeSale(s.last)))
 			}
 		}
 	}
