@@ -22,14 +22,16 @@ import (
 const (
 	// workers is the number of goroutines that send requests.
 	workers = 4
-	// requestTimeout is the time limit of a request. Every request must be faster.
+	// requestTimeout is the maximum time of a request. A request that takes longer has
+	// failed.
 	requestTimeout = 15 * time.Second
 	// failuresShown is the maximum number of failures that verdict prints.
 	failuresShown = 10
 	password      = "a long enough password"
 	referralCode  = "upgrade"
 	promoCode     = "upgrade"
-	// clicksPath is the only route of the collector. All other routes are the gateway's.
+	// clicksPath is the path of the only request to the collector. All other requests are
+	// sent to the gateway.
 	clicksPath = "/v1/clicks"
 )
 
@@ -41,25 +43,33 @@ type load struct {
 	client             *http.Client
 
 	merchant, partner, secretKey, publicKey string
-	// reads contains the paths of all GET routes, with parameters in braces.
+	// reads contains the paths of all GET routes in the OpenAPI document, with parameters
+	// in braces.
 	reads []string
 
 	counter atomic.Int64
 	clicks  atomic.Int64 // acknowledged clicks
 	mu      sync.Mutex
-	// ids maps each path parameter to its newest value.
+	// writes counts the requests that are not GET requests by method and path, in which
+	// ids are replaced by {id}.
+	writes map[string]writeCount
+	// ids maps the name of a path parameter to the newest id that a response contained.
 	ids      map[string]string
 	statuses map[int]int
 	failures []string
 	failed   int
 }
 
-// newLoad creates the data that the requests need: a merchant, a partner, a programme
-// and a promo code. It returns an error if the service rejects one of these steps.
+// writeCount counts the requests of one kind.
+type writeCount struct{ sent, succeeded int }
+
+// newLoad creates the data that the requests need, for example a merchant, a partner, a
+// programme and a promo code. It returns an error if the service rejects one of these
+// requests.
 func newLoad(ctx context.Context, gateway, collector string) (*load, error) {
 	l := &load{
 		gateway: gateway, collector: collector, client: &http.Client{Timeout: requestTimeout},
-		ids: map[string]string{}, statuses: map[int]int{},
+		ids: map[string]string{}, statuses: map[int]int{}, writes: map[string]writeCount{},
 	}
 	var faults []error
 	step := func(method, path, credential string, body object) object {
@@ -93,6 +103,7 @@ func newLoad(ctx context.Context, gateway, collector string) (*load, error) {
 	l.ids["promoCodeId"] = text(step(http.MethodPost, program+"/promo-codes", l.merchant, object{
 		"participantId": l.ids["participantId"], "code": promoCode, "discountType": "percentage", "discountValue": 10,
 	}), "id")
+	step(http.MethodPatch, "/partner/payout-method", l.partner, object{"method": "paypal", "account": "partner@example.com"})
 	document := step(http.MethodGet, "/openapi.json", "", nil)
 	paths, _ := document["paths"].(object)
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
@@ -104,12 +115,12 @@ func newLoad(ctx context.Context, gateway, collector string) (*load, error) {
 	if len(l.reads) == 0 {
 		faults = append(faults, errors.New("the OpenAPI document has no routes"))
 	}
-	// An earlier commit may not have webhooks.
+	// The result is not checked, because an earlier commit may not have webhooks.
 	l.storeID("webhookId", l.call(ctx, http.MethodPost, "/webhooks", l.merchant, object{"url": "https://127.0.0.1:1/", "subscriptions": []string{"*"}}))
 	return l, errors.Join(faults...)
 }
 
-// while runs do and sends requests until do returns.
+// while sends requests as long as the function do runs, and returns the error of do.
 func (l *load) while(ctx context.Context, do func(context.Context) error) error {
 	var group sync.WaitGroup
 	var over atomic.Bool
@@ -126,8 +137,9 @@ func (l *load) while(ctx context.Context, do func(context.Context) error) error 
 	return err
 }
 
-// round sends one click, one sale and one further write, and reads a few routes. The
-// write and the routes change with each round.
+// round sends a click, a sale, a decision about the commission of the sale, another write
+// request and a few GET requests. The write request and the GET requests are different in
+// each round.
 func (l *load) round(ctx context.Context) {
 	n := int(l.counter.Add(1))
 	order := fmt.Sprintf("order-%d", n)
@@ -197,8 +209,9 @@ func (l *load) round(ctx context.Context) {
 	}
 }
 
-// call sends a request, counts its status and returns the JSON object of the response,
-// if there is one. A status of 500 or more, or no response, counts as a failure.
+// call sends a request and counts its status. It returns the response if the response is
+// a JSON object. The request has failed if the status is 500 or more, or if there is no
+// response.
 func (l *load) call(ctx context.Context, method, path, credential string, body object) object {
 	status, response, err := l.request(ctx, method, path, credential, body)
 	if ctx.Err() != nil {
@@ -207,6 +220,15 @@ func (l *load) call(ctx context.Context, method, path, credential string, body o
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.statuses[status]++
+	if method != http.MethodGet {
+		kind := method + " " + idPattern.ReplaceAllString(path, "{id}")
+		count := l.writes[kind]
+		count.sent++
+		if err == nil && status < http.StatusBadRequest {
+			count.succeeded++
+		}
+		l.writes[kind] = count
+	}
 	if err != nil || status >= http.StatusInternalServerError {
 		l.failed++
 		if len(l.failures) < failuresShown {
@@ -215,7 +237,7 @@ func (l *load) call(ctx context.Context, method, path, credential string, body o
 	}
 	var read object
 	if json.Unmarshal(response, &read) != nil {
-		return nil // a list, a file or nothing
+		return nil // the response is a list, a file or empty
 	}
 	return read
 }
@@ -258,10 +280,12 @@ func (l *load) request(ctx context.Context, method, path, credential string, bod
 	return response.StatusCode, text, err
 }
 
+var idPattern = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+
 var parameter = regexp.MustCompile(`\{(\w+)\}`)
 
-// fillParameters replaces the parameters of a path by known ids. It uses a random id if none is
-// known.
+// fillParameters replaces the parameters of a path by ids from earlier responses. If
+// there is no such id, it uses a random id.
 func (l *load) fillParameters(path string) string {
 	return parameter.ReplaceAllStringFunc(path, func(name string) string {
 		if id := l.id(name[1 : len(name)-1]); id != "" {
@@ -291,13 +315,24 @@ func (l *load) storeID(name string, response object) {
 }
 
 // verdict prints the number of responses by status. It returns an error if a request
-// failed.
+// failed, or if no request of a kind has succeeded: a response with a status from 400 to
+// 499 is no failure, but then the request tests nothing.
 func (l *load) verdict() error {
 	for _, status := range slices.Sorted(maps.Keys(l.statuses)) {
 		say("%6d × %d", l.statuses[status], status)
 	}
 	if l.failed > 0 {
 		return fmt.Errorf("%d requests failed, for example:\n%s", l.failed, strings.Join(l.failures, "\n"))
+	}
+	var unsuccessful []string
+	for kind, count := range l.writes {
+		if count.succeeded == 0 {
+			unsuccessful = append(unsuccessful, kind)
+		}
+	}
+	if len(unsuccessful) > 0 {
+		slices.Sort(unsuccessful)
+		return fmt.Errorf("these requests never succeeded: %s; all requests: %+v", strings.Join(unsuccessful, ", "), l.writes)
 	}
 	if l.clicks.Load() == 0 || l.statuses[http.StatusOK] == 0 {
 		return fmt.Errorf("the load had no successful clicks or requests: %v", l.statuses)

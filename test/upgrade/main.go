@@ -1,23 +1,24 @@
 // Command upgrade checks that the binaries of an earlier commit work on the current
-// schema. This is necessary for an upgrade, because `core migrate` runs before the
+// schema of the database. In an upgrade they must, because `core migrate` runs before the
 // processes are replaced.
 //
-//	make schema                  the newest commit without the newest migration
-//	make schema BASE=<commit>    that commit
+//	make schema                  test the newest commit without the newest migration
+//	make schema BASE=<commit>    test the given commit
 //
 // The command needs the history of the repository, an empty Postgres and a Redis. Their
 // addresses are in TRIBUTARY_TEST_DATABASE_URL and TRIBUTARY_TEST_REDIS_URL.
 // tools/withservers starts such servers.
 //
-// The command migrates a database with the earlier commit's core. It starts that
-// commit's core, gateway and collector, and sends them requests. While they run, it
-// migrates the database with the current core. Then it restarts the earlier binaries and
-// repeats the requests. The requests call every GET route, and the routes that write to
-// most tables. The run fails on a status of 500 or more, a request without a response,
-// an acknowledged click that is not stored, or an error in the core's log.
+// The command migrates a database with the earlier commit's core. It starts that commit's
+// core, gateway and collector, and sends them requests. While they run, it migrates the
+// database with the current core. Then it restarts the earlier binaries and repeats the
+// requests. The requests call every GET route, and the routes that write to most tables.
+// The run fails in these cases: a status is 500 or more; a request gets no response; a
+// kind of write request never succeeds; an acknowledged click is not stored; the log of
+// the core contains an error.
 //
 // The command does not test the current binaries on an earlier schema, because a core
-// does not start on such a schema.
+// does not start on an earlier schema.
 package main
 
 import (
@@ -34,8 +35,8 @@ import (
 	"github.com/tributary-hq/tributary/tools/commits"
 )
 
-// phase is how long requests are sent before the migration, after it, and after the
-// restart.
+// phase is the time for which requests are sent before the migration, after the
+// migration, and after the restart.
 const phase = 4 * time.Second
 
 func main() {

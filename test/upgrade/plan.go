@@ -13,22 +13,24 @@ import (
 
 const (
 	migrationsFolder = "storage/postgres/migrations"
-	// firstRuled is the first migration that must work with the binaries of the previous
-	// commit. The earlier migrations were written before this rule.
+	// firstRuled is the number of the first migration to which a rule applies: the
+	// binaries without the migration must work on the schema with it. Earlier migrations
+	// were written before this rule existed.
 	firstRuled = 9
 )
 
 // plan is the commit whose binaries are tested on the current schema.
 type plan struct {
 	commit string
-	// migrations contains the migrations that the commit does not have.
+	// migrations contains the migrations that are missing in the commit.
 	migrations []string
 	reason     string
 }
 
-// choose returns the plan of a run. If base is set, choose takes that commit. Otherwise
-// it takes the newest commit without the newest migration. If that commit lacks a
-// migration that is older than the rule, choose takes the commit before HEAD.
+// choose returns the plan of a run. If base is set, the plan tests the commit base.
+// Otherwise it tests the newest commit without the newest migration. If this commit also
+// lacks a migration to which the rule does not apply, the plan tests the commit before
+// HEAD.
 func choose(ctx context.Context, base string) (p plan, err error) {
 	present, err := os.ReadDir(migrationsFolder)
 	if err != nil {
@@ -75,7 +77,7 @@ func planFor(ctx context.Context, base string, present []string, reason string) 
 	return p, nil
 }
 
-// allRuled reports whether there are migrations and the rule applies to all of them.
+// allRuled reports whether migrations is not empty and the rule applies to all of them.
 func allRuled(migrations []string) bool {
 	for _, name := range migrations {
 		number, _, _ := strings.Cut(name, "_")

@@ -31,7 +31,7 @@ func TestChoose(t *testing.T) {
 		t.Helper()
 		p, err := choose(t.Context(), base)
 		if err != nil || p.commit != commit || !slices.Equal(p.migrations, migrations) {
-			t.Errorf("BASE=%s: %+v, %v; want %s without %q", base, p, err, commit, migrations)
+			t.Errorf("choose(%q) = %+v, %v; want the commit %s, which lacks %q", base, p, err, commit, migrations)
 		}
 	}
 
@@ -63,7 +63,7 @@ func TestChoose(t *testing.T) {
 	git(t, "clone", "-q", "--depth=1", "file://"+repository, shallow)
 	t.Chdir(shallow)
 	if _, err := choose(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "git fetch --unshallow") {
-		t.Errorf("a clone without history: %v", err)
+		t.Errorf("choose in a shallow clone returned %v, want the advice to run git fetch --unshallow", err)
 	}
 }
 

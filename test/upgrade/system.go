@@ -29,14 +29,13 @@ const (
 	noLimit = "1000000000"
 )
 
-// system is a core, a gateway and a collector of an earlier commit, with a database of
-// this run.
+// system is a core, a gateway and a collector of an earlier commit, and a new database.
 type system struct {
 	dir, binaries string
 	database      string // its URL
 	environment   []string
-	// gateway and collector are addresses. metrics contains the metrics address of each
-	// process.
+	// gateway and collector are the addresses of the public ports. metrics contains the
+	// address of the metrics port of each process.
 	gateway, collector string
 	metrics            [3]string
 	running            []*process
@@ -114,7 +113,7 @@ func (s *system) start(ctx context.Context) error {
 			select {
 			case <-p.done:
 				s.stop()
-				return errors.Join(fmt.Errorf("the %s ended: %w", p.name, p.err), s.tail(p.name))
+				return errors.Join(fmt.Errorf("the %s has exited: %w", p.name, p.err), s.tail(p.name))
 			default:
 			}
 		}
@@ -126,7 +125,7 @@ func (s *system) start(ctx context.Context) error {
 	return nil
 }
 
-// isReady reports whether a GET of the URL returns 200.
+// isReady reports whether a GET request to the URL returns 200.
 func isReady(ctx context.Context, url string) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -179,7 +178,7 @@ func (s *system) launch(ctx context.Context, metrics string, argv ...string) (*p
 	cmd.WaitDelay = stopTimeout
 	started := make(chan error, 1)
 	go func() {
-		// The kernel kills the child when the thread that started it ends, so this
+		// The kernel kills the child when the thread that started the child ends, so this
 		// goroutine locks its thread.
 		runtime.LockOSThread()
 		err := cmd.Start()
@@ -197,7 +196,7 @@ func (s *system) launch(ctx context.Context, metrics string, argv ...string) (*p
 	return p, nil
 }
 
-// stop ends the processes in the reverse order of their start, and waits for each.
+// stop stops the processes one after the other, in the reverse order of their start.
 func (s *system) stop() {
 	for i := len(s.running) - 1; i >= 0; i-- {
 		s.running[i].stop()
@@ -208,7 +207,7 @@ func (s *system) stop() {
 
 func (s *system) logPath(name string) string { return filepath.Join(s.dir, name+".log") }
 
-// tail returns the end of a process's log as an error.
+// tail returns an error that contains the end of the log of a process.
 func (s *system) tail(name string) error {
 	const kept = 2000
 	text, err := os.ReadFile(s.logPath(name))
@@ -218,8 +217,8 @@ func (s *system) tail(name string) error {
 	return fmt.Errorf("the log of the %s ends with:\n%s", name, text[max(0, len(text)-kept):])
 }
 
-// logs returns an error with the first error lines of the core's log, if there are any.
-// This finds failed background work, which has no response.
+// logs returns an error if the log of the core contains errors. It finds errors of
+// background work, which no response contains.
 func (s *system) logs() error {
 	const shown = 5
 	text, err := os.ReadFile(s.logPath("core"))
